@@ -1,0 +1,147 @@
+//! Names of things: nodes, clients, ports, and addresses of the network below.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// The overlay address of a node: 32 bits out of the network's own plan, written as an IPv4
+/// address. Class D are multicast groups, class E anycast groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeAddr(pub u32);
+
+/// A virtual port. It belongs to a node and has nothing to do with the operating system's ports.
+/// [Amir06 §III-A]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VirtualPort(pub u16);
+
+/// A client of this node, as the host numbers its connections. Never reused while in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// An address of the network below: IPv6 or IPv4-mapped address, UDP port, and the host's own
+/// socket by which it is reached. Engines compare and copy it, and look no deeper.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnderlayAddr {
+    /// The address in network order; IPv4 as `::ffff:a.b.c.d`.
+    pub ip: [u8; 16],
+    /// The UDP port.
+    pub port: u16,
+    /// Which of the host's sockets.
+    pub socket: u8,
+}
+
+impl NodeAddr {
+    /// An address of class D (224.0.0.0/4) names a multicast group.
+    pub const fn is_multicast(self) -> bool {
+        self.0 >> 28 == 0xe
+    }
+    /// An address of class E (240.0.0.0/4) names an anycast group.
+    pub const fn is_anycast(self) -> bool {
+        self.0 >> 28 == 0xf
+    }
+    /// True for an address that one node can have.
+    pub const fn is_node(self) -> bool {
+        self.0 != 0 && !self.is_multicast() && !self.is_anycast()
+    }
+}
+
+impl fmt::Display for NodeAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d] = self.0.to_be_bytes();
+        write!(f, "{a}.{b}.{c}.{d}")
+    }
+}
+
+/// The text is not four decimal numbers from 0 to 255 with dots between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadAddress;
+
+impl fmt::Display for BadAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an overlay address: write it like 10.7.0.3")
+    }
+}
+impl core::error::Error for BadAddress {}
+
+impl FromStr for NodeAddr {
+    type Err = BadAddress;
+    fn from_str(text: &str) -> Result<NodeAddr, BadAddress> {
+        let mut octets = [0u8; 4];
+        let mut parts = text.split('.');
+        for octet in &mut octets {
+            let part = parts.next().ok_or(BadAddress)?;
+            if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(BadAddress);
+            }
+            *octet = part.parse().map_err(|_| BadAddress)?;
+        }
+        match parts.next() {
+            None => Ok(NodeAddr(u32::from_be_bytes(octets))),
+            Some(_) => Err(BadAddress),
+        }
+    }
+}
+
+impl fmt::Display for VirtualPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl UnderlayAddr {
+    /// The address without port and socket is IPv4.
+    pub fn is_ipv4(&self) -> bool {
+        self.ip[..10] == [0; 10] && self.ip[10..12] == [0xff, 0xff]
+    }
+}
+
+impl fmt::Display for UnderlayAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_ipv4() {
+            let [a, b, c, d] = [self.ip[12], self.ip[13], self.ip[14], self.ip[15]];
+            write!(f, "{a}.{b}.{c}.{d}:{}", self.port)
+        } else {
+            write!(f, "[")?;
+            for (i, pair) in self.ip.chunks_exact(2).enumerate() {
+                let colon = if i == 0 { "" } else { ":" };
+                write!(f, "{colon}{:x}", u16::from_be_bytes([pair[0], pair[1]]))?;
+            }
+            write!(f, "]:{}", self.port)
+        }
+    }
+}
+impl fmt::Debug for UnderlayAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}/{}", self.socket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_addresses_round_trip_and_refuse_nonsense() {
+        assert_eq!("10.7.0.3".parse(), Ok(NodeAddr(0x0a07_0003)));
+        assert_eq!(NodeAddr(0x0a07_0003).to_string(), "10.7.0.3");
+        for bad in [
+            "",
+            "10.7.0",
+            "10.7.0.3.1",
+            "10.7.0.256",
+            "10.7.0.+3",
+            "a.b.c.d",
+            "10..0.3",
+        ] {
+            assert_eq!(bad.parse::<NodeAddr>(), Err(BadAddress), "{bad}");
+        }
+    }
+
+    #[test]
+    fn classes_follow_the_top_bits() {
+        let group: NodeAddr = "239.1.2.3".parse().unwrap();
+        let any: NodeAddr = "240.0.0.1".parse().unwrap();
+        assert!(group.is_multicast() && !group.is_node());
+        assert!(any.is_anycast() && !any.is_node());
+        assert!(!NodeAddr(0).is_node());
+    }
+}

@@ -1,0 +1,432 @@
+//! Packet buffers: bounded, reused, and shared in disjoint parts without a copy.
+//!
+//! ```text
+//!   slot:   | headroom | segment 0 | segment 1 | ... | last | room |
+//!           lo         start       '- stride -'              start+len   hi
+//! ```
+//!
+//! A [`Burst`] is a run of datagrams of equal size (the last may be short), back to back in one
+//! slot of the pool: what GRO hands up and GSO takes down. It owns the region `lo..hi` of its slot
+//! alone, so it is writable without locks; [`Burst::split_front`] divides the region, and the slot
+//! returns to the pool when its last burst is dropped. Bursts never leave the thread of their
+//! pool. After warm-up nothing is allocated.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+use std::rc::{Rc, Weak};
+
+/// Bytes of a large slot: the longest UDP datagram or GRO super-packet fits.
+pub const LARGE_BYTES: usize = 65_536;
+/// Bytes of a small slot: one Ethernet-sized datagram and its headroom fit.
+pub const SMALL_BYTES: usize = 2_048;
+
+/// A bounded source of packet buffers for one thread. Clones share the same buffers.
+#[derive(Clone)]
+pub struct Pool(Rc<Shared>);
+
+struct Shared {
+    large: Shelf,
+    small: Shelf,
+}
+
+struct Shelf {
+    slot_bytes: usize,
+    limit: usize,
+    /// Slots in existence, free or in use.
+    made: Cell<usize>,
+    free: RefCell<Vec<Rc<Slot>>>,
+}
+
+struct Slot {
+    data: NonNull<u8>,
+    bytes: usize,
+    home: Weak<Shared>,
+}
+
+/// A run of equal-size datagrams in a pooled buffer.
+pub struct Burst {
+    slot: ManuallyDrop<Rc<Slot>>,
+    lo: u32,
+    hi: u32,
+    start: u32,
+    len: u32,
+    stride: u32,
+}
+
+impl Pool {
+    /// A pool of at most `large` slots of 64 KiB and `small` slots of 2 KiB. Memory is taken when
+    /// first needed and kept.
+    pub fn new(large: usize, small: usize) -> Pool {
+        let shelf = |slot_bytes, limit| Shelf {
+            slot_bytes,
+            limit,
+            made: Cell::new(0),
+            free: RefCell::new(Vec::new()),
+        };
+        Pool(Rc::new(Shared {
+            large: shelf(LARGE_BYTES, large),
+            small: shelf(SMALL_BYTES, small),
+        }))
+    }
+
+    /// An empty burst in a large slot, or `None` when all are in use.
+    pub fn large(&self) -> Option<Burst> {
+        self.take(&self.0.large)
+    }
+
+    /// An empty burst in a small slot, or `None` when all are in use.
+    pub fn small(&self) -> Option<Burst> {
+        self.take(&self.0.small)
+    }
+
+    /// A single datagram that holds `bytes` behind `headroom` spare bytes; `None` when the pool
+    /// is exhausted or no slot is large enough.
+    pub fn copy_of(&self, headroom: usize, bytes: &[u8]) -> Option<Burst> {
+        let need = headroom + bytes.len();
+        let mut burst = if need <= SMALL_BYTES {
+            self.small()
+        } else {
+            self.large()
+        }?;
+        if need > burst.capacity() {
+            return None;
+        }
+        burst.reserve_front(headroom);
+        burst.spare_mut()[..bytes.len()].copy_from_slice(bytes);
+        burst.fill(bytes.len(), bytes.len());
+        Some(burst)
+    }
+
+    /// Slots in use, large and small.
+    pub fn in_use(&self) -> (usize, usize) {
+        let used = |shelf: &Shelf| shelf.made.get() - shelf.free.borrow().len();
+        (used(&self.0.large), used(&self.0.small))
+    }
+
+    fn take(&self, shelf: &Shelf) -> Option<Burst> {
+        let recycled = shelf.free.borrow_mut().pop();
+        let slot = match recycled {
+            Some(slot) => slot,
+            None if shelf.made.get() < shelf.limit => {
+                shelf.made.set(shelf.made.get() + 1);
+                Rc::new(Slot::new(shelf.slot_bytes, Rc::downgrade(&self.0)))
+            }
+            None => return None,
+        };
+        let hi = slot.bytes as u32;
+        Some(Burst {
+            slot: ManuallyDrop::new(slot),
+            lo: 0,
+            hi,
+            start: 0,
+            len: 0,
+            stride: 0,
+        })
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (large, small) = self.in_use();
+        write!(f, "Pool {{ large in use: {large}, small in use: {small} }}")
+    }
+}
+
+impl Slot {
+    fn new(bytes: usize, home: Weak<Shared>) -> Slot {
+        let boxed: Box<[u8]> = vec![0u8; bytes].into_boxed_slice();
+        let data = NonNull::from(Box::leak(boxed)).cast::<u8>();
+        Slot { data, bytes, home }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // SAFETY: `data` and `bytes` are exactly what `Slot::new` leaked, and no burst refers to
+        // the slot any more: each holds an `Rc` of it.
+        drop(unsafe {
+            Box::from_raw(core::ptr::slice_from_raw_parts_mut(
+                self.data.as_ptr(),
+                self.bytes,
+            ))
+        });
+    }
+}
+
+impl Burst {
+    /// Bytes of all datagrams together.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// True when there is no datagram.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of each datagram but perhaps the last.
+    #[inline]
+    pub fn stride(&self) -> usize {
+        self.stride as usize
+    }
+
+    /// How many datagrams there are.
+    #[inline]
+    pub fn segments(&self) -> usize {
+        if self.len == 0 {
+            0
+        } else {
+            (self.len as usize).div_ceil(self.stride as usize)
+        }
+    }
+
+    /// All datagrams, back to back.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `start..start+len` lies within `lo..hi`, which lies within the slot and belongs
+        // to this burst alone; `&self` keeps it from being written meanwhile.
+        unsafe {
+            let at = self.slot.data.as_ptr().add(self.start as usize);
+            core::slice::from_raw_parts(at, self.len as usize)
+        }
+    }
+
+    /// All datagrams, back to back, writable.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; `&mut self` makes the access exclusive.
+        unsafe {
+            let at = self.slot.data.as_ptr().add(self.start as usize);
+            core::slice::from_raw_parts_mut(at, self.len as usize)
+        }
+    }
+
+    /// The bytes of datagram `index`. Panics when there are fewer.
+    #[inline]
+    pub fn segment(&self, index: usize) -> &[u8] {
+        let (from, to) = self.bounds(index);
+        &self.bytes()[from..to]
+    }
+
+    /// The bytes of datagram `index`, writable. Panics when there are fewer.
+    #[inline]
+    pub fn segment_mut(&mut self, index: usize) -> &mut [u8] {
+        let (from, to) = self.bounds(index);
+        &mut self.bytes_mut()[from..to]
+    }
+
+    #[inline]
+    fn bounds(&self, index: usize) -> (usize, usize) {
+        let from = index * self.stride as usize;
+        (from, (from + self.stride as usize).min(self.len as usize))
+    }
+
+    /// Bytes of the region from its start to its end, headroom included.
+    pub fn capacity(&self) -> usize {
+        (self.hi - self.lo) as usize
+    }
+
+    /// Spare bytes in front of the first datagram.
+    pub fn headroom(&self) -> usize {
+        (self.start - self.lo) as usize
+    }
+
+    /// Leaves `n` spare bytes in front of an empty burst. Panics when it is not empty or too small.
+    pub fn reserve_front(&mut self, n: usize) {
+        assert!(
+            self.len == 0 && n <= self.capacity(),
+            "headroom of a used or small burst"
+        );
+        self.start = self.lo + n as u32;
+    }
+
+    /// The unused bytes behind the datagrams, to be written and then claimed by [`Burst::fill`].
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        let from = self.start + self.len;
+        // SAFETY: `start+len..hi` lies within this burst's own region; `&mut self` is exclusive.
+        unsafe {
+            let at = self.slot.data.as_ptr().add(from as usize);
+            core::slice::from_raw_parts_mut(at, (self.hi - from) as usize)
+        }
+    }
+
+    /// Declares that the burst holds `len` bytes in datagrams of `stride` bytes. Panics when they
+    /// do not fit or the stride is zero while the length is not.
+    pub fn fill(&mut self, len: usize, stride: usize) {
+        assert!(
+            len <= (self.hi - self.start) as usize,
+            "more bytes than the slot has"
+        );
+        assert!(
+            len == 0 || (stride > 0 && stride <= LARGE_BYTES),
+            "a stride that divides nothing"
+        );
+        self.len = len as u32;
+        self.stride = stride.min(len) as u32;
+    }
+
+    /// Splits off the first `count` datagrams; `self` keeps the others. Both stay writable.
+    pub fn split_front(&mut self, count: usize) -> Burst {
+        let cut = (count * self.stride as usize).min(self.len as usize) as u32;
+        let mid = self.start + cut;
+        let front = Burst {
+            slot: ManuallyDrop::new(Rc::clone(&self.slot)),
+            lo: self.lo,
+            hi: mid,
+            start: self.start,
+            len: cut,
+            stride: self.stride.min(cut),
+        };
+        self.lo = mid;
+        self.start = mid;
+        self.len -= cut;
+        self.stride = self.stride.min(self.len);
+        front
+    }
+
+    /// Claims `n` bytes of headroom in front of a single datagram. Panics when there are fewer.
+    pub fn push_front(&mut self, n: usize) {
+        assert!(
+            n <= self.headroom() && self.segments() <= 1,
+            "no headroom for a header"
+        );
+        self.start -= n as u32;
+        self.len += n as u32;
+        self.stride = self.len;
+    }
+
+    /// Drops `front` bytes before and `back` bytes behind the payload of a single datagram.
+    /// Panics when it is shorter.
+    pub fn trim(&mut self, front: usize, back: usize) {
+        assert!(
+            front + back <= self.len() && self.segments() <= 1,
+            "trimming more than there is"
+        );
+        self.start += front as u32;
+        self.len -= (front + back) as u32;
+        self.stride = self.len;
+    }
+
+    /// Appends a datagram if it fits: room in the slot, and every earlier one of full stride and
+    /// not shorter than it. True when it was taken.
+    pub fn append(&mut self, datagram: &[u8]) -> bool {
+        if self.len == 0 {
+            if datagram.is_empty() || datagram.len() > self.spare_mut().len() {
+                return false;
+            }
+            self.spare_mut()[..datagram.len()].copy_from_slice(datagram);
+            self.fill(datagram.len(), datagram.len());
+            return true;
+        }
+        let uniform = self.len % self.stride == 0 && datagram.len() <= self.stride as usize;
+        if datagram.is_empty() || !uniform || datagram.len() > self.spare_mut().len() {
+            return false;
+        }
+        self.spare_mut()[..datagram.len()].copy_from_slice(datagram);
+        self.len += datagram.len() as u32;
+        true
+    }
+}
+
+impl Drop for Burst {
+    fn drop(&mut self) {
+        // SAFETY: `slot` is not used after this, the drop of the burst.
+        let slot = unsafe { ManuallyDrop::take(&mut self.slot) };
+        if Rc::strong_count(&slot) > 1 {
+            return;
+        }
+        if let Some(home) = slot.home.upgrade() {
+            let shelf = if slot.bytes == LARGE_BYTES {
+                &home.large
+            } else {
+                &home.small
+            };
+            shelf.free.borrow_mut().push(slot);
+        }
+    }
+}
+
+impl fmt::Debug for Burst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Burst {{ {} x {} bytes, {} in all }}",
+            self.segments(),
+            self.stride,
+            self.len
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(pool: &Pool, segments: usize, stride: usize, last: usize) -> Burst {
+        let mut burst = pool.large().unwrap();
+        let len = (segments - 1) * stride + last;
+        for (i, byte) in burst.spare_mut()[..len].iter_mut().enumerate() {
+            *byte = (i / stride) as u8;
+        }
+        burst.fill(len, stride);
+        burst
+    }
+
+    #[test]
+    fn segments_are_cut_at_the_stride_and_the_last_may_be_short() {
+        let pool = Pool::new(1, 0);
+        let burst = filled(&pool, 4, 100, 30);
+        assert_eq!((burst.segments(), burst.segment(3).len()), (4, 30));
+        assert!(burst.segment(2).iter().all(|&b| b == 2));
+    }
+
+    #[test]
+    fn split_parts_are_disjoint_and_the_slot_comes_back_once() {
+        let pool = Pool::new(1, 0);
+        let mut back = filled(&pool, 5, 10, 10);
+        let mut front = back.split_front(2);
+        front.bytes_mut().fill(0xaa);
+        assert_eq!((front.segments(), back.segments()), (2, 3));
+        assert_eq!(back.segment(0), [2; 10]);
+        assert!(pool.large().is_none(), "the only slot is in use");
+        drop(front);
+        assert!(pool.large().is_none());
+        drop(back);
+        assert_eq!(pool.in_use(), (0, 0));
+        assert!(pool.large().is_some());
+    }
+
+    #[test]
+    fn headers_are_pushed_and_trimmed_without_moving_the_payload() {
+        let pool = Pool::new(0, 1);
+        let mut burst = pool.copy_of(31, b"voice").unwrap();
+        burst.push_front(31);
+        assert_eq!(&burst.bytes()[31..], b"voice");
+        burst.trim(31, 2);
+        assert_eq!(burst.bytes(), b"voi");
+    }
+
+    #[test]
+    fn appending_keeps_the_rule_of_equal_sizes() {
+        let pool = Pool::new(1, 0);
+        let mut burst = pool.large().unwrap();
+        assert!(burst.append(&[1; 20]) && burst.append(&[2; 20]));
+        assert!(!burst.append(&[3; 21]), "longer than the stride");
+        assert!(burst.append(&[4; 5]));
+        assert!(!burst.append(&[5; 20]), "nothing follows a short one");
+        assert_eq!((burst.segments(), burst.len()), (3, 45));
+    }
+
+    #[test]
+    fn a_burst_may_outlive_its_pool() {
+        let pool = Pool::new(1, 1);
+        let burst = pool.copy_of(0, b"x").unwrap();
+        drop(pool);
+        assert_eq!(burst.bytes(), b"x");
+    }
+}
