@@ -1,0 +1,159 @@
+//! `cargo xtask ci`: exactly what CI runs, cheapest step first, the tests last, so that cargo's
+//! own summary is the last thing on the screen.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::{Outcome, fuzz, walls};
+
+/// How much of the checks to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// What every change must pass.
+    Short,
+    /// Also the tests marked `#[ignore]`, optimised, and [`LONG_FUZZ_SECONDS`] of every fuzz target.
+    Long,
+}
+
+const LONG_FUZZ_SECONDS: u32 = 30;
+
+/// One step: a cargo command line, with the environment that it needs.
+struct Step {
+    name: &'static str,
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+}
+
+const WARNINGS_ARE_ERRORS: &[(&str, &str)] = &[("RUSTDOCFLAGS", "-D warnings")];
+
+const BEFORE_TESTS: &[Step] = &[
+    Step {
+        name: "format",
+        args: &["fmt", "--all", "--check"],
+        env: &[],
+    },
+    Step {
+        name: "format of the fuzz crate",
+        args: &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"],
+        env: &[],
+    },
+    Step {
+        name: "lints",
+        args: &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        env: &[],
+    },
+    Step {
+        name: "documentation",
+        args: &[
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ],
+        env: WARNINGS_ARE_ERRORS,
+    },
+];
+
+/// The replay of the fuzz corpora is among these tests.
+const TESTS: Step = Step {
+    name: "tests",
+    args: &["test", "--workspace", "--no-fail-fast"],
+    env: &[],
+};
+
+const LONG_TESTS: Step = Step {
+    name: "long tests",
+    args: &[
+        "test",
+        "--workspace",
+        "--release",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--no-fail-fast",
+        "--",
+        "--ignored",
+    ],
+    env: &[],
+};
+
+/// Runs the steps in order and stops at the first that fails.
+pub(crate) fn run(root: &Path, length: Length) -> Outcome {
+    let mut done = Vec::new();
+    let outcome = run_steps(root, length, &mut done);
+    let total: Duration = done.iter().map(|&(_, elapsed)| elapsed).sum();
+    for (name, elapsed) in &done {
+        eprintln!("ci: {:7.1} s  {name}", elapsed.as_secs_f64());
+    }
+    let verdict = if matches!(outcome, Outcome::Done) {
+        "passed"
+    } else {
+        "FAILED at the last step"
+    };
+    eprintln!("ci: {:7.1} s  {verdict}", total.as_secs_f64());
+    outcome
+}
+
+fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration)>) -> Outcome {
+    let mut timed = |name: &'static str, step: &dyn Fn() -> bool| {
+        eprintln!("ci: ----- {name}");
+        let start = Instant::now();
+        let passed = step();
+        done.push((name, start.elapsed()));
+        passed
+    };
+    if !timed("walls", &|| matches!(walls::run(root), Outcome::Done)) {
+        return Outcome::Failed;
+    }
+    for step in BEFORE_TESTS {
+        if !timed(step.name, &|| cargo(root, step)) {
+            return Outcome::Failed;
+        }
+    }
+    if length == Length::Long {
+        if !timed(LONG_TESTS.name, &|| cargo(root, &LONG_TESTS)) {
+            return Outcome::Failed;
+        }
+        let all = || matches!(fuzz::run_all(root, LONG_FUZZ_SECONDS), Outcome::Done);
+        if !timed("fuzzing", &all) {
+            return Outcome::Failed;
+        }
+    }
+    if timed(TESTS.name, &|| cargo(root, &TESTS)) {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    }
+}
+
+fn cargo(root: &Path, step: &Step) -> bool {
+    eprintln!("ci: cargo {}", step.args.join(" "));
+    let status = cargo_command(root)
+        .args(step.args)
+        .envs(step.env.iter().copied())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("ci: cargo could not be started: {error}");
+            false
+        }
+    }
+}
+
+/// The cargo that runs this program, in the root of the repository.
+pub(crate) fn cargo_command(root: &Path) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(root);
+    command
+}

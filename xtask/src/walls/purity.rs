@@ -1,0 +1,214 @@
+//! Engines are sans-IO: their code does not even name what they must not touch.
+//!
+//! clippy.toml bans calls and types with the compiler's knowledge; this rule bans the *names*, also
+//! in code that a `cfg` hides from clippy, and the attributes that would silence clippy.
+
+use super::source::Source;
+use super::table::{Side, WALLS};
+use super::{Finding, Tree};
+
+/// A name that an engine must not use, and what to do instead.
+struct Banned {
+    name: &'static str,
+    instead: &'static str,
+}
+
+/// Modules of `std`.
+const MODULES: &[Banned] = &[
+    Banned {
+        name: "env",
+        instead: "take the configuration as a value",
+    },
+    Banned {
+        name: "fs",
+        instead: "take and return bytes; `host` and `lab` have the files",
+    },
+    Banned {
+        name: "net",
+        instead: "sockets live in `net`; for addresses use `core::net`",
+    },
+    Banned {
+        name: "os",
+        instead: "the system is reached through `net`",
+    },
+    Banned {
+        name: "process",
+        instead: "return an error; only the binary ends or starts a process",
+    },
+    Banned {
+        name: "thread",
+        instead: "one thread owns the engine; `host` or `lab` runs it",
+    },
+    Banned {
+        name: "time",
+        instead: "take `now: base::Time`; for spans `core::time::Duration`",
+    },
+];
+
+const MACROS: &[Banned] = &[
+    Banned {
+        name: "dbg!",
+        instead: "report a typed event, or remove it",
+    },
+    Banned {
+        name: "eprint!",
+        instead: "report a typed event",
+    },
+    Banned {
+        name: "eprintln!",
+        instead: "report a typed event",
+    },
+    Banned {
+        name: "print!",
+        instead: "report a typed event",
+    },
+    Banned {
+        name: "println!",
+        instead: "report a typed event",
+    },
+    Banned {
+        name: "thread_local!",
+        instead: "keep the state in the engine",
+    },
+];
+
+const NAMES: &[Banned] = &[
+    Banned {
+        name: "OsRng",
+        instead: "take a seed or `base::Rng`",
+    },
+    Banned {
+        name: "RandomState",
+        instead: "use `base::Map`, whose hasher is fixed",
+    },
+    Banned {
+        name: "SystemRandom",
+        instead: "take the entropy as an argument",
+    },
+    Banned {
+        name: "clippy::disallowed_macros",
+        instead: "the wall has no gate: do it outside",
+    },
+    Banned {
+        name: "clippy::disallowed_methods",
+        instead: "the wall has no gate: do it outside",
+    },
+    Banned {
+        name: "clippy::disallowed_types",
+        instead: "the wall has no gate: do it outside",
+    },
+    Banned {
+        name: "from_entropy",
+        instead: "take a seed or `base::Rng`",
+    },
+    Banned {
+        name: "from_os_rng",
+        instead: "take a seed or `base::Rng`",
+    },
+    Banned {
+        name: "getrandom",
+        instead: "take a seed or `base::Rng`",
+    },
+    Banned {
+        name: "thread_rng",
+        instead: "take a seed or `base::Rng`",
+    },
+];
+
+/// No engine names a socket, clock, thread, file, environment, terminal or global randomness.
+pub(super) fn purity(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for wall in WALLS.iter().filter(|wall| wall.side == Side::Engine) {
+        for path in tree.below(&format!("crates/{}", wall.name)) {
+            if !path.ends_with(".rs") {
+                continue;
+            }
+            let source = Source::parse(tree.text(path).unwrap_or_default());
+            for (line, text) in impurities(&source.code) {
+                findings.push(Finding::error(path, line, "purity", text));
+            }
+        }
+    }
+    findings
+}
+
+/// The line and the text of each banned name in code that is free of comments and literals.
+fn impurities(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, line) in code.lines().enumerate() {
+        for banned in MACROS.iter().chain(NAMES) {
+            if names(line, banned.name) {
+                found.push((
+                    at + 1,
+                    format!("no `{}` in an engine: {}", banned.name, banned.instead),
+                ));
+            }
+        }
+    }
+    for (at, module) in std_modules(code) {
+        if let Some(banned) = MODULES.iter().find(|banned| banned.name == module) {
+            let line = 1 + code[..at].bytes().filter(|&b| b == b'\n').count();
+            found.push((
+                line,
+                format!("no `std::{module}` in an engine: {}", banned.instead),
+            ));
+        }
+    }
+    found
+}
+
+/// Whether `line` holds `name` as whole words.
+fn names(line: &str, name: &str) -> bool {
+    line.match_indices(name).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + name.len()..].chars().next();
+        let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        !is_word(before) && (name.ends_with('!') || !is_word(after))
+    })
+}
+
+/// Where code names a module of `std`, and which: `std::fs` and each of `std::{fs, net::X}`.
+fn std_modules(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("std::") {
+        let before = code[..at].chars().next_back();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let start = at + "std::".len();
+        if code[start..].starts_with('{') {
+            found.extend(heads_of_group(code, start + 1));
+        } else {
+            found.push((at, word(&code[start..])));
+        }
+    }
+    found
+}
+
+/// The first word of each item of a `{…}` group whose inside begins at `start`.
+fn heads_of_group(code: &str, start: usize) -> Vec<(usize, &str)> {
+    let mut heads = Vec::new();
+    let mut depth = 0;
+    let mut expects_head = true;
+    for (offset, c) in code[start..].char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => expects_head = true,
+            c if expects_head && !c.is_whitespace() => {
+                heads.push((start + offset, word(&code[start + offset..])));
+                expects_head = false;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+fn word(text: &str) -> &str {
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    &text[..end]
+}

@@ -1,0 +1,210 @@
+//! The walls as data. A change here is a change of the architecture, and is reviewed as one.
+
+use Side::{Engine, Outer};
+use Uses::{AllAbove, These};
+
+/// On which side of the sans-IO wall a crate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// No socket, clock, thread, file, environment or global randomness.
+    Engine,
+    /// Where the system's calls are.
+    Outer,
+}
+
+/// Which crates of the workspace a crate may depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Uses {
+    These(&'static [&'static str]),
+    /// Everything in the rows above: arrows point down only.
+    AllAbove,
+}
+
+/// How much `unsafe` a crate may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsafe {
+    Forbidden,
+    /// Denied at the root of the crate, allowed in these modules of `src/`.
+    In(&'static [&'static str]),
+    Free,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    pub(crate) name: &'static str,
+    pub(crate) side: Side,
+    uses: Uses,
+    pub(crate) may_unsafe: Unsafe,
+}
+
+/// Every crate of the project, those that others rest on first.
+pub(crate) const WALLS: &[Wall] = &[
+    wall("base", Engine, These(&[])).with(Unsafe::In(&["pool", "slot"])),
+    wall("wire", Engine, These(&["base"])),
+    wall("graph", Engine, These(&["base"])),
+    wall("congestion", Engine, These(&["base"])),
+    wall("secure", Engine, These(&["base", "wire"])),
+    wall(
+        "overlay",
+        Engine,
+        These(&["base", "wire", "graph", "congestion", "secure"]),
+    ),
+    wall("scribe", Engine, These(&["base", "wire"])),
+    wall("voice", Engine, These(&["base", "wire"])),
+    wall("relay", Engine, These(&["base", "wire", "graph"])),
+    // The simulator hosts every engine.
+    wall("sim", Engine, AllAbove),
+    wall("net", Outer, These(&["base"])).with(Unsafe::Free),
+    wall(
+        "host",
+        Outer,
+        These(&[
+            "base", "wire", "secure", "overlay", "scribe", "relay", "net",
+        ]),
+    ),
+    wall("client", Outer, These(&["base", "wire", "net"])).with(Unsafe::In(&["c", "ffi"])),
+    wall(
+        "gateway",
+        Outer,
+        These(&["base", "wire", "voice", "client", "net"]),
+    ),
+    wall("lab", Outer, AllAbove),
+    wall("sinew", Outer, AllAbove),
+];
+
+const fn wall(name: &'static str, side: Side, uses: Uses) -> Wall {
+    Wall {
+        name,
+        side,
+        uses,
+        may_unsafe: Unsafe::Forbidden,
+    }
+}
+
+impl Wall {
+    const fn with(self, may_unsafe: Unsafe) -> Wall {
+        Wall { may_unsafe, ..self }
+    }
+
+    pub(crate) fn of(name: &str) -> Option<&'static Wall> {
+        WALLS.iter().find(|wall| wall.name == name)
+    }
+
+    /// The crates that this one may name under `[dependencies]`.
+    pub(crate) fn may_use(&self) -> Vec<&'static str> {
+        match self.uses {
+            These(names) => names.to_vec(),
+            AllAbove => WALLS
+                .iter()
+                .map(|wall| wall.name)
+                .take_while(|&name| name != self.name)
+                .collect(),
+        }
+    }
+
+    /// The crates that its tests may use besides: the simulator drives any engine.
+    pub(crate) fn tests_may_use(&self) -> &'static [&'static str] {
+        if self.side == Engine { &["sim"] } else { &[] }
+    }
+}
+
+/// An external crate that an engine may use.
+pub(crate) struct External {
+    pub(crate) name: &'static str,
+    /// Empty: every engine.
+    pub(crate) only: &'static [&'static str],
+}
+
+/// Each of them is pure when used as here: no IO, no clock, no entropy of its own.
+pub(crate) const ENGINE_EXTERNALS: &[External] = &[
+    External {
+        name: "hashbrown",
+        only: &["base"],
+    }, // without default features; base fixes the hasher
+    External {
+        name: "rand_chacha",
+        only: &["base", "secure"],
+    }, // a seeded generator
+    External {
+        name: "serde",
+        only: &[],
+    },
+    External {
+        name: "thiserror",
+        only: &[],
+    },
+    External {
+        name: "zeroize",
+        only: &["secure"],
+    },
+    External {
+        name: "ed25519-dalek",
+        only: &["secure"],
+    },
+    External {
+        name: "ring",
+        only: &["secure"],
+    }, // AEAD only; its SystemRandom is banned by name
+    External {
+        name: "snow",
+        only: &["secure"],
+    }, // with a resolver whose entropy is injected
+    External {
+        name: "hound",
+        only: &["voice"],
+    }, // WAV over readers; opening by path is banned
+    External {
+        name: "pesq",
+        only: &["voice"],
+    },
+    External {
+        name: "rubato",
+        only: &["voice"],
+    },
+];
+
+/// What the tests of an engine may use besides.
+pub(crate) const ENGINE_TEST_EXTERNALS: &[&str] = &["proptest", "serde_json"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrows_point_down_only() {
+        for (at, wall) in WALLS.iter().enumerate() {
+            for name in wall.may_use() {
+                let place = WALLS.iter().position(|other| other.name == name);
+                assert!(
+                    place.is_some_and(|place| place < at),
+                    "{} -> {name}",
+                    wall.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_engine_stands_on_an_outer_crate() {
+        for wall in WALLS.iter().filter(|wall| wall.side == Engine) {
+            for name in wall.may_use() {
+                assert_eq!(
+                    Wall::of(name).map(|other| other.side),
+                    Some(Engine),
+                    "{}",
+                    wall.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn external_crates_name_engines_that_exist() {
+        for external in ENGINE_EXTERNALS {
+            for name in external.only {
+                let side = Wall::of(name).map(|wall| wall.side);
+                assert_eq!(side, Some(Engine), "{}", external.name);
+            }
+        }
+    }
+}
