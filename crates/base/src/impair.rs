@@ -1,1 +1,330 @@
-//! Placeholder.
+//! Link impairment: what a real path does to packets, as one model for the simulator, for a
+//! node's own links and for an emulator of any IP traffic.
+//!
+//! ```text
+//!              outage?        rate, drop-tail queue          loss?        delay + jitter
+//!   admit ──▶ ( switch ) ──▶ ▯▯▯▯▯▯▯▯▶(transmitter) ──▶ (wire, chain) ──▶ ─────────────▶ deliver
+//!                 │                │                          │
+//!              Outage            Queue                       Loss            Drop(reason)
+//! ```
+//!
+//! - [`Model`] says what the path is like; it is valid by construction and has a text form:
+//!   `loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 outage`.
+//! - [`Pipe`] is one direction of a path: it decides the fate of each packet and holds none.
+//! - [`Line`] is a pipe together with the queue of what is under way.
+//!
+//! A pipe acts on single datagrams, as the wire does: whoever has a burst asks for each of its
+//! segments. Each direction of a path has a pipe of its own.
+
+mod line;
+mod model;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use line::{LINE_PACKETS_MAX, Line};
+pub use model::{
+    BadModel, DELAY_MAX, LossModel, Model, OUTAGES_MAX, QUEUE_DEFAULT, QUEUE_PACKETS_MAX, Queue,
+    TRACE_PACKETS_MAX,
+};
+pub use text::BadText;
+
+use crate::rng::Rng;
+use crate::time::{Duration, Time};
+use core::fmt;
+use std::collections::VecDeque;
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives at this moment.
+    Deliver(Time),
+    /// It never arrives.
+    Drop(Reason),
+}
+
+/// Why a packet does not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// More packets are under way than a [`Line`] holds.
+    Full,
+    /// Lost on the wire.
+    Loss,
+    /// The path is down.
+    Outage,
+    /// The queue before the transmitter is full.
+    Queue,
+}
+
+/// Packets counted by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that arrive, or will.
+    pub delivered: u64,
+    /// Dropped for [`Reason::Full`].
+    pub full: u64,
+    /// Dropped for [`Reason::Loss`].
+    pub lost: u64,
+    /// Dropped for [`Reason::Outage`].
+    pub outage: u64,
+    /// Dropped for [`Reason::Queue`].
+    pub queue: u64,
+}
+
+/// One direction of an impaired path: decides the fate of each packet.
+#[derive(Clone, Debug)]
+pub struct Pipe {
+    model: Model,
+    /// Loss and jitter draw from generators of their own, so that a change of one leaves the
+    /// pattern of the other as it was.
+    loss_rng: Rng,
+    jitter_rng: Rng,
+    loss: LossState,
+    transmitter: Transmitter,
+    /// When the last packet arrives: later ones are not earlier, unless reordering is on.
+    last_arrival: Time,
+    counts: Counts,
+}
+
+impl Pipe {
+    /// A pipe after `model`. Equal seeds give equal fates.
+    pub fn new(model: Model, mut rng: Rng) -> Pipe {
+        let mut loss_rng = rng.fork();
+        let jitter_rng = rng.fork();
+        Pipe {
+            loss: LossState::start(model.loss(), &mut loss_rng),
+            loss_rng,
+            jitter_rng,
+            transmitter: Transmitter::default(),
+            last_arrival: Time::ZERO,
+            counts: Counts::default(),
+            model,
+        }
+    }
+
+    /// What the path is like at present.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Changes what the path is like. Packets under way arrive as they would have; later ones do
+    /// not wait for them, so that a path which was slow beyond use is usable at once.
+    pub fn set_model(&mut self, model: Model) {
+        self.loss = LossState::start(model.loss(), &mut self.loss_rng);
+        self.transmitter = Transmitter::default();
+        self.last_arrival = Time::ZERO;
+        self.model = model;
+    }
+
+    /// Takes the path down, or up again.
+    pub fn set_outage(&mut self, outage: bool) {
+        self.model = core::mem::take(&mut self.model).with_outage(outage);
+    }
+
+    /// Decides the fate of a packet of `bytes` that is handed in at `now`.
+    pub fn admit(&mut self, now: Time, bytes: usize) -> Verdict {
+        let verdict = self.decide(now, bytes);
+        match verdict {
+            Verdict::Deliver(_) => self.counts.delivered += 1,
+            Verdict::Drop(reason) => self.counts.count(reason),
+        }
+        verdict
+    }
+
+    /// Packets so far, by what became of them.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn decide(&mut self, now: Time, bytes: usize) -> Verdict {
+        // Choice: an outage keeps packets from entering; what is on the wire still arrives.
+        if self.model.is_out(now) {
+            return Verdict::Drop(Reason::Outage);
+        }
+        let sent = match self.model.rate() {
+            None => now,
+            Some((rate_bps, queue)) => match self.transmitter.send(now, bytes, rate_bps, queue) {
+                Some(sent) => sent,
+                None => return Verdict::Drop(Reason::Queue),
+            },
+        };
+        // Choice: a packet is lost on the wire, behind the queue, so it took its share of the rate.
+        if self
+            .loss
+            .next_is_lost(self.model.loss(), &mut self.loss_rng)
+        {
+            return Verdict::Drop(Reason::Loss);
+        }
+        let mut arrival = sent + self.model.delay() + self.jitter();
+        if !self.model.reorders() {
+            arrival = arrival.max(self.last_arrival);
+            self.last_arrival = arrival;
+        }
+        Verdict::Deliver(arrival)
+    }
+
+    /// Choice: uniform between nothing and the model's jitter, on top of the delay: propagation is
+    /// a floor, and queues along the way only add to it. With order kept, a packet that would
+    /// overtake waits for the one before it.
+    fn jitter(&mut self) -> Duration {
+        match self.model.jitter().as_nanos() {
+            0 => Duration::ZERO,
+            ns => Duration::from_nanos(self.jitter_rng.below(ns.saturating_add(1))),
+        }
+    }
+}
+
+impl Counts {
+    /// Packets that were handed in.
+    pub fn admitted(&self) -> u64 {
+        self.delivered + self.dropped()
+    }
+
+    /// Packets that never arrive.
+    pub fn dropped(&self) -> u64 {
+        self.full + self.lost + self.outage + self.queue
+    }
+
+    fn count(&mut self, reason: Reason) {
+        match reason {
+            Reason::Full => self.full += 1,
+            Reason::Loss => self.lost += 1,
+            Reason::Outage => self.outage += 1,
+            Reason::Queue => self.queue += 1,
+        }
+    }
+}
+
+impl Reason {
+    /// A word for counters and traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Full => "full",
+            Reason::Loss => "loss",
+            Reason::Outage => "outage",
+            Reason::Queue => "queue",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Where the chain of losses stands.
+#[derive(Clone, Copy, Debug)]
+enum LossState {
+    /// Nothing to remember.
+    Memoryless,
+    /// Whether the previous packet was lost.
+    Previous { lost: bool },
+    /// Whether the path is in its bad state.
+    Gilbert { bad: bool },
+    /// The next entry of the trace.
+    Trace { next: usize },
+}
+
+impl LossState {
+    /// The state before the first packet, drawn so that the first is lost at the marginal rate.
+    fn start(model: &LossModel, rng: &mut Rng) -> LossState {
+        match *model {
+            LossModel::None | LossModel::Bernoulli { .. } => LossState::Memoryless,
+            LossModel::Conditional { p, .. } => LossState::Previous {
+                lost: rng.chance(p),
+            },
+            LossModel::GilbertElliott { enter, leave, .. } => LossState::Gilbert {
+                bad: enter > 0.0 && rng.chance(enter / (enter + leave)),
+            },
+            LossModel::Trace(_) => LossState::Trace { next: 0 },
+        }
+    }
+
+    fn next_is_lost(&mut self, model: &LossModel, rng: &mut Rng) -> bool {
+        match (model, self) {
+            (LossModel::Bernoulli { p }, _) => rng.chance(*p),
+            (LossModel::Conditional { p, burstiness }, LossState::Previous { lost }) => {
+                // [Amir06 §II-C] burstiness is P(lost | previous lost). With r = P(lost | previous
+                // arrived) the marginal rate obeys p = p·b + (1−p)·r, hence r = p(1−b)/(1−p).
+                let chance = match (*lost, *burstiness) {
+                    (_, 0.0) => *p,
+                    (true, b) => b,
+                    (false, b) => p * (1.0 - b) / (1.0 - p),
+                };
+                *lost = rng.chance(chance);
+                *lost
+            }
+            (
+                LossModel::GilbertElliott {
+                    enter,
+                    leave,
+                    loss_good,
+                    loss_bad,
+                },
+                LossState::Gilbert { bad },
+            ) => {
+                let lost = rng.chance(if *bad { *loss_bad } else { *loss_good });
+                if rng.chance(if *bad { *leave } else { *enter }) {
+                    *bad = !*bad;
+                }
+                lost
+            }
+            (LossModel::Trace(lost), LossState::Trace { next }) => {
+                let now = lost.get(*next).copied().unwrap_or(false);
+                *next = (*next + 1) % lost.len().max(1);
+                now
+            }
+            // `start` makes the state that fits the model.
+            (LossModel::None, _)
+            | (LossModel::Conditional { .. }, _)
+            | (LossModel::GilbertElliott { .. }, _)
+            | (LossModel::Trace(_), _) => false,
+        }
+    }
+}
+
+/// Sends one packet after the other at a rate; those that wait are the queue.
+#[derive(Clone, Debug, Default)]
+struct Transmitter {
+    /// When each accepted packet has left, and its bytes. The first is being transmitted, the
+    /// others wait.
+    leaving: VecDeque<(Time, usize)>,
+    /// Bytes of all in `leaving`.
+    bytes: usize,
+    free_at: Time,
+}
+
+impl Transmitter {
+    /// When the packet has been transmitted, or `None` if the queue is full.
+    fn send(&mut self, now: Time, bytes: usize, rate_bps: u64, queue: Queue) -> Option<Time> {
+        while let Some(&(left, gone)) = self.leaving.front() {
+            if left > now {
+                break;
+            }
+            self.leaving.pop_front();
+            self.bytes -= gone;
+        }
+        // Choice: the packet in transmission does not count, as in ns-2's DropTail: a queue of
+        // zero still lets one packet at a time through.
+        if let Some(&(_, in_transmission)) = self.leaving.front() {
+            let waiting = self.leaving.len() - 1;
+            let waiting_bytes = self.bytes - in_transmission;
+            let full = match queue {
+                Queue::Packets(limit) => waiting >= limit,
+                Queue::Bytes(limit) => waiting_bytes + bytes > limit,
+            };
+            if full || waiting >= QUEUE_PACKETS_MAX {
+                return None;
+            }
+        }
+        let bits = (bytes as u64).saturating_mul(8);
+        let sending = Duration::from_nanos(bits.saturating_mul(1_000_000_000).div_ceil(rate_bps));
+        let left = now.max(self.free_at) + sending;
+        self.free_at = left;
+        self.leaving.push_back((left, bytes));
+        self.bytes += bytes;
+        Some(left)
+    }
+}

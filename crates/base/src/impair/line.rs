@@ -1,0 +1,99 @@
+//! A pipe together with what is under way in it.
+
+use super::{Model, Pipe, Reason, Verdict};
+use crate::rng::Rng;
+use crate::time::Time;
+use std::collections::VecDeque;
+
+/// Most packets under way in a line. 131 072 packets of 160 bytes cover 168 ms at 1 Gbit/s; full
+/// ones of 1500 bytes, 1.6 s. Their buffers are bounded by their pool before that.
+pub const LINE_PACKETS_MAX: usize = 1 << 17;
+
+/// One direction of an impaired path, with the packets under way.
+#[derive(Debug)]
+pub struct Line<T> {
+    pipe: Pipe,
+    /// In the order of arrival.
+    under_way: VecDeque<(Time, T)>,
+}
+
+impl<T> Line<T> {
+    /// An empty line after `model`.
+    pub fn new(model: Model, rng: Rng) -> Line<T> {
+        Line {
+            pipe: Pipe::new(model, rng),
+            under_way: VecDeque::new(),
+        }
+    }
+
+    /// The pipe, to look at its model and counts.
+    pub fn pipe(&self) -> &Pipe {
+        &self.pipe
+    }
+
+    /// Changes what the path is like; what is under way arrives as it would have.
+    pub fn set_model(&mut self, model: Model) {
+        self.pipe.set_model(model);
+    }
+
+    /// Takes the path down, or up again.
+    pub fn set_outage(&mut self, outage: bool) {
+        self.pipe.set_outage(outage);
+    }
+
+    /// Sends `item`, a packet of `bytes`. If it does not arrive it is dropped here and now.
+    pub fn push(&mut self, now: Time, bytes: usize, item: T) -> Verdict {
+        if self.under_way.len() >= LINE_PACKETS_MAX {
+            self.pipe.counts.count(Reason::Full);
+            return Verdict::Drop(Reason::Full);
+        }
+        let verdict = self.pipe.admit(now, bytes);
+        if let Verdict::Deliver(at) = verdict {
+            self.insert(at, item);
+        }
+        verdict
+    }
+
+    /// The next packet that has arrived by `now`.
+    pub fn pop_due(&mut self, now: Time) -> Option<T> {
+        match self.under_way.front() {
+            Some((at, _)) if *at <= now => self.under_way.pop_front().map(|(_, item)| item),
+            _ => None,
+        }
+    }
+
+    /// When the next packet arrives.
+    pub fn next(&self) -> Option<Time> {
+        self.under_way.front().map(|(at, _)| *at)
+    }
+
+    /// Packets under way.
+    pub fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// True when nothing is under way.
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Drops everything under way.
+    pub fn clear(&mut self) {
+        self.under_way.clear();
+    }
+
+    /// Behind everything that arrives no later. From the back: without reordering that is the end,
+    /// with it the few packets that are overtaken are passed.
+    fn insert(&mut self, at: Time, item: T) {
+        let overtaken = self
+            .under_way
+            .iter()
+            .rev()
+            .take_while(|(other, _)| *other > at)
+            .count();
+        match overtaken {
+            0 => self.under_way.push_back((at, item)),
+            n => self.under_way.insert(self.under_way.len() - n, (at, item)),
+        }
+    }
+}
