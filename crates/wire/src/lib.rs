@@ -1,1 +1,92 @@
-//! Placeholder.
+//! Every format that leaves a process: datagrams between neighbours, the records that they flood,
+//! and the messages between a client and its node.
+//!
+//! ```text
+//!   link     clear header of 8 bytes, then sealed:
+//!   |-- data      overlay header of 23 bytes | payload (echo: the payload of virtual port 7)
+//!   '-- control   messages back to back: Hello | Nack | TailProbe | Records | RecordAck
+//!                                                                   '-- record: link_state, ...
+//!   handshake     what neighbours say before they can seal; carries certificate
+//!   ipc           client <-> node over a Unix socket
+//! ```
+//!
+//! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
+//! are small values with `parse` and `emit`, or iterators over borrowed bytes. Nothing here
+//! allocates. All numbers are in network byte order. What cannot be understood is an error with a
+//! label ([`Malformed`]), never a guess and never a panic; docs/wire.md tells the same for humans.
+#![forbid(unsafe_code)]
+
+pub mod bytes;
+pub mod certificate;
+pub mod control;
+pub mod data;
+pub mod handshake;
+pub mod link;
+mod measure;
+
+pub use data::{HEADER_BYTES, HEADROOM};
+pub use link::{CLEAR_BYTES, TAG_BYTES};
+pub use measure::{Latency, Loss};
+
+/// Why bytes were not understood. The label is fit for a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Malformed {
+    /// The bytes end before the format does.
+    #[error("truncated: the bytes end before the format does")]
+    Short,
+    /// A length contradicts what stands around it, or bytes are left over.
+    #[error("a length that contradicts its surroundings")]
+    Length,
+    /// A version that this code does not speak.
+    #[error("a version that is not spoken here")]
+    Version,
+    /// An unknown kind of datagram, message or record.
+    #[error("an unknown kind")]
+    Kind,
+    /// An unknown item marked as critical: what it belongs to must not be used.
+    #[error("an unknown critical item")]
+    Critical,
+    /// A field holds a reserved or impossible value.
+    #[error("a reserved or impossible value")]
+    Value,
+    /// More entries than the named limit of the format.
+    #[error("more entries than the limit")]
+    Count,
+    /// Text that is not UTF-8.
+    #[error("text that is not UTF-8")]
+    Text,
+}
+
+impl Malformed {
+    /// All of them, for tables of counters.
+    pub const ALL: [Malformed; 8] = [
+        Malformed::Short,
+        Malformed::Length,
+        Malformed::Version,
+        Malformed::Kind,
+        Malformed::Critical,
+        Malformed::Value,
+        Malformed::Count,
+        Malformed::Text,
+    ];
+
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Malformed::Short => "short",
+            Malformed::Length => "length",
+            Malformed::Version => "version",
+            Malformed::Kind => "kind",
+            Malformed::Critical => "critical",
+            Malformed::Value => "value",
+            Malformed::Count => "count",
+            Malformed::Text => "text",
+        }
+    }
+}
+
+/// What was to be written does not fit: the buffer, or a limit of the format, is too small for it.
+/// Nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("does not fit: send what is written and begin a new buffer")]
+pub struct Full;

@@ -1,0 +1,160 @@
+//! What two neighbours tell each other: messages back to back in one sealed datagram.
+//!
+//! ```text
+//!  0                   1                   2
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3
+//! +-+-------------+-------------------------------+
+//! |C|    type     |         length of body        |
+//! +-+-------------+-------------------------------+
+//! | body ...                                      |
+//! +-----------------------------------------------+
+//! | next message ...                              |
+//! ```
+//!
+//! C: an unknown message that is critical; the rest of the datagram is dropped and counted.
+//! Other unknown messages are stepped over, so that networks upgrade node by node; a known
+//! message has exactly its length, so what is new comes as a new message.
+//!
+//! [`Messages`] reads without allocation, [`Builder`] appends to a datagram and says [`Full`] when
+//! a message does not fit.
+
+mod builder;
+mod hello;
+mod nack;
+
+pub use builder::Builder;
+pub use hello::{Echo, Hello};
+pub use nack::{Nack, RANGE_SEQS};
+
+use crate::Malformed;
+use crate::bytes::Reader;
+use crate::data::LaneSeq;
+
+/// Bytes in front of a message's body.
+pub const MESSAGE_HEADER_BYTES: usize = 3;
+/// The bit of a type that makes an unknown message, record or option critical.
+pub const CRITICAL: u8 = 0x80;
+
+/// The types of messages.
+pub mod kind {
+    /// [`super::Hello`].
+    pub const HELLO: u8 = 1;
+    /// [`super::Nack`].
+    pub const NACK: u8 = 2;
+    /// [`super::TailProbe`].
+    pub const TAIL_PROBE: u8 = 3;
+    /// [`crate::record::Records`].
+    pub const RECORDS: u8 = 4;
+    /// [`crate::record::Acks`].
+    pub const RECORD_ACK: u8 = 5;
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// The state of the link, and a clock to echo.
+    Hello(Hello),
+    /// Packets that are missing.
+    Nack(Nack<'a>),
+    /// Where the lane ends.
+    TailProbe(TailProbe),
+    /// Of a type that this code does not know; to be counted and stepped over.
+    Unknown {
+        /// Its type.
+        kind: u8,
+        /// Its body.
+        body: &'a [u8],
+    },
+}
+
+impl<'a> Message<'a> {
+    fn parse(kind: u8, body: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        match kind {
+            kind::HELLO => Hello::parse(body).map(Message::Hello),
+            kind::NACK => Nack::parse(body).map(Message::Nack),
+            kind::TAIL_PROBE => TailProbe::parse(body).map(Message::TailProbe),
+            _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
+            _ => Ok(Message::Unknown { kind, body }),
+        }
+    }
+}
+
+/// The messages of a datagram, in order. After an error there is no next one: what follows
+/// something that was not understood is not looked at.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    reader: Reader<'a>,
+}
+
+impl<'a> Messages<'a> {
+    /// The messages in an opened control datagram.
+    pub const fn new(plaintext: &'a [u8]) -> Messages<'a> {
+        Messages {
+            reader: Reader::new(plaintext),
+        }
+    }
+
+    fn read(&mut self) -> Result<Message<'a>, Malformed> {
+        let kind = self.reader.u8()?;
+        let length = self.reader.u16()?;
+        Message::parse(kind, self.reader.take(usize::from(length))?)
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = Result<Message<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.is_empty() {
+            return None;
+        }
+        let message = self.read();
+        if message.is_err() {
+            self.reader = Reader::new(&[]);
+        }
+        Some(message)
+    }
+}
+
+/// "I have sent everything before this": sent when a lane falls silent after data, so that the
+/// loss of its last packets is seen too.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-----------------------------------------------+---------------+
+/// |       lane sequence number of the next        |     count     |
+/// +-----------------------------------------------+---------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailProbe {
+    /// The number that the next packet of the lane will have.
+    pub next: LaneSeq,
+    /// The how-manieth probe of this silence, from 0.
+    pub count: u8,
+}
+
+impl TailProbe {
+    /// Bytes of the body.
+    pub const BYTES: usize = 4;
+
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Result<TailProbe, Malformed> {
+        let mut r = Reader::new(body);
+        let probe = TailProbe {
+            next: LaneSeq::new(r.u24()?),
+            count: r.u8()?,
+        };
+        r.finish()?;
+        Ok(probe)
+    }
+
+    /// The body as it stands on the wire.
+    pub const fn to_bytes(self) -> [u8; TailProbe::BYTES] {
+        let [_, a, b, c] = self.next.value().to_be_bytes();
+        [a, b, c, self.count]
+    }
+}
+
+#[cfg(test)]
+mod tests;

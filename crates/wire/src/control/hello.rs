@@ -1,0 +1,113 @@
+//! The hello: keeps a link known to be up, measures its round trip, and tells the other end how
+//! much is lost on the way here. [Amir06 §III-A]
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-------+-+-+-+-+-------------------------------+---------------+
+//! |0 0 0 0|A|C|N|H|         interval, ms          |  stamp, us .. |
+//! +-------+-+-+-+-+-------------------------------+---------------+
+//! |              .. stamp, us                     | echo stamp .. |
+//! +-----------------------------------------------+---------------+
+//! |              .. echo stamp, us                |  echo hold .. |
+//! +-----------------------------------------------+---------------+
+//! |              .. echo hold, us                 |    loss in .. |
+//! +---------------+-------------------------------+---------------+
+//! |   .. loss in  |
+//! +---------------+
+//! ```
+//!
+//! H: I hear you. N: answer at once. C: I am closing. A: the link is active. The high four bits
+//! are sent as zero and not looked at.
+//!
+//! The echo returns the newest stamp of the other end and how long it was held here, so the other
+//! end knows the round trip without either clock being right: now - echo stamp - echo hold.
+
+use crate::bytes::Reader;
+use crate::{Loss, Malformed};
+
+const I_HEAR_YOU: u8 = 0x01;
+const ANSWER_NOW: u8 = 0x02;
+const CLOSING: u8 = 0x04;
+const ACTIVE: u8 = 0x08;
+/// The hold that says that there is nothing to echo.
+const NO_ECHO: u32 = u32::MAX;
+
+/// The state of a link as one end sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// The sender hears the receiver.
+    pub i_hear_you: bool,
+    /// The receiver shall answer without waiting for its interval.
+    pub answer_now: bool,
+    /// The sender goes away.
+    pub closing: bool,
+    /// The link carries data; hellos are frequent.
+    pub active: bool,
+    /// The sender's present interval between hellos.
+    pub interval_ms: u16,
+    /// The sender's clock.
+    pub stamp_us: u32,
+    /// The receiver's newest stamp, if one has come.
+    pub echo: Option<Echo>,
+    /// The share lost in the direction from the receiver to the sender, as the sender measures.
+    pub loss_in: Loss,
+}
+
+/// A clock stamp on its way back to whoever made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Echo {
+    /// The stamp, by the clock of its maker.
+    pub stamp_us: u32,
+    /// How long it was held before it went back; saturates one below 2^32.
+    pub hold_us: u32,
+}
+
+impl Hello {
+    /// Bytes of the body.
+    pub const BYTES: usize = 17;
+
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Result<Hello, Malformed> {
+        let mut r = Reader::new(body);
+        let flags = r.u8()?;
+        let interval_ms = r.u16()?;
+        let stamp_us = r.u32()?;
+        let echo = Echo {
+            stamp_us: r.u32()?,
+            hold_us: r.u32()?,
+        };
+        let loss_in = Loss(r.u16()?);
+        r.finish()?;
+        Ok(Hello {
+            i_hear_you: flags & I_HEAR_YOU != 0,
+            answer_now: flags & ANSWER_NOW != 0,
+            closing: flags & CLOSING != 0,
+            active: flags & ACTIVE != 0,
+            interval_ms,
+            stamp_us,
+            echo: (echo.hold_us != NO_ECHO).then_some(echo),
+            loss_in,
+        })
+    }
+
+    /// The body as it stands on the wire.
+    pub fn to_bytes(&self) -> [u8; Hello::BYTES] {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let (echo_stamp_us, echo_hold_us) = match self.echo {
+            Some(echo) => (echo.stamp_us, echo.hold_us.min(NO_ECHO - 1)),
+            None => (0, NO_ECHO),
+        };
+        let mut body = [0; Hello::BYTES];
+        body[0] = flag(self.i_hear_you, I_HEAR_YOU)
+            | flag(self.answer_now, ANSWER_NOW)
+            | flag(self.closing, CLOSING)
+            | flag(self.active, ACTIVE);
+        body[1..3].copy_from_slice(&self.interval_ms.to_be_bytes());
+        body[3..7].copy_from_slice(&self.stamp_us.to_be_bytes());
+        body[7..11].copy_from_slice(&echo_stamp_us.to_be_bytes());
+        body[11..15].copy_from_slice(&echo_hold_us.to_be_bytes());
+        body[15..17].copy_from_slice(&self.loss_in.0.to_be_bytes());
+        body
+    }
+}

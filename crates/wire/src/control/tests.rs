@@ -1,0 +1,247 @@
+use super::*;
+use crate::{Full, Loss, Malformed};
+use proptest::prelude::*;
+
+/// A hello, a NACK of 5, 6, 37 and 38, a tail probe, and a message of the future.
+const VECTOR: [u8; 20 + 18 + 7 + 5] = [
+    1, 0, 17, // Hello
+    0x09, 0x03, 0xe8, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x00, 0x00, 0x27, 0x10, 0x0c,
+    0xcd, //
+    2, 0, 15, // Nack
+    1, 0, 0, 5, 0x80, 0, 0, 0x01, 0, 0, 38, 0, 0, 0, 0, //
+    3, 0, 4, // TailProbe
+    0, 0, 39, 2, //
+    0x7f, 0, 2, 0xaa, 0xbb, //
+];
+
+const HELLO: Hello = Hello {
+    i_hear_you: true,
+    answer_now: false,
+    closing: false,
+    active: true,
+    interval_ms: 1000,
+    stamp_us: 0x0102_0304,
+    echo: Some(Echo {
+        stamp_us: 0x0506_0708,
+        hold_us: 10_000,
+    }),
+    loss_in: Loss(0x0ccd),
+};
+
+const PROBE: TailProbe = TailProbe {
+    next: LaneSeq::new(39),
+    count: 2,
+};
+
+fn build(buffer: &mut [u8]) -> Result<usize, Full> {
+    let mut builder = Builder::new(buffer);
+    builder.hello(&HELLO)?;
+    if builder.nack(1, &[5, 6, 37, 38])? < 4 {
+        return Err(Full);
+    }
+    builder.tail_probe(PROBE)?;
+    builder.message(0x7f, &[0xaa, 0xbb])?;
+    Ok(builder.len())
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Message<'_>>, Malformed> {
+    Messages::new(bytes).collect()
+}
+
+fn missing(message: &Message<'_>) -> Vec<u32> {
+    match message {
+        Message::Nack(nack) => nack.missing().map(LaneSeq::value).collect(),
+        _ => panic!("not a NACK: {message:?}"),
+    }
+}
+
+#[test]
+fn bytes_and_messages_agree_both_ways() {
+    let mut buffer = [0xa5; VECTOR.len() + 1];
+    assert_eq!(build(&mut buffer), Ok(VECTOR.len()));
+    assert_eq!(buffer[..VECTOR.len()], VECTOR);
+    assert_eq!(buffer[VECTOR.len()], 0xa5);
+
+    let messages = read(&VECTOR).unwrap();
+    assert_eq!(messages[0], Message::Hello(HELLO));
+    assert_eq!(missing(&messages[1]), [5, 6, 37, 38]);
+    assert_eq!(messages[2], Message::TailProbe(PROBE));
+    let unknown = Message::Unknown {
+        kind: 0x7f,
+        body: &[0xaa, 0xbb],
+    };
+    assert_eq!(messages[3], unknown);
+    assert_eq!(messages.len(), 4);
+}
+
+#[test]
+fn truncation_is_short_but_for_the_ends_of_messages() {
+    let ends = [0, 20, 38, 45, 50];
+    for cut in 0..VECTOR.len() {
+        let outcome = read(&VECTOR[..cut]).map(|messages| messages.len());
+        match ends.iter().position(|&end| end == cut) {
+            Some(whole) => assert_eq!(outcome, Ok(whole), "{cut}"),
+            None => assert_eq!(outcome, Err(Malformed::Short), "{cut}"),
+        }
+    }
+}
+
+#[test]
+fn a_message_that_does_not_fit_leaves_what_is_written() {
+    for room in 0..VECTOR.len() {
+        let mut buffer = [0xa5; VECTOR.len()];
+        assert_eq!(build(&mut buffer[..room]), Err(Full), "{room}");
+    }
+    let mut buffer = [0xa5; 25];
+    let mut builder = Builder::new(&mut buffer);
+    builder.hello(&HELLO).unwrap();
+    assert_eq!(builder.tail_probe(PROBE), Err(Full));
+    assert_eq!(builder.nack(1, &[1]), Err(Full));
+    assert_eq!((builder.len(), builder.room()), (20, 5));
+    assert_eq!(buffer[20..], [0xa5; 5]);
+    assert_eq!(
+        Builder::new(&mut [0; 70_000]).message(1, &[0; 65_536]),
+        Err(Full)
+    );
+}
+
+#[test]
+fn an_unknown_critical_message_ends_the_datagram() {
+    let bytes = [[0x80, 0, 0].as_slice(), &VECTOR].concat();
+    let mut messages = Messages::new(&bytes);
+    assert_eq!(messages.next(), Some(Err(Malformed::Critical)));
+    assert_eq!(messages.next(), None);
+}
+
+#[test]
+fn known_messages_have_exactly_their_length() {
+    for (kind, length) in [(kind::HELLO, Hello::BYTES), (kind::TAIL_PROBE, 4)] {
+        for (wrong, error) in [
+            (length - 1, Malformed::Short),
+            (length + 1, Malformed::Length),
+        ] {
+            let mut buffer = [0; 32];
+            let mut builder = Builder::new(&mut buffer);
+            builder.message(kind, &[0; 20][..wrong]).unwrap();
+            let len = builder.len();
+            assert_eq!(read(&buffer[..len]), Err(error), "type {kind} of {wrong}");
+        }
+    }
+    for (length, error) in [
+        (0, Malformed::Short),
+        (1, Malformed::Short),
+        (2, Malformed::Length),
+        (9, Malformed::Length),
+    ] {
+        assert_eq!(Nack::parse(&[0; 9][..length]), Err(error), "{length}");
+    }
+}
+
+#[test]
+fn a_hello_without_an_echo_says_so() {
+    let hello = Hello {
+        echo: None,
+        ..HELLO
+    };
+    let body = hello.to_bytes();
+    assert_eq!(body[7..15], [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(Hello::parse(&body), Ok(hello));
+    let long = Echo {
+        stamp_us: 1,
+        hold_us: u32::MAX,
+    };
+    let held = Hello {
+        echo: Some(long),
+        ..HELLO
+    };
+    let read = Hello::parse(&held.to_bytes()).unwrap();
+    assert_eq!(read.echo.map(|e| e.hold_us), Some(u32::MAX - 1));
+}
+
+#[test]
+fn flags_of_the_future_are_not_looked_at() {
+    let mut body = HELLO.to_bytes();
+    body[0] |= 0xf0;
+    assert_eq!(Hello::parse(&body), Ok(HELLO));
+}
+
+#[test]
+fn a_nack_reaches_across_the_end_of_the_numbers() {
+    let mut buffer = [0; 64];
+    let mut builder = Builder::new(&mut buffer);
+    let seqs = [0x00ff_ffff, 0x0100_0000, 0x0100_001f];
+    assert_eq!(builder.nack(2, &seqs), Ok(3));
+    let len = builder.len();
+    assert_eq!(len, 3 + 1 + 7, "one range");
+    let messages = read(&buffer[..len]).unwrap();
+    assert_eq!(missing(&messages[0]), [0x00ff_ffff, 0, 0x1f]);
+}
+
+#[test]
+fn no_gap_is_no_message() {
+    let mut builder = Builder::new(&mut []);
+    assert_eq!(builder.nack(1, &[]), Ok(0));
+    assert!(builder.is_empty());
+}
+
+prop_compose! {
+    fn hello()(
+        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16,
+        echo in proptest::option::of((any::<u32>(), 0..u32::MAX)),
+    ) -> Hello {
+        Hello {
+            i_hear_you: flags & 1 != 0,
+            answer_now: flags & 2 != 0,
+            closing: flags & 4 != 0,
+            active: flags & 8 != 0,
+            interval_ms,
+            stamp_us,
+            echo: echo.map(|(stamp_us, hold_us)| Echo { stamp_us, hold_us }),
+            loss_in: Loss(loss),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn hellos_round_trip(hello in hello()) {
+        prop_assert_eq!(Hello::parse(&hello.to_bytes()), Ok(hello));
+    }
+
+    #[test]
+    fn nacks_name_the_front_of_what_is_missing(
+        start in 0u64..1 << 30,
+        steps in proptest::collection::vec(1u64..60, 1..80),
+        room in 0usize..200,
+    ) {
+        let seqs: Vec<u64> = steps.iter().scan(start, |s, step| { *s += step; Some(*s) }).collect();
+        let mut buffer = [0xa5; 200];
+        let mut builder = Builder::new(&mut buffer[..room]);
+        match builder.nack(3, &seqs) {
+            Err(Full) => prop_assert!(room < 11 && builder.is_empty()),
+            Ok(named) => {
+                let len = builder.len();
+                prop_assert!(named == seqs.len() || room - len < 7);
+                let messages = read(&buffer[..len]).unwrap();
+                let got = missing(&messages[0]);
+                let want: Vec<u32> = seqs[..named].iter().map(|&s| LaneSeq::of(s).value()).collect();
+                prop_assert_eq!(&got, &want);
+                let Message::Nack(nack) = &messages[0] else { unreachable!() };
+                prop_assert_eq!((nack.strike, nack.count()), (3, named));
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_break_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let results: Vec<_> = Messages::new(&bytes).collect();
+        for (i, result) in results.iter().enumerate() {
+            if i + 1 < results.len() {
+                prop_assert!(result.is_ok(), "after an error there is no next message");
+            }
+            if let Ok(Message::Nack(nack)) = result {
+                prop_assert_eq!(nack.missing().count(), nack.count());
+            }
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The overlay header of a data packet: fixed in size, rewritten in place at every hop.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---+-----+-----+-+-+-----------+-------------------------------+
+//! |lnk|route|prior|X|F|    ttl    | remaining, units of 100 us    |   0
+//! +---+-----+-----+-+-+-----------+-------------------------------+
+//! |                          source node                          |   4
+//! +---------------------------------------------------------------+
+//! |                       destination node                        |   8
+//! +-------------------------------+-------------------------------+
+//! |          source port          |        destination port       |  12
+//! +-------------------------------+-------------------------------+
+//! |                     flow sequence number                      |  16
+//! +-----------------------------------------------+---------------+
+//! |             lane sequence number              |  payload ...  |  20
+//! +-----------------------------------------------+---------------+
+//! ```
+//!
+//! X: an extension (the source's stamp) follows the fixed header, as a u16 length and that many
+//! bytes; a hop carries it untouched. F: the payload is a fragment (reserved; a relay forwards it
+//! like any other packet, an exit that cannot reassemble drops and counts it).
+//!
+//! At a hop only ttl, remaining time and lane sequence number change. The lane sequence number is
+//! that of the link protocol's lane on this hop; the flow sequence number is the source's and
+//! serves duplicate suppression and reordering at the exit.
+
+mod class;
+mod remaining;
+
+pub use class::{Class, LinkProtocol, Routing};
+pub use remaining::Remaining;
+
+use crate::link::CLEAR_BYTES;
+use crate::{Full, Malformed};
+use base::{NodeAddr, VirtualPort, seq};
+
+/// Bytes of the fixed overlay header.
+pub const HEADER_BYTES: usize = 23;
+/// Bytes before the payload of a packet without an extension: clear header and overlay header.
+pub const HEADROOM: usize = CLEAR_BYTES + HEADER_BYTES;
+/// The largest time to live.
+pub const TTL_MAX: u8 = 0x3f;
+/// Bytes of the length in front of an extension.
+pub const EXTENSION_LENGTH_BYTES: usize = 2;
+
+const EXTENSION: u8 = 0x80;
+const FRAGMENT: u8 = 0x40;
+
+mod field {
+    pub(super) const CLASS: usize = 0;
+    pub(super) const FLAGS_TTL: usize = 1;
+    pub(super) const REMAINING: usize = 2;
+    pub(super) const SOURCE: usize = 4;
+    pub(super) const DESTINATION: usize = 8;
+    pub(super) const SOURCE_PORT: usize = 12;
+    pub(super) const DESTINATION_PORT: usize = 14;
+    pub(super) const FLOW_SEQ: usize = 16;
+    pub(super) const LANE_SEQ: usize = 20;
+}
+
+/// The sequence number of a packet within its flow, as the source counts; wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowSeq(pub u32);
+
+/// The low 24 bits of the sequence number of a packet within a lane of one link; wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LaneSeq(u32);
+
+impl FlowSeq {
+    /// The number nearest to `near` with these low bits.
+    pub const fn widen(self, near: u64) -> u64 {
+        seq::widen(self.0 as u64, 32, near)
+    }
+    /// The low bits of a full number.
+    pub const fn of(full: u64) -> FlowSeq {
+        FlowSeq(full as u32)
+    }
+}
+
+impl LaneSeq {
+    /// Bits on the wire.
+    pub const BITS: u32 = 24;
+
+    /// The low 24 bits of `value`.
+    pub const fn new(value: u32) -> LaneSeq {
+        LaneSeq(value & 0x00ff_ffff)
+    }
+    /// The low bits of a full number.
+    pub const fn of(full: u64) -> LaneSeq {
+        LaneSeq::new(full as u32)
+    }
+    /// The number on the wire.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+    /// The number nearest to `near` with these low bits.
+    pub const fn widen(self, near: u64) -> u64 {
+        seq::widen(self.0 as u64, LaneSeq::BITS, near)
+    }
+    /// The number `step` further on.
+    pub const fn plus(self, step: u32) -> LaneSeq {
+        LaneSeq::new(self.0.wrapping_add(step))
+    }
+}
+
+/// A view of a packet: the fixed header at the front of `bytes`, which end with the payload.
+/// Accessors read in place; with mutable bytes, setters write in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<B> {
+    bytes: B,
+}
+
+impl<B: AsRef<[u8]>> Header<B> {
+    /// A view of an opened packet. Checks everything that the accessors rely on: length, class,
+    /// and that a stamped packet has an extension and the extension ends within the packet.
+    pub fn parse(bytes: B) -> Result<Header<B>, Malformed> {
+        let packet = bytes.as_ref();
+        if packet.len() < HEADER_BYTES {
+            return Err(Malformed::Short);
+        }
+        let class = Class::from_byte(packet[field::CLASS])?;
+        if packet[field::FLAGS_TTL] & EXTENSION != 0 {
+            let length: &[u8; EXTENSION_LENGTH_BYTES] = packet[HEADER_BYTES..]
+                .first_chunk()
+                .ok_or(Malformed::Short)?;
+            let end =
+                HEADER_BYTES + EXTENSION_LENGTH_BYTES + usize::from(u16::from_be_bytes(*length));
+            if packet.len() < end {
+                return Err(Malformed::Short);
+            }
+        } else if class.routing == Routing::Stamped {
+            return Err(Malformed::Value);
+        }
+        Ok(Header { bytes })
+    }
+
+    /// A view of a packet that this node wrote or has parsed before. Accessors panic on a packet
+    /// shorter than its headers.
+    pub const fn trusted(bytes: B) -> Header<B> {
+        Header { bytes }
+    }
+
+    fn at<const N: usize>(&self, offset: usize) -> [u8; N] {
+        *self.bytes.as_ref()[offset..]
+            .first_chunk()
+            .expect("parse has seen the whole fixed header")
+    }
+
+    /// The class.
+    pub fn class(&self) -> Class {
+        Class::from_byte(self.class_byte()).expect("parse has seen a valid class")
+    }
+    /// The class as its byte: an index for tables.
+    pub fn class_byte(&self) -> u8 {
+        self.at::<1>(field::CLASS)[0]
+    }
+    /// How many more hops the packet may take.
+    pub fn ttl(&self) -> u8 {
+        self.at::<1>(field::FLAGS_TTL)[0] & TTL_MAX
+    }
+    /// An extension follows the fixed header.
+    pub fn has_extension(&self) -> bool {
+        self.at::<1>(field::FLAGS_TTL)[0] & EXTENSION != 0
+    }
+    /// The payload is a fragment.
+    pub fn is_fragment(&self) -> bool {
+        self.at::<1>(field::FLAGS_TTL)[0] & FRAGMENT != 0
+    }
+    /// The time left to the deadline.
+    pub fn remaining(&self) -> Remaining {
+        Remaining(u16::from_be_bytes(self.at(field::REMAINING)))
+    }
+    /// The node where the packet entered.
+    pub fn source(&self) -> NodeAddr {
+        NodeAddr(u32::from_be_bytes(self.at(field::SOURCE)))
+    }
+    /// The node or group where it shall go.
+    pub fn destination(&self) -> NodeAddr {
+        NodeAddr(u32::from_be_bytes(self.at(field::DESTINATION)))
+    }
+    /// The sender's virtual port.
+    pub fn source_port(&self) -> VirtualPort {
+        VirtualPort(u16::from_be_bytes(self.at(field::SOURCE_PORT)))
+    }
+    /// The receiver's virtual port.
+    pub fn destination_port(&self) -> VirtualPort {
+        VirtualPort(u16::from_be_bytes(self.at(field::DESTINATION_PORT)))
+    }
+    /// The source's number for this packet of the flow.
+    pub fn flow_seq(&self) -> FlowSeq {
+        FlowSeq(u32::from_be_bytes(self.at(field::FLOW_SEQ)))
+    }
+    /// The number in the lane of the hop that it came over.
+    pub fn lane_seq(&self) -> LaneSeq {
+        let [a, b, c] = self.at(field::LANE_SEQ);
+        LaneSeq(u32::from_be_bytes([0, a, b, c]))
+    }
+    /// Where the payload begins.
+    pub fn payload_offset(&self) -> usize {
+        if self.has_extension() {
+            let length = u16::from_be_bytes(self.at(HEADER_BYTES));
+            HEADER_BYTES + EXTENSION_LENGTH_BYTES + usize::from(length)
+        } else {
+            HEADER_BYTES
+        }
+    }
+    /// The source's stamp, without its length.
+    pub fn extension(&self) -> Option<&[u8]> {
+        self.has_extension().then(|| {
+            &self.bytes.as_ref()[HEADER_BYTES + EXTENSION_LENGTH_BYTES..self.payload_offset()]
+        })
+    }
+    /// What the client sent.
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes.as_ref()[self.payload_offset()..]
+    }
+    /// The viewed bytes back.
+    pub fn into_inner(self) -> B {
+        self.bytes
+    }
+    /// All fields as values.
+    pub fn repr(&self) -> Repr {
+        Repr {
+            class: self.class(),
+            ttl: self.ttl(),
+            has_extension: self.has_extension(),
+            fragment: self.is_fragment(),
+            remaining: self.remaining(),
+            source: self.source(),
+            destination: self.destination(),
+            source_port: self.source_port(),
+            destination_port: self.destination_port(),
+            flow_seq: self.flow_seq(),
+            lane_seq: self.lane_seq(),
+        }
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
+    fn put<const N: usize>(&mut self, offset: usize, value: [u8; N]) {
+        self.bytes.as_mut()[offset..offset + N].copy_from_slice(&value);
+    }
+
+    /// Changes the class.
+    pub fn set_class(&mut self, class: Class) {
+        self.put(field::CLASS, [class.to_byte()]);
+    }
+    /// Changes the time to live; what is above [`TTL_MAX`] becomes that. The flags stay.
+    pub fn set_ttl(&mut self, ttl: u8) {
+        let flags = self.at::<1>(field::FLAGS_TTL)[0] & !TTL_MAX;
+        self.put(field::FLAGS_TTL, [flags | ttl.min(TTL_MAX)]);
+    }
+    /// Changes the time left to the deadline.
+    pub fn set_remaining(&mut self, remaining: Remaining) {
+        self.put(field::REMAINING, remaining.0.to_be_bytes());
+    }
+    /// Changes the source.
+    pub fn set_source(&mut self, node: NodeAddr, port: VirtualPort) {
+        self.put(field::SOURCE, node.0.to_be_bytes());
+        self.put(field::SOURCE_PORT, port.0.to_be_bytes());
+    }
+    /// Changes the destination.
+    pub fn set_destination(&mut self, node: NodeAddr, port: VirtualPort) {
+        self.put(field::DESTINATION, node.0.to_be_bytes());
+        self.put(field::DESTINATION_PORT, port.0.to_be_bytes());
+    }
+    /// Changes the flow sequence number.
+    pub fn set_flow_seq(&mut self, seq: FlowSeq) {
+        self.put(field::FLOW_SEQ, seq.0.to_be_bytes());
+    }
+    /// Changes the lane sequence number.
+    pub fn set_lane_seq(&mut self, seq: LaneSeq) {
+        let [_, a, b, c] = seq.0.to_be_bytes();
+        self.put(field::LANE_SEQ, [a, b, c]);
+    }
+    /// The payload, writable.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        let offset = self.payload_offset();
+        &mut self.bytes.as_mut()[offset..]
+    }
+}
+
+/// The fixed header as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// Link protocol, routing, priority.
+    pub class: Class,
+    /// How many more hops the packet may take, at most [`TTL_MAX`].
+    pub ttl: u8,
+    /// An extension follows; the writer appends it.
+    pub has_extension: bool,
+    /// The payload is a fragment.
+    pub fragment: bool,
+    /// The time left to the deadline.
+    pub remaining: Remaining,
+    /// The node where the packet entered.
+    pub source: NodeAddr,
+    /// The node or group where it shall go.
+    pub destination: NodeAddr,
+    /// The sender's virtual port.
+    pub source_port: VirtualPort,
+    /// The receiver's virtual port.
+    pub destination_port: VirtualPort,
+    /// The source's number for this packet of the flow.
+    pub flow_seq: FlowSeq,
+    /// The number in the lane of the next hop.
+    pub lane_seq: LaneSeq,
+}
+
+impl Repr {
+    /// Writes the fixed header at the front of `packet`.
+    pub fn emit(&self, packet: &mut [u8]) -> Result<(), Full> {
+        let header: &mut [u8; HEADER_BYTES] = packet.first_chunk_mut().ok_or(Full)?;
+        let extension = if self.has_extension { EXTENSION } else { 0 };
+        let fragment = if self.fragment { FRAGMENT } else { 0 };
+        header[field::FLAGS_TTL] = extension | fragment;
+        let mut view = Header::trusted(header);
+        view.set_class(self.class);
+        view.set_ttl(self.ttl);
+        view.set_remaining(self.remaining);
+        view.set_source(self.source, self.source_port);
+        view.set_destination(self.destination, self.destination_port);
+        view.set_flow_seq(self.flow_seq);
+        view.set_lane_seq(self.lane_seq);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

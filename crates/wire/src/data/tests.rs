@@ -1,0 +1,178 @@
+use super::*;
+use proptest::prelude::*;
+
+const VECTOR: [u8; HEADER_BYTES] = [
+    0x5d, 0x20, 0x02, 0x8a, // real-time, expected latency, priority 5; ttl 32; 65 ms
+    10, 7, 0, 3, //
+    10, 7, 0, 9, //
+    0x13, 0x88, 0x00, 0x07, //
+    0x01, 0x02, 0x03, 0x04, //
+    0xab, 0xcd, 0xef,
+];
+
+const REPR: Repr = Repr {
+    class: Class {
+        link: LinkProtocol::RealTime,
+        routing: Routing::ExpectedLatency,
+        priority: 5,
+    },
+    ttl: 32,
+    has_extension: false,
+    fragment: false,
+    remaining: Remaining(650),
+    source: NodeAddr(0x0a07_0003),
+    destination: NodeAddr(0x0a07_0009),
+    source_port: VirtualPort(5000),
+    destination_port: VirtualPort(7),
+    flow_seq: FlowSeq(0x0102_0304),
+    lane_seq: LaneSeq(0x00ab_cdef),
+};
+
+fn stamped(payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0xa5; HEADER_BYTES];
+    let class = Class {
+        routing: Routing::Stamped,
+        ..REPR.class
+    };
+    let repr = Repr {
+        class,
+        has_extension: true,
+        ..REPR
+    };
+    repr.emit(&mut packet).unwrap();
+    packet.extend([0, 3, 1, 2, 3]);
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn bytes_and_values_agree_both_ways() {
+    let mut packet = [0xa5; HEADER_BYTES + 2];
+    assert_eq!(REPR.emit(&mut packet), Ok(()));
+    assert_eq!(packet[..HEADER_BYTES], VECTOR);
+    assert_eq!(packet[HEADER_BYTES..], [0xa5, 0xa5]);
+    let header = Header::parse(&packet[..]).unwrap();
+    assert_eq!(header.repr(), REPR);
+    assert_eq!(header.payload(), [0xa5, 0xa5]);
+    assert_eq!(header.extension(), None);
+}
+
+#[test]
+fn every_truncation_is_short() {
+    for cut in 0..HEADER_BYTES {
+        assert_eq!(
+            Header::parse(&VECTOR[..cut]).unwrap_err(),
+            Malformed::Short,
+            "{cut}"
+        );
+        assert_eq!(REPR.emit(&mut [0; HEADER_BYTES][..cut]), Err(Full), "{cut}");
+    }
+    let packet = stamped(&[]);
+    for cut in 0..packet.len() {
+        assert_eq!(
+            Header::parse(&packet[..cut]).unwrap_err(),
+            Malformed::Short,
+            "{cut}"
+        );
+    }
+    assert!(Header::parse(&packet).is_ok());
+}
+
+#[test]
+fn an_extension_stands_between_header_and_payload() {
+    let packet = stamped(b"voice");
+    let header = Header::parse(&packet).unwrap();
+    assert_eq!(header.extension(), Some(&[1, 2, 3][..]));
+    assert_eq!(header.payload(), b"voice");
+    assert_eq!(header.class().routing, Routing::Stamped);
+}
+
+#[test]
+fn reserved_classes_and_a_stamp_that_is_missing_are_refused() {
+    let mut packet = VECTOR;
+    for reserved in [0b11_000_000, 0b00_101_000, 0b00_110_000] {
+        packet[0] = reserved;
+        assert_eq!(
+            Header::parse(&packet[..]).unwrap_err(),
+            Malformed::Value,
+            "{reserved:#b}"
+        );
+    }
+    packet[0] = 0b00_111_000;
+    assert_eq!(Header::parse(&packet[..]).unwrap_err(), Malformed::Value);
+}
+
+#[test]
+fn a_fragment_is_a_packet_like_any_other() {
+    let mut packet = VECTOR;
+    packet[1] |= 0x40;
+    let header = Header::parse(&packet[..]).unwrap();
+    assert!(header.is_fragment());
+    assert_eq!(header.ttl(), 32);
+}
+
+#[test]
+fn a_hop_changes_its_own_fields_and_no_others() {
+    let mut packet = stamped(b"voice");
+    let before = packet.clone();
+    let mut header = Header::parse(&mut packet).unwrap();
+    header.set_ttl(header.ttl() - 1);
+    header.set_remaining(header.remaining().minus(base::Duration::from_millis(15)));
+    header.set_lane_seq(LaneSeq::of(0x0100_0001));
+    assert_eq!((header.ttl(), header.remaining()), (31, Remaining(500)));
+    assert!(header.has_extension(), "flags stay");
+    let changed: Vec<usize> = (0..before.len())
+        .filter(|&i| packet[i] != before[i])
+        .collect();
+    assert_eq!(changed, [1, 2, 3, 20, 21, 22]);
+}
+
+#[test]
+fn the_fixed_part_stays_under_48_bytes() {
+    assert_eq!(HEADROOM + crate::TAG_BYTES, 47);
+}
+
+#[test]
+fn lane_numbers_wrap_at_24_bits() {
+    assert_eq!(LaneSeq::new(0x00ff_ffff).plus(1), LaneSeq::new(0));
+    assert_eq!(LaneSeq::of(0x0100_0002).widen(0x00ff_fff0), 0x0100_0002);
+    assert_eq!(FlowSeq::of(0x1_0000_0002).widen(0xffff_fff0), 0x1_0000_0002);
+}
+
+prop_compose! {
+    fn repr()(
+        class in any::<u8>().prop_filter_map("reserved", |b| Class::from_byte(b).ok()),
+        ttl in 0..=TTL_MAX, fragment: bool, remaining: u16,
+        nodes: (u32, u32), ports: (u16, u16), flow: u32, lane: u32,
+    ) -> Repr {
+        Repr {
+            class, ttl, fragment,
+            has_extension: class.routing == Routing::Stamped,
+            remaining: Remaining(remaining),
+            source: NodeAddr(nodes.0), destination: NodeAddr(nodes.1),
+            source_port: VirtualPort(ports.0), destination_port: VirtualPort(ports.1),
+            flow_seq: FlowSeq(flow), lane_seq: LaneSeq::new(lane),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn headers_round_trip(repr in repr()) {
+        let mut packet = [0xa5; HEADER_BYTES + EXTENSION_LENGTH_BYTES];
+        packet[HEADER_BYTES..].fill(0);
+        repr.emit(&mut packet).unwrap();
+        prop_assert_eq!(Header::parse(&packet[..]).unwrap().repr(), repr);
+    }
+
+    #[test]
+    fn what_parses_is_written_back_byte_for_byte(mut bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        if let Ok(header) = Header::parse(&bytes) {
+            let repr = header.repr();
+            let before = bytes.clone();
+            bytes[..HEADER_BYTES].fill(0xa5);
+            repr.emit(&mut bytes).unwrap();
+            prop_assert_eq!(bytes, before);
+        }
+    }
+}

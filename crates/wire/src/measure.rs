@@ -1,0 +1,92 @@
+//! What links measure, as it stands on the wire: loss as a share of 65 536, latency in
+//! microseconds. Both saturate, so that a bad measurement looks bad and never wraps to a good one.
+
+use base::Duration;
+
+/// A share of packets lost, in units of 1/65 536. One hundred percent reads as 65 535.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Loss(pub u16);
+
+/// A delay in microseconds, in 24 bits: at most 16.777215 s, which stands for "or more".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Latency(u32);
+
+impl Loss {
+    /// Nothing is lost.
+    pub const NONE: Loss = Loss(0);
+    /// All is lost.
+    pub const ALL: Loss = Loss(u16::MAX);
+
+    /// The nearest to `share` of 1; below zero and non-numbers give none, above one gives all.
+    pub fn from_share(share: f64) -> Loss {
+        // The cast saturates and turns a non-number into zero.
+        Loss((share * 65_536.0).round() as u16)
+    }
+    /// As a share of 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.0) / 65_536.0
+    }
+}
+
+impl Latency {
+    /// The longest that can be told.
+    pub const MAX: Latency = Latency(0x00ff_ffff);
+
+    /// From microseconds; saturates.
+    pub const fn from_micros(us: u32) -> Latency {
+        if us > Latency::MAX.0 {
+            Latency::MAX
+        } else {
+            Latency(us)
+        }
+    }
+    /// From a span, rounded down; saturates.
+    pub fn from_duration(span: Duration) -> Latency {
+        Latency::from_micros(u32::try_from(span.as_micros()).unwrap_or(u32::MAX))
+    }
+    /// In microseconds.
+    pub const fn micros(self) -> u32 {
+        self.0
+    }
+    /// As a span.
+    pub const fn duration(self) -> Duration {
+        Duration::from_micros(self.0 as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn loss_saturates_at_both_ends() {
+        assert_eq!(Loss::from_share(-0.5), Loss::NONE);
+        assert_eq!(Loss::from_share(f64::NAN), Loss::NONE);
+        assert_eq!(Loss::from_share(1.0), Loss::ALL);
+        assert_eq!(Loss::from_share(f64::INFINITY), Loss::ALL);
+        assert_eq!(Loss::from_share(0.5), Loss(32_768));
+        assert_eq!(Loss(3_277).share(), 3_277.0 / 65_536.0);
+    }
+
+    #[test]
+    fn latency_saturates_at_24_bits() {
+        assert_eq!(
+            Latency::from_duration(Duration::from_millis(30)).micros(),
+            30_000
+        );
+        assert_eq!(Latency::from_duration(Duration::MAX), Latency::MAX);
+        assert_eq!(Latency::from_micros(0x0100_0000), Latency::MAX);
+        assert_eq!(Latency::MAX.duration(), Duration::from_micros(16_777_215));
+    }
+
+    proptest! {
+        #[test]
+        fn units_survive_the_way_through_floats_and_spans(loss: u16, us in 0u32..1 << 24) {
+            prop_assert_eq!(Loss::from_share(Loss(loss).share()), Loss(loss));
+            let latency = Latency::from_micros(us);
+            prop_assert_eq!(latency.micros(), us);
+            prop_assert_eq!(Latency::from_duration(latency.duration()), latency);
+        }
+    }
+}
