@@ -1,1 +1,24 @@
-//! Placeholder.
+//! System calls: UDP in bursts, readiness, local message sockets, clocks, scheduling, namespaces.
+//!
+//! ```text
+//!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
+//!                        ^              (bursts from the pool, by GRO)      (bursts, by GSO)
+//!                        |-- unix::SeqStream (clients), Waker (other threads), Termination
+//! ```
+//!
+//! Of all crates only this one talks to the kernel, so unsafe code is at home here; every block
+//! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`]
+//! and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
+//!
+//! [`bare`] holds the leanest forwarders that we know how to write over the same calls: the
+//! baselines that the node is measured against.
+
+pub mod addr;
+pub mod clock;
+pub mod epoll;
+pub mod signals;
+mod sys;
+pub mod udp;
+pub mod unix;
+
+pub use clock::Clock;

@@ -1,0 +1,377 @@
+//! Readiness of descriptors, and waking the loop from other threads.
+//!
+//! Level-triggered: what was not read now is reported again, so a bounded receive loop may leave
+//! data behind. Timeouts are in nanoseconds by `epoll_pwait2`; kernels before 5.11 get a timer
+//! descriptor in the same set instead.
+
+use crate::sys;
+use base::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+
+/// Events taken per call; more stay ready and come with the next.
+const EVENTS_MAX: usize = 64;
+/// The timer descriptor's own token.
+const TIMER_TOKEN: u64 = u64::MAX;
+
+/// Waits for descriptors to become ready.
+pub struct Poller {
+    epoll: OwnedFd,
+    /// Present when the kernel has no `epoll_pwait2`.
+    timer: Option<OwnedFd>,
+    events: Box<[libc::epoll_event; EVENTS_MAX]>,
+}
+
+/// What to wait for. Hang-up and errors are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// Wait until there is something to read.
+    pub read: bool,
+    /// Wait until there is room to write.
+    pub write: bool,
+}
+
+/// A descriptor that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// What [`Poller::add`] was told.
+    pub token: u64,
+    /// There is something to read, perhaps the end.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+    /// The other side is gone, or an error is pending. Data may still be readable.
+    pub closed: bool,
+}
+
+impl Interest {
+    /// Reading only.
+    pub const READ: Interest = Interest {
+        read: true,
+        write: false,
+    };
+    /// Reading and writing.
+    pub const READ_WRITE: Interest = Interest {
+        read: true,
+        write: true,
+    };
+    /// Neither: only hang-up and errors.
+    pub const NONE: Interest = Interest {
+        read: false,
+        write: false,
+    };
+
+    fn bits(self) -> u32 {
+        let read = if self.read {
+            libc::EPOLLIN | libc::EPOLLRDHUP
+        } else {
+            0
+        };
+        let write = if self.write { libc::EPOLLOUT } else { 0 };
+        (read | write) as u32
+    }
+}
+
+impl Poller {
+    /// A poller that watches nothing yet.
+    pub fn new() -> io::Result<Poller> {
+        // SAFETY: no pointers are involved.
+        let epoll = sys::own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let mut poller = Poller {
+            epoll,
+            timer: None,
+            events: Box::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX]),
+        };
+        match poller.pwait2(Some(Duration::ZERO)) {
+            Ok(_) => {}
+            // Choice: sandboxes that do not know the call refuse it with EPERM.
+            Err(error) if matches!(sys::errno(&error), libc::ENOSYS | libc::EPERM) => {
+                poller.use_timer()?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(poller)
+    }
+
+    /// Watches `fd` until it is removed or closed; what becomes ready is reported with `token`.
+    /// `u64::MAX` is the poller's own and refused.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        if token == TIMER_TOKEN {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        self.control(libc::EPOLL_CTL_ADD, fd.as_fd(), token, interest.bits())
+    }
+
+    /// Changes what is waited for on a watched `fd`.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd.as_fd(), token, interest.bits())
+    }
+
+    /// Stops watching `fd`.
+    pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd.as_fd(), 0, 0)
+    }
+
+    /// Waits until something is ready or `timeout` has passed; `None` waits for ever. `ready` is
+    /// replaced by what is ready: nothing after a timeout or a signal.
+    pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+        ready.clear();
+        let waited = if self.timer.is_some() {
+            self.wait_by_timer(timeout)
+        } else {
+            self.pwait2(timeout)
+        };
+        let count = match waited {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            other => other?,
+        };
+        ready.extend(
+            self.events[..count]
+                .iter()
+                .filter(|event| event.u64 != TIMER_TOKEN)
+                .map(|event| {
+                    let any = |bits: i32| event.events & bits as u32 != 0;
+                    Ready {
+                        token: event.u64,
+                        readable: any(libc::EPOLLIN | libc::EPOLLRDHUP),
+                        writable: any(libc::EPOLLOUT),
+                        closed: any(libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP),
+                    }
+                }),
+        );
+        Ok(())
+    }
+
+    fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: the kernel only reads `event` during the call.
+        sys::check(unsafe {
+            libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event)
+        })
+        .map(drop)
+    }
+
+    fn pwait2(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        let spec = timeout.map(timespec);
+        let spec_at = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // By number, because the C library has it only since glibc 2.35.
+        // SAFETY: "maxevents" is the length of the array; "timeout ... NULL: block indefinitely",
+        // else a timespec that outlives the call; a null signal mask leaves the mask alone.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                EVENTS_MAX as libc::c_int,
+                spec_at,
+                ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        sys::check_len(count as isize)
+    }
+
+    fn use_timer(&mut self) -> io::Result<()> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no pointers are involved.
+        let timer = sys::own(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        self.control(
+            libc::EPOLL_CTL_ADD,
+            timer.as_fd(),
+            TIMER_TOKEN,
+            libc::EPOLLIN as u32,
+        )?;
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn wait_by_timer(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        if let (Some(timer), Some(timeout)) = (&self.timer, timeout) {
+            // Zero would disarm the timer; such a call does not need it.
+            arm(timer, timespec(timeout))?;
+        }
+        let wait_ms = match timeout {
+            Some(Duration::ZERO) => 0,
+            _ => -1,
+        };
+        // SAFETY: "maxevents" is the length of the array.
+        let count = sys::check(unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                EVENTS_MAX as libc::c_int,
+                wait_ms,
+            )
+        });
+        if let (Some(timer), Some(_)) = (&self.timer, timeout) {
+            // Setting it again, to nothing, also takes back an expiration that was not read.
+            arm(timer, timespec(Duration::ZERO))?;
+        }
+        count.map(|n| n as usize)
+    }
+}
+
+fn timespec(span: Duration) -> libc::timespec {
+    libc::timespec {
+        // The longest span has 1.8e10 s: it fits.
+        tv_sec: (span.as_nanos() / 1_000_000_000) as libc::time_t,
+        tv_nsec: (span.as_nanos() % 1_000_000_000) as libc::c_long,
+    }
+}
+
+fn arm(timer: &OwnedFd, value: libc::timespec) -> io::Result<()> {
+    let spec = libc::itimerspec {
+        it_interval: timespec(Duration::ZERO),
+        it_value: value,
+    };
+    // SAFETY: the kernel reads `spec` during the call; the old value may be null.
+    sys::check(unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const spec, ptr::null_mut())
+    })
+    .map(drop)
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// Wakes a [`Poller`] from any thread. Clones wake the same one; wakes before a drain are one.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A waker, to be added to a poller for reading.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: no pointers are involved.
+        let fd = sys::own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        Ok(Waker(Arc::new(fd)))
+    }
+
+    /// Makes the waker readable.
+    pub fn wake(&self) {
+        add_one(self.0.as_raw_fd());
+    }
+
+    /// Makes it unreadable again; how often it was woken since.
+    pub fn drain(&self) -> u64 {
+        take_count(self.0.as_fd())
+    }
+}
+
+/// Adds one to an eventfd. Callable in a signal handler. It can fail only when 2^64-2 wakes
+/// were not drained, and then it is readable anyway.
+pub(crate) fn add_one(eventfd: libc::c_int) {
+    let one = 1u64;
+    // SAFETY: "write(2) adds the 8-byte integer value supplied in its buffer to the counter";
+    // write is async-signal-safe.
+    unsafe { libc::write(eventfd, (&raw const one).cast(), 8) };
+}
+
+/// Takes the count out of an eventfd; 0 when it is not readable.
+pub(crate) fn take_count(eventfd: BorrowedFd<'_>) -> u64 {
+    let mut count = 0u64;
+    // SAFETY: "each successful read(2) returns an 8-byte integer", into 8 bytes of ours.
+    let len = unsafe { libc::read(eventfd.as_raw_fd(), (&raw mut count).cast(), 8) };
+    if len == 8 { count } else { 0 }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways of waiting.
+    fn pollers() -> [Poller; 2] {
+        let mut old_kernel = Poller::new().unwrap();
+        old_kernel.use_timer().unwrap();
+        [Poller::new().unwrap(), old_kernel]
+    }
+
+    #[test]
+    fn a_wake_from_another_thread_ends_an_endless_wait() {
+        for mut poller in pollers() {
+            let waker = Waker::new().unwrap();
+            poller.add(&waker, 7, Interest::READ).unwrap();
+            let other = waker.clone();
+            let thread = std::thread::spawn(move || other.wake());
+            let mut ready = Vec::new();
+            poller.wait(None, &mut ready).unwrap();
+            assert_eq!(
+                (ready.len(), ready[0].token, ready[0].readable),
+                (1, 7, true)
+            );
+            thread.join().unwrap();
+            assert_eq!((waker.drain(), waker.drain()), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_timeout_reports_nothing_and_does_not_come_early() {
+        let clock = crate::Clock::new();
+        for mut poller in pollers() {
+            let mut ready = vec![Ready {
+                token: 1,
+                readable: true,
+                writable: true,
+                closed: true,
+            }];
+            for timeout in [Duration::from_nanos(1), Duration::from_micros(300)] {
+                let start = clock.now();
+                poller.wait(Some(timeout), &mut ready).unwrap();
+                assert_eq!(ready, []);
+                assert!(clock.now().since(start) >= timeout);
+            }
+            poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+            assert_eq!(ready, []);
+        }
+    }
+
+    #[test]
+    fn an_old_timeout_does_not_end_a_later_wait() {
+        let [_, mut poller] = pollers();
+        let (waker, mut ready) = (Waker::new().unwrap(), Vec::new());
+        poller.add(&waker, 1, Interest::READ).unwrap();
+        waker.wake();
+        poller
+            .wait(Some(Duration::from_nanos(1)), &mut ready)
+            .unwrap();
+        assert_eq!(ready.len(), 1);
+        // With the waker drained only a left-over expiration could end this wait without the
+        // second wake.
+        waker.drain();
+        let other = waker.clone();
+        let thread = std::thread::spawn(move || other.wake());
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready.len(), 1);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn interest_can_change_and_end() {
+        let mut poller = Poller::new().unwrap();
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut ready = Vec::new();
+        poller.add(&a, 3, Interest::READ).unwrap();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert_eq!(ready, []);
+        poller.modify(&a, 3, Interest::READ_WRITE).unwrap();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert!(ready[0].writable && !ready[0].readable && !ready[0].closed);
+        drop(b);
+        poller.wait(None, &mut ready).unwrap();
+        assert!(ready[0].closed);
+        poller.remove(&a).unwrap();
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert_eq!(ready, []);
+        assert!(poller.add(&a, u64::MAX, Interest::READ).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! SIGINT and SIGTERM as something that a loop can wait for.
+//!
+//! Choice: a handler that writes to an eventfd, and not signalfd: that one needs the signals
+//! blocked in every thread, and threads that a library has started are out of our hands.
+
+use crate::{epoll, sys};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::{mem, ptr};
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+/// The eventfd that the handler writes to; -1 when nobody asked.
+static TARGET: AtomicI32 = AtomicI32::new(-1);
+
+/// Readable once the process was asked to end. While it lives, the signals do nothing else.
+#[derive(Debug)]
+pub struct Termination {
+    fd: OwnedFd,
+    before: [Action; 2],
+}
+
+struct Action(libc::sigaction);
+impl std::fmt::Debug for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Action({:#x})", self.0.sa_sigaction)
+    }
+}
+
+impl Termination {
+    /// Takes over SIGINT and SIGTERM. Fails with `AlreadyExists` while another one lives.
+    pub fn install() -> io::Result<Termination> {
+        // SAFETY: no pointers are involved.
+        let fd = sys::own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        TARGET
+            .compare_exchange(-1, fd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
+            .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
+        let before = SIGNALS.map(|signal| Action(replace(signal, &handler())));
+        Ok(Termination { fd, before })
+    }
+
+    /// How often a signal came since the last call; 0 when none did.
+    pub fn take(&self) -> u64 {
+        epoll::take_count(self.fd.as_fd())
+    }
+}
+
+impl AsFd for Termination {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Termination {
+    fn drop(&mut self) {
+        for (signal, before) in SIGNALS.iter().zip(&self.before) {
+            replace(*signal, &before.0);
+        }
+        TARGET.store(-1, Ordering::SeqCst);
+    }
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    let fd = TARGET.load(Ordering::SeqCst);
+    if fd >= 0 {
+        // SAFETY: errno belongs to this thread; "signal handlers ... save errno on entry and
+        // restore it" [signal-safety(7)].
+        unsafe {
+            let errno = libc::__errno_location();
+            let saved = *errno;
+            epoll::add_one(fd);
+            *errno = saved;
+        }
+    }
+}
+
+fn handler() -> libc::sigaction {
+    // SAFETY: all zero is a valid `sigaction`: default handler, empty mask, no flags.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    let function: extern "C" fn(libc::c_int) = on_signal;
+    action.sa_sigaction = function as usize;
+    action.sa_flags = libc::SA_RESTART;
+    action
+}
+
+fn replace(signal: libc::c_int, action: &libc::sigaction) -> libc::sigaction {
+    // SAFETY: all zero is a valid `sigaction`.
+    let mut before: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: both point to `sigaction`s of ours; "sigaction fails with EINVAL for an invalid
+    // signal, SIGKILL or SIGSTOP", none of which is used, so `before` is written.
+    unsafe { libc::sigaction(signal, ptr::from_ref(action), &raw mut before) };
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoll::{Interest, Poller};
+
+    #[test]
+    fn a_signal_wakes_the_loop_and_the_old_handler_comes_back() {
+        let termination = Termination::install().unwrap();
+        assert!(Termination::install().is_err(), "only one at a time");
+        let mut poller = Poller::new().unwrap();
+        poller.add(&termination, 1, Interest::READ).unwrap();
+        for signal in SIGNALS {
+            // SAFETY: no pointers; the handler is installed.
+            assert_eq!(unsafe { libc::raise(signal) }, 0);
+        }
+        let mut ready = Vec::new();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(ready[0].token, 1);
+        assert_eq!((termination.take(), termination.take()), (2, 0));
+        drop(termination);
+        drop(Termination::install().unwrap());
+    }
+}

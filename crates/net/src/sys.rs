@@ -1,0 +1,82 @@
+//! What every module here needs of the C interface: results from `errno`, typed socket options.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The result of a call that returns -1 and sets `errno` on failure.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// The same for calls that return a length.
+pub(crate) fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// The `errno` within an error of the system; 0 for others.
+pub(crate) fn errno(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}
+
+/// Takes ownership of the descriptor that a call has just returned.
+pub(crate) fn own(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the calls that this is used on return a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A new socket, closed on exec and non-blocking.
+pub(crate) fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers are involved.
+    own(unsafe { libc::socket(family, kind, 0) })
+}
+
+/// Values that a socket option may have: any bit pattern is one, and there is no padding.
+pub(crate) trait OptionValue: Copy + Default {}
+impl OptionValue for libc::c_int {}
+/// What `SO_MEMINFO` tells: see `sock_diag(7)`.
+impl OptionValue for [u32; 9] {}
+
+/// Sets an option whose value is an `int`, as nearly all are.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: "the arguments optval and optlen are used to access option values": an `int` that
+    // outlives the call, with its size.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads an option. What the kernel does not write stays zero.
+pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: "optlen ... initially containing the size of the buffer pointed to by optval": the
+    // kernel writes no more than that, and any bytes make a valid `T`.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}

@@ -1,0 +1,266 @@
+//! UDP in bursts.
+//!
+//! ```text
+//!   recv_batch:  recvmmsg -> slot, slot, ...   by GRO a slot holds up to 64 datagrams of one peer
+//!   send_batch:  SendQueue -> sendmmsg         by GSO a message holds up to 64 datagrams
+//! ```
+//!
+//! What costs is crossing the kernel's UDP stack, once per packet; offload in both directions
+//! crosses it once per burst. Both offloads are probed when the socket is opened. When a network
+//! device refuses GSO later, the socket goes on without it and says so.
+//!
+//! Sockets set don't-fragment: the overlay probes its links' MTU and relays never fragment. A
+//! datagram that is too long is counted and lost, as on the way.
+
+mod outgoing;
+mod queue;
+mod receive;
+#[cfg(test)]
+mod tests;
+
+pub use outgoing::Sent;
+pub use queue::{
+    DATAGRAM_BYTES_MAX, GSO_SEGMENTS_MAX, QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX, SendQueue,
+};
+pub use receive::RECV_MESSAGES;
+
+use crate::addr::{Family, NAME_BYTES, Name};
+use crate::sys;
+use base::{Burst, Pool, UnderlayAddr};
+use outgoing::Outgoing;
+use receive::Incoming;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// What the kernel may buffer per socket and direction: at 1 Gbit/s some 30 ms of packets, so
+/// that a loop that was not scheduled for one tick of 10 ms loses nothing.
+const KERNEL_BUFFER_BYTES: libc::c_int = 4 << 20;
+
+/// How to open a [`Socket`].
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Which of the host's sockets this is: stamped into every [`UnderlayAddr`] received.
+    pub socket: u8,
+    /// An IPv6 socket also speaks IPv4, when bound to `::`.
+    pub dual_stack: bool,
+    /// Receive bursts whole, if the kernel can.
+    pub gro: bool,
+    /// Send bursts whole, if the kernel can.
+    pub gso: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            socket: 0,
+            dual_stack: true,
+            gro: true,
+            gso: true,
+        }
+    }
+}
+
+/// What happened to datagrams at a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Calls of recvmmsg that returned something.
+    pub recv_calls: u64,
+    /// Messages received: by GRO one may hold many datagrams.
+    pub recv_messages: u64,
+    /// Datagrams received.
+    pub recv_datagrams: u64,
+    /// Their bytes.
+    pub recv_bytes: u64,
+    /// Received without content, and ignored.
+    pub recv_empty: u64,
+    /// Received but cut by the kernel, or from no address; dropped.
+    pub recv_malformed: u64,
+    /// Messages dropped because the pool had no slot.
+    pub recv_no_slot: u64,
+    /// Calls of sendmmsg that sent something.
+    pub send_calls: u64,
+    /// Messages sent: by GSO one may hold many datagrams.
+    pub send_messages: u64,
+    /// Datagrams sent.
+    pub send_datagrams: u64,
+    /// Their bytes.
+    pub send_bytes: u64,
+    /// Times the kernel's send buffer was full; what was left was kept.
+    pub send_blocked: u64,
+    /// Datagrams dropped: longer than the path's MTU, as far as the kernel knows it.
+    pub send_too_long: u64,
+    /// Datagrams dropped: the kernel was out of buffers.
+    pub send_no_buffers: u64,
+    /// Datagrams dropped: no route, no such address family here, or the interface is down.
+    pub send_unreachable: u64,
+    /// Datagrams dropped: a firewall or policy of this machine forbids it.
+    pub send_forbidden: u64,
+    /// Datagrams dropped for any other error of the kernel.
+    pub send_failed: u64,
+    /// Errors that routers or peers reported (ICMP); nothing was dropped for them.
+    pub icmp_errors: u64,
+}
+
+/// A non-blocking UDP socket for bursts. It keeps slots of the pool, so it stays on its thread.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    family: Family,
+    index: u8,
+    gro: bool,
+    gso: bool,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    counters: Counters,
+}
+
+impl Socket {
+    /// Opens a socket bound to `addr`.
+    pub fn bind(addr: SocketAddr, options: Options) -> io::Result<Socket> {
+        let domain = match addr {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        };
+        let fd = sys::socket(domain, libc::SOCK_DGRAM)?;
+        let family = match addr {
+            SocketAddr::V4(_) => Family::V4,
+            SocketAddr::V6(v6) => Family::V6 {
+                scope: v6.scope_id(),
+            },
+        };
+        forbid_fragments(fd.as_fd(), family, options.dual_stack)?;
+        grow(fd.as_fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
+        grow(fd.as_fd(), libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        let (name, len) = Name::of(addr);
+        // SAFETY: `name` holds an address of `len` bytes.
+        sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+        let mut socket = Socket {
+            gro: false,
+            gso: options.gso && knows_gso(fd.as_fd()),
+            fd,
+            family,
+            index: options.socket,
+            incoming: Incoming::new(),
+            outgoing: Outgoing::new(),
+            counters: Counters::default(),
+        };
+        if options.gro {
+            socket.set_gro(true);
+        }
+        Ok(socket)
+    }
+
+    /// The address that the socket is bound to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let (mut name, mut len) = (Name::EMPTY, NAME_BYTES);
+        // SAFETY: "addrlen ... initialized to indicate the amount of space pointed to by addr".
+        sys::check(unsafe {
+            libc::getsockname(self.fd.as_raw_fd(), (&raw mut name).cast(), &raw mut len)
+        })?;
+        let addr = name.read(self.index).map(crate::addr::socket_addr);
+        addr.ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+    }
+
+    /// Receives up to `max` messages (by GRO a message may hold many datagrams) and appends them
+    /// to `out`, each from one address. Returns how many messages were taken off the socket; less
+    /// than `max` says that it is empty, or the pool is.
+    ///
+    /// Single small datagrams come in small slots. When the pool has no slot at all, the messages
+    /// are dropped and counted. Up to [`RECV_MESSAGES`] large slots stay with the socket.
+    pub fn recv_batch(
+        &mut self,
+        pool: &Pool,
+        out: &mut Vec<(UnderlayAddr, Burst)>,
+        max: usize,
+    ) -> io::Result<usize> {
+        self.incoming
+            .batch(&self.fd, self.index, &mut self.counters, pool, out, max)
+    }
+
+    /// Sends what is queued, in order, as far as the kernel takes it. The rest stays queued.
+    pub fn send_batch(&mut self, queue: &mut SendQueue) -> Sent {
+        self.outgoing.batch(
+            &self.fd,
+            self.family,
+            &mut self.gso,
+            &mut self.counters,
+            queue,
+        )
+    }
+
+    /// Whether bursts are received whole.
+    pub fn gro(&self) -> bool {
+        self.gro
+    }
+
+    /// Switches receiving in bursts; returns whether it is on now.
+    pub fn set_gro(&mut self, on: bool) -> bool {
+        let set = sys::set_option(self.as_fd(), libc::SOL_UDP, libc::UDP_GRO, on.into());
+        self.gro = on && set.is_ok();
+        self.gro
+    }
+
+    /// Whether bursts are sent whole.
+    pub fn gso(&self) -> bool {
+        self.gso
+    }
+
+    /// Switches sending in bursts; returns whether it is on now.
+    pub fn set_gso(&mut self, on: bool) -> bool {
+        self.gso = on && knows_gso(self.as_fd());
+        self.gso
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Datagrams that the kernel dropped because its receive buffer was full, or their checksum
+    /// wrong. Wraps at 32 bits.
+    pub fn kernel_drops(&self) -> io::Result<u32> {
+        // The index of SK_MEMINFO_DROPS, see sock_diag(7).
+        const DROPS: usize = 8;
+        let info: [u32; 9] = sys::option(self.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO)?;
+        Ok(info[DROPS])
+    }
+
+    /// What the kernel granted as receive and send buffer, in bytes of its own accounting.
+    pub fn kernel_buffers(&self) -> io::Result<(usize, usize)> {
+        let get = |name| sys::option::<libc::c_int>(self.as_fd(), libc::SOL_SOCKET, name);
+        Ok((
+            get(libc::SO_RCVBUF)? as usize,
+            get(libc::SO_SNDBUF)? as usize,
+        ))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn forbid_fragments(fd: BorrowedFd<'_>, family: Family, dual_stack: bool) -> io::Result<()> {
+    use libc::{IP_MTU_DISCOVER, IP_PMTUDISC_DO, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
+    if let Family::V6 { .. } = family {
+        sys::set_option(fd, IPPROTO_IPV6, libc::IPV6_V6ONLY, (!dual_stack).into())?;
+        sys::set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+    }
+    // A dual-stack socket keeps the settings of both protocols.
+    let v4 = sys::set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+    if family == Family::V4 { v4 } else { Ok(()) }
+}
+
+/// Asks for a large kernel buffer: beyond the system's limit when permitted, else up to it.
+/// A small one is no reason to fail; [`Socket::kernel_buffers`] tells.
+fn grow(fd: BorrowedFd<'_>, force: i32, polite: i32) {
+    if sys::set_option(fd, libc::SOL_SOCKET, force, KERNEL_BUFFER_BYTES).is_err() {
+        let _ = sys::set_option(fd, libc::SOL_SOCKET, polite, KERNEL_BUFFER_BYTES);
+    }
+}
+
+fn knows_gso(fd: BorrowedFd<'_>) -> bool {
+    sys::option::<libc::c_int>(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok()
+}

@@ -1,0 +1,321 @@
+//! Sending: the queue's messages to sendmmsg, one header per message by GSO, else one per
+//! datagram.
+//!
+//! A failure concerns the first header of a call: sendmmsg stops there, and reports it when it is
+//! the first of the next call. So the loop below only ever judges the front of the queue.
+
+use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue};
+use super::{Counters, receive::is_icmp};
+use crate::addr::{Family, Name};
+use crate::sys;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+/// Headers per call of sendmmsg.
+const SEND_MESSAGES: usize = 64;
+/// Buffers per call. One message has at most [`GSO_SEGMENTS_MAX`], so every call takes at least
+/// one, and a typical one all 64.
+const SEND_BUFFERS: usize = 8 * GSO_SEGMENTS_MAX;
+/// How often a message is tried again after an error that an earlier one has caused.
+const ICMP_ERRORS_MAX: u32 = 8;
+
+/// What [`super::Socket::send_batch`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Datagrams that the kernel took.
+    pub datagrams: usize,
+    /// The kernel's buffer is full: wait until the socket is writable, then call again.
+    pub blocked: bool,
+    /// The kernel or the device refused GSO in this call. It is off from now on, and everything
+    /// was sent one by one instead.
+    pub gso_refused: bool,
+}
+
+/// The control message of GSO, as `cmsg(3)` lays it out: header, a `u16`, padding.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Segment {
+    header: libc::cmsghdr,
+    stride: u16,
+    padding: [u8; 6],
+}
+
+/// What one header stands for.
+struct Step {
+    name_len: libc::socklen_t,
+    /// The buffers that it sends.
+    iovecs: Range<usize>,
+    datagrams: usize,
+    bytes: usize,
+    /// The message ends with it.
+    last: bool,
+}
+
+pub(super) struct Outgoing {
+    headers: Box<[libc::mmsghdr]>,
+    iovecs: Box<[libc::iovec]>,
+    names: Box<[Name]>,
+    controls: Box<[Segment]>,
+    steps: Vec<Step>,
+    buffers: usize,
+}
+
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Outgoing")
+    }
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Outgoing {
+        // SAFETY: all zero is a valid `mmsghdr`: no buffers.
+        let header: libc::mmsghdr = unsafe { mem::zeroed() };
+        let iovec = libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
+        };
+        let control = Segment {
+            header: libc::cmsghdr {
+                // SAFETY: arithmetic on a length.
+                cmsg_len: unsafe { libc::CMSG_LEN(2) } as _,
+                cmsg_level: libc::SOL_UDP,
+                cmsg_type: libc::UDP_SEGMENT,
+            },
+            stride: 0,
+            padding: [0; 6],
+        };
+        Outgoing {
+            headers: vec![header; SEND_MESSAGES].into_boxed_slice(),
+            iovecs: vec![iovec; SEND_BUFFERS].into_boxed_slice(),
+            names: vec![Name::EMPTY; SEND_MESSAGES].into_boxed_slice(),
+            controls: vec![control; SEND_MESSAGES].into_boxed_slice(),
+            steps: Vec::with_capacity(SEND_MESSAGES),
+            buffers: 0,
+        }
+    }
+
+    pub(super) fn batch(
+        &mut self,
+        fd: &OwnedFd,
+        family: Family,
+        gso: &mut bool,
+        counters: &mut Counters,
+        queue: &mut SendQueue,
+    ) -> Sent {
+        let mut sent = Sent::default();
+        let mut icmp_errors = 0;
+        while !queue.is_empty() {
+            if self.build(family, *gso, queue) == 0 {
+                // Only an address that this socket cannot speak to gets no header.
+                lose(queue, &mut counters.send_unreachable);
+                continue;
+            }
+            match self.send(fd) {
+                Ok(count) => {
+                    icmp_errors = 0;
+                    counters.send_calls += 1;
+                    sent.gso_refused |= self.settle(count, gso, counters, queue, &mut sent);
+                }
+                Err(error) => match sys::errno(&error) {
+                    libc::EAGAIN => {
+                        counters.send_blocked += 1;
+                        sent.blocked = true;
+                        break;
+                    }
+                    libc::EINTR => {}
+                    errno => {
+                        icmp_errors += 1;
+                        let again = icmp_errors < ICMP_ERRORS_MAX;
+                        sent.gso_refused |= self.fail(errno, again, gso, counters, queue);
+                    }
+                },
+            }
+        }
+        sent
+    }
+
+    /// Lays out as much of the front of the queue as one call takes; how many headers that is.
+    fn build(&mut self, family: Family, gso: bool, queue: &SendQueue) -> usize {
+        self.steps.clear();
+        self.buffers = 0;
+        for message in queue.iter() {
+            if self.steps.len() == SEND_MESSAGES {
+                break;
+            }
+            let mut name = Name::EMPTY;
+            let Some(name_len) = name.write(message.to, family) else {
+                break;
+            };
+            let whole = message.done == 0 && !message.singly && (gso || message.segments == 1);
+            let complete = if whole {
+                self.build_whole(name, name_len, message)
+            } else {
+                self.build_singly(name, name_len, message)
+            };
+            if !complete {
+                break;
+            }
+        }
+        self.steps.len()
+    }
+
+    /// One header for all of `message`, if its buffers still fit.
+    fn build_whole(&mut self, name: Name, name_len: libc::socklen_t, message: &Message) -> bool {
+        if self.buffers + message.bursts.len() > SEND_BUFFERS {
+            return false;
+        }
+        let from = self.buffers;
+        for burst in &message.bursts {
+            self.buffer(burst.bytes());
+        }
+        self.names[self.steps.len()] = name;
+        self.controls[self.steps.len()].stride = message.stride as u16;
+        self.steps.push(Step {
+            name_len,
+            iovecs: from..self.buffers,
+            datagrams: message.segments,
+            bytes: message.bytes,
+            last: true,
+        });
+        true
+    }
+
+    /// A header for each datagram of `message` that is not sent yet, as far as they fit.
+    fn build_singly(&mut self, name: Name, name_len: libc::socklen_t, message: &Message) -> bool {
+        let left = message.segments - message.done;
+        for (i, datagram) in message.rest().enumerate() {
+            if self.steps.len() == SEND_MESSAGES || self.buffers == SEND_BUFFERS {
+                return false;
+            }
+            self.names[self.steps.len()] = name;
+            self.buffer(datagram);
+            self.steps.push(Step {
+                name_len,
+                iovecs: self.buffers - 1..self.buffers,
+                datagrams: 1,
+                bytes: datagram.len(),
+                last: i + 1 == left,
+            });
+        }
+        true
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) {
+        self.iovecs[self.buffers] = libc::iovec {
+            // sendmsg does not write through it.
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        self.buffers += 1;
+    }
+
+    fn send(&mut self, fd: &OwnedFd) -> io::Result<usize> {
+        let names = self.names.as_mut_ptr();
+        let iovecs = self.iovecs.as_mut_ptr();
+        let controls = self.controls.as_mut_ptr();
+        for (i, step) in self.steps.iter().enumerate() {
+            let header = &mut self.headers[i].msg_hdr;
+            header.msg_name = names.wrapping_add(i).cast();
+            header.msg_namelen = step.name_len;
+            header.msg_iov = iovecs.wrapping_add(step.iovecs.start);
+            header.msg_iovlen = step.iovecs.len() as _;
+            if step.datagrams > 1 {
+                header.msg_control = controls.wrapping_add(i).cast();
+                header.msg_controllen = size_of::<Segment>() as _;
+            } else {
+                header.msg_control = ptr::null_mut();
+                header.msg_controllen = 0;
+            }
+        }
+        // SAFETY: "msgvec is a pointer to an array of mmsghdr structures, the size of this array
+        // is specified in vlen". The headers point to names, controls and iovecs of `self`, those
+        // to bursts that the queue holds, as `build` has just laid them out.
+        let count = sys::check(unsafe {
+            libc::sendmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                self.steps.len() as libc::c_uint,
+                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+            )
+        })?;
+        Ok(count as usize)
+    }
+
+    /// Takes what the first `count` headers stood for off the queue. True when this proves that
+    /// GSO was refused: alone, a datagram of the refused message went out.
+    fn settle(
+        &self,
+        count: usize,
+        gso: &mut bool,
+        counters: &mut Counters,
+        queue: &mut SendQueue,
+        sent: &mut Sent,
+    ) -> bool {
+        let mut refused = false;
+        for step in &self.steps[..count.min(self.steps.len())] {
+            counters.send_messages += 1;
+            counters.send_datagrams += step.datagrams as u64;
+            counters.send_bytes += step.bytes as u64;
+            sent.datagrams += step.datagrams;
+            let Some(front) = queue.front_mut() else {
+                break;
+            };
+            if front.singly && *gso {
+                *gso = false;
+                refused = true;
+            }
+            front.done += step.datagrams;
+            if step.last {
+                queue.pop();
+            }
+        }
+        refused
+    }
+
+    /// Judges the error of the first header. True when GSO is off because of it.
+    fn fail(
+        &self,
+        errno: i32,
+        again: bool,
+        gso: &mut bool,
+        counters: &mut Counters,
+        queue: &mut SendQueue,
+    ) -> bool {
+        let burst = self.steps.first().is_some_and(|step| step.datagrams > 1);
+        match errno {
+            // The device cannot compute checksums, which GSO needs.
+            libc::EIO if burst => {
+                let was_on = mem::replace(gso, false);
+                return was_on;
+            }
+            // GSO refused, or the datagrams are longer than the MTU: one alone will tell.
+            libc::EINVAL if burst => {
+                if let Some(front) = queue.front_mut() {
+                    front.singly = true;
+                }
+            }
+            libc::EMSGSIZE => lose(queue, &mut counters.send_too_long),
+            libc::ENOBUFS | libc::ENOMEM => lose(queue, &mut counters.send_no_buffers),
+            libc::EPERM | libc::EACCES => lose(queue, &mut counters.send_forbidden),
+            // It may belong to an earlier datagram, to anyone: this one was not sent yet.
+            errno if is_icmp(errno) && again => counters.icmp_errors += 1,
+            errno if is_icmp(errno) => lose(queue, &mut counters.send_unreachable),
+            libc::ENETDOWN | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::ENODEV => {
+                lose(queue, &mut counters.send_unreachable);
+            }
+            _ => lose(queue, &mut counters.send_failed),
+        }
+        false
+    }
+}
+
+/// Drops the front message, or what is left of it, and counts its datagrams.
+fn lose(queue: &mut SendQueue, count: &mut u64) {
+    if let Some(front) = queue.front_mut() {
+        *count += (front.segments - front.done) as u64;
+    }
+    queue.pop();
+}

@@ -1,0 +1,253 @@
+//! Receiving: recvmmsg into large slots of the pool.
+//!
+//! A slot that was not filled waits for the next call. Slots are used from the top of a stack and
+//! the pool hands out the one returned last, so that a quiet socket works in the same few cache
+//! lines all the time.
+
+use super::Counters;
+use crate::addr::{NAME_BYTES, Name};
+use crate::sys;
+use base::pool::LARGE_BYTES;
+use base::{Burst, Pool, UnderlayAddr};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
+
+/// Messages per call of recvmmsg, and large slots that a socket keeps: 2 MiB. With GRO 32
+/// messages are up to 2048 datagrams.
+pub const RECV_MESSAGES: usize = 32;
+/// A single datagram up to this length is copied into a small slot, so that packets that come one
+/// by one do not each hold 64 KiB while the engine keeps them.
+const COPY_BYTES_MAX: usize = 512;
+/// Errors of the network that one call skips before it gives up.
+const ICMP_ERRORS_MAX: usize = 8;
+
+/// Room for the control message of GRO: 16 bytes of header and an `int`, rounded up. Aligned as
+/// `cmsghdr` wants.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; 64]);
+
+pub(super) struct Incoming {
+    /// Unfilled slots; message `i` of a call goes into the `i`-th from the end.
+    slots: Vec<Burst>,
+    headers: Box<[libc::mmsghdr]>,
+    iovecs: Box<[libc::iovec]>,
+    names: Box<[Name]>,
+    controls: Box<[Control]>,
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Incoming {{ {} slots }}", self.slots.len())
+    }
+}
+
+impl Incoming {
+    pub(super) fn new() -> Incoming {
+        let iovec = libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
+        };
+        // SAFETY: all zero is a valid `mmsghdr`: no buffers.
+        let header: libc::mmsghdr = unsafe { mem::zeroed() };
+        Incoming {
+            slots: Vec::with_capacity(RECV_MESSAGES),
+            headers: vec![header; RECV_MESSAGES].into_boxed_slice(),
+            iovecs: vec![iovec; RECV_MESSAGES].into_boxed_slice(),
+            names: vec![Name::EMPTY; RECV_MESSAGES].into_boxed_slice(),
+            controls: vec![Control([0; 64]); RECV_MESSAGES].into_boxed_slice(),
+        }
+    }
+
+    pub(super) fn batch(
+        &mut self,
+        fd: &OwnedFd,
+        socket: u8,
+        counters: &mut Counters,
+        pool: &Pool,
+        out: &mut Vec<(UnderlayAddr, Burst)>,
+        max: usize,
+    ) -> io::Result<usize> {
+        let mut taken = 0;
+        let mut icmp_errors = 0;
+        while taken < max {
+            let want = self.provide(pool, (max - taken).min(RECV_MESSAGES));
+            if want == 0 {
+                // What the engine was given meanwhile may come back before the next call.
+                if taken == 0 {
+                    taken = discard(fd, max, counters);
+                }
+                break;
+            }
+            let got = match self.receive(fd, want) {
+                Ok(got) => got,
+                Err(error) => match sys::errno(&error) {
+                    libc::EAGAIN => break,
+                    libc::EINTR => continue,
+                    errno if is_icmp(errno) && icmp_errors < ICMP_ERRORS_MAX => {
+                        counters.icmp_errors += 1;
+                        icmp_errors += 1;
+                        continue;
+                    }
+                    _ => return Err(error),
+                },
+            };
+            counters.recv_calls += 1;
+            counters.recv_messages += got as u64;
+            self.hand_over(got, socket, counters, pool, out);
+            taken += got;
+            if got < want {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Makes up to `want` slots ready; how many are.
+    fn provide(&mut self, pool: &Pool, want: usize) -> usize {
+        while self.slots.len() < want {
+            match pool.large() {
+                Some(slot) => self.slots.push(slot),
+                None => break,
+            }
+        }
+        want.min(self.slots.len())
+    }
+
+    fn receive(&mut self, fd: &OwnedFd, want: usize) -> io::Result<usize> {
+        let names = self.names.as_mut_ptr();
+        let iovecs = self.iovecs.as_mut_ptr();
+        let controls = self.controls.as_mut_ptr();
+        for (i, slot) in self.slots.iter_mut().rev().take(want).enumerate() {
+            let room = slot.spare_mut();
+            // SAFETY: `want` is at most RECV_MESSAGES, the length of the list.
+            unsafe {
+                iovecs.add(i).write(libc::iovec {
+                    iov_base: room.as_mut_ptr().cast(),
+                    iov_len: room.len(),
+                });
+            }
+            let header = &mut self.headers[i].msg_hdr;
+            header.msg_name = names.wrapping_add(i).cast();
+            header.msg_namelen = NAME_BYTES;
+            header.msg_iov = iovecs.wrapping_add(i);
+            header.msg_iovlen = 1;
+            header.msg_control = controls.wrapping_add(i).cast();
+            header.msg_controllen = size_of::<Control>() as _;
+        }
+        // SAFETY: "msgvec is a pointer to an array of mmsghdr structures, the size of this array
+        // is specified in vlen". The headers point to names, controls and iovecs of `self`, those
+        // to the slots' own bytes, each with its true length; nothing else touches them meanwhile.
+        let got = sys::check(unsafe {
+            libc::recvmmsg(
+                fd.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                want as libc::c_uint,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        })?;
+        Ok(got as usize)
+    }
+
+    /// Moves the first `got` messages of the last call to `out`.
+    fn hand_over(
+        &mut self,
+        got: usize,
+        socket: u8,
+        counters: &mut Counters,
+        pool: &Pool,
+        out: &mut Vec<(UnderlayAddr, Burst)>,
+    ) {
+        // Slots that stay empty here, because their content was copied or was none.
+        let mut kept = 0;
+        for i in 0..got {
+            let len = self.headers[i].msg_len as usize;
+            let cut = self.headers[i].msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+            let stride = self.stride(i).unwrap_or(len);
+            let at = self.slots.len() - 1 - kept;
+            let Some(from) = self.names[i].read(socket).filter(|_| !cut && len > 0) else {
+                let count = if len == 0 {
+                    &mut counters.recv_empty
+                } else {
+                    &mut counters.recv_malformed
+                };
+                *count += 1;
+                kept += 1;
+                continue;
+            };
+            self.slots[at].fill(len, stride.max(1));
+            let segments = self.slots[at].segments();
+            counters.recv_datagrams += segments as u64;
+            counters.recv_bytes += len as u64;
+            if segments == 1
+                && len <= COPY_BYTES_MAX
+                && let Some(copy) = pool.copy_of(0, self.slots[at].bytes())
+            {
+                self.slots[at].fill(0, 0);
+                kept += 1;
+                out.push((from, copy));
+            } else {
+                out.push((from, self.slots.remove(at)));
+            }
+        }
+    }
+
+    /// The size of the datagrams in message `i`, if GRO has joined several.
+    fn stride(&self, i: usize) -> Option<usize> {
+        let header = &self.headers[i].msg_hdr;
+        // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data
+        // buffer ... or NULL if there isn't enough space"; CMSG_NXTHDR likewise. The kernel wrote
+        // the buffer and `msg_controllen`.
+        unsafe {
+            let mut at = libc::CMSG_FIRSTHDR(header);
+            while !at.is_null() {
+                if (*at).cmsg_level == libc::SOL_UDP && (*at).cmsg_type == libc::UDP_GRO {
+                    let value = libc::CMSG_DATA(at).cast::<libc::c_int>().read_unaligned();
+                    return usize::try_from(value)
+                        .ok()
+                        .filter(|&v| v > 0 && v <= LARGE_BYTES);
+                }
+                at = libc::CMSG_NXTHDR(header, at);
+            }
+        }
+        None
+    }
+}
+
+/// Takes up to `max` messages off the socket without looking at them.
+fn discard(fd: &OwnedFd, max: usize, counters: &mut Counters) -> usize {
+    for count in 0..max {
+        // SAFETY: nothing is written through a buffer of no bytes; "if a message is too long to
+        // fit in the supplied buffer, excess bytes may be discarded" [recv(2)].
+        let len = unsafe {
+            libc::recv(
+                fd.as_raw_fd(),
+                ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            )
+        };
+        if len < 0 {
+            return count;
+        }
+        counters.recv_no_slot += 1;
+    }
+    max
+}
+
+/// The error came from the network and says nothing about this socket.
+pub(super) fn is_icmp(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ECONNREFUSED
+            | libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EMSGSIZE
+    )
+}

@@ -1,0 +1,190 @@
+//! A connection of messages.
+
+use crate::sys;
+use std::io::{self, IoSlice};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+/// What the kernel may buffer towards the other side: 16 of the longest datagrams, or some
+/// thousand short ones, which cost the kernel about 1 KiB each.
+const KERNEL_BUFFER_BYTES: libc::c_int = 1 << 20;
+
+/// A connection over which whole messages travel, in order. Non-blocking unless switched.
+#[derive(Debug)]
+pub struct SeqStream {
+    fd: OwnedFd,
+}
+
+/// What [`SeqStream::recv_into`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A message of this many bytes.
+    Message(usize),
+    /// A message of this many bytes, longer than the buffer; what did not fit is lost.
+    Truncated(usize),
+    /// Nothing now.
+    Empty,
+    /// The other side has closed. (A message without bytes looks the same: there are none.)
+    Closed,
+}
+
+/// Who is at the other end, as the kernel saw him connect or listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// His process.
+    pub pid: i32,
+    /// His user.
+    pub uid: u32,
+    /// His group.
+    pub gid: u32,
+}
+
+impl SeqStream {
+    /// Connects to the listener at `path`.
+    pub fn connect(path: &Path) -> io::Result<SeqStream> {
+        let fd = sys::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?;
+        let (name, len) = unix_name(path).ok_or(io::ErrorKind::InvalidInput)?;
+        // Does not wait: "for UNIX domain sockets, EAGAIN: the socket is nonblocking, and the
+        // connection cannot be completed immediately", which says that the backlog is full.
+        // SAFETY: `name` is an address of `len` bytes.
+        sys::check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+        Ok(SeqStream::from_fd(fd))
+    }
+
+    /// Two connected ends.
+    pub fn pair() -> io::Result<(SeqStream, SeqStream)> {
+        let mut fds = [-1; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: "the file descriptors used in referencing the new sockets are returned in sv[0]
+        // and sv[1]", which are ours.
+        sys::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+        let [a, b] = fds.map(sys::own);
+        Ok((SeqStream::from_fd(a?), SeqStream::from_fd(b?)))
+    }
+
+    pub(super) fn from_fd(fd: OwnedFd) -> SeqStream {
+        for name in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
+            if sys::set_option(fd.as_fd(), libc::SOL_SOCKET, name, KERNEL_BUFFER_BYTES).is_ok() {
+                break;
+            }
+        }
+        SeqStream { fd }
+    }
+
+    /// Receives one message.
+    pub fn recv_into(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        loop {
+            // SAFETY: the buffer is ours and of the length given. "MSG_TRUNC: return the real
+            // length of the packet or datagram, even when it was longer than the passed buffer".
+            let len = sys::check_len(unsafe {
+                libc::recv(
+                    self.fd.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_TRUNC,
+                )
+            });
+            return match len {
+                Ok(0) => Ok(Received::Closed),
+                Ok(len) if len > buffer.len() => Ok(Received::Truncated(len)),
+                Ok(len) => Ok(Received::Message(len)),
+                Err(error) => match sys::errno(&error) {
+                    libc::EINTR => continue,
+                    libc::EAGAIN => Ok(Received::Empty),
+                    libc::ECONNRESET => Ok(Received::Closed),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Sends one message out of `parts`. `WouldBlock` when the other side's buffer is full,
+    /// `BrokenPipe` when it is gone.
+    pub fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        loop {
+            // SAFETY: all zero is a valid `msghdr`.
+            let mut header: libc::msghdr = unsafe { mem::zeroed() };
+            // An IoSlice "is guaranteed to be ABI compatible with the iovec type".
+            header.msg_iov = parts.as_ptr().cast_mut().cast();
+            header.msg_iovlen = parts.len() as _;
+            // SAFETY: the header points to `parts`, which outlive the call and are only read.
+            let sent = sys::check_len(unsafe {
+                libc::sendmsg(self.fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
+            });
+            match sent {
+                Ok(_) => return Ok(()),
+                Err(error) if sys::errno(&error) == libc::EINTR => {}
+                Err(error) if sys::errno(&error) == libc::ECONNRESET => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let mut creds = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: "SO_PEERCRED ... returns a ucred structure", into ours of that size.
+        sys::check(unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                ptr::from_mut(&mut creds).cast(),
+                &raw mut len,
+            )
+        })?;
+        Ok(Peer {
+            pid: creds.pid,
+            uid: creds.uid,
+            gid: creds.gid,
+        })
+    }
+
+    /// Makes receiving and sending wait, or not.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        let mut flag = libc::c_int::from(on);
+        // SAFETY: FIONBIO reads an `int`.
+        sys::check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::FIONBIO, &raw mut flag) })
+            .map(drop)
+    }
+}
+
+impl AsFd for SeqStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<SeqStream> for OwnedFd {
+    fn from(stream: SeqStream) -> OwnedFd {
+        stream.fd
+    }
+}
+
+/// The address of a path; `None` when it is too long, empty, or has a zero byte.
+pub(super) fn unix_name(path: &Path) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    let bytes = path.as_os_str().as_bytes();
+    let mut name = libc::sockaddr_un {
+        sun_family: libc::AF_UNIX as libc::sa_family_t,
+        sun_path: [0; 108],
+    };
+    // One byte stays for the final zero.
+    if bytes.is_empty() || bytes.len() >= name.sun_path.len() || bytes.contains(&0) {
+        return None;
+    }
+    for (to, &from) in name.sun_path.iter_mut().zip(bytes) {
+        *to = from as libc::c_char;
+    }
+    let len = mem::offset_of!(libc::sockaddr_un, sun_path) + bytes.len() + 1;
+    Some((name, len as libc::socklen_t))
+}
