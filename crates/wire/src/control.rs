@@ -29,6 +29,7 @@ pub use nack::{Nack, RANGE_SEQS};
 use crate::Malformed;
 use crate::bytes::Reader;
 use crate::data::LaneSeq;
+use crate::record::{Acks, Records};
 
 /// Bytes in front of a message's body.
 pub const MESSAGE_HEADER_BYTES: usize = 3;
@@ -58,6 +59,10 @@ pub enum Message<'a> {
     Nack(Nack<'a>),
     /// Where the lane ends.
     TailProbe(TailProbe),
+    /// Records that are flooded.
+    Records(Records<'a>),
+    /// Records that have come and are stored.
+    RecordAck(Acks<'a>),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -73,6 +78,8 @@ impl<'a> Message<'a> {
             kind::HELLO => Hello::parse(body).map(Message::Hello),
             kind::NACK => Nack::parse(body).map(Message::Nack),
             kind::TAIL_PROBE => TailProbe::parse(body).map(Message::TailProbe),
+            kind::RECORDS => Records::parse(body).map(Message::Records),
+            kind::RECORD_ACK => Acks::parse(body).map(Message::RecordAck),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -20,9 +20,13 @@ pub mod bytes;
 pub mod certificate;
 pub mod control;
 pub mod data;
+pub mod echo;
 pub mod handshake;
+pub mod ipc;
 pub mod link;
+pub mod link_state;
 mod measure;
+pub mod record;
 
 pub use data::{HEADER_BYTES, HEADROOM};
 pub use link::{CLEAR_BYTES, TAG_BYTES};

@@ -4,12 +4,15 @@ use super::nack::{RANGE_BYTES, range};
 use super::{Hello, MESSAGE_HEADER_BYTES, TailProbe, kind};
 use crate::Full;
 use crate::bytes::Writer;
+use crate::record::{Key, Record};
 
 /// Fills the plaintext of one control datagram. A message that does not fit is refused with
 /// [`Full`] and leaves what is written untouched.
 #[derive(Debug)]
 pub struct Builder<'a> {
     writer: Writer<'a>,
+    /// Where the last message begins, and its kind: records and keys join one of theirs.
+    last: Option<(usize, u8)>,
 }
 
 impl<'a> Builder<'a> {
@@ -17,6 +20,7 @@ impl<'a> Builder<'a> {
     pub const fn new(plaintext: &'a mut [u8]) -> Builder<'a> {
         Builder {
             writer: Writer::new(plaintext),
+            last: None,
         }
     }
 
@@ -57,19 +61,29 @@ impl<'a> Builder<'a> {
         if ranges_max == 0 {
             return Err(Full);
         }
-        let at = self.open(kind::NACK)?;
-        self.writer.u8(strike)?;
+        self.message(kind::NACK, &[strike])?;
         let mut named = 0;
         for _ in 0..ranges_max {
             if named == missing.len() {
                 break;
             }
             let (bytes, covered) = range(&missing[named..]);
-            self.writer.put(&bytes)?;
+            self.append(kind::NACK, &[&bytes])?;
             named += covered;
         }
-        self.close(at);
         Ok(named)
+    }
+
+    /// Appends a record: to the [`Records`](crate::record::Records) that stand last, or to new
+    /// ones. [`Full`] also when its body is longer than [`crate::record::BODY_BYTES_MAX`].
+    pub fn record(&mut self, record: &Record<'_>) -> Result<(), Full> {
+        self.append(kind::RECORDS, &[&record.header()?, record.body])
+    }
+
+    /// Appends the confirmation of a record: to the [`Acks`](crate::record::Acks) that stand
+    /// last, or to new ones.
+    pub fn record_ack(&mut self, key: Key) -> Result<(), Full> {
+        self.append(kind::RECORD_ACK, &[&key.to_bytes()])
     }
 
     /// Appends a message of any kind.
@@ -78,22 +92,41 @@ impl<'a> Builder<'a> {
         if self.room() < MESSAGE_HEADER_BYTES + body.len() {
             return Err(Full);
         }
+        self.last = Some((self.len(), kind));
         self.writer.u8(kind)?;
         self.writer.u16(length)?;
         self.writer.put(body)
     }
 
-    /// Begins a message whose length is not known yet; returns where it begins.
-    fn open(&mut self, kind: u8) -> Result<usize, Full> {
-        let at = self.len();
-        self.message(kind, &[])?;
-        Ok(at)
-    }
-
-    /// Sets the length of the message that begins at `at` and ends here.
-    fn close(&mut self, at: usize) {
+    /// Appends `parts` to the body of the last message if it is of this kind and can be that
+    /// long, else to a new message. All or nothing.
+    fn append(&mut self, kind: u8, parts: &[&[u8]]) -> Result<(), Full> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let body_max = usize::from(u16::MAX);
+        let at = match self.last {
+            Some((at, last))
+                if last == kind && self.len() - at - MESSAGE_HEADER_BYTES + bytes <= body_max =>
+            {
+                if self.room() < bytes {
+                    return Err(Full);
+                }
+                at
+            }
+            _ => {
+                if self.room() < MESSAGE_HEADER_BYTES + bytes || bytes > body_max {
+                    return Err(Full);
+                }
+                let at = self.len();
+                self.message(kind, &[])?;
+                at
+            }
+        };
+        for part in parts {
+            self.writer.put(part)?;
+        }
         let written = self.writer.written_mut();
         let length = written.len() - at - MESSAGE_HEADER_BYTES;
         written[at + 1..at + 3].copy_from_slice(&(length as u16).to_be_bytes());
+        Ok(())
     }
 }

@@ -1,0 +1,75 @@
+//! What a client and its node say to each other: one Unix SOCK_SEQPACKET connection is one overlay
+//! socket, and each of its packets is one message.
+//!
+//! ```text
+//!   client                                  node
+//!     | -- Hello(version) ------------------> |
+//!     | <------------------------- Welcome -- |
+//!     | -- Bind(port, 0 = any) -------------> |      each of these is answered once, in order:
+//!     | <---------------------- Bound(port) --|      by its answer or by Error
+//!     | -- Options(class, deadline, ..) ----> |
+//!     | <------------------- Done(Options) -- |
+//!     | -- Connect(node, port) -------------> |      binds too, if that is not done
+//!     | <---------------------- Bound(port) --|
+//!     | -- SendTo(node, port, payload) -----> |      not answered; refused with Error
+//!     | <-- Datagram(node, port, payload) --- |
+//!     | -- Raw -----------------------------> |      needs a Connect before
+//!     | <----------------------- Done(Raw) -- |      the last message: from here on, in both
+//!     | <=========== payload ===============> |      directions, a packet is a payload
+//! ```
+//!
+//! A message is a type byte and a body; types of the node have the high bit. Closing the socket
+//! ends it. [`SendTo`](Request::SendTo) and [`Datagram`](Reply::Datagram) have headers of a fixed
+//! size, shorter than [`crate::HEADROOM`], so the payload is read to where it leaves from and
+//! nothing is moved. In raw mode the descriptor works with plain read and write; for that the C
+//! library hands it to programs that know nothing of overlays. [Amir06 §III-A]
+
+mod options;
+mod reply;
+mod request;
+
+pub use options::{Delivery, Options};
+pub use reply::{DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, Reply, TEXT_BYTES_MAX};
+pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
+
+use base::VirtualPort;
+
+/// The version of the messages. A client says its own, a node that speaks another refuses it.
+pub const VERSION: u8 = 1;
+/// The longest payload: what an IPv4 UDP datagram can carry, so that programs keep working.
+pub const PAYLOAD_BYTES_MAX: usize = 65_507;
+/// The longest message: a datagram with its header.
+pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+/// In [`Request::Bind`]: any port that is free.
+pub const ANY_PORT: VirtualPort = VirtualPort(0);
+
+/// The types of messages.
+pub mod kind {
+    /// [`super::Request::Hello`].
+    pub const HELLO: u8 = 1;
+    /// [`super::Request::Bind`].
+    pub const BIND: u8 = 2;
+    /// [`super::Request::Options`].
+    pub const OPTIONS: u8 = 3;
+    /// [`super::Request::SendTo`].
+    pub const SEND_TO: u8 = 4;
+    /// [`super::Request::Connect`].
+    pub const CONNECT: u8 = 5;
+    /// [`super::Request::Raw`].
+    pub const RAW: u8 = 6;
+    /// [`super::Reply::Welcome`].
+    pub const WELCOME: u8 = 0x81;
+    /// [`super::Reply::Bound`].
+    pub const BOUND: u8 = 0x82;
+    /// [`super::Reply::Error`].
+    pub const ERROR: u8 = 0x83;
+    /// [`super::Reply::Datagram`].
+    pub const DATAGRAM: u8 = 0x84;
+    /// [`super::Reply::Dropped`].
+    pub const DROPPED: u8 = 0x85;
+    /// [`super::Reply::Done`].
+    pub const DONE: u8 = 0x86;
+}
+
+#[cfg(test)]
+mod tests;

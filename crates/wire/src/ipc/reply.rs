@@ -1,0 +1,315 @@
+//! What a node tells its client.
+
+use super::{VERSION, kind};
+use crate::bytes::{Reader, Writer};
+use crate::data::Remaining;
+use crate::{Full, Malformed};
+use base::{NodeAddr, VirtualPort};
+
+/// Bytes in front of the payload of [`Reply::Datagram`].
+pub const DATAGRAM_HEADER_BYTES: usize = 12;
+/// The longest text of an error; what is longer is cut at a character.
+pub const TEXT_BYTES_MAX: usize = 200;
+
+const RECOVERED: u8 = 0x01;
+
+/// A message from a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// The answer to Hello: type 0x81, version u8, node u32, longest payload u16.
+    Welcome {
+        /// [`VERSION`] of the node.
+        version: u8,
+        /// The node's address.
+        node: NodeAddr,
+        /// How long a payload may be.
+        payload_bytes_max: u16,
+    },
+    /// The answer to Bind and Connect: type 0x82, port u16.
+    Bound {
+        /// The port that the socket has.
+        port: VirtualPort,
+    },
+    /// A request was refused: type 0x83, code u8, UTF-8 text.
+    Error {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people; may be empty.
+        text: &'a str,
+    },
+    /// A packet has come.
+    Datagram(Datagram, &'a [u8]),
+    /// Packets of this socket were dropped since the last such notice: type 0x85, reason u8,
+    /// count u32.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+        /// How many.
+        count: u32,
+    },
+    /// The answer to Options and Raw: type 0x86, the type of the request.
+    Done {
+        /// One of [`kind`].
+        request: u8,
+    },
+}
+
+/// What stands before the payload of a packet.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +---------------+-------------+-+-------------------------------+
+/// |   type 0x84   |  reserved   |R| remaining, units of 100 us    |
+/// +---------------+-------------+-+-------------------------------+
+/// |                          source node                          |
+/// +-------------------------------+-------------------------------+
+/// |          source port          |           reserved            |
+/// +-------------------------------+-------------------------------+
+/// | payload ...                                                   |
+/// +---------------------------------------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The node where the packet entered.
+    pub source: NodeAddr,
+    /// The sender's virtual port.
+    pub source_port: VirtualPort,
+    /// R: it was lost on a hop and recovered there. A hint: only the last hop is sure to know.
+    pub recovered: bool,
+    /// The time left to its deadline.
+    pub remaining: Remaining,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorCode {
+    /// The client speaks another version, or did not say Hello first.
+    Version,
+    /// The message was not understood.
+    Malformed,
+    /// Another socket has the port, or none is free.
+    PortInUse,
+    /// The socket is bound already.
+    AlreadyBound,
+    /// The request needs a Bind or Connect before.
+    NotBound,
+    /// The payload is longer than the Welcome allowed.
+    TooLong,
+    /// The node does not offer this class or option.
+    Unsupported,
+    /// The node has as many sockets as it may have.
+    TooManySockets,
+    /// The node's configuration forbids it.
+    Forbidden,
+    /// The node is stopping.
+    Stopping,
+    /// A code that this code does not know.
+    Other(u8),
+}
+
+/// Why packets were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// The client sends faster than the node takes.
+    SendOverload,
+    /// The client reads slower than packets come.
+    ReceiveOverload,
+    /// There is no path.
+    NoRoute,
+    /// The deadline passed in this node.
+    Expired,
+    /// The payload was too long.
+    TooLong,
+    /// A reason that this code does not know.
+    Other(u8),
+}
+
+impl<'a> Reply<'a> {
+    /// Reads a message.
+    pub fn parse(message: &'a [u8]) -> Result<Reply<'a>, Malformed> {
+        let mut r = Reader::new(message);
+        let reply = match r.u8()? {
+            kind::WELCOME => Reply::Welcome {
+                version: r.u8()?,
+                node: NodeAddr(r.u32()?),
+                payload_bytes_max: r.u16()?,
+            },
+            kind::BOUND => Reply::Bound {
+                port: VirtualPort(r.u16()?),
+            },
+            kind::ERROR => {
+                let code = ErrorCode::from_byte(r.u8()?);
+                let text = core::str::from_utf8(r.rest()).map_err(|_| Malformed::Text)?;
+                if text.len() > TEXT_BYTES_MAX {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Reply::Error { code, text });
+            }
+            kind::DATAGRAM => {
+                let datagram = Datagram::read(&mut r)?;
+                let payload = r.rest();
+                if payload.len() > super::PAYLOAD_BYTES_MAX {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Reply::Datagram(datagram, payload));
+            }
+            kind::DROPPED => Reply::Dropped {
+                reason: DropReason::from_byte(r.u8()?),
+                count: r.u32()?,
+            },
+            kind::DONE => Reply::Done { request: r.u8()? },
+            _ => return Err(Malformed::Kind),
+        };
+        r.finish()?;
+        Ok(reply)
+    }
+
+    /// Writes the message at the front of `message` and returns its length.
+    pub fn emit(&self, message: &mut [u8]) -> Result<usize, Full> {
+        let mut w = Writer::new(message);
+        match *self {
+            Reply::Welcome {
+                version,
+                node,
+                payload_bytes_max,
+            } => {
+                w.put(&[kind::WELCOME, version])?;
+                w.u32(node.0)?;
+                w.u16(payload_bytes_max)?;
+            }
+            Reply::Bound { port } => {
+                w.u8(kind::BOUND)?;
+                w.u16(port.0)?;
+            }
+            Reply::Error { code, text } => {
+                w.put(&[kind::ERROR, code.to_byte()])?;
+                w.put(cut(text).as_bytes())?;
+            }
+            Reply::Datagram(datagram, payload) => {
+                if payload.len() > super::PAYLOAD_BYTES_MAX {
+                    return Err(Full);
+                }
+                w.put(&datagram.to_bytes())?;
+                w.put(payload)?;
+            }
+            Reply::Dropped { reason, count } => {
+                w.put(&[kind::DROPPED, reason.to_byte()])?;
+                w.u32(count)?;
+            }
+            Reply::Done { request } => w.put(&[kind::DONE, request])?,
+        }
+        Ok(w.len())
+    }
+
+    /// The answer to Hello by a node of this version.
+    pub const fn welcome(node: NodeAddr, payload_bytes_max: u16) -> Reply<'static> {
+        Reply::Welcome {
+            version: VERSION,
+            node,
+            payload_bytes_max,
+        }
+    }
+}
+
+/// The front of `text` that is short enough.
+fn cut(text: &str) -> &str {
+    let mut ends = (0..=TEXT_BYTES_MAX.min(text.len())).rev();
+    let end = ends.find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+impl Datagram {
+    /// The header in front of a payload, for who writes both with one system call.
+    pub const fn to_bytes(self) -> [u8; DATAGRAM_HEADER_BYTES] {
+        let flags = if self.recovered { RECOVERED } else { 0 };
+        let [t0, t1] = self.remaining.0.to_be_bytes();
+        let [n0, n1, n2, n3] = self.source.0.to_be_bytes();
+        let [p0, p1] = self.source_port.0.to_be_bytes();
+        [kind::DATAGRAM, flags, t0, t1, n0, n1, n2, n3, p0, p1, 0, 0]
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Datagram, Malformed> {
+        let flags = r.u8()?;
+        let datagram = Datagram {
+            remaining: Remaining(r.u16()?),
+            source: NodeAddr(r.u32()?),
+            source_port: VirtualPort(r.u16()?),
+            recovered: flags & RECOVERED != 0,
+        };
+        // The reserved bytes are not looked at.
+        r.u16()?;
+        Ok(datagram)
+    }
+}
+
+impl ErrorCode {
+    /// The number on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            ErrorCode::Version => 1,
+            ErrorCode::Malformed => 2,
+            ErrorCode::PortInUse => 3,
+            ErrorCode::AlreadyBound => 4,
+            ErrorCode::NotBound => 5,
+            ErrorCode::TooLong => 6,
+            ErrorCode::Unsupported => 7,
+            ErrorCode::TooManySockets => 8,
+            ErrorCode::Forbidden => 9,
+            ErrorCode::Stopping => 10,
+            ErrorCode::Other(byte) => byte,
+        }
+    }
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> ErrorCode {
+        match byte {
+            1 => ErrorCode::Version,
+            2 => ErrorCode::Malformed,
+            3 => ErrorCode::PortInUse,
+            4 => ErrorCode::AlreadyBound,
+            5 => ErrorCode::NotBound,
+            6 => ErrorCode::TooLong,
+            7 => ErrorCode::Unsupported,
+            8 => ErrorCode::TooManySockets,
+            9 => ErrorCode::Forbidden,
+            10 => ErrorCode::Stopping,
+            other => ErrorCode::Other(other),
+        }
+    }
+}
+
+impl DropReason {
+    /// The number on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            DropReason::SendOverload => 1,
+            DropReason::ReceiveOverload => 2,
+            DropReason::NoRoute => 3,
+            DropReason::Expired => 4,
+            DropReason::TooLong => 5,
+            DropReason::Other(byte) => byte,
+        }
+    }
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> DropReason {
+        match byte {
+            1 => DropReason::SendOverload,
+            2 => DropReason::ReceiveOverload,
+            3 => DropReason::NoRoute,
+            4 => DropReason::Expired,
+            5 => DropReason::TooLong,
+            other => DropReason::Other(other),
+        }
+    }
+    /// A short stable word for people and metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            DropReason::SendOverload => "send-overload",
+            DropReason::ReceiveOverload => "receive-overload",
+            DropReason::NoRoute => "no-route",
+            DropReason::Expired => "expired",
+            DropReason::TooLong => "too-long",
+            DropReason::Other(_) => "other",
+        }
+    }
+}

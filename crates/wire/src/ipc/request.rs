@@ -1,0 +1,128 @@
+//! What a client asks of its node.
+
+use super::{Options, kind};
+use crate::bytes::{Reader, Writer};
+use crate::{Full, Malformed};
+use base::{NodeAddr, VirtualPort};
+
+/// Bytes in front of the payload of [`Request::SendTo`].
+pub const SEND_TO_HEADER_BYTES: usize = 8;
+
+/// Where packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Destination {
+    /// The node or group.
+    pub node: NodeAddr,
+    /// The virtual port there.
+    pub port: VirtualPort,
+}
+
+/// A message from a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The first message: type 1, version u8.
+    Hello {
+        /// [`super::VERSION`] of the client.
+        version: u8,
+    },
+    /// Take a virtual port: type 2, port u16.
+    Bind {
+        /// Which; [`super::ANY_PORT`] for any.
+        port: VirtualPort,
+    },
+    /// Carry packets so from here on: type 3, see [`Options`].
+    Options(Options),
+    /// One packet.
+    ///
+    /// ```text
+    ///  0                   1                   2                   3
+    ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+    /// +---------------+---------------+-------------------------------+
+    /// |    type 4     |   reserved    |       destination port        |
+    /// +---------------+---------------+-------------------------------+
+    /// |                       destination node                        |
+    /// +---------------------------------------------------------------+
+    /// | payload ...                                                   |
+    /// +---------------------------------------------------------------+
+    /// ```
+    SendTo(Destination, &'a [u8]),
+    /// Where raw payload goes, and the only one from whom it comes: the same eight bytes with
+    /// type 5, and no payload.
+    Connect(Destination),
+    /// Bare payload from here on: type 6.
+    Raw,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a message.
+    pub fn parse(message: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let mut r = Reader::new(message);
+        let request = match r.u8()? {
+            kind::HELLO => Request::Hello { version: r.u8()? },
+            kind::BIND => Request::Bind {
+                port: VirtualPort(r.u16()?),
+            },
+            kind::OPTIONS => Request::Options(Options::read(&mut r)?),
+            kind::SEND_TO => {
+                let destination = Destination::read(&mut r)?;
+                let payload = r.rest();
+                if payload.len() > super::PAYLOAD_BYTES_MAX {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Request::SendTo(destination, payload));
+            }
+            kind::CONNECT => Request::Connect(Destination::read(&mut r)?),
+            kind::RAW => Request::Raw,
+            _ => return Err(Malformed::Kind),
+        };
+        r.finish()?;
+        Ok(request)
+    }
+
+    /// Writes the message at the front of `message` and returns its length.
+    pub fn emit(&self, message: &mut [u8]) -> Result<usize, Full> {
+        let mut w = Writer::new(message);
+        match *self {
+            Request::Hello { version } => w.put(&[kind::HELLO, version])?,
+            Request::Bind { port } => {
+                let [p0, p1] = port.0.to_be_bytes();
+                w.put(&[kind::BIND, p0, p1])?;
+            }
+            Request::Options(options) => {
+                w.u8(kind::OPTIONS)?;
+                w.put(&options.to_bytes())?;
+            }
+            Request::SendTo(destination, payload) => {
+                if payload.len() > super::PAYLOAD_BYTES_MAX {
+                    return Err(Full);
+                }
+                w.put(&destination.send_to_header())?;
+                w.put(payload)?;
+            }
+            Request::Connect(destination) => w.put(&destination.to_bytes(kind::CONNECT))?,
+            Request::Raw => w.u8(kind::RAW)?,
+        }
+        Ok(w.len())
+    }
+}
+
+impl Destination {
+    /// The header in front of a payload, for who writes both with one system call.
+    pub const fn send_to_header(self) -> [u8; SEND_TO_HEADER_BYTES] {
+        self.to_bytes(kind::SEND_TO)
+    }
+
+    const fn to_bytes(self, kind: u8) -> [u8; SEND_TO_HEADER_BYTES] {
+        let [n0, n1, n2, n3] = self.node.0.to_be_bytes();
+        let [p0, p1] = self.port.0.to_be_bytes();
+        [kind, 0, p0, p1, n0, n1, n2, n3]
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Destination, Malformed> {
+        // The reserved byte is not looked at.
+        r.u8()?;
+        let port = VirtualPort(r.u16()?);
+        let node = NodeAddr(r.u32()?);
+        Ok(Destination { node, port })
+    }
+}

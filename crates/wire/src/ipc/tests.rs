@@ -1,0 +1,304 @@
+use super::*;
+use crate::data::{Class, LinkProtocol, Remaining, Routing};
+use crate::{Full, HEADROOM, Malformed};
+use base::{Duration, NodeAddr};
+use proptest::prelude::*;
+
+const DESTINATION: Destination = Destination {
+    node: NodeAddr(0x0a07_0003),
+    port: VirtualPort(5000),
+};
+
+fn requests() -> [(Request<'static>, &'static [u8]); 7] {
+    let class = Class {
+        link: LinkProtocol::RealTime,
+        routing: Routing::ExpectedLatency,
+        priority: 5,
+    };
+    let options = Options {
+        class,
+        deadline: Some(Duration::from_millis(65)),
+        delivery: Delivery::InOrder,
+        ttl: 16,
+    };
+    [
+        (Request::Hello { version: 1 }, &[1, 1]),
+        (
+            Request::Bind {
+                port: VirtualPort(5000),
+            },
+            &[2, 0x13, 0x88],
+        ),
+        (
+            Request::Options(options),
+            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16],
+        ),
+        (
+            Request::SendTo(DESTINATION, b"hi"),
+            &[4, 0, 0x13, 0x88, 10, 7, 0, 3, b'h', b'i'],
+        ),
+        (
+            Request::SendTo(DESTINATION, b""),
+            &[4, 0, 0x13, 0x88, 10, 7, 0, 3],
+        ),
+        (
+            Request::Connect(DESTINATION),
+            &[5, 0, 0x13, 0x88, 10, 7, 0, 3],
+        ),
+        (Request::Raw, &[6]),
+    ]
+}
+
+fn replies() -> [(Reply<'static>, &'static [u8]); 6] {
+    let datagram = Datagram {
+        source: NodeAddr(0x0a07_0003),
+        source_port: VirtualPort(5000),
+        recovered: true,
+        remaining: Remaining(650),
+    };
+    let dropped = Reply::Dropped {
+        reason: DropReason::ReceiveOverload,
+        count: 258,
+    };
+    let error = Reply::Error {
+        code: ErrorCode::PortInUse,
+        text: "né",
+    };
+    [
+        (
+            Reply::welcome(NodeAddr(0x0a07_0003), 1300),
+            &[0x81, 1, 10, 7, 0, 3, 0x05, 0x14],
+        ),
+        (
+            Reply::Bound {
+                port: VirtualPort(5000),
+            },
+            &[0x82, 0x13, 0x88],
+        ),
+        (error, &[0x83, 3, b'n', 0xc3, 0xa9]),
+        (
+            Reply::Datagram(datagram, b"hi"),
+            &[
+                0x84, 1, 0x02, 0x8a, 10, 7, 0, 3, 0x13, 0x88, 0, 0, b'h', b'i',
+            ],
+        ),
+        (dropped, &[0x85, 2, 0, 0, 1, 2]),
+        (
+            Reply::Done {
+                request: kind::OPTIONS,
+            },
+            &[0x86, 3],
+        ),
+    ]
+}
+
+/// The fewest bytes of a message with a tail of any length.
+fn shortest(message: &[u8]) -> usize {
+    match message[0] {
+        kind::SEND_TO => SEND_TO_HEADER_BYTES,
+        kind::DATAGRAM => DATAGRAM_HEADER_BYTES,
+        kind::ERROR => 2,
+        _ => message.len(),
+    }
+}
+
+#[test]
+fn bytes_and_requests_agree_both_ways() {
+    for (request, bytes) in requests() {
+        assert_eq!(Request::parse(bytes), Ok(request));
+        let mut message = [0xa5; 16];
+        assert_eq!(request.emit(&mut message), Ok(bytes.len()), "{request:?}");
+        assert_eq!(&message[..bytes.len()], bytes);
+        assert_eq!(message[bytes.len()], 0xa5);
+        for room in 0..bytes.len() {
+            assert_eq!(request.emit(&mut message[..room]), Err(Full), "{request:?}");
+        }
+        for cut in 0..shortest(bytes) {
+            assert_eq!(
+                Request::parse(&bytes[..cut]),
+                Err(Malformed::Short),
+                "{request:?} {cut}"
+            );
+        }
+        if bytes[0] != kind::SEND_TO {
+            let longer = [bytes, &[0]].concat();
+            assert_eq!(
+                Request::parse(&longer),
+                Err(Malformed::Length),
+                "{request:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bytes_and_replies_agree_both_ways() {
+    for (reply, bytes) in replies() {
+        assert_eq!(Reply::parse(bytes), Ok(reply));
+        let mut message = [0xa5; 16];
+        assert_eq!(reply.emit(&mut message), Ok(bytes.len()), "{reply:?}");
+        assert_eq!(&message[..bytes.len()], bytes);
+        assert_eq!(message[bytes.len()], 0xa5);
+        for room in 0..bytes.len() {
+            assert_eq!(reply.emit(&mut message[..room]), Err(Full), "{reply:?}");
+        }
+        for cut in 0..shortest(bytes) {
+            assert_eq!(
+                Reply::parse(&bytes[..cut]),
+                Err(Malformed::Short),
+                "{reply:?} {cut}"
+            );
+        }
+        if !matches!(bytes[0], kind::DATAGRAM | kind::ERROR) {
+            let longer = [bytes, &[0]].concat();
+            assert_eq!(Reply::parse(&longer), Err(Malformed::Length), "{reply:?}");
+        }
+    }
+}
+
+#[test]
+fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
+    for byte in 0..=255 {
+        let bytes = [byte; 32];
+        if !(1..=6).contains(&byte) {
+            assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
+        }
+        if !(0x81..=0x86).contains(&byte) {
+            assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
+        }
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let good = [3, 0x5d, 0, 0, 0, 0, 0, 32];
+    let with = |at: usize, value: u8| {
+        let mut bytes = good;
+        bytes[at] = value;
+        Request::parse(&bytes).map(|_| ())
+    };
+    assert_eq!(with(1, 0x5d), Ok(()));
+    assert_eq!(with(1, 0xc0), Err(Malformed::Value), "link protocol");
+    assert_eq!(with(6, 2), Err(Malformed::Value), "delivery");
+    assert_eq!(with(7, 0), Err(Malformed::Value), "ttl");
+    assert_eq!(with(7, 64), Err(Malformed::Value), "ttl");
+}
+
+#[test]
+fn a_deadline_never_turns_into_none() {
+    let emitted = |deadline| {
+        let options = Options {
+            deadline,
+            ..Options::default()
+        };
+        let mut message = [0; 8];
+        Request::Options(options).emit(&mut message).unwrap();
+        match Request::parse(&message) {
+            Ok(Request::Options(options)) => options.deadline,
+            other => panic!("not options: {other:?}"),
+        }
+    };
+    assert_eq!(emitted(None), None);
+    assert_eq!(
+        emitted(Some(Duration::from_nanos(3))),
+        Some(Duration::from_micros(1))
+    );
+    assert_eq!(
+        emitted(Some(Duration::MAX)),
+        Some(Duration::from_micros(u64::from(u32::MAX)))
+    );
+}
+
+#[test]
+fn reserved_bytes_are_not_looked_at() {
+    let (request, bytes) = requests()[3];
+    let mut changed = bytes.to_vec();
+    changed[1] = 0xff;
+    assert_eq!(Request::parse(&changed), Ok(request));
+    let (reply, bytes) = replies()[3];
+    let mut changed = bytes.to_vec();
+    changed[1] = 0xff;
+    changed[10..12].fill(0xff);
+    assert_eq!(Reply::parse(&changed), Ok(reply));
+}
+
+#[test]
+fn a_long_text_is_cut_at_a_character() {
+    let text = "é".repeat(TEXT_BYTES_MAX);
+    let text = &format!("x{text}");
+    let code = ErrorCode::Other(99);
+    let mut message = [0; 512];
+    let len = Reply::Error { code, text }.emit(&mut message).unwrap();
+    let cut = &text[..TEXT_BYTES_MAX - 1];
+    assert_eq!(
+        Reply::parse(&message[..len]),
+        Ok(Reply::Error { code, text: cut })
+    );
+    assert_eq!(Reply::parse(&[0x83, 1, 0xc3]), Err(Malformed::Text));
+    assert_eq!(
+        Reply::parse(&[[0x83, 1].as_slice(), &[b'x'; 201]].concat()),
+        Err(Malformed::Length)
+    );
+}
+
+#[test]
+fn the_longest_payload_fits_and_no_longer_one() {
+    let payload = vec![0xa5; PAYLOAD_BYTES_MAX + 1];
+    let mut message = vec![0; MESSAGE_BYTES_MAX + 1];
+    let send = |payload| Request::SendTo(DESTINATION, payload);
+    let len = send(&payload[1..]).emit(&mut message).unwrap();
+    assert_eq!(Request::parse(&message[..len]), Ok(send(&payload[1..])));
+    assert_eq!(
+        Request::parse(&message[..=len]).map(|_| ()),
+        Err(Malformed::Length)
+    );
+    assert_eq!(send(&payload).emit(&mut message), Err(Full));
+
+    let (Reply::Datagram(datagram, _), _) = replies()[3] else {
+        panic!("the fourth is a datagram");
+    };
+    let reply = |payload| Reply::Datagram(datagram, payload);
+    assert_eq!(
+        reply(&payload[1..]).emit(&mut message),
+        Ok(MESSAGE_BYTES_MAX)
+    );
+    assert_eq!(
+        Reply::parse(&message[..MESSAGE_BYTES_MAX]),
+        Ok(reply(&payload[1..]))
+    );
+    assert_eq!(Reply::parse(&message), Err(Malformed::Length));
+    assert_eq!(reply(&payload).emit(&mut message), Err(Full));
+}
+
+/// The payload of a request is read to where it leaves from, that of a packet leaves from where
+/// it was opened.
+#[test]
+fn headers_are_shorter_than_the_headroom() {
+    const { assert!(SEND_TO_HEADER_BYTES <= HEADROOM && DATAGRAM_HEADER_BYTES <= HEADROOM) };
+}
+
+#[test]
+fn every_code_and_reason_is_itself_again() {
+    for byte in 0..=255 {
+        assert_eq!(ErrorCode::from_byte(byte).to_byte(), byte);
+        assert_eq!(DropReason::from_byte(byte).to_byte(), byte);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_parses_is_written_back(kind in prop_oneof![0u8..8, 0x80u8..0x88], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
+        let bytes = [&[kind], tail.as_slice()].concat();
+        let mut message = [0xa5; 64];
+        if let Ok(request) = Request::parse(&bytes) {
+            let len = request.emit(&mut message).unwrap();
+            prop_assert_eq!(len, bytes.len());
+            prop_assert_eq!(Request::parse(&message[..len]), Ok(request));
+        }
+        if let Ok(reply) = Reply::parse(&bytes) {
+            let len = reply.emit(&mut message).unwrap();
+            prop_assert_eq!(len, bytes.len());
+            prop_assert_eq!(Reply::parse(&message[..len]), Ok(reply));
+        }
+    }
+}

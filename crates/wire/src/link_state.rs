@@ -1,0 +1,274 @@
+//! The body of a link-state record: all links of one node, signed by it. [Amir06 §III-A]
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------------------------------------------------------+
+//! |                            origin                             |   0
+//! +---------------------------------------------------------------+
+//! |                        sequence number                        |   4
+//! +-------------------------------+-------------------------------+
+//! |          lifetime, s          |     certificate serial ..     |   8
+//! +-------------------------------+---------------+---------------+
+//! |     .. certificate serial     |     flags     |   n links     |  12
+//! +-------------------------------+---------------+---------------+
+//! |                           neighbour                           |  16, n times
+//! +-----------------------------------------------+---------------+
+//! |                  latency, us                  |    loss ..    |
+//! +---------------+---------------+---------------+---------------+
+//! |    .. loss    |     flags     |
+//! +-+-------------+---------------+-------------------------------+
+//! |C|    type     |    length     | value ... (options)           |
+//! +-+-------------+---------------+-------------------------------+
+//! |                     signature, 64 bytes                       |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! The signature is Ed25519 by the origin over [`SIGNATURE_CONTEXT`] and all that stands before
+//! it. Both flag bytes are reserved: sent as zero, kept and not looked at. Options that are not
+//! known here are kept and flooded unchanged, unless they are critical (C): then the record is
+//! not used. Latency and loss are those of the direction from the origin to the neighbour.
+
+use crate::bytes::{Reader, Writer};
+use crate::control::CRITICAL;
+use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
+use crate::{Full, Latency, Loss, Malformed};
+use base::NodeAddr;
+
+/// What stands in front of the signed bytes when they are signed.
+pub const SIGNATURE_CONTEXT: &[u8] = b"sinew link state 1";
+/// Bytes of the signature.
+pub const SIGNATURE_BYTES: usize = 64;
+/// Bytes in front of the links.
+pub const FIXED_BYTES: usize = 16;
+/// Bytes of one link.
+pub const LINK_BYTES: usize = 10;
+/// The most links of one node. With all of them and options a body is as long as it may be:
+/// 16 + 96 · 10 + 160 + 64 = 1200 bytes.
+pub const LINKS_MAX: usize = 96;
+/// The most bytes of options.
+pub const OPTIONS_BYTES_MAX: usize = 160;
+
+const _: () = assert!(
+    FIXED_BYTES + LINKS_MAX * LINK_BYTES + OPTIONS_BYTES_MAX + SIGNATURE_BYTES == BODY_BYTES_MAX
+);
+
+/// One link of the origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The other end.
+    pub neighbor: NodeAddr,
+    /// One-way delay.
+    pub latency: Latency,
+    /// Share of packets lost before recovery.
+    pub loss: Loss,
+    /// Reserved: 0.
+    pub flags: u8,
+}
+
+/// A part of a record that a node may or may not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opt<'a> {
+    /// What it is.
+    pub kind: u8,
+    /// What it says.
+    pub value: &'a [u8],
+}
+
+/// A view of a record's body. Everything but the signature itself has been checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState<'a> {
+    /// Whose links these are.
+    pub origin: NodeAddr,
+    /// Which edition this is.
+    pub seq: RecordSeq,
+    /// For how long the record is valid, counted from its making.
+    pub lifetime_s: u16,
+    /// The certificate whose key has signed.
+    pub certificate_serial: u32,
+    /// Reserved: 0.
+    pub flags: u8,
+    body: &'a [u8],
+    links: &'a [u8],
+    options: &'a [u8],
+}
+
+impl<'a> LinkState<'a> {
+    /// Reads a body. An option that is critical and not known here is [`Malformed::Critical`].
+    pub fn parse(body: &'a [u8]) -> Result<LinkState<'a>, Malformed> {
+        let unsigned = body
+            .len()
+            .checked_sub(SIGNATURE_BYTES)
+            .ok_or(Malformed::Short)?;
+        let mut r = Reader::new(&body[..unsigned]);
+        let origin = NodeAddr(r.u32()?);
+        let seq = RecordSeq(r.u32()?);
+        let lifetime_s = r.u16()?;
+        let certificate_serial = r.u32()?;
+        let flags = r.u8()?;
+        let count = usize::from(r.u8()?);
+        if count > LINKS_MAX {
+            return Err(Malformed::Count);
+        }
+        let links = r.take(count * LINK_BYTES)?;
+        let options = r.rest();
+        if options.len() > OPTIONS_BYTES_MAX {
+            return Err(Malformed::Count);
+        }
+        check_options(options)?;
+        Ok(LinkState {
+            origin,
+            seq,
+            lifetime_s,
+            certificate_serial,
+            flags,
+            body,
+            links,
+            options,
+        })
+    }
+
+    /// What the record is called.
+    pub const fn key(&self) -> Key {
+        Key {
+            kind: RecordKind::LINK_STATE,
+            origin: self.origin,
+            seq: self.seq,
+        }
+    }
+
+    /// The links, as the origin ordered them.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = Link> + Clone + use<'a> {
+        let (links, _) = self.links.as_chunks();
+        links.iter().map(|&bytes| Link::from_bytes(bytes))
+    }
+
+    /// The options. None is known to this version of the format.
+    pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
+        let mut r = Reader::new(self.options);
+        core::iter::from_fn(move || Opt::read(&mut r).ok())
+    }
+
+    /// All bytes of the body: what is stored and flooded.
+    pub const fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// The bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
+    pub fn signed_bytes(&self) -> &'a [u8] {
+        &self.body[..self.body.len() - SIGNATURE_BYTES]
+    }
+
+    /// The signature over them.
+    pub fn signature(&self) -> &'a [u8; SIGNATURE_BYTES] {
+        self.body
+            .last_chunk()
+            .expect("parse has seen the whole signature")
+    }
+}
+
+impl Link {
+    fn from_bytes([n0, n1, n2, n3, t0, t1, t2, p0, p1, flags]: [u8; LINK_BYTES]) -> Link {
+        Link {
+            neighbor: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
+            latency: Latency::from_micros(u32::from_be_bytes([0, t0, t1, t2])),
+            loss: Loss(u16::from_be_bytes([p0, p1])),
+            flags,
+        }
+    }
+
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u32(self.neighbor.0)?;
+        w.u24(self.latency.micros())?;
+        w.u16(self.loss.0)?;
+        w.u8(self.flags)
+    }
+}
+
+impl<'a> Opt<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Opt<'a>, Malformed> {
+        let kind = r.u8()?;
+        let length = r.u8()?;
+        let value = r.take(usize::from(length))?;
+        Ok(Opt { kind, value })
+    }
+}
+
+fn check_options(options: &[u8]) -> Result<(), Malformed> {
+    let mut r = Reader::new(options);
+    while !r.is_empty() {
+        if Opt::read(&mut r)?.kind & CRITICAL != 0 {
+            return Err(Malformed::Critical);
+        }
+    }
+    Ok(())
+}
+
+/// A body to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr<'a> {
+    /// Whose links these are.
+    pub origin: NodeAddr,
+    /// Which edition this is.
+    pub seq: RecordSeq,
+    /// For how long the record is valid.
+    pub lifetime_s: u16,
+    /// The certificate whose key signs.
+    pub certificate_serial: u32,
+    /// Reserved: 0.
+    pub flags: u8,
+    /// At most [`LINKS_MAX`].
+    pub links: &'a [Link],
+    /// Options as they stand on the wire, at most [`OPTIONS_BYTES_MAX`]; see [`write_option`].
+    pub options: &'a [u8],
+}
+
+impl Repr<'_> {
+    /// Bytes of the body, signature included.
+    pub const fn body_bytes(&self) -> usize {
+        FIXED_BYTES + self.links.len() * LINK_BYTES + self.options.len() + SIGNATURE_BYTES
+    }
+
+    /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes
+    /// to be signed, without [`SIGNATURE_CONTEXT`].
+    pub fn emit(
+        &self,
+        body: &mut [u8],
+        sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
+    ) -> Result<usize, Full> {
+        let fits = self.links.len() <= LINKS_MAX
+            && self.options.len() <= OPTIONS_BYTES_MAX
+            && self.body_bytes() <= body.len();
+        if !fits {
+            return Err(Full);
+        }
+        let mut w = Writer::new(body);
+        w.u32(self.origin.0)?;
+        w.u32(self.seq.0)?;
+        w.u16(self.lifetime_s)?;
+        w.u32(self.certificate_serial)?;
+        w.u8(self.flags)?;
+        w.u8(self.links.len() as u8)?;
+        for link in self.links {
+            link.write(&mut w)?;
+        }
+        w.put(self.options)?;
+        let signature = sign(w.written());
+        w.put(&signature)?;
+        Ok(w.len())
+    }
+}
+
+/// Appends an option: for [`Repr::options`]. All or nothing.
+pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
+    let length = u8::try_from(option.value.len()).map_err(|_| Full)?;
+    if w.room() < 2 + option.value.len() {
+        return Err(Full);
+    }
+    w.u8(option.kind)?;
+    w.u8(length)?;
+    w.put(option.value)
+}
+
+#[cfg(test)]
+mod tests;

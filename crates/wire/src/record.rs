@@ -1,0 +1,203 @@
+//! What is flooded to every node: records, each of one kind, one origin and one sequence number.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-+-------------+-------------------------------+---------------+
+//! |C|    kind     |        length of body         |    age, s ..  |
+//! +-+-------------+---------------+---------------+---------------+
+//! |    .. age, s  | body, signed by its origin ...                |
+//! +---------------+-----------------------------------------------+
+//! ```
+//!
+//! The message [`kind::RECORDS`](crate::control::kind::RECORDS) is records back to back. The age
+//! is outside of the signature and grows on the way; the body is flooded byte for byte.
+//! [Amir06 §III-A] floods link state reliably: a neighbour confirms each record by its [`Key`],
+//! in the message [`kind::RECORD_ACK`](crate::control::kind::RECORD_ACK), n times
+//!
+//! ```text
+//! +---------------+-----------------------------------------------+
+//! |     kind      |                   origin ..                   |
+//! +---------------+-----------------------------------------------+
+//! |   .. origin   |               sequence number ..              |
+//! +---------------+-----------------------------------------------+
+//! |  .. sequence  |
+//! +---------------+
+//! ```
+//!
+//! A record of a kind that is not known here cannot be verified, so it is neither stored nor
+//! flooded nor confirmed: it is counted, as an error if it is critical (C).
+
+use crate::bytes::Reader;
+use crate::control::CRITICAL;
+use crate::{Full, Malformed};
+use base::NodeAddr;
+
+/// Bytes in front of a record's body.
+pub const RECORD_HEADER_BYTES: usize = 5;
+/// The longest body. A record travels alone in a control datagram at worst, and that must pass
+/// every IPv6 path: 1280 - 40 (IPv6) - 8 (UDP) - 24 (seal) - 3 (message) - 5 (record) = 1200.
+pub const BODY_BYTES_MAX: usize = 1200;
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKind(pub u8);
+
+impl RecordKind {
+    /// All links of a node: [`crate::link_state`].
+    pub const LINK_STATE: RecordKind = RecordKind(1);
+    /// A node's certificate: [`crate::certificate`]. Origin is its address, sequence number its
+    /// serial.
+    pub const CERTIFICATE: RecordKind = RecordKind(2);
+    /// The list of revoked certificates. Origin is 0, sequence number its version.
+    pub const REVOCATIONS: RecordKind = RecordKind(3);
+
+    /// This code knows the kind.
+    pub const fn is_known(self) -> bool {
+        matches!(self.0, 1..=3)
+    }
+    /// Not knowing the kind is an error.
+    pub const fn is_critical(self) -> bool {
+        self.0 & CRITICAL != 0
+    }
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            RecordKind::LINK_STATE => "link-state",
+            RecordKind::CERTIFICATE => "certificate",
+            RecordKind::REVOCATIONS => "revocations",
+            _ => "unknown",
+        }
+    }
+}
+
+/// The number that tells a newer record from an older one of the same kind and origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordSeq(pub u32);
+
+/// What a record is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// What it is about.
+    pub kind: RecordKind,
+    /// Whom it is about.
+    pub origin: NodeAddr,
+    /// Which edition it is.
+    pub seq: RecordSeq,
+}
+
+/// A record as it travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What it is about.
+    pub kind: RecordKind,
+    /// How long ago its origin made it, in seconds; each node that holds it adds the time.
+    pub age_s: u16,
+    /// What its origin says, flooded byte for byte.
+    pub body: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Record<'a>, Malformed> {
+        let kind = RecordKind(r.u8()?);
+        let length = r.u16()?;
+        let age_s = r.u16()?;
+        let body = r.take(usize::from(length))?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Malformed::Count);
+        }
+        Ok(Record { kind, age_s, body })
+    }
+
+    /// Bytes on the wire.
+    pub const fn len(&self) -> usize {
+        RECORD_HEADER_BYTES + self.body.len()
+    }
+
+    /// There is no body.
+    pub const fn is_empty(&self) -> bool {
+        self.body.is_empty()
+    }
+
+    /// The header in front of the body.
+    pub(crate) fn header(&self) -> Result<[u8; RECORD_HEADER_BYTES], Full> {
+        if self.body.len() > BODY_BYTES_MAX {
+            return Err(Full);
+        }
+        let [l0, l1] = (self.body.len() as u16).to_be_bytes();
+        let [a0, a1] = self.age_s.to_be_bytes();
+        Ok([self.kind.0, l0, l1, a0, a1])
+    }
+}
+
+/// The records of a message, in order. Their framing was checked as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Reads the body of a message: at least one record, and whole ones.
+    pub fn parse(body: &'a [u8]) -> Result<Records<'a>, Malformed> {
+        let mut r = Reader::new(body);
+        Record::read(&mut r)?;
+        while !r.is_empty() {
+            Record::read(&mut r)?;
+        }
+        Ok(Records { bytes: body })
+    }
+
+    /// The records.
+    pub fn iter(&self) -> impl Iterator<Item = Record<'a>> + Clone + use<'a> {
+        let mut r = Reader::new(self.bytes);
+        core::iter::from_fn(move || Record::read(&mut r).ok())
+    }
+}
+
+/// The keys that a message confirms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acks<'a> {
+    bytes: &'a [u8],
+}
+
+impl Key {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 9;
+
+    fn from_bytes([kind, o0, o1, o2, o3, s0, s1, s2, s3]: [u8; Key::BYTES]) -> Key {
+        Key {
+            kind: RecordKind(kind),
+            origin: NodeAddr(u32::from_be_bytes([o0, o1, o2, o3])),
+            seq: RecordSeq(u32::from_be_bytes([s0, s1, s2, s3])),
+        }
+    }
+
+    /// The key as it stands on the wire.
+    pub const fn to_bytes(self) -> [u8; Key::BYTES] {
+        let [o0, o1, o2, o3] = self.origin.0.to_be_bytes();
+        let [s0, s1, s2, s3] = self.seq.0.to_be_bytes();
+        [self.kind.0, o0, o1, o2, o3, s0, s1, s2, s3]
+    }
+}
+
+impl<'a> Acks<'a> {
+    /// Reads the body of a message: at least one key, and whole ones.
+    pub fn parse(body: &'a [u8]) -> Result<Acks<'a>, Malformed> {
+        if body.len() < Key::BYTES {
+            Err(Malformed::Short)
+        } else if !body.len().is_multiple_of(Key::BYTES) {
+            Err(Malformed::Length)
+        } else {
+            Ok(Acks { bytes: body })
+        }
+    }
+
+    /// The confirmed keys.
+    pub fn iter(&self) -> impl Iterator<Item = Key> + Clone + use<'a> {
+        let (keys, _) = self.bytes.as_chunks();
+        keys.iter().map(|&bytes| Key::from_bytes(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;
