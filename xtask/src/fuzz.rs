@@ -29,7 +29,9 @@ pub(crate) fn list(root: &Path) -> Outcome {
     }
 }
 
-/// Fuzzes one target; what it finds worth keeping goes to `fuzz/corpus/TARGET`.
+/// Fuzzes one target, starting from its corpus. Inputs that reach new code go to
+/// `fuzz/artifacts/TARGET/found`,
+/// failing ones beside it; what is worth keeping is moved to the corpus by hand.
 pub(crate) fn run(root: &Path, target: &str, seconds: u32) -> Outcome {
     match names(root) {
         Err(outcome) => return outcome,
@@ -45,15 +47,15 @@ pub(crate) fn run(root: &Path, target: &str, seconds: u32) -> Outcome {
     }
     let corpus = root.join("fuzz/corpus").join(target);
     let artifacts = root.join("fuzz/artifacts").join(target);
-    for folder in [&corpus, &artifacts] {
-        if let Err(error) = std::fs::create_dir_all(folder) {
-            eprintln!("cannot create {}: {error}", folder.display());
-            return Outcome::Failed;
-        }
+    let found = artifacts.join("found");
+    if let Err(error) = std::fs::create_dir_all(&found) {
+        eprintln!("cannot create {}: {error}", found.display());
+        return Outcome::Failed;
     }
     let status = cargo_command(root)
         .args(["fuzz", "run", "--features", "libfuzzer", "any"])
-        .arg(&corpus)
+        // libFuzzer writes to the first folder and only reads the others.
+        .args([&found, &corpus])
         .args(["--", &format!("-max_total_time={seconds}")])
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .env("SINEW_FUZZ_TARGET", target)
@@ -64,7 +66,7 @@ pub(crate) fn run(root: &Path, target: &str, seconds: u32) -> Outcome {
         Ok(status) if status.success() => Outcome::Done,
         Ok(_) => {
             eprintln!(
-                "{target}: add the input from {} to its corpus",
+                "{target} failed: mend it, and copy the input from {} to fuzz/corpus/{target}",
                 artifacts.display()
             );
             Outcome::Failed

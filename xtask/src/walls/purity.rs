@@ -15,105 +15,66 @@ struct Banned {
 
 /// Modules of `std`.
 const MODULES: &[Banned] = &[
-    Banned {
-        name: "env",
-        instead: "take the configuration as a value",
-    },
-    Banned {
-        name: "fs",
-        instead: "take and return bytes; `host` and `lab` have the files",
-    },
-    Banned {
-        name: "net",
-        instead: "sockets live in `net`; for addresses use `core::net`",
-    },
-    Banned {
-        name: "os",
-        instead: "the system is reached through `net`",
-    },
-    Banned {
-        name: "process",
-        instead: "return an error; only the binary ends or starts a process",
-    },
-    Banned {
-        name: "thread",
-        instead: "one thread owns the engine; `host` or `lab` runs it",
-    },
-    Banned {
-        name: "time",
-        instead: "take `now: base::Time`; for spans `core::time::Duration`",
-    },
+    banned("env", "take the configuration as a value"),
+    banned(
+        "fs",
+        "take and return bytes; `host` and `lab` have the files",
+    ),
+    banned(
+        "net",
+        "sockets live in `net`; for addresses use `core::net`",
+    ),
+    banned("os", "the system is reached through `net`"),
+    banned(
+        "process",
+        "return an error; only the binary ends or starts a process",
+    ),
+    banned(
+        "thread",
+        "one thread owns the engine; `host` or `lab` runs it",
+    ),
+    banned(
+        "time",
+        "take `now: base::Time`; for spans `core::time::Duration`",
+    ),
 ];
 
 const MACROS: &[Banned] = &[
-    Banned {
-        name: "dbg!",
-        instead: "report a typed event, or remove it",
-    },
-    Banned {
-        name: "eprint!",
-        instead: "report a typed event",
-    },
-    Banned {
-        name: "eprintln!",
-        instead: "report a typed event",
-    },
-    Banned {
-        name: "print!",
-        instead: "report a typed event",
-    },
-    Banned {
-        name: "println!",
-        instead: "report a typed event",
-    },
-    Banned {
-        name: "thread_local!",
-        instead: "keep the state in the engine",
-    },
+    banned("dbg!", "report a typed event, or remove it"),
+    banned("eprint!", "report a typed event"),
+    banned("eprintln!", "report a typed event"),
+    banned("print!", "report a typed event"),
+    banned("println!", "report a typed event"),
+    banned("thread_local!", "keep the state in the engine"),
 ];
 
 const NAMES: &[Banned] = &[
-    Banned {
-        name: "OsRng",
-        instead: "take a seed or `base::Rng`",
-    },
-    Banned {
-        name: "RandomState",
-        instead: "use `base::Map`, whose hasher is fixed",
-    },
-    Banned {
-        name: "SystemRandom",
-        instead: "take the entropy as an argument",
-    },
-    Banned {
-        name: "clippy::disallowed_macros",
-        instead: "the wall has no gate: do it outside",
-    },
-    Banned {
-        name: "clippy::disallowed_methods",
-        instead: "the wall has no gate: do it outside",
-    },
-    Banned {
-        name: "clippy::disallowed_types",
-        instead: "the wall has no gate: do it outside",
-    },
-    Banned {
-        name: "from_entropy",
-        instead: "take a seed or `base::Rng`",
-    },
-    Banned {
-        name: "from_os_rng",
-        instead: "take a seed or `base::Rng`",
-    },
-    Banned {
-        name: "getrandom",
-        instead: "take a seed or `base::Rng`",
-    },
-    Banned {
-        name: "thread_rng",
-        instead: "take a seed or `base::Rng`",
-    },
+    banned("WavReader::open", "take the bytes: `WavReader::new`"),
+    banned("WavWriter::create", "return the bytes: `WavWriter::new`"),
+    banned("OsRng", "take a seed or `base::Rng`"),
+    banned("RandomState", "use `base::Map`, whose hasher is fixed"),
+    banned("SystemRandom", "take the entropy as an argument"),
+    banned(
+        "clippy::disallowed_macros",
+        "the wall has no gate: do it outside",
+    ),
+    banned(
+        "clippy::disallowed_methods",
+        "the wall has no gate: do it outside",
+    ),
+    banned(
+        "clippy::disallowed_types",
+        "the wall has no gate: do it outside",
+    ),
+    banned("from_entropy", "take a seed or `base::Rng`"),
+    banned("from_os_rng", "take a seed or `base::Rng`"),
+    banned("getrandom", "take a seed or `base::Rng`"),
+    banned("thread_rng", "take a seed or `base::Rng`"),
 ];
+
+const fn banned(name: &'static str, instead: &'static str) -> Banned {
+    Banned { name, instead }
+}
 
 /// No engine names a socket, clock, thread, file, environment, terminal or global randomness.
 pub(super) fn purity(tree: &Tree) -> Vec<Finding> {

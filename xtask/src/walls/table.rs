@@ -117,51 +117,22 @@ pub(crate) struct External {
 
 /// Each of them is pure when used as here: no IO, no clock, no entropy of its own.
 pub(crate) const ENGINE_EXTERNALS: &[External] = &[
-    External {
-        name: "hashbrown",
-        only: &["base"],
-    }, // without default features; base fixes the hasher
-    External {
-        name: "rand_chacha",
-        only: &["base", "secure"],
-    }, // a seeded generator
-    External {
-        name: "serde",
-        only: &[],
-    },
-    External {
-        name: "thiserror",
-        only: &[],
-    },
-    External {
-        name: "zeroize",
-        only: &["secure"],
-    },
-    External {
-        name: "ed25519-dalek",
-        only: &["secure"],
-    },
-    External {
-        name: "ring",
-        only: &["secure"],
-    }, // AEAD only; its SystemRandom is banned by name
-    External {
-        name: "snow",
-        only: &["secure"],
-    }, // with a resolver whose entropy is injected
-    External {
-        name: "hound",
-        only: &["voice"],
-    }, // WAV over readers; opening by path is banned
-    External {
-        name: "pesq",
-        only: &["voice"],
-    },
-    External {
-        name: "rubato",
-        only: &["voice"],
-    },
+    external("hashbrown", &["base"]), // without default features; base fixes the hasher
+    external("rand_chacha", &["base", "secure"]), // a seeded generator
+    external("serde", &[]),
+    external("thiserror", &[]),
+    external("zeroize", &["secure"]),
+    external("ed25519-dalek", &["secure"]),
+    external("ring", &["secure"]), // AEAD only; its `SystemRandom` is banned by name
+    external("snow", &["secure"]), // with a resolver whose entropy is injected
+    external("hound", &["voice"]), // WAV over readers; opening by path is banned by name
+    external("pesq", &["voice"]),
+    external("rubato", &["voice"]),
 ];
+
+const fn external(name: &'static str, only: &'static [&'static str]) -> External {
+    External { name, only }
+}
 
 /// What the tests of an engine may use besides.
 pub(crate) const ENGINE_TEST_EXTERNALS: &[&str] = &["proptest", "serde_json"];

@@ -197,7 +197,7 @@ fn holds_absolute(line: &str, folder: &str) -> bool {
             let before = line[..at].chars().next_back();
             let after = line[at + found.len()..].chars().next();
             let begins = !before.is_some_and(|c| c.is_alphanumeric() || "._-*/}".contains(c));
-            // `/tmp/target-x` counts as well; `/working` does not, nor does a bare `/work`.
+            // A longer name below `/tmp` counts as well; `/working` does not, nor does a bare `/work`.
             let goes_on = after == Some('/') || folder.contains('/');
             begins && goes_on
         })

@@ -1,0 +1,19 @@
+//! The fuzz targets of every crate, by name.
+//!
+//! ```text
+//!   targets/voice.rs --TARGETS--> lib.rs --by name--> any.rs (libFuzzer)
+//!                    `----------> crates/voice/tests/fuzz_replay.rs (cargo test)
+//! ```
+#![forbid(unsafe_code)]
+
+mod targets {
+    pub(crate) mod voice;
+}
+
+/// A name, and a body that must not panic whatever the bytes are.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target of the project.
+pub fn targets() -> impl Iterator<Item = Target> {
+    [targets::voice::TARGETS].into_iter().flatten().copied()
+}

@@ -1,0 +1,69 @@
+//! Runs fuzz targets in an ordinary test: each stored input, and small mutations of it.
+//!
+//! Crates include this file by `#[path]` in `tests/fuzz_replay.rs`. The mutations are the same on
+//! every run, so a failure comes back; they find the decoder that trusts a length or a flag even
+//! where nobody has a fuzzer.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test outside the engine that reads its inputs from files"
+)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+/// Positions of an input that are mutated. With 11 runs each, an input costs at most 1408 runs:
+/// under 10 ms for a decoder, about a second for a target that runs a handshake.
+const POSITIONS_MAX: usize = 128;
+
+/// A name, and a body that must not panic whatever the bytes are.
+pub(crate) type Target = (&'static str, fn(&[u8]));
+
+/// Replays the corpora of all targets of one crate.
+pub(crate) fn all(targets: &[Target]) {
+    for &(name, body) in targets {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
+        let inputs = read_inputs(&folder);
+        assert!(!inputs.is_empty(), "{name}: put at least one input into {}", folder.display());
+        for (file, input) in inputs {
+            run(name, &file, "as stored", body, &input);
+            for_each_mutation(&input, |what, data| run(name, &file, what, body, data));
+        }
+    }
+}
+
+/// By name, so that every run goes in the same order.
+fn read_inputs(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut inputs: Vec<(String, Vec<u8>)> = entries
+        .map(|entry| entry.expect("a folder of the repository can be listed"))
+        .map(|entry| {
+            let bytes = std::fs::read(entry.path()).expect("a file of the repository can be read");
+            (entry.file_name().to_string_lossy().into_owned(), bytes)
+        })
+        .collect();
+    inputs.sort();
+    inputs
+}
+
+fn run(name: &str, file: &str, what: &str, body: fn(&[u8]), data: &[u8]) {
+    if catch_unwind(AssertUnwindSafe(|| body(data))).is_err() {
+        panic!("{name} failed on fuzz/corpus/{name}/{file}, {what}; the bytes: {data:02x?}");
+    }
+}
+
+/// Truncations, bit flips, extreme bytes, and one byte too many.
+fn for_each_mutation(input: &[u8], mut run: impl FnMut(&str, &[u8])) {
+    let stride = input.len().div_ceil(POSITIONS_MAX).max(1);
+    let mut data = input.to_vec();
+    for at in (0..input.len()).step_by(stride) {
+        run("truncated", &input[..at]);
+        let flips = (0..8).map(|bit| input[at] ^ (1 << bit));
+        for byte in flips.chain([0x00, 0xff]) {
+            data[at] = byte;
+            run("one byte changed", &data);
+        }
+        data[at] = input[at];
+    }
+    data.push(0xa5);
+    run("one byte longer", &data);
+}
