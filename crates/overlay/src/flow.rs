@@ -1,0 +1,274 @@
+//! The flows that pass this node: duplicates, counters, and a place to remember the next hop.
+//!
+//! ```text
+//!   (source node, port, destination node, port) ──▶ last flow? ──▶ map ──▶ Flow
+//!                                                                   window of sequence numbers
+//!                                                                   counters, cached next hop
+//! ```
+//!
+//! A packet is known by its source, its flow and its flow sequence number, so a copy that comes by
+//! another path is recognised. Packets of a burst mostly belong to one flow, so the last one is
+//! tried first. The table is bounded: idle flows leave it, and when it is full the one that was
+//! used least lately among a few leaves it.
+//!
+//! A source that starts again numbers its packets anew, behind what was seen. It is taken for
+//! restarted when a packet comes from behind
+//! - after [`RESTART_SILENCE`] without a packet of the flow: no copy is under way for so long; or
+//! - from further behind than the largest window, twice in a row, the second one shortly after the
+//!   first in number. The first of the two is dropped as stale.
+
+use crate::realtime::window::PacedWindow;
+use base::seq::{Seen, widen};
+use base::{Duration, Map, NodeAddr, Time, VirtualPort};
+
+/// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
+pub const FLOW_LIMIT: usize = 4096;
+/// A flow without a packet for so long leaves the table.
+pub const FLOW_IDLE: Duration = Duration::from_secs(60);
+/// A packet from behind after so long without any is the first of a restarted source.
+pub const RESTART_SILENCE: Duration = Duration::from_secs(2);
+
+/// Numbers that a flow's window covers at first: five seconds of voice, in 32 bytes.
+const WINDOW_START: usize = 256;
+/// And at most: 8 KiB.
+const WINDOW_LIMIT: usize = 64 << 10;
+/// Half a window is made to last so long: copies by paths that differ by more are rare.
+const WINDOW_COVER: Duration = Duration::from_millis(100);
+/// The second packet of a restarted source comes at most so many numbers after the first.
+const RESTART_STEP: u64 = 64;
+/// Flows of which the least lately used one makes room.
+const EVICTION_SAMPLE: usize = 8;
+/// Flows that one call of [`Flows::expire`] looks at.
+const EXPIRE_STEP: usize = 64;
+
+/// What a flow is known by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey {
+    /// The node where it begins.
+    pub source: NodeAddr,
+    /// The client's port there.
+    pub source_port: VirtualPort,
+    /// The node or group where it goes.
+    pub destination: NodeAddr,
+    /// The port there.
+    pub destination_port: VirtualPort,
+}
+
+/// What a packet is to its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is here for the first time.
+    New,
+    /// It has been here before.
+    Duplicate,
+    /// It is from so far behind that nothing is known of it.
+    Stale,
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// What it is known by.
+    pub key: FlowKey,
+    /// Packets that were here for the first time.
+    pub packets: u64,
+    /// Their bytes, as the caller counts.
+    pub bytes: u64,
+    /// Packets that were here before, or were stale.
+    pub duplicates: u64,
+    /// Packets whose deadline had passed; the caller counts them.
+    pub expired: u64,
+    /// When its first packet was here.
+    pub first_seen: Time,
+    /// When its last packet was here, duplicates included.
+    pub last_seen: Time,
+    /// The caller's next hop: the generation of the routes it was taken from, and the link.
+    pub cached: Option<(u32, u32)>,
+    window: PacedWindow,
+    /// The last stale number, if nothing but stale ones came after it.
+    stale: Option<u64>,
+}
+
+/// The table of flows.
+#[derive(Debug, Default)]
+pub struct Flows {
+    places: Map<FlowKey, u32>,
+    flows: Vec<Flow>,
+    last: usize,
+    /// Where eviction and expiry go on looking.
+    hand: usize,
+    evicted: u64,
+}
+
+impl Flows {
+    /// An empty table.
+    pub fn new() -> Flows {
+        Flows::default()
+    }
+
+    /// Notes a packet of the flow `key` with its sequence number, and tells whether it is new.
+    /// The flow is returned for its cached next hop and its count of expired packets.
+    #[inline]
+    pub fn on_packet(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        seq: u32,
+        bytes: usize,
+    ) -> (Verdict, &mut Flow) {
+        if self.flows.get(self.last).is_none_or(|f| f.key != key) {
+            self.last = self.place(now, key);
+        }
+        let flow = &mut self.flows[self.last];
+        (flow.on_packet(now, seq, bytes), flow)
+    }
+
+    /// The flow of a key.
+    pub fn find(&self, key: &FlowKey) -> Option<&Flow> {
+        self.flows.get(*self.places.get(key)? as usize)
+    }
+
+    /// All flows, in no particular order but the same in every run.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Flow> {
+        self.flows.iter()
+    }
+
+    /// How many flows there are.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// Flows that had to make room for others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Looks at some flows and removes the idle ones. Call it now and then; a second apart is
+    /// enough for the whole table to be seen once in [`FLOW_IDLE`] (64 × 64 flows).
+    pub fn expire(&mut self, now: Time) {
+        for _ in 0..EXPIRE_STEP.min(self.flows.len()) {
+            if self.hand >= self.flows.len() {
+                self.hand = 0;
+            }
+            if now.since(self.flows[self.hand].last_seen) >= FLOW_IDLE {
+                self.remove(self.hand);
+            } else {
+                self.hand += 1;
+            }
+        }
+        if self.flows.is_empty() && self.flows.capacity() > 0 {
+            *self = Flows {
+                evicted: self.evicted,
+                ..Flows::default()
+            };
+        }
+    }
+
+    /// Where the flow of `key` is, after making it if need be.
+    fn place(&mut self, now: Time, key: FlowKey) -> usize {
+        if let Some(&at) = self.places.get(&key) {
+            return at as usize;
+        }
+        let flow = Flow::new(now, key);
+        let at = if self.flows.len() < FLOW_LIMIT {
+            self.flows.push(flow);
+            self.flows.len() - 1
+        } else {
+            let at = self.least_lately_used();
+            let old = core::mem::replace(&mut self.flows[at], flow);
+            self.places.remove(&old.key);
+            self.evicted += 1;
+            at
+        };
+        self.places.insert(key, at as u32);
+        at
+    }
+
+    /// The least lately used of the next few flows. Choice: a sample instead of an exact order,
+    /// which would cost every packet that changes the flow.
+    fn least_lately_used(&mut self) -> usize {
+        let start = self.hand;
+        self.hand = (start + EVICTION_SAMPLE) % self.flows.len();
+        (start..start + EVICTION_SAMPLE)
+            .map(|at| at % self.flows.len())
+            .min_by_key(|&at| self.flows[at].last_seen)
+            .unwrap_or(0)
+    }
+
+    fn remove(&mut self, at: usize) {
+        let gone = self.flows.swap_remove(at);
+        self.places.remove(&gone.key);
+        if let Some(moved) = self.flows.get(at) {
+            self.places.insert(moved.key, at as u32);
+        }
+    }
+}
+
+impl Flow {
+    fn new(now: Time, key: FlowKey) -> Flow {
+        Flow {
+            key,
+            packets: 0,
+            bytes: 0,
+            duplicates: 0,
+            expired: 0,
+            first_seen: now,
+            last_seen: now,
+            cached: None,
+            window: PacedWindow::new(WINDOW_START),
+            stale: None,
+        }
+    }
+
+    fn on_packet(&mut self, now: Time, seq: u32, bytes: usize) -> Verdict {
+        let verdict = self.note(now, seq);
+        self.last_seen = now;
+        if verdict == Verdict::New {
+            self.packets += 1;
+            self.bytes += bytes as u64;
+        } else {
+            self.duplicates += 1;
+        }
+        verdict
+    }
+
+    fn note(&mut self, now: Time, seq: u32) -> Verdict {
+        let next = self.window.next();
+        if next == 0 {
+            return self.restart(now, seq);
+        }
+        let wide = widen(u64::from(seq), 32, next);
+        if wide < next && now.since(self.last_seen) >= RESTART_SILENCE {
+            return self.restart(now, seq);
+        }
+        let seen = self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
+        let stale = self.stale.take();
+        match seen {
+            Seen::Ahead | Seen::Late => Verdict::New,
+            Seen::Duplicate => Verdict::Duplicate,
+            Seen::TooOld => {
+                let step = stale.and_then(|before| wide.checked_sub(before));
+                if step.is_some_and(|step| (1..=RESTART_STEP).contains(&step)) {
+                    return self.restart(now, seq);
+                }
+                self.stale = Some(wide);
+                Verdict::Stale
+            }
+        }
+    }
+
+    /// Begins the numbering at `seq`.
+    fn restart(&mut self, now: Time, seq: u32) -> Verdict {
+        self.window = PacedWindow::new(WINDOW_START);
+        self.stale = None;
+        // One span up, so that there is room for numbers from before the first one.
+        let wide = (1 << 32) + u64::from(seq);
+        self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
+        Verdict::New
+    }
+}

@@ -1,0 +1,176 @@
+//! Copies of the packets sent lately, by sequence number.
+//!
+//! ```text
+//!   oldest                                             newest
+//!   [ chunk ][ chunk ][ chunk ] …                      [ current    ..... ]
+//!     reused when all its packets are too old             appended to
+//! ```
+//!
+//! Numbers are consecutive, so a chunk is the number of its first packet, one entry per packet and
+//! the bytes back to back. Appending is two pushes. Chunks grow with what is held, so a quiet lane
+//! holds a few KiB and a busy one allocates rarely; growing never moves what is there. At steady
+//! rate the oldest chunk becomes the next one.
+
+use base::{Duration, Time};
+use std::collections::VecDeque;
+
+/// The smallest chunk: 22 packets of voice.
+const CHUNK_MIN: usize = 4 << 10;
+/// The largest chunk: 1/64 of the largest history, so that little of it is held for nothing.
+const CHUNK_MAX: usize = 256 << 10;
+
+/// What is known of one packet besides its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// When it was sent.
+    pub(super) at: Time,
+    offset: u32,
+    len: u16,
+    /// The highest strike that has been answered.
+    pub(super) answered: u8,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    first: u64,
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+impl Chunk {
+    fn has_room(&self, len: usize) -> bool {
+        self.bytes.capacity() - self.bytes.len() >= len
+    }
+    fn is_older_than(&self, age: Duration, now: Time) -> bool {
+        self.entries.last().is_none_or(|e| now.since(e.at) > age)
+    }
+}
+
+/// The copies, bounded in bytes and in age.
+#[derive(Debug)]
+pub(super) struct Ring {
+    full: VecDeque<Chunk>,
+    current: Chunk,
+    /// Capacity of all chunks in bytes.
+    held: usize,
+    limit: usize,
+    cover: Duration,
+    /// Packets that had to go before their age.
+    overrun: u64,
+}
+
+impl Ring {
+    pub(super) fn new(limit: usize, cover: Duration) -> Ring {
+        Ring {
+            full: VecDeque::new(),
+            current: Chunk::default(),
+            held: 0,
+            limit,
+            cover,
+            overrun: 0,
+        }
+    }
+
+    /// Appends packet `seq`, the one after the last.
+    #[inline]
+    pub(super) fn push(&mut self, now: Time, seq: u64, packet: &[u8]) {
+        if !self.current.has_room(packet.len()) {
+            self.open_chunk(now, packet.len());
+        }
+        let chunk = &mut self.current;
+        if chunk.entries.is_empty() {
+            chunk.first = seq;
+        }
+        chunk.entries.push(Entry {
+            at: now,
+            offset: chunk.bytes.len() as u32,
+            len: packet.len() as u16,
+            answered: 0,
+        });
+        chunk.bytes.extend_from_slice(packet);
+    }
+
+    /// The entry and the bytes of packet `seq`, if they are still held.
+    pub(super) fn find(&mut self, seq: u64) -> Option<(&mut Entry, &[u8])> {
+        let chunk = if seq >= self.current.first {
+            &mut self.current
+        } else {
+            let after = self.full.partition_point(|c| c.first <= seq);
+            self.full.get_mut(after.checked_sub(1)?)?
+        };
+        let entry = chunk.entries.get_mut((seq - chunk.first) as usize)?;
+        let start = entry.offset as usize;
+        let bytes = &chunk.bytes[start..start + usize::from(entry.len)];
+        Some((entry, bytes))
+    }
+
+    /// Forgets everything and gives the memory back.
+    pub(super) fn clear(&mut self) {
+        let (limit, cover, overrun) = (self.limit, self.cover, self.overrun);
+        *self = Ring::new(limit, cover);
+        self.overrun = overrun;
+    }
+
+    /// Bytes that are held for packets.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Packets that had to go before their age, because the ring is at its limit.
+    pub(super) fn overrun(&self) -> u64 {
+        self.overrun
+    }
+
+    #[cold]
+    fn open_chunk(&mut self, now: Time, len: usize) {
+        let size = (self.held / 4)
+            .next_power_of_two()
+            .clamp(CHUNK_MIN, CHUNK_MAX)
+            .max(len);
+        let fresh = self.recycle(now, size).unwrap_or_else(|| {
+            self.make_room(size);
+            let chunk = Chunk {
+                bytes: Vec::with_capacity(size),
+                ..Chunk::default()
+            };
+            self.held += chunk.bytes.capacity();
+            chunk
+        });
+        let filled = core::mem::replace(&mut self.current, fresh);
+        if filled.entries.is_empty() {
+            self.held -= filled.bytes.capacity();
+        } else {
+            self.full.push_back(filled);
+        }
+    }
+
+    /// An outdated chunk of about the wanted size, emptied. Other outdated ones are given back.
+    fn recycle(&mut self, now: Time, size: usize) -> Option<Chunk> {
+        let mut found = None;
+        while let Some(front) = self.full.front()
+            && front.is_older_than(self.cover, now)
+        {
+            let mut chunk = self.full.pop_front()?;
+            let capacity = chunk.bytes.capacity();
+            // Half the size will do, so that a rate near a threshold does not allocate for ever.
+            if found.is_none() && capacity >= size / 2 && capacity <= 2 * size {
+                chunk.entries.clear();
+                chunk.bytes.clear();
+                found = Some(chunk);
+            } else {
+                self.held -= capacity;
+            }
+        }
+        found
+    }
+
+    /// Gives up the oldest chunks until `size` more bytes are within the limit.
+    fn make_room(&mut self, size: usize) {
+        while self.held + size > self.limit
+            && let Some(chunk) = self.full.pop_front()
+        {
+            self.held -= chunk.bytes.capacity();
+            self.overrun += chunk.entries.len() as u64;
+        }
+    }
+}

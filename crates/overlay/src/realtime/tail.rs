@@ -1,0 +1,173 @@
+//! Notices that a lane has fallen silent after data.
+//!
+//! ```text
+//!   data   | | | | |                        |
+//!                  └─ quiet ─▶ probe ▶ probe    (then nothing until there is data again)
+//! ```
+//!
+//! Silence is measured against the lane's own rhythm: an envelope of the gaps between packets that
+//! follows a larger gap at once and shrinks with a time constant of 134 ms. Whatever repeats
+//! within 20 ms keeps the envelope above 1 − 20/134 = 0.85 of its largest gap, and the threshold,
+//! 1.25 of the envelope, above that gap: a steady voice stream, or any number of them in any
+//! phase, is never taken for silent between packets.
+
+use super::LaneSeq;
+use base::{Duration, Time};
+
+/// No silence is noticed sooner, so that a busy lane does not probe in every hiccup of its host.
+const QUIET_MIN: Duration = Duration::from_millis(4);
+/// The envelope before anything is known: one voice stream.
+const GAP_INITIAL: Duration = Duration::from_millis(20);
+/// The envelope's time constant is 2^27 ns = 134 ms.
+const ENVELOPE_SHIFT: u32 = 27;
+/// Between probes of one silence. A burst of losses is mostly over by then, and two probes still
+/// fit into the 50 ms of slack on a link of 20 ms round trip.
+const PROBE_SPACING: Duration = Duration::from_millis(5);
+
+/// What a probe says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailProbe {
+    /// The number after the last one that was sent.
+    pub next: LaneSeq,
+    /// Which probe of this silence, from 1.
+    pub count: u8,
+}
+
+/// The silence detector.
+#[derive(Clone, Debug)]
+pub(super) struct Tail {
+    limit: u8,
+    /// Gaps longer than this are pauses, and later probes are of no use: the history is empty.
+    pause: Duration,
+    envelope: Duration,
+    last_data: Time,
+    last_probe: Time,
+    /// Probes in this silence; at the limit before there was data.
+    sent: u8,
+}
+
+impl Tail {
+    pub(super) fn new(limit: u8, pause: Duration) -> Tail {
+        Tail {
+            limit,
+            pause,
+            envelope: GAP_INITIAL,
+            last_data: Time::ZERO,
+            last_probe: Time::ZERO,
+            sent: limit,
+        }
+    }
+
+    #[inline]
+    pub(super) fn on_data(&mut self, now: Time) {
+        let gap = now.since(self.last_data);
+        if gap < self.pause {
+            // Both factors are below the pause, 150 ms: their product is below 2^55.
+            let shrink = (self.envelope.as_nanos() * gap.as_nanos()) >> ENVELOPE_SHIFT;
+            let shrunk = self.envelope.saturating_sub(Duration::from_nanos(shrink));
+            self.envelope = shrunk.max(gap);
+        }
+        self.last_data = now;
+        self.sent = 0;
+    }
+
+    /// When the next probe is due.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        if self.sent >= self.limit {
+            return None;
+        }
+        let quiet = (self.envelope + self.envelope.div(4)).max(QUIET_MIN);
+        match self.sent {
+            0 => (quiet < self.pause).then(|| self.last_data + quiet),
+            _ => Some(self.last_probe + PROBE_SPACING),
+        }
+    }
+
+    /// The number of the probe to send, from 1, if one is due.
+    pub(super) fn on_timeout(&mut self, now: Time) -> Option<u8> {
+        let due = self.next_timeout()?;
+        if due > now {
+            return None;
+        }
+        self.sent += 1;
+        self.last_probe = now;
+        Some(self.sent)
+    }
+
+    /// When the last data was sent.
+    pub(super) fn last_data(&self) -> Time {
+        self.last_data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(150);
+
+    fn at(us: u64) -> Time {
+        Time::ZERO + Duration::from_micros(us)
+    }
+
+    /// Feeds the moments (in µs) and returns when probes came.
+    fn probes(moments: impl IntoIterator<Item = u64>, until_us: u64) -> Vec<u64> {
+        let mut tail = Tail::new(2, PAUSE);
+        let mut out = Vec::new();
+        let mut run_to = |tail: &mut Tail, now: Time| {
+            while let Some(due) = tail.next_timeout().filter(|&due| due < now) {
+                assert!(tail.on_timeout(due).is_some());
+                out.push(due.as_micros());
+            }
+        };
+        for us in moments {
+            run_to(&mut tail, at(us));
+            tail.on_data(at(us));
+        }
+        run_to(&mut tail, at(until_us));
+        out
+    }
+
+    #[test]
+    fn voice_is_not_silent_between_its_packets() {
+        assert_eq!(
+            probes((0..500).map(|i| 1_000 + i * 20_000), 9_981_000),
+            [0u64; 0]
+        );
+        // Three streams, as unevenly phased as can be.
+        let phased = (0..500).flat_map(|i| [0, 100, 900].map(|p| 1_000 + i * 20_000 + p));
+        assert_eq!(probes(phased, 9_981_900), [0u64; 0]);
+    }
+
+    #[test]
+    fn a_busy_lane_is_silent_after_four_milliseconds() {
+        let last = 1_000 + 999 * 2_000;
+        let out = probes((0..1000).map(|i| 1_000 + i * 2_000), last + 1_000_000);
+        assert_eq!(out, [last + 4_000, last + 9_000]);
+    }
+
+    #[test]
+    fn one_stream_is_silent_after_a_frame_and_a_quarter() {
+        let last = 1_000 + 99 * 20_000;
+        let out = probes((0..100).map(|i| 1_000 + i * 20_000), last + 1_000_000);
+        assert_eq!(out, [last + 25_000, last + 30_000]);
+    }
+
+    #[test]
+    fn nothing_sent_nothing_probed() {
+        assert_eq!(Tail::new(2, PAUSE).next_timeout(), None);
+        let mut none = Tail::new(0, PAUSE);
+        none.on_data(at(5));
+        assert_eq!(
+            (none.next_timeout(), none.on_timeout(Time::FAR)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn each_silence_has_its_own_probes() {
+        // Spurts of 100 packets every 2 ms, a second apart: pauses do not count as gaps.
+        let spurts = (0..3).flat_map(|s| (0..100).map(move |i| 1_000 + s * 1_200_000 + i * 2_000));
+        assert_eq!(probes(spurts, 10_000_000).len(), 6);
+    }
+}

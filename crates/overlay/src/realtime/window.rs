@@ -1,0 +1,66 @@
+//! A duplicate window that grows with the rate, and with late packets.
+//!
+//! What matters is how long a window remembers. At 50 packets/s 256 numbers are five seconds, at
+//! 600 000 packets/s half a millisecond. So half a turn of the window is timed, and the window
+//! doubles while that is shorter than it should be, up to a limit.
+
+use base::seq::{Seen, Window};
+use base::{Duration, Time};
+
+/// A [`Window`] that covers a span of time as far as its limit allows.
+#[derive(Clone, Debug)]
+pub(crate) struct PacedWindow {
+    window: Window,
+    /// When half a turn was timed last, and the number at which the next one is.
+    turned: Time,
+    turn_at: u64,
+}
+
+impl PacedWindow {
+    /// An empty window over `capacity` numbers.
+    pub(crate) fn new(capacity: usize) -> PacedWindow {
+        PacedWindow {
+            window: Window::new(capacity),
+            turned: Time::ZERO,
+            turn_at: 0,
+        }
+    }
+
+    /// Marks `seq` as seen and tells what was known of it. Half the window is made to last
+    /// `cover`, and a late number to fit in, within `limit` numbers.
+    #[inline]
+    pub(crate) fn insert(&mut self, now: Time, seq: u64, cover: Duration, limit: usize) -> Seen {
+        let seen = self.window.insert(seq);
+        if seen == Seen::Ahead && seq >= self.turn_at {
+            self.turn(now, cover, limit);
+        } else if seen == Seen::TooOld && self.window.grow_to_cover(seq, limit) {
+            return self.window.insert(seq);
+        }
+        seen
+    }
+
+    /// The number after the highest one seen.
+    pub(crate) fn next(&self) -> u64 {
+        self.window.next()
+    }
+
+    /// How many numbers it covers.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> u64 {
+        self.window.capacity()
+    }
+
+    #[cold]
+    fn turn(&mut self, now: Time, cover: Duration, limit: usize) {
+        let is_first = self.turn_at == 0;
+        if !is_first && now.since(self.turned) < cover {
+            // The highest number that does not fit: one doubling covers it.
+            let below = self.window.next().checked_sub(self.window.capacity() + 1);
+            if let Some(below) = below {
+                self.window.grow_to_cover(below, limit);
+            }
+        }
+        self.turned = now;
+        self.turn_at = self.window.next() + self.window.capacity() / 2;
+    }
+}
