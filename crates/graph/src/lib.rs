@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Pure graph algorithms over the link-state database: a snapshot and a question in, paths and
+//! the reason out.
+//!
+//! ```text
+//!   link-state records ──▶ Topology ──▶ spf::Tree (one per metric) ──▶ table::Tables ──▶ next hop
+//!        (from, to,           │              ▲ update: only what a change touches
+//!         LinkCost)           └──▶ paths::explain, paths::shortest ──▶ path, costs, runners-up
+//! ```
+//!
+//! - [`metric`]: what a link costs, in whole numbers, so that every node of a network computes the
+//!   same routes from the same records, to the last bit.
+//! - [`topology`]: the directed graph, by dense indices.
+//! - [`spf`]: shortest-path trees, from scratch and incrementally.
+//! - [`table`]: the next hop to every destination, for each metric in use.
+//! - [`paths`]: single paths with their reasons, for people who ask why.
+//!
+//! Additive metrics are safe to route by table, hop by hop: every cost is positive, so the
+//! distance to the destination falls at each hop and no packet comes by twice. Ties are broken by
+//! node address alone, in such a way that the hops which the nodes choose one by one are the path
+//! which the source sees in its own tree (see [`spf`]).
+#![forbid(unsafe_code)]
+
+pub mod metric;
+pub mod paths;
+pub mod spf;
+pub mod table;
+pub mod topology;
+
+pub use metric::{Cost, LinkCost, Metric, Parameters};
+pub use topology::{Change, NodeIndex, Topology};

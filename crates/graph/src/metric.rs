@@ -1,0 +1,328 @@
+//! What a link costs. [Amir06 §IV-B]
+//!
+//! | metric | cost of a link | unit of [`Cost`] |
+//! |---|---|---|
+//! | hops | 1 | one hop |
+//! | latency | T | nanosecond |
+//! | loss | −log(1−p) | 10⁻⁹ neper |
+//! | expected latency | (1−p)·T + (p−2p²+3p³)·(3T+Δ) + (2p²−3p³)·Tmax | nanosecond |
+//!
+//! T is the one-way latency, p the loss rate. All arithmetic is on integers: two nodes that know
+//! the same records compute the same costs whatever their processor and library, so they never
+//! disagree about a tie. Every cost is at least 1.
+
+use core::fmt;
+use core::ops::Add;
+use core::str::FromStr;
+
+/// Which paths count as short. The order is that of the routing codes on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    /// Fewest links.
+    Hops,
+    /// Least latency.
+    Latency,
+    /// Least loss.
+    Loss,
+    /// Least expected latency under real-time recovery.
+    ExpectedLatency,
+}
+
+/// What is known of a link, in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LinkCost {
+    /// One-way latency in microseconds.
+    pub latency_us: u32,
+    /// Packets lost, as a share of 65 536.
+    pub loss: u16,
+}
+
+/// What the expected latency depends on besides the link. The default is that of
+/// [Amir06 §IV-B]: Δ = 2 ms, Tmax = 100 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Δ: how long a receiver takes to detect a loss, the time between packets on the link.
+    pub detect_us: u32,
+    /// Tmax: when a packet that was not recovered counts as arriving, the codec's threshold.
+    pub late_us: u32,
+}
+
+/// The cost of a link or a path under one metric, in that metric's unit. Costs of different
+/// metrics do not compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(pub u64);
+
+/// The cost of a link under `metric`; at least 1.
+pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
+    let cost = match metric {
+        Metric::Hops => 1,
+        Metric::Latency => latency_ns(link),
+        Metric::Loss => minus_log_of_delivery(link.loss),
+        Metric::ExpectedLatency => expected_latency_ns(link, parameters),
+    };
+    // Choice: at least 1, so that a perfect link is not free: paths without end would cost nothing
+    // either, and of equally good ones the shorter is to be taken.
+    Cost(cost.max(1))
+}
+
+fn latency_ns(link: LinkCost) -> u64 {
+    u64::from(link.latency_us) * 1_000
+}
+
+/// −ln(1−p) in units of 10⁻⁹, plus 1 per link.
+///
+/// Choice: the 1 makes the shorter of two loss-free paths the cheaper one. It is 1/15 000 of the
+/// smallest loss that a record can tell, so it never outweighs any.
+fn minus_log_of_delivery(loss: u16) -> u64 {
+    /// 10⁹ · ln 2, with 32 fractional bits.
+    const LN_2: u128 = 2_977_044_471_819_572_071;
+    let delivered = 65_536 - u32::from(loss);
+    let log2 = u128::from((16u64 << LOG_BITS) - log2_fixed(delivered));
+    // log2 has 32 fractional bits, the constant 32 more.
+    let ln = (log2 * LN_2 + (1 << 63)) >> 64;
+    ln as u64 + 1
+}
+
+/// Fractional bits of [`log2_fixed`].
+const LOG_BITS: u32 = 32;
+
+/// The binary logarithm of `n` > 0 with 32 fractional bits, one bit per squaring.
+fn log2_fixed(n: u32) -> u64 {
+    let whole = n.ilog2();
+    // The mantissa in 1.0 .. 2.0, with 62 fractional bits.
+    let mut mantissa = u64::from(n) << (62 - whole);
+    let mut log = u64::from(whole);
+    for _ in 0..LOG_BITS {
+        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 62;
+        let doubled = square >> 63 == 1;
+        mantissa = (square >> u32::from(doubled)) as u64;
+        log = log << 1 | u64::from(doubled);
+    }
+    log
+}
+
+/// (1−p)·T + (p−l)·(3T+Δ) + l·Tmax with l = 2p²−3p³, the share that recovery cannot repair.
+/// [Amir06 §IV-B]
+///
+/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does.
+fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
+    let direct = i128::from(latency_ns(link));
+    let recovered = 3 * direct + i128::from(parameters.detect_us) * 1_000;
+    let late = i128::from(parameters.late_us) * 1_000;
+    let share = i128::from(link.loss);
+    let (low, beyond) = unrepaired(link.loss);
+
+    // Choice: beyond the range of the paper's approximation a lost packet counts as arriving no
+    // earlier than a recovered one, or a link of 3T+Δ > Tmax would get cheaper as it gets worse.
+    let excess = low * (late - recovered) + beyond * (late - recovered).max(0);
+    let scaled = (direct << 48) + ((share * (recovered - direct)) << 32) + excess;
+    ((scaled + (1 << 47)) >> 48) as u64
+}
+
+/// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
+///
+/// Choice: 2p²−3p³ approximates the residual loss for small p; it peaks at p = 4/9 and is −1 at
+/// p = 1. From its peak on, a straight line to 1 takes its place, so that a worse link always
+/// costs more and a dead one Tmax.
+fn unrepaired(loss: u16) -> (i128, i128) {
+    /// 4/9 of 65 536, rounded down.
+    const PEAK: i128 = 29_127;
+    let formula = |q: i128| 2 * q * q * 65_536 - 3 * q * q * q;
+    let q = i128::from(loss);
+    let low = formula(q.min(PEAK));
+    let beyond = (q - PEAK).max(0) * ((1 << 48) - low) / (65_536 - PEAK);
+    (low, beyond)
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Metric; 4] = [
+        Metric::Hops,
+        Metric::Latency,
+        Metric::Loss,
+        Metric::ExpectedLatency,
+    ];
+
+    /// The metric's place in [`Metric::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The metric's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Metric::Hops => "hops",
+            Metric::Latency => "latency",
+            Metric::Loss => "loss",
+            Metric::ExpectedLatency => "expected-latency",
+        }
+    }
+
+    /// A cost under this metric in the unit that people use: hops, milliseconds, or the share of
+    /// packets lost.
+    pub fn in_natural_unit(self, cost: Cost) -> f64 {
+        match self {
+            Metric::Hops => cost.0 as f64,
+            Metric::Latency | Metric::ExpectedLatency => cost.0 as f64 / 1e6,
+            Metric::Loss => -(-(cost.0 as f64) / 1e9).exp_m1(),
+        }
+    }
+}
+
+impl LinkCost {
+    /// A link of `latency_us` that loses the share `loss`, 0.0 to 1.0; others are cut to it.
+    pub fn new(latency_us: u32, loss: f64) -> LinkCost {
+        LinkCost {
+            latency_us,
+            // The cast saturates: a loss of 1 becomes 65 535/65 536.
+            loss: (loss * 65_536.0).round() as u16,
+        }
+    }
+
+    /// The share of packets lost.
+    pub fn loss_share(&self) -> f64 {
+        f64::from(self.loss) / 65_536.0
+    }
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Parameters {
+            detect_us: 2_000,
+            late_us: 100_000,
+        }
+    }
+}
+
+impl Add for Cost {
+    type Output = Cost;
+    fn add(self, other: Cost) -> Cost {
+        Cost(self.0.saturating_add(other.0))
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text names no metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownMetric;
+
+impl fmt::Display for UnknownMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such metric: use hops, latency, loss or expected-latency")
+    }
+}
+
+impl core::error::Error for UnknownMetric {}
+
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+    fn from_str(text: &str) -> Result<Metric, UnknownMetric> {
+        Metric::ALL
+            .into_iter()
+            .find(|metric| metric.as_str() == text)
+            .ok_or(UnknownMetric)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAPER: Parameters = Parameters {
+        detect_us: 2_000,
+        late_us: 100_000,
+    };
+
+    fn expected(latency_us: u32, loss: f64) -> u64 {
+        cost(
+            Metric::ExpectedLatency,
+            LinkCost::new(latency_us, loss),
+            &PAPER,
+        )
+        .0
+    }
+
+    #[test]
+    fn expected_latency_is_the_papers_formula() {
+        for latency_us in [1, 700, 10_000, 33_000, 80_000, 400_000] {
+            for loss in (0..=29_127u16).step_by(61) {
+                let (t, p) = (f64::from(latency_us) / 1e3, f64::from(loss) / 65_536.0);
+                let formula = (1.0 - p) * t
+                    + (p - 2.0 * p * p + 3.0 * p * p * p) * (3.0 * t + 2.0)
+                    + (2.0 * p * p - 3.0 * p * p * p) * 100.0;
+                let got = cost(
+                    Metric::ExpectedLatency,
+                    LinkCost { latency_us, loss },
+                    &PAPER,
+                );
+                assert!(
+                    (got.0 as f64 / 1e6 - formula).abs() < 2e-6,
+                    "{latency_us} {loss}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn known_values() {
+        // T = 10 ms: 0.95 · 10 + (0.05 − 0.005 + 0.000375) · 32 + (0.005 − 0.000375) · 100 ms.
+        assert!(expected(10_000, 0.05).abs_diff(11_414_500) < 1_000);
+        assert_eq!(expected(10_000, 0.0), 10_000_000);
+        assert!(
+            expected(10_000, 1.0).abs_diff(100_000_000) < 10_000,
+            "a dead link costs Tmax"
+        );
+        let of = |metric, latency_us, loss| cost(metric, LinkCost::new(latency_us, loss), &PAPER).0;
+        assert_eq!(of(Metric::Hops, 9, 0.5), 1);
+        assert_eq!(of(Metric::Latency, 9, 0.5), 9_000);
+        assert_eq!(of(Metric::Loss, 9, 0.5), 693_147_181 + 1);
+        assert_eq!(of(Metric::Loss, 9, 0.0), 1);
+        assert_eq!(of(Metric::Latency, 0, 0.0), 1);
+        assert_eq!(of(Metric::ExpectedLatency, 0, 0.0), 1);
+    }
+
+    #[test]
+    fn loss_is_the_logarithm_for_every_share() {
+        for loss in 0..=u16::MAX {
+            let p = f64::from(loss) / 65_536.0;
+            let got = minus_log_of_delivery(loss) as f64 - 1.0;
+            assert!((got - -(-p).ln_1p() * 1e9).abs() <= 3.0, "{loss}: {got}");
+        }
+    }
+
+    #[test]
+    fn a_worse_link_never_costs_less() {
+        let parameters = [(2_000, 100_000), (0, 0), (50_000, 10_000), (1, u32::MAX)];
+        for (detect_us, late_us) in parameters {
+            let parameters = Parameters { detect_us, late_us };
+            for latency_us in [0, 1, 5_000, 40_000, 500_000, u32::MAX] {
+                for metric in [Metric::Loss, Metric::ExpectedLatency] {
+                    let mut last = Cost(1);
+                    for loss in (0..=u16::MAX).step_by(17) {
+                        let now = cost(metric, LinkCost { latency_us, loss }, &parameters);
+                        assert!(now >= last, "{metric} {latency_us} {loss}");
+                        last = now;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn costs_read_in_natural_units() {
+        let link = LinkCost::new(10_000, 0.25);
+        let natural = |m: Metric| m.in_natural_unit(cost(m, link, &PAPER));
+        assert_eq!(natural(Metric::Latency), 10.0);
+        assert!((natural(Metric::Loss) - 0.25).abs() < 1e-6);
+        for metric in Metric::ALL {
+            assert_eq!(metric.to_string().parse(), Ok(metric));
+            assert_eq!(Metric::ALL[metric.index()], metric);
+        }
+        assert_eq!("fast".parse::<Metric>(), Err(UnknownMetric));
+    }
+}

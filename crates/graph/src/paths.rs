@@ -1,0 +1,246 @@
+//! Single paths with their reasons: what `why` tells.
+//!
+//! The shortest loop-free paths between two nodes in order of cost, by Yen's algorithm: each next
+//! best path leaves one of the better ones somewhere, so from every node of the last path found
+//! the best detour is computed that repeats no better path, and the best of all detours is next.
+
+use crate::metric::{Cost, LinkCost, Metric};
+use crate::spf::Tree;
+use crate::topology::{NodeIndex, Topology};
+use base::{NodeAddr, Set};
+use core::fmt;
+use std::collections::BTreeSet;
+
+/// Paths in an explanation: the best one and two runners-up.
+pub const EXPLAINED_PATHS: usize = 3;
+
+/// A path and what it costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// The links in order.
+    pub hops: Vec<Hop>,
+    /// The sum of their costs.
+    pub total: Cost,
+}
+
+/// One link of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Where the link begins.
+    pub from: NodeAddr,
+    /// Where it ends.
+    pub to: NodeAddr,
+    /// What is known of it.
+    pub link: LinkCost,
+    /// What it costs under the metric in question.
+    pub cost: Cost,
+}
+
+/// Why packets go the way they go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What counts.
+    pub metric: Metric,
+    /// The path that packets take.
+    pub path: Path,
+    /// The next best paths, best first.
+    pub runners_up: Vec<Path>,
+}
+
+/// Why there is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPath {
+    /// Nothing is known of the node.
+    Unknown(NodeAddr),
+    /// No chain of links leads from the first node to the second.
+    Unreachable(NodeAddr, NodeAddr),
+    /// Source and destination are the same.
+    Same(NodeAddr),
+}
+
+/// The path from `src` to `dst`, what each link of it costs, and the paths that came next.
+pub fn explain(
+    topology: &Topology,
+    src: NodeAddr,
+    dst: NodeAddr,
+    metric: Metric,
+) -> Result<Explanation, NoPath> {
+    let mut paths = shortest(topology, src, dst, metric, EXPLAINED_PATHS)?.into_iter();
+    let path = paths.next().ok_or(NoPath::Unreachable(src, dst))?;
+    Ok(Explanation {
+        metric,
+        path,
+        runners_up: paths.collect(),
+    })
+}
+
+/// The `k` cheapest loop-free paths, fewer if there are fewer. The first is the one that packets
+/// take by table; the others are in order of cost, then of length, then of node addresses.
+pub fn shortest(
+    topology: &Topology,
+    src: NodeAddr,
+    dst: NodeAddr,
+    metric: Metric,
+    k: usize,
+) -> Result<Vec<Path>, NoPath> {
+    if src == dst {
+        return Err(NoPath::Same(src));
+    }
+    let from = topology.index(src).ok_or(NoPath::Unknown(src))?;
+    let to = topology.index(dst).ok_or(NoPath::Unknown(dst))?;
+    let first = Tree::new(topology, from, metric).path(to);
+    if first.is_empty() {
+        return Err(NoPath::Unreachable(src, dst));
+    }
+    let mut found = vec![first];
+    let mut candidates = BTreeSet::new();
+    while found.len() < k {
+        let last = &found[found.len() - 1];
+        for spur in 0..last.len() - 1 {
+            if let Some(detour) = detour(topology, metric, &found, &last[..=spur], to) {
+                candidates.insert(Candidate::new(topology, metric, detour));
+            }
+        }
+        match candidates.pop_first() {
+            Some(best) => found.push(best.nodes),
+            None => break,
+        }
+    }
+    let priced = found.iter().take(k);
+    Ok(priced.map(|nodes| price(topology, metric, nodes)).collect())
+}
+
+/// The best path that begins with the nodes of `trunk`, then goes on otherwise than each path of
+/// `found` that begins so too, and comes by no node of the trunk again.
+fn detour(
+    topology: &Topology,
+    metric: Metric,
+    found: &[Vec<NodeIndex>],
+    trunk: &[NodeIndex],
+    to: NodeIndex,
+) -> Option<Vec<NodeIndex>> {
+    let (&spur, before) = trunk.split_last()?;
+    let taken: Set<NodeIndex> = found
+        .iter()
+        .filter(|path| path.starts_with(trunk))
+        .map(|path| path[trunk.len()])
+        .collect();
+    let banned = |from: NodeIndex, to: NodeIndex| {
+        before.contains(&to) || (from == spur && taken.contains(&to))
+    };
+    let rest = Tree::without(topology, spur, metric, banned).path(to);
+    (!rest.is_empty()).then(|| [before, &rest].concat())
+}
+
+/// A path in the order in which paths are listed.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    total: Cost,
+    length: usize,
+    addrs: Vec<NodeAddr>,
+    nodes: Vec<NodeIndex>,
+}
+
+impl Candidate {
+    fn new(topology: &Topology, metric: Metric, nodes: Vec<NodeIndex>) -> Candidate {
+        Candidate {
+            total: price(topology, metric, &nodes).total,
+            length: nodes.len(),
+            addrs: nodes.iter().map(|&node| topology.addr(node)).collect(),
+            nodes,
+        }
+    }
+}
+
+fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) -> Path {
+    let hops: Vec<Hop> = nodes
+        .windows(2)
+        .filter_map(|pair| {
+            let edge = topology.link(pair[0], pair[1])?;
+            Some(Hop {
+                from: topology.addr(pair[0]),
+                to: topology.addr(pair[1]),
+                link: edge.link,
+                cost: edge.cost(metric),
+            })
+        })
+        .collect();
+    let total = hops.iter().fold(Cost(0), |sum, hop| sum + hop.cost);
+    Path { hops, total }
+}
+
+impl Path {
+    /// The nodes of the path, source and destination included.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> {
+        let first = self.hops.first().map(|hop| hop.from);
+        first.into_iter().chain(self.hops.iter().map(|hop| hop.to))
+    }
+}
+
+impl fmt::Display for NoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoPath::Unknown(node) => write!(f, "nothing is known of a node {node}"),
+            NoPath::Unreachable(src, dst) => {
+                write!(f, "no chain of links that are up leads from {src} to {dst}")
+            }
+            NoPath::Same(node) => {
+                write!(f, "{node} is both source and destination: name two nodes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for NoPath {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Parameters;
+
+    /// The network of [Amir06 Fig. 11]'s kind: two ways from A to D, one short and lossy.
+    fn diamond() -> Topology {
+        let links = [
+            (1, 2, 10, 0.05),
+            (2, 4, 10, 0.0),
+            (1, 3, 30, 0.0),
+            (3, 4, 20, 0.0),
+        ];
+        Topology::from_links(
+            Parameters::default(),
+            links.map(|(from, to, ms, loss)| {
+                (
+                    NodeAddr(from),
+                    NodeAddr(to),
+                    LinkCost::new(ms * 1_000, loss),
+                )
+            }),
+        )
+    }
+
+    #[test]
+    fn an_explanation_names_the_path_its_costs_and_the_runner_up() {
+        let t = diamond();
+        let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);
+        let why = explain(&t, a, d, Metric::Latency).unwrap();
+        assert_eq!(why.path.nodes().collect::<Vec<_>>(), [a, b, d]);
+        assert_eq!(why.path.total, Cost(20_000_000));
+        assert_eq!(why.path.hops[0].cost, Cost(10_000_000));
+        assert_eq!(why.runners_up.len(), 1);
+        assert_eq!(why.runners_up[0].nodes().collect::<Vec<_>>(), [a, c, d]);
+        let why = explain(&t, a, d, Metric::Loss).unwrap();
+        assert_eq!(why.path.nodes().collect::<Vec<_>>(), [a, c, d]);
+    }
+
+    #[test]
+    fn the_reason_for_no_path_is_said() {
+        let mut t = diamond();
+        let [a, d, e] = [1, 4, 5].map(NodeAddr);
+        let why = |t: &Topology, from, to| explain(t, from, to, Metric::Hops).unwrap_err();
+        assert_eq!(why(&t, a, e), NoPath::Unknown(e));
+        assert_eq!(why(&t, d, a), NoPath::Unreachable(d, a));
+        assert_eq!(why(&t, a, a), NoPath::Same(a));
+        t.add_node(e);
+        assert_eq!(why(&t, a, e), NoPath::Unreachable(a, e));
+    }
+}

@@ -1,0 +1,341 @@
+//! Shortest-path trees: Dijkstra's algorithm from one root, and the repair of a tree after some
+//! links have changed.
+//!
+//! The tree is a function of the distances alone: of all predecessors by which a node is reached
+//! at its distance, the parent is the one with the lowest address. So the order in which changes
+//! came makes no difference, and a repaired tree equals one computed from scratch.
+//!
+//! Hop by hop, the same path: if `h` is the root's first hop to `d`, then every predecessor of `d`
+//! that is good for `h` is good for the root as well, and the one that the root chose lies behind
+//! `h`. So `h` chooses the same one, and the path that packets take is the path that the root sees.
+//!
+//! ```text
+//!   repair:   1. hang off   the subtrees behind tree links that became longer or vanished
+//!             2. seed       the heap: hung-off nodes from outside, ends of shortened links
+//!             3. settle     as Dijkstra does, but only what gets nearer or hangs loose
+//!             4. parents    of nodes that moved, of their successors, of ends of changed links
+//!             5. first hops along the tree, below parents that changed
+//! ```
+
+use crate::metric::{Cost, Metric};
+use crate::topology::{Change, NodeIndex, Topology};
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The distance of a node that cannot be reached.
+const FAR: Cost = Cost(u64::MAX);
+/// No node.
+const NONE: NodeIndex = NodeIndex(u32::MAX);
+
+/// The shortest paths from one node to all others under one metric.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    root: NodeIndex,
+    metric: Metric,
+    distance: Vec<Cost>,
+    parent: Vec<NodeIndex>,
+    first_hop: Vec<NodeIndex>,
+    scratch: Scratch,
+}
+
+/// How much a computation had to look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Nodes whose distance was settled.
+    pub settled: usize,
+    /// Links that were looked at.
+    pub links: usize,
+}
+
+/// Memory kept from one computation to the next.
+#[derive(Clone, Debug, Default)]
+struct Scratch {
+    heap: BinaryHeap<Reverse<(Cost, NodeIndex)>>,
+    /// Nodes whose distance has changed, each once.
+    moved: Vec<NodeIndex>,
+    /// Whether a node is in `moved`.
+    has_moved: Vec<bool>,
+    /// Nodes whose parent may have changed.
+    suspects: Vec<NodeIndex>,
+    stack: Vec<NodeIndex>,
+}
+
+impl Tree {
+    /// The tree of `topology` from `root`, from scratch.
+    pub fn new(topology: &Topology, root: NodeIndex, metric: Metric) -> Tree {
+        Tree::without(topology, root, metric, |_, _| false)
+    }
+
+    /// The tree from `root` that avoids every link for which `banned(from, to)` is true.
+    pub fn without(
+        topology: &Topology,
+        root: NodeIndex,
+        metric: Metric,
+        banned: impl Fn(NodeIndex, NodeIndex) -> bool,
+    ) -> Tree {
+        let mut tree = Tree {
+            root,
+            metric,
+            distance: Vec::new(),
+            parent: Vec::new(),
+            first_hop: Vec::new(),
+            scratch: Scratch::default(),
+        };
+        tree.cover(topology);
+        tree.dijkstra(topology, banned);
+        tree
+    }
+
+    /// Repairs the tree after `changes`, all those that `topology` has seen since the tree was
+    /// made or last repaired, in any order. Equals a tree from scratch.
+    pub fn update(&mut self, topology: &Topology, changes: &[Change]) -> Work {
+        self.cover(topology);
+        let mut work = Work::default();
+        self.hang_off(topology, changes, &mut work);
+        self.seed(topology, changes, &mut work);
+        self.settle(topology, &mut work);
+        self.adopt(topology, changes, &mut work);
+        work
+    }
+
+    /// Where the paths begin.
+    pub fn root(&self) -> NodeIndex {
+        self.root
+    }
+
+    /// What the distances measure.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The cost of the path to `node`; `None` if there is none.
+    #[inline]
+    pub fn distance(&self, node: NodeIndex) -> Option<Cost> {
+        let distance = *self.distance.get(node.place())?;
+        (distance != FAR).then_some(distance)
+    }
+
+    /// The node before `node` on the path to it; `None` for the root and what is unreachable.
+    pub fn parent(&self, node: NodeIndex) -> Option<NodeIndex> {
+        known(self.parent.get(node.place()))
+    }
+
+    /// The first node after the root on the path to `node`; `None` for the root and what is
+    /// unreachable.
+    #[inline]
+    pub fn next_hop(&self, node: NodeIndex) -> Option<NodeIndex> {
+        known(self.first_hop.get(node.place()))
+    }
+
+    /// The nodes on the path to `node`, from the root to `node` itself; empty if there is none.
+    pub fn path(&self, node: NodeIndex) -> Vec<NodeIndex> {
+        if self.distance(node).is_none() {
+            return Vec::new();
+        }
+        let mut path: Vec<NodeIndex> =
+            core::iter::successors(Some(node), |&node| self.parent(node)).collect();
+        path.reverse();
+        path
+    }
+
+    /// Nodes that are reached, the root included.
+    pub fn reached(&self) -> usize {
+        self.distance.iter().filter(|d| **d != FAR).count()
+    }
+
+    /// Makes room for every node of the topology.
+    fn cover(&mut self, topology: &Topology) {
+        let nodes = topology.node_count();
+        self.distance.resize(nodes, FAR);
+        self.parent.resize(nodes, NONE);
+        self.first_hop.resize(nodes, NONE);
+        self.scratch.has_moved.resize(nodes, false);
+        self.distance[self.root.place()] = Cost(0);
+    }
+
+    fn dijkstra(&mut self, topology: &Topology, banned: impl Fn(NodeIndex, NodeIndex) -> bool) {
+        let heap = &mut self.scratch.heap;
+        heap.push(Reverse((Cost(0), self.root)));
+        while let Some(Reverse((distance, node))) = heap.pop() {
+            if distance > self.distance[node.place()] {
+                continue;
+            }
+            // All predecessors are settled: costs are positive.
+            if node != self.root {
+                let parent = self.parent[node.place()];
+                self.first_hop[node.place()] = if parent == self.root {
+                    node
+                } else {
+                    self.first_hop[parent.place()]
+                };
+            }
+            for edge in topology.links_from(node) {
+                if banned(node, edge.peer) {
+                    continue;
+                }
+                let peer = edge.peer.place();
+                let candidate = distance + edge.cost(self.metric);
+                if candidate < self.distance[peer] {
+                    self.distance[peer] = candidate;
+                    self.parent[peer] = node;
+                    heap.push(Reverse((candidate, edge.peer)));
+                } else if candidate == self.distance[peer]
+                    && topology.addr(node) < topology.addr(self.parent[peer])
+                {
+                    self.parent[peer] = node;
+                }
+            }
+        }
+    }
+
+    /// Step 1: every node that was reached by way of a link that became longer is out of reach
+    /// until another way is found.
+    fn hang_off(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
+        for &Change { from, to } in changes {
+            work.links += 1;
+            // Compared with the distances of before: `moved` nodes are dealt with already.
+            if self.parent[to.place()] != from || self.scratch.has_moved[to.place()] {
+                continue;
+            }
+            let lengthened = match topology.link(from, to) {
+                None => true,
+                // If `from` hangs loose so does `to`.
+                Some(edge) => {
+                    self.distance[from.place()] + edge.cost(self.metric) > self.distance[to.place()]
+                }
+            };
+            if !lengthened {
+                continue;
+            }
+            self.scratch.stack.push(to);
+            while let Some(node) = self.scratch.stack.pop() {
+                self.distance[node.place()] = FAR;
+                self.mark_moved(node);
+                let links = topology.links_from(node);
+                work.links += links.len();
+                let children = links.iter().map(|edge| edge.peer).filter(|peer| {
+                    self.parent[peer.place()] == node && !self.scratch.has_moved[peer.place()]
+                });
+                self.scratch.stack.extend(children);
+            }
+        }
+    }
+
+    /// Step 2: the ways into what hangs loose, and the links that may bring their ends nearer.
+    fn seed(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
+        for i in 0..self.scratch.moved.len() {
+            let node = self.scratch.moved[i];
+            for edge in topology.links_to(node) {
+                work.links += 1;
+                self.offer(edge.peer, node, edge.cost(self.metric));
+            }
+        }
+        for &Change { from, to } in changes {
+            if let Some(edge) = topology.link(from, to) {
+                self.offer(from, to, edge.cost(self.metric));
+            }
+        }
+    }
+
+    /// Step 3: from near to far, as Dijkstra does.
+    fn settle(&mut self, topology: &Topology, work: &mut Work) {
+        while let Some(Reverse((distance, node))) = self.scratch.heap.pop() {
+            if distance > self.distance[node.place()] {
+                continue;
+            }
+            work.settled += 1;
+            for edge in topology.links_from(node) {
+                work.links += 1;
+                self.offer(node, edge.peer, edge.cost(self.metric));
+            }
+        }
+    }
+
+    /// Notes that `to` can be reached from `from` over a link of this cost.
+    fn offer(&mut self, from: NodeIndex, to: NodeIndex, cost: Cost) {
+        let distance = self.distance[from.place()];
+        if distance == FAR || distance + cost >= self.distance[to.place()] {
+            return;
+        }
+        self.distance[to.place()] = distance + cost;
+        self.mark_moved(to);
+        self.scratch.heap.push(Reverse((distance + cost, to)));
+    }
+
+    fn mark_moved(&mut self, node: NodeIndex) {
+        if !self.scratch.has_moved[node.place()] {
+            self.scratch.has_moved[node.place()] = true;
+            self.scratch.moved.push(node);
+        }
+    }
+
+    /// Steps 4 and 5: new parents, and new first hops below them.
+    fn adopt(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
+        let mut suspects = core::mem::take(&mut self.scratch.suspects);
+        suspects.extend(changes.iter().map(|change| change.to));
+        for node in self.scratch.moved.drain(..) {
+            self.scratch.has_moved[node.place()] = false;
+            suspects.push(node);
+            suspects.extend(topology.links_from(node).iter().map(|edge| edge.peer));
+        }
+        // From near to far, so that a node's parent has its first hop before the node.
+        suspects.sort_unstable_by_key(|node| (self.distance[node.place()], *node));
+        suspects.dedup();
+        for node in suspects.drain(..) {
+            let parent = self.best_parent(topology, node, work);
+            self.parent[node.place()] = parent;
+            self.pass_on_first_hop(topology, node);
+        }
+        self.scratch.suspects = suspects;
+    }
+
+    fn best_parent(&self, topology: &Topology, node: NodeIndex, work: &mut Work) -> NodeIndex {
+        let distance = self.distance[node.place()];
+        if node == self.root || distance == FAR {
+            return NONE;
+        }
+        // Links are in order of address: the first good one is the one.
+        let good = topology.links_to(node).iter().find(|edge| {
+            work.links += 1;
+            self.distance[edge.peer.place()] + edge.cost(self.metric) == distance
+        });
+        good.map_or(NONE, |edge| edge.peer)
+    }
+
+    fn pass_on_first_hop(&mut self, topology: &Topology, node: NodeIndex) {
+        self.scratch.stack.push(node);
+        while let Some(node) = self.scratch.stack.pop() {
+            let parent = self.parent[node.place()];
+            let first_hop = if parent == NONE {
+                NONE
+            } else if parent == self.root {
+                node
+            } else {
+                self.first_hop[parent.place()]
+            };
+            if self.first_hop[node.place()] == first_hop {
+                continue;
+            }
+            self.first_hop[node.place()] = first_hop;
+            let children = topology
+                .links_from(node)
+                .iter()
+                .map(|edge| edge.peer)
+                .filter(|peer| self.parent[peer.place()] == node);
+            self.scratch.stack.extend(children);
+        }
+    }
+}
+
+fn known(node: Option<&NodeIndex>) -> Option<NodeIndex> {
+    node.copied().filter(|node| *node != NONE)
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Tree) -> bool {
+        (self.root, self.metric) == (other.root, other.metric)
+            && self.distance == other.distance
+            && self.parent == other.parent
+            && self.first_hop == other.first_hop
+    }
+}

@@ -1,0 +1,274 @@
+//! The graph that the link-state database describes: directed links between nodes, with their
+//! costs under every metric.
+//!
+//! Nodes have dense indices, given at first mention and never taken back, so that trees are plain
+//! arrays. A link is stored at both of its ends: trees grow along outgoing links and repair
+//! themselves along incoming ones. Both lists are in order of the other node's address, so what is
+//! built from a topology does not depend on the order in which its links were learnt.
+
+use crate::metric::{self, Cost, LinkCost, Metric, Parameters};
+use base::{Map, NodeAddr};
+
+/// The place of a node in the arrays of one topology and of the trees over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(pub(crate) u32);
+
+/// A link that was added, removed, or has another cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// Where the link begins.
+    pub from: NodeIndex,
+    /// Where it ends.
+    pub to: NodeIndex,
+}
+
+/// A link as one of its ends sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The node at the other end.
+    pub peer: NodeIndex,
+    /// What is known of the link.
+    pub link: LinkCost,
+    costs: [Cost; 4],
+}
+
+/// Nodes and directed links.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    parameters: Parameters,
+    addrs: Vec<NodeAddr>,
+    indices: Map<NodeAddr, NodeIndex>,
+    out: Vec<Vec<Edge>>,
+    into: Vec<Vec<Edge>>,
+    links: usize,
+}
+
+impl Topology {
+    /// A topology without nodes.
+    pub fn new(parameters: Parameters) -> Topology {
+        Topology {
+            parameters,
+            ..Topology::default()
+        }
+    }
+
+    /// A topology of the given links. Of several between the same two nodes the last one counts.
+    pub fn from_links(
+        parameters: Parameters,
+        links: impl IntoIterator<Item = (NodeAddr, NodeAddr, LinkCost)>,
+    ) -> Topology {
+        let mut topology = Topology::new(parameters);
+        for (from, to, link) in links {
+            topology.set_link(from, to, Some(link));
+        }
+        topology
+    }
+
+    /// Adds the link, changes its cost, or removes it (`None`). Returns what to tell the trees,
+    /// unless everything was so already. A link from a node to itself is ignored.
+    pub fn set_link(
+        &mut self,
+        from: NodeAddr,
+        to: NodeAddr,
+        link: Option<LinkCost>,
+    ) -> Option<Change> {
+        if from == to {
+            return None;
+        }
+        let (from, to) = match link {
+            Some(_) => (self.add_node(from), self.add_node(to)),
+            None => (self.index(from)?, self.index(to)?),
+        };
+        self.set(from, to, link).then_some(Change { from, to })
+    }
+
+    /// Makes `links` the outgoing links of `from`: those not listed are removed. What has changed
+    /// is appended to `changes`.
+    pub fn set_links_of(
+        &mut self,
+        from: NodeAddr,
+        links: &[(NodeAddr, LinkCost)],
+        changes: &mut Vec<Change>,
+    ) {
+        let from_index = self.add_node(from);
+        let gone: Vec<NodeAddr> = self
+            .links_from(from_index)
+            .iter()
+            .map(|edge| self.addr(edge.peer))
+            .filter(|addr| links.iter().all(|(to, _)| to != addr))
+            .collect();
+        changes.extend(
+            gone.into_iter()
+                .filter_map(|to| self.set_link(from, to, None)),
+        );
+        for &(to, link) in links {
+            changes.extend(self.set_link(from, to, Some(link)));
+        }
+    }
+
+    /// The node's index, which it gets if it had none.
+    pub fn add_node(&mut self, addr: NodeAddr) -> NodeIndex {
+        let next = NodeIndex(self.addrs.len() as u32);
+        let index = *self.indices.entry(addr).or_insert(next);
+        if index == next {
+            self.addrs.push(addr);
+            self.out.push(Vec::new());
+            self.into.push(Vec::new());
+        }
+        index
+    }
+
+    /// The node's index, if it was ever mentioned.
+    pub fn index(&self, addr: NodeAddr) -> Option<NodeIndex> {
+        self.indices.get(&addr).copied()
+    }
+
+    /// The node's address.
+    pub fn addr(&self, node: NodeIndex) -> NodeAddr {
+        self.addrs[node.place()]
+    }
+
+    /// Nodes ever mentioned.
+    pub fn node_count(&self) -> usize {
+        self.addrs.len()
+    }
+
+    /// Directed links.
+    pub fn link_count(&self) -> usize {
+        self.links
+    }
+
+    /// Every node, in order of first mention.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.addrs.len() as u32).map(NodeIndex)
+    }
+
+    /// The links that begin at `node`, in order of the far end's address.
+    pub fn links_from(&self, node: NodeIndex) -> &[Edge] {
+        &self.out[node.place()]
+    }
+
+    /// The links that end at `node`, in order of the far end's address.
+    pub fn links_to(&self, node: NodeIndex) -> &[Edge] {
+        &self.into[node.place()]
+    }
+
+    /// The link between two nodes, if there is one.
+    pub fn link(&self, from: NodeIndex, to: NodeIndex) -> Option<&Edge> {
+        let edges = &self.out[from.place()];
+        let at = place_of(&self.addrs, edges, self.addr(to)).ok()?;
+        Some(&edges[at])
+    }
+
+    /// What the expected latency depends on besides the links.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// True if something changed.
+    fn set(&mut self, from: NodeIndex, to: NodeIndex, link: Option<LinkCost>) -> bool {
+        let edge = |peer| {
+            link.map(|link| Edge {
+                peer,
+                link,
+                costs: Metric::ALL.map(|m| metric::cost(m, link, &self.parameters)),
+            })
+        };
+        let (out, into) = (edge(to), edge(from));
+        let before = self.out[from.place()].len();
+        if !put(&self.addrs, &mut self.out[from.place()], to, out) {
+            return false;
+        }
+        put(&self.addrs, &mut self.into[to.place()], from, into);
+        self.links = self.links + self.out[from.place()].len() - before;
+        true
+    }
+}
+
+impl NodeIndex {
+    /// The index as a place in an array.
+    pub fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Edge {
+    /// What the link costs under a metric.
+    #[inline]
+    pub fn cost(&self, metric: Metric) -> Cost {
+        self.costs[metric.index()]
+    }
+}
+
+fn place_of(addrs: &[NodeAddr], edges: &[Edge], addr: NodeAddr) -> Result<usize, usize> {
+    edges.binary_search_by_key(&addr, |edge| addrs[edge.peer.place()])
+}
+
+/// Puts `edge` into the list of edges, or takes the edge to `peer` out. True if that changed it.
+fn put(addrs: &[NodeAddr], edges: &mut Vec<Edge>, peer: NodeIndex, edge: Option<Edge>) -> bool {
+    match (place_of(addrs, edges, addrs[peer.place()]), edge) {
+        (Ok(at), Some(edge)) if edges[at] == edge => false,
+        (Ok(at), Some(edge)) => {
+            edges[at] = edge;
+            true
+        }
+        (Ok(at), None) => {
+            edges.remove(at);
+            true
+        }
+        (Err(at), Some(edge)) => {
+            edges.insert(at, edge);
+            true
+        }
+        (Err(_), None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(latency_us: u32) -> LinkCost {
+        LinkCost::new(latency_us, 0.0)
+    }
+
+    #[test]
+    fn links_are_added_changed_and_removed_at_both_ends() {
+        let [a, b, c] = [3, 1, 2].map(NodeAddr);
+        let mut t = Topology::new(Parameters::default());
+        let change = t.set_link(a, b, Some(link(5))).unwrap();
+        assert_eq!((t.addr(change.from), t.addr(change.to)), (a, b));
+        assert_eq!(t.set_link(a, b, Some(link(5))), None, "as it was");
+        assert!(t.set_link(a, b, Some(link(6))).is_some());
+        assert!(t.set_link(a, c, Some(link(7))).is_some());
+        assert_eq!(t.set_link(a, a, Some(link(7))), None);
+        assert_eq!(t.set_link(b, a, None), None, "the other direction");
+        assert_eq!(t.link_count(), 2);
+
+        let (ia, ib) = (t.index(a).unwrap(), t.index(b).unwrap());
+        assert_eq!(t.link(ia, ib).unwrap().cost(Metric::Latency), Cost(6_000));
+        assert_eq!(t.links_to(ib)[0].peer, ia);
+        let peers: Vec<NodeAddr> = t.links_from(ia).iter().map(|e| t.addr(e.peer)).collect();
+        assert_eq!(peers, [b, c]);
+
+        assert!(t.set_link(a, b, None).is_some());
+        assert!(t.link(ia, ib).is_none() && t.links_to(ib).is_empty());
+        assert_eq!(t.link_count(), 1);
+    }
+
+    #[test]
+    fn the_links_of_a_node_are_replaced_together() {
+        let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);
+        let mut t = Topology::new(Parameters::default());
+        let mut changes = Vec::new();
+        t.set_links_of(a, &[(b, link(1)), (c, link(1))], &mut changes);
+        assert_eq!(changes.len(), 2);
+        changes.clear();
+        t.set_links_of(a, &[(c, link(1)), (d, link(1)), (a, link(9))], &mut changes);
+        let ends: Vec<NodeAddr> = changes.iter().map(|change| t.addr(change.to)).collect();
+        assert_eq!(ends, [b, d], "c stays as it was");
+        changes.clear();
+        t.set_links_of(a, &[], &mut changes);
+        assert_eq!((changes.len(), t.link_count(), t.node_count()), (2, 0, 4));
+    }
+}
