@@ -16,6 +16,8 @@
 pub mod addr;
 pub mod clock;
 pub mod epoll;
+pub mod netns;
+pub mod sched;
 pub mod signals;
 mod sys;
 pub mod udp;

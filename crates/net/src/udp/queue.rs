@@ -174,3 +174,140 @@ impl Message {
             .skip(self.done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Pool;
+    use proptest::prelude::*;
+
+    fn to(host: u8) -> UnderlayAddr {
+        UnderlayAddr {
+            port: u16::from(host),
+            ..UnderlayAddr::default()
+        }
+    }
+
+    fn burst(pool: &Pool, count: usize, stride: usize, last: usize) -> Burst {
+        let mut burst = pool.large().unwrap();
+        burst.fill((count - 1) * stride + last, stride);
+        burst
+    }
+
+    /// Per message: destination, and the sizes of its bursts.
+    fn layout(queue: &SendQueue) -> Vec<(u16, Vec<usize>)> {
+        let sizes = |m: &Message| m.bursts.iter().map(Burst::len).collect();
+        queue.iter().map(|m| (m.to.port, sizes(m))).collect()
+    }
+
+    #[test]
+    fn the_picture_of_the_module() {
+        let (pool, mut queue) = (Pool::new(8, 0), SendQueue::new());
+        for (host, count, last) in [
+            (1, 2, 200),
+            (2, 1, 200),
+            (1, 1, 200),
+            (1, 1, 90),
+            (1, 1, 200),
+        ] {
+            assert!(queue.push(to(host), burst(&pool, count, last.max(1), last)));
+        }
+        let expected = [(1, vec![400, 200, 90]), (2, vec![200]), (1, vec![200])];
+        assert_eq!(layout(&queue), expected);
+        assert_eq!((queue.messages(), queue.bytes()), (3, 1090));
+        queue.clear();
+        assert_eq!((queue.bytes(), pool.in_use()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn a_longer_datagram_begins_a_new_message() {
+        let (pool, mut queue) = (Pool::new(8, 0), SendQueue::new());
+        for len in [200, 201, 200] {
+            queue.push(to(1), burst(&pool, 1, len, len));
+        }
+        assert_eq!(layout(&queue), [(1, vec![200]), (1, vec![201, 200])]);
+    }
+
+    #[test]
+    fn a_shorter_burst_of_several_does_not_join() {
+        let (pool, mut queue) = (Pool::new(8, 0), SendQueue::new());
+        queue.push(to(1), burst(&pool, 3, 200, 200));
+        queue.push(to(1), burst(&pool, 2, 100, 100));
+        assert_eq!(queue.messages(), 2);
+    }
+
+    #[test]
+    fn messages_stay_within_the_limits_of_gso() {
+        let (pool, mut queue) = (Pool::new(8, 0), SendQueue::new());
+        queue.push(to(1), burst(&pool, 65, 1000, 1000));
+        queue.push(to(2), burst(&pool, 46, 1400, 1400));
+        queue.push(to(2), burst(&pool, 1, 1400, 1400));
+        queue.push(to(3), burst(&pool, 100, 10, 5));
+        let all = [
+            (1, vec![64_000]),
+            (1, vec![1000]),
+            (2, vec![64_400]),
+            (2, vec![1400]),
+            (3, vec![640]),
+            (3, vec![355]),
+        ];
+        assert_eq!(layout(&queue), all);
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let (pool, mut queue) = (Pool::new(128, 0), SendQueue::new());
+        let mut taken = 0;
+        while queue.push(to(1), burst(&pool, 60, 1000, 1000)) {
+            taken += 1;
+        }
+        assert_eq!(taken, QUEUE_BYTES_MAX / 60_000);
+        assert_eq!(queue.dropped(), 60);
+        queue.clear();
+        // So many destinations that none is found again: each datagram is a message.
+        let (pool, mut taken) = (Pool::new(0, QUEUE_MESSAGES_MAX + 1), 0);
+        while queue.push(to((taken % 64) as u8), pool.copy_of(0, &[0; 8]).unwrap()) {
+            taken += 1;
+        }
+        assert_eq!(
+            (taken, queue.messages()),
+            (QUEUE_MESSAGES_MAX, QUEUE_MESSAGES_MAX)
+        );
+        assert_eq!(queue.dropped(), 61);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Whatever is merged: each destination gets its datagrams in the order of the pushes.
+        #[test]
+        fn nothing_overtakes_within_a_destination(
+            pushes in prop::collection::vec((0u8..4, 1usize..5, 1usize..4, 1usize..4), 1..80)
+        ) {
+            let (pool, mut queue) = (Pool::new(80, 0), SendQueue::new());
+            let mut expected = vec![Vec::new(); 4];
+            let mut number = 0u32;
+            for (host, count, size, last) in pushes {
+                let (stride, last) = (size * 8, last.min(size) * 8);
+                let mut burst = burst(&pool, count, stride, last);
+                for i in 0..count {
+                    let bytes = burst.segment_mut(i);
+                    bytes.fill(0);
+                    bytes[..4].copy_from_slice(&number.to_be_bytes());
+                    expected[usize::from(host)].push(bytes.to_vec());
+                    number += 1;
+                }
+                queue.push(to(host), burst);
+            }
+            let mut got = vec![Vec::new(); 4];
+            for message in queue.iter() {
+                let datagrams: Vec<&[u8]> = message.rest().collect();
+                let (last, full) = datagrams.split_last().unwrap();
+                prop_assert!(full.iter().all(|d| d.len() == message.stride));
+                prop_assert!(last.len() <= message.stride && datagrams.len() == message.segments);
+                let host = usize::from(message.to.port);
+                got[host].extend(datagrams.iter().map(|d| d.to_vec()));
+            }
+            prop_assert_eq!(got, expected);
+        }
+    }
+}

@@ -106,3 +106,251 @@ fn mapped_addresses_cross_between_families() {
     assert_eq!(drain(&mut four, &pool), [b"hello"]);
     assert_eq!(drain(&mut dual, &pool), [[0u8; 0]; 0]);
 }
+
+#[test]
+fn a_batch_stops_at_its_limit_and_the_rest_waits() {
+    let pool = Pool::new(64, 64);
+    let (mut a, mut b) = (open(V4, Options::default()), open(V4, Options::default()));
+    a.set_gso(false);
+    let mut queue = SendQueue::new();
+    queue.push(address(&b), burst(&pool, 0, 10, 600, 600));
+    a.send_batch(&mut queue);
+    let mut out = Vec::new();
+    assert_eq!(b.recv_batch(&pool, &mut out, 3).unwrap(), 3);
+    assert_eq!(b.recv_batch(&pool, &mut out, 0).unwrap(), 0);
+    assert_eq!(b.recv_batch(&pool, &mut out, 100).unwrap(), 7);
+    let order: Vec<u8> = out.iter().map(|(_, burst)| burst.bytes()[0]).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn small_datagrams_leave_the_large_slots_free() {
+    let pool = Pool::new(64, 64);
+    let (mut a, mut b) = (open(V4, Options::default()), open(V4, Options::default()));
+    let mut queue = SendQueue::new();
+    for (number, len) in [(0, 100), (1, 600), (2, 100), (3, 90)] {
+        queue.push(address(&b), burst(&pool, number, 1, len, len));
+    }
+    a.set_gso(false);
+    assert_eq!(a.send_batch(&mut queue).datagrams, 4);
+    let mut out = Vec::new();
+    b.recv_batch(&pool, &mut out, 64).unwrap();
+    let got: Vec<(u8, usize)> = out.iter().map(|(_, b)| (b.bytes()[0], b.len())).collect();
+    assert_eq!(got, [(0, 100), (1, 600), (2, 100), (3, 90)]);
+    assert_eq!(
+        pool.in_use(),
+        (RECV_MESSAGES, 3),
+        "one large was handed out, 31 wait"
+    );
+    out.clear();
+    drop(b);
+    assert_eq!(pool.in_use(), (0, 0));
+}
+
+#[test]
+fn an_exhausted_pool_drops_and_counts_and_recovers() {
+    let (sender_pool, pool) = (Pool::new(8, 8), Pool::new(1, 0));
+    let (mut a, mut b) = (open(V4, Options::default()), open(V4, Options::default()));
+    a.set_gso(false);
+    let mut queue = SendQueue::new();
+    queue.push(address(&b), burst(&sender_pool, 0, 3, 700, 700));
+    a.send_batch(&mut queue);
+    let mut out = Vec::new();
+    assert_eq!(b.recv_batch(&pool, &mut out, 64).unwrap(), 1);
+    assert_eq!(
+        b.counters().recv_no_slot,
+        0,
+        "what the engine holds may come back first"
+    );
+    assert_eq!(b.recv_batch(&pool, &mut out, 64).unwrap(), 2);
+    assert_eq!((b.counters().recv_no_slot, out.len()), (2, 1));
+    out.clear();
+    queue.push(address(&b), burst(&sender_pool, 9, 1, 700, 700));
+    a.send_batch(&mut queue);
+    assert_eq!(drain(&mut b, &pool), [[9; 700]]);
+}
+
+#[test]
+fn empty_datagrams_are_counted_and_nothing_else() {
+    let pool = Pool::new(64, 64);
+    let mut b = open(V4, Options::default());
+    let plain = std::net::UdpSocket::bind(V4).unwrap();
+    plain.send_to(&[], b.local_addr().unwrap()).unwrap();
+    plain.send_to(&[7], b.local_addr().unwrap()).unwrap();
+    assert_eq!(drain(&mut b, &pool), [[7]]);
+    assert_eq!(
+        (b.counters().recv_empty, b.counters().recv_datagrams),
+        (1, 1)
+    );
+}
+
+#[test]
+fn what_cannot_be_sent_is_counted_and_the_rest_goes_on() {
+    let pool = Pool::new(64, 64);
+    for gso in [true, false] {
+        let mut a = open(
+            V4,
+            Options {
+                gso,
+                ..Options::default()
+            },
+        );
+        let mut b = open(V4, Options::default());
+        let six = underlay("[2001:db8::1]:9".parse().unwrap(), 0);
+        let mut queue = SendQueue::new();
+        queue.push(address(&b), burst(&pool, 1, 2, 50, 40));
+        queue.push(six, burst(&pool, 0, 3, 50, 50));
+        queue.push(address(&b), burst(&pool, 3, 1, 65_530, 65_530));
+        queue.push(address(&b), burst(&pool, 4, 1, 50, 50));
+        let sent = a.send_batch(&mut queue);
+        assert_eq!(
+            sent,
+            Sent {
+                datagrams: 3,
+                ..Sent::default()
+            }
+        );
+        assert!(queue.is_empty() && queue.bytes() == 0);
+        let counters = *a.counters();
+        assert_eq!((counters.send_unreachable, counters.send_too_long), (3, 1));
+        assert_eq!(
+            drain(&mut b, &pool),
+            [vec![1; 50], vec![2; 40], vec![4; 50]]
+        );
+        assert_eq!(a.gso(), gso);
+    }
+}
+
+#[test]
+fn a_closed_port_stops_nobody() {
+    let pool = Pool::new(64, 64);
+    let (mut a, mut b) = (open(V4, Options::default()), open(V4, Options::default()));
+    let closed = address(&open(V4, Options::default()));
+    let mut queue = SendQueue::new();
+    for number in 0..20 {
+        queue.push(closed, burst(&pool, number, 1, 50, 50));
+        queue.push(address(&b), burst(&pool, number, 1, 50, 50));
+        assert_eq!(a.send_batch(&mut queue).datagrams, 2);
+    }
+    assert_eq!(drain(&mut b, &pool).len(), 20);
+    assert_eq!(drain(&mut a, &pool).len(), 0);
+}
+
+#[test]
+fn a_kernel_that_refuses_gso_gets_single_datagrams() {
+    let pool = Pool::new(64, 64);
+    let (mut a, mut b) = (open(V4, Options::default()), open(V4, Options::default()));
+    // Without checksums the kernel answers EINVAL to GSO, as some devices do.
+    sys::set_option(a.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+    let mut queue = SendQueue::new();
+    queue.push(address(&b), burst(&pool, 0, 1, 70, 70));
+    queue.push(address(&b), burst(&pool, 1, 70, 50, 20));
+    queue.push(address(&b), burst(&pool, 71, 3, 90, 90));
+    let sent = a.send_batch(&mut queue);
+    assert_eq!(
+        (sent.datagrams, sent.gso_refused, sent.blocked),
+        (74, true, false)
+    );
+    assert!(!a.gso());
+    let numbers: Vec<u8> = drain(&mut b, &pool).iter().map(|d| d[0]).collect();
+    assert_eq!(numbers, Vec::from_iter(0..74));
+    queue.push(address(&b), burst(&pool, 0, 5, 50, 50));
+    let sent = a.send_batch(&mut queue);
+    assert_eq!((sent.datagrams, sent.gso_refused), (5, false), "said once");
+}
+
+/// Two sockets in namespaces of their own, connected by interfaces of `mtu`, and what holds them.
+fn over_veth(mtu: &str) -> Option<(Socket, Socket, [crate::netns::Namespace; 2])> {
+    use crate::netns::Namespace;
+    if let Err(why) = crate::netns::available() {
+        eprintln!("SKIPPED a test over real interfaces: {why}");
+        return None;
+    }
+    let (a, b) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    a.veth("to-b", &b, "to-a").unwrap();
+    a.ip(&["addr", "add", "10.0.0.1/24", "dev", "to-b"])
+        .unwrap();
+    a.ip(&["link", "set", "to-b", "mtu", mtu]).unwrap();
+    b.ip(&["addr", "add", "10.0.0.2/24", "dev", "to-a"])
+        .unwrap();
+    // A socket is made in the thread that will use it, so its network is entered for a moment.
+    let outside = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    let bind = |network: &Namespace, addr: &str| {
+        network.enter().unwrap();
+        open(addr, Options::default())
+    };
+    let sockets = (bind(&a, "10.0.0.1:4000"), bind(&b, "10.0.0.2:4000"));
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::setns(outside.as_raw_fd(), libc::CLONE_NEWNET) }).unwrap();
+    Some((sockets.0, sockets.1, [a, b]))
+}
+
+#[test]
+fn bursts_too_long_for_the_mtu_are_lost_without_blaming_gso() {
+    let Some((mut a, b, _networks)) = over_veth("1280") else {
+        return;
+    };
+    let pool = Pool::new(64, 64);
+    let mut queue = SendQueue::new();
+    queue.push(address(&b), burst(&pool, 0, 5, 1300, 1300));
+    queue.push(address(&b), burst(&pool, 5, 5, 1200, 1200));
+    let sent = a.send_batch(&mut queue);
+    assert_eq!(
+        sent,
+        Sent {
+            datagrams: 5,
+            ..Sent::default()
+        }
+    );
+    assert_eq!((a.counters().send_too_long, a.gso()), (5, true));
+}
+
+#[test]
+fn a_full_kernel_buffer_keeps_the_rest_in_order() {
+    let Some((mut a, mut b, networks)) = over_veth("1500") else {
+        return;
+    };
+    // Nobody answers for this address, so its datagrams wait in the kernel and fill the buffer.
+    let nobody = underlay("10.0.0.77:9".parse().unwrap(), 0);
+    sys::set_option(a.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, 1).unwrap();
+    let pool = Pool::new(64, 64);
+    let mut queue = SendQueue::new();
+    a.set_gso(false);
+    queue.push(nobody, burst(&pool, 0, 40, 1400, 1400));
+    queue.push(address(&b), burst(&pool, 0, 10, 1000, 1000));
+    let sent = a.send_batch(&mut queue);
+    assert!(sent.blocked && sent.datagrams < 40, "{sent:?}");
+    assert_eq!(a.counters().send_blocked, 1);
+    queue.push(address(&b), burst(&pool, 10, 1, 1000, 1000));
+    assert!(!queue.is_empty());
+    // Once the interface goes, what waited is let go; then all the rest can leave.
+    let [left, _right] = &networks;
+    left.ip(&[
+        "neigh",
+        "replace",
+        "10.0.0.77",
+        "lladdr",
+        "02:00:00:00:00:77",
+        "dev",
+        "to-b",
+    ])
+    .unwrap();
+    let mut poller = crate::epoll::Poller::new().unwrap();
+    poller
+        .add(&a, 1, crate::epoll::Interest::READ_WRITE)
+        .unwrap();
+    let mut ready = Vec::new();
+    while !queue.is_empty() {
+        poller.wait(None, &mut ready).unwrap();
+        a.send_batch(&mut queue);
+    }
+    assert_eq!(a.counters().send_datagrams, 51);
+    poller.add(&b, 2, crate::epoll::Interest::READ).unwrap();
+    poller.remove(&a).unwrap();
+    let mut numbers = Vec::new();
+    while numbers.len() < 11 {
+        poller.wait(None, &mut ready).unwrap();
+        numbers.extend(drain(&mut b, &pool).iter().map(|d| d[0]));
+    }
+    assert_eq!(numbers, Vec::from_iter(0..11));
+}

@@ -9,6 +9,8 @@
 
 mod listener;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use listener::{BindError, SeqListener};
 pub use stream::{Peer, Received, SeqStream};

@@ -1,0 +1,246 @@
+//! Network namespaces, for tests and the laboratory: whole networks inside one machine.
+//!
+//! ```text
+//!   let (a, b) = (Namespace::new()?, Namespace::new()?);
+//!   a.veth("to-b", &b, "to-a")?;
+//!   a.ip(&["addr", "add", "10.0.0.1/24", "dev", "to-b"])?;   // and "link set ... up"
+//!   a.run(|| Socket::bind(...))                               // in a thread inside
+//! ```
+//!
+//! A namespace here has no name: it lives as long as its descriptor, so nothing is left behind
+//! however the process ends. Interfaces are set up by the `ip` command. Needs root.
+
+use crate::sys;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+
+/// A network of its own: interfaces, addresses, routes, sockets. Loopback is up.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: OwnedFd,
+}
+
+/// Why there are no namespaces here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Why {
+    /// The system refuses to make one.
+    #[error("network namespaces are not permitted ({0}); run as root")]
+    NotPermitted(io::Error),
+    /// The command that sets up interfaces is missing.
+    #[error("the command `ip` does not run ({0}); install iproute2")]
+    NoIpCommand(io::Error),
+    /// Setting one up failed.
+    #[error("a network namespace cannot be set up: {0}")]
+    Broken(#[from] SetupError),
+}
+
+/// A step of setting up a namespace failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The system refused.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// `ip` or another command failed.
+    #[error("`{command}`: {said}")]
+    Command {
+        /// The command, with arguments.
+        command: String,
+        /// What it printed on its standard error.
+        said: String,
+    },
+}
+
+/// Whether namespaces can be made here. A test that cannot have them says so loudly and ends.
+pub fn available() -> Result<(), Why> {
+    let ip = Command::new("ip").arg("-V").stdout(Stdio::null()).status();
+    match ip {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(Why::NoIpCommand(io::Error::other(status.to_string()))),
+        Err(error) => return Err(Why::NoIpCommand(error)),
+    }
+    match Namespace::new() {
+        Ok(_) => Ok(()),
+        Err(SetupError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Why::NotPermitted(error))
+        }
+        Err(error) => Err(Why::Broken(error)),
+    }
+}
+
+impl Namespace {
+    /// A new, empty network.
+    pub fn new() -> Result<Namespace, SetupError> {
+        // A thread of its own leaves this one's network, and with it goes what it left behind.
+        let made = thread::spawn(|| {
+            // SAFETY: no pointers are involved; only this thread changes its network.
+            sys::check(unsafe { libc::unshare(libc::CLONE_NEWNET) })?;
+            fs::File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
+        })
+        .join();
+        let fd = made
+            .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+            .map_err(|error| SetupError::Io {
+                what: "unshare(CLONE_NEWNET)".into(),
+                error,
+            })?;
+        let namespace = Namespace { fd };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Runs `work` in a thread inside and returns what it returns. Sockets that it opens belong
+    /// to this network for good, whichever thread uses them.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SetupError> {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                enter(self.fd.as_fd())?;
+                Ok(work())
+            });
+            match inside.join() {
+                Ok(result) => result.map_err(|error| SetupError::Io {
+                    what: "setns".into(),
+                    error,
+                }),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// Moves the calling thread into this network, for good.
+    pub fn enter(&self) -> io::Result<()> {
+        enter(self.fd.as_fd())
+    }
+
+    /// A command that will run inside.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let fd = self.fd.as_raw_fd();
+        let setns = move || {
+            // SAFETY: no pointers are involved. The descriptor is inherited by the fork and only
+            // closed on exec, later than this.
+            sys::check(unsafe { libc::setns(fd, libc::CLONE_NEWNET) }).map(drop)
+        };
+        // SAFETY: the closure makes one system call, which is async-signal-safe, and allocates
+        // nothing.
+        unsafe { command.pre_exec(setns) };
+        command
+    }
+
+    /// Runs `ip` with these arguments inside.
+    pub fn ip(&self, args: &[&str]) -> Result<(), SetupError> {
+        let mut command = self.command("ip");
+        command.args(args);
+        run(command)
+    }
+
+    /// Writes a setting of this network, such as `("net/ipv4/ip_forward", "1")`.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), SetupError> {
+        let path = format!("/proc/sys/{name}");
+        self.run(|| fs::write(&path, value))?
+            .map_err(|error| SetupError::Io {
+                what: path.clone(),
+                error,
+            })
+    }
+
+    /// Connects this network with another one by a pair of interfaces, both up, without addresses.
+    pub fn veth(&self, name: &str, other: &Namespace, other_name: &str) -> Result<(), SetupError> {
+        let at = other.path();
+        let at = at.to_string_lossy();
+        self.ip(&[
+            "link", "add", name, "type", "veth", "peer", "name", other_name, "netns", &at,
+        ])?;
+        self.ip(&["link", "set", name, "up"])?;
+        other.ip(&["link", "set", other_name, "up"])
+    }
+
+    /// A file by which other commands of this machine can name the network, while it lives.
+    pub fn path(&self) -> PathBuf {
+        let pid = std::process::id();
+        PathBuf::from(format!("/proc/{pid}/fd/{}", self.fd.as_raw_fd()))
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn enter(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers are involved; "reassociate the calling thread with a namespace".
+    sys::check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+fn run(mut command: Command) -> Result<(), SetupError> {
+    let text = || {
+        let words = [command.get_program()]
+            .into_iter()
+            .chain(command.get_args());
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        words.join(" ".as_ref()).to_string_lossy().into_owned()
+    };
+    let name = text();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| SetupError::Io {
+        what: name.clone(),
+        error,
+    })?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(SetupError::Command {
+            command: name,
+            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn two_namespaces_talk_over_a_pair_of_interfaces() {
+        if let Err(why) = available() {
+            eprintln!("SKIPPED two_namespaces_talk_over_a_pair_of_interfaces: {why}");
+            return;
+        }
+        let (a, b) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+        a.veth("to-b", &b, "to-a").unwrap();
+        a.ip(&["addr", "add", "10.0.0.1/24", "dev", "to-b"])
+            .unwrap();
+        b.ip(&["addr", "add", "10.0.0.2/24", "dev", "to-a"])
+            .unwrap();
+        let bind = |addr: &'static str| move || UdpSocket::bind(addr).unwrap();
+        let (left, right) = (
+            a.run(bind("10.0.0.1:4000")).unwrap(),
+            b.run(bind("10.0.0.2:4000")).unwrap(),
+        );
+        left.send_to(b"hello", "10.0.0.2:4000").unwrap();
+        let mut buffer = [0; 16];
+        let (len, from) = right.recv_from(&mut buffer).unwrap();
+        assert_eq!(
+            (&buffer[..len], from),
+            (&b"hello"[..], "10.0.0.1:4000".parse().unwrap())
+        );
+        b.sysctl("net/ipv4/ip_forward", "1").unwrap();
+        let failed = a.ip(&["link", "set", "nothing", "up"]).unwrap_err();
+        assert!(failed.to_string().contains("nothing"), "{failed}");
+        assert!(b.command("true").status().unwrap().success());
+    }
+}

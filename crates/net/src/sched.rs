@@ -1,0 +1,217 @@
+//! Where and when this process runs, what it used, and entropy.
+//!
+//! A node that shares its machine asks for real-time priority, as the paper's daemons did
+//! [Amir06 §V-A]. Whoever is refused is told what he got instead, to say it loudly.
+
+use crate::clock;
+use crate::sys;
+use base::Duration;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::mem;
+
+/// The scheduling that the calling thread has got.
+#[derive(Debug)]
+pub enum Scheduling {
+    /// SCHED_RR at this priority, 1 to 99. Lower than asked for when the limit says so.
+    RealTime {
+        /// The priority granted.
+        priority: u8,
+    },
+    /// Time-sharing as before, because the system refused.
+    Normal {
+        /// What it said.
+        why: io::Error,
+    },
+}
+
+impl fmt::Display for Scheduling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scheduling::RealTime { priority } => write!(f, "real time, priority {priority}"),
+            Scheduling::Normal { why } => write!(
+                f,
+                "no real-time priority ({why}): packets will wait when this machine is busy; run \
+                 as root, or give CAP_SYS_NICE or a `ulimit -r`"
+            ),
+        }
+    }
+}
+
+/// Gives the calling thread real-time priority (SCHED_RR, 1 to 99), or the highest that the
+/// resource limit permits. Threads and processes that it starts are of normal priority.
+pub fn real_time(priority: u8) -> Scheduling {
+    let wanted = priority.clamp(1, 99);
+    match set_policy(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, wanted) {
+        Ok(()) => Scheduling::RealTime { priority: wanted },
+        Err(why) => match priority_limit().min(wanted) {
+            0 => Scheduling::Normal { why },
+            less => match set_policy(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, less) {
+                Ok(()) => Scheduling::RealTime { priority: less },
+                Err(why) => Scheduling::Normal { why },
+            },
+        },
+    }
+}
+
+/// Gives the calling thread normal, time-sharing priority again.
+pub fn time_sharing() -> io::Result<()> {
+    set_policy(libc::SCHED_OTHER, 0)
+}
+
+fn set_policy(policy: libc::c_int, priority: u8) -> io::Result<()> {
+    // SAFETY: all zero is a valid `sched_param`.
+    let mut param: libc::sched_param = unsafe { mem::zeroed() };
+    param.sched_priority = priority.into();
+    // SAFETY: "if pid equals zero, the scheduling policy and parameters of the calling thread
+    // will be set"; `param` is only read.
+    sys::check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)
+}
+
+/// The real-time priority that an unprivileged process may take.
+fn priority_limit() -> u8 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes `limit`, which is ours.
+    unsafe { libc::getrlimit(libc::RLIMIT_RTPRIO, &raw mut limit) };
+    limit.rlim_cur.min(99) as u8
+}
+
+/// Makes the kernel wake the calling thread at most `slack` late on purpose. Threads of normal
+/// priority have 50 µs by default; real-time ones have none.
+pub fn timer_slack(slack: Duration) -> io::Result<()> {
+    // Zero would mean the default.
+    let ns = slack.as_nanos().clamp(1, u64::from(u32::MAX)) as libc::c_ulong;
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
+}
+
+/// The processors on which the calling thread may run.
+pub fn processors() -> io::Result<Vec<usize>> {
+    // SAFETY: all zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: "cpusetsize is the length (in bytes) of the data pointed to by mask"; pid 0 is the
+    // calling thread.
+    sys::check(unsafe { libc::sched_getaffinity(0, bytes, &raw mut set) })?;
+    let all = 0..libc::CPU_SETSIZE as usize;
+    // SAFETY: the index is below CPU_SETSIZE.
+    Ok(all
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+/// Lets the calling thread run on one processor only.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: all zero is the empty set; the index is below CPU_SETSIZE.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        set
+    };
+    // SAFETY: as in `processors`; the set is only read.
+    sys::check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
+        .map(drop)
+}
+
+/// Keeps all memory of the process, present and future, from being paged out. Pages that were
+/// never touched take no memory, as before.
+pub fn lock_memory() -> io::Result<()> {
+    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::mlockall(flags) }).map(drop)
+}
+
+/// Processor time that the calling thread has used, in the kernel and outside.
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(clock::read(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
+/// Processor time that all threads of the process have used.
+pub fn process_cpu() -> Duration {
+    Duration::from_nanos(clock::read(libc::CLOCK_PROCESS_CPUTIME_ID))
+}
+
+/// Bytes of memory that the process has in use now.
+pub fn resident_bytes() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/self/statm")?;
+    let pages = text
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    // SAFETY: no pointers are involved.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "/proc/self/statm");
+    pages.map(|pages| pages * page_bytes).ok_or_else(malformed)
+}
+
+/// 32 bytes that nobody can guess, to seed an engine's generator.
+pub fn entropy() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    // SAFETY: the buffer is ours and of the length given. "If the urandom source has been
+    // initialized, reads of up to 256 bytes will always return as many bytes as requested".
+    let len =
+        sys::check_len(unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) })?;
+    if len == bytes.len() {
+        Ok(bytes)
+    } else {
+        Err(io::ErrorKind::Interrupted.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priority_is_granted_or_refused_with_a_reason_and_is_not_inherited() {
+        std::thread::spawn(|| {
+            match real_time(10) {
+                Scheduling::RealTime { priority } => assert!((1..=10).contains(&priority)),
+                refused => {
+                    assert!(refused.to_string().contains("CAP_SYS_NICE"));
+                    return;
+                }
+            }
+            // SAFETY: no pointers are involved.
+            let policy = || unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+            assert_eq!(policy(), libc::SCHED_RR);
+            let child = std::thread::spawn(policy);
+            assert_eq!(child.join().unwrap(), libc::SCHED_OTHER);
+            time_sharing().unwrap();
+            assert_eq!(policy(), libc::SCHED_OTHER);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_pinned_thread_may_run_on_that_processor_only() {
+        std::thread::spawn(|| {
+            let cpu = *processors().unwrap().last().unwrap();
+            pin(cpu).unwrap();
+            assert_eq!(processors().unwrap(), [cpu]);
+            assert!(pin(usize::MAX).is_err());
+            timer_slack(Duration::from_nanos(1)).unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn use_of_time_and_memory_is_told() {
+        let (before, mut x) = (thread_cpu(), 1u64);
+        while thread_cpu() == before {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(process_cpu() >= thread_cpu().saturating_sub(before));
+        assert!(resident_bytes().unwrap() > 100_000);
+        assert_ne!(entropy().unwrap(), entropy().unwrap());
+    }
+}
