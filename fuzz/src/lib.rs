@@ -8,6 +8,7 @@
 
 mod targets {
     pub(crate) mod voice;
+    pub(crate) mod wire;
 }
 
 /// A name, and a body that must not panic whatever the bytes are.
@@ -15,5 +16,5 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target of the project.
 pub fn targets() -> impl Iterator<Item = Target> {
-    [targets::voice::TARGETS].into_iter().flatten().copied()
+    [targets::voice::TARGETS, targets::wire::TARGETS].into_iter().flatten().copied()
 }

@@ -1,0 +1,159 @@
+//! Fuzz targets of `wire`: every decoder; what it understands is written back and read again.
+
+use wire::control::{Builder, Hello, Message, Messages, TailProbe};
+use wire::ipc::{Reply, Request};
+use wire::link_state::{self, LinkState};
+use wire::record::RecordKind;
+use wire::{HEADER_BYTES, data, echo, link};
+
+use crate::Target;
+
+pub(crate) const TARGETS: &[Target] = &[
+    ("wire_link", clear_header),
+    ("wire_data", overlay_header),
+    ("wire_control", control),
+    ("wire_link_state", link_state_body),
+    ("wire_echo", echo_packet),
+    ("wire_ipc_request", ipc_request),
+    ("wire_ipc_reply", ipc_reply),
+];
+
+fn clear_header(data: &[u8]) {
+    if let Ok(clear) = link::Clear::parse(data) {
+        assert_eq!(clear.to_bytes(), data[..link::CLEAR_BYTES]);
+    }
+}
+
+/// A hop's changes stay in their fields, and headers, extension and payload are the packet.
+fn overlay_header(data: &[u8]) {
+    let Ok(header) = data::Header::parse(data) else {
+        return;
+    };
+    let extension = header.extension().map_or(0, |stamp| 2 + stamp.len());
+    assert_eq!(
+        HEADER_BYTES + extension + header.payload().len(),
+        data.len()
+    );
+
+    let mut packet = data.to_vec();
+    packet[..HEADER_BYTES].fill(0xa5);
+    header
+        .repr()
+        .emit(&mut packet)
+        .expect("the packet has room for its own header");
+    assert_eq!(packet, data);
+
+    let mut hop = data::Header::parse(&mut packet).expect("equal bytes were understood");
+    hop.set_ttl(hop.ttl().wrapping_sub(1));
+    hop.set_lane_seq(hop.lane_seq().plus(1));
+    hop.set_remaining(data::Remaining::ZERO);
+    assert_eq!(hop.flow_seq(), header.flow_seq());
+    assert_eq!(hop.payload(), header.payload());
+}
+
+/// Nothing follows an error; messages come back from what they say.
+fn control(data: &[u8]) {
+    let mut failed = false;
+    for message in Messages::new(data) {
+        assert!(!failed, "a message after an error");
+        match message {
+            Ok(message) => message_again(&message, data.len()),
+            Err(_) => failed = true,
+        }
+    }
+}
+
+fn message_again(message: &Message<'_>, room: usize) {
+    let mut buffer = vec![0xa5; room];
+    let mut builder = Builder::new(&mut buffer);
+    let written = match message {
+        Message::Hello(hello) => {
+            assert_eq!(Hello::parse(&hello.to_bytes()), Ok(*hello));
+            builder.hello(hello)
+        }
+        Message::TailProbe(probe) => {
+            assert_eq!(TailProbe::parse(&probe.to_bytes()), Ok(*probe));
+            builder.tail_probe(*probe)
+        }
+        Message::Nack(nack) => {
+            assert_eq!(nack.missing().count(), nack.count());
+            // Ranges may come in any order; one number alone is always in order.
+            let first = nack.missing().next().map(|seq| u64::from(seq.value()));
+            builder
+                .nack(nack.strike, first.as_slice())
+                .map(|named| assert_eq!(named, 1))
+        }
+        Message::Records(records) => records.iter().try_for_each(|record| {
+            if record.kind == RecordKind::LINK_STATE {
+                link_state_body(record.body);
+            }
+            builder.record(&record)
+        }),
+        Message::RecordAck(acks) => acks.iter().try_for_each(|key| builder.record_ack(key)),
+        Message::Unknown { kind, body } => builder.message(*kind, body),
+    };
+    written.expect("what came in this many bytes fits into as many");
+    let len = builder.len();
+    let again: Vec<_> = Messages::new(&buffer[..len]).collect();
+    match (message, &again[..]) {
+        (Message::Nack(_), [Ok(Message::Nack(nack))]) => assert_eq!(nack.count(), 1),
+        (_, [Ok(again)]) => assert_eq!(again, message),
+        other => panic!("not one message: {other:?}"),
+    }
+}
+
+/// Options and links come back byte for byte, and the signed bytes with them.
+fn link_state_body(body: &[u8]) {
+    let Ok(view) = LinkState::parse(body) else {
+        return;
+    };
+    let links: Vec<_> = view.links().collect();
+    let mut options = [0xa5; link_state::OPTIONS_BYTES_MAX];
+    let mut w = wire::bytes::Writer::new(&mut options);
+    for option in view.options() {
+        link_state::write_option(&mut w, option).expect("parse holds options to the limit");
+    }
+    let repr = link_state::Repr {
+        origin: view.origin,
+        seq: view.seq,
+        lifetime_s: view.lifetime_s,
+        certificate_serial: view.certificate_serial,
+        flags: view.flags,
+        links: &links,
+        options: w.written(),
+    };
+    let mut written = vec![0xa5; body.len()];
+    let sign = |signed: &[u8]| {
+        assert_eq!(signed, view.signed_bytes());
+        *view.signature()
+    };
+    assert_eq!(repr.emit(&mut written, sign), Ok(body.len()));
+    assert_eq!(written, body);
+}
+
+fn echo_packet(data: &[u8]) {
+    if let Ok(packet) = echo::Echo::parse(data) {
+        let mut payload = data.to_vec();
+        payload[..echo::ECHO_BYTES].fill(0xa5);
+        packet
+            .emit(&mut payload)
+            .expect("the payload has room for its own front");
+        assert_eq!(payload, data);
+    }
+}
+
+fn ipc_request(data: &[u8]) {
+    if let Ok(request) = Request::parse(data) {
+        let mut message = vec![0xa5; data.len()];
+        assert_eq!(request.emit(&mut message), Ok(data.len()));
+        assert_eq!(Request::parse(&message), Ok(request));
+    }
+}
+
+fn ipc_reply(data: &[u8]) {
+    if let Ok(reply) = Reply::parse(data) {
+        let mut message = vec![0xa5; data.len()];
+        assert_eq!(reply.emit(&mut message), Ok(data.len()));
+        assert_eq!(Reply::parse(&message), Ok(reply));
+    }
+}
