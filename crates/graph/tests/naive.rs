@@ -41,7 +41,7 @@ fn price(metric: Metric, link: LinkCost) -> u64 {
 /// Distances between all pairs, by Floyd and Warshall.
 fn all_pairs(topology: &Topology, links: &Links, metric: Metric) -> Vec<Vec<Option<u64>>> {
     let n = topology.node_count();
-    let place = |addr| topology.index(addr).unwrap().place();
+    let place = |addr| topology.index(addr).expect("a node of the links").place();
     let mut d = vec![vec![None; n]; n];
     (0..n).for_each(|i| d[i][i] = Some(0));
     for (&(from, to), &link) in links {

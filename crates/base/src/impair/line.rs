@@ -1,6 +1,7 @@
 //! A pipe together with what is under way in it.
 
 use super::{Model, Pipe, Reason, Verdict};
+use crate::pool::Burst;
 use crate::rng::Rng;
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -43,11 +44,7 @@ impl<T> Line<T> {
 
     /// Sends `item`, a packet of `bytes`. If it does not arrive it is dropped here and now.
     pub fn push(&mut self, now: Time, bytes: usize, item: T) -> Verdict {
-        if self.under_way.len() >= LINE_PACKETS_MAX {
-            self.pipe.counts.count(Reason::Full);
-            return Verdict::Drop(Reason::Full);
-        }
-        let verdict = self.pipe.admit(now, bytes);
+        let verdict = self.admit(now, bytes);
         if let Verdict::Deliver(at) = verdict {
             self.insert(at, item);
         }
@@ -82,6 +79,14 @@ impl<T> Line<T> {
         self.under_way.clear();
     }
 
+    fn admit(&mut self, now: Time, bytes: usize) -> Verdict {
+        if self.under_way.len() >= LINE_PACKETS_MAX {
+            self.pipe.counts.count(Reason::Full);
+            return Verdict::Drop(Reason::Full);
+        }
+        self.pipe.admit(now, bytes)
+    }
+
     /// Behind everything that arrives no later. From the back: without reordering that is the end,
     /// with it the few packets that are overtaken are passed.
     fn insert(&mut self, at: Time, item: T) {
@@ -94,6 +99,29 @@ impl<T> Line<T> {
         match overtaken {
             0 => self.under_way.push_back((at, item)),
             n => self.under_way.insert(self.under_way.len() - n, (at, item)),
+        }
+    }
+}
+
+impl Line<Burst> {
+    /// Sends the datagrams of `burst`, each with a fate of its own. Those that follow each other
+    /// and arrive at the same moment stay together.
+    pub fn push_burst(&mut self, now: Time, mut burst: Burst) {
+        // The first `run` datagrams of what is left of the burst arrive together.
+        let (mut run, mut run_at) = (0, now);
+        for _ in 0..burst.segments() {
+            let verdict = self.admit(now, burst.segment(run).len());
+            if run > 0 && verdict != Verdict::Deliver(run_at) {
+                self.insert(run_at, burst.split_front(run));
+                run = 0;
+            }
+            match verdict {
+                Verdict::Deliver(at) => (run, run_at) = (run + 1, at),
+                Verdict::Drop(_) => drop(burst.split_front(1)),
+            }
+        }
+        if run > 0 {
+            self.insert(run_at, burst);
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::pool::Pool;
 use crate::rng::Rng;
 use proptest::prelude::*;
 
@@ -304,6 +305,36 @@ proptest! {
         if let Ok(model) = text.parse::<Model>() {
             prop_assert_eq!(model.to_string().parse::<Model>(), Ok(model));
         }
+    }
+
+    /// Whether datagrams come singly or as a burst, each has the same fate.
+    #[test]
+    fn a_burst_fares_as_its_datagrams_do(
+        text in "(loss=30% burst=50% )?(delay=1ms )?(jitter=1us )?(rate=1gbit queue=5)?( reorder)?",
+        segments in 1usize..40, last in 1usize..=50, seed: u64,
+    ) {
+        let pool = Pool::new(1, 0);
+        let bytes: Vec<u8> = (0..segments * 50 + last).map(|i| (i / 50) as u8).collect();
+        let mut burst = pool.large().unwrap();
+        burst.spare_mut()[..bytes.len()].copy_from_slice(&bytes);
+        burst.fill(bytes.len(), 50);
+        let mut together = Line::new(parsed(&text), Rng::new(seed));
+        let mut singly = Line::new(parsed(&text), Rng::new(seed));
+        for datagram in bytes.chunks(50) {
+            singly.push(Time::ZERO, datagram.len(), datagram.to_vec());
+        }
+        together.push_burst(Time::ZERO, burst);
+        prop_assert_eq!(together.pipe().counts(), singly.pipe().counts());
+        while let Some(at) = together.next() {
+            let burst = together.pop_due(at).unwrap();
+            for i in 0..burst.segments() {
+                prop_assert_eq!(singly.next(), Some(at));
+                let expected = singly.pop_due(at).unwrap();
+                prop_assert_eq!(burst.segment(i), expected.as_slice());
+            }
+        }
+        prop_assert!(singly.is_empty());
+        prop_assert_eq!(pool.in_use(), (0, 0));
     }
 
     /// Against a queue simulated packet by packet from the definition.
