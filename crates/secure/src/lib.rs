@@ -1,1 +1,61 @@
-//! Placeholder.
+//! Who may be a neighbour, and how neighbours seal what they say.
+//!
+//! ```text
+//!   Authority (root key, offline)            Handshakes (one per node)
+//!      | issue, renew, revoke                   | dial, on_datagram, on_timeout
+//!      v                                        v
+//!   Certificate + Keys = Identity --.        Established { session, peer }
+//!   root public key    = Network  --+-----.     |
+//!                                         '---> v
+//!                                            Sessions (one per neighbour): seal, open in place
+//! ```
+//!
+//! Sans-IO: datagrams and times come in as arguments, datagrams go out as values, entropy is a
+//! 32-byte seed, and the wall clock (`unix_now_s`) is asked only for whether a certificate counts.
+//! Equal seeds and inputs give equal bytes.
+//!
+//! # Life cycle at a node
+//!
+//! 1. `Handshakes::new(identity, network, seed, now)`.
+//! 2. `dial(now, to, expect)` gives the Init to send. Datagrams of the four handshake kinds go to
+//!    `on_datagram`, which answers with an [`Outcome`]; `on_timeout(now)` gives repetitions to send
+//!    and says which dials were given up; `next_timeout()` says when.
+//! 3. [`Outcome::Established`] carries a [`Session`] and the verified [`Peer`]. The node sends its
+//!    `reply`, puts the session into the neighbour's [`Sessions`], maps `session.local_index()` to
+//!    that neighbour, and says hello at once: that first sealed datagram confirms the session to
+//!    the dialler.
+//! 4. Sealed datagrams are found by [`wire::link::Clear`]'s index and opened by
+//!    [`Sessions::open`]. If [`Opened::confirms`] is set, the node calls
+//!    `Handshakes::on_confirmed(index)`, which ends the repetition of the Finish.
+//! 5. When [`Sessions::wants_rekey`], the node dials the same neighbour again. The older session
+//!    stays valid for opening until it has been silent for [`sessions::GRACE`]; no packet in
+//!    flight is lost. [`Sessions::expire`] names indices to give back by `Handshakes::release`.
+//!
+//! What an outsider can cost: a malformed datagram a length check, a stale one a lookup, a
+//! well-formed one a MAC; nothing is allocated and nothing is answered by more bytes than came in.
+//! Above [`limits`] the dialler must come again with a cookie. Every refusal is a [`Refusal`] with
+//! a `label()`, for counters.
+#![forbid(unsafe_code)]
+
+pub mod armour;
+pub mod authority;
+pub mod certificate;
+pub mod handshakes;
+pub mod identity;
+pub mod limits;
+mod mac;
+pub mod network;
+mod noise;
+mod replay;
+pub mod session;
+pub mod sessions;
+pub mod signature;
+
+pub use authority::{Authority, AuthorityError, Validity};
+pub use certificate::{Certificate, Request, Revocations};
+pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
+pub use identity::{Identity, IdentityError, Keys};
+pub use network::{CertificateError, Network, Peer};
+pub use session::{OpenError, Opened, SealError, Session};
+pub use sessions::Sessions;
+pub use signature::Context;

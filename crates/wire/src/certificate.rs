@@ -1,1 +1,402 @@
-//! Placeholder.
+//! Who a node is, said by the root key of its network; what a node asks to be called; and which
+//! certificates no longer count.
+//!
+//! ```text
+//! certificate                     bytes   request                          bytes
+//! +---------------------------+           +---------------------------+
+//! | version (1)               |   1       | version (1)               |   1
+//! | network id                |   8       | network id                |   8
+//! | serial                    |   4       |                           |
+//! | node address              |   4       | node address (wished for) |   4
+//! | not before, unix seconds  |   8       |                           |
+//! | not after, unix seconds   |   8       |                           |
+//! | length | name, UTF-8      | 1+1..63   | length | name, UTF-8      | 1+1..63
+//! | static key, X25519        |  32       | static key, X25519        |  32
+//! | signing key, Ed25519      |  32       | signing key, Ed25519      |  32
+//! | count | domains           | 1+n(1+l)  | count | domains           | 1+n(1+l)
+//! | length | options          | 2+o       | length | options          | 2+o
+//! | signature by the root key |  64       | signature by signing key  |  64
+//! +---------------------------+           +---------------------------+
+//!
+//! revocations: version 4 | issued, unix seconds 8 | n x serial 4, ascending | signature 64
+//! option:      critical bit and type 1 | length 1 | value
+//! ```
+//!
+//! A signature covers a context string (`secure::signature`) and everything in front of itself.
+//! There is exactly one way to write each value, so bytes can be compared, hashed and flooded as
+//! they came. Parsing checks form only; who signed and when it counts is for `secure`.
+
+use crate::bytes::{Reader, Writer};
+use crate::control::CRITICAL;
+use crate::{Full, Malformed};
+use base::NodeAddr;
+
+/// The version of certificates and requests.
+pub const VERSION: u8 = 1;
+/// Bytes of a network's id: the first of the SHA-256 of its root key.
+pub const NETWORK_ID_BYTES: usize = 8;
+/// Bytes of a public key of either kind.
+pub const KEY_BYTES: usize = 32;
+/// Bytes of a signature.
+pub const SIGNATURE_BYTES: usize = 64;
+/// The longest name of a node: that of a label in the DNS.
+pub const MAX_NAME_BYTES: usize = 63;
+/// The longest domain: that of a name in the DNS.
+pub const MAX_DOMAIN_BYTES: usize = 253;
+/// The most domains of one node.
+pub const MAX_DOMAINS: usize = 16;
+/// The longest certificate or request. One must fit in a handshake datagram beside 128 bytes of
+/// handshake, within the smallest MTU of IPv6: 1280 − 48 (headers) − 128 = 1104 bytes at most.
+pub const MAX_CERTIFICATE_BYTES: usize = 1024;
+/// What a certificate has more than a request: serial and validity.
+pub const VALIDITY_BYTES: usize = 4 + 8 + 8;
+/// The most serials in a list: 12 + 256 × 4 + 64 = 1100 bytes fit in one flooded record.
+pub const MAX_REVOKED: usize = 256;
+/// The longest list of revocations.
+pub const MAX_REVOCATIONS_BYTES: usize = 12 + MAX_REVOKED * 4 + SIGNATURE_BYTES;
+
+/// The short name of a network's root key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NetworkId(pub [u8; NETWORK_ID_BYTES]);
+
+/// What is certified of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// Its overlay address.
+    pub address: NodeAddr,
+    /// Its name.
+    pub name: &'a str,
+    /// The key by which it proves itself in handshakes.
+    pub static_key: [u8; KEY_BYTES],
+    /// The key by which it signs what it floods.
+    pub signing_key: [u8; KEY_BYTES],
+    /// The domains that it may serve.
+    pub domains: Domains<'a>,
+}
+
+/// A certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Certificate<'a> {
+    /// The network in which it counts.
+    pub network: NetworkId,
+    /// Its number, unique in the network; a renewed certificate has a higher one.
+    pub serial: u32,
+    /// The first second in which it counts.
+    pub not_before_s: u64,
+    /// The last second in which it counts.
+    pub not_after_s: u64,
+    /// Of whom it speaks.
+    pub subject: Subject<'a>,
+    /// Optional items, kept as they came.
+    pub options: Options<'a>,
+    /// The root key's signature.
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+/// What a node asks its network's authority to certify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The network that it wants to join.
+    pub network: NetworkId,
+    /// What it wants to be.
+    pub subject: Subject<'a>,
+    /// Optional items, kept as they came.
+    pub options: Options<'a>,
+    /// The signature by the subject's own signing key.
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+/// The serials of certificates that no longer count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revocations<'a> {
+    /// Rises with every list; the highest counts.
+    pub version: u32,
+    /// When it was signed.
+    pub issued_s: u64,
+    /// What is revoked.
+    pub serials: Serials<'a>,
+    /// The root key's signature.
+    pub signature: [u8; SIGNATURE_BYTES],
+}
+
+/// What a signature at the end of `bytes` covers: everything in front of it.
+pub fn signed_part(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().saturating_sub(SIGNATURE_BYTES)]
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads a certificate that fills `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Certificate<'a>, Malformed> {
+        let mut r = begin(bytes)?;
+        let network = NetworkId(r.array()?);
+        let serial = r.u32()?;
+        let address = address(&mut r)?;
+        let (not_before_s, not_after_s) = (r.u64()?, r.u64()?);
+        if not_before_s > not_after_s {
+            return Err(Malformed::Value);
+        }
+        let certificate = Certificate {
+            network,
+            serial,
+            not_before_s,
+            not_after_s,
+            subject: Subject::parse(address, &mut r)?,
+            options: Options::parse(&mut r)?,
+            signature: r.array()?,
+        };
+        r.finish()?;
+        Ok(certificate)
+    }
+
+    /// Appends the certificate.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(VERSION)?;
+        w.put(&self.network.0)?;
+        w.u32(self.serial)?;
+        w.u32(self.subject.address.0)?;
+        w.u64(self.not_before_s)?;
+        w.u64(self.not_after_s)?;
+        self.subject.emit(w)?;
+        self.options.emit(w)?;
+        w.put(&self.signature)
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request that fills `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let mut r = begin(bytes)?;
+        let network = NetworkId(r.array()?);
+        let address = address(&mut r)?;
+        let request = Request {
+            network,
+            subject: Subject::parse(address, &mut r)?,
+            options: Options::parse(&mut r)?,
+            signature: r.array()?,
+        };
+        r.finish()?;
+        Ok(request)
+    }
+
+    /// Appends the request.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(VERSION)?;
+        w.put(&self.network.0)?;
+        w.u32(self.subject.address.0)?;
+        self.subject.emit(w)?;
+        self.options.emit(w)?;
+        w.put(&self.signature)
+    }
+}
+
+impl<'a> Revocations<'a> {
+    /// Reads a list that fills `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Revocations<'a>, Malformed> {
+        let mut r = Reader::new(bytes);
+        let (version, issued_s) = (r.u32()?, r.u64()?);
+        let serials = r.rest().len().checked_sub(SIGNATURE_BYTES);
+        let serials = Serials::parse(r.take(serials.ok_or(Malformed::Short)?)?)?;
+        let signature = r.array()?;
+        Ok(Revocations {
+            version,
+            issued_s,
+            serials,
+            signature,
+        })
+    }
+
+    /// Appends the list.
+    pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u32(self.version)?;
+        w.u64(self.issued_s)?;
+        w.put(self.serials.0)?;
+        w.put(&self.signature)
+    }
+}
+
+impl<'a> Subject<'a> {
+    fn parse(address: NodeAddr, r: &mut Reader<'a>) -> Result<Subject<'a>, Malformed> {
+        Ok(Subject {
+            address,
+            name: name(r)?,
+            static_key: r.array()?,
+            signing_key: r.array()?,
+            domains: Domains::parse(r)?,
+        })
+    }
+
+    /// Everything but the address, which stands further in front.
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(self.name.len() as u8)?;
+        w.put(self.name.as_bytes())?;
+        w.put(&self.static_key)?;
+        w.put(&self.signing_key)?;
+        w.put(self.domains.0)
+    }
+}
+
+/// Domains as they stand on the wire: a count, then each with its length in front.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Domains<'a>(&'a [u8]);
+
+impl<'a> Domains<'a> {
+    /// No domain.
+    pub const NONE: Domains<'static> = Domains(&[0]);
+
+    /// Reads what [`Domains::emit`] wrote.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Domains<'a>, Malformed> {
+        let all = r.rest();
+        let count = r.u8()?;
+        if usize::from(count) > MAX_DOMAINS {
+            return Err(Malformed::Count);
+        }
+        for _ in 0..count {
+            let length = r.u8()?;
+            if !is_domain(r.take(length.into())?) {
+                return Err(Malformed::Value);
+            }
+        }
+        Ok(Domains(&all[..all.len() - r.rest().len()]))
+    }
+
+    /// Writes `domains`; [`Full`] also when there are too many or one is no domain.
+    pub fn emit(domains: &[&str], w: &mut Writer<'_>) -> Result<(), Full> {
+        if domains.len() > MAX_DOMAINS {
+            return Err(Full);
+        }
+        w.u8(domains.len() as u8)?;
+        for domain in domains {
+            if !is_domain(domain.as_bytes()) {
+                return Err(Full);
+            }
+            w.u8(domain.len() as u8)?;
+            w.put(domain.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The domains, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let mut r = Reader::new(self.0);
+        let mut left = r.u8().unwrap_or(0);
+        core::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            let length = r.u8().ok()?;
+            core::str::from_utf8(r.take(length.into()).ok()?).ok()
+        })
+    }
+}
+
+impl core::fmt::Debug for Domains<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Optional items as they stand on the wire, without the length in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options<'a>(&'a [u8]);
+
+impl<'a> Options<'a> {
+    /// No option.
+    pub const NONE: Options<'static> = Options(&[]);
+
+    /// None is known yet, so every critical one is an error and the others are kept unread.
+    fn parse(r: &mut Reader<'a>) -> Result<Options<'a>, Malformed> {
+        let length = r.u16()?;
+        let all = r.take(length.into())?;
+        let mut items = Reader::new(all);
+        while !items.is_empty() {
+            let kind = items.u8()?;
+            let length = items.u8().map_err(|_| Malformed::Length)?;
+            items.take(length.into()).map_err(|_| Malformed::Length)?;
+            if kind & CRITICAL != 0 {
+                return Err(Malformed::Critical);
+            }
+        }
+        Ok(Options(all))
+    }
+
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u16(u16::try_from(self.0.len()).map_err(|_| Full)?)?;
+        w.put(self.0)
+    }
+}
+
+/// Ascending serials, four bytes each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Serials<'a>(&'a [u8]);
+
+impl<'a> Serials<'a> {
+    /// Reads serials that fill `bytes`; they must ascend.
+    pub fn parse(bytes: &'a [u8]) -> Result<Serials<'a>, Malformed> {
+        let serials = Serials(bytes);
+        if !bytes.len().is_multiple_of(4) {
+            return Err(Malformed::Length);
+        }
+        if bytes.len() / 4 > MAX_REVOKED {
+            return Err(Malformed::Count);
+        }
+        if !serials.iter().is_sorted_by(|a, b| a < b) {
+            return Err(Malformed::Value);
+        }
+        Ok(serials)
+    }
+
+    /// The serials, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let (chunks, _) = self.0.as_chunks::<4>();
+        chunks.iter().map(|bytes| u32::from_be_bytes(*bytes))
+    }
+}
+
+impl core::fmt::Debug for Serials<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A node's name: 1 to 63 bytes of UTF-8 without control characters.
+pub fn is_name(name: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
+}
+
+/// A domain: 1 to 253 lower-case letters, digits, and `-`, `_`, `.`, `*`.
+pub fn is_domain(bytes: &[u8]) -> bool {
+    let allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*');
+    (1..=MAX_DOMAIN_BYTES).contains(&bytes.len()) && bytes.iter().all(allowed)
+}
+
+/// Checks length and version, which certificates and requests have in common.
+fn begin(bytes: &[u8]) -> Result<Reader<'_>, Malformed> {
+    if bytes.len() > MAX_CERTIFICATE_BYTES {
+        return Err(Malformed::Length);
+    }
+    let mut r = Reader::new(bytes);
+    match r.u8()? {
+        VERSION => Ok(r),
+        _ => Err(Malformed::Version),
+    }
+}
+
+fn address(r: &mut Reader<'_>) -> Result<NodeAddr, Malformed> {
+    let address = NodeAddr(r.u32()?);
+    if address.is_node() {
+        Ok(address)
+    } else {
+        Err(Malformed::Value)
+    }
+}
+
+fn name<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let length = r.u8()?;
+    let name = core::str::from_utf8(r.take(length.into())?).map_err(|_| Malformed::Text)?;
+    if is_name(name) {
+        Ok(name)
+    } else {
+        Err(Malformed::Value)
+    }
+}
+
+#[cfg(test)]
+mod tests;

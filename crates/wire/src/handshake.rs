@@ -1,1 +1,285 @@
-//! Placeholder.
+//! What two neighbours say before they can seal: three messages of Noise XX, and a cookie.
+//!
+//! ```text
+//!      dialler                                           responder
+//!         | Init       index, versions, e, padding           |
+//!         |------------------------------------------------->|
+//!         |                                 (under load) Cookie
+//!         |<- - - - - - - - - - - - - - - - - - - - - - - - -|
+//!         | Response   indices, version, e, ee, s, es, certificate
+//!         |<-------------------------------------------------|
+//!         | Finish     index, s, se, certificate             |
+//!         |------------------------------------------------->|
+//!
+//! Init      0 first byte | 1 sender 3 | 4 min | 5 max | 6 zero 2 | 8 noise 32 | 40 mac1 16
+//!           | 56 mac2 16 | 72 zeros up to 1152
+//! Response  0 first byte | 1 sender 3 | 4 receiver 3 | 7 version | 8 noise 104 + n | mac1 16
+//! Finish    0 first byte | 1 receiver 3 | 4 noise 64 + n | mac1 16
+//! Cookie    0 first byte | 1 receiver 3 | 4 cookie 16 | 20 mac1 16
+//! ```
+//!
+//! `sender` is the index that the sender wants to see in the datagrams it receives, `receiver` the
+//! one that the addressee had chosen. mac1 is keyed by the network and ends every message, so that
+//! noise from outside costs one MAC; mac2 is keyed by a cookie and zero without one. An Init is as
+//! long as the longest Response: nobody gets more bytes out of a node than he puts in. What the
+//! Noise payloads hold is for `secure`: the response's first 8 bytes again and a certificate; in
+//! the finish, a certificate.
+
+use crate::Malformed;
+use crate::bytes::Reader;
+use crate::certificate::MAX_CERTIFICATE_BYTES;
+use crate::link::{Kind, SessionIndex};
+use core::ops::Range;
+
+/// Bytes of mac1, of mac2 and of a cookie.
+pub const MAC_BYTES: usize = 16;
+/// Bytes of the first Noise message: a public key.
+pub const NOISE_INIT_BYTES: usize = 32;
+/// Bytes of the second without the certificate: key, sealed key, sealed header.
+pub const NOISE_RESPONSE_BYTES: usize = 32 + (32 + 16) + (RESPONSE_HEADER_BYTES + 16);
+/// Bytes of the third without the certificate: sealed key, tag.
+pub const NOISE_FINISH_BYTES: usize = (32 + 16) + 16;
+/// Bytes in front of the Noise message of a response.
+pub const RESPONSE_HEADER_BYTES: usize = 8;
+/// Bytes in front of the Noise message of a finish.
+pub const FINISH_HEADER_BYTES: usize = 4;
+/// The longest response.
+pub const MAX_RESPONSE_BYTES: usize =
+    RESPONSE_HEADER_BYTES + NOISE_RESPONSE_BYTES + MAX_CERTIFICATE_BYTES + MAC_BYTES;
+/// The longest finish.
+pub const MAX_FINISH_BYTES: usize =
+    FINISH_HEADER_BYTES + NOISE_FINISH_BYTES + MAX_CERTIFICATE_BYTES + MAC_BYTES;
+/// Bytes of every Init.
+pub const INIT_BYTES: usize = MAX_RESPONSE_BYTES;
+/// Bytes of every cookie message.
+pub const COOKIE_BYTES: usize = 4 + MAC_BYTES + MAC_BYTES;
+
+/// Where the parts of an Init stand that are filled in or checked apart.
+pub mod init {
+    use super::*;
+    /// The Noise message.
+    pub const NOISE: Range<usize> = 8..8 + NOISE_INIT_BYTES;
+    /// mac1; it covers everything in front of it.
+    pub const MAC1: Range<usize> = NOISE.end..NOISE.end + MAC_BYTES;
+    /// mac2; it covers everything in front of it.
+    pub const MAC2: Range<usize> = MAC1.end..MAC1.end + MAC_BYTES;
+}
+
+/// The versions of the data plane that a node speaks, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    /// The lowest.
+    pub min: u8,
+    /// The highest.
+    pub max: u8,
+}
+
+impl VersionRange {
+    /// The highest version in both ranges.
+    pub fn common(self, other: VersionRange) -> Option<u8> {
+        let highest = self.max.min(other.max);
+        (highest >= self.min.max(other.min)).then_some(highest)
+    }
+    /// True if `version` lies in the range.
+    pub const fn contains(self, version: u8) -> bool {
+        self.min <= version && version <= self.max
+    }
+}
+
+/// The first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Init<'a> {
+    /// The dialler's index.
+    pub sender: SessionIndex,
+    /// What the dialler speaks.
+    pub versions: VersionRange,
+    /// The Noise message.
+    pub noise: &'a [u8; NOISE_INIT_BYTES],
+    /// Keyed by the network.
+    pub mac1: &'a [u8; MAC_BYTES],
+    /// Keyed by a cookie, or zero.
+    pub mac2: &'a [u8; MAC_BYTES],
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The responder's index.
+    pub sender: SessionIndex,
+    /// The dialler's index.
+    pub receiver: SessionIndex,
+    /// The version that the responder chose.
+    pub version: u8,
+    /// The Noise message.
+    pub noise: &'a [u8],
+}
+
+/// The last message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finish<'a> {
+    /// The responder's index.
+    pub receiver: SessionIndex,
+    /// The Noise message.
+    pub noise: &'a [u8],
+}
+
+/// "Come again with this."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// The dialler's index.
+    pub receiver: SessionIndex,
+    /// The key of mac2.
+    pub cookie: [u8; MAC_BYTES],
+}
+
+impl<'a> Init<'a> {
+    /// Reads an Init: exactly [`INIT_BYTES`], reserved bytes and padding zero.
+    pub fn parse(datagram: &'a [u8]) -> Result<Init<'a>, Malformed> {
+        let mut r = begin(datagram, Kind::HandshakeInit)?;
+        let sender = SessionIndex::new(r.u24()?);
+        let versions = VersionRange {
+            min: r.u8()?,
+            max: r.u8()?,
+        };
+        let reserved = r.u16()?;
+        let init = Init {
+            sender,
+            versions,
+            noise: chunk(&mut r)?,
+            mac1: chunk(&mut r)?,
+            mac2: chunk(&mut r)?,
+        };
+        let padding = r.take(INIT_BYTES - init::MAC2.end)?;
+        r.finish()?;
+        let zero = padding.iter().fold(0, |all, byte| all | byte) == 0;
+        if reserved != 0 || !zero || versions.min == 0 || versions.min > versions.max {
+            return Err(Malformed::Value);
+        }
+        Ok(init)
+    }
+
+    /// The Init as it stands on the wire.
+    pub fn to_bytes(&self) -> [u8; INIT_BYTES] {
+        let mut bytes = [0; INIT_BYTES];
+        bytes[0] = Kind::HandshakeInit.byte();
+        bytes[1..4].copy_from_slice(&index_bytes(self.sender));
+        bytes[4..6].copy_from_slice(&[self.versions.min, self.versions.max]);
+        bytes[init::NOISE].copy_from_slice(self.noise);
+        bytes[init::MAC1].copy_from_slice(self.mac1);
+        bytes[init::MAC2].copy_from_slice(self.mac2);
+        bytes
+    }
+}
+
+impl<'a> Response<'a> {
+    /// Reads a response, without the mac1 that ends it.
+    pub fn parse(datagram: &'a [u8]) -> Result<Response<'a>, Malformed> {
+        let (body, _) = split_mac(datagram)?;
+        let mut r = begin(body, Kind::HandshakeResponse)?;
+        let response = Response {
+            sender: SessionIndex::new(r.u24()?),
+            receiver: SessionIndex::new(r.u24()?),
+            version: r.u8()?,
+            noise: r.rest(),
+        };
+        if response.noise.len() < NOISE_RESPONSE_BYTES {
+            return Err(Malformed::Short);
+        }
+        if datagram.len() > MAX_RESPONSE_BYTES {
+            return Err(Malformed::Length);
+        }
+        Ok(response)
+    }
+
+    /// Reads the sealed copy of a response's header: the responder's index and the version.
+    pub fn of_header(header: &[u8]) -> Result<(SessionIndex, u8), Malformed> {
+        let mut r = begin(header, Kind::HandshakeResponse)?;
+        let sender = SessionIndex::new(r.u24()?);
+        r.take(3)?;
+        let version = r.u8()?;
+        r.finish()?;
+        Ok((sender, version))
+    }
+
+    /// The bytes in front of the Noise message.
+    pub fn header(&self) -> [u8; RESPONSE_HEADER_BYTES] {
+        let [s0, s1, s2] = index_bytes(self.sender);
+        let [r0, r1, r2] = index_bytes(self.receiver);
+        let first = Kind::HandshakeResponse.byte();
+        [first, s0, s1, s2, r0, r1, r2, self.version]
+    }
+}
+
+impl<'a> Finish<'a> {
+    /// Reads a finish, without the mac1 that ends it.
+    pub fn parse(datagram: &'a [u8]) -> Result<Finish<'a>, Malformed> {
+        let (body, _) = split_mac(datagram)?;
+        let mut r = begin(body, Kind::HandshakeFinish)?;
+        let finish = Finish {
+            receiver: SessionIndex::new(r.u24()?),
+            noise: r.rest(),
+        };
+        if finish.noise.len() < NOISE_FINISH_BYTES {
+            return Err(Malformed::Short);
+        }
+        if datagram.len() > MAX_FINISH_BYTES {
+            return Err(Malformed::Length);
+        }
+        Ok(finish)
+    }
+
+    /// The bytes in front of the Noise message.
+    pub fn header(&self) -> [u8; FINISH_HEADER_BYTES] {
+        let [r0, r1, r2] = index_bytes(self.receiver);
+        [Kind::HandshakeFinish.byte(), r0, r1, r2]
+    }
+}
+
+impl Cookie {
+    /// Reads a cookie message, without the mac1 that ends it.
+    pub fn parse(datagram: &[u8]) -> Result<Cookie, Malformed> {
+        let (body, _) = split_mac(datagram)?;
+        let mut r = begin(body, Kind::Cookie)?;
+        let cookie = Cookie {
+            receiver: SessionIndex::new(r.u24()?),
+            cookie: r.array()?,
+        };
+        r.finish()?;
+        Ok(cookie)
+    }
+
+    /// The message as it stands on the wire, mac1 still zero.
+    pub fn to_bytes(&self) -> [u8; COOKIE_BYTES] {
+        let mut bytes = [0; COOKIE_BYTES];
+        bytes[0] = Kind::Cookie.byte();
+        bytes[1..4].copy_from_slice(&index_bytes(self.receiver));
+        bytes[4..4 + MAC_BYTES].copy_from_slice(&self.cookie);
+        bytes
+    }
+}
+
+/// Divides a message into what its mac1 covers and mac1.
+pub fn split_mac(datagram: &[u8]) -> Result<(&[u8], &[u8; MAC_BYTES]), Malformed> {
+    datagram.split_last_chunk().ok_or(Malformed::Short)
+}
+
+fn begin(bytes: &[u8], kind: Kind) -> Result<Reader<'_>, Malformed> {
+    let mut r = Reader::new(bytes);
+    if Kind::from_byte(r.u8()?)? == kind {
+        Ok(r)
+    } else {
+        Err(Malformed::Kind)
+    }
+}
+
+fn chunk<'a, const N: usize>(r: &mut Reader<'a>) -> Result<&'a [u8; N], Malformed> {
+    r.take(N)?.first_chunk().ok_or(Malformed::Short)
+}
+
+const fn index_bytes(index: SessionIndex) -> [u8; 3] {
+    let [_, a, b, c] = index.value().to_be_bytes();
+    [a, b, c]
+}
+
+#[cfg(test)]
+mod tests;

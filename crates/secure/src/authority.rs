@@ -1,0 +1,265 @@
+//! The holder of a network's root key: issues certificates, renews them, revokes them.
+//!
+//! It works offline, on a file, and is no process of the network. What it must remember besides
+//! the key is the next serial and the list of revocations; all three are one text block that is
+//! written again after each change.
+
+use crate::armour::{self, ArmourError};
+use crate::certificate::{Certificate, Request, Revocations};
+use crate::identity::seal;
+use crate::network::{CLOCK_SKEW_S, Network};
+use crate::signature::{self, Context};
+use ed25519_dalek::SigningKey;
+use wire::bytes::{Reader, Writer};
+use wire::certificate::{self as format, KEY_BYTES, MAX_REVOKED, SIGNATURE_BYTES, Serials};
+use wire::{Full, Malformed};
+use zeroize::Zeroizing;
+
+const LABEL: &str = "SINEW NETWORK KEY";
+/// The version of the text form.
+const VERSION: u8 = 1;
+
+/// A network's root key and what has been done with it.
+#[derive(Clone)]
+pub struct Authority {
+    root: SigningKey,
+    next_serial: u32,
+    revocations_version: u32,
+    /// Serial and expiry, ascending by serial. Kept until expiry, when the list may forget them.
+    revoked: Vec<(u32, u64)>,
+}
+
+/// When a certificate counts, in unix seconds, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The first second.
+    pub not_before_s: u64,
+    /// The last second.
+    pub not_after_s: u64,
+}
+
+/// Why the authority would not sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorityError {
+    /// The request or certificate is for another network.
+    #[error("this is for another network: use that network's directory")]
+    WrongNetwork,
+    /// The request is not signed by the key that it names, or the certificate not by this root.
+    #[error("the signature does not fit: the file was damaged or changed, copy it again")]
+    BadSignature,
+    /// The validity ends before it begins.
+    #[error("the certificate would end before it begins: check the dates and this clock")]
+    Validity,
+    /// All serials are used up.
+    #[error("no serial is left: make a new network with `sinew net init`")]
+    NoSerial,
+    /// The list is full.
+    #[error(
+        "the list of revocations is full (256): wait until revoked certificates expire, or make a new network"
+    )]
+    ListFull,
+    /// Name, domains and options leave no room for serial and validity.
+    #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
+    TooLong,
+    /// The request's signing key cannot verify anything.
+    #[error("the request holds an unusable key: make the request again")]
+    WeakKey,
+}
+
+impl Authority {
+    /// A new network out of 32 bytes of entropy, which nobody else must know.
+    pub fn generate(entropy: &[u8; KEY_BYTES]) -> Authority {
+        Authority {
+            root: SigningKey::from_bytes(entropy),
+            next_serial: 1,
+            revocations_version: 0,
+            revoked: Vec::new(),
+        }
+    }
+
+    /// The network as its nodes know it.
+    pub fn network(&self) -> Network {
+        let root = self.root.verifying_key().to_bytes();
+        Network::new(root).expect("a key made from a secret is usable")
+    }
+
+    /// Certifies what `request` asks for.
+    pub fn issue(
+        &mut self,
+        request: &Request,
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        let fields = request.fields();
+        let (subject, body) = (fields.subject, format::signed_part(request.as_bytes()));
+        if fields.network != self.network().id() {
+            return Err(AuthorityError::WrongNetwork);
+        }
+        if !signature::is_usable(&subject.signing_key) {
+            return Err(AuthorityError::WeakKey);
+        }
+        if !signature::verify(
+            &subject.signing_key,
+            Context::Request,
+            body,
+            &fields.signature,
+        ) {
+            return Err(AuthorityError::BadSignature);
+        }
+        self.certify(subject, fields.options, validity)
+    }
+
+    /// Certifies the same again, for another time and under a new serial.
+    pub fn renew(
+        &mut self,
+        certificate: &Certificate,
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        let fields = certificate.fields();
+        self.check_own(certificate)?;
+        self.certify(fields.subject, fields.options, validity)
+    }
+
+    /// Puts `certificate` on the list, forgets those that have expired, and signs the new list.
+    pub fn revoke(
+        &mut self,
+        certificate: &Certificate,
+        unix_now_s: u64,
+    ) -> Result<Revocations, AuthorityError> {
+        self.check_own(certificate)?;
+        let fields = certificate.fields();
+        let mut revoked = self.revoked.clone();
+        // A node whose clock is slow takes an expired certificate for a little longer.
+        revoked.retain(|(_, not_after_s)| not_after_s.saturating_add(CLOCK_SKEW_S) >= unix_now_s);
+        if let Err(at) = revoked.binary_search_by_key(&fields.serial, |(serial, _)| *serial) {
+            revoked.insert(at, (fields.serial, fields.not_after_s));
+        }
+        if revoked.len() > MAX_REVOKED {
+            return Err(AuthorityError::ListFull);
+        }
+        self.revoked = revoked;
+        self.revocations_version = self
+            .revocations_version
+            .checked_add(1)
+            .ok_or(AuthorityError::NoSerial)?;
+        Ok(self.revocations(unix_now_s))
+    }
+
+    /// The list as it stands, signed.
+    pub fn revocations(&self, unix_now_s: u64) -> Revocations {
+        let serials: Vec<u8> = self
+            .revoked
+            .iter()
+            .flat_map(|(serial, _)| serial.to_be_bytes())
+            .collect();
+        let unsigned = format::Revocations {
+            version: self.revocations_version,
+            issued_s: unix_now_s,
+            serials: Serials::parse(&serials).expect("ascending and few: kept so by `revoke`"),
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let mut bytes = [0; format::MAX_REVOCATIONS_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        unsigned.emit(&mut w).expect("room for the longest list");
+        seal(&self.root, Context::Revocations, w.written_mut());
+        Revocations::from_bytes(w.written()).expect("what was just written is well formed")
+    }
+
+    /// The text form. It holds the root secret: a file of mode 0600, kept offline and backed up,
+    /// written again after each `issue`, `renew` and `revoke`.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let room = 1 + KEY_BYTES + 8 + self.revoked.len() * 12;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        bytes.push(VERSION);
+        bytes.extend_from_slice(self.root.as_bytes());
+        bytes.extend_from_slice(&self.next_serial.to_be_bytes());
+        bytes.extend_from_slice(&self.revocations_version.to_be_bytes());
+        for (serial, not_after_s) in &self.revoked {
+            bytes.extend_from_slice(&serial.to_be_bytes());
+            bytes.extend_from_slice(&not_after_s.to_be_bytes());
+        }
+        armour::write(LABEL, &bytes)
+    }
+
+    /// Reads the text form.
+    pub fn from_text(text: &str) -> Result<Authority, ArmourError> {
+        let bytes = armour::read(LABEL, text)?;
+        Authority::parse(&bytes).map_err(|reason| ArmourError::Content {
+            label: LABEL,
+            reason,
+        })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Authority, Malformed> {
+        let mut r = Reader::new(bytes);
+        if r.u8()? != VERSION {
+            return Err(Malformed::Version);
+        }
+        let mut authority = Authority::generate(&Zeroizing::new(r.array()?));
+        authority.next_serial = r.u32()?;
+        authority.revocations_version = r.u32()?;
+        while !r.is_empty() {
+            authority.revoked.push((r.u32()?, r.u64()?));
+        }
+        if authority.revoked.len() > MAX_REVOKED {
+            return Err(Malformed::Count);
+        }
+        if !authority.revoked.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(Malformed::Value);
+        }
+        Ok(authority)
+    }
+
+    fn check_own(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
+        let fields = certificate.fields();
+        let root = self.root.verifying_key().to_bytes();
+        let body = format::signed_part(certificate.as_bytes());
+        if fields.network != self.network().id() {
+            return Err(AuthorityError::WrongNetwork);
+        }
+        if !signature::verify(&root, Context::Certificate, body, &fields.signature) {
+            return Err(AuthorityError::BadSignature);
+        }
+        Ok(())
+    }
+
+    fn certify(
+        &mut self,
+        subject: format::Subject<'_>,
+        options: format::Options<'_>,
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        if validity.not_before_s > validity.not_after_s {
+            return Err(AuthorityError::Validity);
+        }
+        let serial = self.next_serial;
+        let next_serial = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
+        let unsigned = format::Certificate {
+            network: self.network().id(),
+            serial,
+            not_before_s: validity.not_before_s,
+            not_after_s: validity.not_after_s,
+            subject,
+            options,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let mut bytes = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        unsigned
+            .emit(&mut w)
+            .map_err(|Full| AuthorityError::TooLong)?;
+        seal(&self.root, Context::Certificate, w.written_mut());
+        self.next_serial = next_serial;
+        Ok(Certificate::from_bytes(w.written()).expect("what was just written is well formed"))
+    }
+}
+
+/// Shows the public half only.
+impl core::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Authority")
+            .field("network", &self.network().id())
+            .field("next_serial", &self.next_serial)
+            .field("revoked", &self.revoked)
+            .finish_non_exhaustive()
+    }
+}

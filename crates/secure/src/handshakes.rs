@@ -1,0 +1,351 @@
+//! The handshakes of one node: dialling, answering, and which session indices are in use.
+//!
+//! ```text
+//!  dialler                                              responder
+//!  dial() --Init--> ........................ mac1, limits, (cookie) --> half-open
+//!  Dial   <------------------------------------------------Response
+//!  | verify certificate                                        |
+//!  v ------Finish-----------------------------------> verify certificate
+//!  Confirming  (repeats Finish)                            Established --> Live
+//!  | Established                                               |
+//!  v <-----------------------------first sealed datagram-------'
+//!  Live    on_confirmed()
+//! ```
+//!
+//! Noise XX proves who holds which static key and hides both certificates from listeners; the
+//! certificate in the payload must speak of exactly that key. The prologue binds the network's
+//! root key, the dialler's index and the range of versions; the sealed copy of the response's
+//! header binds the rest. Init and Finish are repeated by the dialler alone, so a responder keeps
+//! no timer but the age of half-open handshakes, and answers a repeated Init with the same bytes.
+//!
+//! If two nodes dial each other at once, each sees the other's Init while its own is out. The Init
+//! whose ephemeral key is lower goes on, and both sides know which; the other is not answered while
+//! it is young, so that one session results. (Not for longer: the lower one may never arrive.)
+//! Should both succeed all the same, [`crate::Sessions`] lives with both.
+
+mod dial;
+mod respond;
+mod table;
+
+use crate::identity::Identity;
+use crate::limits::Limits;
+use crate::mac::{Cookies, NetworkMac};
+use crate::network::{CertificateError, Network, Peer};
+use crate::noise::Seed;
+use crate::session::Session;
+use base::{NodeAddr, Time, UnderlayAddr};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use std::sync::Arc;
+use table::Table;
+use wire::Malformed;
+use wire::handshake::{COOKIE_BYTES, VersionRange};
+use wire::link::{Kind, SessionIndex};
+
+/// The versions of the data plane that this code speaks.
+pub const VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+
+/// All handshakes of one node.
+pub struct Handshakes {
+    identity: Arc<Identity>,
+    network: Network,
+    mac: NetworkMac,
+    cookies: Cookies,
+    limits: Limits,
+    table: Table,
+    rng: ChaCha20Rng,
+}
+
+/// What a handshake datagram came to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// To be sent to where the datagram came from.
+    Reply(Vec<u8>),
+    /// "Come again with this cookie", to be sent to where the datagram came from.
+    Cookie([u8; COOKIE_BYTES]),
+    /// A neighbour has proved who it is.
+    Established(Box<Established>),
+    /// Nothing comes of the datagram. To be counted by [`Refusal::label`].
+    Refused(Refusal),
+    /// Nothing comes of a dial, for a reason that repetition does not mend. To be counted, told to
+    /// the operator, and dialled again after a while.
+    Failed {
+        /// The address that was dialled.
+        to: UnderlayAddr,
+        /// The node that was expected there.
+        expect: Option<NodeAddr>,
+        /// Why.
+        reason: Refusal,
+    },
+}
+
+/// A session and the neighbour that it was made with.
+#[derive(Debug)]
+pub struct Established {
+    /// To be installed in the neighbour's [`crate::Sessions`].
+    pub session: Session,
+    /// Who the neighbour is.
+    pub peer: Peer,
+    /// Where its datagrams come from.
+    pub from: UnderlayAddr,
+    /// The node that was expected when this side dialled.
+    pub expect: Option<NodeAddr>,
+    /// To be sent to `from` before anything that is sealed.
+    pub reply: Option<Vec<u8>>,
+}
+
+/// Something that time has brought about.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// A repetition.
+    Send {
+        /// To whom.
+        to: UnderlayAddr,
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
+    /// Nobody answered.
+    GaveUp {
+        /// The address that was dialled.
+        to: UnderlayAddr,
+        /// The node that was expected there.
+        expect: Option<NodeAddr>,
+    },
+    /// The peer never said anything under a dialled session. To be removed from its `Sessions` and
+    /// released.
+    Unconfirmed {
+        /// Which session.
+        session: SessionIndex,
+        /// Whom it was made with.
+        to: UnderlayAddr,
+    },
+}
+
+/// Why a dial was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DialError {
+    /// That address is being dialled.
+    #[error("that address is being dialled already: wait for the outcome")]
+    InProgress,
+    /// [`crate::limits::MAX_DIALS`] or [`crate::limits::MAX_INDICES`] is reached.
+    #[error("too many dials or sessions at once: dial fewer neighbours")]
+    TooMany,
+}
+
+/// Why nothing came of a handshake datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// It cannot be read.
+    #[error("malformed handshake: {0}")]
+    Malformed(#[from] Malformed),
+    /// mac1 does not fit.
+    #[error("mac1 does not fit: the sender is of another network, or none")]
+    Mac,
+    /// No version in common.
+    #[error("no version in common: upgrade the older of the two nodes")]
+    Version,
+    /// It belongs to no handshake that is under way.
+    #[error("belongs to no handshake that is under way: late or repeated")]
+    Stale,
+    /// It comes from another address than the handshake began with.
+    #[error("comes from another address than the handshake began with")]
+    Address,
+    /// Both sides dialled, and the other handshake goes on.
+    #[error("both sides dialled at once, and the other handshake goes on")]
+    Crossed,
+    /// Too many handshakes.
+    #[error("too many handshakes per second: the limit is in secure::limits")]
+    TooMany,
+    /// Too many handshakes from one source.
+    #[error("too many handshakes per second from one source: the limit is in secure::limits")]
+    TooManyOfSource,
+    /// A table is full.
+    #[error("too many handshakes or sessions at once: the limit is in secure::limits")]
+    Full,
+    /// The Noise message is not authentic.
+    #[error("the Noise message is not authentic: damaged or forged")]
+    Noise,
+    /// The peer's certificate does not count.
+    #[error("the peer's certificate does not count: {0}")]
+    Certificate(#[from] CertificateError),
+    /// The peer does not hold the key that its certificate speaks of.
+    #[error("the peer showed a certificate of another key than it holds")]
+    OtherKey,
+    /// Another node answered than the one that was dialled.
+    #[error("{0} answered instead of the node dialled: correct its underlay address")]
+    UnexpectedPeer(NodeAddr),
+    /// The peer has this node's own address.
+    #[error("the peer has this node's own address: it dialled itself, or two nodes share one")]
+    Myself,
+}
+
+impl Handshakes {
+    /// The handshakes of a node, with entropy that nobody else must know. Equal seeds and inputs
+    /// give equal outputs.
+    pub fn new(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
+        let mut rng = ChaCha20Rng::from_seed(seed);
+        Handshakes {
+            mac: NetworkMac::new(network.root_key()),
+            cookies: Cookies::new(draw(&mut rng), now),
+            limits: Limits::new(rng.next_u64(), now),
+            table: Table::default(),
+            identity: Arc::new(identity),
+            network,
+            rng,
+        }
+    }
+
+    /// Who this node is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    /// Puts a renewed certificate in place; handshakes under way end with the one they began with.
+    pub fn set_identity(&mut self, identity: Identity) {
+        self.identity = Arc::new(identity);
+    }
+    /// The network, with its revocations.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+    /// The network, to apply revocations to.
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
+    /// Begins a handshake with whoever is at `to`, or with `expect` alone. Gives the Init to send.
+    pub fn dial(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        expect: Option<NodeAddr>,
+    ) -> Result<Vec<u8>, DialError> {
+        self.begin_dial(now, to, expect)
+    }
+
+    /// Gives up dialling `to`. True if it was being dialled.
+    pub fn hang_up(&mut self, to: UnderlayAddr) -> bool {
+        let index = self.table.dial_to(to);
+        index.is_some_and(|index| self.table.remove(index))
+    }
+
+    /// Handles a datagram of one of the four handshake kinds.
+    pub fn on_datagram(
+        &mut self,
+        now: Time,
+        unix_now_s: u64,
+        from: UnderlayAddr,
+        datagram: &[u8],
+    ) -> Outcome {
+        let outcome = match Kind::of(datagram) {
+            Ok(Kind::HandshakeInit) => self.on_init(now, from, datagram),
+            Ok(Kind::HandshakeResponse) => self.on_response(now, unix_now_s, from, datagram),
+            Ok(Kind::HandshakeFinish) => self.on_finish(now, unix_now_s, from, datagram),
+            Ok(Kind::Cookie) => self.on_cookie(from, datagram),
+            Ok(Kind::Data | Kind::Control) => Err(Refusal::Malformed(Malformed::Kind)),
+            Err(malformed) => Err(Refusal::Malformed(malformed)),
+        };
+        outcome.unwrap_or_else(Outcome::Refused)
+    }
+
+    /// Does what has become due: repetitions, and handshakes that have grown too old.
+    pub fn on_timeout(&mut self, now: Time) -> Vec<Due> {
+        let mut due = Vec::new();
+        while let Some(index) = self.table.take_due(now) {
+            due.extend(self.on_due(now, index));
+        }
+        due
+    }
+
+    /// When [`Handshakes::on_timeout`] is wanted next.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.table.next_timeout()
+    }
+
+    /// The peer has spoken under a session that this side dialled.
+    pub fn on_confirmed(&mut self, session: SessionIndex) {
+        self.table.confirm(session);
+    }
+
+    /// Gives back the index of a session that was dropped.
+    pub fn release(&mut self, session: SessionIndex) {
+        self.table.release(session);
+    }
+
+    /// Indices in use: dials, half-open handshakes and sessions.
+    pub fn indices_in_use(&self) -> usize {
+        self.table.len()
+    }
+    /// Handshakes that were answered and not finished.
+    pub fn half_open(&self) -> usize {
+        self.table.half_open()
+    }
+    /// Handshakes that this side began and that were not answered.
+    pub fn dials(&self) -> usize {
+        self.table.dials()
+    }
+
+    /// Who holds `static_key`, if his certificate says so and counts.
+    fn verify(
+        &self,
+        unix_now_s: u64,
+        certificate: &[u8],
+        static_key: Option<&[u8]>,
+    ) -> Result<Peer, Refusal> {
+        let certificate = crate::Certificate::from_bytes(certificate)
+            .map_err(|malformed| Refusal::Certificate(malformed.into()))?;
+        let peer = self.network.verify(&certificate, unix_now_s)?;
+        if static_key != Some(&certificate.fields().subject.static_key) {
+            return Err(Refusal::OtherKey);
+        }
+        if peer.address() == self.identity.address() {
+            return Err(Refusal::Myself);
+        }
+        Ok(peer)
+    }
+
+    /// What both sides hash into the handshake before its first message.
+    fn prologue(&self, init: &[u8]) -> Vec<u8> {
+        let header = &init[..wire::handshake::init::NOISE.start];
+        [
+            b"sinew handshake 1",
+            self.network.root_key().as_slice(),
+            header,
+        ]
+        .concat()
+    }
+
+    fn draw_seed(&mut self) -> Seed {
+        draw(&mut self.rng)
+    }
+}
+
+impl Refusal {
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Refusal::Malformed(_) => "malformed",
+            Refusal::Mac => "mac",
+            Refusal::Version => "version",
+            Refusal::Stale => "stale",
+            Refusal::Address => "address",
+            Refusal::Crossed => "crossed",
+            Refusal::TooMany => "too-many",
+            Refusal::TooManyOfSource => "too-many-of-source",
+            Refusal::Full => "full",
+            Refusal::Noise => "noise",
+            Refusal::Certificate(error) => error.label(),
+            Refusal::OtherKey => "other-key",
+            Refusal::UnexpectedPeer(_) => "unexpected-peer",
+            Refusal::Myself => "myself",
+        }
+    }
+}
+
+fn draw(rng: &mut ChaCha20Rng) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

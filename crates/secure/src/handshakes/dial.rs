@@ -1,0 +1,270 @@
+//! The side that dials: Init, its repetition, the answer to a cookie, Finish and its repetition.
+
+use super::table::{Confirming, Dial, Entry};
+use super::{DialError, Due, Established, Handshakes, Outcome, Refusal, VERSIONS};
+use crate::limits::MAX_DIALS;
+use crate::mac;
+use crate::noise;
+use crate::session::{Parts, Session};
+use base::{Duration, NodeAddr, Time, UnderlayAddr};
+use rand_chacha::rand_core::RngCore;
+use std::sync::Arc;
+use wire::handshake::{
+    self as format, Finish, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES, NOISE_INIT_BYTES,
+    RESPONSE_HEADER_BYTES, init, split_mac,
+};
+use wire::link::SessionIndex;
+
+/// When an Init is repeated for the first time: more than most round trips. Each wait doubles.
+pub(super) const INIT_REPEAT: Duration = Duration::from_millis(400);
+/// The longest wait between two repetitions.
+pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_secs(4);
+/// How often an Init is sent: at 0, 0.4, 1.2, 2.8, 6 and 10 s; given up at 14 s, or a quarter later.
+pub(super) const MAX_INITS: u32 = 6;
+/// When a Finish is repeated for the first time. Each wait doubles.
+pub(super) const FINISH_REPEAT: Duration = Duration::from_millis(300);
+/// How often a Finish is sent: at 0, 0.3, 0.9 and 2.1 s, while the responder still waits for it;
+/// given up at 4.5 s.
+pub(super) const MAX_FINISHES: u32 = 4;
+/// Forged responses that are looked at between two Inits, each at the cost of a Diffie-Hellman.
+const MAX_BAD_RESPONSES: u32 = 8;
+
+impl Handshakes {
+    pub(super) fn begin_dial(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        expect: Option<NodeAddr>,
+    ) -> Result<Vec<u8>, DialError> {
+        if self.table.dial_to(to).is_some() {
+            return Err(DialError::InProgress);
+        }
+        if self.table.dials() >= MAX_DIALS {
+            return Err(DialError::TooMany);
+        }
+        let free = self.table.free_index(&mut self.rng);
+        let index = free.ok_or(DialError::TooMany)?;
+        let dial = self.make_dial(now, index, to, expect);
+        let datagram = dial.init.to_vec();
+        let due = now + self.init_wait(0);
+        self.table.insert(index, Entry::Dial(Box::new(dial)), due);
+        Ok(datagram)
+    }
+
+    fn make_dial(
+        &mut self,
+        now: Time,
+        index: SessionIndex,
+        to: UnderlayAddr,
+        expect: Option<NodeAddr>,
+    ) -> Dial {
+        let header = Init {
+            sender: index,
+            versions: VERSIONS,
+            noise: &[0; NOISE_INIT_BYTES],
+            mac1: &[0; MAC_BYTES],
+            mac2: &[0; MAC_BYTES],
+        };
+        let mut bytes = Box::new(header.to_bytes());
+        let seed = self.draw_seed();
+        let prologue = self.prologue(bytes.as_slice());
+        let mut noise = noise::dialler(self.identity.static_secret(), seed, &prologue);
+        // snow wants room for a tag even where nothing is encrypted yet.
+        let mut message = [0; NOISE_INIT_BYTES + 16];
+        let length = noise
+            .write_message(&[], &mut message)
+            .expect("a new dialler writes first");
+        bytes[init::NOISE].copy_from_slice(&message[..length]);
+        let mac1 = self.mac.of(&bytes[..init::MAC1.start]);
+        bytes[init::MAC1].copy_from_slice(&mac1);
+        Dial {
+            to,
+            expect,
+            identity: Arc::clone(&self.identity),
+            noise,
+            init: bytes,
+            begun: now,
+            tries: 1,
+            cookie_answered: false,
+            bad_responses: 0,
+        }
+    }
+
+    pub(super) fn on_cookie(
+        &mut self,
+        from: UnderlayAddr,
+        datagram: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let message = format::Cookie::parse(datagram)?;
+        let (body, mac1) = split_mac(datagram)?;
+        let dial = self.table.dial(message.receiver).ok_or(Refusal::Stale)?;
+        if dial.to != from {
+            return Err(Refusal::Address);
+        }
+        let own_mac1 = own_mac1(&dial.init);
+        if *mac1 != self.mac.of_both(body, &own_mac1) {
+            return Err(Refusal::Mac);
+        }
+        let mac2 = mac::keyed_by(&message.cookie, &dial.init[..init::MAC2.start]);
+        dial.init[init::MAC2].copy_from_slice(&mac2);
+        if core::mem::replace(&mut dial.cookie_answered, true) {
+            return Err(Refusal::Stale);
+        }
+        Ok(Outcome::Reply(dial.init.to_vec()))
+    }
+
+    pub(super) fn on_response(
+        &mut self,
+        now: Time,
+        unix_now_s: u64,
+        from: UnderlayAddr,
+        datagram: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let response = format::Response::parse(datagram)?;
+        let (body, mac1) = split_mac(datagram)?;
+        let dial = self.table.dial(response.receiver).ok_or(Refusal::Stale)?;
+        if dial.to != from {
+            return Err(Refusal::Address);
+        }
+        if dial.bad_responses >= MAX_BAD_RESPONSES {
+            return Err(Refusal::TooMany);
+        }
+        if !self.mac.is_of(mac1, body) {
+            return Err(Refusal::Mac);
+        }
+        let mut payload = [0; format::MAX_RESPONSE_BYTES];
+        let Ok(length) = dial.noise.read_message(response.noise, &mut payload) else {
+            dial.bad_responses += 1;
+            return Err(Refusal::Noise);
+        };
+        // Noise has taken the message, so this dial comes to its end here, one way or the other.
+        let Some(Entry::Dial(dial)) = self.table.take(response.receiver) else {
+            return Err(Refusal::Stale);
+        };
+        let (to, expect) = (dial.to, dial.expect);
+        let finished = self.finish(now, unix_now_s, response.receiver, dial, &payload[..length]);
+        Ok(finished.unwrap_or_else(|reason| Outcome::Failed { to, expect, reason }))
+    }
+
+    /// Checks who has answered, and answers in turn.
+    fn finish(
+        &mut self,
+        now: Time,
+        unix_now_s: u64,
+        local_index: SessionIndex,
+        mut dial: Box<Dial>,
+        payload: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        // The sealed copy of the header counts; the one in clear could be anybody's.
+        let (header, certificate) = payload
+            .split_at_checked(RESPONSE_HEADER_BYTES)
+            .ok_or(Refusal::Malformed(wire::Malformed::Short))?;
+        let (peer_index, version) = format::Response::of_header(header)?;
+        if !VERSIONS.contains(version) {
+            return Err(Refusal::Version);
+        }
+        let peer = self.verify(unix_now_s, certificate, dial.noise.get_remote_static())?;
+        if dial
+            .expect
+            .is_some_and(|expected| expected != peer.address())
+        {
+            return Err(Refusal::UnexpectedPeer(peer.address()));
+        }
+        let finish = self.write_finish(peer_index, &mut dial);
+        let parts = Parts {
+            local_index,
+            peer_index,
+            version,
+            dialled: true,
+            keys: dial.noise.dangerously_get_raw_split(),
+        };
+        let confirming = Confirming {
+            to: dial.to,
+            finish: finish.clone(),
+            tries: 1,
+        };
+        let due = now + FINISH_REPEAT;
+        self.table
+            .insert(local_index, Entry::Confirming(confirming), due);
+        Ok(Outcome::Established(Box::new(Established {
+            session: Session::new(parts, now),
+            peer,
+            from: dial.to,
+            expect: dial.expect,
+            reply: Some(finish),
+        })))
+    }
+
+    fn write_finish(&self, peer_index: SessionIndex, dial: &mut Dial) -> Vec<u8> {
+        let header = Finish {
+            receiver: peer_index,
+            noise: &[],
+        };
+        let mut datagram = header.header().to_vec();
+        let front = datagram.len();
+        let certificate = dial.identity.certificate().as_bytes();
+        datagram.resize(front + NOISE_FINISH_BYTES + certificate.len(), 0);
+        dial.noise
+            .write_message(certificate, &mut datagram[front..])
+            .expect("the response was read and the room is exact");
+        let mac1 = self.mac.of(&datagram);
+        datagram.extend_from_slice(&mac1);
+        datagram
+    }
+
+    /// What is due for an index whose timer is spent.
+    pub(super) fn on_due(&mut self, now: Time, index: SessionIndex) -> Option<Due> {
+        match self.table.take(index)? {
+            Entry::Dial(dial) => Some(self.repeat_init(now, index, dial)),
+            Entry::Confirming(confirming) => Some(self.repeat_finish(now, index, confirming)),
+            Entry::HalfOpen(_) | Entry::Live => None,
+        }
+    }
+
+    fn repeat_init(&mut self, now: Time, index: SessionIndex, mut dial: Box<Dial>) -> Due {
+        let (to, expect) = (dial.to, dial.expect);
+        if dial.tries >= MAX_INITS {
+            return Due::GaveUp { to, expect };
+        }
+        let datagram = dial.init.to_vec();
+        let due = now + self.init_wait(dial.tries);
+        dial.tries += 1;
+        dial.cookie_answered = false;
+        dial.bad_responses = 0;
+        self.table.insert(index, Entry::Dial(dial), due);
+        Due::Send { to, datagram }
+    }
+
+    fn repeat_finish(
+        &mut self,
+        now: Time,
+        session: SessionIndex,
+        mut confirming: Confirming,
+    ) -> Due {
+        let to = confirming.to;
+        if confirming.tries >= MAX_FINISHES {
+            self.table.insert(session, Entry::Live, Time::FAR);
+            return Due::Unconfirmed { session, to };
+        }
+        let datagram = confirming.finish.clone();
+        let due = now + FINISH_REPEAT * (1 << confirming.tries);
+        confirming.tries += 1;
+        self.table
+            .insert(session, Entry::Confirming(confirming), due);
+        Due::Send { to, datagram }
+    }
+
+    /// The wait after the Init of that number, up to a quarter longer by chance, so that nodes
+    /// that began together do not go on together.
+    fn init_wait(&mut self, number: u32) -> Duration {
+        let wait = (INIT_REPEAT * (1 << number)).min(MAX_INIT_REPEAT);
+        wait + Duration::from_nanos(u64::from(self.rng.next_u32()) * wait.as_nanos() / 4 >> 32)
+    }
+}
+
+/// The mac1 of an Init.
+pub(super) fn own_mac1(bytes: &[u8; INIT_BYTES]) -> mac::Mac {
+    let mut mac1 = [0; MAC_BYTES];
+    mac1.copy_from_slice(&bytes[init::MAC1]);
+    mac1
+}

@@ -1,0 +1,243 @@
+//! The side that is dialled: Init under load and not, half-open handshakes, Finish.
+
+use super::table::{Entry, HalfOpen};
+use super::{Established, Handshakes, Outcome, Refusal, VERSIONS};
+use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
+use crate::noise::{self, Seed};
+use crate::session::{Parts, Session};
+use base::{Duration, Time, UnderlayAddr};
+use snow::HandshakeState;
+use std::sync::Arc;
+use wire::handshake::{
+    Finish, INIT_BYTES, Init, MAC_BYTES, MAX_FINISH_BYTES, NOISE_RESPONSE_BYTES, Response, init,
+    split_mac,
+};
+use wire::link::SessionIndex;
+
+/// How long the higher of two crossing Inits goes without an answer: one repetition. Then the
+/// lower one has been lost or cannot arrive.
+pub(super) const CROSSING: Duration = Duration::from_secs(1);
+/// Forged finishes that are looked at per half-open handshake; each costs five Diffie-Hellmans.
+const MAX_BAD_FINISHES: u32 = 4;
+
+impl Handshakes {
+    pub(super) fn on_init(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        datagram: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let message = Init::parse(datagram)?;
+        if !self.mac.is_of(message.mac1, &datagram[..init::MAC1.start]) {
+            return Err(Refusal::Mac);
+        }
+        let common = message.versions.common(VERSIONS);
+        let version = common.ok_or(Refusal::Version)?;
+        if let Some(half_open) = self.table.half_open_of(from, message.mac1) {
+            return Ok(Outcome::Reply(half_open.response.clone()));
+        }
+        if self.goes_without_answer(now, from, &message) {
+            return Err(Refusal::Crossed);
+        }
+        let proven = *message.mac2 != [0; MAC_BYTES] && self.shows_cookie(now, from, datagram);
+        match self.limits.admit(now, from, proven) {
+            Verdict::Answer => self.answer(now, from, version, &message, datagram),
+            Verdict::AskForCookie => Ok(self.ask_for_cookie(now, from, &message)),
+            Verdict::TooMany => Err(Refusal::TooMany),
+            Verdict::TooManyOfSource => Err(Refusal::TooManyOfSource),
+        }
+    }
+
+    /// Both sides have dialled, this side's Init is the lower one, and it is young.
+    fn goes_without_answer(&mut self, now: Time, from: UnderlayAddr, theirs: &Init<'_>) -> bool {
+        let Some(index) = self.table.dial_to(from) else {
+            return false;
+        };
+        self.table.dial(index).is_some_and(|dial| {
+            now.since(dial.begun) < CROSSING && dial.init[init::NOISE] < theirs.noise[..]
+        })
+    }
+
+    fn shows_cookie(&mut self, now: Time, from: UnderlayAddr, datagram: &[u8]) -> bool {
+        self.turn_cookies(now);
+        let (front, _) = datagram.split_at(init::MAC2.end);
+        split_mac(front).is_ok_and(|(body, mac2)| self.cookies.is_proof(from, mac2, body))
+    }
+
+    fn ask_for_cookie(&mut self, now: Time, from: UnderlayAddr, message: &Init<'_>) -> Outcome {
+        self.turn_cookies(now);
+        let cookie = self.cookies.cookie(from);
+        Outcome::Cookie(self.mac.cookie(message.sender, cookie, message.mac1))
+    }
+
+    fn turn_cookies(&mut self, now: Time) {
+        if self.cookies.is_stale(now) {
+            let secret = self.draw_seed();
+            self.cookies.rotate(secret, now);
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        version: u8,
+        message: &Init<'_>,
+        datagram: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        if self.table.half_open() >= MAX_HALF_OPEN {
+            return Err(Refusal::Full);
+        }
+        let free = self.table.free_index(&mut self.rng);
+        let index = free.ok_or(Refusal::Full)?;
+        let header = Response {
+            sender: index,
+            receiver: message.sender,
+            version,
+            noise: &[],
+        };
+        let seed = self.draw_seed();
+        let prologue = self.prologue(datagram);
+        let payload = [&header.header(), self.identity.certificate().as_bytes()].concat();
+        let secret = self.identity.static_secret();
+        let (noise, mut response) = respond(secret, seed, &prologue, message.noise, &payload)?;
+        response.splice(..0, header.header());
+        let mac1 = self.mac.of(&response);
+        response.extend_from_slice(&mac1);
+        debug_assert!(response.len() <= INIT_BYTES);
+        let half_open = HalfOpen {
+            from,
+            peer_index: message.sender,
+            version,
+            identity: Arc::clone(&self.identity),
+            noise,
+            seed,
+            prologue,
+            init_noise: *message.noise,
+            init_mac1: *message.mac1,
+            response: response.clone(),
+            bad_finishes: 0,
+        };
+        let due = now + HALF_OPEN_LIFETIME;
+        self.table
+            .insert(index, Entry::HalfOpen(Box::new(half_open)), due);
+        Ok(Outcome::Reply(response))
+    }
+
+    pub(super) fn on_finish(
+        &mut self,
+        now: Time,
+        unix_now_s: u64,
+        from: UnderlayAddr,
+        datagram: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let message = Finish::parse(datagram)?;
+        let (body, mac1) = split_mac(datagram)?;
+        let half_open = self.table.half_open_at(message.receiver);
+        let half_open = half_open.ok_or(Refusal::Stale)?;
+        if half_open.from != from {
+            return Err(Refusal::Address);
+        }
+        if half_open.bad_finishes >= MAX_BAD_FINISHES {
+            return Err(Refusal::TooMany);
+        }
+        if !self.mac.is_of(mac1, body) {
+            return Err(Refusal::Mac);
+        }
+        let mut payload = [0; MAX_FINISH_BYTES];
+        let Ok(length) = half_open.noise.read_message(message.noise, &mut payload) else {
+            half_open.bad_finishes += 1;
+            half_open.restore()?;
+            return Err(Refusal::Noise);
+        };
+        // Noise has taken the message, so this handshake comes to its end here.
+        let Some(Entry::HalfOpen(half_open)) = self.table.take(message.receiver) else {
+            return Err(Refusal::Stale);
+        };
+        let local_index = message.receiver;
+        self.establish(now, unix_now_s, local_index, half_open, &payload[..length])
+    }
+
+    fn establish(
+        &mut self,
+        now: Time,
+        unix_now_s: u64,
+        local_index: SessionIndex,
+        mut half_open: Box<HalfOpen>,
+        certificate: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let static_key = half_open.noise.get_remote_static();
+        let peer = self.verify(unix_now_s, certificate, static_key)?;
+        self.end_own_dial(half_open.from, &peer);
+        self.table.insert(local_index, Entry::Live, Time::FAR);
+        let parts = Parts {
+            local_index,
+            peer_index: half_open.peer_index,
+            version: half_open.version,
+            dialled: false,
+            keys: half_open.noise.dangerously_get_raw_split(),
+        };
+        Ok(Outcome::Established(Box::new(Established {
+            session: Session::new(parts, now),
+            peer,
+            from: half_open.from,
+            expect: None,
+            reply: None,
+        })))
+    }
+
+    /// A dial to where the peer has just come from has nothing left to bring.
+    fn end_own_dial(&mut self, from: UnderlayAddr, peer: &crate::Peer) {
+        let Some(index) = self.table.dial_to(from) else {
+            return;
+        };
+        let reached = |expect: Option<_>| expect.is_none_or(|node| node == peer.address());
+        if self
+            .table
+            .dial(index)
+            .is_some_and(|dial| reached(dial.expect))
+        {
+            self.table.remove(index);
+        }
+    }
+}
+
+impl HalfOpen {
+    /// Makes the Noise state again as it was before it read a forged Finish: snow has by then
+    /// overwritten the key that the true one needs.
+    fn restore(&mut self) -> Result<(), Refusal> {
+        let certificate = self.identity.certificate().as_bytes();
+        let header = &self.response[..wire::handshake::RESPONSE_HEADER_BYTES];
+        let payload = [header, certificate].concat();
+        let secret = self.identity.static_secret();
+        let (noise, _) = respond(
+            secret,
+            self.seed,
+            &self.prologue,
+            &self.init_noise,
+            &payload,
+        )?;
+        self.noise = noise;
+        Ok(())
+    }
+}
+
+/// Reads the first Noise message and writes the second.
+fn respond(
+    secret: &[u8; 32],
+    seed: Seed,
+    prologue: &[u8],
+    init_noise: &[u8],
+    payload: &[u8],
+) -> Result<(HandshakeState, Vec<u8>), Refusal> {
+    let mut noise = noise::responder(secret, seed, prologue);
+    noise
+        .read_message(init_noise, &mut [])
+        .map_err(|_| Refusal::Noise)?;
+    let header = wire::handshake::RESPONSE_HEADER_BYTES;
+    let mut message = vec![0; NOISE_RESPONSE_BYTES + payload.len() - header];
+    noise
+        .write_message(payload, &mut message)
+        .map_err(|_| Refusal::Noise)?;
+    Ok((noise, message))
+}

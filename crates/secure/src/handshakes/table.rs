@@ -1,0 +1,184 @@
+//! Which session indices are in use and for what, and when something is due for one of them.
+
+use crate::identity::Identity;
+use crate::limits::MAX_INDICES;
+use crate::mac::Mac;
+use crate::noise::Seed;
+use base::{Map, NodeAddr, Time, UnderlayAddr};
+use rand_chacha::rand_core::RngCore;
+use snow::HandshakeState;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use wire::handshake::{INIT_BYTES, NOISE_INIT_BYTES};
+use wire::link::SessionIndex;
+
+/// A handshake that this side began and that nobody has answered.
+pub(super) struct Dial {
+    pub(super) to: UnderlayAddr,
+    pub(super) expect: Option<NodeAddr>,
+    pub(super) identity: Arc<Identity>,
+    pub(super) noise: HandshakeState,
+    pub(super) init: Box<[u8; INIT_BYTES]>,
+    pub(super) begun: Time,
+    /// How often the Init was sent by the clock.
+    pub(super) tries: u32,
+    /// A cookie was answered since; the next one waits for the clock, lest two nodes play ping-pong.
+    pub(super) cookie_answered: bool,
+    /// Responses since that were not authentic.
+    pub(super) bad_responses: u32,
+}
+
+/// A handshake that was answered and not finished.
+pub(super) struct HalfOpen {
+    pub(super) from: UnderlayAddr,
+    pub(super) peer_index: SessionIndex,
+    pub(super) version: u8,
+    pub(super) identity: Arc<Identity>,
+    pub(super) noise: HandshakeState,
+    /// What `noise` can be made from again.
+    pub(super) seed: Seed,
+    pub(super) prologue: Vec<u8>,
+    pub(super) init_noise: [u8; NOISE_INIT_BYTES],
+    pub(super) init_mac1: Mac,
+    pub(super) response: Vec<u8>,
+    pub(super) bad_finishes: u32,
+}
+
+/// A session that this side dialled and under which the peer has not spoken.
+pub(super) struct Confirming {
+    pub(super) to: UnderlayAddr,
+    pub(super) finish: Vec<u8>,
+    pub(super) tries: u32,
+}
+
+pub(super) enum Entry {
+    Dial(Box<Dial>),
+    HalfOpen(Box<HalfOpen>),
+    Confirming(Confirming),
+    Live,
+}
+
+/// All of them by index.
+#[derive(Default)]
+pub(super) struct Table {
+    entries: Map<SessionIndex, (Entry, Time)>,
+    dials: Map<UnderlayAddr, SessionIndex>,
+    half_open: Map<(UnderlayAddr, Mac), SessionIndex>,
+    /// One per entry that is not live.
+    timers: BTreeSet<(Time, SessionIndex)>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+    pub(super) fn dials(&self) -> usize {
+        self.dials.len()
+    }
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// An index that is not in use; `None` when too many are.
+    pub(super) fn free_index(&self, rng: &mut impl RngCore) -> Option<SessionIndex> {
+        if self.entries.len() >= MAX_INDICES {
+            return None;
+        }
+        loop {
+            let index = SessionIndex::new(rng.next_u32());
+            if !self.entries.contains_key(&index) {
+                return Some(index);
+            }
+        }
+    }
+
+    pub(super) fn dial_to(&self, to: UnderlayAddr) -> Option<SessionIndex> {
+        self.dials.get(&to).copied()
+    }
+    pub(super) fn dial(&mut self, index: SessionIndex) -> Option<&mut Dial> {
+        match self.entries.get_mut(&index) {
+            Some((Entry::Dial(dial), _)) => Some(dial),
+            _ => None,
+        }
+    }
+    pub(super) fn half_open_of(&self, from: UnderlayAddr, mac1: &Mac) -> Option<&HalfOpen> {
+        let index = self.half_open.get(&(from, *mac1))?;
+        match self.entries.get(index) {
+            Some((Entry::HalfOpen(half_open), _)) => Some(half_open),
+            _ => None,
+        }
+    }
+    pub(super) fn half_open_at(&mut self, index: SessionIndex) -> Option<&mut HalfOpen> {
+        match self.entries.get_mut(&index) {
+            Some((Entry::HalfOpen(half_open), _)) => Some(half_open),
+            _ => None,
+        }
+    }
+
+    /// Puts an entry at a free or own index; something is due for it at `due`.
+    pub(super) fn insert(&mut self, index: SessionIndex, entry: Entry, due: Time) {
+        self.remove(index);
+        match &entry {
+            Entry::Dial(dial) => {
+                self.dials.insert(dial.to, index);
+            }
+            Entry::HalfOpen(half_open) => {
+                let key = (half_open.from, half_open.init_mac1);
+                self.half_open.insert(key, index);
+            }
+            Entry::Confirming(_) | Entry::Live => {}
+        }
+        if due != Time::FAR {
+            self.timers.insert((due, index));
+        }
+        self.entries.insert(index, (entry, due));
+    }
+
+    /// Frees an index; true if it was in use.
+    pub(super) fn remove(&mut self, index: SessionIndex) -> bool {
+        self.take(index).is_some()
+    }
+
+    pub(super) fn take(&mut self, index: SessionIndex) -> Option<Entry> {
+        let (entry, due) = self.entries.remove(&index)?;
+        self.timers.remove(&(due, index));
+        match &entry {
+            Entry::Dial(dial) => {
+                self.dials.remove(&dial.to);
+            }
+            Entry::HalfOpen(half_open) => {
+                let key = (half_open.from, half_open.init_mac1);
+                self.half_open.remove(&key);
+            }
+            Entry::Confirming(_) | Entry::Live => {}
+        }
+        Some(entry)
+    }
+
+    /// The session of an index has been confirmed.
+    pub(super) fn confirm(&mut self, index: SessionIndex) {
+        if let Some((Entry::Confirming(_), _)) = self.entries.get(&index) {
+            self.insert(index, Entry::Live, Time::FAR);
+        }
+    }
+
+    /// The session of an index has been dropped.
+    pub(super) fn release(&mut self, index: SessionIndex) {
+        if let Some((Entry::Confirming(_) | Entry::Live, _)) = self.entries.get(&index) {
+            self.remove(index);
+        }
+    }
+
+    /// An index for which something is due. Its timer is spent.
+    pub(super) fn take_due(&mut self, now: Time) -> Option<SessionIndex> {
+        let &(at, index) = self.timers.first()?;
+        if at > now {
+            return None;
+        }
+        self.timers.remove(&(at, index));
+        Some(index)
+    }
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+}

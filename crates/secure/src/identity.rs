@@ -1,0 +1,220 @@
+//! What a node is: two secret keys, and the certificate that speaks of them.
+//!
+//! The keys are made on the node and never leave it; `net request` carries their public halves to
+//! the authority, and the certificate comes back. A renewed certificate goes with the same keys.
+
+use crate::armour::{self, ArmourError};
+use crate::certificate::{Certificate, Request};
+use crate::network::EXPIRY_NOTICE_S;
+use crate::noise;
+use crate::signature::{self, Context};
+use base::NodeAddr;
+use ed25519_dalek::SigningKey;
+use wire::bytes::Writer;
+use wire::certificate::{self as format, Domains, KEY_BYTES, NetworkId, Options, SIGNATURE_BYTES};
+use wire::{Full, Malformed};
+use zeroize::Zeroizing;
+
+const LABEL: &str = "SINEW NODE KEY";
+/// The version of the text form.
+const VERSION: u8 = 1;
+
+/// The secret keys of a node.
+#[derive(Clone)]
+pub struct Keys {
+    static_secret: Zeroizing<[u8; KEY_BYTES]>,
+    static_public: [u8; KEY_BYTES],
+    signing: SigningKey,
+}
+
+/// A node's keys and its certificate.
+#[derive(Clone)]
+pub struct Identity {
+    keys: Keys,
+    certificate: Certificate,
+    address: NodeAddr,
+}
+
+/// Why keys and certificate do not make an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The certificate speaks of other keys.
+    #[error("the certificate is for another key: put the key file beside its own certificate")]
+    OtherKey,
+}
+
+/// Why a request could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The address is not one that a node can have.
+    #[error("not an address for a node: choose one below 224.0.0.0, like 10.7.0.3")]
+    Address,
+    /// The name is not one.
+    #[error("not a name for a node: 1 to 63 bytes without control characters")]
+    Name,
+    /// The domains are too many or one is none.
+    #[error("not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`")]
+    Domains,
+    /// Name and domains together are too long.
+    #[error("name and domains are too long together: a certificate has at most 1024 bytes")]
+    TooLong,
+}
+
+impl Keys {
+    /// Keys out of 64 bytes of entropy, which nobody else must know.
+    pub fn generate(entropy: &[u8; 64]) -> Keys {
+        let (first, second) = entropy.split_at(KEY_BYTES);
+        let secret = |half: &[u8]| Zeroizing::new(half.try_into().expect("half of 64 bytes"));
+        Keys::from_secrets(secret(first), &secret(second))
+    }
+
+    fn from_secrets(static_secret: Zeroizing<[u8; KEY_BYTES]>, signing: &[u8; KEY_BYTES]) -> Keys {
+        Keys {
+            static_public: noise::public_key(&static_secret),
+            static_secret,
+            signing: SigningKey::from_bytes(signing),
+        }
+    }
+
+    /// Asks for a certificate for these keys.
+    pub fn request(
+        &self,
+        network: NetworkId,
+        address: NodeAddr,
+        name: &str,
+        domains: &[&str],
+    ) -> Result<Request, RequestError> {
+        if !address.is_node() {
+            return Err(RequestError::Address);
+        }
+        if !format::is_name(name) {
+            return Err(RequestError::Name);
+        }
+        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut room);
+        Domains::emit(domains, &mut w).map_err(|Full| RequestError::Domains)?;
+        let mut r = wire::bytes::Reader::new(w.written());
+        let unsigned = format::Request {
+            network,
+            subject: format::Subject {
+                address,
+                name,
+                static_key: self.static_public,
+                signing_key: self.signing.verifying_key().to_bytes(),
+                domains: Domains::parse(&mut r).map_err(|_| RequestError::Domains)?,
+            },
+            options: Options::NONE,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        // A certificate has serial and validity besides: what fits here must fit there.
+        let mut bytes = [0; format::MAX_CERTIFICATE_BYTES - format::VALIDITY_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        unsigned
+            .emit(&mut w)
+            .map_err(|Full| RequestError::TooLong)?;
+        seal(&self.signing, Context::Request, w.written_mut());
+        Ok(Request::from_bytes(w.written()).expect("what was just written is well formed"))
+    }
+
+    /// The text form. It holds the secrets: a file of mode 0600, on this node only.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut bytes = Zeroizing::new([0; 1 + 2 * KEY_BYTES]);
+        bytes[0] = VERSION;
+        bytes[1..1 + KEY_BYTES].copy_from_slice(self.static_secret.as_slice());
+        bytes[1 + KEY_BYTES..].copy_from_slice(self.signing.as_bytes());
+        armour::write(LABEL, bytes.as_slice())
+    }
+
+    /// Reads the text form.
+    pub fn from_text(text: &str) -> Result<Keys, ArmourError> {
+        let content = |reason| ArmourError::Content {
+            label: LABEL,
+            reason,
+        };
+        let bytes = armour::read(LABEL, text)?;
+        match bytes.split_first() {
+            Some((&VERSION, secrets)) => {
+                let entropy: &[u8; 64] =
+                    secrets.try_into().map_err(|_| content(Malformed::Length))?;
+                Ok(Keys::generate(entropy))
+            }
+            Some(_) => Err(content(Malformed::Version)),
+            None => Err(content(Malformed::Short)),
+        }
+    }
+}
+
+impl Identity {
+    /// Joins keys and the certificate that speaks of them. Whether the certificate counts is for
+    /// [`crate::Network::verify`]: a node with an expired one must still be able to say so.
+    pub fn new(keys: Keys, certificate: Certificate) -> Result<Identity, IdentityError> {
+        let subject = certificate.fields().subject;
+        let mine = subject.static_key == keys.static_public
+            && subject.signing_key == keys.signing.verifying_key().to_bytes();
+        if !mine {
+            return Err(IdentityError::OtherKey);
+        }
+        Ok(Identity {
+            address: subject.address,
+            keys,
+            certificate,
+        })
+    }
+
+    /// The node's overlay address.
+    pub fn address(&self) -> NodeAddr {
+        self.address
+    }
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        self.certificate.fields().subject.name
+    }
+    /// The node's certificate.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+    /// The node's keys.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+    /// Seconds until the certificate expires, if that is near enough to be told to the operator
+    /// ([`EXPIRY_NOTICE_S`]); 0 when it has.
+    pub fn expiry_notice(&self, unix_now_s: u64) -> Option<u64> {
+        let left_s = self
+            .certificate
+            .fields()
+            .not_after_s
+            .saturating_sub(unix_now_s);
+        (left_s <= EXPIRY_NOTICE_S).then_some(left_s)
+    }
+    /// Signs `body` in this node's name.
+    pub fn sign(&self, context: Context, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        signature::sign(&self.keys.signing, context, body)
+    }
+
+    pub(crate) fn static_secret(&self) -> &[u8; KEY_BYTES] {
+        &self.keys.static_secret
+    }
+}
+
+/// Shows public halves only.
+impl core::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Identity").field(&self.certificate).finish()
+    }
+}
+/// Shows public halves only.
+impl core::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Keys")
+            .field("static_public", &self.static_public)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Signs everything in front of the last 64 bytes into the last 64 bytes.
+pub(crate) fn seal(key: &SigningKey, context: Context, bytes: &mut [u8]) {
+    let end = format::signed_part(bytes).len();
+    let signature = signature::sign(key, context, &bytes[..end]);
+    bytes[end..].copy_from_slice(&signature);
+}

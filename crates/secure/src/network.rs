@@ -1,0 +1,234 @@
+//! The network as a node knows it: the root public key, and what that key has revoked.
+//!
+//! [`Network::verify`] turns a certificate into a [`Peer`]; nothing else can. A refusal says which
+//! of the two sides has to do what.
+
+use crate::armour::{self, ArmourError};
+use crate::certificate::{Certificate, Revocations};
+use crate::signature::{self, Context};
+use base::NodeAddr;
+use wire::Malformed;
+use wire::certificate::{KEY_BYTES, NETWORK_ID_BYTES, NetworkId, signed_part};
+
+/// How far in the future a certificate's first second may lie, because clocks differ.
+pub const CLOCK_SKEW_S: u64 = 300;
+/// How long before its end a certificate's expiry shows in status, metrics and log.
+pub const EXPIRY_NOTICE_S: u64 = 30 * 86_400;
+
+const LABEL: &str = "SINEW NETWORK";
+/// The version of the text form.
+const VERSION: u8 = 1;
+
+/// A network: its root public key, and the newest list of revocations.
+#[derive(Clone, Debug)]
+pub struct Network {
+    root: [u8; KEY_BYTES],
+    id: NetworkId,
+    revocations: Option<Revocations>,
+}
+
+/// A node whose certificate has been verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    address: NodeAddr,
+    serial: u32,
+    not_after_s: u64,
+    signing_key: [u8; KEY_BYTES],
+    certificate: Certificate,
+}
+
+/// Why a certificate does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be read.
+    #[error("malformed certificate ({0}): copy the file again, or let the nodes run one version")]
+    Malformed(#[from] Malformed),
+    /// It is of another network.
+    #[error("certificate of another network: let this network's authority issue one")]
+    WrongNetwork,
+    /// The root key did not sign it.
+    #[error("the root key did not sign this certificate: let the authority issue it anew")]
+    BadSignature,
+    /// It does not count yet.
+    #[error("certificate not yet valid: check the clocks of both machines")]
+    NotYetValid,
+    /// It has expired.
+    #[error("certificate expired: run `sinew net renew` and copy the new one to the node")]
+    Expired,
+    /// It was revoked.
+    #[error("certificate revoked: to let the node back in, issue one for a new key")]
+    Revoked,
+}
+
+/// Why a list of revocations was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RevocationsError {
+    /// The root key did not sign it.
+    #[error("the root key of this network did not sign this list of revocations")]
+    BadSignature,
+}
+
+/// The root key cannot verify anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a usable root key: copy the network file again")]
+pub struct BadRootKey;
+
+impl Network {
+    /// The network of a root public key.
+    pub fn new(root: [u8; KEY_BYTES]) -> Result<Network, BadRootKey> {
+        if !signature::is_usable(&root) {
+            return Err(BadRootKey);
+        }
+        Ok(Network {
+            root,
+            id: network_id(&root),
+            revocations: None,
+        })
+    }
+
+    /// The first bytes of the SHA-256 of the root key.
+    pub fn id(&self) -> NetworkId {
+        self.id
+    }
+    /// The root public key.
+    pub fn root_key(&self) -> &[u8; KEY_BYTES] {
+        &self.root
+    }
+    /// The newest list of revocations, to be flooded to others.
+    pub fn revocations(&self) -> Option<&Revocations> {
+        self.revocations.as_ref()
+    }
+    /// The version of that list; 0 without one.
+    pub fn revocations_version(&self) -> u32 {
+        self.revocations.as_ref().map_or(0, |r| r.fields().version)
+    }
+    /// True if the certificate of this serial no longer counts.
+    pub fn is_revoked(&self, serial: u32) -> bool {
+        self.revocations
+            .as_ref()
+            .is_some_and(|list| list.fields().serials.iter().any(|s| s == serial))
+    }
+
+    /// Whether `certificate` counts at this second, and then whose it is.
+    pub fn verify(
+        &self,
+        certificate: &Certificate,
+        unix_now_s: u64,
+    ) -> Result<Peer, CertificateError> {
+        let fields = certificate.fields();
+        if fields.network != self.id {
+            return Err(CertificateError::WrongNetwork);
+        }
+        let body = signed_part(certificate.as_bytes());
+        if !signature::verify(&self.root, Context::Certificate, body, &fields.signature) {
+            return Err(CertificateError::BadSignature);
+        }
+        if self.is_revoked(fields.serial) {
+            return Err(CertificateError::Revoked);
+        }
+        if unix_now_s.saturating_add(CLOCK_SKEW_S) < fields.not_before_s {
+            return Err(CertificateError::NotYetValid);
+        }
+        if unix_now_s > fields.not_after_s {
+            return Err(CertificateError::Expired);
+        }
+        Ok(Peer {
+            address: fields.subject.address,
+            serial: fields.serial,
+            not_after_s: fields.not_after_s,
+            signing_key: fields.subject.signing_key,
+            certificate: certificate.clone(),
+        })
+    }
+
+    /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts.
+    /// Links to peers of which [`Network::is_revoked`] then holds are to be dropped by the caller.
+    pub fn apply(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
+        let fields = list.fields();
+        if fields.version <= self.revocations_version() {
+            return Ok(false);
+        }
+        let body = signed_part(list.as_bytes());
+        if !signature::verify(&self.root, Context::Revocations, body, &fields.signature) {
+            return Err(RevocationsError::BadSignature);
+        }
+        self.revocations = Some(list.clone());
+        Ok(true)
+    }
+
+    /// The text form: the root public key. Revocations are stored apart.
+    pub fn to_text(&self) -> String {
+        let bytes = [&[VERSION], self.root.as_slice()].concat();
+        armour::write(LABEL, &bytes).as_str().to_owned()
+    }
+
+    /// Reads the text form.
+    pub fn from_text(text: &str) -> Result<Network, ArmourError> {
+        let content = |reason| ArmourError::Content {
+            label: LABEL,
+            reason,
+        };
+        let bytes = armour::read(LABEL, text)?;
+        match bytes.split_first() {
+            Some((&VERSION, root)) => {
+                let root = root.try_into().map_err(|_| content(Malformed::Length))?;
+                Network::new(root).map_err(|BadRootKey| content(Malformed::Value))
+            }
+            Some(_) => Err(content(Malformed::Version)),
+            None => Err(content(Malformed::Short)),
+        }
+    }
+}
+
+impl Peer {
+    /// Its overlay address.
+    pub fn address(&self) -> NodeAddr {
+        self.address
+    }
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.certificate.fields().subject.name
+    }
+    /// The serial of its certificate.
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+    /// The last second in which its certificate counts.
+    pub fn not_after_s(&self) -> u64 {
+        self.not_after_s
+    }
+    /// The key by which it signs what it floods.
+    pub fn signing_key(&self) -> &[u8; KEY_BYTES] {
+        &self.signing_key
+    }
+    /// Its certificate.
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+    /// True if it signed `body` in this context.
+    pub fn signed(&self, context: Context, body: &[u8], signature: &[u8; 64]) -> bool {
+        signature::verify(&self.signing_key, context, body, signature)
+    }
+}
+
+impl CertificateError {
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CertificateError::Malformed(_) => "certificate-malformed",
+            CertificateError::WrongNetwork => "wrong-network",
+            CertificateError::BadSignature => "bad-signature",
+            CertificateError::NotYetValid => "not-yet-valid",
+            CertificateError::Expired => "expired",
+            CertificateError::Revoked => "revoked",
+        }
+    }
+}
+
+/// The short name of a root key.
+pub fn network_id(root: &[u8; KEY_BYTES]) -> NetworkId {
+    let digest = ring::digest::digest(&ring::digest::SHA256, root);
+    let mut id = NetworkId::default();
+    id.0.copy_from_slice(&digest.as_ref()[..NETWORK_ID_BYTES]);
+    id
+}

@@ -1,0 +1,97 @@
+//! Noise XX by `snow`, with entropy from a seed.
+//!
+//! snow asks its resolver for randomness, Diffie-Hellman, hash and cipher. Ours hands out a
+//! ChaCha20 stream of the given seed, so that a handshake can be repeated byte by byte; hash and
+//! cipher are ring's, X25519 is curve25519-dalek's. After the handshake the two keys are taken raw,
+//! because sealing works in place and under the nonces of `wire::link`, which snow's own transport
+//! does not offer.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{CryptoResolver, DefaultResolver, RingResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, HandshakeState};
+use wire::certificate::KEY_BYTES;
+
+const PATTERN: &str = "Noise_XX_25519_AESGCM_SHA256";
+
+/// What one handshake's randomness is made of.
+pub(crate) type Seed = [u8; 32];
+
+/// The public half of an X25519 secret.
+pub(crate) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
+    let mut dh = DefaultResolver
+        .resolve_dh(&DHChoice::Curve25519)
+        .expect("snow is built with X25519");
+    dh.set(secret);
+    dh.pubkey().try_into().expect("X25519 keys have 32 bytes")
+}
+
+/// The side that writes the first message.
+pub(crate) fn dialler(secret: &[u8; KEY_BYTES], seed: Seed, prologue: &[u8]) -> HandshakeState {
+    builder(secret, seed, prologue)
+        .build_initiator()
+        .expect("XX needs nothing but the local key")
+}
+
+/// The side that reads the first message.
+pub(crate) fn responder(secret: &[u8; KEY_BYTES], seed: Seed, prologue: &[u8]) -> HandshakeState {
+    builder(secret, seed, prologue)
+        .build_responder()
+        .expect("XX needs nothing but the local key")
+}
+
+fn builder<'a>(secret: &'a [u8; KEY_BYTES], seed: Seed, prologue: &'a [u8]) -> Builder<'a> {
+    let params = PATTERN.parse().expect("the pattern is one of snow's");
+    Builder::with_resolver(params, Box::new(Resolver { seed }))
+        .local_private_key(secret)
+        .and_then(|builder| builder.prologue(prologue))
+        .expect("each is set once")
+}
+
+struct Resolver {
+    seed: Seed,
+}
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Stream(ChaCha20Rng::from_seed(self.seed))))
+    }
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        RingResolver.resolve_hash(choice)
+    }
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        RingResolver.resolve_cipher(choice)
+    }
+}
+
+struct Stream(ChaCha20Rng);
+
+impl Random for Stream {
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), snow::Error> {
+        self.0.fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(text: &str) -> [u8; 32] {
+        core::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+    }
+
+    /// RFC 7748 §5.2, the first iteration: the scalar 9 at the base point.
+    #[test]
+    fn the_public_key_is_that_of_x25519() {
+        let mut secret = [0; 32];
+        secret[0] = 9;
+        let public = hex("422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079");
+        assert_eq!(public_key(&secret), public);
+    }
+}

@@ -1,0 +1,272 @@
+//! One session: a key and a counter per direction, sealing and opening in place.
+//!
+//! ```text
+//!   | clear header 8 | plaintext ...      | room 16 |    seal: writes the header, encrypts, tags
+//!   | clear header 8 | ciphertext ...     | tag 16  |    open: checks, decrypts
+//!     '-- authenticated, not encrypted: kind, session, counter
+//! ```
+//!
+//! The nonce is four zero bytes and the 64-bit counter, which is never used twice: each direction
+//! has its own key, and a session ends before its counter could wrap. The counters also number the
+//! datagrams of a link, so the link estimates its loss from them; they begin at 0 in each session.
+
+use crate::replay::Replay;
+use base::seq::widen;
+use base::{Duration, Time};
+use core::ops::Range;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
+
+/// The most datagrams under one key. The advantage of an attacker against AES-GCM stays below
+/// 2^-57 while datagrams times their 16-byte blocks stay below 2^35 (RFC 9001, B.1.1): 2^28
+/// datagrams of up to 2^11 bytes. At 600 000 datagrams per second that is 7 minutes.
+pub const MAX_MESSAGES: u64 = 1 << 28;
+/// Datagrams after which a new session is wanted: an eighth of the most, so that even jumbo
+/// datagrams of 2^14 bytes keep to the bound, and 6 minutes remain at full rate to get there.
+pub const REKEY_AFTER_MESSAGES: u64 = MAX_MESSAGES / 8;
+/// Age at which a new session is wanted, so that a stolen key opens ten minutes at most. With 1000
+/// neighbours at half a millisecond per handshake it costs a thousandth of one core.
+pub const REKEY_AFTER: Duration = Duration::from_secs(600);
+/// How much later the side that was dialled asks, so that as a rule only one side does.
+pub const REKEY_SPREAD: Duration = Duration::from_secs(60);
+/// Age at which a session must not be used any more: five minutes of failed handshakes later, a
+/// certificate that has expired meanwhile ends here too.
+pub const MAX_AGE: Duration = Duration::from_secs(900);
+
+/// A session with one neighbour. Keys are gone when it is dropped.
+pub struct Session {
+    local_index: SessionIndex,
+    peer_index: SessionIndex,
+    version: u8,
+    dialled: bool,
+    established: Time,
+    sealing: LessSafeKey,
+    opening: LessSafeKey,
+    next_counter: u64,
+    replay: Replay,
+}
+
+/// Why a datagram was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// The key has sealed [`MAX_MESSAGES`]. A new handshake is overdue.
+    #[error("the key has sealed as much as it may: a new handshake must succeed first")]
+    Exhausted,
+    /// There is no session with this neighbour.
+    #[error("no session with this neighbour: a handshake must succeed first")]
+    NoSession,
+    /// The datagram has no room for header and tag.
+    #[error("the datagram has no room for header and tag")]
+    Short,
+}
+
+/// Why a datagram was not opened. The bytes may have been changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum OpenError {
+    /// No session has the index that it names.
+    #[error("no such session: the peer speaks under one that has ended")]
+    NoSession,
+    /// It was opened before, or is too old to tell.
+    #[error("replayed, or too old to tell")]
+    Replay,
+    /// It is too short, or of no sealed kind.
+    #[error("too short, or of no sealed kind")]
+    Short,
+    /// The tag does not fit.
+    #[error("the tag does not fit: damaged, or not from the neighbour")]
+    Tag,
+}
+
+/// A datagram that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// Data or control.
+    pub kind: Kind,
+    /// The session that it came in.
+    pub session: SessionIndex,
+    /// Its number in the sender's direction of the session.
+    pub counter: u64,
+    /// Where the plaintext stands in the datagram.
+    pub plaintext: Range<usize>,
+    /// It is the first of a session that this side dialled: the peer has finished the handshake.
+    /// Only [`crate::Sessions::open`] sets it; the caller tells `Handshakes::on_confirmed`.
+    pub confirms: bool,
+}
+
+/// What a handshake came to.
+pub(crate) struct Parts {
+    pub(crate) local_index: SessionIndex,
+    pub(crate) peer_index: SessionIndex,
+    pub(crate) version: u8,
+    pub(crate) dialled: bool,
+    /// Keys of the two directions, that of the dialler first.
+    pub(crate) keys: ([u8; 32], [u8; 32]),
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts, now: Time) -> Session {
+        let (of_dialler, of_responder) = (key(&parts.keys.0), key(&parts.keys.1));
+        let (sealing, opening) = if parts.dialled {
+            (of_dialler, of_responder)
+        } else {
+            (of_responder, of_dialler)
+        };
+        Session {
+            local_index: parts.local_index,
+            peer_index: parts.peer_index,
+            version: parts.version,
+            dialled: parts.dialled,
+            established: now,
+            sealing,
+            opening,
+            next_counter: 0,
+            replay: Replay::new(),
+        }
+    }
+
+    /// The index that datagrams to this node name.
+    pub fn local_index(&self) -> SessionIndex {
+        self.local_index
+    }
+    /// The index that datagrams to the peer name.
+    pub fn peer_index(&self) -> SessionIndex {
+        self.peer_index
+    }
+    /// The version of the data plane that both sides speak.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+    /// True if this side sent the Init.
+    pub fn dialled(&self) -> bool {
+        self.dialled
+    }
+    /// When the handshake came to its end on this side.
+    pub fn established(&self) -> Time {
+        self.established
+    }
+    /// How many datagrams it has sealed; the next one's counter.
+    pub fn sealed(&self) -> u64 {
+        self.next_counter
+    }
+    /// A new session should take its place soon.
+    pub fn wants_rekey(&self, now: Time) -> bool {
+        let spread = if self.dialled {
+            Duration::ZERO
+        } else {
+            REKEY_SPREAD
+        };
+        self.next_counter >= REKEY_AFTER_MESSAGES
+            || self.replay.next() >= REKEY_AFTER_MESSAGES + REKEY_AFTER_MESSAGES / 8
+            || now.since(self.established) >= REKEY_AFTER + spread
+    }
+    /// It must not be used any more.
+    pub fn is_expired(&self, now: Time) -> bool {
+        now.since(self.established) >= MAX_AGE
+    }
+
+    /// Seals a datagram of `kind` in place: 8 bytes for the header, the plaintext, 16 bytes for the
+    /// tag. Gives its counter.
+    pub fn seal(&mut self, kind: Kind, datagram: &mut [u8]) -> Result<u64, SealError> {
+        debug_assert!(kind.is_sealed());
+        let counter = self.next_counter;
+        if datagram.len() < SEAL_BYTES {
+            return Err(SealError::Short);
+        }
+        if counter >= MAX_MESSAGES {
+            return Err(SealError::Exhausted);
+        }
+        let clear = Clear {
+            kind,
+            session: self.peer_index,
+            counter_low: counter as u32,
+        };
+        let header = clear.to_bytes();
+        let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
+        front.copy_from_slice(&header);
+        let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
+        let tag = self
+            .sealing
+            .seal_in_place_separate_tag(nonce(counter), Aad::from(&header), plaintext)
+            .map_err(|_| SealError::Short)?;
+        room.copy_from_slice(tag.as_ref());
+        self.next_counter = counter + 1;
+        Ok(counter)
+    }
+
+    /// Opens a datagram in place. Whose session it is was found by its index.
+    pub fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+        let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
+        if datagram.len() < SEAL_BYTES {
+            return Err(OpenError::Short);
+        }
+        let counter = widen(
+            u64::from(clear.counter_low),
+            COUNTER_BITS,
+            self.replay.next(),
+        );
+        if !self.replay.is_fresh(counter) {
+            return Err(OpenError::Replay);
+        }
+        let (header, sealed) = datagram.split_at_mut(CLEAR_BYTES);
+        self.opening
+            .open_in_place(nonce(counter), Aad::from(&*header), sealed)
+            .map_err(|_| OpenError::Tag)?;
+        self.replay.mark(counter);
+        Ok(Opened {
+            kind: clear.kind,
+            session: self.local_index,
+            counter,
+            plaintext: CLEAR_BYTES..datagram.len() - TAG_BYTES,
+            confirms: false,
+        })
+    }
+}
+
+/// Shows no keys.
+impl core::fmt::Debug for Session {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Session")
+            .field("local_index", &self.local_index)
+            .field("peer_index", &self.peer_index)
+            .field("dialled", &self.dialled)
+            .field("established", &self.established)
+            .field("sealed", &self.next_counter)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OpenError {
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            OpenError::NoSession => "no-session",
+            OpenError::Replay => "replay",
+            OpenError::Short => "short",
+            OpenError::Tag => "tag",
+        }
+    }
+}
+
+impl SealError {
+    /// A short stable word for metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            SealError::Exhausted => "key-exhausted",
+            SealError::NoSession => "no-session",
+            SealError::Short => "short",
+        }
+    }
+}
+
+fn key(bytes: &[u8; 32]) -> LessSafeKey {
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).expect("AES-256 keys have 32 bytes"))
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+#[cfg(test)]
+mod tests;

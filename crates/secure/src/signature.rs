@@ -1,0 +1,60 @@
+//! Ed25519 signatures, each bound to what it is for.
+//!
+//! A signature covers a context string and then the bytes. No context is a prefix of another, so
+//! what was signed as one thing never passes as another.
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
+
+/// What is signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// A certificate, by the root key.
+    Certificate,
+    /// A list of link states, by its origin.
+    LinkState,
+    /// A request for a certificate, by the node that asks.
+    Request,
+    /// A list of revocations, by the root key.
+    Revocations,
+}
+
+impl Context {
+    /// What is put in front of the bytes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Context::Certificate => "sinew certificate 1",
+            Context::LinkState => "sinew link state 1",
+            Context::Request => "sinew request 1",
+            Context::Revocations => "sinew revocations 1",
+        }
+    }
+}
+
+/// True if `signature` is that of `key` over `body` in this context. Weak keys verify nothing.
+pub fn verify(
+    key: &[u8; KEY_BYTES],
+    context: Context,
+    body: &[u8],
+    signature: &[u8; SIGNATURE_BYTES],
+) -> bool {
+    let Ok(key) = VerifyingKey::from_bytes(key) else {
+        return false;
+    };
+    let signature = Signature::from_bytes(signature);
+    key.verify_strict(&message(context, body), &signature)
+        .is_ok()
+}
+
+pub(crate) fn sign(key: &SigningKey, context: Context, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
+    key.sign(&message(context, body)).to_bytes()
+}
+
+/// True if `key` is a point on the curve that can verify anything.
+pub(crate) fn is_usable(key: &[u8; KEY_BYTES]) -> bool {
+    VerifyingKey::from_bytes(key).is_ok_and(|key| !key.is_weak())
+}
+
+fn message(context: Context, body: &[u8]) -> Vec<u8> {
+    [context.as_str().as_bytes(), body].concat()
+}
