@@ -1,0 +1,183 @@
+use super::*;
+use base::Rng;
+use proptest::prelude::*;
+
+/// Runs `packets` numbers through `loss`, each lost with probability `p`; gives the next number.
+fn pass(loss: &mut Loss, rng: &mut Rng, from: u64, packets: u64, p: f64) -> u64 {
+    for seq in from..from + packets {
+        if !rng.chance(p) {
+            loss.on_packet(seq);
+        }
+    }
+    from + packets
+}
+
+#[test]
+fn the_average_settles_and_absurd_samples_do_not_count() {
+    let mut rtt = Rtt::default();
+    assert_eq!(rtt.smoothed(), None);
+    assert_eq!(rtt.patience(Duration::from_secs(1)), Duration::from_secs(1));
+    for _ in 0..100 {
+        rtt.on_sample(Duration::from_millis(40));
+    }
+    rtt.on_sample(Duration::from_secs(4000));
+    assert_eq!(rtt.smoothed(), Some(Duration::from_millis(40)));
+    assert_eq!(rtt.one_way(), Some(Duration::from_millis(20)));
+    assert!(rtt.deviation() < Duration::from_micros(1));
+    for _ in 0..40 {
+        rtt.on_sample(Duration::from_millis(80));
+    }
+    let smoothed = rtt.smoothed().unwrap();
+    assert!(smoothed > Duration::from_millis(79), "{smoothed}");
+    assert_eq!(rtt.least(), Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn a_packet_is_lost_when_three_later_ones_have_arrived() {
+    let mut loss = Loss::default();
+    loss.on_run(1, 10);
+    loss.on_packet(12);
+    loss.on_packet(13);
+    assert_eq!(loss.totals(), (12, 0));
+    loss.on_packet(14);
+    assert_eq!(loss.totals(), (13, 1));
+    assert_eq!(loss.rate(), 1.0 / FEWEST_PACKETS as f64);
+}
+
+#[test]
+fn reordering_is_not_loss_and_a_late_arrival_takes_a_loss_back() {
+    let mut loss = Loss::default();
+    for seq in [1, 2, 5, 4, 3, 6, 7, 9, 10, 8] {
+        loss.on_packet(seq);
+    }
+    assert_eq!(loss.totals(), (10, 0));
+    loss.on_run(12, 5);
+    assert_eq!(loss.totals(), (15, 1));
+    loss.on_packet(11);
+    loss.on_packet(11);
+    assert_eq!(loss.totals(), (16, 0));
+    assert_eq!(loss.rate(), 0.0);
+}
+
+#[test]
+fn the_rate_rises_at_once_and_falls_with_clean_packets_only() {
+    let (mut loss, mut rng) = (Loss::default(), Rng::new(1));
+    let mut seq = pass(&mut loss, &mut rng, 0, 50_000, 0.01);
+    assert!((0.006..0.015).contains(&loss.rate()), "{}", loss.rate());
+    seq = pass(&mut loss, &mut rng, seq, 1_500, 0.10);
+    let high = loss.rate();
+    assert!((0.06..0.15).contains(&high), "{high}");
+    // 500 packets without loss are half of what 50 losses at 10 % took.
+    seq = pass(&mut loss, &mut rng, seq, 750, 0.0);
+    assert!(loss.rate() < high * 0.9 && loss.rate() > high / 3.0);
+    pass(&mut loss, &mut rng, seq, 1_000_000, 0.0);
+    assert!(loss.rate() < 0.0001);
+}
+
+#[test]
+fn an_outage_fills_half_of_the_history_at_most() {
+    let (mut loss, mut rng) = (Loss::default(), Rng::new(2));
+    let seq = pass(&mut loss, &mut rng, 0, 100_000, 0.01);
+    let (_, lost) = loss.totals();
+    loss.on_run(seq + 1_000_000, 10_000);
+    assert!(loss.totals().1 >= lost + 1_000_000);
+    assert!(loss.rate() < 0.02, "{}", loss.rate());
+    // Far below, far above, all of it at once: bounded work and no panic.
+    for far in [0, u64::MAX / 2, u64::MAX - 200, 5] {
+        loss.on_run(far, 100);
+    }
+    assert!(loss.rate() <= 1.0);
+}
+
+#[test]
+fn a_new_session_starts_anywhere_and_keeps_the_rate() {
+    let (mut loss, mut rng) = (Loss::default(), Rng::new(3));
+    pass(&mut loss, &mut rng, 0, 100_000, 0.05);
+    let before = loss.rate();
+    loss.on_new_session();
+    loss.on_run(0, 20);
+    assert!((loss.rate() - before).abs() < 0.01);
+    let (_, lost) = loss.totals();
+    loss.on_run(20, 1000);
+    assert_eq!(loss.totals().1, lost);
+}
+
+#[test]
+fn losing_everything_but_every_fifth_reads_four_fifths() {
+    let mut loss = Loss::default();
+    for seq in (0..5_000).step_by(5) {
+        loss.on_packet(seq);
+    }
+    assert!((0.75..0.85).contains(&loss.rate()), "{}", loss.rate());
+    assert_eq!(loss.share(), (loss.rate() * 65536.0).round() as u16);
+}
+
+/// The definition, with everything remembered.
+#[derive(Default)]
+struct Model {
+    arrived: Vec<u64>,
+}
+
+impl Model {
+    fn lost(&self) -> Vec<u64> {
+        let later = |s: u64| self.arrived.iter().filter(|&&a| a > s).count();
+        let (Some(&low), Some(&high)) = (self.arrived.iter().min(), self.arrived.iter().max())
+        else {
+            return Vec::new();
+        };
+        (low..high)
+            .filter(|s| !self.arrived.contains(s) && later(*s) >= REORDER_PACKETS as usize)
+            .collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Losses in any pattern (gaps within the bound), arrivals displaced by up to 15 places and
+    /// some twice: the same packets count as lost as by the definition.
+    #[test]
+    fn the_maps_agree_with_the_definition(
+        steps in proptest::collection::vec((1u64..12, 0usize..4, any::<bool>()), 1..150),
+        start in 0u64..1 << 40,
+    ) {
+        let mut order: Vec<u64> = Vec::new();
+        let mut seq = start;
+        for &(gap, back, twice) in &steps {
+            let at = order.len().saturating_sub(back);
+            let at = if at == 0 && !order.is_empty() { 1 } else { at };
+            order.insert(at, seq);
+            if twice {
+                order.push(seq);
+            }
+            // Three of four steps are in order.
+            seq += if gap < 9 { 1 } else { gap - 8 };
+        }
+        let (mut loss, mut model) = (Loss::default(), Model::default());
+        for &s in &order {
+            loss.on_packet(s);
+            if !model.arrived.contains(&s) {
+                model.arrived.push(s);
+            }
+            prop_assert_eq!(loss.totals().0, model.arrived.len() as u64);
+        }
+        prop_assert_eq!(loss.totals().1, model.lost().len() as u64);
+    }
+
+    /// A run is as good as its packets one by one.
+    #[test]
+    fn runs_equal_single_packets(runs in proptest::collection::vec((0u64..30, 1u64..100, 0u64..9), 1..60)) {
+        let (mut whole, mut single) = (Loss::default(), Loss::default());
+        let mut seq = 1000;
+        for (gap, count, back) in runs {
+            seq += gap;
+            let first = seq - back;
+            whole.on_run(first, count);
+            (first..first + count).for_each(|s| single.on_packet(s));
+            seq = seq.max(first + count);
+        }
+        prop_assert_eq!(whole.totals().0, single.totals().0);
+        prop_assert_eq!(whole.totals().1, single.totals().1);
+        prop_assert!((whole.rate() - single.rate()).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,139 @@
+//! Every number of the hello protocol, with where it comes from.
+
+use base::Duration;
+
+/// How a link is watched while it is in one mode (carrying data, or idle).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Between two hellos.
+    pub interval: Duration,
+    /// Silence after which the other end is asked to answer at once.
+    pub probe_after: Duration,
+    /// Between two such questions.
+    pub probe_interval: Duration,
+    /// Silence after which the questions come faster.
+    pub hurry_after: Duration,
+    /// Between two of those.
+    pub hurry_interval: Duration,
+    /// Silence after which the link is down; an allowance for the round trip is added.
+    pub down_after: Duration,
+}
+
+/// The numbers of [`Hello`](super::Hello).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// While the link carries data.
+    pub active: Pace,
+    /// While it does not.
+    pub idle: Pace,
+    /// For how long after the last data a link counts as active.
+    pub active_for: Duration,
+    /// For how long after a question the answers go on, unasked, at the pace of the questions:
+    /// questions get lost too.
+    pub answer_for: Duration,
+    /// The least time between two hellos, whatever is asked.
+    pub spacing: Duration,
+    /// The round-trip allowance as long as no round trip has been measured.
+    pub rtt_initial: Duration,
+    /// The longest round-trip allowance; zero for none at all.
+    pub rtt_allowance_max: Duration,
+    /// Hellos in a row that bring a link up.
+    pub up_hellos: u32,
+    /// For how long the row must have lasted.
+    pub up_after: Duration,
+    /// For how long it must have lasted after the link has gone down once.
+    pub hold_first: Duration,
+    /// The longest that it must last, however often the link went down.
+    pub hold_max: Duration,
+    /// The time being up that halves what is held against a link.
+    pub hold_halves_every: Duration,
+    /// A timeout that comes later than this says that the host did not run, so that silence in
+    /// that time says nothing about the link.
+    pub stall: Duration,
+}
+
+/// Longer than any link lives, and short enough to be added to any moment.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+impl Settings {
+    /// Failure detection well under one second on a link that carries data.
+    ///
+    /// Bytes: a hello is 20 bytes, 44 sealed, 72 under UDP/IPv4, 92 under UDP/IPv6. Active, ten
+    /// per second are 5.8 (7.4) kbit/s, and questions and answers at 20 % loss double the number
+    /// at most; idle, one per second is 0.6 (0.8) kbit/s.
+    pub const fn modern() -> Settings {
+        Settings {
+            active: Pace {
+                // Choice: three chances before the link would be given up unasked.
+                interval: Duration::from_millis(100),
+                // Choice: one interval and half of one for jitter and a late timer.
+                probe_after: Duration::from_millis(150),
+                probe_interval: Duration::from_millis(25),
+                hurry_after: Duration::from_millis(220),
+                // Choice: see the probabilities at `Hello`.
+                hurry_interval: Duration::from_millis(10),
+                // Choice: with a round trip of 50 ms the other end is missed after 410 ms.
+                down_after: Duration::from_millis(360),
+            },
+            idle: Pace {
+                interval: Duration::from_millis(1000),
+                probe_after: Duration::from_millis(2200),
+                probe_interval: Duration::from_millis(100),
+                hurry_after: Duration::from_millis(2800),
+                hurry_interval: Duration::from_millis(40),
+                // Choice: three and a half intervals.
+                down_after: Duration::from_millis(3500),
+            },
+            // Choice: longer than the pauses between talkspurts' comfort noise packets and
+            // application keep-alives of a call, short enough that an idle link is cheap.
+            active_for: Duration::from_millis(1000),
+            answer_for: Duration::from_millis(60),
+            spacing: Duration::from_millis(5),
+            rtt_initial: Duration::from_millis(100),
+            rtt_allowance_max: Duration::from_millis(1000),
+            up_hellos: 3,
+            up_after: Duration::from_millis(200),
+            // Choice: [Amir06 §IV-B] saw instability when routes changed because of a single link
+            // faster than 10 s apart; a link that fails a fourth time in a row waits for 8 s, and
+            // then 16 s and more.
+            hold_first: Duration::from_secs(1),
+            hold_max: Duration::from_secs(60),
+            hold_halves_every: Duration::from_secs(60),
+            stall: Duration::from_millis(100),
+        }
+    }
+
+    /// One hello per second and down after 10 s of silence. [Amir06 §III-A, §IV-B]
+    pub const fn paper() -> Settings {
+        let pace = Pace {
+            interval: Duration::from_secs(1),
+            probe_after: NEVER,
+            probe_interval: Duration::from_secs(1),
+            hurry_after: NEVER,
+            hurry_interval: Duration::from_secs(1),
+            down_after: Duration::from_secs(10),
+        };
+        Settings {
+            active: pace,
+            idle: pace,
+            active_for: Duration::from_secs(1),
+            answer_for: Duration::ZERO,
+            spacing: Duration::from_millis(5),
+            rtt_initial: Duration::ZERO,
+            rtt_allowance_max: Duration::ZERO,
+            // Choice: the paper does not say when a link is up again; it is when it is heard.
+            up_hellos: 1,
+            up_after: Duration::ZERO,
+            hold_first: Duration::ZERO,
+            hold_max: Duration::ZERO,
+            hold_halves_every: Duration::from_secs(60),
+            stall: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::modern()
+    }
+}
