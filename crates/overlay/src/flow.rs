@@ -18,8 +18,9 @@
 //!   first in number. The first of the two is dropped as stale.
 
 use crate::realtime::window::PacedWindow;
-use base::seq::{Seen, widen};
+use base::seq::Seen;
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
+use wire::data::FlowSeq;
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
@@ -65,6 +66,15 @@ pub enum Verdict {
     Stale,
 }
 
+/// A next hop, and when it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cached {
+    /// The generation of the routes that it was taken from.
+    pub generation: u32,
+    /// The index of the link.
+    pub link: u32,
+}
+
 /// One flow.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -82,8 +92,8 @@ pub struct Flow {
     pub first_seen: Time,
     /// When its last packet was here, duplicates included.
     pub last_seen: Time,
-    /// The caller's next hop: the generation of the routes it was taken from, and the link.
-    pub cached: Option<(u32, u32)>,
+    /// The caller's next hop.
+    pub cached: Option<Cached>,
     window: PacedWindow,
     /// The last stale number, if nothing but stale ones came after it.
     stale: Option<u64>,
@@ -113,7 +123,7 @@ impl Flows {
         &mut self,
         now: Time,
         key: FlowKey,
-        seq: u32,
+        seq: FlowSeq,
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
         if self.flows.get(self.last).is_none_or(|f| f.key != key) {
@@ -225,7 +235,7 @@ impl Flow {
         }
     }
 
-    fn on_packet(&mut self, now: Time, seq: u32, bytes: usize) -> Verdict {
+    fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize) -> Verdict {
         let verdict = self.note(now, seq);
         self.last_seen = now;
         if verdict == Verdict::New {
@@ -237,12 +247,12 @@ impl Flow {
         verdict
     }
 
-    fn note(&mut self, now: Time, seq: u32) -> Verdict {
+    fn note(&mut self, now: Time, seq: FlowSeq) -> Verdict {
         let next = self.window.next();
         if next == 0 {
             return self.restart(now, seq);
         }
-        let wide = widen(u64::from(seq), 32, next);
+        let wide = seq.widen(next);
         if wide < next && now.since(self.last_seen) >= RESTART_SILENCE {
             return self.restart(now, seq);
         }
@@ -263,11 +273,11 @@ impl Flow {
     }
 
     /// Begins the numbering at `seq`.
-    fn restart(&mut self, now: Time, seq: u32) -> Verdict {
+    fn restart(&mut self, now: Time, seq: FlowSeq) -> Verdict {
         self.window = PacedWindow::new(WINDOW_START);
         self.stale = None;
         // One span up, so that there is room for numbers from before the first one.
-        let wide = (1 << 32) + u64::from(seq);
+        let wide = (1 << 32) + u64::from(seq.0);
         self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
         Verdict::New
     }

@@ -1,11 +1,12 @@
 //! The sender's side of a real-time lane: numbers, copies, answers, and word of its end.
 
 use super::ring::Ring;
-use super::tail::{Tail, TailProbe};
-use super::{LANE_SEQ_BITS, LaneSeq, NO_DEADLINE, REMAINING_UNIT, Settings, Strike};
-use base::seq::widen;
+use super::tail::Tail;
+use super::{Settings, Strike};
 use base::token_bucket::RatioBucket;
 use base::{Duration, NodeAddr, Time};
+use wire::control::TailProbe;
+use wire::data::{Header, LaneSeq, Remaining};
 
 /// A lane without traffic for so long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
@@ -18,7 +19,7 @@ pub enum Answer<'a> {
         /// The packet as it was sent: overlay header and payload.
         plaintext: &'a [u8],
         /// What the header's remaining time becomes, the stay in the history taken off.
-        remaining: u16,
+        remaining: Remaining,
         /// How often to send it, 1 or 2.
         copies: u8,
     },
@@ -96,9 +97,9 @@ impl History {
     /// If `plaintext` is shorter than the overlay header.
     #[inline]
     pub fn record(&mut self, now: Time, plaintext: &mut [u8]) -> LaneSeq {
-        let seq = LaneSeq(self.next);
-        header::set_lane_seq(plaintext, seq.wire());
-        self.ring.push(now, seq.0, plaintext);
+        let seq = LaneSeq::of(self.next);
+        Header::trusted(&mut *plaintext).set_lane_seq(seq);
+        self.ring.push(now, self.next, plaintext);
         self.next += 1;
         self.budget.on_original(1.0);
         self.tail.on_data(now);
@@ -106,20 +107,19 @@ impl History {
         seq
     }
 
-    /// What to do about the request of `strike` for the packet with the 24-bit number `seq`.
+    /// What to do about the request of `strike` for packet `seq`.
     ///
-    /// `oneway` is what is still to be taken off the remaining time for this link: zero if the
-    /// sender takes it off before it records. `rest_of_path` is the delay from the neighbour to
-    /// the packet's destination, if known.
+    /// `oneway` is the delay of this link, which the neighbour will take off the remaining time.
+    /// `rest_of_path` is the delay from the neighbour to the packet's destination, if known.
     pub fn answer(
         &mut self,
         now: Time,
-        seq: u32,
+        seq: LaneSeq,
         strike: Strike,
         oneway: Duration,
         rest_of_path: impl FnOnce(NodeAddr) -> Option<Duration>,
     ) -> Answer<'_> {
-        let seq = widen(u64::from(seq), LANE_SEQ_BITS, self.next);
+        let seq = seq.widen(self.next);
         if seq >= self.next {
             self.stats.unknown += 1;
             return Answer::Unknown;
@@ -139,13 +139,13 @@ impl History {
             self.stats.repeated += 1;
             return Answer::Repeated;
         }
-        let ahead = || oneway + rest_of_path(header::destination(plaintext)).unwrap_or_default();
-        let Some(remaining) =
-            remaining_after(header::remaining(plaintext), now.since(entry.at), ahead)
-        else {
+        let header = Header::trusted(plaintext);
+        let remaining = header.remaining().minus(now.since(entry.at));
+        let ahead = || oneway + rest_of_path(header.destination()).unwrap_or_default();
+        if !remaining.is_none() && (remaining.is_expired() || !remaining.allows(ahead())) {
             self.stats.too_late += 1;
             return Answer::TooLate;
-        };
+        }
         // A token bucket regulates the ratio of retransmissions to originals. [Amir06 §IV-A]
         let copies = if strike.is_last() && self.budget.try_take(2.0) {
             2
@@ -174,7 +174,7 @@ impl History {
         let count = self.tail.on_timeout(now)?;
         self.stats.probes += 1;
         Some(TailProbe {
-            next: LaneSeq(self.next),
+            next: LaneSeq::of(self.next),
             count,
         })
     }
@@ -188,7 +188,7 @@ impl History {
 
     /// The number that the next packet will get.
     pub fn next_seq(&self) -> LaneSeq {
-        LaneSeq(self.next)
+        LaneSeq::of(self.next)
     }
 
     /// Bytes held for copies.
@@ -202,36 +202,5 @@ impl History {
             overrun: self.stats.overrun + self.ring.overrun(),
             ..self.stats
         }
-    }
-}
-
-/// The header's remaining time after a stay; none if less than `ahead` is left.
-fn remaining_after(sent: u16, stay: Duration, ahead: impl FnOnce() -> Duration) -> Option<u16> {
-    if sent == NO_DEADLINE {
-        return Some(NO_DEADLINE);
-    }
-    let left = (REMAINING_UNIT * u64::from(sent)).as_nanos();
-    let left = left.checked_sub(stay.as_nanos())?;
-    if left < ahead().as_nanos() {
-        return None;
-    }
-    // At most what was sent, hence 16 bits.
-    Some((left / REMAINING_UNIT.as_nanos()) as u16)
-}
-
-/// The fields of the overlay header that a history reads and writes.
-mod header {
-    use base::NodeAddr;
-
-    pub(super) fn remaining(header: &[u8]) -> u16 {
-        u16::from_be_bytes([header[2], header[3]])
-    }
-    pub(super) fn destination(header: &[u8]) -> NodeAddr {
-        NodeAddr(u32::from_be_bytes([
-            header[8], header[9], header[10], header[11],
-        ]))
-    }
-    pub(super) fn set_lane_seq(header: &mut [u8], seq: u32) {
-        header[20..23].copy_from_slice(&seq.to_be_bytes()[1..]);
     }
 }

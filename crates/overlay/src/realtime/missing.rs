@@ -1,13 +1,28 @@
-//! The packets that a receiver misses, and the requests for them.
+//! The packets that a receiver misses: which, until when they are of use, and what comes next.
+//!
+//! ```text
+//!   missing ──▶ strike ── rtt + margin ──▶ strike … ──▶ last strike ─ 2 ms ─▶ its repeat ──▶ given up
+//!      └───────────┴───────────── the packet arrives ─────────┴───────────────────┘
+//! ```
+//!
+//! A table in the order of the numbers, since gaps are found in that order and arrivals are looked
+//! up by number; and an agenda in the order of time, so that only what is due is touched.
 
-use super::LaneSeq;
-use base::Time;
-use std::collections::VecDeque;
+use super::{MAX_STRIKES, Settings};
+use base::{Duration, Time};
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// Losses remembered at a time. 10 % of 600 000 packets/s for the 60 ms that two strikes on a
 /// 20 ms link take are 3600. Each is asked for at most twice per round trip (once, and once more
-/// when the last request is doubled), which also bounds the requests after an outage.
+/// when the request is doubled), which also bounds the requests after an outage.
 pub(super) const MISSING_LIMIT: usize = 4096;
+
+/// An answer is overdue after the round trip and an eighth of it, and at least this.
+const MARGIN_MIN: Duration = Duration::from_millis(1);
+/// The second half of a doubled request follows after so long, if the deadline permits, so that a
+/// short burst of losses does not take both.
+const REPEAT_AFTER: Duration = Duration::from_millis(2);
 
 /// Which request for a packet this is. On the wire: the number, and bit 7 for the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,44 +54,6 @@ impl Strike {
     }
 }
 
-/// A request for up to 33 packets: one, and those of the 32 after it whose bit is set (bit 0 is
-/// the packet right after the first).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Nack {
-    /// The strike, common to all.
-    pub strike: Strike,
-    /// The first packet.
-    pub first: LaneSeq,
-    /// Which of the 32 after it.
-    pub bitmap: u32,
-}
-
-impl Default for Strike {
-    fn default() -> Strike {
-        Strike::new(1, false)
-    }
-}
-
-impl Nack {
-    /// The packets that are asked for.
-    pub fn seqs(self) -> impl Iterator<Item = LaneSeq> {
-        let after = (0..32).filter(move |bit| self.bitmap & (1 << bit) != 0);
-        core::iter::once(self.first).chain(after.map(move |bit| LaneSeq(self.first.0 + 1 + bit)))
-    }
-
-    /// Adds a packet if it lies within the bitmap.
-    pub(super) fn try_add(&mut self, seq: u64) -> bool {
-        match seq.checked_sub(self.first.0) {
-            Some(0) => true,
-            Some(off @ 1..=32) => {
-                self.bitmap |= 1 << (off - 1);
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
 /// One missing packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Missing {
@@ -85,37 +62,97 @@ pub(super) struct Missing {
     pub(super) detected: Time,
     /// An answer after this moment is of no use.
     pub(super) useful_until: Time,
-    /// When to ask, ask again, or give up.
-    pub(super) due: Time,
     /// Requests so far, doubled ones counted once.
     pub(super) strikes: u8,
-    pub(super) state: State,
+    state: State,
 }
 
 /// What comes next for a missing packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+enum State {
     /// A strike.
     Strike,
     /// The second half of a doubled last strike.
     Repeat,
     /// Nothing but the answer.
     Wait,
-    /// It came; the entry leaves the table at the next scan.
+    /// It came or was given up; the entry leaves the table by and by.
     Done,
 }
 
-/// The missing packets in order of their numbers.
+/// What is to be done about a missing packet that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Ask for it, and look again at the moment.
+    Ask(Strike, Time),
+    /// Its time or its strikes are used up.
+    GiveUp,
+}
+
+impl Missing {
+    pub(super) fn new(seq: u64, detected: Time, useful_until: Time) -> Missing {
+        Missing {
+            seq,
+            detected,
+            useful_until,
+            strikes: 0,
+            state: State::Strike,
+        }
+    }
+
+    /// Decides what to do at `now`, and notes that it is done.
+    pub(super) fn step(&mut self, now: Time, rtt: Duration, settings: &Settings) -> Step {
+        let strikes = settings.strikes.min(MAX_STRIKES);
+        let answer_at = now + rtt;
+        let overdue_at = answer_at + rtt.div(8).max(MARGIN_MIN);
+        match self.state {
+            State::Strike => {
+                // Only if the packet is likely to be in time. [Amir06 §I]
+                if self.strikes >= strikes || answer_at > self.useful_until {
+                    return Step::GiveUp;
+                }
+                self.strikes += 1;
+                let can_follow = self.strikes < strikes && overdue_at + rtt <= self.useful_until;
+                if can_follow {
+                    return Step::Ask(Strike::new(self.strikes, false), overdue_at);
+                }
+                if settings.redundant_last {
+                    self.state = State::Repeat;
+                    let latest = (self.useful_until - rtt).max(now);
+                    let repeat_at = latest.min(now + REPEAT_AFTER);
+                    return Step::Ask(Strike::new(self.strikes, true), repeat_at);
+                }
+                self.state = State::Wait;
+                Step::Ask(Strike::new(self.strikes, false), overdue_at + rtt)
+            }
+            State::Repeat => {
+                self.state = State::Wait;
+                Step::Ask(Strike::new(self.strikes, true), overdue_at + rtt)
+            }
+            State::Wait | State::Done => Step::GiveUp,
+        }
+    }
+}
+
+/// The missing packets.
 #[derive(Debug, Default)]
 pub(super) struct Table {
+    /// In order of their numbers.
     entries: VecDeque<Missing>,
     done: usize,
+    /// When to look at which packet; newer packets first, as they are likelier to be in time. May
+    /// name packets that are not missing any more.
+    agenda: BinaryHeap<(Reverse<Time>, u64)>,
 }
 
 impl Table {
-    /// Adds a packet with a number above all others. The oldest goes when the table is full:
-    /// returned is whether a packet was forgotten.
+    /// Adds a packet with a number above all others, due at once. The oldest goes when the table
+    /// is full: returned is whether a packet was forgotten.
     pub(super) fn push(&mut self, missing: Missing) -> bool {
+        if self.entries.len() >= MISSING_LIMIT && self.done >= MISSING_LIMIT / 2 {
+            self.entries.retain(|m| m.state != State::Done);
+            self.done = 0;
+        }
         let mut forgotten = false;
         if self.entries.len() >= MISSING_LIMIT
             && let Some(oldest) = self.entries.pop_front()
@@ -123,31 +160,57 @@ impl Table {
             forgotten = oldest.state != State::Done;
             self.done -= usize::from(!forgotten);
         }
+        self.schedule(missing.seq, missing.detected);
         self.entries.push_back(missing);
         forgotten
     }
 
     /// Takes a packet off the list, if it is on it.
     pub(super) fn take(&mut self, seq: u64) -> Option<Missing> {
-        let at = self.entries.binary_search_by_key(&seq, |m| m.seq).ok()?;
-        let entry = self.entries.get_mut(at)?;
-        if entry.state == State::Done {
-            return None;
-        }
+        let entry = self.find(seq)?;
         let found = *entry;
         entry.state = State::Done;
         self.done += 1;
-        if self.done == self.entries.len() {
-            self.entries.clear();
-            self.done = 0;
+        while let Some(front) = self.entries.front()
+            && front.state == State::Done
+        {
+            self.entries.pop_front();
+            self.done -= 1;
         }
         Some(found)
     }
 
-    /// Shows every missing packet to `f` and keeps those for which it says so.
-    pub(super) fn retain(&mut self, mut f: impl FnMut(&mut Missing) -> bool) {
-        self.entries.retain_mut(|m| m.state != State::Done && f(m));
-        self.done = 0;
+    /// The next packet that is due, taken off the agenda.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<&mut Missing> {
+        loop {
+            let &(Reverse(due), seq) = self.agenda.peek()?;
+            if due > now {
+                return None;
+            }
+            self.agenda.pop();
+            if let Some(at) = self.position(seq) {
+                return self.entries.get_mut(at);
+            }
+        }
+    }
+
+    /// Puts a packet on the agenda.
+    pub(super) fn schedule(&mut self, seq: u64, due: Time) {
+        // Packets that came long before they are due leave their places behind.
+        if self.agenda.len() >= 4 * MISSING_LIMIT {
+            let mut agenda = core::mem::take(&mut self.agenda);
+            agenda.retain(|&(_, seq)| self.position(seq).is_some());
+            self.agenda = agenda;
+        }
+        self.agenda.push((Reverse(due), seq));
+    }
+
+    /// When something is due.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        if self.len() == 0 {
+            return None;
+        }
+        self.agenda.peek().map(|&(Reverse(due), _)| due)
     }
 
     /// How many are missing.
@@ -158,5 +221,15 @@ impl Table {
     /// Forgets all, and gives the memory back.
     pub(super) fn clear(&mut self) {
         *self = Table::default();
+    }
+
+    fn find(&mut self, seq: u64) -> Option<&mut Missing> {
+        let at = self.position(seq)?;
+        self.entries.get_mut(at)
+    }
+
+    fn position(&self, seq: u64) -> Option<usize> {
+        let at = self.entries.binary_search_by_key(&seq, |m| m.seq).ok()?;
+        (self.entries[at].state != State::Done).then_some(at)
     }
 }

@@ -34,18 +34,10 @@ mod tests;
 pub(crate) mod window;
 
 pub use history::{Answer, History, HistoryStats};
-pub use missing::{Nack, Strike};
-pub use receiver::{Arrival, Receiver, ReceiverStats};
-pub use tail::TailProbe;
+pub use missing::Strike;
+pub use receiver::{Arrival, NACK_SEQS, Receiver, ReceiverStats};
 
 use base::Duration;
-
-/// Bits of a lane sequence number on the wire.
-pub const LANE_SEQ_BITS: u32 = 24;
-/// The value of the header's remaining time that stands for "no deadline".
-pub const NO_DEADLINE: u16 = 0xffff;
-/// The unit of the header's remaining time.
-pub const REMAINING_UNIT: Duration = Duration::from_micros(100);
 
 /// The most strikes that any setting allows. Five strikes on a link of 2 ms round trip end within
 /// 5 × (2 + 1) = 15 ms; on longer links the deadline ends them sooner.
@@ -54,17 +46,6 @@ pub const MAX_STRIKES: u8 = 5;
 /// The most that a history holds: 150 ms at 600 000 packets/s of 183 bytes are 16.5 MB, just
 /// under 16 MiB.
 pub const HISTORY_BYTES: usize = 16 << 20;
-
-/// A lane sequence number, never wrapping.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LaneSeq(pub u64);
-
-impl LaneSeq {
-    /// The 24 bits that go on the wire.
-    pub const fn wire(self) -> u32 {
-        (self.0 & ((1 << LANE_SEQ_BITS) - 1)) as u32
-    }
-}
 
 /// How a lane recovers. Both ends of a link may differ: each value concerns one side only.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +70,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
+        Settings::modern()
+    }
+}
+
+impl Settings {
+    /// The default: several strikes within the deadline, the last one doubled, and tail probes.
+    pub fn modern() -> Settings {
         Settings {
             strikes: MAX_STRIKES,
             redundant_last: true,
@@ -103,9 +91,7 @@ impl Default for Settings {
             history_packets: u64::MAX,
         }
     }
-}
 
-impl Settings {
     /// The paper's protocol: one request per packet, no timers, 1000 packets of history that
     /// expire after the largest delay that the codec bears. [Amir06 §IV-A, §V-C]
     pub fn paper() -> Settings {
@@ -122,9 +108,4 @@ impl Settings {
             history_packets: 1000,
         }
     }
-}
-
-/// The time of `remaining` as the header carries it; none without deadline.
-pub(crate) fn remaining_time(remaining: u16) -> Option<Duration> {
-    (remaining != NO_DEADLINE).then(|| REMAINING_UNIT * u64::from(remaining))
 }

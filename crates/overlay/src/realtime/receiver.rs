@@ -1,23 +1,20 @@
-//! The receiver's side of a real-time lane: duplicates, gaps, and when to ask again.
-//!
-//! ```text
-//!   missing ── poll_nack ──▶ asked ── rtt + margin ──▶ asked again … ──▶ last (doubled) ──▶ given up
-//!      └───────────────┴──────────── the packet arrives ──┴──────────────────┘
-//! ```
+//! The receiver's side of a real-time lane: duplicates, gaps, and requests for what is missing.
 
-use super::missing::{MISSING_LIMIT, Missing, Nack, State, Strike, Table};
+use super::MAX_STRIKES;
+use super::Settings;
+use super::missing::{MISSING_LIMIT, Missing, Step, Strike, Table};
 use super::window::PacedWindow;
-use super::{LANE_SEQ_BITS, LaneSeq, MAX_STRIKES, Settings, remaining_time};
-use base::seq::{Seen, widen};
+use base::seq::Seen;
 use base::token_bucket::RatioBucket;
 use base::{Duration, Time};
+use wire::data::{LaneSeq, Remaining};
 
 /// Numbers that the duplicate window covers at first: 128 bytes.
 const WINDOW_START: usize = 1 << 10;
 /// And at most: 218 ms at 600 000 packets/s, in 16 KiB.
 const WINDOW_LIMIT: usize = 128 << 10;
-/// The window grows until half of it lasts so long: longer than a history keeps a packet.
-const WINDOW_COVER: Duration = Duration::from_millis(160);
+/// Half the window is made to last so long; a whole one then outlasts a history.
+const WINDOW_COVER: Duration = Duration::from_millis(100);
 
 /// A jump of more numbers is a lane that was restarted, not a loss: 1.7 s at 600 000 packets/s.
 const RESTART_JUMP: u64 = 1 << 20;
@@ -28,20 +25,20 @@ const FIRST_GAP: u64 = 32;
 const SPACING_MAX: Duration = Duration::from_millis(20);
 /// Without a deadline an answer is of use so long after the gap was seen; histories forget sooner.
 const NO_DEADLINE_SLACK: Duration = Duration::from_millis(500);
-/// An answer is overdue after the round trip and an eighth of it, and at least this.
-const MARGIN_MIN: Duration = Duration::from_millis(1);
-/// The second half of a doubled request follows after so long, if the deadline permits, so that a
-/// short burst does not take both.
-const REPEAT_AFTER: Duration = Duration::from_millis(2);
+
 /// Requests per packet received that are afforded: what a sender's default budget would answer.
 const REQUEST_RATIO: f64 = 0.5;
-/// Requests that may be saved up. After an outage that many are asked for at once, the rest at
-/// [`REQUEST_RATIO`].
+/// Requests that may be saved up, hence the most in one flush: after an outage so many packets are
+/// asked for at once (8 datagrams), the others at [`REQUEST_RATIO`].
 const REQUEST_BURST: f64 = 1024.0;
 /// When the budget is used up, look again after.
 const THROTTLED_WAIT: Duration = Duration::from_millis(1);
 /// A lane without traffic for so long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
+
+/// A good length for the slice that [`Receiver::poll_nack`] fills: in the worst case, packets more
+/// than 32 numbers apart, 128 × 7 = 896 bytes on the wire.
+pub const NACK_SEQS: usize = 128;
 
 /// What a packet is to the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +49,6 @@ pub enum Arrival {
     Recovered {
         /// Since the gap was seen.
         after: Duration,
-        /// Requests that it took.
-        strikes: u8,
     },
     /// It has been here before.
     Duplicate,
@@ -105,13 +100,15 @@ pub struct Receiver {
     /// When something was heard of the lane last; none before the first packet.
     heard: Option<Time>,
     missing: Table,
-    /// No missing packet is due before.
-    next_due: Time,
+    /// Requests decided on and not yet handed out: strikes and numbers, the next one last.
+    ready: Vec<(Strike, u64)>,
+    /// No request before this moment, since the budget is used up.
+    hold_until: Time,
     budget: RatioBucket,
     /// The round trip as of the last poll.
     rtt: Duration,
     /// The remaining time of the last packet in order, and the last known rest of its path.
-    last_remaining: u16,
+    last_remaining: Remaining,
     last_rest: Duration,
     stats: ReceiverStats,
 }
@@ -125,10 +122,11 @@ impl Receiver {
             expected: 0,
             heard: None,
             missing: Table::default(),
-            next_due: Time::FAR,
+            ready: Vec::new(),
+            hold_until: Time::ZERO,
             budget: RatioBucket::new(REQUEST_RATIO, REQUEST_BURST),
             rtt: Duration::ZERO,
-            last_remaining: 0,
+            last_remaining: Remaining::NONE,
             last_rest: Duration::ZERO,
             stats: ReceiverStats::default(),
         }
@@ -142,18 +140,18 @@ impl Receiver {
         self.stats = stats;
     }
 
-    /// Notes a packet with the 24-bit number `seq`. `remaining` is what its header has left on
-    /// arrival; `rest_of_path` is the delay from here to its destination, asked for only when the
-    /// packet reveals a gap (the missing ones are taken to be like it).
+    /// Notes a packet. `remaining` is what is left to its deadline on arrival; `rest_of_path` is
+    /// the delay from here to its destination, asked for only when the packet reveals a gap (the
+    /// missing ones are taken to be like it).
     #[inline]
     pub fn on_packet(
         &mut self,
         now: Time,
-        seq: u32,
-        remaining: u16,
+        seq: LaneSeq,
+        remaining: Remaining,
         rest_of_path: impl FnOnce() -> Duration,
     ) -> Arrival {
-        let seq = widen(u64::from(seq), LANE_SEQ_BITS, self.expected);
+        let seq = seq.widen(self.expected);
         if seq < self.expected {
             return self.on_late(now, seq);
         }
@@ -169,56 +167,57 @@ impl Receiver {
         Arrival::New
     }
 
-    /// Notes that the sender's next packet will have the 24-bit number `next`: what has not come
-    /// of those before is lost.
-    pub fn on_tail_probe(&mut self, now: Time, next: u32) {
-        let next = widen(u64::from(next), LANE_SEQ_BITS, self.expected);
-        if next <= self.expected {
-            return;
+    /// Notes that the sender's next packet will have the number `next`: what has not come of those
+    /// before is lost.
+    pub fn on_tail_probe(&mut self, now: Time, next: LaneSeq) {
+        let next = next.widen(self.expected);
+        if next > self.expected {
+            self.on_gap(now, next);
+            self.expected = next;
+            self.heard = Some(now);
         }
-        self.on_gap(now, next);
-        self.expected = next;
-        self.heard = Some(now);
     }
 
-    /// Fills `out` with what to ask for at `now`, and returns how many. Equal strikes are
-    /// neighbours. Call it again until it returns 0; what each call returns must go in a datagram
-    /// of its own, since the second half of a doubled request may be in the next.
+    /// Fills `out` with the packets to ask for at `now`, in rising order, and returns the strike
+    /// and how many they are. Call it in every flush until there is none; what each call returns
+    /// must go in a datagram of its own, since the second half of a doubled request may be next.
     ///
-    /// `rtt` is the link's round trip.
-    pub fn poll_nack(&mut self, now: Time, rtt: Duration, out: &mut [Nack]) -> usize {
-        self.rtt = rtt;
-        if now < self.next_due || out.is_empty() {
-            return 0;
+    /// `rtt` is the link's round trip. [`NACK_SEQS`] is a good length for `out`.
+    pub fn poll_nack(
+        &mut self,
+        now: Time,
+        rtt: Duration,
+        out: &mut [u64],
+    ) -> Option<(Strike, usize)> {
+        if self.ready.is_empty() {
+            self.rtt = rtt;
+            self.collect(now);
         }
-        let mut batch = Batch::new(out);
-        let mut next_due = Time::FAR;
-        let mut missing = core::mem::take(&mut self.missing);
-        let mut throttled = false;
-        missing.retain(|entry| {
-            if entry.due <= now && !self.strike(now, entry, &mut batch, &mut throttled) {
-                return false;
+        let &(strike, _) = self.ready.last()?;
+        let mut count = 0;
+        for slot in out {
+            match self.ready.pop_if(|(s, _)| *s == strike) {
+                Some((_, seq)) => *slot = seq,
+                None => break,
             }
-            // What is still due was throttled or found no room.
-            let again = if throttled { now + THROTTLED_WAIT } else { now };
-            next_due = next_due.min(entry.due.max(again));
-            true
-        });
-        self.missing = missing;
-        self.next_due = next_due;
-        self.stats.throttled += u64::from(throttled);
-        batch.finish()
+            count += 1;
+        }
+        (count > 0).then_some((strike, count))
     }
 
     /// When [`Receiver::poll_nack`] has something to do.
     pub fn next_timeout(&self) -> Option<Time> {
-        (self.next_due != Time::FAR).then_some(self.next_due)
+        if !self.ready.is_empty() {
+            return Some(Time::ZERO);
+        }
+        Some(self.missing.next_due()?.max(self.hold_until))
     }
 
     /// Gives memory back if the lane has been silent for some seconds. Call it now and then.
     pub fn release_idle(&mut self, now: Time) {
         if self.missing.len() == 0 && self.heard.is_some_and(|heard| now.since(heard) > IDLE) {
             self.missing.clear();
+            self.ready = Vec::new();
         }
     }
 
@@ -247,7 +246,7 @@ impl Receiver {
         self.stats.missing += count;
         let skipped = count.saturating_sub(MISSING_LIMIT as u64);
         self.stats.forgotten += skipped;
-        let slack = match remaining_time(self.last_remaining) {
+        let slack = match self.last_remaining.duration() {
             Some(left) => left.saturating_sub(self.last_rest),
             None => NO_DEADLINE_SLACK,
         };
@@ -256,18 +255,10 @@ impl Receiver {
         let spacing = since_heard.div(count + 1).min(SPACING_MAX);
         for seq in self.expected + skipped..until {
             let came_due = now - spacing * (until - seq);
-            let forgotten = self.missing.push(Missing {
-                seq,
-                detected: now,
-                useful_until: came_due + slack,
-                due: now,
-                strikes: 0,
-                state: State::Strike,
-            });
-            self.stats.forgotten += u64::from(forgotten);
+            // Asked for after the first packet out of order. [Amir06 §IV-A]
+            let missing = Missing::new(seq, now, came_due + slack);
+            self.stats.forgotten += u64::from(self.missing.push(missing));
         }
-        // Asked for after the first packet out of order. [Amir06 §IV-A]
-        self.next_due = now;
     }
 
     /// Begins anew behind a jump.
@@ -277,12 +268,13 @@ impl Receiver {
         }
         self.stats.given_up += self.missing.len() as u64;
         self.missing.clear();
-        self.next_due = Time::FAR;
+        self.ready.clear();
         self.window = PacedWindow::new(WINDOW_START);
     }
 
     fn on_late(&mut self, now: Time, seq: u64) -> Arrival {
         match self.window.insert(now, seq, WINDOW_COVER, WINDOW_LIMIT) {
+            Seen::Ahead | Seen::Late => self.count_fresh(),
             Seen::Duplicate => {
                 self.stats.duplicates += 1;
                 return Arrival::Duplicate;
@@ -291,7 +283,6 @@ impl Receiver {
                 self.stats.too_old += 1;
                 return Arrival::TooOld;
             }
-            Seen::Ahead | Seen::Late => self.count_fresh(),
         }
         let Some(found) = self.missing.take(seq) else {
             return Arrival::New;
@@ -303,10 +294,7 @@ impl Receiver {
             return Arrival::New;
         }
         self.stats.recovered[usize::from(found.strikes - 1)] += 1;
-        Arrival::Recovered {
-            after,
-            strikes: found.strikes,
-        }
+        Arrival::Recovered { after }
     }
 
     #[inline]
@@ -315,112 +303,42 @@ impl Receiver {
         self.budget.on_original(1.0);
     }
 
-    /// Decides about a missing packet that is due; false when it is given up.
-    fn strike(
-        &mut self,
-        now: Time,
-        entry: &mut Missing,
-        batch: &mut Batch<'_>,
-        throttled: &mut bool,
-    ) -> bool {
-        let answer_at = now + self.rtt;
-        let strikes = self.settings.strikes.min(MAX_STRIKES);
-        let spent = entry.state == State::Wait || entry.strikes >= strikes;
-        // Only if the packet is likely to be in time. [Amir06 §I]
-        let hopeless = entry.state == State::Strike && (spent || answer_at > entry.useful_until);
-        if entry.state == State::Wait || hopeless {
-            self.stats.given_up += 1;
-            return false;
-        }
-        let repeat = entry.state == State::Repeat;
-        let number = entry.strikes + u8::from(!repeat);
-        let margin = self.rtt.div(8).max(MARGIN_MIN);
-        let retry_at = answer_at + margin;
-        let final_one = number == strikes || retry_at + self.rtt > entry.useful_until;
-        let last = repeat || (final_one && self.settings.redundant_last);
-        if *throttled || !batch.has_room(number, entry.seq, last) {
-            return true;
-        }
-        if !self.budget.try_take(1.0) {
-            *throttled = true;
-            return true;
-        }
-        batch.add(number, entry.seq, last);
-        self.stats.requests += 1;
-        entry.strikes = number;
-        if repeat || (final_one && !last) {
-            entry.state = State::Wait;
-            entry.due = retry_at + self.rtt;
-        } else if last {
-            entry.state = State::Repeat;
-            let latest = entry.useful_until - self.rtt;
-            entry.due = (now + REPEAT_AFTER).min(latest.max(now));
-        } else {
-            entry.due = retry_at;
-        }
-        true
-    }
-}
-
-/// Requests under way into the caller's slice: one open per kind of strike.
-struct Batch<'a> {
-    out: &'a mut [Nack],
-    closed: usize,
-    open: [Option<Nack>; KINDS],
-    opened: usize,
-}
-
-/// Strikes 1 to [`MAX_STRIKES`], each plain or last.
-const KINDS: usize = 2 * MAX_STRIKES as usize;
-
-fn kind(number: u8, last: bool) -> usize {
-    usize::from(number - 1) * 2 + usize::from(last)
-}
-
-impl<'a> Batch<'a> {
-    fn new(out: &'a mut [Nack]) -> Batch<'a> {
-        Batch {
-            out,
-            closed: 0,
-            open: [None; KINDS],
-            opened: 0,
-        }
-    }
-
-    fn has_room(&self, number: u8, seq: u64, last: bool) -> bool {
-        let fits = self.open[kind(number, last)].is_some_and(|mut nack| nack.try_add(seq));
-        fits || self.closed + self.opened < self.out.len()
-    }
-
-    /// Adds a packet; there must be room.
-    fn add(&mut self, number: u8, seq: u64, last: bool) {
-        let slot = &mut self.open[kind(number, last)];
-        if let Some(nack) = slot
-            && nack.try_add(seq)
-        {
+    /// Decides about all that is due.
+    fn collect(&mut self, now: Time) {
+        if now < self.hold_until {
             return;
         }
-        let fresh = Nack {
-            strike: Strike::new(number, last),
-            first: LaneSeq(seq),
-            bitmap: 0,
-        };
-        match slot.replace(fresh) {
-            Some(full) => {
-                self.out[self.closed] = full;
-                self.closed += 1;
+        // A repeat that is due at once must wait for the next round, in another datagram.
+        let mut again = Vec::new();
+        while let Some(entry) = self.missing.pop_due(now) {
+            let seq = entry.seq;
+            if self.budget.available() < 1.0 {
+                again.push((seq, now));
+                self.hold_until = now + THROTTLED_WAIT;
+                self.stats.throttled += 1;
+                break;
             }
-            None => self.opened += 1,
+            match entry.step(now, self.rtt, &self.settings) {
+                Step::GiveUp => {
+                    self.missing.take(seq);
+                    self.stats.given_up += 1;
+                }
+                Step::Ask(strike, due) => {
+                    self.budget.try_take(1.0);
+                    self.stats.requests += 1;
+                    self.ready.push((strike, seq));
+                    if due <= now {
+                        again.push((seq, due));
+                    } else {
+                        self.missing.schedule(seq, due);
+                    }
+                }
+            }
         }
-    }
-
-    fn finish(self) -> usize {
-        let mut n = self.closed;
-        for nack in self.open.into_iter().flatten() {
-            self.out[n] = nack;
-            n += 1;
+        for (seq, due) in again {
+            self.missing.schedule(seq, due);
         }
-        self.out[..n].sort_by_key(|nack| nack.strike.wire());
-        n
+        self.ready
+            .sort_unstable_by(|(s, a), (t, b)| t.cmp(s).then(b.cmp(a)));
     }
 }

@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 /// The smallest chunk: 22 packets of voice.
 const CHUNK_MIN: usize = 4 << 10;
-/// The largest chunk: 1/64 of the largest history, so that little of it is held for nothing.
-const CHUNK_MAX: usize = 256 << 10;
+/// The largest chunk: 1/256 of the largest history, so that little of it is held for nothing.
+const CHUNK_MAX: usize = 64 << 10;
 
 /// What is known of one packet besides its bytes.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@
 //! 1.25 of the envelope, above that gap: a steady voice stream, or any number of them in any
 //! phase, is never taken for silent between packets.
 
-use super::LaneSeq;
 use base::{Duration, Time};
 
 /// No silence is noticed sooner, so that a busy lane does not probe in every hiccup of its host.
@@ -23,15 +22,6 @@ const ENVELOPE_SHIFT: u32 = 27;
 /// Between probes of one silence. A burst of losses is mostly over by then, and two probes still
 /// fit into the 50 ms of slack on a link of 20 ms round trip.
 const PROBE_SPACING: Duration = Duration::from_millis(5);
-
-/// What a probe says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TailProbe {
-    /// The number after the last one that was sent.
-    pub next: LaneSeq,
-    /// Which probe of this silence, from 1.
-    pub count: u8,
-}
 
 /// The silence detector.
 #[derive(Clone, Debug)]
@@ -62,10 +52,9 @@ impl Tail {
     pub(super) fn on_data(&mut self, now: Time) {
         let gap = now.since(self.last_data);
         if gap < self.pause {
-            // Both factors are below the pause, 150 ms: their product is below 2^55.
-            let shrink = (self.envelope.as_nanos() * gap.as_nanos()) >> ENVELOPE_SHIFT;
-            let shrunk = self.envelope.saturating_sub(Duration::from_nanos(shrink));
-            self.envelope = shrunk.max(gap);
+            let product = u128::from(self.envelope.as_nanos()) * u128::from(gap.as_nanos());
+            let shrink = Duration::from_nanos((product >> ENVELOPE_SHIFT) as u64);
+            self.envelope = self.envelope.saturating_sub(shrink).max(gap);
         }
         self.last_data = now;
         self.sent = 0;
@@ -83,7 +72,7 @@ impl Tail {
         }
     }
 
-    /// The number of the probe to send, from 1, if one is due.
+    /// Which probe of this silence to send, from 0, if one is due.
     pub(super) fn on_timeout(&mut self, now: Time) -> Option<u8> {
         let due = self.next_timeout()?;
         if due > now {
@@ -91,7 +80,7 @@ impl Tail {
         }
         self.sent += 1;
         self.last_probe = now;
-        Some(self.sent)
+        Some(self.sent - 1)
     }
 
     /// When the last data was sent.
