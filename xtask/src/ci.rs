@@ -86,6 +86,13 @@ const LONG_TESTS: Step = Step {
     env: &[],
 };
 
+/// The tests compile the bodies of the fuzz targets, but not the list of them.
+const FUZZ_CRATE: Step = Step {
+    name: "fuzz crate",
+    args: &["check", "--manifest-path", "fuzz/Cargo.toml", "--lib"],
+    env: &[],
+};
+
 /// Runs the steps in order and stops at the first that fails.
 pub(crate) fn run(root: &Path, length: Length) -> Outcome {
     let mut done = Vec::new();
@@ -120,8 +127,10 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
         }
     }
     if length == Length::Long {
-        if !timed(LONG_TESTS.name, &|| cargo(root, &LONG_TESTS)) {
-            return Outcome::Failed;
+        for step in [&FUZZ_CRATE, &LONG_TESTS] {
+            if !timed(step.name, &|| cargo(root, step)) {
+                return Outcome::Failed;
+            }
         }
         let all = || matches!(fuzz::run_all(root, LONG_FUZZ_SECONDS), Outcome::Done);
         if !timed("fuzzing", &all) {
