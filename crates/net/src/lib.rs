@@ -14,6 +14,7 @@
 //! baselines that the node is measured against.
 
 pub mod addr;
+pub mod bare;
 pub mod clock;
 pub mod epoll;
 pub mod netns;

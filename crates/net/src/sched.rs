@@ -138,6 +138,15 @@ pub fn process_cpu() -> Duration {
     Duration::from_nanos(clock::read(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
+/// How often the calling thread has waited for something so far, and was woken again.
+pub fn thread_wakeups() -> u64 {
+    // SAFETY: all zero is a valid `rusage`.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the kernel writes `usage`, which is ours.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nvcsw as u64
+}
+
 /// Bytes of memory that the process has in use now.
 pub fn resident_bytes() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/statm")?;

@@ -130,8 +130,7 @@ impl Socket {
             },
         };
         forbid_fragments(fd.as_fd(), family, options.dual_stack)?;
-        grow(fd.as_fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-        grow(fd.as_fd(), libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+        grow(fd.as_fd());
         let (name, len) = Name::of(addr);
         // SAFETY: `name` holds an address of `len` bytes.
         sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
@@ -253,11 +252,16 @@ fn forbid_fragments(fd: BorrowedFd<'_>, family: Family, dual_stack: bool) -> io:
     if family == Family::V4 { v4 } else { Ok(()) }
 }
 
-/// Asks for a large kernel buffer: beyond the system's limit when permitted, else up to it.
-/// A small one is no reason to fail; [`Socket::kernel_buffers`] tells.
-fn grow(fd: BorrowedFd<'_>, force: i32, polite: i32) {
-    if sys::set_option(fd, libc::SOL_SOCKET, force, KERNEL_BUFFER_BYTES).is_err() {
-        let _ = sys::set_option(fd, libc::SOL_SOCKET, polite, KERNEL_BUFFER_BYTES);
+/// Asks for large kernel buffers: beyond the system's limit when permitted, else up to it.
+/// Small ones are no reason to fail; [`Socket::kernel_buffers`] tells.
+pub(crate) fn grow(fd: BorrowedFd<'_>) {
+    for (force, polite) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
+        if sys::set_option(fd, libc::SOL_SOCKET, force, KERNEL_BUFFER_BYTES).is_err() {
+            let _ = sys::set_option(fd, libc::SOL_SOCKET, polite, KERNEL_BUFFER_BYTES);
+        }
     }
 }
 

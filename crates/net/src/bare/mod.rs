@@ -1,0 +1,120 @@
+//! Baselines: the leanest forwarders that we can write over the same system calls.
+//!
+//! ```text
+//!   blast -> [socket] forward [connected socket] -> count
+//!            batched:    recvmmsg                 -> sendmmsg, a datagram a message
+//!            offloaded:  recvmmsg, GRO, in place  -> sendmmsg, GSO, singles gathered as well
+//!            sealed:     the same, each datagram opened with one key and sealed with another
+//! ```
+//!
+//! What a node costs beyond these is what its protocol costs. They must be as good as possible,
+//! since a slow baseline flatters whoever is compared with it: blocking sockets (one system call
+//! per wake-up, no epoll), a connected socket to send by (no route lookup per message), no
+//! copies, one destination, no counters but the result.
+//!
+//! Datagrams have the shape of the link's: 8 clear bytes (kind, session, counter), then what is
+//! or would be ciphertext, then a tag of 16.
+
+mod batch;
+mod blast;
+mod count;
+mod forward;
+#[cfg(test)]
+mod tests;
+
+pub use blast::{Blast, blast};
+pub use count::count;
+pub use forward::{Forwarder, forward};
+
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+/// Bytes in front of each datagram that stay readable: kind, session, low half of the counter.
+pub const CLEAR_BYTES: usize = 8;
+/// Bytes of the tag behind each datagram.
+pub const TAG_BYTES: usize = 16;
+/// The shortest datagram: the hop count behind the clear bytes is rewritten.
+pub const DATAGRAM_BYTES_MIN: usize = CLEAR_BYTES + 2 + TAG_BYTES;
+
+/// What a loop has done. Processor time and wake-ups are those of its thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Datagrams sent on, sent, or counted.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Processor time, in the kernel and outside.
+    pub cpu_ns: u64,
+    /// How often the thread slept and was woken.
+    pub wakeups: u64,
+    /// Datagrams that did not open, or that the kernel did not take.
+    pub lost: u64,
+}
+
+impl Report {
+    /// Processor time per packet.
+    pub fn ns_per_packet(&self) -> f64 {
+        self.cpu_ns as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// An AES-256-GCM key of one direction of a link.
+pub struct Key(LessSafeKey);
+
+impl Key {
+    /// The key of these 32 bytes.
+    pub fn new(bytes: &[u8; 32]) -> Key {
+        let key = UnboundKey::new(&AES_256_GCM, bytes);
+        Key(LessSafeKey::new(key.expect("the key has 32 bytes")))
+    }
+
+    /// Seals a datagram in place: writes `counter` into the clear bytes and the tag at the end.
+    fn seal(&self, datagram: &mut [u8], counter: u64) -> bool {
+        datagram[4..8].copy_from_slice(&(counter as u32).to_be_bytes());
+        let (clear, rest) = datagram.split_at_mut(CLEAR_BYTES);
+        let (text, tag) = rest.split_at_mut(rest.len() - TAG_BYTES);
+        let aad = Aad::from(&*clear);
+        match self.0.seal_in_place_separate_tag(nonce(counter), aad, text) {
+            Ok(sealed) => {
+                tag.copy_from_slice(sealed.as_ref());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Opens a datagram in place. Its counter has not passed 32 bits in a benchmark.
+    fn open(&self, datagram: &mut [u8]) -> bool {
+        let (clear, rest) = datagram.split_at_mut(CLEAR_BYTES);
+        let counter = u32::from_be_bytes([clear[4], clear[5], clear[6], clear[7]]);
+        let aad = Aad::from(&*clear);
+        self.0
+            .open_in_place(nonce(counter.into()), aad, rest)
+            .is_ok()
+    }
+}
+
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
+}
+
+/// Measures the processor time and the wake-ups of the calling thread.
+struct Meter {
+    cpu: base::Duration,
+    wakeups: u64,
+}
+
+impl Meter {
+    fn start() -> Meter {
+        Meter {
+            cpu: crate::sched::thread_cpu(),
+            wakeups: crate::sched::thread_wakeups(),
+        }
+    }
+
+    fn stop(self, report: &mut Report) {
+        report.wakeups = crate::sched::thread_wakeups() - self.wakeups;
+        report.cpu_ns = (crate::sched::thread_cpu() - self.cpu).as_nanos();
+    }
+}
