@@ -15,8 +15,8 @@
 //! Other unknown messages are stepped over, so that networks upgrade node by node; a known
 //! message has exactly its length, so what is new comes as a new message.
 //!
-//! [`Messages`] reads without allocation, [`Builder`] appends to a datagram and says [`Full`] when
-//! a message does not fit.
+//! [`Messages`] reads without allocation, [`Builder`] appends to a datagram and says
+//! [`Full`](crate::Full) when a message does not fit.
 
 mod builder;
 mod hello;

@@ -1,0 +1,150 @@
+//! docs/wire.md is true to the code: its labels, limits and examples.
+
+use wire::control::{Message, Messages};
+use wire::data::{Header, LaneSeq, Remaining};
+use wire::ipc::{Reply, Request};
+use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record};
+
+const FITS: &str = "the example is of its format";
+const DOCUMENT: &str = include_str!("../../../docs/wire.md");
+
+/// The cells of the tables' rows in one section.
+fn rows(section: &str) -> Vec<Vec<&'static str>> {
+    let begin = format!("\n## {section}\n");
+    let (_, rest) = DOCUMENT.split_once(&begin).expect("the section is there");
+    let text = rest
+        .split("\n## ")
+        .next()
+        .expect("a split has a first part");
+    text.lines()
+        .filter(|line| line.starts_with('|') && !line.starts_with("|---"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn every_label_is_explained() {
+    let told: Vec<_> = rows("What is not understood")[1..]
+        .iter()
+        .map(|row| row[0].trim_matches('`'))
+        .collect();
+    assert_eq!(told, Malformed::ALL.map(Malformed::label));
+}
+
+#[test]
+fn every_limit_has_its_value() {
+    let limits = [
+        ("link::CLEAR_BYTES", link::CLEAR_BYTES),
+        ("link::TAG_BYTES", link::TAG_BYTES),
+        ("data::HEADER_BYTES", data::HEADER_BYTES),
+        ("data::HEADROOM", data::HEADROOM),
+        ("data::TTL_MAX", data::TTL_MAX.into()),
+        ("record::BODY_BYTES_MAX", record::BODY_BYTES_MAX),
+        ("link_state::LINKS_MAX", link_state::LINKS_MAX),
+        (
+            "link_state::OPTIONS_BYTES_MAX",
+            link_state::OPTIONS_BYTES_MAX,
+        ),
+        (
+            "certificate::MAX_CERTIFICATE_BYTES",
+            certificate::MAX_CERTIFICATE_BYTES,
+        ),
+        ("certificate::MAX_DOMAINS", certificate::MAX_DOMAINS),
+        ("certificate::MAX_REVOKED", certificate::MAX_REVOKED),
+        ("handshake::INIT_BYTES", handshake::INIT_BYTES),
+        ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),
+        ("ipc::TEXT_BYTES_MAX", ipc::TEXT_BYTES_MAX),
+    ];
+    let told: Vec<_> = rows("Limits")[1..]
+        .iter()
+        .map(|row| (row[0].trim_matches('`'), row[1].parse().expect("a number")))
+        .collect();
+    assert_eq!(told, limits);
+}
+
+fn bytes(cell: &str) -> Vec<u8> {
+    let digits: Vec<u8> = cell
+        .bytes()
+        .filter(|byte| !matches!(byte, b'`' | b' '))
+        .map(|digit| char::from(digit).to_digit(16).expect("hexadecimal") as u8)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
+}
+
+/// What the code reads in an example.
+fn reading(format: &str, bytes: &[u8]) -> String {
+    match format {
+        "clear header" => format!("{:x?}", link::Clear::parse(bytes).expect(FITS)),
+        "data header" => {
+            let header = Header::parse(bytes).expect(FITS);
+            let class = header.class();
+            let from = (header.source(), header.source_port());
+            let to = (header.destination(), header.destination_port());
+            assert_eq!(header.remaining(), Remaining(650));
+            format!(
+                "{} {} {} ttl {} {}:{} {}:{}",
+                class.link.label(),
+                class.routing.label(),
+                class.priority,
+                header.ttl(),
+                from.0,
+                from.1,
+                to.0,
+                to.1
+            )
+        }
+        "echo" => {
+            let echo = echo::Echo::parse(bytes).expect(FITS);
+            format!("{:?} {} {}", echo.kind, echo.node, echo.hop)
+        }
+        "ipc request" => format!("{:?}", Request::parse(bytes).expect(FITS)),
+        "ipc reply" => format!("{:?}", Reply::parse(bytes).expect(FITS)),
+        _ => message(bytes),
+    }
+}
+
+fn message(bytes: &[u8]) -> String {
+    let messages: Vec<_> = Messages::new(bytes).map(|m| m.expect(FITS)).collect();
+    match &messages[..] {
+        [Message::Hello(h)] => format!(
+            "{} {} {} {} {:.3}",
+            h.i_hear_you,
+            h.active,
+            h.interval_ms,
+            h.echo.expect("the example has one").hold_us,
+            h.loss_in.share()
+        ),
+        [Message::Nack(nack)] => {
+            let missing: Vec<_> = nack.missing().map(LaneSeq::value).collect();
+            format!("{} {missing:?}", nack.strike)
+        }
+        [Message::TailProbe(probe)] => format!("{} {}", probe.next.value(), probe.count),
+        [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
+        other => panic!("not one message: {other:?}"),
+    }
+}
+
+#[test]
+fn every_example_reads_as_told() {
+    let readings = [
+        "Clear { kind: Control, session: SessionIndex(abcdef), counter_low: 1234567 }",
+        "real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
+        "true true 1000 10000 0.050",
+        "1 [5, 6, 37, 38]",
+        "39 2",
+        "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",
+        "Reply 10.7.0.3 2",
+        "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
+         deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
+        "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
+         recovered: true, remaining: Remaining(650) }, [104, 105])",
+    ];
+    let told: Vec<_> = rows("Examples")[1..]
+        .iter()
+        .map(|row| reading(row[0], &bytes(row[1])))
+        .collect();
+    assert_eq!(told, readings);
+}
