@@ -1,0 +1,138 @@
+//! A host: an engine with an address, a clock, and an outbox that leads onto the wires.
+
+use crate::journal::{Answer, Journal, Report};
+use crate::queue::{Queue, Wake};
+use base::impair::Line;
+use base::{Burst, ClientId, Duration, Engine, Map, Outbox, Pool, Time, UnderlayAddr};
+use core::fmt;
+
+/// A host of a world, numbered from zero in the order of being added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) u32);
+
+/// The address that the `n`th host gets if it is not told another: 10.0.0.0 + n + 1, port 7000.
+pub fn underlay(n: u32) -> UnderlayAddr {
+    let mut ip = [0; 16];
+    ip[10..12].fill(0xff);
+    ip[12..].copy_from_slice(&(0x0a00_0001 + n % 0x00ff_fffe).to_be_bytes());
+    UnderlayAddr {
+        ip,
+        port: 7000,
+        socket: 0,
+    }
+}
+
+impl HostId {
+    /// The host's number.
+    pub fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "host {}", self.0)
+    }
+}
+
+pub(crate) struct Host<E> {
+    pub(crate) addr: UnderlayAddr,
+    /// `None` while the host is down.
+    pub(crate) engine: Option<E>,
+    /// False until the engine has had its first timeout.
+    pub(crate) started: bool,
+    /// How far the host's clock is ahead of the world's.
+    pub(crate) clock_offset: Duration,
+    /// The wire to each address.
+    pub(crate) wires: Map<UnderlayAddr, u32>,
+    /// When its timer is queued; [`Time::FAR`] if it is not.
+    pub(crate) wake_at: Time,
+    /// Whether it has had inputs since it was last flushed.
+    pub(crate) dirty: bool,
+}
+
+/// One direction of a path between two hosts.
+pub(crate) struct Wire {
+    pub(crate) line: Line<Burst>,
+    pub(crate) from: HostId,
+    pub(crate) to: HostId,
+    /// Cut by a partition.
+    pub(crate) cut: bool,
+    /// When its next arrival is queued; [`Time::FAR`] if none is.
+    pub(crate) queued: Time,
+}
+
+impl Wire {
+    /// Queues the next arrival unless an earlier wake-up is queued.
+    pub(crate) fn schedule(&mut self, id: u32, queue: &mut Queue) {
+        if let Some(at) = self.line.next()
+            && at < self.queued
+        {
+            self.queued = at;
+            queue.push(at, Wake::Wire(id));
+        }
+    }
+}
+
+impl<E> Host<E> {
+    /// The world's time on this host's clock.
+    pub(crate) fn clock(&self, now: Time) -> Time {
+        now + self.clock_offset
+    }
+
+    /// A moment of this host's clock in the world's time.
+    pub(crate) fn world_time(&self, at: Time) -> Time {
+        at - self.clock_offset
+    }
+}
+
+/// The outbox of one host while its engine runs.
+pub(crate) struct Desk<'a, E: Engine> {
+    pub(crate) now: Time,
+    pub(crate) host: HostId,
+    pub(crate) wires_to: &'a Map<UnderlayAddr, u32>,
+    pub(crate) wires: &'a mut [Wire],
+    pub(crate) queue: &'a mut Queue,
+    pub(crate) journal: &'a mut Journal<E>,
+    pub(crate) pool: &'a Pool,
+}
+
+impl<E: Engine> Outbox<E> for Desk<'_, E> {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        let counters = &mut self.journal.counters;
+        let datagrams = burst.segments() as u64;
+        counters.sent += datagrams;
+        let Some(&id) = self.wires_to.get(&to) else {
+            counters.no_path += datagrams;
+            return;
+        };
+        let wire = &mut self.wires[id as usize];
+        if wire.cut {
+            counters.cut += datagrams;
+            return;
+        }
+        wire.line.push_burst(self.now, burst);
+        wire.schedule(id, self.queue);
+    }
+
+    fn deliver(&mut self, client: ClientId, reply: E::Reply) {
+        self.journal.answer(Answer {
+            at: self.now,
+            host: self.host,
+            client,
+            reply,
+        });
+    }
+
+    fn report(&mut self, event: E::Event) {
+        self.journal.report(Report {
+            at: self.now,
+            host: self.host,
+            event,
+        });
+    }
+
+    fn pool(&self) -> &Pool {
+        self.pool
+    }
+}

@@ -1,0 +1,450 @@
+//! The world: hosts, wires, faults, and the loop that drives them.
+
+use crate::arrival::{Arrivals, merged};
+use crate::host::{Desk, Host, HostId, Wire, underlay};
+use crate::journal::{Answer, Counters, Journal, Leak, Report};
+use crate::queue::{Queue, Wake};
+use base::impair::{Counts, Line, Model};
+use base::{Burst, ClientId, Duration, Engine, Input, Map, Pool, Rng, Time, UnderlayAddr};
+
+/// Large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
+pub const POOL_LARGE: usize = 4096;
+/// Small packet buffers of a world: 131 072 of 2 KiB are 256 MiB at most.
+pub const POOL_SMALL: usize = 131_072;
+/// Wake-ups without time passing, after which the world is taken to stand still.
+pub const INSTANT_EVENTS_MAX: u32 = 1 << 20;
+/// Hosts with engines, wires between them, and virtual time.
+pub struct World<E: Engine> {
+    now: Time,
+    seed: u64,
+    pool: Pool,
+    arrivals: Arrivals,
+    queue: Queue,
+    hosts: Vec<Host<E>>,
+    by_addr: Map<UnderlayAddr, HostId>,
+    wires: Vec<Wire>,
+    /// Requests to come, by the number in their wake-up.
+    requests: Map<u32, (HostId, ClientId, E::Request)>,
+    requests_made: u32,
+    /// Hosts that have had inputs since they were last flushed, in order of the first one.
+    dirty: Vec<HostId>,
+    /// Wake-ups since time last passed.
+    events_now: u32,
+    journal: Journal<E>,
+}
+
+impl<E: Engine> World<E> {
+    /// An empty world at time zero.
+    pub fn new(seed: u64) -> World<E> {
+        World {
+            now: Time::ZERO,
+            seed,
+            pool: Pool::new(POOL_LARGE, POOL_SMALL),
+            arrivals: Arrivals::default(),
+            queue: Queue::default(),
+            hosts: Vec::new(),
+            by_addr: Map::default(),
+            wires: Vec::new(),
+            requests: Map::default(),
+            requests_made: 0,
+            dirty: Vec::new(),
+            events_now: 0,
+            journal: Journal::new(seed),
+        }
+    }
+
+    /// Chooses how datagrams that arrive together are handed to engines.
+    pub fn set_arrivals(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
+    }
+
+    /// Adds a host with the address [`underlay`]`(n)`, n hosts being there before it, and a clock
+    /// that shows the world's time. Its engine gets a first timeout when time next runs.
+    pub fn add_host(&mut self, engine: E) -> HostId {
+        let addr = underlay(self.hosts.len() as u32);
+        self.add_host_at(addr, Duration::ZERO, engine)
+    }
+
+    /// Adds a host with this address, and a clock that is ahead of the world's. Panics if the
+    /// address is taken.
+    pub fn add_host_at(&mut self, addr: UnderlayAddr, clock_ahead: Duration, engine: E) -> HostId {
+        let id = HostId(self.hosts.len() as u32);
+        let taken = self.by_addr.insert(addr, id);
+        assert!(taken.is_none(), "two hosts with the address {addr}");
+        self.hosts.push(Host {
+            addr,
+            engine: None,
+            started: false,
+            clock_offset: clock_ahead,
+            wires: Map::default(),
+            wake_at: Time::FAR,
+            dirty: false,
+        });
+        self.restart(id, engine);
+        id
+    }
+
+    /// Makes the path between two hosts like `model`, in both directions.
+    pub fn link(&mut self, a: HostId, b: HostId, model: &Model) {
+        self.link_one_way(a, b, model.clone());
+        self.link_one_way(b, a, model.clone());
+    }
+
+    /// Makes the path from one host to another like `model`.
+    pub fn link_one_way(&mut self, from: HostId, to: HostId, model: Model) {
+        if let Some(id) = self.wire_id(from, to) {
+            self.wires[id as usize].line.set_model(model);
+            return;
+        }
+        let id = self.wires.len() as u32;
+        let rng = self.rng_of(&[u64::from(from.0), u64::from(to.0)]);
+        self.wires.push(Wire {
+            line: Line::new(model, rng),
+            from,
+            to,
+            cut: false,
+            queued: Time::FAR,
+        });
+        let to = self.hosts[to.place()].addr;
+        self.hosts[from.place()].wires.insert(to, id);
+    }
+
+    /// A generator made of the world's seed and `words`, for a source of randomness that belongs
+    /// to the world: equal words, equal generator, whatever else the world contains.
+    pub fn rng_of(&self, words: &[u64]) -> Rng {
+        let fold = |seed, word: &u64| Rng::new(seed ^ word).next_u64();
+        Rng::new(words.iter().fold(Rng::new(self.seed).next_u64(), fold))
+    }
+
+    /// Takes the link between two hosts down, or up again, in both directions.
+    pub fn set_outage(&mut self, a: HostId, b: HostId, outage: bool) {
+        for (from, to) in [(a, b), (b, a)] {
+            if let Some(id) = self.wire_id(from, to) {
+                self.wires[id as usize].line.set_outage(outage);
+            }
+        }
+    }
+
+    /// Cuts every path between the hosts of `island` and the others. Earlier partitions remain.
+    pub fn partition(&mut self, island: &[HostId]) {
+        for wire in &mut self.wires {
+            wire.cut |= island.contains(&wire.from) != island.contains(&wire.to);
+        }
+    }
+
+    /// Ends all partitions.
+    pub fn heal(&mut self) {
+        self.wires.iter_mut().for_each(|wire| wire.cut = false);
+    }
+
+    /// Takes a host down: its engine is handed back, and what arrives for it is dropped.
+    pub fn crash(&mut self, host: HostId) -> Option<E> {
+        let host = &mut self.hosts[host.place()];
+        host.wake_at = Time::FAR;
+        host.engine.take()
+    }
+
+    /// Starts a host with a new engine, in place of the one that it may have.
+    pub fn restart(&mut self, host: HostId, engine: E) {
+        let now = self.now;
+        let h = &mut self.hosts[host.place()];
+        h.engine = Some(engine);
+        h.started = false;
+        h.wake_at = now;
+        self.queue.push(now, Wake::Timer(host.0));
+    }
+
+    /// Hands a client's request to a host when time next runs.
+    pub fn request(&mut self, host: HostId, client: ClientId, request: E::Request) {
+        self.request_at(self.now, host, client, request);
+    }
+
+    /// Hands a client's request to a host at `at`, or at once if that has passed.
+    pub fn request_at(&mut self, at: Time, host: HostId, client: ClientId, request: E::Request) {
+        let id = self.requests_made;
+        self.requests_made += 1;
+        self.requests.insert(id, (host, client, request));
+        self.queue.push(at.max(self.now), Wake::Request(id));
+    }
+
+    /// Lets everything happen up to and including `until`, which then is the present.
+    pub fn run_until(&mut self, until: Time) {
+        while self.step(until) {}
+        self.now = self.now.max(until);
+    }
+
+    /// Lets everything happen in the next `span`.
+    pub fn run_for(&mut self, span: Duration) {
+        self.run_until(self.now + span);
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// When something happens next.
+    pub fn next_event(&self) -> Option<Time> {
+        self.queue.next()
+    }
+
+    /// The host's address.
+    pub fn addr(&self, host: HostId) -> UnderlayAddr {
+        self.hosts[host.place()].addr
+    }
+
+    /// The host's engine, unless it is down.
+    pub fn engine(&self, host: HostId) -> Option<&E> {
+        self.hosts[host.place()].engine.as_ref()
+    }
+
+    /// The hosts, in order of being added.
+    pub fn hosts(&self) -> impl Iterator<Item = HostId> + use<E> {
+        (0..self.hosts.len() as u32).map(HostId)
+    }
+
+    /// Where packet buffers come from.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.journal.counters
+    }
+
+    /// What became of the datagrams that entered the path from one host to another.
+    pub fn counts(&self, from: HostId, to: HostId) -> Counts {
+        self.wire_id(from, to)
+            .map(|id| self.wires[id as usize].line.pipe().counts())
+            .unwrap_or_default()
+    }
+
+    /// What engines have reported since this was last asked.
+    pub fn take_events(&mut self) -> Vec<Report<E::Event>> {
+        core::mem::take(&mut self.journal.reports)
+    }
+
+    /// What clients have been told since this was last asked.
+    pub fn take_replies(&mut self) -> Vec<Answer<E::Reply>> {
+        core::mem::take(&mut self.journal.answers)
+    }
+
+    /// A number made of every arrival so far: when, where, how long, and how it began. Two runs
+    /// with equal numbers went the same way.
+    pub fn digest(&self) -> u64 {
+        self.journal.digest
+    }
+
+    /// Ends the world: drops engines, packets under way and records, and checks that every packet
+    /// buffer came back.
+    pub fn close(self) -> Result<Counters, Leak> {
+        let pool = self.pool.clone();
+        let counters = self.journal.counters;
+        drop(self);
+        match pool.in_use() {
+            (0, 0) => Ok(counters),
+            (large, small) => Err(Leak { large, small }),
+        }
+    }
+
+    fn wire_id(&self, from: HostId, to: HostId) -> Option<u32> {
+        let to = self.hosts[to.place()].addr;
+        self.hosts[from.place()].wires.get(&to).copied()
+    }
+
+    /// One wake-up, or the flush that ends the present moment. False when nothing is left to do
+    /// until `until`.
+    fn step(&mut self, until: Time) -> bool {
+        let next = self.queue.next().filter(|at| *at <= until);
+        if next != Some(self.now) && !self.dirty.is_empty() {
+            self.flush();
+            return true;
+        }
+        if next.is_none() {
+            return false;
+        }
+        let Some((at, wake)) = self.queue.pop() else {
+            return false;
+        };
+        if at > self.now {
+            self.now = at;
+            self.events_now = 0;
+        }
+        self.events_now += 1;
+        assert!(
+            self.events_now <= INSTANT_EVENTS_MAX,
+            "time stands still at {at} (seed {}): {}",
+            self.seed,
+            self.suspect(wake)
+        );
+        match wake {
+            Wake::Timer(host) => self.on_timer(HostId(host)),
+            Wake::Wire(wire) => self.on_arrival(wire),
+            Wake::Request(id) => {
+                if let Some((host, client, request)) = self.requests.remove(&id) {
+                    self.input(host, Input::Request { client, request });
+                }
+            }
+        }
+        true
+    }
+
+    fn flush(&mut self) {
+        let mut dirty = core::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            let now = self.now;
+            self.hosts[id.place()].dirty = false;
+            if let Some((host, mut desk)) = self.desk(id) {
+                let clock = now + host.clock_offset;
+                host.engine.flush(clock, &mut desk);
+            }
+            self.schedule_timer(id);
+        }
+        // The same allocation serves the next moment.
+        if self.dirty.is_empty() {
+            self.dirty = dirty;
+        }
+    }
+
+    fn schedule_timer(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.place()];
+        let timeout = host
+            .engine
+            .as_ref()
+            .and_then(|engine| engine.next_timeout());
+        if let Some((at, _)) = timeout
+            && at != Time::FAR
+        {
+            let at = host.world_time(at).max(self.now);
+            if at < host.wake_at {
+                host.wake_at = at;
+                self.queue.push(at, Wake::Timer(id.0));
+            }
+        }
+    }
+
+    fn on_timer(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.place()];
+        if host.wake_at != self.now {
+            // An earlier one took its place, or the host went down meanwhile.
+            return;
+        }
+        host.wake_at = Time::FAR;
+        let clock = host.clock(self.now);
+        let due = host
+            .engine
+            .as_ref()
+            .and_then(|engine| engine.next_timeout())
+            .is_some_and(|(at, _)| at <= clock);
+        if due || !host.started {
+            host.started = true;
+            self.input(id, Input::Timeout);
+        } else {
+            self.schedule_timer(id);
+        }
+    }
+
+    fn on_arrival(&mut self, id: u32) {
+        let wire = &mut self.wires[id as usize];
+        if wire.queued != self.now {
+            return;
+        }
+        wire.queued = Time::FAR;
+        let (from, to) = (self.hosts[wire.from.place()].addr, wire.to);
+        let mut waiting = wire.line.pop_due(self.now);
+        while let Some(mut burst) = waiting.take() {
+            let line = &mut self.wires[id as usize].line;
+            while let Some(next) = line.pop_due(self.now) {
+                if self.arrivals == Arrivals::Single {
+                    waiting = Some(next);
+                    break;
+                }
+                match merged(&self.pool, burst, next) {
+                    Ok(both) => burst = both,
+                    Err(apart) => {
+                        (burst, waiting) = (apart.0, Some(apart.1));
+                        break;
+                    }
+                }
+            }
+            self.arrive(id, from, to, burst);
+        }
+        self.wires[id as usize].schedule(id, &mut self.queue);
+    }
+
+    fn arrive(&mut self, wire: u32, from: UnderlayAddr, to: HostId, mut burst: Burst) {
+        let datagrams = burst.segments() as u64;
+        self.journal.note(self.now, wire, &burst);
+        if self.hosts[to.place()].engine.is_none() {
+            self.journal.counters.host_down += datagrams;
+            return;
+        }
+        self.journal.counters.delivered += datagrams;
+        if self.arrivals == Arrivals::Single {
+            for _ in 1..datagrams {
+                let burst = burst.split_front(1);
+                self.journal.counters.inputs += 1;
+                self.input(to, Input::Datagrams { from, burst });
+            }
+        }
+        self.journal.counters.inputs += 1;
+        self.input(to, Input::Datagrams { from, burst });
+    }
+
+    fn input(&mut self, id: HostId, input: Input<E::Request>) {
+        let now = self.now;
+        let Some((host, mut desk)) = self.desk(id) else {
+            self.journal.counters.requests_lost += 1;
+            return;
+        };
+        host.engine
+            .handle(now + host.clock_offset, input, &mut desk);
+        let first = !core::mem::replace(host.dirty, true);
+        if first {
+            self.dirty.push(id);
+        }
+    }
+
+    /// A running engine, and the outbox that it writes into.
+    fn desk(&mut self, id: HostId) -> Option<(Running<'_, E>, Desk<'_, E>)> {
+        let host = &mut self.hosts[id.place()];
+        let running = Running {
+            engine: host.engine.as_mut()?,
+            clock_offset: host.clock_offset,
+            dirty: &mut host.dirty,
+        };
+        let desk = Desk {
+            now: self.now,
+            host: id,
+            wires_to: &host.wires,
+            wires: &mut self.wires,
+            queue: &mut self.queue,
+            journal: &mut self.journal,
+            pool: &self.pool,
+        };
+        Some((running, desk))
+    }
+
+    fn suspect(&self, wake: Wake) -> String {
+        match wake {
+            Wake::Timer(host) => {
+                let engine = self.hosts[host as usize].engine.as_ref();
+                let whose = engine.and_then(|engine| engine.next_timeout());
+                format!("timer {:?} of {}", whose.map(|(_, w)| w), HostId(host))
+            }
+            Wake::Wire(id) => {
+                let wire = &self.wires[id as usize];
+                format!("packets without delay from {} to {}", wire.from, wire.to)
+            }
+            Wake::Request(_) => "requests".to_owned(),
+        }
+    }
+}
+
+/// What of a host is borrowed while its engine runs.
+struct Running<'a, E> {
+    engine: &'a mut E,
+    clock_offset: Duration,
+    dirty: &'a mut bool,
+}
