@@ -13,12 +13,17 @@
 //! +-----------------------------------------------+---------------+
 //! |              .. echo hold, us                 |    loss in .. |
 //! +---------------+-------------------------------+---------------+
-//! |   .. loss in  |
+//! |   .. loss in  |               boot ..                          |
+//! +---------------+-----------------------------------------------+
+//! |    .. boot    |
 //! +---------------+
 //! ```
 //!
 //! H: I hear you. N: answer at once. C: I am closing. A: the link is active. The high four bits
 //! are sent as zero and not looked at.
+//!
+//! The boot number is drawn when the sender starts: another one than before means that it has
+//! restarted, and that its lanes begin anew.
 //!
 //! The echo returns the newest stamp of the other end and how long it was held here, so the other
 //! end knows the round trip without either clock being right: now - echo stamp - echo hold.
@@ -52,6 +57,8 @@ pub struct Hello {
     pub echo: Option<Echo>,
     /// The share lost in the direction from the receiver to the sender, as the sender measures.
     pub loss_in: Loss,
+    /// The number of the sender's present start.
+    pub boot: u32,
 }
 
 /// A clock stamp on its way back to whoever made it.
@@ -65,7 +72,7 @@ pub struct Echo {
 
 impl Hello {
     /// Bytes of the body.
-    pub const BYTES: usize = 17;
+    pub const BYTES: usize = 21;
 
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Hello, Malformed> {
@@ -78,6 +85,7 @@ impl Hello {
             hold_us: r.u32()?,
         };
         let loss_in = Loss(r.u16()?);
+        let boot = r.u32()?;
         r.finish()?;
         Ok(Hello {
             i_hear_you: flags & I_HEAR_YOU != 0,
@@ -88,6 +96,7 @@ impl Hello {
             stamp_us,
             echo: (echo.hold_us != NO_ECHO).then_some(echo),
             loss_in,
+            boot,
         })
     }
 
@@ -108,6 +117,7 @@ impl Hello {
         body[7..11].copy_from_slice(&echo_stamp_us.to_be_bytes());
         body[11..15].copy_from_slice(&echo_hold_us.to_be_bytes());
         body[15..17].copy_from_slice(&self.loss_in.0.to_be_bytes());
+        body[17..21].copy_from_slice(&self.boot.to_be_bytes());
         body
     }
 }

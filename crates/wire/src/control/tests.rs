@@ -3,10 +3,10 @@ use crate::{Full, Loss, Malformed};
 use proptest::prelude::*;
 
 /// A hello, a NACK of 5, 6, 37 and 38, a tail probe, and a message of the future.
-const VECTOR: [u8; 20 + 18 + 7 + 5] = [
-    1, 0, 17, // Hello
+const VECTOR: [u8; 24 + 18 + 7 + 5] = [
+    1, 0, 21, // Hello
     0x09, 0x03, 0xe8, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x00, 0x00, 0x27, 0x10, 0x0c,
-    0xcd, //
+    0xcd, 0xb0, 0x07, 0x00, 0x01, //
     2, 0, 15, // Nack
     1, 0, 0, 5, 0x80, 0, 0, 0x01, 0, 0, 38, 0, 0, 0, 0, //
     3, 0, 4, // TailProbe
@@ -26,6 +26,7 @@ const HELLO: Hello = Hello {
         hold_us: 10_000,
     }),
     loss_in: Loss(0x0ccd),
+    boot: 0xb007_0001,
 };
 
 const PROBE: TailProbe = TailProbe {
@@ -76,7 +77,7 @@ fn bytes_and_messages_agree_both_ways() {
 
 #[test]
 fn truncation_is_short_but_for_the_ends_of_messages() {
-    let ends = [0, 20, 38, 45, 50];
+    let ends = [0, 24, 42, 49, 54];
     for cut in 0..VECTOR.len() {
         let outcome = read(&VECTOR[..cut]).map(|messages| messages.len());
         match ends.iter().position(|&end| end == cut) {
@@ -92,13 +93,13 @@ fn a_message_that_does_not_fit_leaves_what_is_written() {
         let mut buffer = [0xa5; VECTOR.len()];
         assert_eq!(build(&mut buffer[..room]), Err(Full), "{room}");
     }
-    let mut buffer = [0xa5; 25];
+    let mut buffer = [0xa5; 29];
     let mut builder = Builder::new(&mut buffer);
     builder.hello(&HELLO).unwrap();
     assert_eq!(builder.tail_probe(PROBE), Err(Full));
     assert_eq!(builder.nack(1, &[1]), Err(Full));
-    assert_eq!((builder.len(), builder.room()), (20, 5));
-    assert_eq!(buffer[20..], [0xa5; 5]);
+    assert_eq!((builder.len(), builder.room()), (24, 5));
+    assert_eq!(buffer[24..], [0xa5; 5]);
     assert_eq!(
         Builder::new(&mut [0; 70_000]).message(1, &[0; 65_536]),
         Err(Full)
@@ -122,7 +123,7 @@ fn known_messages_have_exactly_their_length() {
         ] {
             let mut buffer = [0; 32];
             let mut builder = Builder::new(&mut buffer);
-            builder.message(kind, &[0; 20][..wrong]).unwrap();
+            builder.message(kind, &[0; 24][..wrong]).unwrap();
             let len = builder.len();
             assert_eq!(read(&buffer[..len]), Err(error), "type {kind} of {wrong}");
         }
@@ -186,7 +187,7 @@ fn no_gap_is_no_message() {
 
 prop_compose! {
     fn hello()(
-        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16,
+        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16, boot: u32,
         echo in proptest::option::of((any::<u32>(), 0..u32::MAX)),
     ) -> Hello {
         Hello {
@@ -198,6 +199,7 @@ prop_compose! {
             stamp_us,
             echo: echo.map(|(stamp_us, hold_us)| Echo { stamp_us, hold_us }),
             loss_in: Loss(loss),
+            boot,
         }
     }
 }
