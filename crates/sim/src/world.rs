@@ -36,10 +36,15 @@ pub struct World<E: Engine> {
 impl<E: Engine> World<E> {
     /// An empty world at time zero.
     pub fn new(seed: u64) -> World<E> {
+        World::with_pool(seed, Pool::new(POOL_LARGE, POOL_SMALL))
+    }
+
+    /// An empty world whose engines take their packet buffers from `pool`.
+    pub fn with_pool(seed: u64, pool: Pool) -> World<E> {
         World {
             now: Time::ZERO,
             seed,
-            pool: Pool::new(POOL_LARGE, POOL_SMALL),
+            pool,
             arrivals: Arrivals::default(),
             queue: Queue::default(),
             hosts: Vec::new(),
