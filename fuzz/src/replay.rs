@@ -11,6 +11,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+/// Seen from the folder of a crate, where cargo starts its tests.
+const CORPUS: &str = "../../fuzz/corpus";
+
 /// Prefixes of an input that are tried: every one of an input of the usual size.
 const PREFIXES_MAX: usize = 1024;
 
@@ -24,9 +27,7 @@ pub(crate) type Target = (&'static str, fn(&[u8]));
 /// Replays the corpora of all targets of one crate.
 pub(crate) fn all(targets: &[Target]) {
     for &(name, body) in targets {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fuzz/corpus")
-            .join(name);
+        let folder = Path::new(CORPUS).join(name);
         let inputs = read_inputs(&folder);
         assert!(
             !inputs.is_empty(),

@@ -33,7 +33,12 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+    // As cargo says now, not when this was built: clones may share a target folder.
+    let Some(manifest_dir) = std::env::var_os("CARGO_MANIFEST_DIR") else {
+        eprintln!("run me by `cargo xtask`, which says where the repository is");
+        return ExitCode::from(2);
+    };
+    let root = Path::new(&manifest_dir)
         .parent()
         .expect("xtask lies one folder below the root of the repository");
     let args: Vec<String> = std::env::args().skip(1).collect();
