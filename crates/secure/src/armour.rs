@@ -168,7 +168,8 @@ mod tests {
         #[test]
         fn bytes_survive_notes_around_them(bytes: Vec<u8>) {
             let text = format!("a note\r\n{}another", write(LABEL, &bytes).replace('\n', "\r\n"));
-            prop_assert_eq!(read(LABEL, &text).unwrap().as_slice(), bytes.as_slice());
+            let back = read(LABEL, &text).unwrap();
+            prop_assert_eq!(back.as_slice(), bytes.as_slice());
         }
     }
 }

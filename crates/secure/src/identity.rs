@@ -161,6 +161,16 @@ impl Identity {
         })
     }
 
+    /// For tests: what a thief would load.
+    #[cfg(test)]
+    pub(crate) fn with_foreign_certificate(keys: Keys, certificate: Certificate) -> Identity {
+        Identity {
+            address: certificate.fields().subject.address,
+            keys,
+            certificate,
+        }
+    }
+
     /// The node's overlay address.
     pub fn address(&self) -> NodeAddr {
         self.address

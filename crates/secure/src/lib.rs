@@ -50,6 +50,8 @@ mod replay;
 pub mod session;
 pub mod sessions;
 pub mod signature;
+#[cfg(test)]
+mod world;
 
 pub use authority::{Authority, AuthorityError, Validity};
 pub use certificate::{Certificate, Request, Revocations};

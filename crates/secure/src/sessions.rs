@@ -146,3 +146,128 @@ impl Sessions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{MAX_AGE, Parts, REKEY_AFTER};
+    use wire::link::SEAL_BYTES;
+
+    const T0: Time = Time::ZERO;
+
+    /// Both ends of a session; the first end dialled it.
+    fn pair(n: u32) -> (Session, Session) {
+        let make = |dialled| {
+            let (local, peer) = if dialled { (n, n + 100) } else { (n + 100, n) };
+            let parts = Parts {
+                local_index: SessionIndex::new(local),
+                peer_index: SessionIndex::new(peer),
+                version: 1,
+                dialled,
+                keys: ([n as u8; 32], [n as u8 + 100; 32]),
+            };
+            Session::new(parts, T0)
+        };
+        (make(true), make(false))
+    }
+
+    fn sealed(sessions: &mut Sessions) -> [u8; SEAL_BYTES] {
+        let mut datagram = [0; SEAL_BYTES];
+        sessions.seal(Kind::Control, &mut datagram).unwrap();
+        datagram
+    }
+
+    fn current(sessions: &Sessions) -> u32 {
+        sessions.current().unwrap().local_index().value()
+    }
+
+    #[test]
+    fn without_a_session_nothing_is_sealed_or_opened() {
+        let mut none = Sessions::new();
+        let mut datagram = [0; SEAL_BYTES];
+        let sealed = none.seal(Kind::Data, &mut datagram);
+        assert_eq!(sealed, Err(SealError::NoSession));
+        datagram[0] = Kind::Data.byte();
+        assert_eq!(none.open(T0, &mut datagram), Err(OpenError::NoSession));
+        datagram[0] = Kind::HandshakeInit.byte();
+        assert_eq!(none.open(T0, &mut datagram), Err(OpenError::Short));
+        assert_eq!(none.open(T0, &mut []), Err(OpenError::Short));
+        assert!(none.is_empty() && !none.wants_rekey(T0));
+        assert_eq!(none.next_timeout(), None);
+    }
+
+    #[test]
+    fn the_dialler_changes_over_when_the_peer_has_spoken_and_the_peer_at_once() {
+        let (mut a, mut b) = (Sessions::new(), Sessions::new());
+        let (first, other) = pair(1);
+        a.install(T0, first);
+        b.install(T0, other);
+        assert_eq!(current(&a), 1, "better than nothing");
+        assert!(a.open(T0, &mut sealed(&mut b)).unwrap().confirms);
+        assert!(!a.open(T0, &mut sealed(&mut b)).unwrap().confirms);
+
+        let (second, other) = pair(2);
+        a.install(T0, second);
+        assert_eq!(current(&a), 1, "the peer may not have the new keys");
+        let mut in_flight = sealed(&mut a);
+        b.install(T0, other);
+        assert_eq!(current(&b), 102);
+        assert!(b.open(T0, &mut in_flight).is_ok());
+        assert!(a.open(T0, &mut sealed(&mut b)).unwrap().confirms);
+        assert_eq!(current(&a), 2);
+    }
+
+    #[test]
+    fn a_superseded_session_opens_until_it_has_been_silent_for_a_while() {
+        let (mut a, mut b) = (Sessions::new(), Sessions::new());
+        let ((first, old), (second, new)) = (pair(1), pair(2));
+        a.install(T0, first);
+        b.install(T0, old);
+        b.install(T0, new);
+        let mut late = [sealed(&mut a), sealed(&mut a)];
+        let at = |s| T0 + Duration::from_secs(s);
+        assert_eq!(b.next_timeout(), Some(T0 + GRACE));
+        assert!(b.open(at(4), &mut late[0]).is_ok());
+        assert_eq!(b.expire(at(8)), None, "used at 4 s");
+        assert_eq!(b.expire(at(9)), Some(SessionIndex::new(101)));
+        assert_eq!(b.expire(at(9)), None);
+        assert_eq!(b.open(at(9), &mut late[1]), Err(OpenError::NoSession));
+        a.install(T0, second);
+        assert_eq!(b.next_timeout(), Some(T0 + MAX_AGE));
+        assert_eq!(b.expire(T0 + MAX_AGE), Some(SessionIndex::new(102)));
+        assert!(b.is_empty());
+    }
+
+    #[test]
+    fn rekeying_is_wanted_once_and_not_while_a_new_session_is_coming() {
+        let mut a = Sessions::new();
+        let (first, mut peer) = pair(1);
+        a.install(T0, first);
+        let mut hello = [0; SEAL_BYTES];
+        peer.seal(Kind::Control, &mut hello).unwrap();
+        a.open(T0, &mut hello).unwrap();
+        assert!(!a.wants_rekey(T0));
+        assert!(a.wants_rekey(T0 + REKEY_AFTER));
+        a.install(T0 + REKEY_AFTER, pair(2).0);
+        assert!(!a.wants_rekey(T0 + REKEY_AFTER));
+        assert!(a.remove(SessionIndex::new(2)), "it was never confirmed");
+        assert!(a.wants_rekey(T0 + REKEY_AFTER));
+        assert!(!a.remove(SessionIndex::new(2)));
+    }
+
+    #[test]
+    fn few_are_held_and_the_sealing_one_is_not_evicted() {
+        let mut b = Sessions::new();
+        let (_, good) = pair(1);
+        assert_eq!(b.install(T0, good), None);
+        for n in 2..10 {
+            // Dialled and never confirmed.
+            let evicted = b.install(T0, pair(n).0).map(SessionIndex::value);
+            let expected = (n > MAX_HELD as u32).then(|| n - MAX_HELD as u32 + 1);
+            assert_eq!(evicted, expected);
+            assert_eq!(current(&b), 101);
+        }
+        assert_eq!(b.clear().count(), MAX_HELD);
+        assert!(b.is_empty());
+    }
+}

@@ -258,7 +258,8 @@ impl Handshakes {
     /// that began together do not go on together.
     fn init_wait(&mut self, number: u32) -> Duration {
         let wait = (INIT_REPEAT * (1 << number)).min(MAX_INIT_REPEAT);
-        wait + Duration::from_nanos(u64::from(self.rng.next_u32()) * wait.as_nanos() / 4 >> 32)
+        let chance = u64::from(self.rng.next_u32());
+        wait + Duration::from_micros((chance * wait.as_micros() / 4) >> 32)
     }
 }
 

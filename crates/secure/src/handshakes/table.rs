@@ -182,3 +182,49 @@ impl Table {
         self.timers.first().map(|(at, _)| *at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Draws the given numbers, over and over.
+    struct Loaded(Vec<u32>, usize);
+
+    impl RngCore for Loaded {
+        fn next_u32(&mut self) -> u32 {
+            self.1 += 1;
+            self.0[(self.1 - 1) % self.0.len()]
+        }
+        fn next_u64(&mut self) -> u64 {
+            self.next_u32().into()
+        }
+        fn fill_bytes(&mut self, bytes: &mut [u8]) {
+            bytes.fill(self.next_u32() as u8);
+        }
+    }
+
+    #[test]
+    fn an_index_in_use_is_never_drawn() {
+        let mut table = Table::default();
+        // The same low 24 bits three times, then others.
+        let mut rng = Loaded(vec![5, 0x0100_0005, 0xff00_0005, 6, 7], 0);
+        for expected in [5, 6, 7] {
+            let index = table.free_index(&mut rng).unwrap();
+            assert_eq!(index.value(), expected);
+            table.insert(index, Entry::Live, Time::FAR);
+        }
+        table.release(SessionIndex::new(6));
+        assert_eq!(table.free_index(&mut rng), Some(SessionIndex::new(6)));
+    }
+
+    #[test]
+    fn indices_run_out_at_the_limit() {
+        let mut table = Table::default();
+        for n in 0..MAX_INDICES as u32 {
+            table.insert(SessionIndex::new(n), Entry::Live, Time::FAR);
+        }
+        let mut draw = Loaded(vec![1 << 23], 0);
+        assert_eq!(table.free_index(&mut draw), None);
+        assert_eq!(table.len(), MAX_INDICES);
+    }
+}

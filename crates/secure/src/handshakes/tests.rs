@@ -1,1 +1,300 @@
+//! Two parties over a perfect and over a bad network. What an attacker does is in `attacks`.
 
+mod attacks;
+
+use super::dial::{FINISH_REPEAT, INIT_REPEAT, MAX_FINISHES, MAX_INITS};
+use super::*;
+use crate::OpenError;
+use crate::limits::HALF_OPEN_LIFETIME;
+use crate::sessions::GRACE;
+use crate::world::*;
+use base::{Duration, Rng};
+
+const T0: Time = Time::ZERO;
+
+fn secs(s: u64) -> Time {
+    T0 + Duration::from_secs(s)
+}
+
+#[test]
+fn three_messages_establish_a_session() {
+    let (mut a, mut b) = two();
+    let init = a.dial(T0, at(2), Some(address(2))).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    assert!(response.len() <= init.len(), "no amplification");
+    let dialled = a.on_datagram(T0, NOW_S, at(2), &response).established();
+    let finish = dialled.reply.unwrap();
+    let accepted = b.on_datagram(T0, NOW_S, at(1), &finish).established();
+
+    assert_eq!(dialled.peer.address(), address(2));
+    assert_eq!(accepted.peer.address(), address(1));
+    assert_eq!((dialled.from, accepted.from), (at(2), at(1)));
+    assert_eq!((dialled.expect, accepted.expect), (Some(address(2)), None));
+    assert!(accepted.reply.is_none());
+    let (mut here, mut there) = (dialled.session, accepted.session);
+    assert_eq!(here.local_index(), there.peer_index());
+    assert_eq!(here.peer_index(), there.local_index());
+    assert_eq!((here.version(), there.version()), (1, 1));
+
+    let mut datagram = [7; 64];
+    there.seal(Kind::Data, &mut datagram).unwrap();
+    let opened = here.open(&mut datagram).unwrap();
+    assert_eq!(datagram[opened.plaintext], [7; 40]);
+    a.on_confirmed(here.local_index());
+    assert_eq!((a.next_timeout(), b.next_timeout()), (None, None));
+    assert_eq!((a.indices_in_use(), b.indices_in_use()), (1, 1));
+    a.release(here.local_index());
+    assert_eq!(a.indices_in_use(), 0);
+}
+
+#[test]
+fn one_address_is_dialled_once_at_a_time() {
+    let (mut a, _) = two();
+    a.dial(T0, at(2), None).unwrap();
+    assert_eq!(a.dial(T0, at(2), None), Err(DialError::InProgress));
+    assert!(a.dial(T0, at(3), None).is_ok());
+    assert!(a.hang_up(at(2)) && !a.hang_up(at(2)));
+    assert!(a.dial(T0, at(2), None).is_ok());
+    assert_eq!(a.dials(), 2);
+}
+
+#[test]
+fn dials_have_a_limit() {
+    let (mut a, _) = two();
+    let to = |port| UnderlayAddr { port, ..at(2) };
+    for port in 0..crate::limits::MAX_DIALS as u16 {
+        a.dial(T0, to(port), None).unwrap();
+    }
+    assert_eq!(a.dial(T0, to(9999), None), Err(DialError::TooMany));
+}
+
+#[test]
+fn an_unanswered_init_is_repeated_with_growing_waits_and_given_up() {
+    let (mut a, _) = two();
+    let init = a.dial(T0, at(2), Some(address(2))).unwrap();
+    let (mut now, mut wait) = (T0, INIT_REPEAT);
+    for number in 1..=MAX_INITS {
+        let next = a.next_timeout().unwrap();
+        let waited = next.since(now);
+        assert!(waited >= wait && waited <= wait.mul_f64(1.25), "{waited}");
+        assert_eq!(a.on_timeout(next - Duration::from_nanos(1)), []);
+        now = next;
+        wait = (wait * 2).min(dial::MAX_INIT_REPEAT);
+        let due = a.on_timeout(now);
+        let expected = if number < MAX_INITS {
+            Due::Send {
+                to: at(2),
+                datagram: init.clone(),
+            }
+        } else {
+            Due::GaveUp {
+                to: at(2),
+                expect: Some(address(2)),
+            }
+        };
+        assert_eq!(due, [expected]);
+    }
+    assert_eq!((a.next_timeout(), a.indices_in_use()), (None, 0));
+}
+
+#[test]
+fn an_unconfirmed_finish_is_repeated_and_given_up() {
+    let (mut a, mut b) = two();
+    let init = a.dial(T0, at(2), None).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
+    let (finish, session) = (established.reply.unwrap(), established.session);
+    let mut now = T0;
+    for number in 1..=MAX_FINISHES {
+        let next = a.next_timeout().unwrap();
+        assert_eq!(next, now + FINISH_REPEAT * (1 << (number - 1)));
+        now = next;
+        let expected = if number < MAX_FINISHES {
+            assert!(now < T0 + HALF_OPEN_LIFETIME, "while the other side waits");
+            Due::Send {
+                to: at(2),
+                datagram: finish.clone(),
+            }
+        } else {
+            Due::Unconfirmed {
+                session: session.local_index(),
+                to: at(2),
+            }
+        };
+        assert_eq!(a.on_timeout(now), [expected]);
+    }
+    assert_eq!(a.next_timeout(), None);
+    assert_eq!(a.indices_in_use(), 1, "until it is released");
+}
+
+#[test]
+fn a_half_open_handshake_grows_old() {
+    let (mut a, mut b) = two();
+    let init = a.dial(T0, at(2), None).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let late = T0 + HALF_OPEN_LIFETIME;
+    assert_eq!(b.next_timeout(), Some(late));
+    assert_eq!(b.on_timeout(late), []);
+    assert_eq!((b.half_open(), b.indices_in_use()), (0, 0));
+    let established = a.on_datagram(late, NOW_S, at(2), &response).established();
+    let finish = established.reply.unwrap();
+    let outcome = b.on_datagram(late, NOW_S, at(1), &finish);
+    assert_eq!(outcome.refused(), Refusal::Stale);
+}
+
+#[test]
+fn both_dial_at_once_and_one_session_results() {
+    for seed in 0..8 {
+        let mut world = World::new(seed);
+        // Different ephemeral keys each time, so that each side is the lower one sometimes.
+        for _ in 0..seed {
+            world.party(1).handshakes.draw_seed();
+        }
+        world.dial(1, 2);
+        world.dial(2, 1);
+        world.run_until(secs(20));
+        for n in [1, 2] {
+            let party = world.party(n);
+            assert_eq!(party.established, 1, "seed {seed}");
+            assert_eq!(party.sessions.iter().count(), 1);
+            assert_eq!(party.handshakes.dials(), 0);
+        }
+        assert_eq!(world.party(1).failed.len() + world.party(2).failed.len(), 1);
+    }
+}
+
+#[test]
+fn both_dial_but_only_one_way_is_open_for_inits() {
+    for open in [1u8, 2] {
+        let mut world = World::new(1);
+        world.fate = Box::new(move |_, from, datagram| {
+            let init = Kind::of(datagram) == Ok(Kind::HandshakeInit);
+            let lost = init && from != at(open);
+            vec![Duration::from_millis(10); usize::from(!lost)]
+        });
+        world.dial(1, 2);
+        world.dial(2, 1);
+        world.run_until(secs(5));
+        assert!(world.party(1).peer.is_some() && world.party(2).peer.is_some());
+        assert_eq!(world.party(1).handshakes.dials(), 0);
+    }
+}
+
+/// Loses 40 %, repeats 10 %, delays by 5 to 80 ms.
+fn bad_network() -> Fate {
+    Box::new(|rng: &mut Rng, _, _| {
+        let copies = usize::from(!rng.chance(0.4)) + usize::from(rng.chance(0.1));
+        let delay = |rng: &mut Rng| Duration::from_micros(5_000 + rng.below(75_000));
+        (0..copies).map(|_| delay(rng)).collect()
+    })
+}
+
+fn lossy_run(seed: u64) -> World {
+    let mut world = World::new(seed);
+    world.fate = bad_network();
+    for (n, other) in [(1, 2), (2, 1)] {
+        world.party(n).keep = Some(at(other));
+    }
+    for ms in 0..600 {
+        world.run_until(T0 + Duration::from_millis(ms * 100));
+        world.say(1, 2, b"ping");
+        world.say(2, 1, b"pong");
+    }
+    world
+}
+
+#[test]
+fn a_bad_network_delays_but_does_not_prevent() {
+    for seed in 0..20 {
+        let mut world = lossy_run(seed);
+        for n in [1, 2] {
+            let party = world.party(n);
+            assert_eq!(party.at(), at(n));
+            assert!(party.peer.is_some(), "seed {seed}");
+            assert!(party.opened.len() > 200, "seed {seed}");
+            assert!(!party.not_opened.contains(&OpenError::Tag), "seed {seed}");
+            let in_use = party.handshakes.indices_in_use();
+            let held = party.sessions.iter().count();
+            assert_eq!(in_use, held + party.handshakes.dials(), "none leaks");
+        }
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes() {
+    assert_eq!(lossy_run(3).sent, lossy_run(3).sent);
+    assert_ne!(lossy_run(3).sent, lossy_run(4).sent);
+}
+
+/// A packet per millisecond in each direction, delayed by 5 to 80 ms and so reordered, while the
+/// sessions are renewed every half second; a fifth of the handshake messages is lost.
+#[test]
+fn rekeying_loses_no_packet_in_flight() {
+    let mut world = World::new(5);
+    world.fate = Box::new(|rng: &mut Rng, _, datagram| {
+        let sealed = Kind::of(datagram).is_ok_and(Kind::is_sealed);
+        let lost = !sealed && rng.chance(0.2);
+        vec![Duration::from_micros(5_000 + rng.below(75_000)); usize::from(!lost)]
+    });
+    world.dial(1, 2);
+    world.run_until(secs(5));
+    let before = [1, 2].map(|n| world.party(n).established);
+    let mut said = [0usize; 2];
+    for ms in 0..10_000u64 {
+        world.run_until(secs(5) + Duration::from_millis(ms));
+        if ms % 500 == 0 && world.party(1).handshakes.dials() == 0 {
+            world.dial(1, 2);
+        }
+        if ms % 700 == 0 && world.party(2).handshakes.dials() == 0 {
+            world.dial(2, 1);
+        }
+        said[0] += usize::from(world.say(1, 2, &ms.to_be_bytes()));
+        said[1] += usize::from(world.say(2, 1, &ms.to_be_bytes()));
+    }
+    world.run_until(secs(16));
+    assert_eq!(said, [10_000, 10_000]);
+    for (n, before) in [(1, before[0]), (2, before[1])] {
+        let party = world.party(n);
+        assert_eq!(party.not_opened, []);
+        let data = party.opened.iter().filter(|(text, _)| !text.is_empty());
+        assert_eq!(data.count(), 10_000);
+        assert!(party.established - before > 10, "{}", party.established);
+    }
+    world.run_until(secs(30) + GRACE);
+    for n in [1, 2] {
+        let held = world.party(n).sessions.iter().count();
+        assert!(held <= 2, "silent ones are gone: {held}");
+        assert_eq!(world.party(n).handshakes.indices_in_use(), held);
+    }
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_from_the_next_handshake_on() {
+    let mut authority = authority();
+    let mut a = handshakes(&mut authority, 1);
+    let mut b = handshakes(&mut authority, 2);
+    let renewed = authority.renew(b.identity().certificate(), YEAR).unwrap();
+    let serial = renewed.fields().serial;
+    let renewed = Identity::new(b.identity().keys().clone(), renewed).unwrap();
+    b.set_identity(renewed);
+    let init = a.dial(T0, at(2), None).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
+    assert_eq!(established.peer.serial(), serial);
+}
+
+#[test]
+fn keys_changed_while_a_handshake_is_under_way_do_not_hurt_it() {
+    let mut authority = authority();
+    let mut a = handshakes(&mut authority, 1);
+    let mut b = handshakes(&mut authority, 2);
+    let init = a.dial(T0, at(2), None).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    a.set_identity(identity_for(&mut authority, 5, YEAR));
+    b.set_identity(identity_for(&mut authority, 6, YEAR));
+    let dialled = a.on_datagram(T0, NOW_S, at(2), &response).established();
+    let finish = dialled.reply.unwrap();
+    let accepted = b.on_datagram(T0, NOW_S, at(1), &finish).established();
+    assert_eq!(accepted.peer.address(), address(1));
+    assert_eq!(dialled.peer.address(), address(2));
+}
