@@ -110,12 +110,13 @@ fn message(bytes: &[u8]) -> String {
     let messages: Vec<_> = Messages::new(bytes).map(|m| m.expect(FITS)).collect();
     match &messages[..] {
         [Message::Hello(h)] => format!(
-            "{} {} {} {} {:.3}",
+            "{} {} {} {} {:.3} {:x}",
             h.i_hear_you,
             h.active,
             h.interval_ms,
             h.echo.expect("the example has one").hold_us,
-            h.loss_in.share()
+            h.loss_in.share(),
+            h.boot
         ),
         [Message::Nack(nack)] => {
             let missing: Vec<_> = nack.missing().map(LaneSeq::value).collect();
@@ -132,7 +133,7 @@ fn every_example_reads_as_told() {
     let readings = [
         "Clear { kind: Control, session: SessionIndex(abcdef), counter_low: 1234567 }",
         "real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
-        "true true 1000 10000 0.050",
+        "true true 1000 10000 0.050 b0070001",
         "1 [5, 6, 37, 38]",
         "39 2",
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",

@@ -1,0 +1,74 @@
+//! The stored fuzz inputs are what they are called: a format that changes must take them along,
+//! or the mutations of them reach nothing but the first check.
+
+use wire::control::{Message, Messages};
+use wire::data::Header;
+use wire::ipc::{Reply, Request};
+use wire::link::Clear;
+use wire::link_state::LinkState;
+use wire::{Malformed, echo::Echo};
+
+macro_rules! input {
+    ($path:literal) => {
+        include_bytes!(concat!("../../../fuzz/corpus/wire_", $path)).as_slice()
+    };
+}
+
+fn control(bytes: &[u8]) -> Result<Vec<Message<'_>>, Malformed> {
+    Messages::new(bytes).collect()
+}
+
+#[test]
+fn each_input_is_understood() {
+    let understood = [
+        Clear::parse(input!("link/control")).map(drop),
+        Clear::parse(input!("link/data")).map(drop),
+        Header::parse(input!("data/voice")).map(drop),
+        Header::parse(input!("data/no-payload")).map(drop),
+        Header::parse(input!("data/stamped")).map(drop),
+        Header::parse(input!("data/fragment")).map(drop),
+        LinkState::parse(input!("link_state/two-links-two-options")).map(drop),
+        LinkState::parse(input!("link_state/no-links")).map(drop),
+        Echo::parse(input!("echo/reply")).map(drop),
+        Echo::parse(input!("echo/request-with-filler")).map(drop),
+        Request::parse(input!("ipc_request/hello")).map(drop),
+        Request::parse(input!("ipc_request/bind")).map(drop),
+        Request::parse(input!("ipc_request/options")).map(drop),
+        Request::parse(input!("ipc_request/send-to")).map(drop),
+        Request::parse(input!("ipc_request/connect")).map(drop),
+        Request::parse(input!("ipc_request/raw")).map(drop),
+        Reply::parse(input!("ipc_reply/welcome")).map(drop),
+        Reply::parse(input!("ipc_reply/bound")).map(drop),
+        Reply::parse(input!("ipc_reply/error")).map(drop),
+        Reply::parse(input!("ipc_reply/datagram")).map(drop),
+        Reply::parse(input!("ipc_reply/dropped")).map(drop),
+        Reply::parse(input!("ipc_reply/done")).map(drop),
+    ];
+    assert_eq!(understood, [Ok(()); 22]);
+}
+
+#[test]
+fn control_inputs_hold_every_message() {
+    let all = control(input!("control/hello-nack-probe-unknown"));
+    let [
+        Message::Hello(_),
+        Message::Nack(_),
+        Message::TailProbe(_),
+        Message::Unknown { .. },
+    ] = all.as_deref().expect("it is understood")
+    else {
+        panic!("other messages: {all:?}");
+    };
+    let all = control(input!("control/records-and-acks"));
+    let [Message::Records(_), Message::RecordAck(_)] = all.as_deref().expect("it is understood")
+    else {
+        panic!("other messages: {all:?}");
+    };
+    let critical = input!("control/critical");
+    assert_eq!(control(critical), Err(Malformed::Critical));
+    let rest = control(&critical[3..]);
+    assert!(
+        matches!(rest.as_deref(), Ok([Message::Hello(_)])),
+        "{rest:?}"
+    );
+}
