@@ -282,3 +282,6 @@ impl Flow {
         Verdict::New
     }
 }
+
+#[cfg(test)]
+mod tests;

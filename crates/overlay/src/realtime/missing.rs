@@ -123,11 +123,11 @@ impl Missing {
                     return Step::Ask(Strike::new(self.strikes, true), repeat_at);
                 }
                 self.state = State::Wait;
-                Step::Ask(Strike::new(self.strikes, false), overdue_at + rtt)
+                Step::Ask(Strike::new(self.strikes, false), overdue_at)
             }
             State::Repeat => {
                 self.state = State::Wait;
-                Step::Ask(Strike::new(self.strikes, true), overdue_at + rtt)
+                Step::Ask(Strike::new(self.strikes, true), overdue_at)
             }
             State::Wait | State::Done => Step::GiveUp,
         }

@@ -218,6 +218,12 @@ impl Receiver {
         if self.missing.len() == 0 && self.heard.is_some_and(|heard| now.since(heard) > IDLE) {
             self.missing.clear();
             self.ready = Vec::new();
+            if self.window.capacity() > WINDOW_START as u64 {
+                // No copy is under way for so long: only the position matters.
+                self.window = PacedWindow::new(WINDOW_START);
+                let last = self.expected.saturating_sub(1);
+                self.window.insert(now, last, WINDOW_COVER, WINDOW_LIMIT);
+            }
         }
     }
 

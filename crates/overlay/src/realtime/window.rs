@@ -45,7 +45,6 @@ impl PacedWindow {
     }
 
     /// How many numbers it covers.
-    #[cfg(test)]
     pub(crate) fn capacity(&self) -> u64 {
         self.window.capacity()
     }

@@ -1,0 +1,229 @@
+//! The table of flows step by step, and against a set that forgets nothing.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn key(n: u32) -> FlowKey {
+    FlowKey {
+        source: NodeAddr(n),
+        source_port: VirtualPort(7000),
+        destination: NodeAddr(1),
+        destination_port: VirtualPort(8000),
+    }
+}
+
+fn note(flows: &mut Flows, now: Time, flow: u32, seq: u32) -> Verdict {
+    flows.on_packet(now, key(flow), FlowSeq(seq), 100).0
+}
+
+#[test]
+fn copies_are_recognised_and_counted() {
+    let mut flows = Flows::new();
+    assert_eq!(note(&mut flows, at_ms(0), 1, 10), Verdict::New);
+    assert_eq!(note(&mut flows, at_ms(1), 1, 10), Verdict::Duplicate);
+    assert_eq!(
+        note(&mut flows, at_ms(2), 1, 9),
+        Verdict::New,
+        "late is not double"
+    );
+    assert_eq!(
+        note(&mut flows, at_ms(3), 2, 10),
+        Verdict::New,
+        "another flow"
+    );
+    let flow = flows.find(&key(1)).unwrap();
+    assert_eq!((flow.packets, flow.bytes, flow.duplicates), (2, 200, 1));
+    assert_eq!((flow.first_seen, flow.last_seen), (at_ms(0), at_ms(2)));
+    assert_eq!(flows.iter().map(|f| f.packets).sum::<u64>(), 3);
+}
+
+#[test]
+fn every_part_of_the_key_counts() {
+    let mut flows = Flows::new();
+    let base = key(1);
+    let keys = [
+        base,
+        FlowKey {
+            source: NodeAddr(9),
+            ..base
+        },
+        FlowKey {
+            source_port: VirtualPort(9),
+            ..base
+        },
+        FlowKey {
+            destination: NodeAddr(9),
+            ..base
+        },
+        FlowKey {
+            destination_port: VirtualPort(9),
+            ..base
+        },
+    ];
+    for key in keys {
+        assert_eq!(
+            flows.on_packet(at_ms(0), key, FlowSeq(1), 1).0,
+            Verdict::New
+        );
+    }
+    assert_eq!(flows.len(), 5);
+}
+
+#[test]
+fn the_next_hop_stays_with_its_flow() {
+    let mut flows = Flows::new();
+    let hop = Cached {
+        generation: 3,
+        link: 7,
+    };
+    flows.on_packet(at_ms(0), key(1), FlowSeq(1), 1).1.cached = Some(hop);
+    assert_eq!(
+        flows.on_packet(at_ms(0), key(2), FlowSeq(1), 1).1.cached,
+        None
+    );
+    assert_eq!(
+        flows.on_packet(at_ms(0), key(1), FlowSeq(2), 1).1.cached,
+        Some(hop)
+    );
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    let mut flows = Flows::new();
+    for (i, seq) in (u32::MAX - 2..=u32::MAX).chain(0..3).enumerate() {
+        assert_eq!(note(&mut flows, at_ms(i as u64), 1, seq), Verdict::New);
+    }
+    assert_eq!(note(&mut flows, at_ms(9), 1, u32::MAX), Verdict::Duplicate);
+    assert_eq!(note(&mut flows, at_ms(9), 1, 0), Verdict::Duplicate);
+}
+
+#[test]
+fn a_late_packet_widens_the_window() {
+    let mut flows = Flows::new();
+    note(&mut flows, at_ms(0), 1, 0);
+    note(&mut flows, at_ms(1), 1, 20_000);
+    assert_eq!(note(&mut flows, at_ms(2), 1, 15_000), Verdict::New);
+    assert_eq!(note(&mut flows, at_ms(3), 1, 15_000), Verdict::Duplicate);
+}
+
+#[test]
+fn copies_by_a_slower_path_are_recognised_at_a_high_rate() {
+    let mut flows = Flows::new();
+    // 100 000 packets/s, the copies 20 ms later: 2000 numbers, eight times the first window.
+    let mut doubled = 0;
+    for i in 0..50_000u32 {
+        let now = Time::from_nanos(u64::from(i) * 10_000);
+        assert_eq!(note(&mut flows, now, 1, i), Verdict::New);
+        if i >= 2_000 {
+            doubled += u32::from(note(&mut flows, now, 1, i - 2_000) == Verdict::New);
+        }
+    }
+    assert_eq!(doubled, 0);
+}
+
+#[test]
+fn a_source_that_restarts_after_silence_is_heard_at_once() {
+    let mut flows = Flows::new();
+    for i in 0..100 {
+        note(&mut flows, at_ms(i * 20), 1, i as u32);
+    }
+    let silent = at_ms(99 * 20) + RESTART_SILENCE;
+    assert_eq!(
+        note(&mut flows, silent - Duration::from_nanos(1), 1, 0),
+        Verdict::Duplicate
+    );
+    let silent = silent + RESTART_SILENCE;
+    for i in 0..100 {
+        let now = silent + Duration::from_millis(i * 20);
+        assert_eq!(note(&mut flows, now, 1, i as u32), Verdict::New);
+    }
+}
+
+#[test]
+fn a_source_that_restarts_at_once_loses_one_packet() {
+    let mut flows = Flows::new();
+    note(&mut flows, at_ms(0), 1, 5_000_000);
+    let verdicts: Vec<_> = (0..5).map(|i| note(&mut flows, at_ms(1), 1, i)).collect();
+    assert_eq!(verdicts[0], Verdict::Stale);
+    assert!(
+        verdicts[1..].iter().all(|&v| v == Verdict::New),
+        "{verdicts:?}"
+    );
+}
+
+#[test]
+fn ancient_packets_among_fresh_ones_are_no_restart() {
+    let mut flows = Flows::new();
+    for i in 0..100 {
+        assert_eq!(
+            note(&mut flows, at_ms(i), 1, 5_000_000 + i as u32),
+            Verdict::New
+        );
+        assert_eq!(note(&mut flows, at_ms(i), 1, i as u32), Verdict::Stale);
+        assert_eq!(
+            note(&mut flows, at_ms(i), 1, 5_000_000 + i as u32),
+            Verdict::Duplicate
+        );
+    }
+}
+
+#[test]
+fn a_full_table_lets_the_stale_go_and_keeps_the_busy() {
+    let mut flows = Flows::new();
+    let busy = 1_000_000;
+    for i in 0..3 * FLOW_LIMIT as u32 {
+        note(&mut flows, at_ms(u64::from(i)), i, 0);
+        assert_eq!(note(&mut flows, at_ms(u64::from(i)), busy, i), Verdict::New);
+        assert!(flows.len() <= FLOW_LIMIT);
+    }
+    assert_eq!(
+        flows.find(&key(busy)).unwrap().packets,
+        3 * FLOW_LIMIT as u64
+    );
+    assert_eq!(flows.evicted(), 2 * FLOW_LIMIT as u64 + 1);
+    assert_eq!(flows.iter().len(), flows.places.len());
+}
+
+#[test]
+fn idle_flows_leave_and_take_their_memory_along() {
+    let mut flows = Flows::new();
+    for i in 0..1000 {
+        note(&mut flows, at_ms(0), i, 0);
+    }
+    note(&mut flows, at_ms(59_000), 5, 1);
+    for _ in 0..64 {
+        flows.expire(at_ms(60_000));
+    }
+    assert_eq!((flows.len(), flows.find(&key(5)).unwrap().packets), (1, 2));
+    flows.expire(at_ms(119_000));
+    assert!(flows.is_empty() && flows.flows.capacity() == 0);
+    assert_eq!(note(&mut flows, at_ms(120_000), 5, 1), Verdict::New);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_packet_is_new_once(
+        steps in proptest::collection::vec((0u32..5, 0u32..4, 0u32..150), 1..500),
+    ) {
+        let mut flows = Flows::new();
+        let mut seen = BTreeSet::new();
+        let mut heads = [1_000u32; 5];
+        for (i, (flow, forward, back)) in steps.into_iter().enumerate() {
+            heads[flow as usize] += forward;
+            let seq = heads[flow as usize] - back;
+            let verdict = note(&mut flows, at_ms(i as u64), flow, seq);
+            let expected = if seen.insert((flow, seq)) { Verdict::New } else { Verdict::Duplicate };
+            prop_assert_eq!(verdict, expected);
+        }
+        prop_assert_eq!(flows.iter().map(|f| f.packets).sum::<u64>(), seen.len() as u64);
+        for flow in flows.iter() {
+            prop_assert_eq!(flows.find(&flow.key).map(|f| f.packets), Some(flow.packets));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The receiver step by step.
+
+use super::super::{Arrival, NACK_SEQS, Receiver, Settings, Strike};
+use super::{at_us, ms};
+use base::{Duration, Time};
+use wire::data::{LaneSeq, Remaining};
+
+const RTT: Duration = ms(20);
+
+fn arrive(receiver: &mut Receiver, now: Time, seq: u64) -> Arrival {
+    receiver.on_packet(now, LaneSeq::of(seq), Remaining::NONE, || Duration::ZERO)
+}
+
+/// Arrives with 50 ms of slack.
+fn arrive_in_a_hurry(receiver: &mut Receiver, now: Time, seq: u64) -> Arrival {
+    let remaining = Remaining::from_duration(ms(90));
+    receiver.on_packet(now, LaneSeq::of(seq), remaining, || ms(40))
+}
+
+fn polled(receiver: &mut Receiver, now: Time) -> Vec<(Strike, Vec<u64>)> {
+    let mut out = Vec::new();
+    let mut seqs = [0; NACK_SEQS];
+    while let Some((strike, n)) = receiver.poll_nack(now, RTT, &mut seqs) {
+        out.push((strike, seqs[..n].to_vec()));
+    }
+    out
+}
+
+#[test]
+fn the_first_packet_out_of_order_triggers_one_request() {
+    let mut receiver = Receiver::new(Settings::paper());
+    assert_eq!(arrive(&mut receiver, at_us(0), 0), Arrival::New);
+    assert_eq!(receiver.next_timeout(), None);
+    assert_eq!(arrive(&mut receiver, at_us(8_000), 4), Arrival::New);
+    assert_eq!(receiver.next_timeout(), Some(at_us(8_000)));
+    let first = vec![(Strike::new(1, false), vec![1, 2, 3])];
+    assert_eq!(polled(&mut receiver, at_us(8_000)), first);
+    assert_eq!(polled(&mut receiver, at_us(8_000)), []);
+    let after = Arrival::Recovered { after: ms(20) };
+    assert_eq!(arrive(&mut receiver, at_us(28_000), 2), after);
+    assert_eq!(arrive(&mut receiver, at_us(28_000), 2), Arrival::Duplicate);
+    assert_eq!(arrive(&mut receiver, at_us(28_000), 1), after);
+    // Packet 3 is given up without a second request.
+    let due = receiver.next_timeout().expect("packet 3 is missing");
+    assert_eq!(polled(&mut receiver, due), []);
+    assert_eq!((receiver.missing_len(), receiver.next_timeout()), (0, None));
+    let stats = receiver.stats();
+    assert_eq!((stats.missing, stats.given_up, stats.requests), (3, 1, 3));
+    assert_eq!(stats.recovered, [2, 0, 0, 0, 0]);
+}
+
+#[test]
+fn strikes_follow_while_the_deadline_permits_and_the_last_is_doubled() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive_in_a_hurry(&mut receiver, at_us(0), 0);
+    arrive_in_a_hurry(&mut receiver, at_us(4_000), 2);
+    let mut log = Vec::new();
+    while let Some(now) = receiver.next_timeout() {
+        for (strike, seqs) in polled(&mut receiver, now) {
+            assert_eq!(seqs, [1]);
+            log.push((now.as_micros(), strike));
+        }
+    }
+    // It was due at 2 ms, so an answer is of use until 52 ms: requests until 32 ms.
+    let last = Strike::new(2, true);
+    assert_eq!(
+        log,
+        [
+            (4_000, Strike::new(1, false)),
+            (4_000 + 22_500, last),
+            (4_000 + 22_500 + 2_000, last)
+        ]
+    );
+    assert_eq!(receiver.stats().given_up, 1);
+}
+
+#[test]
+fn with_little_slack_both_halves_of_a_doubled_request_go_at_once() {
+    let mut receiver = Receiver::new(Settings::modern());
+    let remaining = Remaining::from_duration(ms(22));
+    let rest = || Duration::ZERO;
+    receiver.on_packet(at_us(0), LaneSeq::new(0), remaining, rest);
+    receiver.on_packet(at_us(4_000), LaneSeq::new(2), remaining, rest);
+    let only = (Strike::new(1, true), vec![1]);
+    assert_eq!(polled(&mut receiver, at_us(4_000)), [only.clone(), only]);
+}
+
+#[test]
+fn without_deadline_the_strikes_are_counted() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 0);
+    arrive(&mut receiver, at_us(100), 2);
+    let mut strikes = Vec::new();
+    while let Some(now) = receiver.next_timeout() {
+        strikes.extend(
+            polled(&mut receiver, now)
+                .into_iter()
+                .map(|(s, _)| s.number()),
+        );
+    }
+    assert_eq!(strikes, [1, 2, 3, 4, 5, 5]);
+}
+
+#[test]
+fn what_comes_by_itself_was_only_late() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 0);
+    arrive(&mut receiver, at_us(2_000), 3);
+    assert_eq!(
+        arrive(&mut receiver, at_us(2_000), 1),
+        Arrival::New,
+        "before the flush"
+    );
+    assert_eq!(polled(&mut receiver, at_us(2_000)).len(), 1);
+    assert_eq!(
+        arrive(&mut receiver, at_us(9_000), 2),
+        Arrival::New,
+        "before any answer can be"
+    );
+    assert_eq!(receiver.stats().reordered, 2);
+    assert_eq!(polled(&mut receiver, at_us(60_000)), []);
+}
+
+#[test]
+fn a_lost_first_packet_is_noticed() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 2);
+    assert_eq!(polled(&mut receiver, at_us(0))[0].1, [0, 1]);
+    // A receiver that comes late to a lane asks for nothing.
+    let mut late = Receiver::new(Settings::modern());
+    arrive(&mut late, at_us(0), 5_000_000);
+    assert_eq!((late.missing_len(), late.stats().restarts), (0, 0));
+}
+
+#[test]
+fn a_tail_probe_reveals_what_no_packet_does() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive_in_a_hurry(&mut receiver, at_us(0), 0);
+    receiver.on_tail_probe(at_us(10_000), LaneSeq::new(1));
+    assert_eq!(receiver.missing_len(), 0, "nothing is lost");
+    receiver.on_tail_probe(at_us(11_000), LaneSeq::new(3));
+    receiver.on_tail_probe(at_us(12_000), LaneSeq::new(3));
+    assert_eq!(
+        polled(&mut receiver, at_us(12_000)),
+        [(Strike::new(1, false), vec![1, 2])]
+    );
+    assert_eq!(
+        arrive_in_a_hurry(&mut receiver, at_us(32_000), 1),
+        Arrival::Recovered { after: ms(21) }
+    );
+    assert_eq!(
+        arrive_in_a_hurry(&mut receiver, at_us(33_000), 3),
+        Arrival::New
+    );
+    assert_eq!(receiver.stats().missing, 2);
+}
+
+#[test]
+fn the_only_stream_s_last_packet_is_recovered_within_the_slack() {
+    // Sent at 0, lost; probed at 25 ms, heard of at 35; an answer by 55 is in time until 60.
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive_in_a_hurry(&mut receiver, at_us(90_000), 0);
+    receiver.on_tail_probe(at_us(135_000), LaneSeq::new(2));
+    assert_eq!(polled(&mut receiver, at_us(135_000))[0].1, [1]);
+}
+
+#[test]
+fn a_restarted_lane_is_not_a_million_losses() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 0);
+    arrive(&mut receiver, at_us(1), 2);
+    assert_eq!(arrive(&mut receiver, at_us(2), 3_000_000), Arrival::New);
+    let stats = receiver.stats();
+    assert_eq!(
+        (receiver.missing_len(), stats.restarts, stats.given_up),
+        (0, 1, 1)
+    );
+    assert_eq!(polled(&mut receiver, at_us(2)), []);
+    assert_eq!(arrive(&mut receiver, at_us(3), 3_000_001), Arrival::New);
+}
+
+#[test]
+fn an_outage_makes_no_storm_of_requests() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive_in_a_hurry(&mut receiver, at_us(0), 0);
+    // 300 ms at 600 000 packets/s.
+    let (first, gap_ns) = (180_000, 1_667);
+    let start = at_us(300_000);
+    let mut per_rtt = [0; 10];
+    for i in 0..100_000u64 {
+        let now = start + Duration::from_nanos(i * gap_ns);
+        arrive_in_a_hurry(&mut receiver, now, first + i);
+        if i % 64 == 0 {
+            let flush: usize = polled(&mut receiver, now)
+                .iter()
+                .map(|(_, s)| s.len())
+                .sum();
+            assert!(flush <= 1024, "{flush}");
+            let turn = now.since(start).as_millis() / RTT.as_millis();
+            per_rtt[turn as usize] += flush;
+        }
+    }
+    // Each of the 4096 at most twice per round trip, and none for ever.
+    assert!(per_rtt.iter().all(|&n| n <= 2 * 4096), "{per_rtt:?}");
+    assert_eq!(per_rtt[4..].iter().sum::<usize>(), 0, "{per_rtt:?}");
+    let stats = receiver.stats();
+    assert_eq!(stats.missing, first - 1);
+    assert_eq!(stats.forgotten + stats.given_up, first - 1);
+}
+
+#[test]
+fn losses_at_full_rate_are_all_asked_for() {
+    let mut receiver = Receiver::new(Settings::modern());
+    let mut rng = base::Rng::new(5);
+    for i in 0..300_000u64 {
+        let now = Time::from_nanos(i * 1_667);
+        if !rng.chance(0.1) {
+            arrive_in_a_hurry(&mut receiver, now, i);
+        }
+        if i % 64 == 0 {
+            polled(&mut receiver, now);
+        }
+    }
+    let stats = receiver.stats();
+    assert_eq!((stats.forgotten, stats.throttled), (0, 0));
+    assert!(stats.requests >= 2 * stats.given_up, "{stats:?}");
+}
+
+#[test]
+fn idle_memory_is_given_back_and_resets_forget() {
+    let mut receiver = Receiver::new(Settings::modern());
+    arrive(&mut receiver, at_us(0), 0);
+    arrive(&mut receiver, at_us(1), 1000);
+    receiver.reset();
+    assert_eq!((receiver.missing_len(), receiver.next_timeout()), (0, None));
+    assert_eq!(receiver.stats().given_up, 999);
+    assert_eq!(
+        arrive(&mut receiver, at_us(2), 0),
+        Arrival::New,
+        "the numbers start again"
+    );
+    receiver.release_idle(at_us(10_000_000));
+    assert_eq!(arrive(&mut receiver, at_us(10_000_001), 1), Arrival::New);
+    // The window of a busy lane shrinks, and the lane goes on where it was.
+    let gap = Duration::from_nanos(1_667);
+    for seq in 2..100_000 {
+        arrive(&mut receiver, at_us(10_000_002) + gap * seq, seq);
+    }
+    assert_eq!(
+        arrive(&mut receiver, at_us(11_000_000), 40_000),
+        Arrival::Duplicate
+    );
+    receiver.release_idle(at_us(20_000_000));
+    assert_eq!(
+        arrive(&mut receiver, at_us(20_000_000), 99_999),
+        Arrival::Duplicate
+    );
+    assert_eq!(
+        arrive(&mut receiver, at_us(20_000_000), 100_000),
+        Arrival::New
+    );
+    assert_eq!(receiver.stats().missing, 999);
+}
