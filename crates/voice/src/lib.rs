@@ -1,1 +1,29 @@
-//! Placeholder.
+//! Voice: what a call carries, what the listener hears of it, and how good that is.
+//!
+//! ```text
+//!  speech (wav, sample) ─> frames ─> g711 ──> packets ── the network, simulated or real ──┐
+//!                             │                                                           │
+//!                             │           playout: played / late / lost <── (seq, delay) ─┘
+//!                             v                  v
+//!                       score (PESQ) <── plc + g711: what was heard      emodel: R, MOS
+//!                             └───────────────── call::Evaluation ──────────────┘
+//! ```
+//!
+//! Sans-IO: bytes and numbers in, samples and scores out. The measure is that of [Amir06 §II]:
+//! G.711 in 20 ms packets with packet-loss concealment, cut into 12 s intervals, each scored by
+//! PESQ against the original; beside it the E-model rating of [Papadimitriou06 §4.3], which also
+//! counts delay.
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod emodel;
+pub mod frames;
+pub mod g711;
+pub mod playout;
+pub mod plc;
+pub mod sample;
+pub mod score;
+pub mod wav;
+
+/// Samples per second of everything in this crate: telephone speech.
+pub const SAMPLE_RATE_HZ: u32 = 8000;

@@ -1,0 +1,269 @@
+//! PESQ (ITU-T P.862): how much worse what was heard is than what was said.
+//!
+//! [Amir06 §II-A] cuts the received speech "into 12 second intervals corresponding to normal
+//! conversation sentences" and compares each with the original; a call's result is the mean and the
+//! 5th percentile over its intervals.
+//!
+//! Two scales are in use and must not be mixed, so each has a type: [`RawPesq`], −0.5 to 4.5, which
+//! the papers plot ("4.0 is the desired PSTN quality"), and [`MosLqo`] of P.862.1, 1.0 to 4.55,
+//! which most tools print.
+//!
+//! Original and received segments are cut at the same sample offsets. The concealer's 30 samples
+//! of delay have been taken out by [`playout::decode`](crate::playout::decode), so PESQ's own time
+//! alignment finds nothing to correct and no sound crosses a segment's border.
+//!
+//! P.862 was made for telephone connections that work. Of a segment that is nearly all missing it
+//! aligns what little there is, at whatever level it has, and may call it good (3.0 for half a
+//! second out of twelve; the ITU's own program says the same). Such segments score the floor here.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pesq::PesqContext;
+
+/// Length of a scored interval: 12 s at 8 kHz. [Amir06 §II-A]
+pub const SEGMENT_SAMPLES: usize = 12 * crate::SAMPLE_RATE_HZ as usize;
+/// What is left after the last whole segment is scored if it is at least half a segment long.
+/// Choice: P.862 was validated for 8 to 12 s; shorter remainders make noisy scores.
+const MIN_TAIL_SAMPLES: usize = SEGMENT_SAMPLES / 2;
+/// Both ends of the raw scale.
+const RAW_FLOOR: f32 = -0.5;
+const RAW_TOP: f32 = 4.5;
+/// Speech is looked for in stretches of 20 ms.
+const STRETCH: usize = crate::frames::FRAME_SAMPLES;
+/// A stretch is speech when it is at most 35 dB below the loudest of the original, in energy.
+const ACTIVE: f64 = 3.2e-4;
+/// A segment of the original counts when at least a twelfth of it is speech: 1 s of 12.
+const MIN_SPOKEN: usize = 12;
+/// Speech was heard when a hundredth of its energy (−20 dB) arrived.
+const AUDIBLE: f64 = 0.01;
+/// Choice: a segment of which less than a quarter was heard scores the floor. Above, P.862 falls
+/// with what is missing; below, scores from −0.5 to 3.0 were measured for equal amounts.
+const MIN_HEARD: usize = 4;
+
+/// A raw P.862 score: −0.5 (worst) to 4.5 (identical). The scale of the papers' figures.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct RawPesq(pub f32);
+
+impl RawPesq {
+    /// The same score on the P.862.1 scale.
+    #[must_use]
+    pub fn mos_lqo(self) -> MosLqo {
+        MosLqo(pesq::score::mos_lqo(f64::from(self.0)))
+    }
+}
+
+impl fmt::Display for RawPesq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} (raw P.862)", self.0)
+    }
+}
+
+/// A P.862.1 listening quality score: 1.0 (worst) to 4.55 (identical).
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct MosLqo(pub f32);
+
+impl fmt::Display for MosLqo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} (MOS-LQO, P.862.1)", self.0)
+    }
+}
+
+/// Why speech cannot be the reference of a score.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ScoreError {
+    /// No segment holds anything that PESQ takes for speech.
+    #[error("the original holds no speech that PESQ can score: use a recording of talking people")]
+    NoSpeech,
+    /// Less than PESQ's minimum.
+    #[error("the original is too short for PESQ: {samples} samples, use at least {MIN_SAMPLES}")]
+    TooShort {
+        /// Length of the original.
+        samples: usize,
+    },
+}
+
+/// PESQ needs a quarter of a second.
+pub const MIN_SAMPLES: usize = 2000;
+
+/// Original speech, cut into segments and prepared once for any number of comparisons.
+pub struct Reference {
+    segments: Vec<Segment>,
+}
+
+struct Segment {
+    start: usize,
+    end: usize,
+    /// The energy of each stretch that is speech, by the stretch's position in the segment.
+    speech: Vec<(usize, f64)>,
+    context: PesqContext,
+}
+
+impl fmt::Debug for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges = self.segments.iter().map(|s| s.start..s.end);
+        f.debug_list().entries(ranges).finish()
+    }
+}
+
+impl Reference {
+    /// Prepares 8 kHz speech. Segments in which nobody speaks are left out.
+    ///
+    /// # Errors
+    /// [`ScoreError`] when nothing remains that can be scored.
+    pub fn new(original: &[i16]) -> Result<Self, ScoreError> {
+        let samples = original.len();
+        if samples < MIN_SAMPLES {
+            return Err(ScoreError::TooShort { samples });
+        }
+        let loudest = stretches(original).fold(0.0, f64::max);
+        if loudest == 0.0 {
+            return Err(ScoreError::NoSpeech);
+        }
+        let segments: Vec<_> = cut(samples)
+            .filter_map(|(start, end)| Segment::new(start, &original[start..end], ACTIVE * loudest))
+            .collect();
+        if segments.is_empty() {
+            return Err(ScoreError::NoSpeech);
+        }
+        Ok(Self { segments })
+    }
+
+    /// The sample ranges of the segments that are scored.
+    pub fn segments(&self) -> impl ExactSizeIterator<Item = core::ops::Range<usize>> + '_ {
+        self.segments.iter().map(|s| s.start..s.end)
+    }
+
+    /// Scores segment `index` of what was heard.
+    ///
+    /// `None` when there is no such segment or `received` ends before it.
+    #[must_use]
+    pub fn score_segment(&self, index: usize, received: &[i16]) -> Option<RawPesq> {
+        let segment = self.segments.get(index)?;
+        let heard = received.get(segment.start..segment.end)?;
+        Some(segment.score(heard))
+    }
+
+    /// Scores every segment of what was heard.
+    #[must_use]
+    pub fn score(&self, received: &[i16]) -> Scores {
+        Scores(
+            (0..self.segments.len())
+                .filter_map(|n| self.score_segment(n, received))
+                .collect(),
+        )
+    }
+}
+
+impl Segment {
+    /// `None` when nobody speaks.
+    fn new(start: usize, original: &[i16], active: f64) -> Option<Self> {
+        let speech: Vec<_> = stretches(original)
+            .enumerate()
+            .filter(|&(_, energy)| energy >= active)
+            .collect();
+        if speech.len() * MIN_SPOKEN * STRETCH < original.len() {
+            return None;
+        }
+        let context = PesqContext::new_8k(original).ok()?;
+        // PESQ may find no utterance in loud things that are not speech.
+        run_pesq(&context, original)?;
+        Some(Self {
+            start,
+            end: start + original.len(),
+            speech,
+            context,
+        })
+    }
+
+    fn score(&self, received: &[i16]) -> RawPesq {
+        let energies: Vec<f64> = stretches(received).collect();
+        let audible = |&&(at, energy): &&(usize, f64)| energies[at] >= AUDIBLE * energy;
+        let heard = self.speech.iter().filter(audible).count();
+        if heard * MIN_HEARD < self.speech.len() {
+            return RawPesq(RAW_FLOOR);
+        }
+        // Leaving a segment out that PESQ cannot align would make the worst paths look better.
+        let raw = run_pesq(&self.context, received).unwrap_or(RAW_FLOOR);
+        RawPesq(raw.clamp(RAW_FLOOR, RAW_TOP))
+    }
+}
+
+fn stretches(samples: &[i16]) -> impl Iterator<Item = f64> + '_ {
+    samples
+        .chunks_exact(STRETCH)
+        .map(|stretch| stretch.iter().map(|&s| f64::from(s).powi(2)).sum())
+}
+
+/// `None` when PESQ has no answer.
+///
+/// The library's index arithmetic overflows on some signals that are mostly silence, so a panic in
+/// it is an answer that it does not have; its context is only read and stays sound.
+fn run_pesq(context: &PesqContext, received: &[i16]) -> Option<f32> {
+    let score = || context.score(received);
+    match catch_unwind(AssertUnwindSafe(score)) {
+        Ok(Ok(raw)) if raw.is_finite() => Some(raw),
+        _ => None,
+    }
+}
+
+/// Whole segments, and the rest if it is long enough or all there is.
+fn cut(samples: usize) -> impl Iterator<Item = (usize, usize)> {
+    let starts = (0..samples).step_by(SEGMENT_SAMPLES);
+    starts.filter_map(move |start| {
+        let end = (start + SEGMENT_SAMPLES).min(samples);
+        (start == 0 || end - start >= MIN_TAIL_SAMPLES).then_some((start, end))
+    })
+}
+
+/// Raw scores by segment, of one call or of many put together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Scores(pub Vec<RawPesq>);
+
+impl Scores {
+    /// Mean of the raw scores.
+    #[must_use]
+    pub fn raw_mean(&self) -> Option<RawPesq> {
+        mean(self.0.iter().map(|s| s.0)).map(RawPesq)
+    }
+
+    /// 5th percentile of the raw scores: the most affected twentieth. [Amir06 Fig. 2]
+    #[must_use]
+    pub fn raw_p5(&self) -> Option<RawPesq> {
+        percentile_5(self.0.iter().map(|s| s.0)).map(RawPesq)
+    }
+
+    /// Mean of the MOS-LQO of the segments (not the MOS-LQO of the mean).
+    #[must_use]
+    pub fn lqo_mean(&self) -> Option<MosLqo> {
+        mean(self.0.iter().map(|s| s.mos_lqo().0)).map(MosLqo)
+    }
+
+    /// 5th percentile of the MOS-LQO of the segments.
+    #[must_use]
+    pub fn lqo_p5(&self) -> Option<MosLqo> {
+        percentile_5(self.0.iter().map(|s| s.mos_lqo().0)).map(MosLqo)
+    }
+}
+
+impl Extend<RawPesq> for Scores {
+    fn extend<T: IntoIterator<Item = RawPesq>>(&mut self, scores: T) {
+        self.0.extend(scores);
+    }
+}
+
+fn mean(values: impl ExactSizeIterator<Item = f32>) -> Option<f32> {
+    let count = values.len();
+    (count > 0).then(|| (values.map(f64::from).sum::<f64>() / count as f64) as f32)
+}
+
+/// Nearest rank: the smallest value that at least 5 % of all do not exceed.
+fn percentile_5(values: impl Iterator<Item = f32>) -> Option<f32> {
+    let mut values: Vec<f32> = values.collect();
+    values.sort_by(f32::total_cmp);
+    let rank = values.len().div_ceil(20);
+    values.get(rank.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests;
