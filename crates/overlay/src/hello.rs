@@ -90,6 +90,8 @@ pub struct Output {
 const DOWN_NOTICES: u8 = 5;
 /// A row of hellos is broken by a gap of this many halves of an interval: three losses in a row.
 const ROW_GAP_HALVES: u64 = 7;
+/// So many questions in a row mean that the other end is about to give up.
+const HURRIED: u32 = 3;
 /// With more than this to wait until a held link may come up, hellos come at the idle pace.
 const SOON: Duration = Duration::from_secs(2);
 
@@ -97,6 +99,8 @@ const SOON: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Hello {
     settings: Settings,
+    boot: u32,
+    peer_boot: Option<u32>,
     state: State,
     since: Time,
     /// The last authenticated datagram since the link was last given up.
@@ -111,6 +115,8 @@ pub struct Hello {
     last_sent: Option<Time>,
     next_send: Time,
     answer_until: Time,
+    /// Hellos in a row that asked for an answer.
+    asked: u32,
     /// The next hello is an answer, so it does not ask for one.
     answering: bool,
     notices: u8,
@@ -127,10 +133,12 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// A link that is down and says hello at once.
-    pub fn new(now: Time, settings: Settings) -> Hello {
+    /// A link that is down and says hello at once. `boot` is the number of this node's start.
+    pub fn new(now: Time, boot: u32, settings: Settings) -> Hello {
         Hello {
             settings,
+            boot,
+            peer_boot: None,
             state: State::Down,
             since: now,
             heard: None,
@@ -141,6 +149,7 @@ impl Hello {
             last_sent: None,
             next_send: now,
             answer_until: Time::ZERO,
+            asked: 0,
             answering: false,
             notices: DOWN_NOTICES,
             peer_stamp: None,
@@ -190,6 +199,11 @@ impl Hello {
         self.hold.max(self.settings.up_after)
     }
 
+    /// The number of the other end's present start, once a hello has told it.
+    pub fn peer_boot(&self) -> Option<u32> {
+        self.peer_boot
+    }
+
     /// How often the link went down.
     pub fn downs(&self) -> u64 {
         self.downs
@@ -227,15 +241,18 @@ impl Hello {
         }
     }
 
-    /// A new session with the other end: its clock may have restarted.
+    /// A new session with the other end: it is told at once who is there.
     pub fn on_new_session(&mut self, now: Time) {
-        self.peer_stamp = None;
-        self.next_send = self.earliest(now);
+        self.next_send = self.next_send.min(self.earliest(now));
     }
 
     /// A hello came from the other end.
     pub fn on_hello(&mut self, now: Time, hello: &Message) -> Option<Event> {
         self.on_traffic(now);
+        if self.peer_boot != Some(hello.boot) {
+            self.peer_boot = Some(hello.boot);
+            self.peer_stamp = None;
+        }
         // One that was overtaken on the way says nothing about the present.
         let overtaken = |(stamp, _): (u32, Time)| {
             hello.stamp_us != stamp && stamp.wrapping_sub(hello.stamp_us) < 1 << 31
@@ -266,7 +283,11 @@ impl Hello {
         if hello.answer_now {
             self.next_send = self.next_send.min(self.earliest(now));
             self.answering = true;
-            self.answer_until = now + self.settings.answer_for;
+            self.asked += 1;
+            let hurried = self.asked >= HURRIED;
+            self.answer_until = now + self.settings.answer_for * (1 + u64::from(hurried));
+        } else {
+            self.asked = 0;
         }
         if hello.i_hear_you {
             self.on_heard_by_peer(now)
@@ -430,8 +451,7 @@ impl Hello {
 
     /// Between regular hellos.
     fn interval(&self, now: Time) -> Duration {
-        let about_to_come_up =
-            || self.row > 0 && self.hold() <= now.since(self.row_since) + SOON;
+        let about_to_come_up = || self.row > 0 && self.hold() <= now.since(self.row_since) + SOON;
         match self.state {
             State::Down if self.notices > 0 || about_to_come_up() => self.settings.active.interval,
             State::Down => self.settings.idle.interval,
@@ -449,7 +469,9 @@ impl Hello {
                 pace.hurry_interval.min(regular)
             }
             State::Probing => pace.probe_interval.min(regular),
-            State::Up if asked => self.settings.active.probe_interval.min(regular),
+            // Questions get lost too, so answers go on between them, and as fast as they do.
+            State::Up if asked && self.asked >= HURRIED => pace.hurry_interval.min(regular),
+            State::Up if asked => pace.probe_interval.min(regular),
             State::Up | State::Down => regular,
         }
     }
@@ -468,7 +490,9 @@ impl Hello {
             i_hear_you: self.hears(now),
             answer_now: asks,
             closing: false,
-            active: self.data_at.is_some_and(|at| now.since(at) < self.settings.active_for),
+            active: self
+                .data_at
+                .is_some_and(|at| now.since(at) < self.settings.active_for),
             interval_ms: interval.as_millis().min(u64::from(u16::MAX)) as u16,
             stamp_us: clock(now),
             echo: self.peer_stamp.map(|(stamp_us, at)| Echo {
@@ -476,6 +500,8 @@ impl Hello {
                 hold_us: u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX),
             }),
             loss_in,
+            // The node's own, filled in by the link.
+            boot: self.boot,
         };
         self.answering = false;
         self.last_sent = Some(now);

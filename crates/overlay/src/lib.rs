@@ -1,1 +1,49 @@
-//! Placeholder.
+//! The overlay node: virtual links between neighbours, link-state routing over them, and the
+//! forwarding of packets with recovery on every hop.
+//!
+//! ```text
+//!              clients (host)                 operators (host)
+//!                  |  Request/Reply               | snapshot
+//!  +---------------+------------------------------+---------------------------+
+//!  | Node   socket table   flows   route tables   link-state database  flood  |
+//!  |    |                                                                     |
+//!  |    +-- Link (one per neighbour)                                          |
+//!  |          hello + estimators   real-time history/receiver   session(s)    |
+//!  |          impairment line (lab only)                                      |
+//!  +---------------------------------+----------------------------------------+
+//!                                    | bursts of sealed datagrams
+//!                               network below
+//! ```
+//!
+//! A packet's life at a relay: opened in place, checked for duplicates by lane and by flow, its
+//! time to live and time to deadline lowered, looked up, copied into the next lane's history,
+//! sealed in place, sent; a burst stays together as long as its packets go the same way.
+//! A loss' life: the receiver of a lane sees a gap, asks at once, asks again while the answer can
+//! still be in time; the sender answers from its history. [Amir06 §IV-A]
+//!
+//! Only [`Node`] and its links see the outbox; all below are plain structs whose methods take
+//! `now` and return values.
+#![forbid(unsafe_code)]
+
+pub mod announce;
+pub mod estimate;
+pub mod event;
+pub mod flood;
+pub mod flow;
+pub mod hello;
+pub mod link;
+pub mod link_state;
+pub mod node;
+pub mod realtime;
+pub mod request;
+pub mod resequence;
+pub mod route;
+pub mod settings;
+pub mod snapshot;
+pub mod sockets;
+
+pub use event::{Drop, Event};
+pub use node::{Config, Neighbor, Node};
+pub use request::{Reply, Request, RequestError};
+pub use settings::Settings;
+pub use snapshot::Snapshot;

@@ -1,0 +1,215 @@
+//! Everything observable that happens in a node, as one typed stream.
+//!
+//! Logs, counters, traces and figures derive from it, so they agree by construction. A drop
+//! carries its reason, and the reason's label is the metric's label.
+
+use base::{NodeAddr, UnderlayAddr};
+use secure::Refusal;
+use serde::Serialize;
+
+/// Why a packet was dropped. Each reason is a label of `sinew_drops_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Drop {
+    /// Not a datagram of this protocol, or a field that cannot be.
+    Malformed,
+    /// A session index that nobody here has given out.
+    UnknownSession,
+    /// The authentication tag does not fit.
+    BadTag,
+    /// A sealed datagram that was here before.
+    Replay,
+    /// A packet that this node forwarded or delivered before.
+    Duplicate,
+    /// The time to live has run out.
+    TtlExceeded,
+    /// The deadline has passed.
+    Expired,
+    /// No route to the destination.
+    NoRoute,
+    /// Nobody is bound to the destination's port.
+    NoSocket,
+    /// A feature or class that this version does not carry.
+    Unsupported,
+    /// The source address is not one that a node can have, or claims to be this node.
+    BadSource,
+    /// All packet buffers are in use.
+    NoBuffer,
+    /// The link that should carry it is down.
+    LinkDown,
+    /// The emulated link lost it (lab mode).
+    ImpairedLoss,
+    /// The emulated link's queue was full (lab mode).
+    ImpairedQueue,
+    /// The emulated link is out (lab mode).
+    ImpairedOutage,
+    /// A client does not read fast enough.
+    ClientSlow,
+    /// A reordering buffer was full.
+    ResequencerFull,
+    /// Arrived after its successors were delivered in order.
+    TooLateForOrder,
+}
+
+impl Drop {
+    /// Every reason, in the order of their counters.
+    pub const ALL: [Drop; 19] = [
+        Drop::Malformed,
+        Drop::UnknownSession,
+        Drop::BadTag,
+        Drop::Replay,
+        Drop::Duplicate,
+        Drop::TtlExceeded,
+        Drop::Expired,
+        Drop::NoRoute,
+        Drop::NoSocket,
+        Drop::Unsupported,
+        Drop::BadSource,
+        Drop::NoBuffer,
+        Drop::LinkDown,
+        Drop::ImpairedLoss,
+        Drop::ImpairedQueue,
+        Drop::ImpairedOutage,
+        Drop::ClientSlow,
+        Drop::ResequencerFull,
+        Drop::TooLateForOrder,
+    ];
+
+    /// The metric's label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Drop::Malformed => "malformed",
+            Drop::UnknownSession => "unknown_session",
+            Drop::BadTag => "bad_tag",
+            Drop::Replay => "replay",
+            Drop::Duplicate => "duplicate",
+            Drop::TtlExceeded => "ttl_exceeded",
+            Drop::Expired => "expired",
+            Drop::NoRoute => "no_route",
+            Drop::NoSocket => "no_socket",
+            Drop::Unsupported => "unsupported",
+            Drop::BadSource => "bad_source",
+            Drop::NoBuffer => "no_buffer",
+            Drop::LinkDown => "link_down",
+            Drop::ImpairedLoss => "impaired_loss",
+            Drop::ImpairedQueue => "impaired_queue",
+            Drop::ImpairedOutage => "impaired_outage",
+            Drop::ClientSlow => "client_slow",
+            Drop::ResequencerFull => "resequencer_full",
+            Drop::TooLateForOrder => "too_late_for_order",
+        }
+    }
+}
+
+/// Something observable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A handshake with `peer` has succeeded: a session exists.
+    Established {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// Where it is reached.
+        at: UnderlayAddr,
+    },
+    /// A handshake was refused.
+    Refused {
+        /// Who tried, or was tried.
+        from: UnderlayAddr,
+        /// Why.
+        why: Refusal,
+    },
+    /// The link to `peer` carries packets from now on.
+    LinkUp {
+        /// The neighbour.
+        peer: NodeAddr,
+    },
+    /// The link to `peer` carries packets no more.
+    LinkDown {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// Why, in words.
+        why: &'static str,
+    },
+    /// The neighbour's address below has changed (NAT, roaming).
+    Moved {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// Where it is reached now.
+        at: UnderlayAddr,
+    },
+    /// Packets were sent on to `peer`.
+    Forwarded {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// How many.
+        packets: u32,
+        /// With all headers of the overlay.
+        bytes: u32,
+    },
+    /// Packets of this node's clients were sent to `peer`.
+    Originated {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// How many.
+        packets: u32,
+        /// With all headers of the overlay.
+        bytes: u32,
+    },
+    /// A packet was handed to a client.
+    Delivered {
+        /// Payload bytes.
+        bytes: u32,
+    },
+    /// Packets were dropped.
+    Dropped {
+        /// Why.
+        reason: Drop,
+        /// How many.
+        packets: u32,
+    },
+    /// Packets of the real-time lane were requested again from `peer`.
+    Requested {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// How many.
+        packets: u32,
+    },
+    /// Packets of the real-time lane were sent again to `peer`.
+    Retransmitted {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// How many.
+        packets: u32,
+        /// With all headers of the overlay.
+        bytes: u32,
+    },
+    /// A lost packet of the real-time lane has come after all.
+    Recovered {
+        /// The neighbour that sent it.
+        peer: NodeAddr,
+        /// From the detection of the gap to the arrival, in microseconds.
+        after_us: u32,
+    },
+    /// Control datagrams (hello, requests, link state) were sent to `peer`.
+    Control {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// With all headers of the overlay.
+        bytes: u32,
+    },
+    /// A record of the link-state database was replaced by a newer one.
+    RecordAccepted {
+        /// Whose record.
+        origin: NodeAddr,
+    },
+    /// A record was refused: its signature or its form is wrong.
+    RecordRefused {
+        /// Whose record it claims to be.
+        origin: NodeAddr,
+    },
+    /// The routes have been computed anew.
+    RoutesChanged {
+        /// Nodes that can be reached.
+        reachable: u32,
+    },
+}

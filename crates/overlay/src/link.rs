@@ -1,0 +1,304 @@
+//! One link: everything that this node keeps about one neighbour, and the links by index, by
+//! neighbour and by session.
+//!
+//! ```text
+//!   no session --Established--> session, hello probing --hellos in a row--> up
+//!        ^                                                                   |
+//!        '---- dial again <---- down (silence, closing) <--------------------'
+//! ```
+//! A session outlives an outage: after silence the hellos go on, and the link comes up again with
+//! the same keys unless the neighbour has restarted and brings a new session.
+
+mod impairment;
+mod table;
+
+pub use impairment::Impairment;
+pub use table::{LinkIndex, Links, MAX_LINKS};
+
+use crate::announce::Announce;
+use crate::estimate::Loss;
+use crate::event::{Drop, Event};
+use crate::hello::Hello;
+use crate::node::Node;
+use crate::realtime::{History, Receiver};
+use crate::settings::Settings;
+use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
+use core::ops::Range;
+use secure::{OpenError, Opened, Sessions};
+use wire::data::{Header, LinkProtocol};
+use wire::link::Kind;
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// Everything about one neighbour.
+#[derive(Debug)]
+pub struct Link {
+    /// The neighbour.
+    pub peer: NodeAddr,
+    /// Its name, as its certificate says.
+    pub name: String,
+    /// Where it is reached now, once it is known.
+    pub at: Option<UnderlayAddr>,
+    /// Where the configuration says that it is; dialled when there is no session.
+    pub dial: Option<UnderlayAddr>,
+    /// Keys.
+    pub sessions: Sessions,
+    /// Liveness and round trip.
+    pub hello: Hello,
+    /// Loss of the direction from the neighbour to here.
+    pub loss: Loss,
+    /// When the link's cost is told to others.
+    pub announce: Announce,
+    /// The real-time lane to the neighbour.
+    pub history: History,
+    /// The real-time lane from the neighbour.
+    pub receiver: Receiver,
+    /// The emulated network on the way to the neighbour.
+    pub impairment: Option<Impairment>,
+    /// What the link has carried.
+    pub counts: Counts,
+    /// The earliest entry in the queue of timers.
+    pub(crate) queued_at: Time,
+    /// The link is on the list of those to look at in this flush.
+    pub(crate) touched: bool,
+    /// The session whose counters the loss estimate follows.
+    counted: Option<wire::link::SessionIndex>,
+    /// The highest counter seen: only newer datagrams move the neighbour's address.
+    newest: u64,
+}
+
+/// What a link has carried since the node started. Bytes are those of sealed datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counts {
+    /// Data datagrams sent.
+    pub data_out: u64,
+    /// Their bytes.
+    pub data_out_bytes: u64,
+    /// Data datagrams received.
+    pub data_in: u64,
+    /// Their bytes.
+    pub data_in_bytes: u64,
+    /// Control datagrams sent.
+    pub control_out: u64,
+    /// Their bytes.
+    pub control_out_bytes: u64,
+    /// Times that the link came up.
+    pub ups: u64,
+    /// Times that it went down.
+    pub downs: u64,
+}
+
+/// A datagram that was opened, and whether its session or address asks for attention.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Where the plaintext stands.
+    pub plaintext: Range<usize>,
+    /// Data or control.
+    pub kind: Kind,
+    /// It is the first of a session that this node dialled.
+    pub confirms: bool,
+    /// The neighbour has moved to another address below.
+    pub moved: bool,
+}
+
+impl Link {
+    /// A link without a session.
+    pub fn new(peer: NodeAddr, name: &str, settings: &Settings, boot: u32, now: Time) -> Link {
+        Link {
+            peer,
+            name: name.to_owned(),
+            at: None,
+            dial: None,
+            sessions: Sessions::new(),
+            hello: Hello::new(now, boot, settings.hello),
+            loss: Loss::default(),
+            announce: Announce::new(settings.announce),
+            history: History::new(settings.realtime.clone()),
+            receiver: Receiver::new(settings.realtime.clone()),
+            impairment: None,
+            counts: Counts::default(),
+            queued_at: Time::FAR,
+            touched: false,
+            counted: None,
+            newest: 0,
+        }
+    }
+
+    /// The link carries packets.
+    pub fn is_up(&self) -> bool {
+        self.hello.is_usable() && self.at.is_some()
+    }
+
+    /// The round trip; zero before the first is measured.
+    pub fn rtt(&self) -> Duration {
+        self.hello.rtt().smoothed().unwrap_or_default()
+    }
+
+    /// One-way delay: half the round trip. [Amir06 §III-A]
+    #[inline]
+    pub fn one_way(&self) -> Duration {
+        self.rtt().div(2)
+    }
+
+    /// Opens a datagram of the neighbour in place, and learns from its number and its origin.
+    #[inline]
+    pub fn open(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        datagram: &mut [u8],
+    ) -> Result<Received, Drop> {
+        let Opened {
+            kind,
+            session,
+            counter,
+            plaintext,
+            confirms,
+        } = self.sessions.open(now, datagram).map_err(|why| match why {
+            OpenError::Replay => Drop::Replay,
+            OpenError::NoSession => Drop::UnknownSession,
+            OpenError::Short => Drop::Malformed,
+            OpenError::Tag => Drop::BadTag,
+        })?;
+        if self.counted != Some(session) {
+            // The newest session counts; stragglers of an older one say nothing of loss.
+            if self
+                .sessions
+                .current()
+                .is_some_and(|s| s.local_index() == session)
+            {
+                self.counted = Some(session);
+                self.newest = counter;
+                self.loss.on_new_session();
+                self.loss.on_packet(counter);
+            }
+        } else {
+            self.loss.on_packet(counter);
+        }
+        self.hello.on_traffic(now);
+        // Only the newest datagram tells where the neighbour is, so that a straggler from its old
+        // address does not move it back.
+        let newest = self.counted == Some(session) && counter >= self.newest;
+        let mut moved = false;
+        if newest {
+            self.newest = counter;
+            moved = self.at != Some(from);
+            if moved {
+                self.at = Some(from);
+            }
+        }
+        Ok(Received {
+            plaintext,
+            kind,
+            confirms,
+            moved,
+        })
+    }
+
+    /// Notes a data packet that came.
+    #[inline]
+    pub fn on_data_received(&mut self, now: Time, plaintext_bytes: usize) {
+        self.hello.on_data_received(now);
+        self.counts.data_in += 1;
+        self.counts.data_in_bytes += (plaintext_bytes + CLEAR_BYTES + TAG_BYTES) as u64;
+    }
+
+    /// Enters each packet of a run in its lane and seals it in place. False when there is no
+    /// session to seal with.
+    #[inline]
+    pub fn seal_packets(&mut self, now: Time, run: &mut Burst) -> bool {
+        if !self.is_up() {
+            return false;
+        }
+        self.hello.on_data_sent(now);
+        for i in 0..run.segments() {
+            let datagram = run.segment_mut(i);
+            let end = datagram.len() - TAG_BYTES;
+            let packet = &mut datagram[CLEAR_BYTES..end];
+            if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
+                self.history.record(now, packet);
+            }
+            if self.sessions.seal(Kind::Data, datagram).is_err() {
+                return false;
+            }
+        }
+        self.counts.data_out += run.segments() as u64;
+        self.counts.data_out_bytes += run.len() as u64;
+        true
+    }
+
+    /// Hands sealed datagrams to the network below, or to the emulated one in front of it.
+    #[inline]
+    pub fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
+        transmit_through(&mut self.impairment, self.at, now, burst, out);
+    }
+
+    /// Seals and sends a control datagram: `burst` holds its plaintext with room around it.
+    pub fn transmit_control(
+        &mut self,
+        now: Time,
+        mut plaintext: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        plaintext.push_front(CLEAR_BYTES);
+        let len = plaintext.len() + TAG_BYTES;
+        plaintext.fill(len, len);
+        if self
+            .sessions
+            .seal(Kind::Control, plaintext.bytes_mut())
+            .is_ok()
+        {
+            self.counts.control_out += 1;
+            self.counts.control_out_bytes += len as u64;
+            out.report(Event::Control {
+                peer: self.peer,
+                bytes: len as u32,
+            });
+            self.transmit(now, plaintext, out);
+        }
+    }
+
+    /// When the link wants attention next.
+    pub fn next_timeout(&self) -> Option<Time> {
+        [
+            (!self.sessions.is_empty()).then(|| self.hello.next_timeout()),
+            self.history.next_timeout(),
+            self.receiver.next_timeout(),
+            self.impairment.as_ref().and_then(Impairment::next_timeout),
+            self.sessions.next_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Begins the lanes anew: the neighbour has restarted, or this is the first session with it.
+    pub fn reset_lanes(&mut self) {
+        self.history.reset();
+        self.receiver.reset();
+    }
+}
+
+/// Sends a burst through the emulated network, if there is one.
+#[inline]
+pub(crate) fn transmit_through(
+    impairment: &mut Option<Impairment>,
+    at: Option<UnderlayAddr>,
+    now: Time,
+    burst: Burst,
+    out: &mut impl Outbox<Node>,
+) {
+    let Some(at) = at else { return };
+    let Some(impairment) = impairment else {
+        return out.send(at, burst);
+    };
+    let mut drops = [0u32; Drop::ALL.len()];
+    let pool = out.pool().clone();
+    impairment.push(now, burst, &pool, |reason| drops[reason as usize] += 1);
+    for reason in Drop::ALL {
+        let packets = drops[reason as usize];
+        if packets > 0 {
+            out.report(Event::Dropped { reason, packets });
+        }
+    }
+    impairment.release(now, at, out);
+}

@@ -1,0 +1,165 @@
+//! The emulated network in front of a link (lab mode): what `base::impair` decides, applied to
+//! sealed datagrams, on the segments of a burst singly.
+
+use crate::event::Drop;
+use crate::node::Node;
+use base::impair::{Model, Pipe, Reason, Verdict};
+use base::pool::SMALL_BYTES;
+use base::{Burst, Outbox, Pool, Rng, Time, UnderlayAddr};
+use std::collections::VecDeque;
+
+/// Bursts under way in one direction. 100 ms at 600 000 packets/s in bursts of 16 are 3 750.
+const MAX_IN_FLIGHT: usize = 8_192;
+
+/// An emulated path and what is under way on it.
+#[derive(Debug)]
+pub struct Impairment {
+    pipe: Pipe,
+    /// In order of release: a pipe keeps the order of what it is given.
+    in_flight: VecDeque<(Time, Burst)>,
+}
+
+impl Impairment {
+    /// A path as `model` says.
+    pub fn new(model: Model, rng: Rng) -> Impairment {
+        Impairment {
+            pipe: Pipe::new(model, rng),
+            in_flight: VecDeque::new(),
+        }
+    }
+
+    /// The path's model.
+    pub fn model(&self) -> &Model {
+        self.pipe.model()
+    }
+
+    /// Changes the model; what is under way stays so.
+    pub fn set_model(&mut self, model: Model) {
+        self.pipe.set_model(model);
+    }
+
+    /// Sends a burst on its way; survivors with the same release stay together. `dropped` is told
+    /// the reason of each loss.
+    pub fn push(
+        &mut self,
+        now: Time,
+        mut burst: Burst,
+        pool: &Pool,
+        mut dropped: impl FnMut(Drop),
+    ) {
+        while !burst.is_empty() {
+            let first = self.pipe.admit(now, burst.segment(0).len());
+            let mut count = 1;
+            let mut next = None;
+            while count < burst.segments() {
+                let verdict = self.pipe.admit(now, burst.segment(count).len());
+                if verdict != first {
+                    next = Some(verdict);
+                    break;
+                }
+                count += 1;
+            }
+            let run = burst.split_front(count);
+            self.settle(first, run, pool, &mut dropped);
+            // The packet that ended the run has been judged: it is settled alone, so that no
+            // packet is judged twice.
+            if let Some(verdict) = next {
+                let one = burst.split_front(1);
+                self.settle(verdict, one, pool, &mut dropped);
+            }
+        }
+    }
+
+    fn settle(
+        &mut self,
+        verdict: Verdict,
+        run: Burst,
+        pool: &Pool,
+        dropped: &mut impl FnMut(Drop),
+    ) {
+        let reason = match verdict {
+            Verdict::Deliver(_) if self.in_flight.len() >= MAX_IN_FLIGHT => Drop::ImpairedQueue,
+            Verdict::Deliver(at) => {
+                self.in_flight.push_back((at, compact(run, pool)));
+                return;
+            }
+            Verdict::Drop(Reason::Loss) => Drop::ImpairedLoss,
+            Verdict::Drop(Reason::Outage) => Drop::ImpairedOutage,
+            Verdict::Drop(Reason::Queue | Reason::Full) => Drop::ImpairedQueue,
+        };
+        for _ in 0..run.segments() {
+            dropped(reason);
+        }
+    }
+
+    /// What has come to the end of the path.
+    pub fn pop_due(&mut self, now: Time) -> Option<Burst> {
+        match self.in_flight.front() {
+            Some((at, _)) if *at <= now => self.in_flight.pop_front().map(|(_, burst)| burst),
+            _ => None,
+        }
+    }
+
+    /// Sends everything to `to` that has come to the end of the path.
+    pub fn release(&mut self, now: Time, to: UnderlayAddr, out: &mut impl Outbox<Node>) {
+        while let Some(burst) = self.pop_due(now) {
+            out.send(to, burst);
+        }
+    }
+
+    /// When the next burst comes to the end.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.in_flight.front().map(|(at, _)| *at)
+    }
+}
+
+/// A short run moves to a small slot, so that what waits does not pin 64 KiB each.
+fn compact(run: Burst, pool: &Pool) -> Burst {
+    if run.len() > SMALL_BYTES || run.capacity() <= SMALL_BYTES {
+        return run;
+    }
+    match pool.small() {
+        Some(mut small) => {
+            small.spare_mut()[..run.len()].copy_from_slice(run.bytes());
+            small.fill(run.len(), run.stride());
+            small
+        }
+        None => run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Duration;
+
+    #[test]
+    fn losses_act_on_segments_and_survivors_keep_their_order() {
+        let model: Model = "loss=30% delay=10ms".parse().unwrap();
+        let mut path = Impairment::new(model, Rng::new(5));
+        let pool = Pool::new(64, 64);
+        let (mut lost, mut sent) = (0, 0u32);
+        for _ in 0..20 {
+            let mut burst = pool.large().unwrap();
+            for _ in 0..16 {
+                burst.append(&sent.to_be_bytes());
+                sent += 1;
+            }
+            path.push(Time::ZERO, burst, &pool, |_| lost += 1);
+        }
+        assert!(path.pop_due(Time::from_nanos(9_999_999)).is_none());
+        let mut arrived = Vec::new();
+        while let Some(burst) = path.pop_due(Time::ZERO + Duration::from_millis(10)) {
+            for i in 0..burst.segments() {
+                arrived.push(u32::from_be_bytes(burst.segment(i).try_into().unwrap()));
+            }
+        }
+        assert_eq!(arrived.len() + lost, sent as usize);
+        assert!(
+            arrived.is_sorted() && (50..150).contains(&lost),
+            "{lost} lost"
+        );
+        drop(arrived);
+        assert_eq!(pool.in_use(), (0, 0));
+    }
+}

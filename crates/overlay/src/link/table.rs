@@ -1,0 +1,140 @@
+//! The links of a node by index, by neighbour and by session; and which of them want attention.
+
+use super::Link;
+use base::timer::TimerQueue;
+use base::{Map, NodeAddr, Time};
+use wire::link::SessionIndex;
+
+/// A link's place in the node's table. Links are never removed while the node runs: a neighbour
+/// that is gone is a link that is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkIndex(pub u16);
+
+/// Neighbours of one node: as many as its link-state record can name.
+pub const MAX_LINKS: usize = wire::link_state::LINKS_MAX;
+
+/// All links of a node.
+#[derive(Debug, Default)]
+pub struct Links {
+    links: Vec<Link>,
+    by_peer: Map<NodeAddr, LinkIndex>,
+    by_session: Map<SessionIndex, LinkIndex>,
+    /// The last session looked up: bursts come from one neighbour.
+    last: Option<(SessionIndex, LinkIndex)>,
+    timers: TimerQueue<LinkIndex>,
+    /// Links whose timers or pending control may have changed in this batch.
+    touched: Vec<LinkIndex>,
+}
+
+impl Links {
+    /// The link to `peer`.
+    pub fn by_peer(&self, peer: NodeAddr) -> Option<LinkIndex> {
+        self.by_peer.get(&peer).copied()
+    }
+
+    /// The link whose neighbour sends under `session`.
+    #[inline]
+    pub fn by_session(&mut self, session: SessionIndex) -> Option<LinkIndex> {
+        match self.last {
+            Some((last, index)) if last == session => Some(index),
+            _ => {
+                let index = *self.by_session.get(&session)?;
+                self.last = Some((session, index));
+                Some(index)
+            }
+        }
+    }
+
+    /// Adds a link; `None` when there are too many.
+    pub fn add(&mut self, link: Link) -> Option<LinkIndex> {
+        if self.links.len() >= MAX_LINKS {
+            return None;
+        }
+        let index = LinkIndex(self.links.len() as u16);
+        self.by_peer.insert(link.peer, index);
+        self.links.push(link);
+        Some(index)
+    }
+
+    /// Records that `session` is opened by the link at `index`.
+    pub fn enter_session(&mut self, session: SessionIndex, index: LinkIndex) {
+        self.by_session.insert(session, index);
+    }
+
+    /// Forgets a session.
+    pub fn leave_session(&mut self, session: SessionIndex) {
+        self.by_session.remove(&session);
+        self.last = None;
+    }
+
+    /// The link at `index`.
+    #[inline]
+    pub fn at(&self, index: LinkIndex) -> &Link {
+        &self.links[usize::from(index.0)]
+    }
+
+    /// The link at `index`.
+    #[inline]
+    pub fn at_mut(&mut self, index: LinkIndex) -> &mut Link {
+        &mut self.links[usize::from(index.0)]
+    }
+
+    /// All links with their indices.
+    pub fn iter(&self) -> impl Iterator<Item = (LinkIndex, &Link)> {
+        self.links
+            .iter()
+            .enumerate()
+            .map(|(i, link)| (LinkIndex(i as u16), link))
+    }
+
+    /// All indices, without holding on to the links.
+    pub fn indices(&self) -> impl Iterator<Item = LinkIndex> + use<> {
+        (0..self.links.len() as u16).map(LinkIndex)
+    }
+
+    /// The link's timers or pending control may have changed: it is looked at in this flush.
+    #[inline]
+    pub fn touch(&mut self, index: LinkIndex) {
+        let link = self.at_mut(index);
+        if !link.touched {
+            link.touched = true;
+            self.touched.push(index);
+        }
+    }
+
+    /// One of the links touched since the last flush.
+    pub fn pop_touched(&mut self) -> Option<LinkIndex> {
+        let index = self.touched.pop()?;
+        self.at_mut(index).touched = false;
+        Some(index)
+    }
+
+    /// Puts the link's next timeout into the queue, if it comes before the one that is there.
+    pub fn schedule(&mut self, index: LinkIndex) {
+        let link = self.at_mut(index);
+        if let Some(at) = link.next_timeout()
+            && at < link.queued_at
+        {
+            link.queued_at = at;
+            self.timers.push(at, index);
+        }
+    }
+
+    /// A link whose timeout has come.
+    pub fn pop_due(&mut self, now: Time) -> Option<LinkIndex> {
+        loop {
+            let (at, index) = self.timers.pop_due(now)?;
+            let link = self.at_mut(index);
+            // Entries that an earlier one has overtaken are stale.
+            if link.queued_at == at {
+                link.queued_at = Time::FAR;
+                return Some(index);
+            }
+        }
+    }
+
+    /// When the next link wants attention.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.next().map(|(at, _)| at)
+    }
+}

@@ -1,0 +1,86 @@
+//! From what both ends say of a link to the edges of the graph.
+
+use super::{Database, MAX_ORIGINS};
+use base::NodeAddr;
+use graph::{Change, LinkCost, Topology};
+use wire::link_state::Link;
+
+/// Nodes that a topology may have seen before it is built anew: it never forgets one.
+const MAX_MENTIONED: usize = 4 * MAX_ORIGINS;
+
+/// What has happened to the topology since it was last asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// These links.
+    Changes(Vec<Change>),
+    /// It is another one: indices have changed their meaning.
+    Rebuilt,
+}
+
+impl Database {
+    /// What has changed in the topology since the last call.
+    pub(crate) fn take_changes(&mut self) -> Followed {
+        let changes = core::mem::take(&mut self.changes);
+        if core::mem::take(&mut self.rebuilt) {
+            Followed::Rebuilt
+        } else {
+            Followed::Changes(changes)
+        }
+    }
+
+    /// The topology, for whoever builds trees over it.
+    pub(crate) fn topology_mut(&mut self) -> &mut Topology {
+        &mut self.topology
+    }
+
+    /// Brings the edges at `origin` in line with its record, which had the links `before`.
+    pub(super) fn follow_links(&mut self, origin: NodeAddr, before: &[Link]) {
+        if self.topology.node_count() > MAX_MENTIONED {
+            return self.rebuild();
+        }
+        let told = self.links_of(origin).unwrap_or_default();
+        let mut others: Vec<NodeAddr> = told.iter().chain(before).map(|l| l.neighbor).collect();
+        others.sort_unstable();
+        others.dedup();
+        let mut changes = Vec::new();
+        for other in others {
+            let (out, back) = self.two_way(origin, other);
+            changes.extend(self.topology.set_link(origin, other, out));
+            changes.extend(self.topology.set_link(other, origin, back));
+        }
+        if !changes.is_empty() {
+            self.generation += 1;
+            self.changes.append(&mut changes);
+        }
+    }
+
+    /// The edges in both directions: both or none.
+    fn two_way(&self, a: NodeAddr, b: NodeAddr) -> (Option<LinkCost>, Option<LinkCost>) {
+        match (self.told_cost(a, b), self.told_cost(b, a)) {
+            (Some(out), Some(back)) => (Some(out), Some(back)),
+            _ => (None, None),
+        }
+    }
+
+    fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
+        let link = self.links_of(from)?.iter().find(|l| l.neighbor == to)?;
+        Some(LinkCost {
+            latency_us: link.latency.micros(),
+            loss: link.loss.0,
+        })
+    }
+
+    fn rebuild(&mut self) {
+        let mut topology = Topology::new(*self.topology.parameters());
+        for from in self.nodes().collect::<Vec<_>>() {
+            let told = self.links_of(from).unwrap_or_default();
+            for to in told.iter().map(|l| l.neighbor).collect::<Vec<_>>() {
+                topology.set_link(from, to, self.two_way(from, to).0);
+            }
+        }
+        self.topology = topology;
+        self.changes.clear();
+        self.rebuilt = true;
+        self.generation += 1;
+    }
+}

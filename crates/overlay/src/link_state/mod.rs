@@ -1,0 +1,415 @@
+//! The link-state database: what every node says of its links, and the graph that follows.
+//! [Amir06 §III-A]
+//!
+//! ```text
+//!   record from a neighbour
+//!      |  format  ->  newer than ours?  ->  signature (the caller's)  ->  stored
+//!      v                                                                    |
+//!   Verdict: what flooding has to do                     two-way edges -> Topology, generation
+//! ```
+//!
+//! A record has a kind, an origin and a sequence number; the highest number wins. Only the origin
+//! can sign it, so what a node says is believed of its own end of a link alone: an edge counts when
+//! both ends report it, each with the cost of the direction that it sends in.
+//!
+//! Records grow old while they travel and while they are held; the origin renews its own at a
+//! third of its lifetime. A node that is gone is not deleted by anybody: its neighbours stop
+//! reporting their links to it, so no route leads there, and its record ends by age.
+//!
+//! A record in our own name that we did not make is from before we restarted: we go on above it.
+//!
+//! | kind | origin | number | ends |
+//! |---|---|---|---|
+//! | link state | the node | counted by it | at its lifetime |
+//! | certificate | the node | its serial | an hour after the node's last link state |
+//! | revocations | 0 | its version | never |
+
+mod claim;
+mod edges;
+mod own;
+
+pub use claim::{Claim, Judgement, Reason, Verdict};
+pub use own::{LIFETIME_S, Origination};
+
+use crate::link::LinkIndex;
+use base::{Duration, NodeAddr, Time};
+use graph::{Change, Parameters, Topology};
+use std::collections::BTreeMap;
+use wire::link_state::Link;
+use wire::record::{Key, Record, RecordKind, RecordSeq};
+
+/// Nodes of one network. "Tens to hundreds of nodes" [Amir06 §III]; with 1024 of them a database
+/// holds at most 1024 · (1200 + 1200) bytes of records, 2.4 MB.
+pub const MAX_ORIGINS: usize = 1_024;
+/// Records that wait for the certificate of their origin. Certificates are flooded first, so few
+/// ever wait; 64 · 1200 bytes.
+pub const MAX_PENDING: usize = 64;
+/// For how long they wait: several retransmissions of the certificate.
+const PENDING_FOR: Duration = Duration::from_secs(20);
+/// How long a certificate is kept after the last link state of its origin: a node that comes back
+/// within an hour need not be introduced again.
+const CERTIFICATE_LINGERS_S: u16 = 3_600;
+
+/// What a record is about, whatever its edition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The kind of record.
+    pub kind: RecordKind,
+    /// Whom it is about.
+    pub origin: NodeAddr,
+}
+
+impl Name {
+    /// The name without the edition.
+    pub const fn of(key: Key) -> Name {
+        Name {
+            kind: key.kind,
+            origin: key.origin,
+        }
+    }
+
+    /// The name of an edition.
+    pub const fn at(self, seq: RecordSeq) -> Key {
+        Key {
+            kind: self.kind,
+            origin: self.origin,
+            seq,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    seq: RecordSeq,
+    body: Box<[u8]>,
+    /// The age that it had when it was stored at `stored`.
+    age_s: u16,
+    stored: Time,
+    lifetime_s: u16,
+    /// The links of a link-state record.
+    links: Vec<Link>,
+}
+
+impl Entry {
+    fn age_s(&self, now: Time) -> u16 {
+        let held_s = now.since(self.stored).as_millis() / 1_000;
+        self.age_s
+            .saturating_add(u16::try_from(held_s).unwrap_or(u16::MAX))
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    from: LinkIndex,
+    since: Time,
+    kind: RecordKind,
+    age_s: u16,
+    body: Box<[u8]>,
+}
+
+/// All records that a node holds, and what follows from them.
+#[derive(Clone, Debug)]
+pub struct Database {
+    own: NodeAddr,
+    own_seq: RecordSeq,
+    refresh_at: Time,
+    entries: BTreeMap<Name, Entry>,
+    pending: Vec<Pending>,
+    topology: Topology,
+    changes: Vec<Change>,
+    rebuilt: bool,
+    generation: u64,
+}
+
+impl Database {
+    /// The empty database of the node `own`, with the paper's parameters of expected latency.
+    pub fn new(own: NodeAddr) -> Database {
+        Database::with_parameters(own, Parameters::default())
+    }
+
+    /// The empty database of the node `own`.
+    pub fn with_parameters(own: NodeAddr, parameters: Parameters) -> Database {
+        Database {
+            own,
+            own_seq: RecordSeq(0),
+            refresh_at: Time::ZERO,
+            entries: BTreeMap::new(),
+            pending: Vec::new(),
+            topology: Topology::new(parameters),
+            changes: Vec::new(),
+            rebuilt: false,
+            generation: 0,
+        }
+    }
+
+    /// Judges a record that came over the link `from`, and stores it if it is news. `verify` is
+    /// asked about news only, so that a signature is checked once per record and node.
+    pub fn on_record(
+        &mut self,
+        now: Time,
+        from: LinkIndex,
+        record: &Record<'_>,
+        verify: impl FnOnce(&Claim<'_>) -> Judgement,
+    ) -> Verdict {
+        let claim = match Claim::parse(record.kind, record.body) {
+            Ok(claim) => claim,
+            Err(why) => return Verdict::dropped(None, Reason::Malformed(why)),
+        };
+        let key = claim.key();
+        if let Some(verdict) = self.without_verification(now, key, record, &claim) {
+            return verdict;
+        }
+        match verify(&claim) {
+            Judgement::Good => {}
+            Judgement::Refused => return Verdict::dropped(Some(key), Reason::Refused),
+            Judgement::NoCertificate => return self.hold_back(now, from, record),
+        }
+        if Name::of(key) == self.own_name() {
+            self.own_seq = key.seq;
+            self.refresh_at = now;
+            return Verdict::Own(key);
+        }
+        self.store(now, key, record.age_s, &claim, record.body);
+        Verdict::Accepted(key)
+    }
+
+    /// Judges again what waited for a certificate: to be called when one was accepted.
+    pub fn retry_pending(
+        &mut self,
+        now: Time,
+        mut verify: impl FnMut(&Claim<'_>) -> Judgement,
+    ) -> Vec<(LinkIndex, Verdict)> {
+        let waiting = core::mem::take(&mut self.pending);
+        let mut verdicts = Vec::new();
+        for p in waiting {
+            let held_s = u16::try_from(now.since(p.since).as_millis() / 1_000).unwrap_or(u16::MAX);
+            let record = Record {
+                kind: p.kind,
+                age_s: p.age_s.saturating_add(held_s),
+                body: &p.body,
+            };
+            match self.on_record(now, p.from, &record, &mut verify) {
+                Verdict::Pending => {
+                    // Held back again, and its wait began when it first came.
+                    if let Some(again) = self.pending.last_mut() {
+                        (again.since, again.age_s) = (p.since, p.age_s);
+                    }
+                }
+                verdict => verdicts.push((p.from, verdict)),
+            }
+        }
+        verdicts
+    }
+
+    /// Removes what has grown too old; true if anything was. Call it about once per second.
+    pub fn expire(&mut self, now: Time) -> bool {
+        self.pending.retain(|p| now.since(p.since) < PENDING_FOR);
+        let own = self.own;
+        for name in self.names_of(RecordKind::CERTIFICATE) {
+            let accompanied = name.origin == own || self.link_state_of(name.origin).is_some();
+            if let (true, Some(entry)) = (accompanied, self.entries.get_mut(&name)) {
+                (entry.age_s, entry.stored) = (0, now);
+            }
+        }
+        let old: Vec<Name> = self
+            .entries
+            .iter()
+            .filter(|(name, entry)| {
+                name.origin != own
+                    && name.kind != RecordKind::REVOCATIONS
+                    && entry.age_s(now) >= entry.lifetime_s
+            })
+            .map(|(name, _)| *name)
+            .collect();
+        for &name in &old {
+            self.remove(name);
+        }
+        !old.is_empty()
+    }
+
+    /// Removes the records of a node whose certificate has been revoked.
+    pub fn remove_origin(&mut self, origin: NodeAddr) {
+        for kind in [RecordKind::LINK_STATE, RecordKind::CERTIFICATE] {
+            self.remove(Name { kind, origin });
+        }
+    }
+
+    /// A record as it is to be sent, its age brought up to date.
+    pub fn record(&self, now: Time, name: Name) -> Option<(RecordSeq, Record<'_>)> {
+        let entry = self.entries.get(&name)?;
+        let record = Record {
+            kind: name.kind,
+            age_s: entry.age_s(now),
+            body: &entry.body,
+        };
+        Some((entry.seq, record))
+    }
+
+    /// The editions of all records, link state first.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = Key> + '_ {
+        self.entries.iter().map(|(name, entry)| name.at(entry.seq))
+    }
+
+    /// The body of the certificate of a node, if it is known.
+    pub fn certificate(&self, of: NodeAddr) -> Option<&[u8]> {
+        let name = Name {
+            kind: RecordKind::CERTIFICATE,
+            origin: of,
+        };
+        self.entries.get(&name).map(|entry| &*entry.body)
+    }
+
+    /// What a node says of its links.
+    pub fn links_of(&self, node: NodeAddr) -> Option<&[Link]> {
+        self.link_state_of(node).map(|entry| entry.links.as_slice())
+    }
+
+    /// The nodes that have told their links.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> + '_ {
+        self.entries
+            .keys()
+            .filter(|name| name.kind == RecordKind::LINK_STATE)
+            .map(|name| name.origin)
+    }
+
+    /// How many nodes have told their links.
+    pub fn len(&self) -> usize {
+        self.nodes().count()
+    }
+
+    /// No node has told its links.
+    pub fn is_empty(&self) -> bool {
+        self.nodes().next().is_none()
+    }
+
+    /// The graph of the edges that both of their ends report.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Changes with the topology, and with nothing else.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// What never gets past here without a look at the signature.
+    fn without_verification(
+        &self,
+        now: Time,
+        key: Key,
+        record: &Record<'_>,
+        claim: &Claim<'_>,
+    ) -> Option<Verdict> {
+        let name = Name::of(key);
+        let held = self.entries.get(&name);
+        if name == self.own_name() {
+            return match held {
+                Some(own) if key.seq < self.own_seq => Some(Verdict::Stale(name.at(own.seq))),
+                Some(own) if key.seq == self.own_seq && *own.body == *record.body => {
+                    Some(Verdict::Known(key))
+                }
+                _ => None,
+            };
+        }
+        match held {
+            Some(held) if key.seq == held.seq => return Some(Verdict::Known(key)),
+            Some(held) if key.seq < held.seq => return Some(Verdict::Stale(name.at(held.seq))),
+            Some(_) => {}
+            None if self.count(name.kind) >= MAX_ORIGINS => {
+                return Some(Verdict::dropped(None, Reason::Full));
+            }
+            None => {}
+        }
+        let old = record.age_s >= self.lifetime_s(now, claim);
+        old.then(|| Verdict::dropped(Some(key), Reason::Expired))
+    }
+
+    fn lifetime_s(&self, _now: Time, claim: &Claim<'_>) -> u16 {
+        match claim {
+            Claim::LinkState(state) => state.lifetime_s,
+            Claim::Certificate { certificate, .. } => {
+                match self.link_state_of(certificate.subject.address) {
+                    // It counts from the node's last link state, and that is here.
+                    Some(_) => u16::MAX,
+                    None => CERTIFICATE_LINGERS_S,
+                }
+            }
+            Claim::Revocations { .. } => u16::MAX,
+        }
+    }
+
+    fn hold_back(&mut self, now: Time, from: LinkIndex, record: &Record<'_>) -> Verdict {
+        let same = |p: &Pending| p.kind == record.kind && *p.body == *record.body;
+        if self.pending.iter().any(same) {
+            return Verdict::Pending;
+        }
+        if self.pending.len() >= MAX_PENDING {
+            return Verdict::dropped(None, Reason::Full);
+        }
+        self.pending.push(Pending {
+            from,
+            since: now,
+            kind: record.kind,
+            age_s: record.age_s,
+            body: record.body.into(),
+        });
+        Verdict::Pending
+    }
+
+    fn store(&mut self, now: Time, key: Key, age_s: u16, claim: &Claim<'_>, body: &[u8]) {
+        let (lifetime_s, links) = match claim {
+            Claim::LinkState(state) => (state.lifetime_s, state.links().collect()),
+            Claim::Certificate { .. } => (CERTIFICATE_LINGERS_S, Vec::new()),
+            Claim::Revocations { .. } => (u16::MAX, Vec::new()),
+        };
+        let entry = Entry {
+            seq: key.seq,
+            body: body.into(),
+            age_s,
+            stored: now,
+            lifetime_s,
+            links,
+        };
+        let before = self.entries.insert(Name::of(key), entry);
+        if key.kind == RecordKind::LINK_STATE {
+            let before = before.map_or_else(Vec::new, |entry| entry.links);
+            self.follow_links(key.origin, &before);
+        }
+    }
+
+    fn remove(&mut self, name: Name) {
+        if let Some(entry) = self.entries.remove(&name)
+            && name.kind == RecordKind::LINK_STATE
+        {
+            self.follow_links(name.origin, &entry.links);
+        }
+    }
+
+    fn link_state_of(&self, origin: NodeAddr) -> Option<&Entry> {
+        self.entries.get(&Name {
+            kind: RecordKind::LINK_STATE,
+            origin,
+        })
+    }
+
+    fn own_name(&self) -> Name {
+        Name {
+            kind: RecordKind::LINK_STATE,
+            origin: self.own,
+        }
+    }
+
+    fn names_of(&self, kind: RecordKind) -> Vec<Name> {
+        let names = self.entries.keys().filter(|name| name.kind == kind);
+        names.copied().collect()
+    }
+
+    fn count(&self, kind: RecordKind) -> usize {
+        let (low, high) = (NodeAddr(0), NodeAddr(u32::MAX));
+        let range = Name { kind, origin: low }..=Name { kind, origin: high };
+        self.entries.range(range).count()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The node: sockets above, links below, routes between.
+//!
+//! ```text
+//!   handle(Datagrams)  -> receive: open, judge -> forward | deliver | control
+//!   handle(Request)    -> send, bind, impair, ...
+//!   handle(Timeout)    -> timers of links, handshakes, records, flows
+//!   flush              -> own record, routes, and one control datagram per link that has news
+//! ```
+
+pub(crate) mod control;
+mod deliver;
+mod operate;
+mod receive;
+mod routing;
+mod send;
+
+pub use send::MAX_PAYLOAD;
+
+use crate::event::Event;
+use crate::flood::Flood;
+use crate::flow::Flows;
+use crate::link::{Link, Links};
+use crate::link_state::Database;
+use crate::request::{Reply, Request};
+use crate::resequence::Resequencer;
+use crate::route::Tables;
+use crate::settings::Settings;
+use crate::sockets::Sockets;
+use base::{ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr};
+use graph::metric::Parameters;
+use secure::{Handshakes, Identity, Network};
+
+/// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+/// What a node is told at its start.
+#[derive(Debug)]
+pub struct Config {
+    /// Certificate and keys.
+    pub identity: Identity,
+    /// The network's root key and revocations.
+    pub network: Network,
+    /// Neighbours that this node dials, and those that it expects.
+    pub neighbors: Vec<Neighbor>,
+    /// Nodes that may become neighbours by dialling; `None` for every node of the network.
+    pub accept: Option<Vec<NodeAddr>>,
+    /// Timers and thresholds.
+    pub settings: Settings,
+    /// Links may be impaired by the operator.
+    pub lab: bool,
+    /// Entropy: for keys, and for the protocol's own choices.
+    pub seed: [u8; 32],
+    /// Wall time at [`Time::ZERO`], in seconds since 1970.
+    pub unix_start_s: u64,
+}
+
+/// A neighbour as the configuration has it.
+#[derive(Clone, Debug)]
+pub struct Neighbor {
+    /// Its overlay address.
+    pub addr: NodeAddr,
+    /// Its name.
+    pub name: String,
+    /// Where to dial it; `None` waits for it to dial, or for [`Request::Locate`].
+    pub at: Option<UnderlayAddr>,
+}
+
+/// A node of the overlay.
+pub struct Node {
+    addr: NodeAddr,
+    name: String,
+    lab: bool,
+    settings: Settings,
+    unix_start_s: u64,
+    accept: Option<Vec<NodeAddr>>,
+    handshakes: Handshakes,
+    links: Links,
+    sockets: Sockets,
+    flows: Flows,
+    resequencer: Resequencer<deliver::Arrived>,
+    database: Database,
+    flood: Flood,
+    tables: Tables,
+    rng: Rng,
+    /// A number that no other start of this node has: hellos carry it.
+    boot: u32,
+    echo_seq: u32,
+    /// The sequence number of this node's latest link-state record, and when it was made.
+    own_seq: u32,
+    own_record_at: Time,
+    /// Something that the record says has changed.
+    own_record_due: bool,
+    /// Records have been queued for flooding in this batch.
+    flood_touched: bool,
+    housekeeping: Time,
+}
+
+impl Node {
+    /// A node that knows its neighbours and has not said anything yet. It dials them when it is
+    /// flushed or woken first.
+    pub fn new(config: Config) -> Node {
+        let addr = config.identity.address();
+        let name = config.identity.name().to_owned();
+        let mut seed = [0; 8];
+        seed.copy_from_slice(&config.seed[..8]);
+        let mut rng = Rng::new(u64::from_le_bytes(seed) ^ u64::from(addr.0));
+        let boot = rng.next_u64() as u32;
+        let mut links = Links::default();
+        for neighbor in &config.neighbors {
+            let mut link = Link::new(
+                neighbor.addr,
+                &neighbor.name,
+                &config.settings,
+                boot,
+                Time::ZERO,
+            );
+            link.dial = neighbor.at;
+            links.add(link);
+        }
+        let parameters = Parameters {
+            detect_us: config.settings.detection.as_micros() as u32,
+            late_us: config.settings.codec_threshold.as_micros() as u32,
+        };
+        Node {
+            addr,
+            name,
+            lab: config.lab,
+            unix_start_s: config.unix_start_s,
+            accept: config.accept,
+            handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
+            links,
+            sockets: Sockets::default(),
+            flows: Flows::new(),
+            resequencer: Resequencer::default(),
+            database: Database::new(addr),
+            flood: Flood::new(),
+            tables: Tables::new(addr, parameters),
+            settings: config.settings,
+            rng,
+            boot,
+            echo_seq: 0,
+            own_seq: 0,
+            own_record_at: Time::ZERO,
+            own_record_due: true,
+            flood_touched: false,
+            housekeeping: Time::ZERO,
+        }
+    }
+
+    /// The node's overlay address.
+    pub fn address(&self) -> NodeAddr {
+        self.addr
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Wall time, in seconds since 1970.
+    fn unix_s(&self, now: Time) -> u64 {
+        self.unix_start_s + now.as_nanos() / 1_000_000_000
+    }
+
+    fn on_request(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        request: Request,
+        out: &mut impl Outbox<Node>,
+    ) {
+        match request {
+            Request::Send { to, port, payload } => {
+                return self.on_send(now, client, to, port, payload, out);
+            }
+            Request::Close => {
+                self.sockets.close(client);
+                self.resequencer.close(client);
+                return;
+            }
+            _ => {}
+        }
+        let reply = match request {
+            Request::Bind { port } => self
+                .sockets
+                .bind(client, port, &mut self.rng)
+                .map(|port| Reply::Bound { port }),
+            Request::Options(options) => self.set_options(client, options),
+            operator => self.operate(now, operator, out),
+        };
+        out.deliver(client, reply.unwrap_or_else(Reply::Refused));
+    }
+
+    fn on_timeout(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        while let Some(index) = self.links.pop_due(now) {
+            self.on_link_timeout(now, index, out);
+            self.links.touch(index);
+        }
+        self.release_resequenced(now, out);
+        self.drive_handshakes(now, out);
+        if now >= self.housekeeping {
+            self.housekeeping = now + HOUSEKEEPING;
+            self.flows.expire(now);
+            self.redial(now, out);
+            self.keep_records(now, out);
+        }
+    }
+}
+
+impl core::fmt::Debug for Node {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Node {{ {} {} }}", self.name, self.addr)
+    }
+}
+
+impl Engine for Node {
+    type Request = Request;
+    type Reply = Reply;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<Request>, out: &mut impl Outbox<Node>) {
+        match input {
+            Input::Datagrams { from, burst } => self.on_datagrams(now, from, burst, out),
+            Input::Request { client, request } => self.on_request(now, client, request, out),
+            Input::Timeout => self.on_timeout(now, out),
+        }
+    }
+
+    fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        self.update_routing(now, out);
+        while let Some(index) = self.links.pop_touched() {
+            self.flush_link(now, index, out);
+            self.links.schedule(index);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<(Time, &'static str)> {
+        [
+            (self.links.next_timeout(), "link"),
+            (self.resequencer.next_timeout(), "resequencer"),
+            (self.handshakes.next_timeout(), "handshake"),
+            (Some(self.housekeeping), "housekeeping"),
+        ]
+        .into_iter()
+        .filter_map(|(at, whose)| Some((at?, whose)))
+        .min()
+    }
+}

@@ -1,0 +1,348 @@
+//! Handshakes and control datagrams: hellos, requests for lost packets, tail probes, records; and
+//! the one control datagram per link and flush that carries the answers.
+
+use super::Node;
+use crate::event::{Drop, Event};
+use crate::hello::{self, Why};
+use crate::link::{Link, LinkIndex};
+use crate::realtime::{NACK_SEQS, Strike};
+use base::{NodeAddr, Outbox, Time, UnderlayAddr};
+use secure::{Due, Established, Outcome, Refusal};
+use wire::control::{Builder, Hello, Message, Messages};
+use wire::link::SessionIndex;
+use wire::{CLEAR_BYTES, Loss, TAG_BYTES};
+
+/// The longest plaintext of a control datagram: with 8 + 16 bytes of seal and 48 of IPv6 and UDP
+/// below the 1500 bytes of Ethernet, with room for one more tunnel's header.
+const MAX_CONTROL: usize = 1_400;
+/// Control datagrams per link and flush.
+const MAX_DATAGRAMS_PER_FLUSH: usize = 8;
+
+impl Node {
+    pub(super) fn on_handshake(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        datagram: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        let unix_s = self.unix_s(now);
+        match self.handshakes.on_datagram(now, unix_s, from, datagram) {
+            Outcome::Reply(bytes) => self.send_plain(from, &bytes, out),
+            Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
+            Outcome::Established(established) => self.on_established(now, *established, out),
+            Outcome::Refused(why) => out.report(Event::Refused { from, why }),
+            Outcome::Failed { to, reason, .. } => {
+                out.report(Event::Refused {
+                    from: to,
+                    why: reason,
+                });
+            }
+        }
+    }
+
+    /// Dials the neighbours that are configured to be dialled and have no session.
+    pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let link = self.links.at(index);
+            let wanted = link.sessions.is_empty()
+                || link.sessions.wants_rekey(now)
+                || (!link.is_up() && link.sessions.current().is_none());
+            let at = if link.sessions.is_empty() {
+                link.dial.or(link.at)
+            } else {
+                link.at.or(link.dial)
+            };
+            if let (true, Some(to)) = (wanted, at) {
+                let peer = link.peer;
+                // A dial that is under way goes on by itself.
+                if let Ok(init) = self.handshakes.dial(now, to, Some(peer)) {
+                    self.send_plain(to, &init, out);
+                }
+            }
+        }
+    }
+
+    pub(super) fn drive_handshakes(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for due in self.handshakes.on_timeout(now) {
+            match due {
+                Due::Send { to, datagram } => self.send_plain(to, &datagram, out),
+                Due::GaveUp { .. } => {}
+                Due::Unconfirmed { session, .. } => {
+                    if let Some(index) = self.links.by_session(session) {
+                        self.links.at_mut(index).sessions.remove(session);
+                    }
+                    self.drop_session(session);
+                }
+            }
+        }
+    }
+
+    fn on_established(&mut self, now: Time, established: Established, out: &mut impl Outbox<Node>) {
+        let Established {
+            session,
+            peer,
+            from,
+            reply,
+            ..
+        } = established;
+        let address = peer.address();
+        let Some(index) = self.link_for(now, address, peer.name()) else {
+            self.handshakes.release(session.local_index());
+            return out.report(Event::Refused {
+                from,
+                why: Refusal::Full,
+            });
+        };
+        if let Some(reply) = reply {
+            self.send_plain(from, &reply, out);
+        }
+        let local = session.local_index();
+        let link = self.links.at_mut(index);
+        let evicted = link.sessions.install(now, session);
+        link.at = Some(from);
+        link.name = peer.name().to_owned();
+        link.hello.on_new_session(now);
+        if let Some(old) = evicted {
+            self.drop_session(old);
+        }
+        self.links.enter_session(local, index);
+        self.on_peer_certificate(now, &peer, out);
+        out.report(Event::Established {
+            peer: address,
+            at: from,
+        });
+        // The first sealed datagram confirms the session to the dialler.
+        self.say_hello(now, index, out);
+        self.links.touch(index);
+    }
+
+    /// The link to a neighbour that has proved who it is, if it may be one.
+    fn link_for(&mut self, now: Time, peer: NodeAddr, name: &str) -> Option<LinkIndex> {
+        if let Some(index) = self.links.by_peer(peer) {
+            return Some(index);
+        }
+        if self
+            .accept
+            .as_ref()
+            .is_some_and(|list| !list.contains(&peer))
+        {
+            return None;
+        }
+        self.links
+            .add(Link::new(peer, name, &self.settings, self.boot, now))
+    }
+
+    /// Ends the link to a neighbour that no longer belongs to the network.
+    pub(super) fn cut(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        why: &'static str,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        let peer = link.peer;
+        let was_up = link.is_up();
+        let ended: Vec<SessionIndex> = link.sessions.clear().collect();
+        link.at = None;
+        for session in ended {
+            self.drop_session(session);
+        }
+        if was_up {
+            self.links.at_mut(index).counts.downs += 1;
+            out.report(Event::LinkDown { peer, why });
+            let event = hello::Event::Down { why: Why::Closing };
+            self.on_link_changed(now, index, Some(event));
+        }
+    }
+
+    fn drop_session(&mut self, session: SessionIndex) {
+        self.links.leave_session(session);
+        self.handshakes.release(session);
+    }
+
+    pub(super) fn send_plain(
+        &mut self,
+        to: UnderlayAddr,
+        bytes: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        match out.pool().copy_of(0, bytes) {
+            Some(datagram) => out.send(to, datagram),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    pub(super) fn on_control(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        plaintext: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        self.links.touch(index);
+        for message in Messages::new(plaintext) {
+            match message {
+                Ok(Message::Hello(hello)) => self.on_hello(now, index, &hello, out),
+                Ok(Message::Nack(nack)) => {
+                    let strike = Strike::from_wire(nack.strike);
+                    for seq in nack.missing() {
+                        self.retransmit(now, index, seq, strike, out);
+                    }
+                }
+                Ok(Message::TailProbe(probe)) => {
+                    let receiver = &mut self.links.at_mut(index).receiver;
+                    receiver.on_tail_probe(now, probe.next);
+                }
+                Ok(Message::Records(records)) => self.on_records(now, index, &records, out),
+                Ok(Message::RecordAck(acks)) => self.on_record_acks(now, index, &acks),
+                Ok(Message::Unknown { .. }) => {}
+                Err(_) => self.drop_one(Drop::Malformed, out),
+            }
+        }
+    }
+
+    fn on_hello(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        hello: &Hello,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        let before = link.hello.peer_boot();
+        let event = link.hello.on_hello(now, hello);
+        if link.hello.peer_boot() != before {
+            // The neighbour has (re)started: its lanes begin anew, and ours to it.
+            link.reset_lanes();
+        }
+        self.on_hello_event(now, index, event, out);
+    }
+
+    pub(super) fn on_link_timeout(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        while let Some(session) = self.links.at_mut(index).sessions.expire(now) {
+            self.drop_session(session);
+        }
+        let link = self.links.at_mut(index);
+        if let (Some(impairment), Some(at)) = (&mut link.impairment, link.at) {
+            impairment.release(now, at, out);
+        }
+        if now < link.hello.next_timeout() || link.sessions.is_empty() {
+            return;
+        }
+        let output = link.hello.on_timeout(now, Loss(link.loss.share()));
+        if let Some(hello) = output.hello {
+            link.send_hello(now, &hello, out);
+        }
+        self.on_hello_event(now, index, output.event, out);
+    }
+
+    fn on_hello_event(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        event: Option<hello::Event>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let peer = self.links.at(index).peer;
+        match event {
+            None => return,
+            Some(hello::Event::Up) => {
+                self.links.at_mut(index).counts.ups += 1;
+                out.report(Event::LinkUp { peer });
+            }
+            Some(hello::Event::Down { why }) => {
+                self.links.at_mut(index).counts.downs += 1;
+                let why = match why {
+                    Why::Closing => "the neighbour is stopping",
+                    Why::NotHeard => "the neighbour does not hear this node",
+                    Why::Silence(_) => "silence",
+                };
+                out.report(Event::LinkDown { peer, why });
+            }
+        }
+        self.on_link_changed(now, index, event);
+    }
+
+    /// Says hello at once, whatever the interval.
+    fn say_hello(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        if let Some(hello) = link.hello.on_timeout(now, Loss(link.loss.share())).hello {
+            link.send_hello(now, &hello, out);
+        }
+    }
+
+    /// Sends what a link has to say: requests, tail probes, acknowledgements and records.
+    pub(super) fn flush_link(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        if self.links.at(index).at.is_none() {
+            return;
+        }
+        self.flush_requests(now, index, out);
+        for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
+            let mut bytes = [0; MAX_CONTROL];
+            let mut builder = Builder::new(&mut bytes);
+            let link = self.links.at_mut(index);
+            if let Some(probe) = link.history.on_timeout(now) {
+                // An empty datagram has room for it.
+                let _ = builder.tail_probe(probe);
+            }
+            let rtt = link.rtt();
+            self.flood
+                .fill(now, index, rtt, &self.database, &mut builder);
+            let len = builder.len();
+            if len == 0 {
+                return;
+            }
+            self.links
+                .at_mut(index)
+                .send_control(now, &bytes[..len], out);
+        }
+    }
+
+    fn flush_requests(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let rtt = link.rtt();
+        let mut missing = [0; NACK_SEQS];
+        while let Some((strike, count)) = link.receiver.poll_nack(now, rtt, &mut missing) {
+            let mut bytes = [0; MAX_CONTROL];
+            let mut builder = Builder::new(&mut bytes);
+            // Requests of one call fit one datagram: see `NACK_SEQS`.
+            let named = builder.nack(strike.wire(), &missing[..count]);
+            debug_assert_eq!(named, Ok(count));
+            let len = builder.len();
+            link.send_control(now, &bytes[..len], out);
+            out.report(Event::Requested {
+                peer: link.peer,
+                packets: count as u32,
+            });
+        }
+    }
+}
+
+impl Link {
+    fn send_hello(&mut self, now: Time, hello: &Hello, out: &mut impl Outbox<Node>) {
+        let mut bytes = [0; Hello::BYTES + wire::control::MESSAGE_HEADER_BYTES];
+        let mut builder = Builder::new(&mut bytes);
+        if builder.hello(hello).is_ok() {
+            self.send_control(now, &bytes, out);
+        }
+    }
+
+    fn send_control(&mut self, now: Time, plaintext: &[u8], out: &mut impl Outbox<Node>) {
+        // Small slots have room for the longest control datagram: 8 + 1400 + 16 bytes.
+        const { assert!(CLEAR_BYTES + MAX_CONTROL + TAG_BYTES <= base::pool::SMALL_BYTES) };
+        match out.pool().copy_of(CLEAR_BYTES, plaintext) {
+            Some(burst) => self.transmit_control(now, burst, out),
+            None => out.report(Event::Dropped {
+                reason: Drop::NoBuffer,
+                packets: 1,
+            }),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The way up: packets for this node's clients, and for the node itself.
+
+use super::Node;
+use super::send::own_header;
+use crate::event::{Drop, Event};
+use crate::request::{Delivery, Options, Reply};
+use crate::resequence::Verdict;
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
+use wire::data::{Header, Remaining, Repr};
+use wire::echo::{self, ECHO_BYTES, Echo};
+use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+
+/// A datagram for a client, with what its reply tells.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    from: NodeAddr,
+    port: VirtualPort,
+    remaining: Remaining,
+    payload: Burst,
+}
+
+impl Node {
+    /// Delivers one packet of which the burst holds the whole opened datagram.
+    pub(super) fn deliver_sealed(
+        &mut self,
+        now: Time,
+        mut one: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        one.trim(CLEAR_BYTES, TAG_BYTES);
+        let header = Header::trusted(one.bytes());
+        let (from, port) = (header.source(), header.source_port());
+        let (to_port, remaining) = (header.destination_port(), header.remaining());
+        let (seq, offset) = (header.flow_seq(), header.payload_offset());
+        if header.is_fragment() {
+            return self.drop_one(Drop::Unsupported, out);
+        }
+        if to_port == echo::PORT {
+            return self.on_echo(now, one, out);
+        }
+        let Some((client, delivery)) = self.sockets.bound(to_port) else {
+            return self.drop_one(Drop::NoSocket, out);
+        };
+        one.trim(offset, 0);
+        let arrived = Arrived {
+            from,
+            port,
+            remaining,
+            payload: one,
+        };
+        match delivery {
+            Delivery::AsItComes => hand_over(client, arrived, out),
+            Delivery::InOrder => {
+                let key = (client, from, port);
+                let left = remaining.duration();
+                match self.resequencer.push(now, key, seq.0, left, arrived) {
+                    Ok(()) => {
+                        while let Some(next) = self.resequencer.pop(now, key) {
+                            hand_over(client, next, out);
+                        }
+                    }
+                    Err((Verdict::TooLate, _)) => self.drop_one(Drop::TooLateForOrder, out),
+                    Err(_) => self.drop_one(Drop::ResequencerFull, out),
+                }
+            }
+        }
+    }
+
+    /// Hands over what waited for its predecessors until its deadline.
+    pub(super) fn release_resequenced(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
+            hand_over(client, arrived, out);
+        }
+    }
+
+    /// Answers an echo request; other messages on the echo port are dropped.
+    fn on_echo(&mut self, now: Time, one: Burst, out: &mut impl Outbox<Node>) {
+        match echo_request(one.bytes()) {
+            Some((header, request)) => {
+                self.answer_echo(now, &header, request, echo::Kind::Reply, out);
+            }
+            None => self.drop_one(Drop::Malformed, out),
+        }
+    }
+
+    /// Tells the sender of an echo request that it came no farther than this node. Only echo
+    /// requests are answered, so that no stream of voice doubles itself.
+    pub(super) fn answer_ttl_exceeded(
+        &mut self,
+        now: Time,
+        packet: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        if let Some((header, request)) = echo_request(packet) {
+            self.answer_echo(now, &header, request, echo::Kind::TtlExceeded, out);
+        }
+    }
+
+    fn answer_echo(
+        &mut self,
+        now: Time,
+        request: &Repr,
+        asked: Echo,
+        kind: echo::Kind,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let hop = Options::TTL_DEFAULT.saturating_sub(request.ttl);
+        let mut bytes = [0; ECHO_BYTES];
+        let written = asked.answer(kind, self.addr, hop).emit(&mut bytes);
+        debug_assert!(written.is_ok(), "the buffer has the length of an echo");
+        let Some(payload) = out.pool().copy_of(HEADROOM, &bytes) else {
+            return self.drop_one(Drop::NoBuffer, out);
+        };
+        let to = (request.source, request.source_port);
+        let seq = self.next_echo_seq();
+        let header = own_header(request.class, (self.addr, echo::PORT), to, seq);
+        self.originate(now, &header, payload, out);
+    }
+}
+
+/// The header and content of an echo request.
+fn echo_request(packet: &[u8]) -> Option<(Repr, Echo)> {
+    let header = Header::trusted(packet);
+    let asked = Echo::parse(header.payload()).ok()?;
+    let is_request = header.destination_port() == echo::PORT && asked.kind == echo::Kind::Request;
+    is_request.then(|| (header.repr(), asked))
+}
+
+fn hand_over(client: ClientId, arrived: Arrived, out: &mut impl Outbox<Node>) {
+    let Arrived {
+        from,
+        port,
+        remaining,
+        payload,
+    } = arrived;
+    out.report(Event::Delivered {
+        bytes: payload.len() as u32,
+    });
+    out.deliver(
+        client,
+        Reply::Datagram {
+            from,
+            port,
+            remaining,
+            payload,
+        },
+    );
+}

@@ -1,0 +1,219 @@
+//! What the operator asks: impairment, addresses, credentials, and the node's present state.
+
+use super::Node;
+use crate::hello::State;
+use crate::link::{Impairment, Link, LinkIndex};
+use crate::request::{Options, Reply, Request, RequestError};
+use crate::snapshot::{FlowStatus, LaneStatus, LinkStatus, RouteStatus, Snapshot};
+use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
+use graph::metric::Metric;
+use secure::network::EXPIRY_NOTICE_S;
+use wire::data::{LinkProtocol, Routing};
+
+/// Flows that a snapshot lists: the first of a full table would be 4096.
+const MAX_FLOWS_LISTED: usize = 512;
+
+/// The metrics that are routed by table, with their names.
+const METRICS: [(Metric, &str); 4] = [
+    (Metric::Hops, "hops"),
+    (Metric::Latency, "latency"),
+    (Metric::Loss, "loss"),
+    (Metric::ExpectedLatency, "expected-latency"),
+];
+
+impl Node {
+    pub(super) fn set_options(
+        &mut self,
+        client: ClientId,
+        options: Options,
+    ) -> Result<Reply, RequestError> {
+        let carried = options.class.link != LinkProtocol::Reliable
+            && !matches!(options.class.routing, Routing::Width | Routing::Stamped);
+        if !carried {
+            return Err(RequestError::Unsupported);
+        }
+        self.sockets.open(client, &mut self.rng)?.options = options;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn operate(
+        &mut self,
+        now: Time,
+        request: Request,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        match request {
+            Request::Impair { neighbor, model } => self.impair(now, neighbor, model, out),
+            Request::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Request::Renew(identity) => self.renew(now, *identity),
+            Request::Revoke(list) => self.on_revocations(now, &list, out),
+            Request::Bind { .. } | Request::Options(_) | Request::Send { .. } | Request::Close => {
+                Err(RequestError::Unsupported)
+            }
+        }
+    }
+
+    fn impair(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        model: Option<impair::Model>,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        if !self.lab {
+            return Err(RequestError::NotALab);
+        }
+        let index = self
+            .links
+            .by_peer(neighbor)
+            .ok_or(RequestError::NoSuchNeighbor)?;
+        let rng = self.rng.fork();
+        let link = self.links.at_mut(index);
+        match (&mut link.impairment, model) {
+            (Some(impairment), Some(model)) => impairment.set_model(model),
+            (empty @ None, Some(model)) => *empty = Some(Impairment::new(model, rng)),
+            (impairment, None) => {
+                // What is under way arrives at once: an emulated link that ends loses nothing.
+                if let (Some(mut old), Some(at)) = (impairment.take(), link.at) {
+                    old.release(Time::FAR, at, out);
+                }
+            }
+        }
+        self.links.touch(index);
+        let _ = now;
+        Ok(Reply::Done)
+    }
+
+    fn locate(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        at: UnderlayAddr,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let index = self
+            .links
+            .by_peer(neighbor)
+            .ok_or(RequestError::NoSuchNeighbor)?;
+        self.links.at_mut(index).dial = Some(at);
+        self.redial(now, out);
+        Ok(Reply::Done)
+    }
+
+    /// The node at this moment.
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let not_after_s = self
+            .handshakes
+            .identity()
+            .certificate()
+            .fields()
+            .not_after_s;
+        Snapshot {
+            name: self.name.clone(),
+            address: self.addr.to_string(),
+            uptime_s: now.as_secs_f64(),
+            profile: self.settings.name,
+            lab: self.lab,
+            certificate_not_after_s: not_after_s,
+            certificate_expires_soon: self.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
+            revocations_version: self.handshakes.network().revocations_version(),
+            sockets: self.sockets.len(),
+            links: self
+                .links
+                .iter()
+                .map(|(_, link)| link.status(now))
+                .collect(),
+            routes: self.routes(),
+            flows: self.flow_statuses(now),
+            database_nodes: self.database.nodes().count(),
+        }
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        let mut routes = Vec::new();
+        for (metric, name) in METRICS {
+            for to in self.tables.destinations() {
+                if let Some(route) = self.tables.route(metric, to) {
+                    routes.push(RouteStatus {
+                        to: to.to_string(),
+                        metric: name,
+                        next_hop: route.next_hop.to_string(),
+                        cost: metric.in_natural_unit(route.cost),
+                        latency_ms: route.latency.as_secs_f64() * 1e3,
+                    });
+                }
+            }
+        }
+        routes
+    }
+
+    fn flow_statuses(&self, now: Time) -> Vec<FlowStatus> {
+        let generation = self.tables.generation();
+        let flows = self.flows.iter().take(MAX_FLOWS_LISTED);
+        flows
+            .map(|flow| FlowStatus {
+                from: format!("{}:{}", flow.key.source, flow.key.source_port),
+                to: format!("{}:{}", flow.key.destination, flow.key.destination_port),
+                next_hop: flow
+                    .cached
+                    .filter(|cached| cached.generation == generation)
+                    .map(|cached| {
+                        self.links
+                            .at(LinkIndex(cached.link as u16))
+                            .peer
+                            .to_string()
+                    }),
+                packets: flow.packets,
+                bytes: flow.bytes,
+                duplicates: flow.duplicates,
+                expired: flow.expired,
+                idle_s: now.since(flow.last_seen).as_secs_f64(),
+            })
+            .collect()
+    }
+}
+
+impl Link {
+    fn status(&self, now: Time) -> LinkStatus {
+        let state = match self.hello.state() {
+            _ if self.sessions.is_empty() => "no-session",
+            State::Up => "up",
+            State::Probing => "probing",
+            State::Down => "down",
+        };
+        let (sent, received) = (self.history.stats(), self.receiver.stats());
+        let announced = self.announce.announced();
+        LinkStatus {
+            name: self.name.clone(),
+            peer: self.peer.to_string(),
+            at: self.at.or(self.dial).map(|at| at.to_string()),
+            state,
+            since_s: now.since(self.hello.since()).as_secs_f64(),
+            rtt_ms: self
+                .hello
+                .rtt()
+                .smoothed()
+                .map(|rtt| rtt.as_secs_f64() * 1e3),
+            loss_in_pct: self.loss.rate() * 100.0,
+            loss_out_pct: self.hello.loss_out().share() * 100.0,
+            announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
+            announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),
+            active: self.hello.is_active(),
+            impairment: self.impairment.as_ref().map(|i| i.model().to_string()),
+            counts: self.counts,
+            realtime: LaneStatus {
+                received: received.received,
+                missing: received.missing,
+                recovered: received.recovered.iter().sum(),
+                given_up: received.given_up,
+                duplicates: received.duplicates,
+                requests: received.requests,
+                originals: sent.originals,
+                retransmissions: sent.retransmissions,
+                throttled: sent.throttled,
+                too_late: sent.too_late,
+                probes: sent.probes,
+            },
+        }
+    }
+}

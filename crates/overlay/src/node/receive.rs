@@ -1,0 +1,214 @@
+//! The way in: from a burst of the network below to a verdict per packet, and on.
+//!
+//! Packets are judged one after the other, in place; neighbours in the burst with the same verdict
+//! stay together as one run, so a burst that goes one way leaves as one burst.
+
+use super::Node;
+use super::send::next_hop;
+use crate::event::{Drop, Event};
+use crate::flow::{self, FlowKey};
+use crate::link::LinkIndex;
+use crate::realtime::Arrival;
+use base::{Burst, Outbox, Time, UnderlayAddr};
+use wire::data::{Header, LinkProtocol};
+use wire::link::{Clear, Kind};
+
+/// What is to be done with a packet that has been judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Dropped, or handled on the spot.
+    Done,
+    /// For a client of this node, or for the node itself.
+    Local,
+    /// Onwards over this link.
+    Forward(LinkIndex),
+}
+
+impl Node {
+    pub(super) fn on_datagrams(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        mut burst: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut run = (Verdict::Done, 0);
+        while run.1 < burst.segments() {
+            let verdict = self.judge(now, from, burst.segment_mut(run.1), out);
+            if verdict != run.0 && run.1 > 0 {
+                let front = burst.split_front(run.1);
+                self.dispatch(now, run.0, front, out);
+                run.1 = 0;
+            }
+            run = (verdict, run.1 + 1);
+        }
+        self.dispatch(now, run.0, burst, out);
+    }
+
+    fn dispatch(
+        &mut self,
+        now: Time,
+        verdict: Verdict,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        match verdict {
+            Verdict::Done => {}
+            Verdict::Forward(link) => self.forward(now, link, run, out),
+            Verdict::Local => {
+                while run.segments() > 1 {
+                    let one = run.split_front(1);
+                    self.deliver_sealed(now, one, out);
+                }
+                self.deliver_sealed(now, run, out);
+            }
+        }
+    }
+
+    /// Opens one datagram and decides.
+    fn judge(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        datagram: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Verdict {
+        let clear = match Clear::parse(datagram) {
+            Ok(clear) => clear,
+            Err(_) => {
+                match Kind::of(datagram) {
+                    Ok(kind) if !kind.is_sealed() => self.on_handshake(now, from, datagram, out),
+                    _ => self.drop_one(Drop::Malformed, out),
+                }
+                return Verdict::Done;
+            }
+        };
+        let Some(index) = self.links.by_session(clear.session) else {
+            self.drop_one(Drop::UnknownSession, out);
+            return Verdict::Done;
+        };
+        let link = self.links.at_mut(index);
+        let opened = match link.open(now, from, datagram) {
+            Ok(opened) => opened,
+            Err(reason) => {
+                self.drop_one(reason, out);
+                return Verdict::Done;
+            }
+        };
+        if opened.confirms {
+            self.handshakes.on_confirmed(clear.session);
+        }
+        if opened.moved {
+            out.report(Event::Moved {
+                peer: link.peer,
+                at: from,
+            });
+        }
+        let plaintext = &mut datagram[opened.plaintext];
+        match opened.kind {
+            Kind::Data => self.judge_packet(now, index, plaintext, out),
+            _ => {
+                self.on_control(now, index, plaintext, out);
+                Verdict::Done
+            }
+        }
+    }
+
+    /// Decides on a packet whose plaintext is at hand, and rewrites its header for the way on.
+    fn judge_packet(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        packet: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Verdict {
+        let len = packet.len();
+        let Ok(mut header) = Header::parse(&mut *packet) else {
+            self.drop_one(Drop::Malformed, out);
+            return Verdict::Done;
+        };
+        let class = header.class();
+        let link = self.links.at_mut(index);
+        link.on_data_received(now, len);
+        let one_way = link.one_way();
+        let remaining = header.remaining().minus(one_way);
+        match class.link {
+            LinkProtocol::BestEffort => {}
+            LinkProtocol::RealTime => {
+                let to = header.destination();
+                let rest = || self.tables.latency(to).unwrap_or_default();
+                let seq = header.lane_seq();
+                match link.receiver.on_packet(now, seq, remaining, rest) {
+                    Arrival::New => {}
+                    Arrival::Recovered { after, .. } => {
+                        let after_us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
+                        out.report(Event::Recovered {
+                            peer: link.peer,
+                            after_us,
+                        });
+                    }
+                    Arrival::Duplicate | Arrival::TooOld => {
+                        self.drop_one(Drop::Duplicate, out);
+                        return Verdict::Done;
+                    }
+                }
+            }
+            LinkProtocol::Reliable => {
+                self.drop_one(Drop::Unsupported, out);
+                return Verdict::Done;
+            }
+        }
+        self.links.touch(index);
+        let (source, destination) = (header.source(), header.destination());
+        if !source.is_node() || source == self.addr {
+            self.drop_one(Drop::BadSource, out);
+            return Verdict::Done;
+        }
+        let key = FlowKey {
+            source,
+            source_port: header.source_port(),
+            destination,
+            destination_port: header.destination_port(),
+        };
+        let local = destination == self.addr;
+        let (verdict, flow) = self.flows.on_packet(now, key, header.flow_seq(), len);
+        if verdict != flow::Verdict::New {
+            self.drop_one(Drop::Duplicate, out);
+            return Verdict::Done;
+        }
+        if remaining.is_expired() {
+            flow.expired += 1;
+            self.drop_one(Drop::Expired, out);
+            return Verdict::Done;
+        }
+        header.set_remaining(remaining);
+        if local {
+            return Verdict::Local;
+        }
+        let ttl = header.ttl();
+        if ttl <= 1 {
+            self.drop_one(Drop::TtlExceeded, out);
+            self.answer_ttl_exceeded(now, packet, out);
+            return Verdict::Done;
+        }
+        header.set_ttl(ttl - 1);
+        let cached = Some(&mut flow.cached);
+        match next_hop(
+            &self.tables,
+            &self.links,
+            class.routing,
+            destination,
+            cached,
+        ) {
+            Ok(link) => Verdict::Forward(link),
+            Err(reason) => {
+                self.drop_one(reason, out);
+                Verdict::Done
+            }
+        }
+    }
+
+    pub(super) fn drop_one(&mut self, reason: Drop, out: &mut impl Outbox<Node>) {
+        out.report(Event::Dropped { reason, packets: 1 });
+    }
+}

@@ -1,0 +1,260 @@
+//! The way out: lane, history, seal, and the link's transmission; for what is forwarded, for what
+//! clients send, and for what is sent again.
+
+use super::Node;
+use crate::event::{Drop, Event};
+use crate::flow::Cached;
+use crate::link::{LinkIndex, Links, transmit_through};
+use crate::realtime::{Answer, Strike};
+use crate::request::{Options, Reply, RequestError};
+use crate::route::Tables;
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
+use graph::metric::Metric;
+use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
+use wire::link::Kind;
+use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+
+/// The longest payload of one packet. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
+/// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header.
+pub const MAX_PAYLOAD: usize = 1_392;
+
+impl Node {
+    /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
+    /// leaves as one burst.
+    pub(super) fn forward(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let packets = run.segments();
+        let bytes = run.len() as u32;
+        let link = self.links.at_mut(index);
+        if !link.seal_packets(now, &mut run) {
+            let packets = packets as u32;
+            out.report(Event::Dropped {
+                reason: Drop::LinkDown,
+                packets,
+            });
+            return;
+        }
+        let peer = link.peer;
+        link.transmit(now, run, out);
+        self.links.touch(index);
+        out.report(Event::Forwarded {
+            peer,
+            packets: packets as u32,
+            bytes,
+        });
+    }
+
+    /// Sends a client's datagram.
+    pub(super) fn on_send(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        to: NodeAddr,
+        port: VirtualPort,
+        payload: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if let Err(why) = self.send_from(now, client, to, port, payload, out) {
+            out.deliver(client, Reply::Refused(why));
+        }
+    }
+
+    fn send_from(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        to: NodeAddr,
+        port: VirtualPort,
+        payload: Burst,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<(), RequestError> {
+        if payload.len() > MAX_PAYLOAD {
+            return Err(RequestError::TooLong { max: MAX_PAYLOAD });
+        }
+        if !to.is_node() {
+            return Err(RequestError::BadDestination);
+        }
+        if self.sockets.open(client, &mut self.rng)?.options.class.link == LinkProtocol::Reliable {
+            return Err(RequestError::Unsupported);
+        }
+        if self.sockets.open(client, &mut self.rng)?.port.is_none() {
+            let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
+            out.deliver(client, Reply::Bound { port: bound });
+        }
+        let socket = self.sockets.open(client, &mut self.rng)?;
+        let options = socket.options;
+        let header = Repr {
+            class: options.class,
+            ttl: options.ttl,
+            has_extension: false,
+            fragment: false,
+            remaining: Remaining::from_deadline(options.deadline),
+            source: self.addr,
+            destination: to,
+            source_port: socket.port.ok_or(RequestError::Exhausted)?,
+            destination_port: port,
+            flow_seq: FlowSeq(socket.next_seq(to, port)),
+            lane_seq: LaneSeq::new(0),
+        };
+        self.originate(now, &header, payload, out);
+        Ok(())
+    }
+
+    /// Sends a packet of this node: the burst holds the payload with room before and behind it.
+    pub(super) fn originate(
+        &mut self,
+        now: Time,
+        header: &Repr,
+        mut payload: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        payload.push_front(HEADROOM);
+        let len = payload.len();
+        payload.fill(len + TAG_BYTES, len + TAG_BYTES);
+        header
+            .emit(&mut payload.bytes_mut()[CLEAR_BYTES..])
+            .expect("the header fits its headroom");
+        if header.destination == self.addr {
+            return self.deliver_sealed(now, payload, out);
+        }
+        let routing = header.class.routing;
+        match next_hop(&self.tables, &self.links, routing, header.destination, None) {
+            Err(reason) => self.drop_one(reason, out),
+            Ok(index) => {
+                let bytes = payload.len() as u32;
+                let link = self.links.at_mut(index);
+                if !link.seal_packets(now, &mut payload) {
+                    return self.drop_one(Drop::LinkDown, out);
+                }
+                let peer = link.peer;
+                link.transmit(now, payload, out);
+                self.links.touch(index);
+                out.report(Event::Originated {
+                    peer,
+                    packets: 1,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    /// Answers a request for a packet of the real-time lane from its history. [Amir06 §IV-A]
+    pub(super) fn retransmit(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        seq: LaneSeq,
+        strike: Strike,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        if !link.is_up() {
+            return;
+        }
+        let (peer, one_way) = (link.peer, link.one_way());
+        let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
+        let Answer::Send {
+            plaintext,
+            remaining,
+            copies,
+        } = link.history.answer(now, seq, strike, one_way, rest)
+        else {
+            return;
+        };
+        for _ in 0..copies {
+            let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, plaintext) else {
+                return out.report(Event::Dropped {
+                    reason: Drop::NoBuffer,
+                    packets: 1,
+                });
+            };
+            Header::trusted(burst.bytes_mut()).set_remaining(remaining);
+            burst.push_front(CLEAR_BYTES);
+            let len = burst.len() + TAG_BYTES;
+            burst.fill(len, len);
+            if link.sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
+                return;
+            }
+            link.counts.data_out += 1;
+            link.counts.data_out_bytes += len as u64;
+            out.report(Event::Retransmitted {
+                peer,
+                packets: 1,
+                bytes: len as u32,
+            });
+            // The path below is borrowed apart from the history.
+            transmit_through(&mut link.impairment, link.at, now, burst, out);
+        }
+    }
+
+    /// The number of the next packet that this node sends of itself.
+    pub(super) fn next_echo_seq(&mut self) -> FlowSeq {
+        self.echo_seq = self.echo_seq.wrapping_add(1);
+        FlowSeq(self.echo_seq)
+    }
+}
+
+/// The link towards `destination`. `cached` is the flow's slot, valid while the routes have the
+/// generation that it names, so that a flow costs one look-up per change.
+pub(super) fn next_hop(
+    tables: &Tables,
+    links: &Links,
+    routing: Routing,
+    destination: NodeAddr,
+    cached: Option<&mut Option<Cached>>,
+) -> Result<LinkIndex, Drop> {
+    let generation = tables.generation();
+    if let Some(Some(hop)) = &cached
+        && hop.generation == generation
+    {
+        return Ok(LinkIndex(hop.link as u16));
+    }
+    let metric = metric(routing).ok_or(Drop::Unsupported)?;
+    let hop = tables.next_hop(metric, destination).ok_or(Drop::NoRoute)?;
+    let index = links.by_peer(hop).ok_or(Drop::NoRoute)?;
+    if let Some(cached) = cached {
+        *cached = Some(Cached {
+            generation,
+            link: u32::from(index.0),
+        });
+    }
+    Ok(index)
+}
+
+/// The metric by which a class is routed by table.
+pub(crate) fn metric(routing: Routing) -> Option<Metric> {
+    match routing {
+        Routing::Hops => Some(Metric::Hops),
+        Routing::Latency => Some(Metric::Latency),
+        Routing::Loss => Some(Metric::Loss),
+        Routing::ExpectedLatency => Some(Metric::ExpectedLatency),
+        Routing::Width | Routing::Stamped => None,
+    }
+}
+
+/// The header of a packet that a node sends of itself.
+pub(super) fn own_header(
+    class: Class,
+    from: (NodeAddr, VirtualPort),
+    to: (NodeAddr, VirtualPort),
+    flow_seq: FlowSeq,
+) -> Repr {
+    Repr {
+        class,
+        ttl: Options::TTL_DEFAULT,
+        has_extension: false,
+        fragment: false,
+        remaining: Remaining::NONE,
+        source: from.0,
+        destination: to.0,
+        source_port: from.1,
+        destination_port: to.1,
+        flow_seq,
+        lane_seq: LaneSeq::new(0),
+    }
+}

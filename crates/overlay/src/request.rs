@@ -1,0 +1,133 @@
+//! What clients and operators ask of a node, and what they are told.
+//!
+//! One client is one overlay socket: it binds a virtual port, sets the class of what it sends, and
+//! exchanges datagrams. [Amir06 §III-A]
+
+use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
+use wire::data::Remaining;
+pub use wire::ipc::{Delivery, Options};
+
+/// A request of a client (its first two groups) or of the operator (the last).
+#[derive(Debug)]
+pub enum Request {
+    /// Binds the socket to a port; 0 asks for any free one.
+    Bind {
+        /// The port wanted.
+        port: VirtualPort,
+    },
+    /// Sets what is stamped into packets from now on.
+    Options(Options),
+    /// Sends one datagram. The burst holds the payload alone, with [`wire::HEADROOM`] spare bytes
+    /// before it and [`wire::TAG_BYTES`] behind. An unbound socket is bound to any port first.
+    Send {
+        /// The destination.
+        to: NodeAddr,
+        /// Its port.
+        port: VirtualPort,
+        /// The payload.
+        payload: Burst,
+    },
+    /// The client is gone: its port is free again.
+    Close,
+    /// Emulates a bad network on what this node sends to a neighbour; `None` ends it. Lab mode only.
+    Impair {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// The model, or none.
+        model: Option<impair::Model>,
+    },
+    /// A neighbour's host name has been resolved (again).
+    Locate {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// Where it is.
+        at: UnderlayAddr,
+    },
+    /// Replaces this node's certificate (renewed, same keys) without interruption.
+    Renew(Box<secure::Identity>),
+    /// A new signed list of revoked certificates, to be checked and flooded.
+    Revoke(Vec<u8>),
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// Another client of this node has the port.
+    PortInUse,
+    /// The port belongs to the node itself.
+    PortReserved,
+    /// All ports or sockets are taken.
+    Exhausted,
+    /// The payload is longer than a packet on this network carries.
+    TooLong {
+        /// The longest payload in bytes.
+        max: usize,
+    },
+    /// The destination is not the address of a node.
+    BadDestination,
+    /// The class or option is not carried by this version.
+    Unsupported,
+    /// Impairment needs `lab = true` in the configuration.
+    NotALab,
+    /// There is no such neighbour.
+    NoSuchNeighbor,
+    /// The certificate or list is not of this network, or not newer than the present one.
+    BadCredential,
+}
+
+impl core::fmt::Display for RequestError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            RequestError::PortInUse => f.write_str("the virtual port is in use by another client"),
+            RequestError::PortReserved => {
+                f.write_str("virtual ports below 16 belong to the node: choose a higher one")
+            }
+            RequestError::Exhausted => f.write_str("no free virtual port or socket on this node"),
+            RequestError::TooLong { max } => {
+                write!(
+                    f,
+                    "the datagram is too long: at most {max} bytes of payload fit"
+                )
+            }
+            RequestError::BadDestination => {
+                f.write_str("the destination is not the address of a node")
+            }
+            RequestError::Unsupported => {
+                f.write_str("the class is not carried by this version of the node")
+            }
+            RequestError::NotALab => {
+                f.write_str("links are impaired only on a node with `lab = true`")
+            }
+            RequestError::NoSuchNeighbor => f.write_str("this node has no link to that neighbour"),
+            RequestError::BadCredential => f.write_str(
+                "the certificate or list is not of this network, or not newer than the present one",
+            ),
+        }
+    }
+}
+impl core::error::Error for RequestError {}
+
+/// What a client is told.
+#[derive(Debug)]
+pub enum Reply {
+    /// The socket is bound.
+    Bound {
+        /// To this port.
+        port: VirtualPort,
+    },
+    /// An operator's request is done.
+    Done,
+    /// The request failed.
+    Refused(RequestError),
+    /// A datagram has come.
+    Datagram {
+        /// The sender's node.
+        from: NodeAddr,
+        /// The sender's port.
+        port: VirtualPort,
+        /// What is left of its deadline.
+        remaining: Remaining,
+        /// The payload alone.
+        payload: Burst,
+    },
+}

@@ -1,0 +1,252 @@
+//! Delivery in order within the deadline: a buffer at the egress that puts a flow's packets back
+//! in order, and never holds one longer than its own deadline.
+//!
+//! ```text
+//!   arrives 5 (next is 5)      -> deliver 5
+//!   arrives 7                  -> hold 7 until 6 comes, or until 7's deadline
+//!   arrives 6                  -> deliver 6, 7
+//!   7's deadline first         -> deliver 7; 6, should it come, is too late for order
+//! ```
+//! A packet without a deadline is held at most [`HOLD_WITHOUT_DEADLINE`].
+
+use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
+use std::collections::BTreeMap;
+
+/// How long a packet without a deadline waits for its predecessors. Choice: two hundred
+/// milliseconds, time for several strikes on a continental hop.
+pub const HOLD_WITHOUT_DEADLINE: Duration = Duration::from_millis(200);
+/// Packets held per flow: 100 ms at 20 000 packets/s.
+const MAX_HELD: usize = 2_048;
+/// Flows that are put in order at one node.
+const MAX_FLOWS: usize = 4_096;
+/// A flow that has been silent this long is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// A packet is released this long before its deadline, for the client to read it in time.
+const MARGIN: Duration = Duration::from_millis(1);
+
+/// Whose packets: the receiving client and the sender.
+pub type FlowKey = (ClientId, NodeAddr, VirtualPort);
+
+/// What became of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Taken; [`Resequencer::pop`] hands out what is ready.
+    Taken,
+    /// Its successors have been delivered.
+    TooLate,
+    /// The flow holds as much as it may.
+    Full,
+}
+
+/// All flows that are put in order; `T` is what is held.
+#[derive(Debug)]
+pub struct Resequencer<T> {
+    flows: Map<FlowKey, Flow<T>>,
+    /// Not later than the earliest release.
+    next: Time,
+}
+
+#[derive(Debug)]
+struct Flow<T> {
+    /// The next number to deliver, widened.
+    next: u64,
+    held: BTreeMap<u64, (Time, T)>,
+    /// The earliest release among those held.
+    earliest: Time,
+    last: Time,
+}
+
+impl<T> Default for Resequencer<T> {
+    fn default() -> Self {
+        Resequencer {
+            flows: Map::default(),
+            next: Time::FAR,
+        }
+    }
+}
+
+impl<T> Resequencer<T> {
+    /// Takes a packet that arrived `now` with `remaining` time to its deadline, and gives it back
+    /// when it cannot be delivered.
+    pub fn push(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        seq: u32,
+        remaining: Option<Duration>,
+        item: T,
+    ) -> Result<(), (Verdict, T)> {
+        if !self.flows.contains_key(&key) {
+            self.make_room(now);
+            if self.flows.len() >= MAX_FLOWS {
+                return Err((Verdict::Full, item));
+            }
+            // The widened numbers start high enough for a first late packet to lie below.
+            let next = (1 << 32) + u64::from(seq);
+            let flow = Flow {
+                next,
+                held: BTreeMap::new(),
+                earliest: Time::FAR,
+                last: now,
+            };
+            self.flows.insert(key, flow);
+        }
+        let flow = self.flows.get_mut(&key).expect("inserted above");
+        flow.last = now;
+        let wide = base::seq::widen(u64::from(seq), 32, flow.next);
+        if wide < flow.next {
+            return Err((Verdict::TooLate, item));
+        }
+        if flow.held.len() >= MAX_HELD {
+            return Err((Verdict::Full, item));
+        }
+        let release = now + remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
+        flow.held.insert(wide, (release, item));
+        flow.earliest = flow.earliest.min(release);
+        self.next = if wide == flow.next {
+            now
+        } else {
+            self.next.min(release)
+        };
+        Ok(())
+    }
+
+    /// The next packet of `key` that is ready: the next in order, or one whose deadline is near.
+    pub fn pop(&mut self, now: Time, key: FlowKey) -> Option<T> {
+        self.flows.get_mut(&key)?.pop(now)
+    }
+
+    /// A packet of any flow whose time has come.
+    pub fn pop_due(&mut self, now: Time) -> Option<(FlowKey, T)> {
+        if self.next > now {
+            return None;
+        }
+        for (key, flow) in &mut self.flows {
+            if let Some(item) = flow.pop(now) {
+                return Some((*key, item));
+            }
+        }
+        self.next = self
+            .flows
+            .values()
+            .map(|flow| flow.earliest)
+            .min()
+            .unwrap_or(Time::FAR);
+        None
+    }
+
+    /// When [`Resequencer::pop_due`] may have something.
+    pub fn next_timeout(&self) -> Option<Time> {
+        (self.next != Time::FAR).then_some(self.next)
+    }
+
+    /// Forgets the flows of a client that is gone.
+    pub fn close(&mut self, client: ClientId) {
+        self.flows.retain(|key, _| key.0 != client);
+    }
+
+    fn make_room(&mut self, now: Time) {
+        if self.flows.len() >= MAX_FLOWS {
+            self.flows
+                .retain(|_, flow| now.since(flow.last) < FORGET_AFTER);
+        }
+    }
+}
+
+impl<T> Flow<T> {
+    fn pop(&mut self, now: Time) -> Option<T> {
+        let (&first, &(release, _)) = self.held.first_key_value()?;
+        if first != self.next && self.earliest > now {
+            return None;
+        }
+        // Everything before a packet whose time has come goes first, so order is kept.
+        self.next = first + 1;
+        let item = self.held.remove(&first).map(|(_, item)| item);
+        if release <= self.earliest {
+            self.earliest = self
+                .held
+                .values()
+                .map(|(at, _)| *at)
+                .min()
+                .unwrap_or(Time::FAR);
+        }
+        item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: FlowKey = (ClientId(1), NodeAddr(1), VirtualPort(1));
+
+    fn ms(n: u64) -> Time {
+        Time::ZERO + Duration::from_millis(n)
+    }
+
+    fn drain(r: &mut Resequencer<u32>, now: Time) -> Vec<u32> {
+        let mut got = Vec::new();
+        while let Some(item) = r.pop(now, KEY) {
+            got.push(item);
+        }
+        while let Some((_, item)) = r.pop_due(now) {
+            got.push(item);
+        }
+        got
+    }
+
+    #[test]
+    fn a_late_packet_holds_its_successors_until_it_comes() {
+        let mut r = Resequencer::default();
+        let left = Some(Duration::from_millis(50));
+        for (seq, expected) in [
+            (5u32, vec![5]),
+            (7, vec![]),
+            (8, vec![]),
+            (6, vec![6, 7, 8]),
+        ] {
+            r.push(ms(0), KEY, seq, left, seq).unwrap();
+            assert_eq!(drain(&mut r, ms(0)), expected);
+        }
+        assert_eq!(r.next_timeout(), None);
+    }
+
+    #[test]
+    fn nothing_is_held_beyond_its_deadline() {
+        let mut r = Resequencer::default();
+        let left = Some(Duration::from_millis(50));
+        r.push(ms(0), KEY, 5, left, 5).unwrap();
+        assert_eq!(drain(&mut r, ms(0)), [5]);
+        r.push(ms(10), KEY, 7, left, 7).unwrap();
+        r.push(ms(20), KEY, 9, left, 9).unwrap();
+        assert_eq!(drain(&mut r, ms(30)), [0u32; 0]);
+        let due = r.next_timeout().unwrap();
+        assert!(due > ms(50) && due <= ms(60), "{due}");
+        assert_eq!(drain(&mut r, due), [7]);
+        assert_eq!(
+            r.push(ms(61), KEY, 6, left, 6).map_err(|e| e.0),
+            Err(Verdict::TooLate)
+        );
+        assert_eq!(drain(&mut r, ms(70)), [9]);
+    }
+
+    #[test]
+    fn what_is_held_is_bounded() {
+        let mut r = Resequencer::default();
+        r.push(ms(0), KEY, 0, None, 0).unwrap();
+        drain(&mut r, ms(0));
+        let full = (2..)
+            .find(|&s| r.push(ms(0), KEY, s, None, s).is_err())
+            .unwrap();
+        assert_eq!(full as usize, 2 + MAX_HELD);
+    }
+
+    #[test]
+    fn numbers_wrap_without_a_stall() {
+        let mut r = Resequencer::default();
+        for seq in [u32::MAX - 1, u32::MAX, 0, 1] {
+            r.push(ms(0), KEY, seq, None, seq).unwrap();
+        }
+        assert_eq!(drain(&mut r, ms(0)), [u32::MAX - 1, u32::MAX, 0, 1]);
+    }
+}

@@ -1,0 +1,132 @@
+//! The node as it is at one moment, for status, metrics and tools. Plain data, ready for JSON; the
+//! keys are a contract.
+
+use serde::Serialize;
+
+/// Everything about a node.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    /// The node's name.
+    pub name: String,
+    /// Its overlay address.
+    pub address: String,
+    /// Seconds since its start.
+    pub uptime_s: f64,
+    /// `modern` or `paper`.
+    pub profile: &'static str,
+    /// Links may be impaired.
+    pub lab: bool,
+    /// Last second at which its certificate counts, in seconds since 1970.
+    pub certificate_not_after_s: u64,
+    /// The certificate ends within 30 days.
+    pub certificate_expires_soon: bool,
+    /// The version of the list of revocations; 0 for none.
+    pub revocations_version: u32,
+    /// Open client sockets.
+    pub sockets: usize,
+    /// Its links.
+    pub links: Vec<LinkStatus>,
+    /// Its routes, one per destination and metric.
+    pub routes: Vec<RouteStatus>,
+    /// The flows that it forwards or delivers.
+    pub flows: Vec<FlowStatus>,
+    /// Nodes in the link-state database.
+    pub database_nodes: usize,
+}
+
+/// One link.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkStatus {
+    /// The neighbour's name.
+    pub name: String,
+    /// The neighbour's overlay address.
+    pub peer: String,
+    /// Where it is reached, or where it is dialled.
+    pub at: Option<String>,
+    /// `up`, `down`, `probing` or `no-session`.
+    pub state: &'static str,
+    /// Seconds since the link came up or went down.
+    pub since_s: f64,
+    /// Round trip.
+    pub rtt_ms: Option<f64>,
+    /// Lost on the way from the neighbour, in percent.
+    pub loss_in_pct: f64,
+    /// Lost on the way to the neighbour, in percent, as it measures.
+    pub loss_out_pct: f64,
+    /// What others have been told of the link: latency.
+    pub announced_latency_ms: Option<f64>,
+    /// What others have been told of the link: loss in percent.
+    pub announced_loss_pct: Option<f64>,
+    /// The link carries data.
+    pub active: bool,
+    /// The emulated network on the way to the neighbour.
+    pub impairment: Option<String>,
+    /// What it has carried.
+    #[serde(flatten)]
+    pub counts: crate::link::Counts,
+    /// The real-time lane.
+    pub realtime: LaneStatus,
+}
+
+/// The real-time lane of a link, both directions.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LaneStatus {
+    /// Packets received, recovered ones included.
+    pub received: u64,
+    /// Packets found missing.
+    pub missing: u64,
+    /// Packets recovered.
+    pub recovered: u64,
+    /// Packets given up.
+    pub given_up: u64,
+    /// Duplicates dropped.
+    pub duplicates: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Packets sent for the first time.
+    pub originals: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Requests not answered because the budget was used up.
+    pub throttled: u64,
+    /// Requests not answered because the packet would have come too late.
+    pub too_late: u64,
+    /// Tail probes sent.
+    pub probes: u64,
+}
+
+/// One route.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouteStatus {
+    /// The destination.
+    pub to: String,
+    /// The metric.
+    pub metric: &'static str,
+    /// The neighbour that is next.
+    pub next_hop: String,
+    /// The cost in the metric's own unit.
+    pub cost: f64,
+    /// The path's latency.
+    pub latency_ms: f64,
+}
+
+/// One flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowStatus {
+    /// Source node and port.
+    pub from: String,
+    /// Destination node and port.
+    pub to: String,
+    /// The neighbour that is next, if the flow goes on.
+    pub next_hop: Option<String>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes with the overlay header.
+    pub bytes: u64,
+    /// Packets that were here before.
+    pub duplicates: u64,
+    /// Packets past their deadline.
+    pub expired: u64,
+    /// Seconds since the last packet.
+    pub idle_s: f64,
+}

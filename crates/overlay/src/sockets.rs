@@ -1,0 +1,219 @@
+//! The sockets of this node's clients: ports, options, and the sequence numbers of their flows.
+//!
+//! One client is one socket. Ports 0 to 15 belong to the node (7 answers echoes); ports from
+//! [`EPHEMERAL_FIRST`] are given to those who ask for any.
+
+use crate::request::{Delivery, Options, RequestError};
+use base::{ClientId, Map, NodeAddr, Rng, VirtualPort};
+use wire::data::{Class, LinkProtocol, Routing};
+
+/// Ports below this belong to the node.
+pub const RESERVED_PORTS: u16 = 16;
+/// The first port that is given to a socket that asks for any.
+pub const EPHEMERAL_FIRST: u16 = 32_768;
+/// Sockets of one node: a thousand clients, with room for each to have a few.
+pub const MAX_SOCKETS: usize = 4_096;
+/// Destinations whose flow sequence a socket remembers; 16 bytes each.
+const MAX_FLOWS_PER_SOCKET: usize = 1_024;
+/// One client's socket.
+#[derive(Debug)]
+pub struct Socket {
+    /// Its port, once bound.
+    pub port: Option<VirtualPort>,
+    /// What it stamps into packets and how it receives.
+    pub options: Options,
+    /// The next flow sequence number per destination.
+    flows: Map<(NodeAddr, VirtualPort), u32>,
+    /// Where a flow that is not remembered starts: above all that was used before.
+    next_start: u32,
+}
+
+/// All sockets of a node.
+#[derive(Debug, Default)]
+pub struct Sockets {
+    by_client: Map<ClientId, Socket>,
+    by_port: Map<VirtualPort, ClientId>,
+    next_ephemeral: u16,
+}
+
+/// What a socket does that has not been told otherwise: voice, in short.
+pub fn default_options() -> Options {
+    Options {
+        class: Class {
+            link: LinkProtocol::RealTime,
+            routing: Routing::ExpectedLatency,
+            priority: 4,
+        },
+        ..Options::default()
+    }
+}
+
+impl Socket {
+    fn new(rng: &mut Rng) -> Socket {
+        // A random start keeps a reused port's packets apart from those of its former owner.
+        let next_start = rng.next_u64() as u32;
+        Socket {
+            port: None,
+            options: default_options(),
+            flows: Map::default(),
+            next_start,
+        }
+    }
+
+    /// The sequence number of the next packet to a destination.
+    pub fn next_seq(&mut self, to: NodeAddr, port: VirtualPort) -> u32 {
+        if let Some(next) = self.flows.get_mut(&(to, port)) {
+            let seq = *next;
+            *next = next.wrapping_add(1);
+            if next.wrapping_sub(self.next_start) as i32 > 0 {
+                self.next_start = *next;
+            }
+            return seq;
+        }
+        if self.flows.len() >= MAX_FLOWS_PER_SOCKET {
+            // Starting again above every number in use keeps each flow's numbers rising.
+            self.flows.clear();
+        }
+        let seq = self.next_start;
+        self.flows.insert((to, port), seq.wrapping_add(1));
+        seq
+    }
+}
+
+impl Sockets {
+    /// The socket of `client`, made when there is none and room for one.
+    pub fn open(&mut self, client: ClientId, rng: &mut Rng) -> Result<&mut Socket, RequestError> {
+        if !self.by_client.contains_key(&client) {
+            if self.by_client.len() >= MAX_SOCKETS {
+                return Err(RequestError::Exhausted);
+            }
+            self.by_client.insert(client, Socket::new(rng));
+        }
+        self.by_client
+            .get_mut(&client)
+            .ok_or(RequestError::Exhausted)
+    }
+
+    /// The socket of `client`, if it has one.
+    pub fn client(&mut self, client: ClientId) -> Option<&mut Socket> {
+        self.by_client.get_mut(&client)
+    }
+
+    /// Binds `client` to `port`, or to any free one for 0. A socket that is bound moves.
+    pub fn bind(
+        &mut self,
+        client: ClientId,
+        port: VirtualPort,
+        rng: &mut Rng,
+    ) -> Result<VirtualPort, RequestError> {
+        self.open(client, rng)?;
+        let port = match port.0 {
+            0 => self.free_port().ok_or(RequestError::Exhausted)?,
+            1..RESERVED_PORTS => return Err(RequestError::PortReserved),
+            _ => port,
+        };
+        match self.by_port.get(&port) {
+            Some(owner) if *owner == client => return Ok(port),
+            Some(_) => return Err(RequestError::PortInUse),
+            None => {}
+        }
+        let socket = self.open(client, rng)?;
+        let old = socket.port.replace(port);
+        if let Some(old) = old {
+            self.by_port.remove(&old);
+        }
+        self.by_port.insert(port, client);
+        Ok(port)
+    }
+
+    /// Forgets `client`; its port is free again.
+    pub fn close(&mut self, client: ClientId) {
+        if let Some(port) = self.by_client.remove(&client).and_then(|s| s.port) {
+            self.by_port.remove(&port);
+        }
+    }
+
+    /// Who is bound to `port`, and how it receives.
+    pub fn bound(&self, port: VirtualPort) -> Option<(ClientId, Delivery)> {
+        let client = *self.by_port.get(&port)?;
+        Some((client, self.by_client.get(&client)?.options.delivery))
+    }
+
+    /// How many sockets there are.
+    pub fn len(&self) -> usize {
+        self.by_client.len()
+    }
+
+    /// True when there is no socket.
+    pub fn is_empty(&self) -> bool {
+        self.by_client.is_empty()
+    }
+
+    fn free_port(&mut self) -> Option<VirtualPort> {
+        let span = u16::MAX - EPHEMERAL_FIRST + 1;
+        for _ in 0..span {
+            let port = VirtualPort(EPHEMERAL_FIRST + self.next_ephemeral % span);
+            self.next_ephemeral = self.next_ephemeral.wrapping_add(1);
+            if !self.by_port.contains_key(&port) {
+                return Some(port);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_one_owner_and_is_free_after_close() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        let (a, b) = (ClientId(1), ClientId(2));
+        assert_eq!(
+            sockets.bind(a, VirtualPort(500), &mut rng),
+            Ok(VirtualPort(500))
+        );
+        assert_eq!(
+            sockets.bind(b, VirtualPort(500), &mut rng),
+            Err(RequestError::PortInUse)
+        );
+        assert_eq!(
+            sockets.bind(b, VirtualPort(7), &mut rng),
+            Err(RequestError::PortReserved)
+        );
+        sockets.close(a);
+        assert_eq!(
+            sockets.bind(b, VirtualPort(500), &mut rng),
+            Ok(VirtualPort(500))
+        );
+        assert_eq!(sockets.bound(VirtualPort(500)).map(|(c, _)| c), Some(b));
+        let any = sockets.bind(b, VirtualPort(0), &mut rng).unwrap();
+        assert!(any.0 >= EPHEMERAL_FIRST && sockets.bound(VirtualPort(500)).is_none());
+    }
+
+    #[test]
+    fn flow_numbers_rise_even_when_flows_are_forgotten() {
+        let mut socket = Socket::new(&mut Rng::new(3));
+        let to = |i: u32| (NodeAddr(0x0a00_0001 + i), VirtualPort(9));
+        let first = socket.next_seq(to(0).0, to(0).1);
+        assert_eq!(socket.next_seq(to(0).0, to(0).1), first.wrapping_add(1));
+        for i in 1..=MAX_FLOWS_PER_SOCKET as u32 {
+            socket.next_seq(to(i).0, to(i).1);
+        }
+        let again = socket.next_seq(to(0).0, to(0).1);
+        assert!(again.wrapping_sub(first) as i32 > 1, "{first} {again}");
+    }
+
+    #[test]
+    fn the_number_of_sockets_is_bounded() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        for i in 0..MAX_SOCKETS as u32 {
+            sockets.open(ClientId(i), &mut rng).unwrap();
+        }
+        assert_eq!(
+            sockets.open(ClientId(u32::MAX), &mut rng).err(),
+            Some(RequestError::Exhausted)
+        );
+    }
+}
