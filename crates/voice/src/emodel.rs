@@ -112,8 +112,7 @@ impl Parameters {
     /// A G.711 call over packets: `delay_us` from mouth to ear, `missed` the fraction of packets
     /// that the decoder did not get in time.
     ///
-    /// The echo path is the same network, so T = Ta and Tr = 2·Ta (G.107 §7.4 for a connection
-    /// that is digital from end to end).
+    /// The echo comes back over the same network, so T = Ta and Tr = 2·Ta.
     #[must_use]
     pub fn for_call(
         delay_us: u64,
@@ -284,7 +283,7 @@ pub fn mos(r: f64) -> f64 {
 }
 
 /// The burst ratio of a call: the mean length of the observed runs of missed packets over the mean
-/// length that independent losses of the same rate would make, 1/(1 − p) (G.107 §3).
+/// length that independent losses of the same rate would make, 1/(1 − p) (G.107 §7.5).
 ///
 /// 1 when nothing was missed or nothing arrived: there is no run to compare then.
 #[must_use]

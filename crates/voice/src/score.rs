@@ -1,6 +1,6 @@
 //! PESQ (ITU-T P.862): how much worse what was heard is than what was said.
 //!
-//! [Amir06 §II-A] cuts the received speech "into 12 second intervals corresponding to normal
+//! [Amir06 §II-C] cuts the received speech "into 12 second intervals corresponding to normal
 //! conversation sentences" and compares each with the original; a call's result is the mean and the
 //! 5th percentile over its intervals.
 //!
@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pesq::PesqContext;
 
-/// Length of a scored interval: 12 s at 8 kHz. [Amir06 §II-A]
+/// Length of a scored interval: 12 s at 8 kHz. [Amir06 §II-C]
 pub const SEGMENT_SAMPLES: usize = 12 * crate::SAMPLE_RATE_HZ as usize;
 /// What is left after the last whole segment is scored if it is at least half a segment long.
 /// Choice: P.862 was validated for 8 to 12 s; shorter remainders make noisy scores.

@@ -22,7 +22,7 @@ pub const MIN_RATE_HZ: u32 = 8000;
 pub const MAX_RATE_HZ: u32 = 96_000;
 /// Most channels taken (7.1 sound); they are averaged.
 pub const MAX_CHANNELS: u16 = 8;
-/// Longest recording taken: twice the five minutes of [Amir06 §II-A]. At 96 kHz that is
+/// Longest recording taken: twice the five minutes of [Amir06 §II-C]. At 96 kHz that is
 /// 600 · 96 000 · 4 bytes = 230 MB of work space.
 pub const MAX_SECONDS: u32 = 600;
 /// Loudest sample of the result: −3 dBFS, 32 768 · 10^(−3/20). Peaks of −1 to −6 dB score best
