@@ -60,7 +60,7 @@ fn scores_fall_with_loss() {
     let by_loss = [mean(0.0), mean(0.01), mean(0.05), mean(0.2)];
     assert!(by_loss.is_sorted_by(|a, b| a - 0.1 > *b), "{by_loss:?}");
     // "on average, the G.711 codec can handle up to 1% loss rate, while keeping a PESQ score
-    // higher than 4.0" [Amir06 §II-C]; at 5 % its figure shows about 3.3.
+    // higher than 4.0" [Amir06 §II-C]. Four calls are few, hence the margin.
     assert!(by_loss[1] > 3.95, "{by_loss:?}");
     assert!((3.0..3.6).contains(&by_loss[2]), "{by_loss:?}");
 }
