@@ -58,13 +58,14 @@ impl Report {
 }
 
 /// An AES-256-GCM key of one direction of a link.
-pub struct Key(LessSafeKey);
+pub struct Key(Box<LessSafeKey>);
 
 impl Key {
     /// The key of these 32 bytes.
     pub fn new(bytes: &[u8; 32]) -> Key {
         let key = UnboundKey::new(&AES_256_GCM, bytes);
-        Key(LessSafeKey::new(key.expect("the key has 32 bytes")))
+        let key = key.expect("the key has 32 bytes");
+        Key(Box::new(LessSafeKey::new(key)))
     }
 
     /// Seals a datagram in place: writes `counter` into the clear bytes and the tag at the end.

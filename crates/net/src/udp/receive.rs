@@ -18,7 +18,8 @@ use std::ptr;
 /// messages are up to 2048 datagrams.
 pub const RECV_MESSAGES: usize = 32;
 /// A single datagram up to this length is copied into a small slot, so that packets that come one
-/// by one do not each hold 64 KiB while the engine keeps them.
+/// by one do not each hold 64 KiB while the engine keeps them. The copy cannot be seen beside the
+/// cost of receiving.
 const COPY_BYTES_MAX: usize = 512;
 /// Errors of the network that one call skips before it gives up.
 const ICMP_ERRORS_MAX: usize = 8;
