@@ -199,9 +199,9 @@ impl Loss {
         self.len as f64 / packets as f64
     }
 
-    /// The rate as a share of 65536, as hellos and link-state records carry it.
-    pub fn share(&self) -> u16 {
-        (self.rate() * 65536.0).round().clamp(0.0, 65535.0) as u16
+    /// The rate as hellos and link-state records carry it.
+    pub fn share(&self) -> wire::Loss {
+        wire::Loss::from_share(self.rate())
     }
 
     /// Packets that arrived and packets that were lost since the link began.

@@ -1,202 +1,319 @@
-//! Reliable flooding over the links: each record goes to each neighbour until the neighbour has
-//! confirmed it. [Amir06 §III-A]
+//! Reliable flooding: every record reaches every node that can be reached. [Amir06 §III-A]
 //!
 //! ```text
-//!   link up ----------> the whole database is queued
-//!   record accepted --> queued for all links but the one that it came over
-//!   fill -------------> confirmations and due records of a link, aggregated in one datagram
-//!   confirmed --------> done; otherwise sent again after a round trip and a half, then rarer
+//!   accepted from A --> queue of B, queue of C        (never back to A)
+//!                         |  fill: acknowledgements first, then records, into one datagram
+//!                         v
+//!                     unacknowledged --acknowledged, or B sends it (or a newer one) itself--> gone
+//!                         '--- no answer in time: again, each time later
 //! ```
-//! A newer record takes the place of an older one in the queue. Certificates go first: a link-state
-//! record is worth nothing before the certificate that proves it.
+//!
+//! A queue holds names of records, not records: what goes out is the newest edition that the
+//! database has at that moment, so a newer record takes the place of an older one by itself, and a
+//! queue is never longer than the database. A neighbour that comes up gets the whole database,
+//! certificates first, so that what follows can be verified; what it has already it confirms.
+//!
+//! Nothing is sent here: [`Flood::fill`] writes into the control datagram that the node is about to
+//! send on a link.
 
+use crate::estimate::Rtt;
 use crate::link::LinkIndex;
-use crate::link_state::Database;
-use base::{Duration, Map, NodeAddr, Time};
-use std::collections::BTreeMap;
+use crate::link_state::{Database, Name, Verdict};
+use base::{Duration, Time};
+use std::collections::{BTreeMap, BTreeSet};
 use wire::control::Builder;
-use wire::record::{Key, RecordKind, RecordSeq};
+use wire::record::{Key, RecordSeq};
 
-/// The first repetition comes after a round trip and a half, and at least this.
-const REPEAT_MIN: Duration = Duration::from_millis(30);
-/// The longest time between repetitions.
-const REPEAT_MAX: Duration = Duration::from_secs(5);
-/// When a flush has sent what one flush may, the rest follows after this: at eight datagrams of
-/// 1400 bytes each that is 45 Mbit/s at most.
-const PACE: Duration = Duration::from_millis(2);
-/// Confirmations that wait on one link. A neighbour that floods more repeats itself.
-const MAX_ACKS: usize = 4_096;
+/// Bytes of records that may be unacknowledged per link: eleven full datagrams per round trip, so
+/// a database of 1024 nodes (1024 · (170 + 300) bytes) passes a link of 50 ms in 2 s.
+pub const WINDOW_BYTES: usize = 16 * 1_024;
+/// Acknowledgements that wait per link: two per record of the largest database. Beyond, the
+/// neighbour sends again.
+pub const MAX_ACKS: usize = 4_096;
+/// The wait for an acknowledgement before the first round trip has been measured.
+const INITIAL_WAIT: Duration = Duration::from_millis(250);
+/// The shortest wait: acknowledgements leave with the flush in which the record came, but a busy
+/// host flushes late.
+const SHORTEST_WAIT: Duration = Duration::from_millis(40);
+/// The longest wait between two attempts.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// What is under way on all links.
-#[derive(Debug, Default)]
-pub struct Flood {
-    links: Map<LinkIndex, Sending>,
-}
-
-#[derive(Debug, Default)]
-struct Sending {
-    /// By rank (certificates first) and origin.
-    records: BTreeMap<(u8, RecordKind, NodeAddr), Pending>,
-    acks: Vec<Key>,
-    next: Option<Time>,
-}
-
+/// A record that a neighbour does not have yet, as far as is known.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct Outgoing {
+    /// The edition that was sent last, or is to be sent.
     seq: RecordSeq,
+    /// When it was sent last.
+    sent: Option<Time>,
+    attempts: u32,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Neighbor {
+    queue: BTreeMap<Name, Outgoing>,
+    acks: BTreeSet<Key>,
+    in_flight: usize,
+    /// No record needs to be looked at before.
     due: Time,
-    tries: u32,
+    rtt: Rtt,
+}
+
+/// How much was flooded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Records sent, retransmissions included.
+    pub records: u64,
+    /// Of these, sent again because no acknowledgement came.
+    pub retransmissions: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+}
+
+/// What each neighbour is still to be told.
+#[derive(Clone, Debug, Default)]
+pub struct Flood {
+    links: BTreeMap<LinkIndex, Neighbor>,
+    /// Links that have got something to say since they were last asked for.
+    ready: BTreeSet<LinkIndex>,
+    stats: Stats,
 }
 
 impl Flood {
-    /// Nothing is under way.
+    /// No neighbour is up.
     pub fn new() -> Flood {
         Flood::default()
     }
 
-    /// A link has come up: it gets everything. [Amir06 §III-A]: "on the initial state transfer the
-    /// entire routing table is transferred".
-    pub fn on_link_up(&mut self, now: Time, link: LinkIndex, database: &Database) {
-        let sending = self.links.entry(link).or_default();
-        sending.records.clear();
+    /// A link came up: its neighbour is to have everything.
+    pub fn on_link_up(&mut self, link: LinkIndex, database: &Database) {
+        let mut neighbor = Neighbor::default();
         for key in database.keys() {
-            sending.queue(now, key);
+            neighbor.put(key);
+        }
+        self.links.insert(link, neighbor);
+        self.ready.insert(link);
+    }
+
+    /// A link went down: what was to be said over it is forgotten.
+    pub fn on_link_down(&mut self, link: LinkIndex) {
+        self.links.remove(&link);
+        self.ready.remove(&link);
+    }
+
+    /// A record came over `link`, and this is what the database says of it.
+    pub fn on_verdict(&mut self, link: LinkIndex, verdict: &Verdict) {
+        match *verdict {
+            Verdict::Accepted(key) => {
+                self.on_record_accepted(key, Some(link));
+                self.confirm(link, key);
+            }
+            Verdict::Known(key) | Verdict::Own(key) => self.confirm(link, key),
+            Verdict::Dropped { confirm, .. } => {
+                if let Some(key) = confirm {
+                    self.confirm(link, key);
+                }
+            }
+            // Ours is newer than what it sent, which it will see when it gets ours.
+            Verdict::Stale(ours) => self.put(link, ours),
+            Verdict::Pending => {}
         }
     }
 
-    /// A link has gone down: nothing is under way on it.
-    pub fn on_link_down(&mut self, link: LinkIndex) {
-        self.links.remove(&link);
-    }
-
-    /// A record is news: it goes to all links that are up but `from`.
-    pub fn on_record(&mut self, now: Time, key: Key, from: Option<LinkIndex>) {
-        for (link, sending) in &mut self.links {
-            if Some(*link) != from {
-                sending.queue(now, key);
+    /// The database has a new record, from the neighbour at `from` or from this node itself: all
+    /// others are to have it.
+    pub fn on_record_accepted(&mut self, key: Key, from: Option<LinkIndex>) {
+        for (&link, neighbor) in &mut self.links {
+            if Some(link) != from {
+                neighbor.put(key);
+                self.ready.insert(link);
             }
         }
     }
 
-    /// One link is to get a record, because it has shown that it has an older one.
-    pub fn send_to(&mut self, now: Time, link: LinkIndex, key: Key) {
-        if let Some(sending) = self.links.get_mut(&link) {
-            sending.queue(now, key);
+    /// The neighbour has confirmed a record.
+    pub fn on_ack(&mut self, now: Time, link: LinkIndex, key: Key) {
+        let Some(neighbor) = self.links.get_mut(&link) else {
+            return;
+        };
+        if let Some(outgoing) = neighbor.has(key)
+            && outgoing.attempts == 1
+            && let Some(sent) = outgoing.sent
+        {
+            // Only what was sent once tells how long an answer takes (Karn's rule).
+            neighbor.rtt.on_sample(now.since(sent));
         }
     }
 
-    /// The neighbour at `link` shall have a confirmation. What it has sent it need not get.
-    pub fn confirm(&mut self, now: Time, link: LinkIndex, key: Key) {
-        let sending = self.links.entry(link).or_default();
-        if sending.acks.len() < MAX_ACKS {
-            sending.acks.push(key);
-            sending.wake(now);
-        }
-        sending.done(key);
-    }
-
-    /// The neighbour at `link` has confirmed a record.
-    pub fn on_ack(&mut self, link: LinkIndex, key: Key) {
-        if let Some(sending) = self.links.get_mut(&link) {
-            sending.done(key);
-        }
-    }
-
-    /// Writes what is due on `link` into a control datagram, as far as it fits.
+    /// Appends to a control datagram what the neighbour is to be told, as far as there is room:
+    /// acknowledgements, then records that were not sent yet or not confirmed in time.
     pub fn fill(
         &mut self,
         now: Time,
         link: LinkIndex,
-        rtt: Duration,
         database: &Database,
-        builder: &mut Builder<'_>,
+        datagram: &mut Builder<'_>,
     ) {
-        let Some(sending) = self.links.get_mut(&link) else {
+        let Some(neighbor) = self.links.get_mut(&link) else {
             return;
         };
-        if sending.next.is_none_or(|next| next > now) {
-            return;
-        }
-        while let Some(key) = sending.acks.last() {
-            if builder.record_ack(*key).is_err() {
-                sending.next = Some(now + PACE);
+        while let Some(&key) = neighbor.acks.first() {
+            if datagram.record_ack(key).is_err() {
                 return;
             }
-            sending.acks.pop();
+            neighbor.acks.pop_first();
+            self.stats.acks += 1;
         }
-        let patience = (rtt + rtt.div(2)).max(REPEAT_MIN);
-        let mut full = false;
-        sending.records.retain(|&(_, kind, origin), pending| {
-            if full || pending.due > now {
-                return true;
+        if now >= neighbor.due && !neighbor.queue.is_empty() {
+            neighbor.fill_records(now, database, datagram, &mut self.stats);
+        }
+    }
+
+    /// A link that has something to say at once, each once.
+    pub fn poll_ready(&mut self) -> Option<LinkIndex> {
+        self.ready.pop_first()
+    }
+
+    /// When a link has something to say next, and which. Links handed out by
+    /// [`Flood::poll_ready`] and not yet filled are among them.
+    pub fn next_timeout(&self) -> Option<(Time, LinkIndex)> {
+        let due = |(link, neighbor): (&LinkIndex, &Neighbor)| Some((neighbor.next()?, *link));
+        self.links.iter().filter_map(due).min()
+    }
+
+    /// The links that have something to say at `now`.
+    pub fn due(&self, now: Time) -> impl Iterator<Item = LinkIndex> + '_ {
+        let is_due = move |n: &Neighbor| n.next().is_some_and(|at| at <= now);
+        let due = self.links.iter().filter(move |(_, n)| is_due(n));
+        due.map(|(link, _)| *link)
+    }
+
+    /// Every neighbour that is up has confirmed everything.
+    pub fn is_settled(&self) -> bool {
+        let settled = |n: &Neighbor| n.queue.is_empty() && n.acks.is_empty();
+        self.links.values().all(settled)
+    }
+
+    /// How much was flooded.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn put(&mut self, link: LinkIndex, key: Key) {
+        if let Some(neighbor) = self.links.get_mut(&link) {
+            neighbor.put(key);
+            self.ready.insert(link);
+        }
+    }
+
+    /// What a neighbour sends it has; it is told that it came.
+    fn confirm(&mut self, link: LinkIndex, key: Key) {
+        if let Some(neighbor) = self.links.get_mut(&link) {
+            neighbor.has(key);
+            if neighbor.acks.len() < MAX_ACKS {
+                neighbor.acks.insert(key);
+                self.ready.insert(link);
             }
-            // What has been forgotten meanwhile need not be sent.
-            let Some((_, record)) = database.record(now, kind, origin) else {
-                return false;
-            };
-            if builder.record(&record).is_err() {
-                full = true;
-                return true;
-            }
-            pending.due = now + (patience * (1 << pending.tries.min(16))).min(REPEAT_MAX);
-            pending.tries += 1;
-            true
-        });
-        sending.next = if full {
-            Some(now + PACE)
-        } else {
-            sending.records.values().map(|pending| pending.due).min()
-        };
-    }
-
-    /// When `link` has something to send.
-    pub fn next_timeout(&self, link: LinkIndex) -> Option<Time> {
-        self.links.get(&link)?.next
-    }
-
-    /// Records that `link` has not confirmed.
-    pub fn unconfirmed(&self, link: LinkIndex) -> usize {
-        self.links
-            .get(&link)
-            .map_or(0, |sending| sending.records.len())
-    }
-
-    /// Links that have something to send, or wait for confirmation.
-    pub fn links(&self) -> impl Iterator<Item = LinkIndex> {
-        self.links.keys().copied()
+        }
     }
 }
 
-impl Sending {
-    fn queue(&mut self, now: Time, key: Key) {
-        let rank = u8::from(key.kind == RecordKind::LINK_STATE);
-        let pending = Pending {
+impl Neighbor {
+    /// Queues an edition, in the place of older ones.
+    fn put(&mut self, key: Key) {
+        let name = Name::of(key);
+        if self.queue.get(&name).is_some_and(|o| o.seq >= key.seq) {
+            return;
+        }
+        let fresh = Outgoing {
             seq: key.seq,
-            due: now,
-            tries: 0,
+            sent: None,
+            attempts: 0,
+            bytes: 0,
         };
-        self.records.insert((rank, key.kind, key.origin), pending);
-        self.wake(now);
+        if let Some(before) = self.queue.insert(name, fresh) {
+            self.in_flight -= before.bytes;
+        }
+        self.due = Time::ZERO;
     }
 
-    fn done(&mut self, key: Key) {
-        let place = (
-            u8::from(key.kind == RecordKind::LINK_STATE),
-            key.kind,
-            key.origin,
-        );
-        // A confirmation of an older edition says nothing of the one that is queued.
-        if self
-            .records
-            .get(&place)
-            .is_some_and(|pending| pending.seq <= key.seq)
-        {
-            self.records.remove(&place);
+    /// The neighbour has this edition: nothing older needs to be sent. Returns what was queued.
+    fn has(&mut self, key: Key) -> Option<Outgoing> {
+        let name = Name::of(key);
+        let queued = *self.queue.get(&name)?;
+        if queued.seq > key.seq {
+            return None;
+        }
+        self.queue.remove(&name);
+        if queued.bytes > 0 {
+            self.in_flight -= queued.bytes;
+            // There is room in the window.
+            self.due = Time::ZERO;
+        }
+        Some(queued)
+    }
+
+    fn next(&self) -> Option<Time> {
+        match (self.acks.is_empty(), self.queue.is_empty()) {
+            (false, _) => Some(Time::ZERO),
+            (true, false) => Some(self.due),
+            (true, true) => None,
         }
     }
 
-    fn wake(&mut self, now: Time) {
-        self.next = Some(self.next.map_or(now, |next| next.min(now)));
+    fn wait(&self, attempts: u32) -> Duration {
+        let wait = self.rtt.patience(INITIAL_WAIT).max(SHORTEST_WAIT);
+        (wait * (1 << attempts.saturating_sub(1).min(10))).min(LONGEST_WAIT)
+    }
+
+    /// Looks at the whole queue once, and finds out when to look again.
+    fn fill_records(
+        &mut self,
+        now: Time,
+        database: &Database,
+        datagram: &mut Builder<'_>,
+        stats: &mut Stats,
+    ) {
+        // Kinds from the highest: revocations, certificates, link state.
+        let names: Vec<Name> = self.queue.keys().rev().copied().collect();
+        let mut due = Time::FAR;
+        for name in names {
+            let Some(&queued) = self.queue.get(&name) else {
+                continue;
+            };
+            if let Some(sent) = queued.sent {
+                let again_at = sent + self.wait(queued.attempts);
+                if again_at > now {
+                    due = due.min(again_at);
+                    continue;
+                }
+            }
+            let Some((seq, record)) = database.record(now, name) else {
+                self.in_flight -= queued.bytes;
+                self.queue.remove(&name);
+                continue;
+            };
+            if queued.sent.is_none() && self.in_flight + record.len() > WINDOW_BYTES {
+                // An acknowledgement opens the window again, or a retransmission's time comes.
+                continue;
+            }
+            if datagram.record(&record).is_err() {
+                due = now;
+                break;
+            }
+            stats.records += 1;
+            stats.retransmissions += u64::from(queued.sent.is_some());
+            self.in_flight = self.in_flight - queued.bytes + record.len();
+            let sent = Outgoing {
+                seq,
+                sent: Some(now),
+                attempts: queued.attempts + 1,
+                bytes: record.len(),
+            };
+            due = due.min(now + self.wait(sent.attempts));
+            self.queue.insert(name, sent);
+        }
+        self.due = due;
     }
 }
 

@@ -99,8 +99,6 @@ const SOON: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Hello {
     settings: Settings,
-    boot: u32,
-    peer_boot: Option<u32>,
     state: State,
     since: Time,
     /// The last authenticated datagram since the link was last given up.
@@ -133,12 +131,10 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// A link that is down and says hello at once. `boot` is the number of this node's start.
-    pub fn new(now: Time, boot: u32, settings: Settings) -> Hello {
+    /// A link that is down and says hello at once.
+    pub fn new(now: Time, settings: Settings) -> Hello {
         Hello {
             settings,
-            boot,
-            peer_boot: None,
             state: State::Down,
             since: now,
             heard: None,
@@ -199,11 +195,6 @@ impl Hello {
         self.hold.max(self.settings.up_after)
     }
 
-    /// The number of the other end's present start, once a hello has told it.
-    pub fn peer_boot(&self) -> Option<u32> {
-        self.peer_boot
-    }
-
     /// How often the link went down.
     pub fn downs(&self) -> u64 {
         self.downs
@@ -246,13 +237,15 @@ impl Hello {
         self.next_send = self.next_send.min(self.earliest(now));
     }
 
+    /// The other end has restarted: its clock too. To be called before its hello is taken in.
+    pub fn on_restart(&mut self, now: Time) {
+        self.peer_stamp = None;
+        self.on_new_session(now);
+    }
+
     /// A hello came from the other end.
     pub fn on_hello(&mut self, now: Time, hello: &Message) -> Option<Event> {
         self.on_traffic(now);
-        if self.peer_boot != Some(hello.boot) {
-            self.peer_boot = Some(hello.boot);
-            self.peer_stamp = None;
-        }
         // One that was overtaken on the way says nothing about the present.
         let overtaken = |(stamp, _): (u32, Time)| {
             hello.stamp_us != stamp && stamp.wrapping_sub(hello.stamp_us) < 1 << 31
@@ -299,7 +292,7 @@ impl Hello {
 
     /// Does what is due: judges the silence, and gives the hello to be sent. `loss_in` is the
     /// share lost on the way here, for the other end to know. Calls that come too early do no
-    /// harm.
+    /// harm. The caller enters the number of the node's start in the hello.
     pub fn on_timeout(&mut self, now: Time, loss_in: Loss) -> Output {
         self.forgive_stall(now);
         if self.active && now.since(self.active_at) >= self.settings.active_for {
@@ -501,7 +494,7 @@ impl Hello {
             }),
             loss_in,
             // The node's own, filled in by the link.
-            boot: self.boot,
+            boot: 0,
         };
         self.answering = false;
         self.last_sent = Some(now);

@@ -19,7 +19,7 @@ pub use send::MAX_PAYLOAD;
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
-use crate::link::{Link, Links};
+use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Reply, Request};
 use crate::resequence::Resequencer;
@@ -80,18 +80,14 @@ pub struct Node {
     resequencer: Resequencer<deliver::Arrived>,
     database: Database,
     flood: Flood,
+    signers: routing::Signers,
     tables: Tables,
     rng: Rng,
     /// A number that no other start of this node has: hellos carry it.
     boot: u32,
     echo_seq: u32,
-    /// The sequence number of this node's latest link-state record, and when it was made.
-    own_seq: u32,
-    own_record_at: Time,
     /// Something that the record says has changed.
     own_record_due: bool,
-    /// Records have been queued for flooding in this batch.
-    flood_touched: bool,
     housekeeping: Time,
 }
 
@@ -132,17 +128,15 @@ impl Node {
             sockets: Sockets::default(),
             flows: Flows::new(),
             resequencer: Resequencer::default(),
-            database: Database::new(addr),
+            database: Database::with_parameters(addr, parameters),
             flood: Flood::new(),
-            tables: Tables::new(addr, parameters),
+            signers: routing::Signers::default(),
+            tables: Tables::new(addr),
             settings: config.settings,
             rng,
             boot,
             echo_seq: 0,
-            own_seq: 0,
-            own_record_at: Time::ZERO,
             own_record_due: true,
-            flood_touched: false,
             housekeeping: Time::ZERO,
         }
     }
@@ -196,13 +190,17 @@ impl Node {
             self.on_link_timeout(now, index, out);
             self.links.touch(index);
         }
+        let due: Vec<LinkIndex> = self.flood.due(now).collect();
+        for index in due {
+            self.links.touch(index);
+        }
         self.release_resequenced(now, out);
         self.drive_handshakes(now, out);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
             self.redial(now, out);
-            self.keep_records(now, out);
+            self.keep_records(now);
         }
     }
 }
@@ -237,6 +235,7 @@ impl Engine for Node {
     fn next_timeout(&self) -> Option<(Time, &'static str)> {
         [
             (self.links.next_timeout(), "link"),
+            (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
             (Some(self.housekeeping), "housekeeping"),

@@ -1,194 +1,199 @@
-//! Routes by table: the topology that the records add up to, and one shortest-path tree per metric,
-//! all at the same time, repaired where a change touches them. [Amir06 §IV-B]
+//! The next hop to every destination, by every metric at once.
+//!
+//! ```text
+//!   Database --changes--> graph::table::Tables (a tree per metric, repaired)
+//!                              |  update: only when the topology has changed
+//!                              v
+//!                         one map: destination -> a route per metric
+//! ```
+//!
+//! The packet path reads the map alone: one hash. Nothing is computed between two changes of the
+//! topology, and a change costs the repair of four trees and the writing of the map: at 100 nodes
+//! some tens of microseconds, so the trees of all metrics are kept, used or not.
+//!
+//! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same
+//! records; a node that held on to its old next hop because the new one is better by little would
+//! break that. So routes are exactly the shortest paths, ties are broken by address, and what
+//! keeps them from flapping is that costs are announced reluctantly (`announce`).
+//!
+//! [`Tables::generation`] changes when a next hop does: flows that cache theirs compare it.
 
-use base::{Duration, NodeAddr};
-use graph::metric::{Cost, LinkCost, Metric, Parameters};
-use graph::table;
-use graph::topology::{Change, Topology};
+use crate::link_state::{Database, Followed};
+use base::{Duration, Map, NodeAddr};
+use graph::spf::Tree;
+use graph::{Cost, Metric, Topology, table};
 
-/// A link as a record reports it: the neighbour and what the way there costs.
-pub type Reported = (NodeAddr, LinkCost);
-
-/// Routing tables of a node for all metrics.
-#[derive(Debug)]
-pub struct Tables {
-    own: NodeAddr,
-    topology: Topology,
-    tables: table::Tables,
-    /// What each node reports, whether or not the other end agrees.
-    reported: base::Map<NodeAddr, Vec<Reported>>,
-    changes: Vec<Change>,
-    generation: u32,
-}
-
-/// A route by table.
+/// Where packets to a destination go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The neighbour that is next.
+    /// The neighbour that gets them.
     pub next_hop: NodeAddr,
-    /// The cost by the metric.
+    /// What the path costs, in the metric's unit.
     pub cost: Cost,
-    /// The latency of the path of least latency.
+    /// The one-way delay of the path.
     pub latency: Duration,
 }
 
+type Routes = [Option<Route>; Metric::ALL.len()];
+
+/// The routes of one node.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    own: NodeAddr,
+    trees: table::Tables,
+    routes: Map<NodeAddr, Routes>,
+    /// One-way delays of the links to the neighbours.
+    links: Map<NodeAddr, Duration>,
+    /// The generation of the topology that the routes belong to.
+    followed: Option<u64>,
+    generation: u32,
+}
+
 impl Tables {
-    /// Tables of the node `own`, without routes.
-    pub fn new(own: NodeAddr, parameters: Parameters) -> Tables {
-        let mut topology = Topology::new(parameters);
-        let mut tables = table::Tables::new(own);
-        for metric in Metric::ALL {
-            tables.start(&mut topology, metric);
-        }
+    /// The node `own`, which can reach nobody.
+    pub fn new(own: NodeAddr) -> Tables {
         Tables {
             own,
-            topology,
-            tables,
-            reported: base::Map::default(),
-            changes: Vec::new(),
-            generation: 1,
+            trees: table::Tables::new(own),
+            routes: Map::default(),
+            links: Map::default(),
+            followed: None,
+            generation: 0,
         }
     }
 
-    /// Takes the links that `origin` reports; none when it is gone. They count after
-    /// [`Tables::update`].
-    pub fn report(&mut self, origin: NodeAddr, links: Vec<Reported>) {
-        let old = self.reported.insert(origin, links).unwrap_or_default();
-        let new = self.reported[&origin].clone();
-        let gone = old
-            .iter()
-            .map(|(to, _)| *to)
-            .filter(|to| new.iter().all(|(n, _)| n != to));
-        for to in gone {
-            self.changes
-                .extend(self.topology.set_link(origin, to, None));
-            self.changes
-                .extend(self.topology.set_link(to, origin, None));
-        }
-        for (to, cost) in new {
-            // An edge counts if both ends report it.
-            let back = self
-                .reported
-                .get(&to)
-                .and_then(|links| cost_to(links, origin));
-            let there = back.is_some().then_some(cost);
-            self.changes
-                .extend(self.topology.set_link(origin, to, there));
-            self.changes
-                .extend(self.topology.set_link(to, origin, back));
-        }
-    }
-
-    /// Repairs the trees after reports. True if any route may have changed.
-    pub fn update(&mut self) -> bool {
-        if self.changes.is_empty() {
+    /// Follows the database. True if a next hop has changed.
+    pub fn update(&mut self, database: &mut Database) -> bool {
+        if self.followed == Some(database.generation()) {
             return false;
         }
-        self.tables.update(&self.topology, &self.changes);
-        self.changes.clear();
-        // 0 is never a generation, so a flow's empty cache is never taken for valid.
-        self.generation = self.generation.wrapping_add(1).max(1);
-        true
+        match database.take_changes() {
+            Followed::Changes(changes) if self.followed.is_some() => {
+                self.trees.update(database.topology(), &changes);
+            }
+            _ => {
+                self.trees = table::Tables::new(self.own);
+                for metric in Metric::ALL {
+                    self.trees.start(database.topology_mut(), metric);
+                }
+            }
+        }
+        self.followed = Some(database.generation());
+        let routes = self.compute(database.topology());
+        let hop = |route: &Option<Route>| route.map(|r| r.next_hop);
+        let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
+        let changed = self.routes.len() != routes.len()
+            || routes.iter().any(|(to, new)| self.routes.get(to).is_none_or(|old| !same(old, new)));
+        self.routes = routes;
+        if changed {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        changed
     }
 
-    /// A number that changes with the routes.
+    /// The neighbour that gets packets to `to`: `None` if it is unreachable or this node.
+    #[inline]
+    pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
+        Some(self.route(metric, to)?.next_hop)
+    }
+
+    /// The route to `to`: `None` if it is unreachable or this node.
+    #[inline]
+    pub fn route(&self, metric: Metric, to: NodeAddr) -> Option<Route> {
+        self.routes.get(&to)?[metric.index()]
+    }
+
+    /// The least one-way delay to `to` that any path has; zero to this node itself.
+    pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
+        if to == self.own {
+            return Some(Duration::ZERO);
+        }
+        Some(self.route(Metric::Latency, to)?.latency)
+    }
+
+    /// The delay that a packet needs at least from `neighbor` on to `to`. It is what remains of
+    /// our own shortest path without the link to the neighbour: no path of the neighbour is
+    /// shorter, or ours would be.
+    pub fn latency_from(&self, neighbor: NodeAddr, to: NodeAddr) -> Option<Duration> {
+        if neighbor == to {
+            return Some(Duration::ZERO);
+        }
+        let link = *self.links.get(&neighbor)?;
+        Some(self.latency(to)?.saturating_sub(link))
+    }
+
+    /// Every node that can be reached, in order of address.
+    pub fn destinations(&self) -> impl Iterator<Item = NodeAddr> {
+        let mut all: Vec<NodeAddr> = self.routes.keys().copied().collect();
+        all.sort_unstable();
+        all.into_iter()
+    }
+
+    /// Another number whenever a next hop has changed.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The neighbour that is next on the way to `to`.
-    #[inline]
-    pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
-        Some(self.tables.route(&self.topology, metric, to)?.next_hop)
+    /// The trees behind the routes, for whoever wants paths.
+    pub fn tree(&self, metric: Metric) -> Option<&Tree> {
+        self.trees.tree(metric)
     }
 
-    /// The route to `to`.
-    pub fn route(&self, metric: Metric, to: NodeAddr) -> Option<Route> {
-        let route = self.tables.route(&self.topology, metric, to)?;
-        let latency = self.latency(to).unwrap_or_default();
-        Some(Route {
-            next_hop: route.next_hop,
-            cost: route.distance,
-            latency,
-        })
-    }
-
-    /// The least latency of any path to `to`.
-    pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
-        if to == self.own {
-            return Some(Duration::ZERO);
+    fn compute(&mut self, topology: &Topology) -> Map<NodeAddr, Routes> {
+        self.links.clear();
+        if let Some(own) = topology.index(self.own) {
+            for edge in topology.links_from(own) {
+                let latency = Duration::from_micros(u64::from(edge.link.latency_us));
+                self.links.insert(topology.addr(edge.peer), latency);
+            }
         }
-        let route = self.tables.route(&self.topology, Metric::Latency, to)?;
-        Some(Duration::from_nanos(route.distance.0))
-    }
-
-    /// The latency that is left behind the neighbour `peer` on the way to `to`.
-    pub fn latency_from(&self, peer: NodeAddr, to: NodeAddr) -> Option<Duration> {
-        Some(self.latency(to)?.saturating_sub(self.latency(peer)?))
-    }
-
-    /// All nodes that any record names, but this one.
-    pub fn destinations(&self) -> impl Iterator<Item = NodeAddr> {
-        let addrs = self.topology.nodes().map(|node| self.topology.addr(node));
-        addrs.filter(|addr| *addr != self.own)
-    }
-
-    /// How many of them can be reached.
-    pub fn reachable(&self) -> usize {
-        self.destinations()
-            .filter(|to| self.next_hop(Metric::Hops, *to).is_some())
-            .count()
-    }
-
-    /// The topology, for explanations.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
+        let mut routes: Map<NodeAddr, Routes> = Map::default();
+        for metric in Metric::ALL {
+            let Some(tree) = self.trees.tree(metric) else {
+                continue;
+            };
+            let latencies = path_latencies(topology, tree);
+            for node in topology.nodes().filter(|&node| node != tree.root()) {
+                if let (Some(hop), Some(cost)) = (tree.next_hop(node), tree.distance(node)) {
+                    let route = Route {
+                        next_hop: topology.addr(hop),
+                        cost,
+                        latency: latencies[node.place()].unwrap_or_default(),
+                    };
+                    routes.entry(topology.addr(node)).or_default()[metric.index()] = Some(route);
+                }
+            }
+        }
+        routes
     }
 }
 
-fn cost_to(links: &[Reported], to: NodeAddr) -> Option<LinkCost> {
-    links
-        .iter()
-        .find(|(neighbor, _)| *neighbor == to)
-        .map(|(_, cost)| *cost)
+/// The one-way delays along the tree's paths, by the place of the node.
+fn path_latencies(topology: &Topology, tree: &Tree) -> Vec<Option<Duration>> {
+    let mut latencies = vec![None; topology.node_count()];
+    latencies[tree.root().place()] = Some(Duration::ZERO);
+    let mut path = Vec::new();
+    for node in topology.nodes() {
+        // Up to the first node whose delay is known, and down again.
+        let mut at = node;
+        while latencies[at.place()].is_none() {
+            let Some(parent) = tree.parent(at) else {
+                break;
+            };
+            path.push((parent, at));
+            at = parent;
+        }
+        while let Some((parent, child)) = path.pop() {
+            let link = topology.link(parent, child).map(|edge| edge.link.latency_us);
+            let so_far = latencies[parent.place()];
+            latencies[child.place()] = so_far
+                .zip(link)
+                .map(|(sum, us)| sum + Duration::from_micros(u64::from(us)));
+        }
+    }
+    latencies
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: NodeAddr = NodeAddr(1);
-    const B: NodeAddr = NodeAddr(2);
-    const C: NodeAddr = NodeAddr(3);
-
-    fn cost(latency_us: u32) -> LinkCost {
-        LinkCost::new(latency_us, 0.0)
-    }
-
-    #[test]
-    fn an_edge_counts_when_both_ends_report_it() {
-        let mut tables = Tables::new(A, Parameters::default());
-        tables.report(A, vec![(B, cost(1_000))]);
-        tables.update();
-        assert_eq!(tables.next_hop(Metric::Hops, B), None);
-        tables.report(B, vec![(A, cost(2_000)), (C, cost(5_000))]);
-        assert!(tables.update());
-        assert_eq!(tables.next_hop(Metric::Hops, B), Some(B));
-        assert_eq!(tables.next_hop(Metric::Hops, C), None);
-        tables.report(C, vec![(B, cost(5_000))]);
-        tables.update();
-        assert_eq!(tables.latency(C), Some(Duration::from_micros(6_000)));
-        assert_eq!(
-            tables.latency_from(B, C),
-            Some(Duration::from_micros(5_000))
-        );
-        let before = tables.generation();
-        tables.report(B, vec![(C, cost(5_000))]);
-        assert!(tables.update() && tables.generation() != before);
-        assert_eq!(
-            (tables.reachable(), tables.next_hop(Metric::Latency, C)),
-            (0, None)
-        );
-    }
-}
+mod tests;

@@ -63,7 +63,7 @@ impl World {
     fn new(settings: Settings, delay_ms: u64, p: f64, burst: f64, seed: u64) -> World {
         World {
             now: Time::ZERO,
-            ends: [0, 1].map(|_| Hello::new(Time::ZERO, 1, settings)),
+            ends: [0, 1].map(|_| Hello::new(Time::ZERO, settings)),
             directions: [0, 1].map(|k| Direction::new(seed * 2 + k, delay_ms, p, burst)),
             data: [None, None],
             events: Vec::new(),
@@ -309,7 +309,7 @@ fn a_flapping_link_stays_down_longer_each_time_up_to_a_bound_and_is_forgiven() {
 
 #[test]
 fn a_host_that_slept_does_not_blame_the_link() {
-    let mut end = Hello::new(Time::ZERO, 1, Settings::modern());
+    let mut end = Hello::new(Time::ZERO, Settings::modern());
     let at = |ms| Time::ZERO + Duration::from_millis(ms);
     for ms in (0..1000).step_by(100) {
         end.on_timeout(at(ms), Loss::NONE);
@@ -361,8 +361,8 @@ fn an_overtaken_hello_says_nothing() {
     };
     let now = world.now;
     assert_eq!(world.ends[0].on_hello(now, &old), None);
-    let restarted = Message { boot: 2, ..old };
-    let event = world.ends[0].on_hello(now, &restarted);
+    world.ends[0].on_restart(now);
+    let event = world.ends[0].on_hello(now, &old);
     assert_eq!(
         event,
         Some(Event::Down { why: Why::NotHeard }),

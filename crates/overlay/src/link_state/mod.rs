@@ -29,6 +29,7 @@ mod edges;
 mod own;
 
 pub use claim::{Claim, Judgement, Reason, Verdict};
+pub(crate) use edges::Followed;
 pub use own::{LIFETIME_S, Origination};
 
 use crate::link::LinkIndex;

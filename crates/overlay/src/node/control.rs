@@ -292,9 +292,7 @@ impl Node {
                 // An empty datagram has room for it.
                 let _ = builder.tail_probe(probe);
             }
-            let rtt = link.rtt();
-            self.flood
-                .fill(now, index, rtt, &self.database, &mut builder);
+            self.flood.fill(now, index, &self.database, &mut builder);
             let len = builder.len();
             if len == 0 {
                 return;

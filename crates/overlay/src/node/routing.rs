@@ -5,57 +5,57 @@ use super::Node;
 use crate::event::Event;
 use crate::hello;
 use crate::link::LinkIndex;
-use crate::link_state::{LIFETIME_S, Offer, REFRESH_S, Verifier};
+use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::request::{Reply, RequestError};
-use base::{Duration, NodeAddr, Outbox, Time};
+use base::{Map, NodeAddr, Outbox, Time};
 use graph::metric::LinkCost;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations, signature};
-use wire::link_state::{Link as Reported, LinkState, Repr};
-use wire::record::{Acks, BODY_BYTES_MAX, Key, RecordKind, RecordSeq, Records};
+use wire::link_state::Link as Reported;
+use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
 
-/// 2020-01-01 in seconds since 1970: sequence numbers of records start with the seconds since
-/// then, so that a restarted node starts above where it was. They reach 2^32 in the year 2156.
-const SEQ_EPOCH_S: u64 = 1_577_836_800;
+/// Who may sign the records of one origin, as its verified certificate says.
+#[derive(Clone, Debug)]
+pub(super) struct Signer {
+    serial: u32,
+    key: [u8; 32],
+    not_after_s: u64,
+}
 
-/// Proves records by the network's root key.
+/// The signers of all origins whose certificates are in the database.
+pub(super) type Signers = Map<NodeAddr, Signer>;
+
+/// Proves records by the network's root key and the certificates seen so far.
 struct Proof<'a> {
     network: &'a Network,
+    signers: &'a Signers,
     unix_s: u64,
 }
 
-impl Verifier for Proof<'_> {
-    fn certificate(&self, body: &[u8]) -> Option<(NodeAddr, RecordSeq)> {
-        let peer = self.peer(body)?;
-        Some((peer.address(), RecordSeq(peer.serial())))
-    }
-
-    fn link_state(&self, certificate: &[u8], record: &LinkState<'_>) -> bool {
-        // The certificate may have expired or been revoked since it was stored.
-        self.peer(certificate).is_some_and(|peer| {
-            let signed = record.signed_bytes();
-            peer.address() == record.origin
-                && signature::verify(
-                    peer.signing_key(),
-                    Context::LinkState,
-                    signed,
-                    record.signature(),
-                )
-        })
-    }
-
-    fn revocations(&self, body: &[u8]) -> Option<RecordSeq> {
-        let list = Revocations::from_bytes(body).ok()?;
-        // A copy, because only the node itself takes the list to heart.
-        let mut network = self.network.clone();
-        match network.apply(&list) {
-            Ok(_) => Some(RecordSeq(list.fields().version)),
-            Err(_) => None,
-        }
-    }
-}
-
 impl Proof<'_> {
+    fn judge(&self, claim: &Claim<'_>) -> Judgement {
+        let good = match claim {
+            Claim::Certificate { body, .. } => self.peer(body).is_some(),
+            Claim::Revocations { body, .. } => Revocations::from_bytes(body)
+                // A copy, because only the node itself takes the list to heart.
+                .is_ok_and(|list| self.network.clone().apply(&list).is_ok()),
+            Claim::LinkState(state) => match self.signers.get(&state.origin) {
+                // The certificate, or a renewed one, is on its way.
+                None => return Judgement::NoCertificate,
+                Some(signer) if signer.serial < state.certificate_serial => {
+                    return Judgement::NoCertificate;
+                }
+                Some(signer) => {
+                    let (signed, signature) = (state.signed_bytes(), state.signature());
+                    self.unix_s <= signer.not_after_s
+                        && signature::verify(&signer.key, Context::LinkState, signed, signature)
+                }
+            },
+        };
+        if good { Judgement::Good } else { Judgement::Refused }
+    }
+
+    /// Whose certificate it is, if it counts now.
     fn peer(&self, certificate: &[u8]) -> Option<Peer> {
         let certificate = Certificate::from_bytes(certificate).ok()?;
         self.network.verify(&certificate, self.unix_s).ok()
@@ -72,7 +72,7 @@ impl Node {
     ) {
         match event {
             Some(hello::Event::Up) => {
-                self.flood.on_link_up(now, index, &self.database);
+                self.flood.on_link_up(index, &self.database);
                 self.consider_cost(now, index);
             }
             Some(hello::Event::Down { .. }) => {
@@ -95,17 +95,14 @@ impl Node {
     }
 
     /// Slow housekeeping: costs, refresh, ageing.
-    pub(super) fn keep_records(&mut self, now: Time, _out: &mut impl Outbox<Node>) {
+    pub(super) fn keep_records(&mut self, now: Time) {
         for index in self.links.indices() {
             if self.links.at(index).is_up() {
                 self.consider_cost(now, index);
             }
         }
-        let refresh = Duration::from_secs(REFRESH_S);
-        self.own_record_due |= now.since(self.own_record_at) >= refresh;
-        for origin in self.database.expire(now) {
-            self.tables.report(origin, Vec::new());
-        }
+        self.own_record_due |= now >= self.database.refresh_at();
+        self.database.expire(now);
     }
 
     /// Says what is new of the own links, and repairs the routes. Called once per flush.
@@ -113,27 +110,18 @@ impl Node {
         if core::mem::take(&mut self.own_record_due) {
             self.originate_record(now);
         }
-        if self.tables.update() {
-            let reachable = self.tables.reachable() as u32;
+        if self.tables.update(&mut self.database) {
+            let reachable = self.tables.destinations().count() as u32;
             out.report(Event::RoutesChanged { reachable });
         }
-        // Records that became due on any link go out in this flush.
-        let due: Vec<LinkIndex> = if self.flood_touched {
-            self.flood_touched = false;
-            self.flood.links().collect()
-        } else {
-            Vec::new()
-        };
-        for index in due {
+        // What became due on any link goes out in this flush.
+        while let Some(index) = self.flood.poll_ready() {
             self.links.touch(index);
         }
     }
 
     fn originate_record(&mut self, now: Time) {
         let identity = self.handshakes.identity();
-        let serial = identity.certificate().fields().serial;
-        let floor = self.unix_s(now).saturating_sub(SEQ_EPOCH_S) as u32;
-        self.own_seq = (self.own_seq + 1).max(floor);
         let mut reported: Vec<Reported> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
@@ -146,64 +134,29 @@ impl Node {
             }
         }
         reported.sort_by_key(|link| link.neighbor);
-        reported.truncate(wire::link_state::LINKS_MAX);
-        let repr = Repr {
-            origin: self.addr,
-            seq: RecordSeq(self.own_seq),
-            lifetime_s: LIFETIME_S,
-            certificate_serial: serial,
-            flags: 0,
+        let certificate = identity.certificate();
+        let news = self
+            .database
+            .insert_verified(now, RecordKind::CERTIFICATE, certificate.as_bytes())
+            .expect("a certificate that was read once can be read again");
+        let what = Origination {
             links: &reported,
+            certificate_serial: certificate.fields().serial,
             options: &[],
         };
-        let mut body = [0; BODY_BYTES_MAX];
-        let len = repr
-            .emit(&mut body, |signed| {
-                identity.sign(Context::LinkState, signed)
-            })
+        let key = self
+            .database
+            .originate(now, what, |signed| identity.sign(Context::LinkState, signed))
             .expect("the longest record fits its buffer");
-        let certificate = Key {
-            kind: RecordKind::CERTIFICATE,
-            origin: self.addr,
-            seq: RecordSeq(serial),
-        };
-        let certificate_bytes = identity.certificate().as_bytes().to_vec();
-        if self.database.body(&certificate).is_none() {
-            self.database.put_own(now, certificate, &certificate_bytes);
-            self.spread(now, certificate, None);
+        // What an earlier start of this node has signed is recognised by the same certificate.
+        let unix_s = self.unix_s(now);
+        let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
+        if let Some(peer) = proof.peer(self.handshakes.identity().certificate().as_bytes()) {
+            self.enter_signer(&peer);
         }
-        let key = Key {
-            kind: RecordKind::LINK_STATE,
-            origin: self.addr,
-            seq: RecordSeq(self.own_seq),
-        };
-        self.database.put_own(now, key, &body[..len]);
-        self.own_record_at = now;
-        self.take_links(self.addr);
-        self.spread(now, key, None);
-    }
-
-    fn spread(&mut self, now: Time, key: Key, from: Option<LinkIndex>) {
-        self.flood.on_record(now, key, from);
-        self.flood_touched = true;
-    }
-
-    /// What a node's record says of its links goes to the routes.
-    fn take_links(&mut self, origin: NodeAddr) {
-        let Some(state) = self.database.links_of(origin) else {
-            return;
-        };
-        let links = state
-            .links()
-            .map(|link| {
-                let cost = LinkCost {
-                    latency_us: link.latency.micros(),
-                    loss: link.loss.0,
-                };
-                (link.neighbor, cost)
-            })
-            .collect();
-        self.tables.report(origin, links);
+        for key in news.into_iter().chain([key]) {
+            self.flood.on_record_accepted(key, None);
+        }
     }
 
     pub(super) fn on_records(
@@ -214,40 +167,51 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         for record in records.iter() {
-            let proof = Proof {
-                network: self.handshakes.network(),
-                unix_s: self.unix_s(now),
-            };
-            match self.database.offer(now, &record, &proof) {
-                Offer::Accepted(key) => {
-                    self.flood.confirm(now, index, key);
-                    self.on_accepted(now, index, key, out);
-                }
-                Offer::Known(key) => self.flood.confirm(now, index, key),
-                Offer::Older(key) => {
-                    self.flood.confirm(now, index, key);
-                    self.flood.send_to(now, index, key);
-                }
-                Offer::Own(key) => {
-                    // An earlier start of this node: outdone by a newer edition.
-                    self.flood.confirm(now, index, key);
-                    self.own_seq = self.own_seq.max(key.seq.0);
-                    self.own_record_due = true;
-                }
-                Offer::NoCertificate => {}
-                Offer::Refused(origin) => out.report(Event::RecordRefused { origin }),
-            }
+            let unix_s = self.unix_s(now);
+            let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
+            let verdict =
+                self.database.on_record(now, index, &record, |claim| proof.judge(claim));
+            self.on_verdict(now, index, verdict, out);
         }
     }
 
-    fn on_accepted(&mut self, now: Time, from: LinkIndex, key: Key, out: &mut impl Outbox<Node>) {
+    fn on_verdict(
+        &mut self,
+        now: Time,
+        from: LinkIndex,
+        verdict: Verdict,
+        out: &mut impl Outbox<Node>,
+    ) {
+        self.flood.on_verdict(from, &verdict);
+        match verdict {
+            Verdict::Accepted(key) => self.on_accepted(now, key, out),
+            Verdict::Own(_) => self.own_record_due = true,
+            Verdict::Dropped { reason: Reason::Refused | Reason::Malformed(_), confirm } => {
+                let origin = confirm.map(|key| key.origin).unwrap_or_default();
+                out.report(Event::RecordRefused { origin });
+            }
+            Verdict::Dropped { .. } | Verdict::Known(_) | Verdict::Pending | Verdict::Stale(_) => {}
+        }
+    }
+
+    fn on_accepted(&mut self, now: Time, key: Key, out: &mut impl Outbox<Node>) {
         out.report(Event::RecordAccepted { origin: key.origin });
-        self.spread(now, key, Some(from));
         match key.kind {
-            RecordKind::LINK_STATE => self.take_links(key.origin),
+            RecordKind::CERTIFICATE => {
+                let certificate = self.database.certificate(key.origin).map(<[u8]>::to_vec);
+                let unix_s = self.unix_s(now);
+                let network = self.handshakes.network();
+                let proof = Proof { network, signers: &self.signers, unix_s };
+                if let Some(peer) = certificate.and_then(|bytes| proof.peer(&bytes)) {
+                    self.enter_signer(&peer);
+                    self.retry_pending(now, out);
+                }
+            }
             RecordKind::REVOCATIONS => {
-                let list = self.database.body(&key).map(Revocations::from_bytes);
-                if let Some(Ok(list)) = list {
+                let name = Name::of(key);
+                let body = self.database.record(now, name).map(|(_, record)| record.body.to_vec());
+                let list = body.and_then(|bytes| Revocations::from_bytes(&bytes).ok());
+                if let Some(list) = list {
                     self.enforce(now, &list, out);
                 }
             }
@@ -255,9 +219,31 @@ impl Node {
         }
     }
 
-    pub(super) fn on_record_acks(&mut self, _now: Time, index: LinkIndex, acks: &Acks<'_>) {
+    fn enter_signer(&mut self, peer: &Peer) {
+        let signer = Signer {
+            serial: peer.serial(),
+            key: *peer.signing_key(),
+            not_after_s: peer.not_after_s(),
+        };
+        self.signers.insert(peer.address(), signer);
+        if self.signers.len() > MAX_ORIGINS {
+            self.signers.retain(|origin, _| self.database.certificate(*origin).is_some());
+        }
+    }
+
+    /// Records that waited for the certificate that has just come.
+    fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let unix_s = self.unix_s(now);
+        let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
+        let verdicts = self.database.retry_pending(now, |claim| proof.judge(claim));
+        for (from, verdict) in verdicts {
+            self.on_verdict(now, from, verdict, out);
+        }
+    }
+
+    pub(super) fn on_record_acks(&mut self, now: Time, index: LinkIndex, acks: &Acks<'_>) {
         for key in acks.iter() {
-            self.flood.on_ack(index, key);
+            self.flood.on_ack(now, index, key);
         }
     }
 
@@ -266,21 +252,13 @@ impl Node {
         &mut self,
         now: Time,
         peer: &Peer,
-        _out: &mut impl Outbox<Node>,
+        out: &mut impl Outbox<Node>,
     ) {
-        let key = Key {
-            kind: RecordKind::CERTIFICATE,
-            origin: peer.address(),
-            seq: RecordSeq(peer.serial()),
-        };
-        let newer = self
-            .database
-            .record(now, key.kind, key.origin)
-            .is_none_or(|(known, _)| known.seq < key.seq);
-        if newer {
-            self.database
-                .put_own(now, key, peer.certificate().as_bytes());
-            self.spread(now, key, None);
+        let body = peer.certificate().as_bytes();
+        if let Ok(Some(key)) = self.database.insert_verified(now, RecordKind::CERTIFICATE, body) {
+            self.enter_signer(peer);
+            self.flood.on_record_accepted(key, None);
+            self.retry_pending(now, out);
         }
     }
 
@@ -308,16 +286,12 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
         let list = Revocations::from_bytes(bytes).map_err(|_| RequestError::BadCredential)?;
-        let key = Key {
-            kind: RecordKind::REVOCATIONS,
-            origin: NodeAddr::default(),
-            seq: RecordSeq(list.fields().version),
-        };
         if !self.enforce(now, &list, out) {
             return Err(RequestError::BadCredential);
         }
-        self.database.put_own(now, key, bytes);
-        self.spread(now, key, None);
+        if let Ok(Some(key)) = self.database.insert_verified(now, RecordKind::REVOCATIONS, bytes) {
+            self.flood.on_record_accepted(key, None);
+        }
         Ok(Reply::Done)
     }
 
@@ -338,8 +312,8 @@ impl Node {
             .filter(|origin| *origin != self.addr)
             .collect();
         for origin in revoked {
-            self.database.forget(origin);
-            self.tables.report(origin, Vec::new());
+            self.database.remove_origin(origin);
+            self.signers.remove(&origin);
             if let Some(index) = self.links.by_peer(origin) {
                 self.cut(now, index, "the neighbour's certificate is revoked", out);
             }

@@ -1,5 +1,5 @@
 //! Worlds of overlay nodes: identities, topologies, streams, and what became of them.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
 
 use base::impair::Model;
 use base::{ClientId, Duration, NodeAddr, Rng, Time, VirtualPort};
