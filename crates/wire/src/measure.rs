@@ -66,6 +66,7 @@ mod tests {
         assert_eq!(Loss::from_share(1.0), Loss::ALL);
         assert_eq!(Loss::from_share(f64::INFINITY), Loss::ALL);
         assert_eq!(Loss::from_share(0.5), Loss(32_768));
+        assert_eq!(Loss::from_share(0.05), Loss(3_277), "3276.8 units");
         assert_eq!(Loss(3_277).share(), 3_277.0 / 65_536.0);
     }
 

@@ -110,6 +110,10 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(Remaining(650).minus(ms(15)), Remaining(500));
         assert_eq!(Remaining(650).minus(ms(65)), Remaining::ZERO);
+        assert_eq!(
+            Remaining(650).minus(ms(65) + Duration::from_micros(100)),
+            Remaining::ZERO
+        );
         assert_eq!(Remaining(650).minus(Duration::MAX), Remaining::ZERO);
         assert_eq!(Remaining::NONE.minus(Duration::MAX), Remaining::NONE);
         assert_eq!(

@@ -158,23 +158,28 @@ fn a_buffer_that_is_too_small_is_full() {
 
 #[test]
 fn options_are_written_whole_or_not_at_all() {
-    let mut buffer = [0xa5; 8];
-    let mut w = Writer::new(&mut buffer);
-    let option = Opt {
+    const OPTION: Opt<'_> = Opt {
         kind: 0x12,
         value: &[1, 2, 3],
     };
-    assert_eq!(write_option(&mut w, option), Ok(()));
-    assert_eq!(write_option(&mut w, option), Err(Full));
+    for room in 0..=5 {
+        let mut buffer = [0xa5; 5];
+        let outcome = write_option(&mut Writer::new(&mut buffer[..room]), OPTION);
+        let expected = if room < 5 {
+            (Err(Full), [0xa5; 5])
+        } else {
+            (Ok(()), [0x12, 3, 1, 2, 3])
+        };
+        assert_eq!((outcome, buffer), expected, "room of {room}");
+    }
     let long = Opt {
-        kind: 1,
         value: &[0; 256],
+        ..OPTION
     };
     assert_eq!(
         write_option(&mut Writer::new(&mut [0; 300]), long),
         Err(Full)
     );
-    assert_eq!(buffer, [0x12, 3, 1, 2, 3, 0xa5, 0xa5, 0xa5]);
 }
 
 /// [Amir06 §III-A] packs many link updates into one packet; the project wants 60 at degree 8.
