@@ -21,9 +21,13 @@ use graph::LinkCost;
 /// How much a value must change to count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// By this share of what is announced,
-    pub relative: f64,
-    /// and by no less than this.
+    /// It is worse when it exceeds what is announced by this share of it,
+    pub worse: f64,
+    /// better when it stays below by this share,
+    pub better: f64,
+    /// clearly better when it stays below by this one,
+    pub clearly: f64,
+    /// and nothing of that when the difference is smaller than this.
     pub floor: u32,
 }
 
@@ -38,12 +42,14 @@ pub struct Settings {
     pub spacing: Duration,
     /// For how long a worsening must last.
     pub confirm: Duration,
-    /// For how long an improvement must last.
+    /// For how long a clear improvement must last.
     pub hold: Duration,
+    /// One that is not clear must last so many times as long.
+    pub unclear_holds: u64,
     /// The longest that it must last.
     pub hold_max: Duration,
-    /// A worsening within so many holds after an improvement is a relapse: it doubles the hold.
-    pub relapse_holds: u64,
+    /// A worsening within this time after an improvement is a relapse: it doubles the hold.
+    pub relapse: Duration,
 }
 
 impl Settings {
@@ -52,21 +58,29 @@ impl Settings {
         Settings {
             // Choice: routes that differ by less differ by nothing that a listener notices.
             latency: Threshold {
-                relative: 0.15,
+                worse: 0.15,
+                better: 0.15,
+                clearly: 0.15,
                 floor: 1_000,
             },
-            // Choice: half a percent; an estimate over 50 losses has a standard deviation of 14 %
-            // of itself (1/sqrt(50)), of 20 to 25 % when losses come in bursts.
+            // Choice: half a percent, and half of what is announced: an estimate over 50 losses
+            // has a standard deviation of 14 % of itself (1/sqrt(50)), of 20 to 25 % when losses
+            // come in bursts, and in an hour there are many fifties. What is announced tends to be
+            // a peak of that noise, so only a fall by two thirds is clear.
             loss: Threshold {
-                relative: 0.3,
+                worse: 0.5,
+                better: 0.3,
+                clearly: 0.67,
                 floor: 328,
             },
             spacing: Duration::from_secs(2),
             confirm: Duration::from_secs(1),
             // Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes.
-            hold: Duration::from_secs(15),
+            hold: Duration::from_secs(20),
+            unclear_holds: 6,
             hold_max: Duration::from_secs(600),
-            relapse_holds: 10,
+            // Choice: ten minutes without a relapse are what a link needs to be trusted again.
+            relapse: Duration::from_secs(600),
         }
     }
 
@@ -75,18 +89,23 @@ impl Settings {
         Settings {
             // Choice: the paper tells no threshold; a tenth, with floors of what can be measured.
             latency: Threshold {
-                relative: 0.1,
+                worse: 0.1,
+                better: 0.1,
+                clearly: 0.1,
                 floor: 500,
             },
             loss: Threshold {
-                relative: 0.1,
+                worse: 0.1,
+                better: 0.1,
+                clearly: 0.1,
                 floor: 66,
             },
             spacing: Duration::from_secs(30),
             confirm: Duration::ZERO,
             hold: Duration::ZERO,
+            unclear_holds: 1,
             hold_max: Duration::ZERO,
-            relapse_holds: 0,
+            relapse: Duration::ZERO,
         }
     }
 }
@@ -191,8 +210,8 @@ impl Announce {
 }
 
 impl Threshold {
-    fn of(&self, announced: u32) -> u32 {
-        ((f64::from(announced) * self.relative) as u32).max(self.floor)
+    fn step(&self, announced: u32, share: f64) -> u32 {
+        ((f64::from(announced) * share) as u32).max(self.floor)
     }
 }
 
@@ -218,8 +237,8 @@ impl Damped {
         spaced: bool,
         s: &Settings,
     ) -> bool {
-        let step = threshold.of(self.announced);
-        if value > self.announced.saturating_add(step) {
+        let step = |share| threshold.step(self.announced, share);
+        if value > self.announced.saturating_add(step(threshold.worse)) {
             self.better = None;
             let since = *self.worse_since.get_or_insert(now);
             if !spaced || now.since(since) < s.confirm {
@@ -228,12 +247,14 @@ impl Damped {
             self.on_worse(now, s);
             self.set(value);
             true
-        } else if value.saturating_add(step) < self.announced {
+        } else if value.saturating_add(step(threshold.better)) < self.announced {
             self.worse_since = None;
             let (since, worst) = self.better.unwrap_or((now, value));
             let worst = worst.max(value);
+            let clear = worst.saturating_add(step(threshold.clearly)) <= self.announced;
             self.better = Some((since, worst));
-            if !spaced || now.since(since) < self.hold {
+            let holds = if clear { 1 } else { s.unclear_holds };
+            if !spaced || now.since(since) < self.hold * holds {
                 return false;
             }
             self.improved_at = Some(now);
@@ -250,7 +271,7 @@ impl Damped {
         let Some(improved_at) = self.improved_at.take() else {
             return;
         };
-        self.hold = if now.since(improved_at) < self.hold * s.relapse_holds {
+        self.hold = if now.since(improved_at) < s.relapse.max(self.hold * 2) {
             (self.hold * 2).min(s.hold_max)
         } else {
             self.hold.div(2).max(s.hold)

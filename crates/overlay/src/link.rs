@@ -18,12 +18,13 @@ pub use table::{LinkIndex, Links, MAX_LINKS};
 use crate::announce::Announce;
 use crate::estimate::Loss;
 use crate::event::{Drop, Event};
-use crate::hello::Hello;
+use crate::hello::{self, Hello};
 use crate::node::Node;
 use crate::realtime::{History, Receiver};
 use crate::settings::Settings;
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use core::ops::Range;
+use graph::metric::LinkCost;
 use secure::{OpenError, Opened, Sessions};
 use wire::data::{Header, LinkProtocol};
 use wire::link::Kind;
@@ -56,6 +57,10 @@ pub struct Link {
     pub impairment: Option<Impairment>,
     /// What the link has carried.
     pub counts: Counts,
+    /// The number of this node's start, which its hellos carry.
+    boot: u32,
+    /// The number of the neighbour's start; another one means that it has restarted.
+    pub peer_boot: Option<u32>,
     /// The earliest entry in the queue of timers.
     pub(crate) queued_at: Time,
     /// The link is on the list of those to look at in this flush.
@@ -109,13 +114,15 @@ impl Link {
             at: None,
             dial: None,
             sessions: Sessions::new(),
-            hello: Hello::new(now, boot, settings.hello),
+            hello: Hello::new(now, settings.hello),
             loss: Loss::default(),
             announce: Announce::new(settings.announce),
             history: History::new(settings.realtime.clone()),
             receiver: Receiver::new(settings.realtime.clone()),
             impairment: None,
             counts: Counts::default(),
+            boot,
+            peer_boot: None,
             queued_at: Time::FAR,
             touched: false,
             counted: None,
@@ -137,6 +144,13 @@ impl Link {
     #[inline]
     pub fn one_way(&self) -> Duration {
         self.rtt().div(2)
+    }
+
+    /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
+    /// neighbour measures it.
+    pub fn measured_cost(&self) -> LinkCost {
+        let latency_us = u32::try_from(self.one_way().as_micros()).unwrap_or(u32::MAX);
+        LinkCost::new(latency_us, self.hello.loss_out().share())
     }
 
     /// Opens a datagram of the neighbour in place, and learns from its number and its origin.
@@ -257,6 +271,15 @@ impl Link {
         }
     }
 
+    /// The hello that is due, if one is, with the change that routing must know.
+    pub(crate) fn poll_hello(&mut self, now: Time) -> hello::Output {
+        let mut output = self.hello.on_timeout(now, self.loss.share());
+        if let Some(hello) = &mut output.hello {
+            hello.boot = self.boot;
+        }
+        output
+    }
+
     /// When the link wants attention next.
     pub fn next_timeout(&self) -> Option<Time> {
         [
@@ -265,6 +288,7 @@ impl Link {
             self.receiver.next_timeout(),
             self.impairment.as_ref().and_then(Impairment::next_timeout),
             self.sessions.next_timeout(),
+            self.announce.next_timeout(),
         ]
         .into_iter()
         .flatten()

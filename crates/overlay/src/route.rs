@@ -83,7 +83,9 @@ impl Tables {
         let hop = |route: &Option<Route>| route.map(|r| r.next_hop);
         let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
         let changed = self.routes.len() != routes.len()
-            || routes.iter().any(|(to, new)| self.routes.get(to).is_none_or(|old| !same(old, new)));
+            || routes
+                .iter()
+                .any(|(to, new)| self.routes.get(to).is_none_or(|old| !same(old, new)));
         self.routes = routes;
         if changed {
             self.generation = self.generation.wrapping_add(1);
@@ -185,7 +187,9 @@ fn path_latencies(topology: &Topology, tree: &Tree) -> Vec<Option<Duration>> {
             at = parent;
         }
         while let Some((parent, child)) = path.pop() {
-            let link = topology.link(parent, child).map(|edge| edge.link.latency_us);
+            let link = topology
+                .link(parent, child)
+                .map(|edge| edge.link.latency_us);
             let so_far = latencies[parent.place()];
             latencies[child.place()] = so_far
                 .zip(link)

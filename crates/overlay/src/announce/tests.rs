@@ -49,7 +49,10 @@ fn a_link_that_swings_every_ten_seconds_changes_routes_six_times_an_hour_at_most
     for pps in [50, 500] {
         for seed in 0..3 {
             let announced = drive(Settings::modern(), pps, SECOND * 3_600, seed, swing);
-            assert!((1..=6).contains(&announced.len()), "{pps} pps: {announced:?}");
+            assert!(
+                (1..=6).contains(&announced.len()),
+                "{pps} pps: {announced:?}"
+            );
         }
     }
 }
@@ -62,7 +65,9 @@ fn slower_swings_are_followed_ever_more_reluctantly() {
     };
     let announced = drive(Settings::modern(), 500, SECOND * 3_600, 1, swing);
     assert!(announced.len() <= 20, "60 swings: {announced:?}");
-    let late = announced.iter().filter(|(at, _)| *at > Time::ZERO + SECOND * 1_800);
+    let late = announced
+        .iter()
+        .filter(|(at, _)| *at > Time::ZERO + SECOND * 1_800);
     assert!(late.count() <= 4, "{announced:?}");
 }
 
@@ -81,13 +86,23 @@ fn a_lasting_worsening_is_announced_within_seconds_and_an_improvement_when_it_la
     let bad = |now| if now >= start && now < end { 0.08 } else { 0.0 };
     let announced = drive(Settings::modern(), 500, SECOND * 300, 1, bad);
     let (first, told) = announced[0];
-    assert!(first > start && first.since(start) < SECOND * 4, "{announced:?}");
+    assert!(
+        first > start && first.since(start) < SECOND * 4,
+        "{announced:?}"
+    );
     assert!(told.loss_share() > 0.005);
-    let settled = announced.iter().find(|(_, cost)| cost.loss_share() > 0.05).unwrap().0;
+    let settled = announced
+        .iter()
+        .find(|(_, cost)| cost.loss_share() > 0.05)
+        .unwrap()
+        .0;
     assert!(settled.since(start) < SECOND * 8, "{announced:?}");
     let better = announced.iter().find(|(at, _)| *at > end).unwrap();
     assert!(better.0.since(end) < SECOND * 25, "{announced:?}");
-    assert!(announced.last().unwrap().1.loss_share() < 0.01, "{announced:?}");
+    assert!(
+        announced.last().unwrap().1.loss_share() < 0.01,
+        "{announced:?}"
+    );
 }
 
 #[test]
@@ -97,18 +112,36 @@ fn latency_counts_from_a_share_and_a_floor() {
     assert_eq!(announce.on_measure(at(0), cost(5, 0.0)), None, "it is down");
     announce.on_link_up(at(0), cost(1_000, 0.0));
     for s in 1..100 {
-        assert_eq!(announce.on_measure(at(s), cost(1_900, 0.0)), None, "below the floor");
+        assert_eq!(
+            announce.on_measure(at(s), cost(1_900, 0.0)),
+            None,
+            "below the floor"
+        );
     }
     announce.on_link_up(at(100), cost(40_000, 0.0));
     for s in 101..200 {
-        assert_eq!(announce.on_measure(at(s), cost(45_000, 0.0)), None, "below the share");
+        assert_eq!(
+            announce.on_measure(at(s), cost(45_000, 0.0)),
+            None,
+            "below the share"
+        );
     }
-    assert_eq!(announce.on_measure(at(200), cost(90_000, 0.0)), None, "not confirmed");
+    assert_eq!(
+        announce.on_measure(at(200), cost(90_000, 0.0)),
+        None,
+        "not confirmed"
+    );
     assert_eq!(announce.next_timeout(), Some(at(201)));
-    assert_eq!(announce.on_measure(at(201), cost(90_000, 0.0)), Some(cost(90_000, 0.0)));
+    assert_eq!(
+        announce.on_measure(at(201), cost(90_000, 0.0)),
+        Some(cost(90_000, 0.0))
+    );
     assert_eq!(announce.announced(), Some(cost(90_000, 0.0)));
     announce.on_link_down();
-    assert_eq!((announce.announced(), announce.next_timeout()), (None, None));
+    assert_eq!(
+        (announce.announced(), announce.next_timeout()),
+        (None, None)
+    );
 }
 
 #[test]
@@ -123,7 +156,9 @@ fn a_short_peak_is_not_announced_and_an_improvement_is_told_at_its_worst() {
     let mut told = None;
     for s in 10..40 {
         let loss = if s == 12 { 0.03 } else { 0.01 };
-        told = told.or(announce.on_measure(at(s), cost(10_000, loss)).map(|c| (s, c)));
+        told = told.or(announce
+            .on_measure(at(s), cost(10_000, loss))
+            .map(|c| (s, c)));
     }
     assert_eq!(told, Some((25, cost(10_000, 0.03))));
 }
@@ -131,7 +166,11 @@ fn a_short_peak_is_not_announced_and_an_improvement_is_told_at_its_worst() {
 #[test]
 fn the_paper_lets_30_s_pass_whatever_happens() {
     let announced = drive(Settings::paper(), 200, SECOND * 600, 1, |now| {
-        if (now.as_secs_f64() / 7.0) as u64 % 2 == 0 { 0.0 } else { 0.1 }
+        if (now.as_secs_f64() / 7.0) as u64 % 2 == 0 {
+            0.0
+        } else {
+            0.1
+        }
     });
     assert!(announced.len() >= 10, "{announced:?}");
     let apart = announced.windows(2).map(|w| w[1].0.since(w[0].0));

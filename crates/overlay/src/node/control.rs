@@ -10,7 +10,7 @@ use base::{NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{Due, Established, Outcome, Refusal};
 use wire::control::{Builder, Hello, Message, Messages};
 use wire::link::SessionIndex;
-use wire::{CLEAR_BYTES, Loss, TAG_BYTES};
+use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// The longest plaintext of a control datagram: with 8 + 16 bytes of seal and 48 of IPv6 and UDP
 /// below the 1500 bytes of Ethernet, with room for one more tunnel's header.
@@ -211,12 +211,13 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
-        let before = link.hello.peer_boot();
-        let event = link.hello.on_hello(now, hello);
-        if link.hello.peer_boot() != before {
+        if link.peer_boot != Some(hello.boot) {
             // The neighbour has (re)started: its lanes begin anew, and ours to it.
+            link.peer_boot = Some(hello.boot);
+            link.hello.on_restart(now);
             link.reset_lanes();
         }
+        let event = link.hello.on_hello(now, hello);
         self.on_hello_event(now, index, event, out);
     }
 
@@ -233,10 +234,14 @@ impl Node {
         if let (Some(impairment), Some(at)) = (&mut link.impairment, link.at) {
             impairment.release(now, at, out);
         }
+        if link.announce.next_timeout().is_some_and(|at| at <= now) {
+            self.consider_cost(now, index);
+        }
+        let link = self.links.at_mut(index);
         if now < link.hello.next_timeout() || link.sessions.is_empty() {
             return;
         }
-        let output = link.hello.on_timeout(now, Loss(link.loss.share()));
+        let output = link.poll_hello(now);
         if let Some(hello) = output.hello {
             link.send_hello(now, &hello, out);
         }
@@ -273,7 +278,7 @@ impl Node {
     /// Says hello at once, whatever the interval.
     fn say_hello(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        if let Some(hello) = link.hello.on_timeout(now, Loss(link.loss.share())).hello {
+        if let Some(hello) = link.poll_hello(now).hello {
             link.send_hello(now, &hello, out);
         }
     }

@@ -8,7 +8,6 @@ use crate::link::LinkIndex;
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::request::{Reply, RequestError};
 use base::{Map, NodeAddr, Outbox, Time};
-use graph::metric::LinkCost;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations, signature};
 use wire::link_state::Link as Reported;
 use wire::record::{Acks, Key, RecordKind, Records};
@@ -52,7 +51,11 @@ impl Proof<'_> {
                 }
             },
         };
-        if good { Judgement::Good } else { Judgement::Refused }
+        if good {
+            Judgement::Good
+        } else {
+            Judgement::Refused
+        }
     }
 
     /// Whose certificate it is, if it counts now.
@@ -73,11 +76,13 @@ impl Node {
         match event {
             Some(hello::Event::Up) => {
                 self.flood.on_link_up(index, &self.database);
-                self.consider_cost(now, index);
+                let link = self.links.at_mut(index);
+                let cost = link.measured_cost();
+                link.announce.on_link_up(now, cost);
             }
             Some(hello::Event::Down { .. }) => {
                 self.flood.on_link_down(index);
-                self.links.at_mut(index).announce.withdraw();
+                self.links.at_mut(index).announce.on_link_down();
             }
             None => {}
         }
@@ -86,12 +91,10 @@ impl Node {
     }
 
     /// Weighs the present estimate of a link; marks the own record as due when it is to be told.
-    fn consider_cost(&mut self, now: Time, index: LinkIndex) {
+    pub(super) fn consider_cost(&mut self, now: Time, index: LinkIndex) {
         let link = self.links.at_mut(index);
-        // What leaves here is lost as the neighbour measures it.
-        let latency_us = u32::try_from(link.one_way().as_micros()).unwrap_or(u32::MAX);
-        let cost = LinkCost::new(latency_us, link.hello.loss_out().share());
-        self.own_record_due |= link.announce.consider(now, cost);
+        let cost = link.measured_cost();
+        self.own_record_due |= link.announce.on_measure(now, cost).is_some();
     }
 
     /// Slow housekeeping: costs, refresh, ageing.
@@ -146,11 +149,17 @@ impl Node {
         };
         let key = self
             .database
-            .originate(now, what, |signed| identity.sign(Context::LinkState, signed))
+            .originate(now, what, |signed| {
+                identity.sign(Context::LinkState, signed)
+            })
             .expect("the longest record fits its buffer");
         // What an earlier start of this node has signed is recognised by the same certificate.
         let unix_s = self.unix_s(now);
-        let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
+        let proof = Proof {
+            network: self.handshakes.network(),
+            signers: &self.signers,
+            unix_s,
+        };
         if let Some(peer) = proof.peer(self.handshakes.identity().certificate().as_bytes()) {
             self.enter_signer(&peer);
         }
@@ -168,9 +177,14 @@ impl Node {
     ) {
         for record in records.iter() {
             let unix_s = self.unix_s(now);
-            let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
-            let verdict =
-                self.database.on_record(now, index, &record, |claim| proof.judge(claim));
+            let proof = Proof {
+                network: self.handshakes.network(),
+                signers: &self.signers,
+                unix_s,
+            };
+            let verdict = self
+                .database
+                .on_record(now, index, &record, |claim| proof.judge(claim));
             self.on_verdict(now, index, verdict, out);
         }
     }
@@ -186,7 +200,10 @@ impl Node {
         match verdict {
             Verdict::Accepted(key) => self.on_accepted(now, key, out),
             Verdict::Own(_) => self.own_record_due = true,
-            Verdict::Dropped { reason: Reason::Refused | Reason::Malformed(_), confirm } => {
+            Verdict::Dropped {
+                reason: Reason::Refused | Reason::Malformed(_),
+                confirm,
+            } => {
                 let origin = confirm.map(|key| key.origin).unwrap_or_default();
                 out.report(Event::RecordRefused { origin });
             }
@@ -201,7 +218,11 @@ impl Node {
                 let certificate = self.database.certificate(key.origin).map(<[u8]>::to_vec);
                 let unix_s = self.unix_s(now);
                 let network = self.handshakes.network();
-                let proof = Proof { network, signers: &self.signers, unix_s };
+                let proof = Proof {
+                    network,
+                    signers: &self.signers,
+                    unix_s,
+                };
                 if let Some(peer) = certificate.and_then(|bytes| proof.peer(&bytes)) {
                     self.enter_signer(&peer);
                     self.retry_pending(now, out);
@@ -209,7 +230,10 @@ impl Node {
             }
             RecordKind::REVOCATIONS => {
                 let name = Name::of(key);
-                let body = self.database.record(now, name).map(|(_, record)| record.body.to_vec());
+                let body = self
+                    .database
+                    .record(now, name)
+                    .map(|(_, record)| record.body.to_vec());
                 let list = body.and_then(|bytes| Revocations::from_bytes(&bytes).ok());
                 if let Some(list) = list {
                     self.enforce(now, &list, out);
@@ -227,14 +251,19 @@ impl Node {
         };
         self.signers.insert(peer.address(), signer);
         if self.signers.len() > MAX_ORIGINS {
-            self.signers.retain(|origin, _| self.database.certificate(*origin).is_some());
+            self.signers
+                .retain(|origin, _| self.database.certificate(*origin).is_some());
         }
     }
 
     /// Records that waited for the certificate that has just come.
     fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let unix_s = self.unix_s(now);
-        let proof = Proof { network: self.handshakes.network(), signers: &self.signers, unix_s };
+        let proof = Proof {
+            network: self.handshakes.network(),
+            signers: &self.signers,
+            unix_s,
+        };
         let verdicts = self.database.retry_pending(now, |claim| proof.judge(claim));
         for (from, verdict) in verdicts {
             self.on_verdict(now, from, verdict, out);
@@ -255,7 +284,10 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let body = peer.certificate().as_bytes();
-        if let Ok(Some(key)) = self.database.insert_verified(now, RecordKind::CERTIFICATE, body) {
+        if let Ok(Some(key)) = self
+            .database
+            .insert_verified(now, RecordKind::CERTIFICATE, body)
+        {
             self.enter_signer(peer);
             self.flood.on_record_accepted(key, None);
             self.retry_pending(now, out);
@@ -289,7 +321,10 @@ impl Node {
         if !self.enforce(now, &list, out) {
             return Err(RequestError::BadCredential);
         }
-        if let Ok(Some(key)) = self.database.insert_verified(now, RecordKind::REVOCATIONS, bytes) {
+        if let Ok(Some(key)) = self
+            .database
+            .insert_verified(now, RecordKind::REVOCATIONS, bytes)
+        {
             self.flood.on_record_accepted(key, None);
         }
         Ok(Reply::Done)
