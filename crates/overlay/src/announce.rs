@@ -23,10 +23,12 @@ use graph::LinkCost;
 pub struct Threshold {
     /// It is worse when it exceeds what is announced by this share of it,
     pub worse: f64,
+    /// clearly worse when it exceeds it by this one,
+    pub clearly_worse: f64,
     /// better when it stays below by this share,
     pub better: f64,
     /// clearly better when it stays below by this one,
-    pub clearly: f64,
+    pub clearly_better: f64,
     /// and nothing of that when the difference is smaller than this.
     pub floor: u32,
 }
@@ -40,12 +42,12 @@ pub struct Settings {
     pub loss: Threshold,
     /// The least time between two announcements.
     pub spacing: Duration,
-    /// For how long a worsening must last.
+    /// For how long a clear worsening must last.
     pub confirm: Duration,
     /// For how long a clear improvement must last.
     pub hold: Duration,
-    /// One that is not clear must last so many times as long.
-    pub unclear_holds: u64,
+    /// A change that is not clear, to the worse or to the better, must last so many times as long.
+    pub unclear: u64,
     /// The longest that it must last.
     pub hold_max: Duration,
     /// A worsening within this time after an improvement is a relapse: it doubles the hold.
@@ -59,8 +61,9 @@ impl Settings {
             // Choice: routes that differ by less differ by nothing that a listener notices.
             latency: Threshold {
                 worse: 0.15,
+                clearly_worse: 0.15,
                 better: 0.15,
-                clearly: 0.15,
+                clearly_better: 0.15,
                 floor: 1_000,
             },
             // Choice: half a percent, and half of what is announced: an estimate over 50 losses
@@ -69,15 +72,17 @@ impl Settings {
             // a peak of that noise, so only a fall by two thirds is clear.
             loss: Threshold {
                 worse: 0.5,
+                clearly_worse: 1.0,
                 better: 0.3,
-                clearly: 0.67,
+                clearly_better: 0.67,
                 floor: 328,
             },
             spacing: Duration::from_secs(2),
             confirm: Duration::from_secs(1),
             // Choice: [Amir06 §IV-B] saw instability below 10 s between two route changes.
             hold: Duration::from_secs(20),
-            unclear_holds: 6,
+            // Choice: 15 s and 5 min, in which 50 losses are new ones on most links.
+            unclear: 15,
             hold_max: Duration::from_secs(600),
             // Choice: ten minutes without a relapse are what a link needs to be trusted again.
             relapse: Duration::from_secs(600),
@@ -90,20 +95,22 @@ impl Settings {
             // Choice: the paper tells no threshold; a tenth, with floors of what can be measured.
             latency: Threshold {
                 worse: 0.1,
+                clearly_worse: 0.1,
                 better: 0.1,
-                clearly: 0.1,
+                clearly_better: 0.1,
                 floor: 500,
             },
             loss: Threshold {
                 worse: 0.1,
+                clearly_worse: 0.1,
                 better: 0.1,
-                clearly: 0.1,
+                clearly_better: 0.1,
                 floor: 66,
             },
             spacing: Duration::from_secs(30),
             confirm: Duration::ZERO,
             hold: Duration::ZERO,
-            unclear_holds: 1,
+            unclear: 1,
             hold_max: Duration::ZERO,
             relapse: Duration::ZERO,
         }
@@ -116,13 +123,21 @@ impl Default for Settings {
     }
 }
 
+/// A time in which a value was better, or worse, than what is announced.
+#[derive(Clone, Copy, Debug)]
+struct Spell {
+    since: Time,
+    worst: u32,
+}
+
 /// One value under damping.
 #[derive(Clone, Debug)]
 struct Damped {
     announced: u32,
-    worse_since: Option<Time>,
-    /// Since when it has been better, and the worst since then.
-    better: Option<(Time, u32)>,
+    worse: Option<Spell>,
+    clearly_worse: Option<Spell>,
+    better: Option<Spell>,
+    clearly_better: Option<Spell>,
     hold: Duration,
     improved_at: Option<Time>,
 }
@@ -142,8 +157,10 @@ impl Announce {
     pub fn new(settings: Settings) -> Announce {
         let damped = Damped {
             announced: 0,
-            worse_since: None,
+            worse: None,
+            clearly_worse: None,
             better: None,
+            clearly_better: None,
             hold: settings.hold,
             improved_at: None,
         };
@@ -209,23 +226,37 @@ impl Announce {
     }
 }
 
-impl Threshold {
-    fn step(&self, announced: u32, share: f64) -> u32 {
-        ((f64::from(announced) * share) as u32).max(self.floor)
+impl Spell {
+    fn follow(spell: &mut Option<Spell>, now: Time, value: u32, goes_on: bool) {
+        *spell = goes_on.then(|| Spell {
+            since: spell.map_or(now, |spell| spell.since),
+            worst: spell.map_or(value, |spell| spell.worst.max(value)),
+        });
     }
 }
 
 impl Damped {
     fn set(&mut self, value: u32) {
         self.announced = value;
-        self.worse_since = None;
+        self.worse = None;
+        self.clearly_worse = None;
         self.better = None;
+        self.clearly_better = None;
+    }
+
+    /// The spells, each with how long it must last, and whether it is one of improvement.
+    fn spells(&self, s: &Settings) -> [(Option<Spell>, Duration, bool); 4] {
+        [
+            (self.clearly_worse, s.confirm, false),
+            (self.worse, s.confirm * s.unclear, false),
+            (self.clearly_better, self.hold, true),
+            (self.better, self.hold * s.unclear, true),
+        ]
     }
 
     fn next(&self, s: &Settings) -> Option<Time> {
-        let worse = self.worse_since.map(|since| since + s.confirm);
-        let better = self.better.map(|(since, _)| since + self.hold);
-        worse.or(better)
+        let ends = |(spell, lasts, _): (Option<Spell>, Duration, bool)| Some(spell?.since + lasts);
+        self.spells(s).into_iter().filter_map(ends).min()
     }
 
     /// True if the value is to be announced; it then is `announced`.
@@ -237,33 +268,35 @@ impl Damped {
         spaced: bool,
         s: &Settings,
     ) -> bool {
-        let step = |share| threshold.step(self.announced, share);
-        if value > self.announced.saturating_add(step(threshold.worse)) {
-            self.better = None;
-            let since = *self.worse_since.get_or_insert(now);
-            if !spaced || now.since(since) < s.confirm {
-                return false;
+        let step = |share| ((f64::from(self.announced) * share) as u32).max(threshold.floor);
+        let above = |share| value > self.announced.saturating_add(step(share));
+        let below = |share| value < self.announced.saturating_sub(step(share));
+        let is = [
+            above(threshold.clearly_worse),
+            above(threshold.worse),
+            below(threshold.clearly_better),
+            below(threshold.better),
+        ];
+        Spell::follow(&mut self.clearly_worse, now, value, is[0]);
+        Spell::follow(&mut self.worse, now, value, is[1]);
+        Spell::follow(&mut self.clearly_better, now, value, is[2]);
+        Spell::follow(&mut self.better, now, value, is[3]);
+        let lasted = |(spell, lasts, better): (Option<Spell>, Duration, bool)| {
+            let spell = spell.filter(|spell| spaced && now.since(spell.since) >= lasts)?;
+            Some((spell, better))
+        };
+        match self.spells(s).into_iter().find_map(lasted) {
+            None => false,
+            Some((spell, true)) => {
+                self.improved_at = Some(now);
+                self.set(spell.worst);
+                true
             }
-            self.on_worse(now, s);
-            self.set(value);
-            true
-        } else if value.saturating_add(step(threshold.better)) < self.announced {
-            self.worse_since = None;
-            let (since, worst) = self.better.unwrap_or((now, value));
-            let worst = worst.max(value);
-            let clear = worst.saturating_add(step(threshold.clearly)) <= self.announced;
-            self.better = Some((since, worst));
-            let holds = if clear { 1 } else { s.unclear_holds };
-            if !spaced || now.since(since) < self.hold * holds {
-                return false;
+            Some((_, false)) => {
+                self.on_worse(now, s);
+                self.set(value);
+                true
             }
-            self.improved_at = Some(now);
-            self.set(worst);
-            true
-        } else {
-            self.worse_since = None;
-            self.better = None;
-            false
         }
     }
 

@@ -47,7 +47,7 @@ fn a_link_that_swings_every_ten_seconds_changes_routes_six_times_an_hour_at_most
         if bad { 0.08 } else { 0.01 }
     };
     for pps in [50, 500] {
-        for seed in 0..3 {
+        for seed in 0..6 {
             let announced = drive(Settings::modern(), pps, SECOND * 3_600, seed, swing);
             assert!(
                 (1..=6).contains(&announced.len()),
@@ -98,7 +98,7 @@ fn a_lasting_worsening_is_announced_within_seconds_and_an_improvement_when_it_la
         .0;
     assert!(settled.since(start) < SECOND * 8, "{announced:?}");
     let better = announced.iter().find(|(at, _)| *at > end).unwrap();
-    assert!(better.0.since(end) < SECOND * 25, "{announced:?}");
+    assert!(better.0.since(end) < SECOND * 30, "{announced:?}");
     assert!(
         announced.last().unwrap().1.loss_share() < 0.01,
         "{announced:?}"
@@ -160,7 +160,7 @@ fn a_short_peak_is_not_announced_and_an_improvement_is_told_at_its_worst() {
             .on_measure(at(s), cost(10_000, loss))
             .map(|c| (s, c)));
     }
-    assert_eq!(told, Some((25, cost(10_000, 0.03))));
+    assert_eq!(told, Some((30, cost(10_000, 0.03))));
 }
 
 #[test]
