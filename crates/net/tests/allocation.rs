@@ -1,5 +1,7 @@
 //! Forwarding by the node's sockets allocates nothing once it is warm.
 
+#![allow(clippy::unwrap_used)]
+
 use base::{Pool, UnderlayAddr};
 use net::addr::underlay;
 use net::udp::{Options, SendQueue, Socket};

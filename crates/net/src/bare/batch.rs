@@ -21,14 +21,19 @@ struct Control {
 }
 
 impl Control {
-    const SEGMENT: Control = Control {
-        header: libc::cmsghdr {
-            cmsg_len: mem::offset_of!(Control, value) + 2,
-            cmsg_level: libc::SOL_UDP,
-            cmsg_type: libc::UDP_SEGMENT,
-        },
-        value: [0; 8],
-    };
+    /// What asks for GSO; the value is to be set.
+    fn segment() -> Control {
+        // SAFETY: all zero is a valid `cmsghdr`.
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        // SAFETY: arithmetic on a length.
+        header.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
+        header.cmsg_level = libc::SOL_UDP;
+        header.cmsg_type = libc::UDP_SEGMENT;
+        Control {
+            header,
+            value: [0; 8],
+        }
+    }
 }
 
 /// A row of receive buffers and the headers that describe them.
@@ -50,7 +55,7 @@ impl Inbox {
             flags: libc::MSG_WAITFORONE | if slot_bytes == 0 { libc::MSG_TRUNC } else { 0 },
             headers: headers(),
             iovecs: iovecs(MESSAGES),
-            controls: vec![Control::SEGMENT; MESSAGES].into_boxed_slice(),
+            controls: vec![Control::segment(); MESSAGES].into_boxed_slice(),
         }
     }
 
@@ -132,7 +137,7 @@ impl Outbox {
         Outbox {
             headers: headers(),
             iovecs: iovecs(MESSAGES),
-            controls: vec![Control::SEGMENT; MESSAGES].into_boxed_slice(),
+            controls: vec![Control::segment(); MESSAGES].into_boxed_slice(),
             messages: Vec::with_capacity(MESSAGES),
             pieces: 0,
         }

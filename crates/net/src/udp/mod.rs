@@ -20,7 +20,7 @@ mod tests;
 
 pub use outgoing::Sent;
 pub use queue::{
-    DATAGRAM_BYTES_MAX, GSO_SEGMENTS_MAX, QUEUE_BYTES_MAX, QUEUE_MESSAGES_MAX, SendQueue,
+    DATAGRAM_BYTES_MAX, GSO_SEGMENTS_MAX, QUEUE_BURSTS_MAX, QUEUE_BYTES_MAX, SendQueue,
 };
 pub use receive::RECV_MESSAGES;
 

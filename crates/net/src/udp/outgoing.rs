@@ -77,13 +77,14 @@ impl Outgoing {
             iov_base: ptr::null_mut(),
             iov_len: 0,
         };
+        // SAFETY: all zero is a valid `cmsghdr`.
+        let mut kind: libc::cmsghdr = unsafe { mem::zeroed() };
+        // SAFETY: arithmetic on a length.
+        kind.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
+        kind.cmsg_level = libc::SOL_UDP;
+        kind.cmsg_type = libc::UDP_SEGMENT;
         let control = Segment {
-            header: libc::cmsghdr {
-                // SAFETY: arithmetic on a length.
-                cmsg_len: unsafe { libc::CMSG_LEN(2) } as _,
-                cmsg_level: libc::SOL_UDP,
-                cmsg_type: libc::UDP_SEGMENT,
-            },
+            header: kind,
             stride: 0,
             padding: [0; 6],
         };

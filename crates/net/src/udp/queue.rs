@@ -23,8 +23,9 @@ pub const GSO_SEGMENTS_MAX: usize = 64;
 pub const DATAGRAM_BYTES_MAX: usize = 65_507;
 /// Bytes that may wait: as much as the kernel buffers itself; 34 ms at 1 Gbit/s.
 pub const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// Messages that may wait: [`QUEUE_BYTES_MAX`] in single datagrams of 1 KiB.
-pub const QUEUE_MESSAGES_MAX: usize = QUEUE_BYTES_MAX / 1024;
+/// Bursts that may wait, each of which holds a slot of the pool or a part of one:
+/// [`QUEUE_BYTES_MAX`] in single datagrams of 512 bytes.
+pub const QUEUE_BURSTS_MAX: usize = QUEUE_BYTES_MAX / 512;
 /// How many messages back the last one of a destination is looked for. A node has some 8
 /// neighbours; when the last message lies further back, a new one is begun, which is always right.
 const LOOK_BACK: usize = 16;
@@ -33,6 +34,7 @@ const LOOK_BACK: usize = 16;
 #[derive(Debug, Default)]
 pub struct SendQueue {
     messages: VecDeque<Message>,
+    bursts: usize,
     bytes: usize,
     dropped: u64,
     /// Emptied lists, to be used again.
@@ -103,23 +105,19 @@ impl SendQueue {
     }
 
     fn push_message(&mut self, to: UnderlayAddr, burst: Burst) -> bool {
-        if self.bytes + burst.len() > QUEUE_BYTES_MAX {
-            self.dropped += burst.segments() as u64;
-            return false;
-        }
-        let last = self.messages.iter_mut().rev().take(LOOK_BACK);
-        if let Some(message) = last.into_iter().find(|message| message.to == to)
-            && message.admits(&burst)
-        {
-            self.bytes += burst.len();
-            message.take(burst);
-            return true;
-        }
-        if self.messages.len() == QUEUE_MESSAGES_MAX {
+        if self.bytes + burst.len() > QUEUE_BYTES_MAX || self.bursts == QUEUE_BURSTS_MAX {
             self.dropped += burst.segments() as u64;
             return false;
         }
         self.bytes += burst.len();
+        self.bursts += 1;
+        let last = self.messages.iter_mut().rev().take(LOOK_BACK);
+        if let Some(message) = last.into_iter().find(|message| message.to == to)
+            && message.admits(&burst)
+        {
+            message.take(burst);
+            return true;
+        }
         let mut message = Message {
             to,
             bursts: self.spare.pop().unwrap_or_default(),
@@ -146,6 +144,7 @@ impl SendQueue {
     pub(super) fn pop(&mut self) {
         if let Some(mut message) = self.messages.pop_front() {
             self.bytes -= message.bytes;
+            self.bursts -= message.bursts.len();
             message.bursts.clear();
             self.spare.push(message.bursts);
         }
@@ -267,16 +266,14 @@ mod tests {
         assert_eq!(taken, QUEUE_BYTES_MAX / 60_000);
         assert_eq!(queue.dropped(), 60);
         queue.clear();
-        // So many destinations that none is found again: each datagram is a message.
-        let (pool, mut taken) = (Pool::new(0, QUEUE_MESSAGES_MAX + 1), 0);
-        while queue.push(to((taken % 64) as u8), pool.copy_of(0, &[0; 8]).unwrap()) {
+        let (pool, mut taken) = (Pool::new(0, QUEUE_BURSTS_MAX + 1), 0);
+        while queue.push(to((taken % 8) as u8), pool.copy_of(0, &[0; 8]).unwrap()) {
             taken += 1;
         }
-        assert_eq!(
-            (taken, queue.messages()),
-            (QUEUE_MESSAGES_MAX, QUEUE_MESSAGES_MAX)
-        );
-        assert_eq!(queue.dropped(), 61);
+        assert_eq!((taken, queue.dropped()), (QUEUE_BURSTS_MAX, 61));
+        assert_eq!(queue.messages(), QUEUE_BURSTS_MAX / GSO_SEGMENTS_MAX);
+        queue.clear();
+        assert!(queue.push(to(1), pool.copy_of(0, &[0; 8]).unwrap()));
     }
 
     proptest! {
