@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod targets {
+    pub(crate) mod secure;
     pub(crate) mod voice;
     pub(crate) mod wire;
 }
@@ -16,5 +17,12 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target of the project.
 pub fn targets() -> impl Iterator<Item = Target> {
-    [targets::voice::TARGETS, targets::wire::TARGETS].into_iter().flatten().copied()
+    [
+        targets::secure::TARGETS,
+        targets::voice::TARGETS,
+        targets::wire::TARGETS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }

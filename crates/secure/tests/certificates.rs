@@ -24,13 +24,13 @@ fn authority() -> Authority {
 fn request(authority: &Authority, keys: &Keys) -> Request {
     let id = authority.network().id();
     keys.request(id, AMS, "ams", &["voice.example.org"])
-        .unwrap()
+        .expect("a good name and address")
 }
 
 fn issued(authority: &mut Authority) -> (Keys, Certificate) {
     let keys = Keys::generate(&[2; 64]);
     let request = request(authority, &keys);
-    let certificate = authority.issue(&request, YEAR).unwrap();
+    let certificate = authority.issue(&request, YEAR).expect("a good request");
     (keys, certificate)
 }
 

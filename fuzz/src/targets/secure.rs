@@ -1,0 +1,287 @@
+//! Fuzz targets of `secure`: what is read from files and floods, and what an attacker does to
+//! handshakes and sealed datagrams, as a sequence of operations.
+
+use std::sync::OnceLock;
+
+use base::{Duration, NodeAddr, Time, UnderlayAddr};
+use ring::{digest, hmac};
+use secure::{
+    Authority, Certificate, Handshakes, Identity, Keys, Network, Outcome, Request, Revocations,
+    Session, Validity,
+};
+use wire::bytes::Writer;
+use wire::certificate::MAX_REVOCATIONS_BYTES;
+use wire::handshake::{MAC_BYTES, init};
+use wire::link::{Kind, SEAL_BYTES};
+
+use crate::Target;
+
+pub(crate) const TARGETS: &[Target] = &[
+    ("secure_certificate", certificate),
+    ("secure_request", request),
+    ("secure_revocations", revocations),
+    ("secure_text", text),
+    ("secure_datagram", datagram),
+    ("secure_handshake", handshake),
+    ("secure_session", session),
+];
+
+const NOW_S: u64 = 1_790_000_000;
+
+/// A network of two nodes, the same in every run.
+struct Fixture {
+    authority: Authority,
+    network: Network,
+    nodes: [Identity; 2],
+}
+
+fn fixture() -> &'static Fixture {
+    static FIXTURE: OnceLock<Fixture> = OnceLock::new();
+    FIXTURE.get_or_init(|| {
+        let mut authority = Authority::generate(&[1; 32]);
+        let network = authority.network();
+        let validity = Validity {
+            not_before_s: NOW_S,
+            not_after_s: NOW_S + 86_400,
+        };
+        let nodes = [1u8, 2].map(|n| {
+            let keys = Keys::generate(&[n; 64]);
+            let address = NodeAddr(0x0a07_0000 | u32::from(n));
+            let request = keys
+                .request(network.id(), address, "node", &["a.example"])
+                .expect("a good name");
+            let certificate = authority.issue(&request, validity).expect("a good request");
+            Identity::new(keys, certificate).expect("its own certificate")
+        });
+        Fixture {
+            authority,
+            network,
+            nodes,
+        }
+    })
+}
+
+fn nodes() -> [Handshakes; 2] {
+    let fixture = fixture();
+    [0u8, 1].map(|n| {
+        let identity = fixture.nodes[usize::from(n)].clone();
+        Handshakes::new(identity, fixture.network.clone(), [n; 32], Time::ZERO)
+    })
+}
+
+fn at(n: usize) -> UnderlayAddr {
+    UnderlayAddr {
+        port: n as u16,
+        ..UnderlayAddr::default()
+    }
+}
+
+/// One way to write each value; only what the root key signed counts.
+fn certificate(data: &[u8]) {
+    let Ok(certificate) = Certificate::from_bytes(data) else {
+        return;
+    };
+    written_again(data, |w| certificate.fields().emit(w));
+    assert_eq!(
+        Certificate::from_text(&certificate.to_text()),
+        Ok(certificate.clone())
+    );
+    if fixture().network.verify(&certificate, NOW_S).is_ok() {
+        assert!(
+            fixture()
+                .nodes
+                .iter()
+                .any(|node| *node.certificate() == certificate)
+        );
+    }
+}
+
+fn request(data: &[u8]) {
+    let Ok(request) = Request::from_bytes(data) else {
+        return;
+    };
+    written_again(data, |w| request.fields().emit(w));
+    let validity = Validity {
+        not_before_s: 1,
+        not_after_s: 2,
+    };
+    if let Ok(certificate) = fixture().authority.clone().issue(&request, validity) {
+        assert_eq!(certificate.fields().subject, request.fields().subject);
+    }
+}
+
+fn revocations(data: &[u8]) {
+    let Ok(list) = Revocations::from_bytes(data) else {
+        return;
+    };
+    written_again(data, |w| list.fields().emit(w));
+    let mut network = fixture().network.clone();
+    if network.apply(&list) == Ok(true) {
+        assert!(
+            list.fields()
+                .serials
+                .iter()
+                .all(|serial| network.is_revoked(serial))
+        );
+    }
+}
+
+fn written_again(data: &[u8], emit: impl Fn(&mut Writer<'_>) -> Result<(), wire::Full>) {
+    let mut room = [0xa5; MAX_REVOCATIONS_BYTES];
+    let mut w = Writer::new(&mut room);
+    emit(&mut w).expect("there is room for the longest");
+    assert_eq!(w.written(), data);
+}
+
+/// What is read from a file is written back to the same effect.
+fn text(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(authority) = Authority::from_text(&text) {
+        let again = Authority::from_text(&authority.to_text()).expect("just written");
+        assert_eq!(format!("{again:?}"), format!("{authority:?}"));
+    }
+    if let Ok(keys) = Keys::from_text(&text) {
+        let again = Keys::from_text(&keys.to_text()).expect("just written");
+        assert_eq!(format!("{again:?}"), format!("{keys:?}"));
+    }
+    if let Ok(network) = Network::from_text(&text) {
+        let again = Network::from_text(&network.to_text()).expect("just written");
+        assert_eq!(again.id(), network.id());
+    }
+}
+
+/// Any bytes at a node that dials and is dialled: it takes nobody for another, and keeps little.
+fn datagram(data: &[u8]) {
+    let [mut a, mut b] = nodes();
+    let init = a.dial(Time::ZERO, at(2), None).expect("the first dial");
+    b.on_datagram(Time::ZERO, NOW_S, at(1), &init);
+    for (n, node) in [&mut a, &mut b].into_iter().enumerate() {
+        let outcome = node.on_datagram(Time::ZERO, NOW_S, at(2 - n), data);
+        assert!(answers(n, outcome).count() <= 1);
+        assert!(node.indices_in_use() <= 2);
+    }
+}
+
+/// A network that repeats, changes and misdirects messages, and makes their mac1 fit again as a
+/// member can. Each operation is six bytes: what, which message, where (2), change, time.
+fn handshake(data: &[u8]) {
+    let mut nodes = nodes();
+    let mut now = Time::ZERO;
+    let mut messages: Vec<(usize, Vec<u8>)> = Vec::new();
+    for op in data.as_chunks::<6>().0.iter().take(64) {
+        let [what, which, hi, lo, change, wait] = *op;
+        now += Duration::from_millis(u64::from(wait) * 4);
+        let to = usize::from(what >> 7);
+        let from = at(if what & 0x40 == 0 { 2 - to } else { 3 });
+        match (what & 3, messages.len()) {
+            (0, _) | (_, 0) => {
+                if let Ok(init) = nodes[to].dial(now, at(2 - to), None) {
+                    messages.push((1 - to, init));
+                }
+            }
+            (1, _) => {
+                for due in nodes[to].on_timeout(now) {
+                    if let secure::Due::Send { datagram, .. } = due {
+                        messages.push((1 - to, datagram));
+                    }
+                }
+            }
+            (fit, count) => {
+                let mut message = messages[usize::from(which) % count].1.clone();
+                let place = usize::from(u16::from_be_bytes([hi, lo])) % message.len();
+                message[place] ^= change;
+                if fit == 3 {
+                    fit_mac(&mut message);
+                }
+                let outcome = nodes[to].on_datagram(now, NOW_S, from, &message);
+                messages.extend(answers(to, outcome).map(|message| (1 - to, message)));
+            }
+        }
+        nodes
+            .iter()
+            .for_each(|node| assert!(node.indices_in_use() <= 64));
+    }
+}
+
+/// What a node sends in answer. Whom it takes for established must be the other one.
+fn answers(node: usize, outcome: Outcome) -> impl Iterator<Item = Vec<u8>> {
+    let answer = match outcome {
+        Outcome::Reply(message) => Some(message),
+        Outcome::Cookie(message) => Some(message.to_vec()),
+        Outcome::Established(established) => {
+            let other = &fixture().nodes[1 - node];
+            assert_eq!(established.peer.certificate(), other.certificate());
+            established.reply
+        }
+        Outcome::Refused(_) | Outcome::Failed { .. } => None,
+    };
+    answer.into_iter()
+}
+
+fn fit_mac(message: &mut [u8]) {
+    let end = match Kind::of(message) {
+        Ok(Kind::HandshakeInit) => init::MAC1.end,
+        _ => message.len(),
+    };
+    let root = fixture().network.root_key();
+    let key = [b"sinew mac1 1", root.as_slice()].concat();
+    let key = digest::digest(&digest::SHA256, &key);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
+    if let Some(start) = end.checked_sub(MAC_BYTES).filter(|_| end <= message.len()) {
+        let tag = hmac::sign(&key, &message[..start]);
+        message[start..end].copy_from_slice(&tag.as_ref()[..MAC_BYTES]);
+    }
+}
+
+/// Datagrams in any order, changed, cut and repeated: each is opened once, as it was sealed.
+/// Each operation is four bytes: what, which datagram, where, change.
+fn session(data: &[u8]) {
+    let (mut here, mut there) = sessions();
+    let mut sealed: Vec<(Vec<u8>, Vec<u8>, bool)> = Vec::new();
+    for op in data.as_chunks::<4>().0.iter().take(512) {
+        let [what, which, place, change] = *op;
+        if what & 1 == 0 || sealed.is_empty() {
+            let plaintext = vec![which; usize::from(place)];
+            let mut datagram = vec![0; SEAL_BYTES + plaintext.len()];
+            datagram[8..8 + plaintext.len()].copy_from_slice(&plaintext);
+            let counter = here.seal(Kind::Data, &mut datagram).expect("few enough");
+            assert_eq!(counter, sealed.len() as u64);
+            sealed.push((datagram, plaintext, false));
+            continue;
+        }
+        let which = usize::from(which) % sealed.len();
+        let (datagram, plaintext, opened) = &mut sealed[which];
+        let mut received = datagram.clone();
+        let place = usize::from(place) % received.len();
+        received[place] ^= change;
+        let keep = if what & 2 == 0 { received.len() } else { place };
+        let untouched = change == 0 && keep == received.len();
+        match there.open(&mut received[..keep]) {
+            Ok(open) => {
+                assert!(untouched && !*opened);
+                assert_eq!(received[open.plaintext], *plaintext);
+                assert_eq!(open.counter, which as u64);
+                *opened = true;
+            }
+            Err(_) => assert!(!untouched || *opened),
+        }
+    }
+}
+
+/// Two ends of one session.
+fn sessions() -> (Session, Session) {
+    let [mut a, mut b] = nodes();
+    let now = Time::ZERO;
+    let init = a.dial(now, at(2), None).expect("the first dial");
+    let Outcome::Reply(response) = b.on_datagram(now, NOW_S, at(1), &init) else {
+        panic!("no response");
+    };
+    let Outcome::Established(here) = a.on_datagram(now, NOW_S, at(2), &response) else {
+        panic!("the response was refused");
+    };
+    let finish = here.reply.expect("the dialler finishes");
+    let Outcome::Established(there) = b.on_datagram(now, NOW_S, at(1), &finish) else {
+        panic!("the finish was refused");
+    };
+    (here.session, there.session)
+}
