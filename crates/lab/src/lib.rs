@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The laboratory: experiments that run the production code, emulated paths beside it, reports.
+//!
+//! ```text
+//!   demo ──> chain (six node processes) ──┐
+//!     │                                   ├─ calls (paced sender, receiver) ──> judge ──> report
+//!     └────> emulator (the direct path) ──┘
+//!   call ──> the same calls over a running network, and directly to the other end's UDP port
+//! ```
+//!
+//! For the command line:
+//!
+//! - [`demo::run`] takes [`demo::DemoOptions`] and gives a [`demo::DemoResult`], which prints as the
+//!   table (`Display`) and as the documented JSON ([`demo::DemoResult::json`]).
+//! - Shares such as `5%` are read by [`share::parse`].
+//! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
+//!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
+//! - Both take over SIGINT and SIGTERM while they run and fail with `Interrupted` then, when
+//!   everything that they started has ended.
+#![forbid(unsafe_code)]
+
+pub mod demo;
+pub mod progress;
+pub mod rtp;
+pub mod share;

@@ -1,0 +1,84 @@
+//! What is told while something long runs: a bar on a terminal, nothing in a pipe.
+//!
+//! It goes to standard error, so that standard output holds the result and nothing else.
+
+use std::io::{IsTerminal, Write};
+
+/// Width of the bar in columns.
+const BAR: usize = 30;
+
+/// How progress is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Not at all.
+    #[default]
+    Silent,
+    /// A line per step: for `--verbose` in a pipe.
+    Lines,
+    /// A line per step, and a bar that is drawn in place: for a terminal.
+    Bar,
+}
+
+impl Progress {
+    /// A bar when standard error is a terminal; otherwise nothing, or lines if `verbose`.
+    #[must_use]
+    pub fn choose(verbose: bool) -> Progress {
+        match (std::io::stderr().is_terminal(), verbose) {
+            (true, _) => Progress::Bar,
+            (false, true) => Progress::Lines,
+            (false, false) => Progress::Silent,
+        }
+    }
+
+    /// Tells of a step.
+    pub(crate) fn step(self, text: &str) {
+        match self {
+            Progress::Silent => {}
+            Progress::Lines => say(&format!("{text}\n")),
+            Progress::Bar => say(&format!("\r\x1b[K{text}\n")),
+        }
+    }
+
+    /// Redraws the bar: `share` of the way, and what there is to say about it.
+    pub(crate) fn draw(self, share: f64, text: &str) {
+        if self == Progress::Bar {
+            say(&format!("\r\x1b[K{} {text}", bar(share)));
+        }
+    }
+
+    /// Takes the bar off the screen.
+    pub(crate) fn clear(self) {
+        if self == Progress::Bar {
+            say("\r\x1b[K");
+        }
+    }
+}
+
+/// A closed terminal must not end what runs.
+fn say(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!(
+        "[{}{}] {:3.0} %",
+        "#".repeat(full),
+        ".".repeat(BAR - full),
+        share.clamp(0.0, 1.0) * 100.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_keeps_its_width() {
+        for share in [-1.0, 0.0, 0.333, 1.0, 7.0, f64::NAN] {
+            assert_eq!(bar(share).len(), bar(0.5).len(), "{share}");
+        }
+        assert!(bar(1.0).starts_with(&format!("[{}]", "#".repeat(BAR))));
+    }
+}
