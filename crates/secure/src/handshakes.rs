@@ -27,15 +27,13 @@ mod dial;
 mod respond;
 mod table;
 
+use crate::entropy::Entropy;
 use crate::identity::Identity;
 use crate::limits::Limits;
 use crate::mac::{Cookies, NetworkMac};
 use crate::network::{CertificateError, Network, Peer};
-use crate::noise::Seed;
 use crate::session::Session;
 use base::{NodeAddr, Time, UnderlayAddr};
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::sync::Arc;
 use table::Table;
 use wire::Malformed;
@@ -53,7 +51,7 @@ pub struct Handshakes {
     cookies: Cookies,
     limits: Limits,
     table: Table,
-    rng: ChaCha20Rng,
+    entropy: Entropy,
 }
 
 /// What a handshake datagram came to.
@@ -183,15 +181,15 @@ impl Handshakes {
     /// The handshakes of a node, with entropy that nobody else must know. Equal seeds and inputs
     /// give equal outputs.
     pub fn new(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
-        let mut rng = ChaCha20Rng::from_seed(seed);
+        let mut entropy = Entropy::new(seed);
         Handshakes {
             mac: NetworkMac::new(network.root_key()),
-            cookies: Cookies::new(draw(&mut rng), now),
-            limits: Limits::new(rng.next_u64(), now),
+            cookies: Cookies::new(&entropy.draw(), now),
+            limits: Limits::new(entropy.draw_u32(), now),
             table: Table::default(),
             identity: Arc::new(identity),
             network,
-            rng,
+            entropy,
         }
     }
 
@@ -313,10 +311,6 @@ impl Handshakes {
         ]
         .concat()
     }
-
-    fn draw_seed(&mut self) -> Seed {
-        draw(&mut self.rng)
-    }
 }
 
 impl Refusal {
@@ -339,12 +333,6 @@ impl Refusal {
             Refusal::Myself => "myself",
         }
     }
-}
-
-fn draw(rng: &mut ChaCha20Rng) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    rng.fill_bytes(&mut bytes);
-    bytes
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@
 pub mod armour;
 pub mod authority;
 pub mod certificate;
+mod entropy;
 pub mod handshakes;
 pub mod identity;
 pub mod limits;

@@ -63,9 +63,9 @@ impl NetworkMac {
 }
 
 impl Cookies {
-    pub(crate) fn new(secret: [u8; 32], now: Time) -> Cookies {
+    pub(crate) fn new(secret: &[u8; 32], now: Time) -> Cookies {
         Cookies {
-            current: key(&secret),
+            current: key(secret),
             previous: None,
             rotate_at: now + ROTATE_AFTER,
         }
@@ -75,10 +75,10 @@ impl Cookies {
     pub(crate) fn is_stale(&self, now: Time) -> bool {
         now >= self.rotate_at
     }
-    pub(crate) fn rotate(&mut self, secret: [u8; 32], now: Time) {
+    pub(crate) fn rotate(&mut self, secret: &[u8; 32], now: Time) {
         // After a pause longer than a turn the current secret has served its second turn as well.
         let outlived = now >= self.rotate_at + ROTATE_AFTER;
-        let last = core::mem::replace(&mut self.current, key(&secret));
+        let last = core::mem::replace(&mut self.current, key(secret));
         self.previous = (!outlived).then_some(last);
         self.rotate_at = now + ROTATE_AFTER;
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_of_one_address_and_two_turns() {
-        let mut cookies = Cookies::new([1; 32], Time::ZERO);
+        let mut cookies = Cookies::new(&[1; 32], Time::ZERO);
         let mac2 = keyed_by(&cookies.cookie(at(1)), b"init");
         assert!(cookies.is_proof(at(1), &mac2, b"init"));
         assert!(!cookies.is_proof(at(2), &mac2, b"init"));
@@ -146,16 +146,16 @@ mod tests {
             assert!(!cookies.is_stale(now));
             now += ROTATE_AFTER;
             assert!(cookies.is_stale(now));
-            cookies.rotate([turn + 1; 32], now);
+            cookies.rotate(&[turn + 1; 32], now);
             assert_eq!(cookies.is_proof(at(1), &mac2, b"init"), counts, "{turn}");
         }
     }
 
     #[test]
     fn after_a_pause_no_old_cookie_counts() {
-        let mut cookies = Cookies::new([1; 32], Time::ZERO);
+        let mut cookies = Cookies::new(&[1; 32], Time::ZERO);
         let mac2 = keyed_by(&cookies.cookie(at(1)), b"init");
-        cookies.rotate([2; 32], Time::ZERO + ROTATE_AFTER * 2);
+        cookies.rotate(&[2; 32], Time::ZERO + ROTATE_AFTER * 2);
         assert!(!cookies.is_proof(at(1), &mac2, b"init"));
     }
 

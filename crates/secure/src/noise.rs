@@ -6,6 +6,7 @@
 //! because sealing works in place and under the nonces of `wire::link`, which snow's own transport
 //! does not offer.
 
+use crate::entropy::Secret;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -15,9 +16,6 @@ use snow::{Builder, HandshakeState};
 use wire::certificate::KEY_BYTES;
 
 const PATTERN: &str = "Noise_XX_25519_AESGCM_SHA256";
-
-/// What one handshake's randomness is made of.
-pub(crate) type Seed = [u8; 32];
 
 /// The public half of an X25519 secret.
 pub(crate) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
@@ -29,34 +27,38 @@ pub(crate) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
 }
 
 /// The side that writes the first message.
-pub(crate) fn dialler(secret: &[u8; KEY_BYTES], seed: Seed, prologue: &[u8]) -> HandshakeState {
+pub(crate) fn dialler(secret: &[u8; KEY_BYTES], seed: &Secret, prologue: &[u8]) -> HandshakeState {
     builder(secret, seed, prologue)
         .build_initiator()
         .expect("XX needs nothing but the local key")
 }
 
 /// The side that reads the first message.
-pub(crate) fn responder(secret: &[u8; KEY_BYTES], seed: Seed, prologue: &[u8]) -> HandshakeState {
+pub(crate) fn responder(
+    secret: &[u8; KEY_BYTES],
+    seed: &Secret,
+    prologue: &[u8],
+) -> HandshakeState {
     builder(secret, seed, prologue)
         .build_responder()
         .expect("XX needs nothing but the local key")
 }
 
-fn builder<'a>(secret: &'a [u8; KEY_BYTES], seed: Seed, prologue: &'a [u8]) -> Builder<'a> {
+fn builder<'a>(secret: &'a [u8; KEY_BYTES], seed: &Secret, prologue: &'a [u8]) -> Builder<'a> {
     let params = PATTERN.parse().expect("the pattern is one of snow's");
-    Builder::with_resolver(params, Box::new(Resolver { seed }))
+    Builder::with_resolver(params, Box::new(Resolver { seed: seed.clone() }))
         .local_private_key(secret)
         .and_then(|builder| builder.prologue(prologue))
         .expect("each is set once")
 }
 
 struct Resolver {
-    seed: Seed,
+    seed: Secret,
 }
 
 impl CryptoResolver for Resolver {
     fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        Some(Box::new(Stream(ChaCha20Rng::from_seed(self.seed))))
+        Some(Box::new(Stream(ChaCha20Rng::from_seed(*self.seed))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
         DefaultResolver.resolve_dh(choice)

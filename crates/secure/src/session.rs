@@ -16,6 +16,7 @@ use base::{Duration, Time};
 use core::ops::Range;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use wire::link::{CLEAR_BYTES, COUNTER_BITS, Clear, Kind, SEAL_BYTES, SessionIndex, TAG_BYTES};
+use zeroize::Zeroize;
 
 /// The most datagrams under one key. The advantage of an attacker against AES-GCM stays below
 /// 2^-57 while datagrams times their 16-byte blocks stay below 2^35 (RFC 9001, B.1.1): 2^28
@@ -104,8 +105,9 @@ pub(crate) struct Parts {
 }
 
 impl Session {
-    pub(crate) fn new(parts: Parts, now: Time) -> Session {
+    pub(crate) fn new(mut parts: Parts, now: Time) -> Session {
         let (of_dialler, of_responder) = (key(&parts.keys.0), key(&parts.keys.1));
+        parts.keys.zeroize();
         let (sealing, opening) = if parts.dialled {
             (of_dialler, of_responder)
         } else {

@@ -120,7 +120,7 @@ impl Sessions {
         let at = (0..self.held.len()).find(|&at| self.end_of(at) <= now)?;
         Some(self.held.remove(at).session.local_index())
     }
-    /// When [`Sessions::expire`] or a rekey is due next.
+    /// When [`Sessions::expire`] is due next.
     pub fn next_timeout(&self) -> Option<Time> {
         (0..self.held.len()).map(|at| self.end_of(at)).min()
     }

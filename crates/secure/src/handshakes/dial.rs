@@ -7,7 +7,6 @@ use crate::mac;
 use crate::noise;
 use crate::session::{Parts, Session};
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
-use rand_chacha::rand_core::RngCore;
 use std::sync::Arc;
 use wire::handshake::{
     self as format, Finish, INIT_BYTES, Init, MAC_BYTES, NOISE_FINISH_BYTES, NOISE_INIT_BYTES,
@@ -42,7 +41,7 @@ impl Handshakes {
         if self.table.dials() >= MAX_DIALS {
             return Err(DialError::TooMany);
         }
-        let free = self.table.free_index(&mut self.rng);
+        let free = self.table.free_index(|| self.entropy.draw_u32());
         let index = free.ok_or(DialError::TooMany)?;
         let dial = self.make_dial(now, index, to, expect);
         let datagram = dial.init.to_vec();
@@ -66,9 +65,9 @@ impl Handshakes {
             mac2: &[0; MAC_BYTES],
         };
         let mut bytes = Box::new(header.to_bytes());
-        let seed = self.draw_seed();
+        let seed = self.entropy.draw();
         let prologue = self.prologue(bytes.as_slice());
-        let mut noise = noise::dialler(self.identity.static_secret(), seed, &prologue);
+        let mut noise = noise::dialler(self.identity.static_secret(), &seed, &prologue);
         // snow wants room for a tag even where nothing is encrypted yet.
         let mut message = [0; NOISE_INIT_BYTES + 16];
         let length = noise
@@ -258,7 +257,7 @@ impl Handshakes {
     /// that began together do not go on together.
     fn init_wait(&mut self, number: u32) -> Duration {
         let wait = (INIT_REPEAT * (1 << number)).min(MAX_INIT_REPEAT);
-        let chance = u64::from(self.rng.next_u32());
+        let chance = u64::from(self.entropy.draw_u32());
         wait + Duration::from_micros((chance * wait.as_micros() / 4) >> 32)
     }
 }

@@ -2,8 +2,9 @@
 
 use super::table::{Entry, HalfOpen};
 use super::{Established, Handshakes, Outcome, Refusal, VERSIONS};
+use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
-use crate::noise::{self, Seed};
+use crate::noise;
 use crate::session::{Parts, Session};
 use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
@@ -17,6 +18,9 @@ use wire::link::SessionIndex;
 /// How long the higher of two crossing Inits goes without an answer: one repetition. Then the
 /// lower one has been lost or cannot arrive.
 pub(super) const CROSSING: Duration = Duration::from_secs(1);
+/// How often a repeated Init is answered again: more often than a dialler repeats it within the
+/// lifetime of a half-open handshake, even if the network doubles each.
+const MAX_REPEATS: u32 = 8;
 /// Forged finishes that are looked at per half-open handshake; each costs five Diffie-Hellmans.
 const MAX_BAD_FINISHES: u32 = 4;
 
@@ -34,7 +38,7 @@ impl Handshakes {
         let common = message.versions.common(VERSIONS);
         let version = common.ok_or(Refusal::Version)?;
         if let Some(half_open) = self.table.half_open_of(from, message.mac1) {
-            return Ok(Outcome::Reply(half_open.response.clone()));
+            return half_open.answer_again();
         }
         if self.goes_without_answer(now, from, &message) {
             return Err(Refusal::Crossed);
@@ -72,8 +76,8 @@ impl Handshakes {
 
     fn turn_cookies(&mut self, now: Time) {
         if self.cookies.is_stale(now) {
-            let secret = self.draw_seed();
-            self.cookies.rotate(secret, now);
+            let secret = self.entropy.draw();
+            self.cookies.rotate(&secret, now);
         }
     }
 
@@ -88,7 +92,7 @@ impl Handshakes {
         if self.table.half_open() >= MAX_HALF_OPEN {
             return Err(Refusal::Full);
         }
-        let free = self.table.free_index(&mut self.rng);
+        let free = self.table.free_index(|| self.entropy.draw_u32());
         let index = free.ok_or(Refusal::Full)?;
         let header = Response {
             sender: index,
@@ -96,11 +100,11 @@ impl Handshakes {
             version,
             noise: &[],
         };
-        let seed = self.draw_seed();
+        let seed = self.entropy.draw();
         let prologue = self.prologue(datagram);
         let payload = [&header.header(), self.identity.certificate().as_bytes()].concat();
         let secret = self.identity.static_secret();
-        let (noise, mut response) = respond(secret, seed, &prologue, message.noise, &payload)?;
+        let (noise, mut response) = respond(secret, &seed, &prologue, message.noise, &payload)?;
         response.splice(..0, header.header());
         let mac1 = self.mac.of(&response);
         response.extend_from_slice(&mac1);
@@ -116,6 +120,7 @@ impl Handshakes {
             init_noise: *message.noise,
             init_mac1: *message.mac1,
             response: response.clone(),
+            repeats: 0,
             bad_finishes: 0,
         };
         let due = now + HALF_OPEN_LIFETIME;
@@ -203,6 +208,15 @@ impl Handshakes {
 }
 
 impl HalfOpen {
+    /// The Init was repeated, by its dialler or by somebody who wants to see him flooded.
+    fn answer_again(&mut self) -> Result<Outcome, Refusal> {
+        if self.repeats >= MAX_REPEATS {
+            return Err(Refusal::TooMany);
+        }
+        self.repeats += 1;
+        Ok(Outcome::Reply(self.response.clone()))
+    }
+
     /// Makes the Noise state again as it was before it read a forged Finish: snow has by then
     /// overwritten the key that the true one needs.
     fn restore(&mut self) -> Result<(), Refusal> {
@@ -212,7 +226,7 @@ impl HalfOpen {
         let secret = self.identity.static_secret();
         let (noise, _) = respond(
             secret,
-            self.seed,
+            &self.seed,
             &self.prologue,
             &self.init_noise,
             &payload,
@@ -225,7 +239,7 @@ impl HalfOpen {
 /// Reads the first Noise message and writes the second.
 fn respond(
     secret: &[u8; 32],
-    seed: Seed,
+    seed: &Secret,
     prologue: &[u8],
     init_noise: &[u8],
     payload: &[u8],

@@ -1,11 +1,10 @@
 //! Which session indices are in use and for what, and when something is due for one of them.
 
+use crate::entropy::Secret;
 use crate::identity::Identity;
 use crate::limits::MAX_INDICES;
 use crate::mac::Mac;
-use crate::noise::Seed;
 use base::{Map, NodeAddr, Time, UnderlayAddr};
-use rand_chacha::rand_core::RngCore;
 use snow::HandshakeState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,11 +35,13 @@ pub(super) struct HalfOpen {
     pub(super) identity: Arc<Identity>,
     pub(super) noise: HandshakeState,
     /// What `noise` can be made from again.
-    pub(super) seed: Seed,
+    pub(super) seed: Secret,
     pub(super) prologue: Vec<u8>,
     pub(super) init_noise: [u8; NOISE_INIT_BYTES],
     pub(super) init_mac1: Mac,
     pub(super) response: Vec<u8>,
+    /// How often the same Init was answered again.
+    pub(super) repeats: u32,
     pub(super) bad_finishes: u32,
 }
 
@@ -80,12 +81,12 @@ impl Table {
     }
 
     /// An index that is not in use; `None` when too many are.
-    pub(super) fn free_index(&self, rng: &mut impl RngCore) -> Option<SessionIndex> {
+    pub(super) fn free_index(&self, mut draw: impl FnMut() -> u32) -> Option<SessionIndex> {
         if self.entries.len() >= MAX_INDICES {
             return None;
         }
         loop {
-            let index = SessionIndex::new(rng.next_u32());
+            let index = SessionIndex::new(draw());
             if !self.entries.contains_key(&index) {
                 return Some(index);
             }
@@ -101,12 +102,9 @@ impl Table {
             _ => None,
         }
     }
-    pub(super) fn half_open_of(&self, from: UnderlayAddr, mac1: &Mac) -> Option<&HalfOpen> {
-        let index = self.half_open.get(&(from, *mac1))?;
-        match self.entries.get(index) {
-            Some((Entry::HalfOpen(half_open), _)) => Some(half_open),
-            _ => None,
-        }
+    pub(super) fn half_open_of(&mut self, from: UnderlayAddr, mac1: &Mac) -> Option<&mut HalfOpen> {
+        let index = *self.half_open.get(&(from, *mac1))?;
+        self.half_open_at(index)
     }
     pub(super) fn half_open_at(&mut self, index: SessionIndex) -> Option<&mut HalfOpen> {
         match self.entries.get_mut(&index) {
@@ -187,34 +185,19 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// Draws the given numbers, over and over.
-    struct Loaded(Vec<u32>, usize);
-
-    impl RngCore for Loaded {
-        fn next_u32(&mut self) -> u32 {
-            self.1 += 1;
-            self.0[(self.1 - 1) % self.0.len()]
-        }
-        fn next_u64(&mut self) -> u64 {
-            self.next_u32().into()
-        }
-        fn fill_bytes(&mut self, bytes: &mut [u8]) {
-            bytes.fill(self.next_u32() as u8);
-        }
-    }
-
     #[test]
     fn an_index_in_use_is_never_drawn() {
         let mut table = Table::default();
         // The same low 24 bits three times, then others.
-        let mut rng = Loaded(vec![5, 0x0100_0005, 0xff00_0005, 6, 7], 0);
+        let mut drawn = [5, 0x0100_0005, 0xff00_0005, 6, 7, 5, 6].into_iter();
+        let mut draw = || drawn.next().unwrap();
         for expected in [5, 6, 7] {
-            let index = table.free_index(&mut rng).unwrap();
+            let index = table.free_index(&mut draw).unwrap();
             assert_eq!(index.value(), expected);
             table.insert(index, Entry::Live, Time::FAR);
         }
         table.release(SessionIndex::new(6));
-        assert_eq!(table.free_index(&mut rng), Some(SessionIndex::new(6)));
+        assert_eq!(table.free_index(&mut draw), Some(SessionIndex::new(6)));
     }
 
     #[test]
@@ -223,8 +206,7 @@ mod tests {
         for n in 0..MAX_INDICES as u32 {
             table.insert(SessionIndex::new(n), Entry::Live, Time::FAR);
         }
-        let mut draw = Loaded(vec![1 << 23], 0);
-        assert_eq!(table.free_index(&mut draw), None);
+        assert_eq!(table.free_index(|| 1 << 23), None);
         assert_eq!(table.len(), MAX_INDICES);
     }
 }

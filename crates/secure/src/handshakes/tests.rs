@@ -148,7 +148,7 @@ fn both_dial_at_once_and_one_session_results() {
         let mut world = World::new(seed);
         // Different ephemeral keys each time, so that each side is the lower one sometimes.
         for _ in 0..seed {
-            world.party(1).handshakes.draw_seed();
+            world.party(1).handshakes.entropy.draw();
         }
         world.dial(1, 2);
         world.dial(2, 1);

@@ -171,12 +171,16 @@ fn replayed_messages_change_nothing() {
 }
 
 #[test]
-fn a_repeated_init_gets_the_same_answer() {
+fn a_repeated_init_gets_the_same_answer_a_few_times() {
     let (mut a, mut b) = two();
     let init = a.dial(T0, at(2), None).unwrap();
     let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
-    let again = b.on_datagram(T0, NOW_S, at(1), &init).reply();
-    assert_eq!(again, response);
+    for _ in 0..8 {
+        let again = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+        assert_eq!(again, response);
+    }
+    let outcome = b.on_datagram(T0, NOW_S, at(1), &init);
+    assert_eq!(outcome.refused(), Refusal::TooMany);
     assert_eq!(b.half_open(), 1);
 }
 

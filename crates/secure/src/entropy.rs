@@ -1,0 +1,67 @@
+//! The node's random numbers: a key that draws itself anew with every number it gives.
+//!
+//! ```text
+//!   key --ChaCha20--> | next key 32 | number 32 |
+//! ```
+//!
+//! Who reads the key out of a node's memory learns the numbers to come, until the node is started
+//! with fresh entropy, but none that have been given: sessions of the past stay closed.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use zeroize::Zeroizing;
+
+/// 32 random bytes that are wiped when dropped.
+pub(crate) type Secret = Zeroizing<[u8; 32]>;
+
+pub(crate) struct Entropy {
+    key: Secret,
+}
+
+impl Entropy {
+    pub(crate) fn new(seed: [u8; 32]) -> Entropy {
+        Entropy {
+            key: Zeroizing::new(seed),
+        }
+    }
+
+    pub(crate) fn draw(&mut self) -> Secret {
+        let mut stream = ChaCha20Rng::from_seed(*self.key);
+        let mut number = Secret::default();
+        stream.fill_bytes(self.key.as_mut_slice());
+        stream.fill_bytes(number.as_mut_slice());
+        number
+    }
+
+    pub(crate) fn draw_u32(&mut self) -> u32 {
+        let [a, b, c, d, ..] = *self.draw();
+        u32::from_be_bytes([a, b, c, d])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_draw_equal_numbers_and_no_number_twice() {
+        let (mut a, mut b) = (Entropy::new([1; 32]), Entropy::new([1; 32]));
+        let mut drawn = std::collections::BTreeSet::new();
+        for _ in 0..1_000 {
+            let number = a.draw();
+            assert_eq!(number, b.draw());
+            assert!(drawn.insert(*number));
+        }
+        assert_ne!(a.draw_u32(), Entropy::new([2; 32]).draw_u32());
+    }
+
+    #[test]
+    fn the_key_does_not_give_what_was_drawn() {
+        let mut entropy = Entropy::new([1; 32]);
+        let number = entropy.draw();
+        let mut stream = ChaCha20Rng::from_seed(*entropy.key);
+        let mut ahead = [0; 32 * 64];
+        stream.fill_bytes(&mut ahead);
+        assert!(!ahead.windows(32).any(|window| window == number.as_slice()));
+    }
+}
