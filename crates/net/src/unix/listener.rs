@@ -65,6 +65,15 @@ impl SeqListener {
     /// A socket file at which nobody answers is replaced: a node that was killed leaves one. A
     /// live node is never disturbed, even by two that start at the same moment.
     pub fn bind(path: &Path, mode: u32) -> Result<SeqListener, BindError> {
+        SeqListener::bind_within(path, mode, LOCK_TRIES)
+    }
+
+    /// The same, with so many tries for the lock of the directory.
+    pub(super) fn bind_within(
+        path: &Path,
+        mode: u32,
+        tries: usize,
+    ) -> Result<SeqListener, BindError> {
         let io = |error| BindError::Io {
             path: path.to_owned(),
             error,
@@ -73,7 +82,7 @@ impl SeqListener {
             return Err(BindError::TooLong(path.to_owned()));
         }
         // Held until the socket listens; what is found stale stays so until it is replaced.
-        let _lock = lock_directory(path)?;
+        let _lock = lock_directory(path, tries)?;
         let fd = match bind(path, mode) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -185,7 +194,7 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
 
 /// Locks the directory of `path` against others who bind in it. The kernel releases it when this
 /// process ends, however it ends, and there is no lock file to be left behind.
-fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
+fn lock_directory(path: &Path, tries: usize) -> Result<OwnedFd, BindError> {
     let io = |error| BindError::Io {
         path: path.to_owned(),
         error,
@@ -199,7 +208,7 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, BindError> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: `name` is a string that ends with zero.
     let fd = sys::own(unsafe { libc::open(name.as_ptr(), flags) }).map_err(io)?;
-    for _ in 0..LOCK_TRIES {
+    for _ in 0..tries {
         // SAFETY: no pointers are involved.
         match sys::check(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
             Ok(_) => return Ok(fd),

@@ -2,6 +2,7 @@ use super::*;
 use crate::epoll::{Interest, Poller};
 use std::fs;
 use std::io::{ErrorKind, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -157,6 +158,20 @@ fn two_that_start_at_once_do_not_take_the_file_from_each_other() {
         assert_eq!(winners, 1);
         SeqStream::connect(&dir.socket()).expect("the winner answers");
     }
+}
+
+#[test]
+fn whoever_binds_waits_for_others_in_the_directory() {
+    let dir = Dir::new("lock");
+    let held = fs::File::open(&dir.0).unwrap();
+    // SAFETY: no pointers are involved.
+    let locked = unsafe { libc::flock(held.as_raw_fd(), libc::LOCK_EX) };
+    assert_eq!(locked, 0);
+    let refused = SeqListener::bind_within(&dir.socket(), 0o600, 2).unwrap_err();
+    assert!(matches!(refused, BindError::Locked(_)), "{refused}");
+    assert!(!dir.socket().exists());
+    drop(held);
+    SeqListener::bind_within(&dir.socket(), 0o600, 1).unwrap();
 }
 
 #[test]
