@@ -280,6 +280,15 @@ impl Link {
         output
     }
 
+    /// The hello of a node that is about to stop.
+    pub(crate) fn farewell(&mut self, now: Time) -> wire::control::Hello {
+        let hello = self.hello.close(now, self.loss.share());
+        wire::control::Hello {
+            boot: self.boot,
+            ..hello
+        }
+    }
+
     /// When the link wants attention next.
     pub fn next_timeout(&self) -> Option<Time> {
         [

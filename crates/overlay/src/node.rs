@@ -61,7 +61,7 @@ pub struct Neighbor {
     pub addr: NodeAddr,
     /// Its name.
     pub name: String,
-    /// Where to dial it; `None` waits for it to dial, or for [`Request::Locate`].
+    /// Where to dial it; `None` waits for it to dial, or for [`Operation::Locate`](crate::request::Operation::Locate).
     pub at: Option<UnderlayAddr>,
 }
 
@@ -151,6 +151,11 @@ impl Node {
         &self.name
     }
 
+    /// The network that the node belongs to, with the revocations that it knows.
+    pub fn network(&self) -> &Network {
+        self.handshakes.network()
+    }
+
     /// Wall time, in seconds since 1970.
     fn unix_s(&self, now: Time) -> u64 {
         self.unix_start_s + now.as_nanos() / 1_000_000_000
@@ -163,7 +168,7 @@ impl Node {
         request: Request,
         out: &mut impl Outbox<Node>,
     ) {
-        match request {
+        let reply = match request {
             Request::Send { to, port, payload } => {
                 return self.on_send(now, client, to, port, payload, out);
             }
@@ -172,15 +177,12 @@ impl Node {
                 self.resequencer.close(client);
                 return;
             }
-            _ => {}
-        }
-        let reply = match request {
-            Request::Bind { port } => self
-                .sockets
-                .bind(client, port, &mut self.rng)
-                .map(|port| Reply::Bound { port }),
+            Request::Bind { port } => {
+                let bound = self.sockets.bind(client, port, &mut self.rng);
+                bound.map(|port| Reply::Bound { port })
+            }
             Request::Options(options) => self.set_options(client, options),
-            operator => self.operate(now, operator, out),
+            Request::Operate(operation) => self.operate(now, operation, out),
         };
         out.deliver(client, reply.unwrap_or_else(Reply::Refused));
     }

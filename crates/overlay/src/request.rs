@@ -7,7 +7,7 @@ use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
 use wire::data::Remaining;
 pub use wire::ipc::{Delivery, Options};
 
-/// A request of a client (its first two groups) or of the operator (the last).
+/// A request of a client, or of the operator.
 #[derive(Debug)]
 pub enum Request {
     /// Binds the socket to a port; 0 asks for any free one.
@@ -29,6 +29,13 @@ pub enum Request {
     },
     /// The client is gone: its port is free again.
     Close,
+    /// Something that only the operator may ask.
+    Operate(Operation),
+}
+
+/// What the operator asks.
+#[derive(Debug)]
+pub enum Operation {
     /// Emulates a bad network on what this node sends to a neighbour; `None` ends it. Lab mode only.
     Impair {
         /// The neighbour.
@@ -47,6 +54,8 @@ pub enum Request {
     Renew(Box<secure::Identity>),
     /// A new signed list of revoked certificates, to be checked and flooded.
     Revoke(Vec<u8>),
+    /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
+    Farewell,
 }
 
 /// Why a request was refused.

@@ -413,4 +413,4 @@ impl Database {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,1 +1,428 @@
 use super::*;
+use proptest::prelude::*;
+use wire::certificate::{Certificate, Domains, NetworkId, Options, Subject};
+use wire::link_state::{OPTIONS_BYTES_MAX, Opt, Repr, SIGNATURE_BYTES, write_option};
+use wire::record::BODY_BYTES_MAX;
+use wire::{Latency, Loss, Malformed};
+
+/// A stand-in for signatures: the origin's address, over and over.
+pub(crate) fn sign(origin: NodeAddr) -> [u8; SIGNATURE_BYTES] {
+    core::array::from_fn(|i| origin.0.to_be_bytes()[i % 4])
+}
+
+pub(crate) fn is_signed(claim: &Claim<'_>) -> Judgement {
+    match claim {
+        Claim::LinkState(state) if *state.signature() != sign(state.origin) => Judgement::Refused,
+        _ => Judgement::Good,
+    }
+}
+
+pub(crate) fn node(n: u32) -> NodeAddr {
+    NodeAddr(0x0a00_0000 + n)
+}
+
+pub(crate) fn link(to: u32, latency_us: u32) -> Link {
+    Link {
+        neighbor: node(to),
+        latency: Latency::from_micros(latency_us),
+        loss: Loss(0),
+        flags: 0,
+    }
+}
+
+pub(crate) fn certificate(of: NodeAddr, serial: u32) -> Vec<u8> {
+    let certificate = Certificate {
+        network: NetworkId([7; 8]),
+        serial,
+        not_before_s: 0,
+        not_after_s: u64::MAX,
+        subject: Subject {
+            address: of,
+            name: "node",
+            static_key: [1; 32],
+            signing_key: [2; 32],
+            domains: Domains::NONE,
+        },
+        options: Options::NONE,
+        signature: [3; 64],
+    };
+    let mut bytes = [0; BODY_BYTES_MAX];
+    let mut w = wire::bytes::Writer::new(&mut bytes);
+    certificate.emit(&mut w).unwrap();
+    w.written().to_vec()
+}
+
+fn body(origin: u32, seq: u32, links: &[Link]) -> Vec<u8> {
+    let repr = Repr {
+        origin: node(origin),
+        seq: RecordSeq(seq),
+        lifetime_s: 100,
+        certificate_serial: 1,
+        flags: 0,
+        links,
+        options: &[],
+    };
+    let mut bytes = [0; BODY_BYTES_MAX];
+    let len = repr.emit(&mut bytes, |_| sign(node(origin))).unwrap();
+    bytes[..len].to_vec()
+}
+
+fn key(origin: u32, seq: u32) -> Key {
+    Key {
+        kind: RecordKind::LINK_STATE,
+        origin: node(origin),
+        seq: RecordSeq(seq),
+    }
+}
+
+const FROM: LinkIndex = LinkIndex(0);
+
+fn at(s: u64) -> Time {
+    Time::ZERO + Duration::from_secs(s)
+}
+
+fn offer(database: &mut Database, now: Time, age_s: u16, body: &[u8]) -> Verdict {
+    let record = Record {
+        kind: RecordKind::LINK_STATE,
+        age_s,
+        body,
+    };
+    database.on_record(now, FROM, &record, is_signed)
+}
+
+fn own_record(database: &mut Database, now: Time, links: &[Link]) -> Key {
+    let own = database.own;
+    let what = Origination {
+        links,
+        certificate_serial: 1,
+        options: &[],
+    };
+    database.originate(now, what, |_| sign(own)).unwrap()
+}
+
+fn edges(database: &Database) -> Vec<(NodeAddr, NodeAddr, u32)> {
+    let t = database.topology();
+    let from = |n| t.links_from(n).iter().map(move |e| (n, e));
+    let mut all: Vec<_> = t
+        .nodes()
+        .flat_map(from)
+        .map(|(n, e)| (t.addr(n), t.addr(e.peer), e.link.latency_us))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn the_newest_edition_wins_and_older_ones_are_answered() {
+    let mut db = Database::new(node(1));
+    let (old, new) = (body(2, 5, &[link(1, 10)]), body(2, 6, &[]));
+    assert_eq!(offer(&mut db, at(0), 0, &new), Verdict::Accepted(key(2, 6)));
+    assert_eq!(offer(&mut db, at(0), 3, &new), Verdict::Known(key(2, 6)));
+    assert_eq!(offer(&mut db, at(0), 0, &old), Verdict::Stale(key(2, 6)));
+    assert_eq!(db.links_of(node(2)), Some(&[][..]));
+    assert_eq!(db.len(), 1);
+}
+
+#[test]
+fn what_is_badly_signed_or_malformed_changes_nothing() {
+    let mut db = Database::new(node(1));
+    let mut forged = body(2, 5, &[link(1, 10)]);
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    let refused = Verdict::dropped(Some(key(2, 5)), Reason::Refused);
+    assert_eq!(offer(&mut db, at(0), 0, &forged), refused);
+    let good = body(2, 5, &[link(1, 10)]);
+    for len in 0..good.len() {
+        let verdict = offer(&mut db, at(0), 0, &good[..len]);
+        assert!(
+            matches!(verdict, Verdict::Dropped { .. }),
+            "{len}: {verdict:?}"
+        );
+    }
+    let unknown = Record {
+        kind: RecordKind(9),
+        age_s: 0,
+        body: &good,
+    };
+    let verdict = db.on_record(at(0), FROM, &unknown, is_signed);
+    let reason = Reason::Malformed(Malformed::Kind);
+    assert_eq!(verdict, Verdict::dropped(None, reason));
+    assert!(db.is_empty() && db.generation() == 0);
+}
+
+#[test]
+fn an_edge_counts_when_both_ends_report_it() {
+    let mut db = Database::new(node(1));
+    own_record(&mut db, at(0), &[link(2, 10)]);
+    assert_eq!((edges(&db), db.generation()), (vec![], 0));
+    offer(&mut db, at(0), 0, &body(2, 1, &[link(1, 20), link(3, 5)]));
+    let both = vec![(node(1), node(2), 10), (node(2), node(1), 20)];
+    assert_eq!((edges(&db), db.generation()), (both.clone(), 1));
+    // News that matters to nobody's route: a renewal, and an end that the other does not confirm.
+    offer(&mut db, at(1), 0, &body(2, 2, &[link(1, 20), link(3, 5)]));
+    offer(
+        &mut db,
+        at(1),
+        0,
+        &body(2, 3, &[link(1, 20), link(3, 6), link(4, 1)]),
+    );
+    assert_eq!((edges(&db), db.generation()), (both, 1));
+    offer(&mut db, at(2), 0, &body(2, 4, &[link(1, 21)]));
+    assert_eq!(db.generation(), 2);
+    offer(&mut db, at(3), 0, &body(2, 5, &[]));
+    assert_eq!((edges(&db), db.generation()), (vec![], 3));
+}
+
+#[test]
+fn records_age_where_they_are_held_and_end() {
+    let mut db = Database::new(node(1));
+    own_record(&mut db, at(0), &[link(2, 10)]);
+    offer(&mut db, at(0), 30, &body(2, 1, &[link(1, 20)]));
+    let name = Name::of(key(2, 1));
+    assert_eq!(db.record(at(10), name).unwrap().1.age_s, 40);
+    assert!(!db.expire(at(69)));
+    assert!(db.expire(at(70)));
+    assert_eq!((db.len(), edges(&db)), (1, vec![]));
+    let again = offer(&mut db, at(70), 100, &body(2, 1, &[]));
+    assert_eq!(again, Verdict::dropped(Some(key(2, 1)), Reason::Expired));
+    assert!(
+        !db.expire(at(1_000_000)),
+        "our own record is renewed, not forgotten"
+    );
+}
+
+#[test]
+fn our_record_of_an_earlier_start_is_outdone() {
+    let mut db = Database::new(node(1));
+    let before = body(1, 700, &[link(9, 1)]);
+    let mut forged = before.clone();
+    forged[20] ^= 1;
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    assert!(matches!(
+        offer(&mut db, at(0), 0, &forged),
+        Verdict::Dropped { .. }
+    ));
+    let own = own_record(&mut db, at(0), &[link(2, 10)]);
+    assert_eq!(own, key(1, 1));
+    assert_eq!(offer(&mut db, at(0), 0, &before), Verdict::Own(key(1, 700)));
+    assert!(db.refresh_at() <= at(0), "a new one is due");
+    assert_eq!(own_record(&mut db, at(0), &[link(2, 10)]), key(1, 701));
+    assert_eq!(
+        offer(&mut db, at(1), 0, &before),
+        Verdict::Stale(key(1, 701))
+    );
+    // The same number, other words: an earlier start counted as far.
+    let twin = body(1, 701, &[link(9, 1)]);
+    assert_eq!(offer(&mut db, at(1), 0, &twin), Verdict::Own(key(1, 701)));
+    assert_eq!(own_record(&mut db, at(1), &[]), key(1, 702));
+}
+
+#[test]
+fn the_own_record_is_renewed_within_a_third_of_its_lifetime() {
+    let mut db = Database::new(node(1));
+    let mut intervals: Vec<u64> = Vec::new();
+    for _ in 0..20 {
+        let now = db.refresh_at();
+        own_record(&mut db, now, &[]);
+        intervals.push(db.refresh_at().since(now).as_millis());
+    }
+    assert!(
+        intervals.iter().all(|ms| (240_000..=300_000).contains(ms)),
+        "{intervals:?}"
+    );
+    assert!(intervals.windows(2).any(|w| w[0] != w[1]));
+}
+
+#[test]
+fn records_wait_for_their_certificate_a_bounded_while() {
+    let mut db = Database::new(node(1));
+    let unknown = |claim: &Claim<'_>| match claim {
+        Claim::LinkState(_) => Judgement::NoCertificate,
+        _ => Judgement::Good,
+    };
+    for n in 0..MAX_PENDING as u32 + 5 {
+        let body = body(n + 2, 1, &[]);
+        let record = Record {
+            kind: RecordKind::LINK_STATE,
+            age_s: 4,
+            body: &body,
+        };
+        let (first, again) = (
+            db.on_record(at(0), FROM, &record, unknown),
+            db.on_record(at(0), FROM, &record, unknown),
+        );
+        assert_eq!(first, again);
+        let full = Verdict::dropped(None, Reason::Full);
+        assert_eq!(
+            first,
+            if n < MAX_PENDING as u32 {
+                Verdict::Pending
+            } else {
+                full
+            }
+        );
+    }
+    // Only the certificate of one node has come.
+    let knows_two = |claim: &Claim<'_>| match claim.key().origin {
+        origin if origin == node(2) => Judgement::Good,
+        _ => Judgement::NoCertificate,
+    };
+    let verdicts = db.retry_pending(at(3), knows_two);
+    assert_eq!(verdicts, [(FROM, Verdict::Accepted(key(2, 1)))]);
+    assert_eq!(db.record(at(3), Name::of(key(2, 1))).unwrap().1.age_s, 7);
+    assert_eq!(db.pending.len(), MAX_PENDING - 1);
+    db.expire(at(19));
+    assert_eq!(db.pending.len(), MAX_PENDING - 1);
+    db.expire(at(20));
+    assert_eq!(db.pending.len(), 0);
+}
+
+#[test]
+fn certificates_are_kept_an_hour_after_their_node_was_last_heard_of() {
+    let mut db = Database::new(node(1));
+    let bytes = certificate(node(2), 4);
+    let news = db.insert_verified(at(0), RecordKind::CERTIFICATE, &bytes);
+    assert_eq!(news.unwrap().unwrap().seq, RecordSeq(4));
+    let older = certificate(node(2), 3);
+    assert_eq!(
+        db.insert_verified(at(0), RecordKind::CERTIFICATE, &older),
+        Ok(None)
+    );
+    db.insert_verified(at(0), RecordKind::CERTIFICATE, &certificate(node(1), 1))
+        .unwrap();
+    for s in 0..50 {
+        offer(&mut db, at(s * 90), 0, &body(2, s as u32 + 1, &[]));
+        db.expire(at(s * 90));
+    }
+    assert_eq!(db.certificate(node(2)), Some(&*bytes));
+    let gone = 49 * 90 + 100;
+    assert!(db.expire(at(gone)));
+    assert!(!db.expire(at(gone + 3_400)));
+    assert!(db.expire(at(gone + 3_600)));
+    assert_eq!(db.certificate(node(2)), None);
+    assert!(db.certificate(node(1)).is_some(), "our own stays");
+    // A neighbour that still has it, as old as it is, does not bring it back.
+    let record = Record {
+        kind: RecordKind::CERTIFICATE,
+        age_s: 3_600,
+        body: &bytes,
+    };
+    let verdict = db.on_record(at(gone + 3_700), FROM, &record, is_signed);
+    assert!(matches!(
+        verdict,
+        Verdict::Dropped {
+            reason: Reason::Expired,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_database_is_full_at_its_bound_and_stays_useful() {
+    let mut db = Database::new(node(1));
+    for n in 0..MAX_ORIGINS as u32 {
+        let verdict = offer(&mut db, at(0), 0, &body(n + 2, 1, &[]));
+        assert_eq!(verdict, Verdict::Accepted(key(n + 2, 1)));
+    }
+    let one_more = offer(&mut db, at(0), 0, &body(9_999, 1, &[]));
+    assert_eq!(one_more, Verdict::dropped(None, Reason::Full));
+    let newer = offer(&mut db, at(0), 0, &body(7, 2, &[]));
+    assert_eq!(newer, Verdict::Accepted(key(7, 2)));
+    own_record(&mut db, at(0), &[]);
+    db.remove_origin(node(7));
+    assert!(db.links_of(node(7)).is_none());
+}
+
+#[test]
+fn a_topology_that_has_seen_too_many_nodes_is_built_anew() {
+    let mut db = Database::new(node(1));
+    own_record(&mut db, at(0), &[link(2, 10)]);
+    offer(&mut db, at(0), 0, &body(2, 1, &[link(1, 20)]));
+    let before = edges(&db);
+    for n in 3..6_000u32 {
+        let t = at(u64::from(n) * 200);
+        offer(&mut db, t, 0, &body(n, 1, &[link(n + 1, 1)]));
+        offer(&mut db, t, 0, &body(n + 1, n, &[link(n, 1)]));
+        offer(&mut db, t, 0, &body(2, n, &[link(1, 20)]));
+        db.expire(t);
+    }
+    assert!(db.topology().node_count() < 5_000);
+    let seen = edges(&db);
+    assert!(before.iter().all(|edge| seen.contains(edge)));
+}
+
+#[test]
+fn unknown_options_are_kept_byte_for_byte() {
+    let mut options = [0; OPTIONS_BYTES_MAX];
+    let mut w = wire::bytes::Writer::new(&mut options);
+    write_option(
+        &mut w,
+        Opt {
+            kind: 5,
+            value: b"later",
+        },
+    )
+    .unwrap();
+    let len = w.len();
+    let mut maker = Database::new(node(2));
+    let what = Origination {
+        links: &[link(1, 3)],
+        certificate_serial: 1,
+        options: &options[..len],
+    };
+    let made = maker.originate(at(0), what, |_| sign(node(2))).unwrap();
+    let (_, record) = maker.record(at(0), Name::of(made)).unwrap();
+    let mut db = Database::new(node(1));
+    assert_eq!(
+        db.on_record(at(0), FROM, &record, is_signed),
+        Verdict::Accepted(made)
+    );
+    assert_eq!(
+        db.record(at(0), Name::of(made)).unwrap().1.body,
+        record.body
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// In any order of records, ends and expiry: the edges are those of which both ends' newest
+    /// records tell, and the generation moves exactly when they do.
+    #[test]
+    fn edges_agree_with_a_naive_model(
+        steps in proptest::collection::vec(
+            (1u32..7, 1u32..40, proptest::collection::vec((1u32..7, 1u32..4), 0..5), 0u64..60),
+            1..80,
+        )
+    ) {
+        let mut db = Database::new(node(99));
+        let mut model: BTreeMap<u32, (u32, u64, Vec<Link>)> = BTreeMap::new();
+        let mut now = 0;
+        for (origin, seq, told, wait) in steps {
+            now += wait / 10;
+            let links: Vec<Link> = told.iter().map(|&(to, us)| link(to, us)).collect();
+            let generation = db.generation();
+            let before = edges(&db);
+            offer(&mut db, at(now), 0, &body(origin, seq, &links));
+            if model.get(&origin).is_none_or(|(held, ..)| *held < seq) {
+                model.insert(origin, (seq, now, links));
+            }
+            db.expire(at(now));
+            model.retain(|_, (_, made, _)| now - *made < 100);
+            let says = |a: &u32, b: &u32| {
+                model[a].2.iter().find(|l| l.neighbor == node(*b)).map(|l| l.latency.micros())
+            };
+            let mut expected = Vec::new();
+            for a in model.keys() {
+                for b in model.keys().filter(|b| a != *b) {
+                    if let (Some(us), Some(_)) = (says(a, b), says(b, a)) {
+                        expected.push((node(*a), node(*b), us));
+                    }
+                }
+            }
+            prop_assert_eq!(&edges(&db), &expected);
+            prop_assert_eq!(db.generation() != generation, before != expected);
+        }
+    }
+}

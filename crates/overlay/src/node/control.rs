@@ -283,6 +283,17 @@ impl Node {
         }
     }
 
+    /// Tells the neighbours that this node is about to stop, twice, because one may be lost.
+    pub(super) fn say_farewell(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            for _ in 0..2 {
+                let hello = link.farewell(now);
+                link.send_hello(now, &hello, out);
+            }
+        }
+    }
+
     /// Sends what a link has to say: requests, tail probes, acknowledgements and records.
     pub(super) fn flush_link(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         if self.links.at(index).at.is_none() {

@@ -3,7 +3,7 @@
 use super::Node;
 use crate::hello::State;
 use crate::link::{Impairment, Link, LinkIndex};
-use crate::request::{Options, Reply, Request, RequestError};
+use crate::request::{Operation, Options, Reply, RequestError};
 use crate::snapshot::{FlowStatus, LaneStatus, LinkStatus, RouteStatus, Snapshot};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use graph::metric::Metric;
@@ -39,23 +39,23 @@ impl Node {
     pub(super) fn operate(
         &mut self,
         now: Time,
-        request: Request,
+        operation: Operation,
         out: &mut impl Outbox<Node>,
     ) -> Result<Reply, RequestError> {
-        match request {
-            Request::Impair { neighbor, model } => self.impair(now, neighbor, model, out),
-            Request::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
-            Request::Renew(identity) => self.renew(now, *identity),
-            Request::Revoke(list) => self.on_revocations(now, &list, out),
-            Request::Bind { .. } | Request::Options(_) | Request::Send { .. } | Request::Close => {
-                Err(RequestError::Unsupported)
+        match operation {
+            Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
+            Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Operation::Renew(identity) => self.renew(now, *identity),
+            Operation::Revoke(list) => self.on_revocations(now, &list, out),
+            Operation::Farewell => {
+                self.say_farewell(now, out);
+                Ok(Reply::Done)
             }
         }
     }
 
     fn impair(
         &mut self,
-        now: Time,
         neighbor: NodeAddr,
         model: Option<impair::Model>,
         out: &mut impl Outbox<Node>,
@@ -80,7 +80,6 @@ impl Node {
             }
         }
         self.links.touch(index);
-        let _ = now;
         Ok(Reply::Done)
     }
 
