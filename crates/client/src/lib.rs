@@ -1,1 +1,30 @@
-//! Placeholder.
+//! The socket-like interface for applications: overlay addresses, real descriptors.
+//!
+//! ```no_run
+//! use client::{Node, Options, Target};
+//! use core::time::Duration;
+//!
+//! let node = Node::at("/run/sinew/ams.sock");
+//! let socket = node.bind(5000, Options::voice(Duration::from_millis(100)))?;
+//! socket.send_to(b"hello", Target::parse("10.7.0.3:5000")?)?;
+//! let mut buffer = [0; 2048];
+//! let (len, from, _) = socket.recv_from(&mut buffer)?;
+//! println!("{len} bytes from {from}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! One [`DatagramSocket`] is one connection to the node over a Unix socket that keeps message
+//! boundaries: its descriptor works with poll and epoll. Calls block unless the socket is set to
+//! non-blocking. Semantics are those of UDP sockets, with a class, a deadline and a delivery
+//! option per socket. [Amir06 §III-A]
+#![deny(unsafe_code)]
+
+mod error;
+mod options;
+mod socket;
+mod target;
+
+pub use error::Error;
+pub use options::{Delivery, LinkProtocol, Options, Routing};
+pub use socket::{DatagramSocket, Info, Node};
+pub use target::{BadTarget, Target};

@@ -1,0 +1,59 @@
+//! Why a call failed.
+
+use std::io;
+use std::path::PathBuf;
+use wire::ipc::ErrorCode;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No node answers at the socket file.
+    #[error("no node at {path}: {error}; start one with `sinew node --config FILE`")]
+    NoNode {
+        /// The socket file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The node refused a request.
+    #[error("the node refused: {text}")]
+    Refused {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        text: String,
+    },
+    /// The node has gone away.
+    #[error("the node has closed the connection: it was stopped, or restarted")]
+    Closed,
+    /// The node said something that this library does not understand.
+    #[error("the node does not speak this library's protocol ({0}): use matching versions")]
+    Protocol(&'static str),
+    /// The datagram is longer than the network carries.
+    #[error("the datagram has {len} bytes and the network carries {max}: send less at once")]
+    TooLong {
+        /// Its length.
+        len: usize,
+        /// The longest.
+        max: usize,
+    },
+    /// The socket is non-blocking, and nothing can be done now.
+    #[error("nothing to do now: wait until the descriptor is ready")]
+    WouldBlock,
+    /// The kernel refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Error {
+    /// From an error of the node's socket.
+    pub(crate) fn of(error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => Error::WouldBlock,
+            io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotConnected => Error::Closed,
+            _ => Error::Io(error),
+        }
+    }
+}

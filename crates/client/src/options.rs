@@ -1,0 +1,63 @@
+//! What a socket asks of the overlay.
+
+use core::time::Duration;
+use wire::data::{Class, TTL_MAX};
+pub use wire::data::{LinkProtocol, Routing};
+pub use wire::ipc::Delivery;
+
+/// How a socket's packets are carried, and how it receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The protocol on each hop.
+    pub link: LinkProtocol,
+    /// The metric that routes.
+    pub routing: Routing,
+    /// 0, the lowest, to 7.
+    pub priority: u8,
+    /// How long after sending a packet is of use.
+    pub deadline: Option<Duration>,
+    /// In which order packets are handed over.
+    pub delivery: Delivery,
+    /// Hops after which a packet is dropped, 1 to 63.
+    pub ttl: u8,
+}
+
+impl Options {
+    /// Real-time recovery within `deadline`, over the path of the least expected latency.
+    pub fn voice(deadline: Duration) -> Options {
+        Options {
+            link: LinkProtocol::RealTime,
+            routing: Routing::ExpectedLatency,
+            priority: 4,
+            deadline: Some(deadline),
+            delivery: Delivery::AsItComes,
+            ttl: wire::ipc::Options::TTL_DEFAULT,
+        }
+    }
+
+    /// Best effort over the path of the least latency: what UDP does, over the overlay.
+    pub fn best_effort() -> Options {
+        Options {
+            link: LinkProtocol::BestEffort,
+            routing: Routing::Latency,
+            priority: 0,
+            deadline: None,
+            ..Options::voice(Duration::ZERO)
+        }
+    }
+
+    pub(crate) fn to_wire(self) -> wire::ipc::Options {
+        wire::ipc::Options {
+            class: Class {
+                link: self.link,
+                routing: self.routing,
+                priority: self.priority,
+            },
+            deadline: self.deadline.map(|d| {
+                base::Duration::from_nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
+            }),
+            delivery: self.delivery,
+            ttl: self.ttl.clamp(1, TTL_MAX),
+        }
+    }
+}

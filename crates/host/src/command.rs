@@ -1,0 +1,97 @@
+//! Commands to the loop from other threads: a bounded channel and a wake-up.
+
+use crate::status::Status;
+use net::epoll::Waker;
+use overlay::request::{Operation, RequestError};
+use secure::Revocations;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+/// Commands that may wait for the loop. Choice: a handful of operators and scrapers; the next one
+/// is refused instead of queued without end.
+const MAX_WAITING: usize = 64;
+/// How long an answer is waited for. The loop answers within milliseconds; one that does not has
+/// ended, or is in trouble that a status page shall not wait for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the loop is asked to do.
+#[derive(Debug)]
+pub enum Command {
+    /// Tell everything about the node.
+    Status(Sender<Box<Status>>),
+    /// Tell the newest list of revocations.
+    Revocations(Sender<Option<Revocations>>),
+    /// An operator's request to the engine, and where its answer goes.
+    Operate(Operation, Sender<Result<(), RequestError>>),
+    /// End the loop.
+    Stop,
+}
+
+/// The sending end, for any thread.
+#[derive(Clone, Debug)]
+pub struct Commander {
+    queue: SyncSender<Command>,
+    waker: Waker,
+}
+
+/// The loop is gone or does not keep up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the node is stopping or overloaded: try again")]
+pub struct Unavailable;
+
+impl Commander {
+    /// A commander and the loop's end of the channel.
+    pub(crate) fn new(waker: Waker) -> (Commander, Receiver<Command>) {
+        let (queue, commands) = sync_channel(MAX_WAITING);
+        (Commander { queue, waker }, commands)
+    }
+
+    /// Gives a command to the loop.
+    pub fn send(&self, command: Command) -> Result<(), Unavailable> {
+        self.queue.try_send(command).map_err(|_| Unavailable)?;
+        self.waker.wake();
+        Ok(())
+    }
+
+    /// The node as it is now.
+    pub fn status(&self) -> Result<Box<Status>, Unavailable> {
+        self.ask(Command::Status)
+    }
+
+    /// The newest list of revocations that the node knows.
+    pub fn revocations(&self) -> Result<Option<Revocations>, Unavailable> {
+        self.ask(Command::Revocations)
+    }
+
+    /// Asks the engine as its operator.
+    pub fn operate(&self, operation: Operation) -> Result<Result<(), RequestError>, Unavailable> {
+        self.ask(|answer| Command::Operate(operation, answer))
+    }
+
+    /// Ends the loop.
+    pub fn stop(&self) -> Result<(), Unavailable> {
+        self.send(Command::Stop)
+    }
+
+    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Unavailable> {
+        let (answer, answered) = channel();
+        self.send(command(answer))?;
+        answered.recv_timeout(PATIENCE).map_err(|_| Unavailable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_does_not_keep_up_or_has_gone_is_unavailable() {
+        let (commander, commands) = Commander::new(Waker::new().unwrap());
+        for _ in 0..MAX_WAITING {
+            assert_eq!(commander.stop(), Ok(()));
+        }
+        assert_eq!(commander.stop(), Err(Unavailable));
+        drop(commands);
+        assert_eq!(commander.status().err(), Some(Unavailable));
+    }
+}

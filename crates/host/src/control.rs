@@ -1,0 +1,209 @@
+//! The operator's socket: one JSON request per line, one JSON answer per line.
+//!
+//! ```text
+//!   {"cmd":"snapshot"}                                    {"snapshot":..,"counters":..,"host":..}
+//!   {"cmd":"link_set","neighbor":"fra","model":"loss=5%"} {"done":"link_set"}
+//!   {"cmd":"link_clear","neighbor":"10.7.0.2"}            {"done":"link_clear"}
+//!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}
+//!   {"cmd":"revoke","list":"-----BEGIN .."}               {"done":"revoke"}
+//!   {"cmd":"stop"}                                        {"done":"stop"}
+//!   anything else                                         {"error":"what, and what to do"}
+//! ```
+//!
+//! One thread serves all connections; it asks the loop by [`crate::Commander`] and never touches
+//! the engine. The file has mode 0600 from its first moment: whoever can connect is the operator.
+//! Requests, connections and idle times are bounded; an answer is sent before the next request is
+//! read, so that an operator who does not read holds nobody up and costs one answer.
+
+mod connection;
+mod listener;
+mod operator;
+#[cfg(test)]
+mod tests;
+
+pub use connection::MAX_LINE_BYTES;
+pub use listener::ControlError;
+pub use operator::{Files, Operator};
+
+use crate::log::Lines;
+use connection::Connection;
+use listener::Listener;
+use net::epoll::{Interest, Poller, Ready, Waker};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Connections at once: a few operators with `--watch`, and the tools beside them.
+pub const MAX_CONNECTIONS: usize = 16;
+/// A connection that asks nothing for so long is closed; those who watch ask once per second.
+const IDLE: Duration = Duration::from_secs(60);
+/// A connection that asked nothing for so long makes room for another one when all are taken.
+const MAKES_ROOM: Duration = Duration::from_secs(2);
+/// How often idle connections are looked for.
+const SWEEP: base::Duration = base::Duration::from_secs(5);
+
+const TOKEN_LISTENER: u64 = 0;
+const TOKEN_WAKER: u64 = 1;
+const TOKEN_CONNECTIONS: u64 = 2;
+
+/// The running socket. Dropping it ends the thread and removes the file.
+#[derive(Debug)]
+pub struct Control {
+    thread: Option<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Control {
+    /// Listens at `path` and answers by `operator`. A file that a killed node left is replaced; a
+    /// live node is not disturbed.
+    pub fn start(path: &Path, operator: Operator, lines: Lines) -> Result<Control, ControlError> {
+        let listener = Listener::bind(path)?;
+        let io = |error| ControlError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let (poller, waker) = (Poller::new().map_err(io)?, Waker::new().map_err(io)?);
+        poller
+            .add(&listener, TOKEN_LISTENER, Interest::READ)
+            .map_err(io)?;
+        poller
+            .add(&waker, TOKEN_WAKER, Interest::READ)
+            .map_err(io)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let connections = (0..MAX_CONNECTIONS).map(|_| None).collect();
+        let server = Server {
+            listener,
+            poller,
+            connections,
+            operator,
+            lines,
+            stopping: Arc::clone(&stopping),
+        };
+        let thread = std::thread::Builder::new().name("control".into());
+        let thread = thread.spawn(move || server.run()).map_err(io)?;
+        Ok(Control {
+            thread: Some(thread),
+            stopping,
+            waker,
+        })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic over there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Server {
+    listener: Listener,
+    poller: Poller,
+    connections: Vec<Option<Connection>>,
+    operator: Operator,
+    lines: Lines,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.stopping.load(Ordering::Acquire) {
+            let anybody = self.connections.iter().any(Option::is_some);
+            if let Err(error) = self.poller.wait(anybody.then_some(SWEEP), &mut ready) {
+                self.lines.say(&format!(
+                    "the control socket has failed and is closed: {error}"
+                ));
+                return;
+            }
+            for event in &ready {
+                self.on_ready(event);
+            }
+            self.close_idle(IDLE);
+        }
+    }
+
+    fn on_ready(&mut self, event: &Ready) {
+        match event.token {
+            TOKEN_LISTENER => self.accept(),
+            TOKEN_WAKER => {}
+            token => {
+                let i = (token - TOKEN_CONNECTIONS) as usize;
+                let Some(connection) = self.connections.get_mut(i).and_then(Option::as_mut) else {
+                    return;
+                };
+                let operator = &mut self.operator;
+                match connection.advance(|line| operator.answer(line)) {
+                    Ok(interest) if self.poller.modify(&*connection, token, interest).is_ok() => {}
+                    // Closing the descriptor takes it out of the poller.
+                    _ => self.connections[i] = None,
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let stream = match self.listener.accept() {
+            Ok(Some(stream)) => stream,
+            Ok(None) => return,
+            Err(error) => {
+                self.lines
+                    .say(&format!("an operator was turned away: {error}"));
+                return;
+            }
+        };
+        let Some(i) = self.place() else {
+            let text = format!("{MAX_CONNECTIONS} operators are connected: close one of them");
+            Connection::refuse(&stream, &text);
+            return;
+        };
+        let token = TOKEN_CONNECTIONS + i as u64;
+        if self.poller.add(&stream, token, Interest::READ).is_ok() {
+            self.connections[i] = Some(Connection::new(stream));
+        }
+    }
+
+    /// A free place; the longest idle connection makes room, if it is not at work right now.
+    fn place(&mut self) -> Option<usize> {
+        if let Some(free) = self.connections.iter().position(Option::is_none) {
+            return Some(free);
+        }
+        let idle_since = |i: &usize| self.connections[*i].as_ref().map(Connection::last_active);
+        let longest = (0..self.connections.len()).min_by_key(idle_since)?;
+        let idle = idle_since(&longest).is_some_and(|since| since.elapsed() >= MAKES_ROOM);
+        idle.then(|| {
+            self.connections[longest] = None;
+            longest
+        })
+    }
+
+    fn close_idle(&mut self, idle: Duration) {
+        let now = Instant::now();
+        for place in &mut self.connections {
+            if place
+                .as_ref()
+                .is_some_and(|c| now.duration_since(c.last_active()) >= idle)
+            {
+                *place = None;
+            }
+        }
+    }
+}
+
+/// An error as an answer.
+pub(crate) fn error_line(text: &str) -> String {
+    serde_json::json!({ "error": text }).to_string()
+}
+
+/// Nothing can be read or written now.
+pub(crate) fn would_block(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}

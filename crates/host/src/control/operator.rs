@@ -1,0 +1,183 @@
+//! What an operator may ask, and how it is answered.
+
+use super::error_line;
+use crate::command::{Commander, Unavailable};
+use crate::files::write_whole;
+use base::NodeAddr;
+use overlay::request::{Operation, RequestError};
+use secure::{Certificate, Identity, Keys, Revocations};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// A request, one line of JSON.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
+enum Ask {
+    Snapshot {},
+    LinkSet { neighbor: String, model: String },
+    LinkClear { neighbor: String },
+    Renew { certificate: String },
+    Revoke { list: String },
+    Stop {},
+}
+
+const COMMANDS: &str = "snapshot, link_set, link_clear, renew, revoke, stop";
+
+/// Where the node keeps what an operator may replace.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// Its certificate.
+    pub certificate: Option<PathBuf>,
+    /// The list of revocations.
+    pub revocations: Option<PathBuf>,
+}
+
+/// Answers requests, by asking the loop.
+#[derive(Debug)]
+pub struct Operator {
+    commander: Commander,
+    keys: Keys,
+    address: NodeAddr,
+    files: Files,
+}
+
+impl Operator {
+    /// The operator of the node with these keys and this address.
+    pub fn new(commander: Commander, keys: Keys, address: NodeAddr, files: Files) -> Operator {
+        Operator {
+            commander,
+            keys,
+            address,
+            files,
+        }
+    }
+
+    /// Answers one line by one line.
+    pub fn answer(&mut self, line: &str) -> String {
+        let answered = match serde_json::from_str(line) {
+            Ok(ask) => self.act(ask),
+            Err(error) => Err(format!(
+                "not a request ({error}): write {{\"cmd\":\"snapshot\"}}, one of {COMMANDS}"
+            )),
+        };
+        answered.unwrap_or_else(|text| error_line(&text))
+    }
+
+    fn act(&mut self, ask: Ask) -> Result<String, String> {
+        match ask {
+            Ask::Snapshot {} => {
+                let status = self.commander.status().map_err(text)?;
+                serde_json::to_string(&*status).map_err(text)
+            }
+            Ask::LinkSet { neighbor, model } => {
+                let model = model.parse().map_err(|error| format!("model: {error}"))?;
+                let neighbor = self.neighbor(&neighbor)?;
+                self.operate(
+                    Operation::Impair {
+                        neighbor,
+                        model: Some(model),
+                    },
+                    "link_set",
+                )
+            }
+            Ask::LinkClear { neighbor } => {
+                let neighbor = self.neighbor(&neighbor)?;
+                self.operate(
+                    Operation::Impair {
+                        neighbor,
+                        model: None,
+                    },
+                    "link_clear",
+                )
+            }
+            Ask::Renew { certificate } => self.renew(&certificate),
+            Ask::Revoke { list } => self.revoke(&list),
+            Ask::Stop {} => {
+                self.commander.stop().map_err(text)?;
+                Ok(done("stop"))
+            }
+        }
+    }
+
+    /// A neighbour's address, from it or from its name.
+    fn neighbor(&self, word: &str) -> Result<NodeAddr, String> {
+        if let Ok(address) = word.parse() {
+            return Ok(address);
+        }
+        let status = self.commander.status().map_err(text)?;
+        let links = &status.snapshot.links;
+        let mut named = links.iter().filter(|link| link.name == word);
+        match (named.next(), named.next()) {
+            (Some(link), None) => link.peer.parse().map_err(text),
+            (Some(_), Some(_)) => Err(format!(
+                "two neighbors are called `{word}`: use the overlay address"
+            )),
+            (None, _) => {
+                let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+                let names = if names.is_empty() {
+                    "none".into()
+                } else {
+                    names.join(", ")
+                };
+                Err(format!("no neighbor `{word}` (this node has: {names})"))
+            }
+        }
+    }
+
+    fn renew(&mut self, certificate: &str) -> Result<String, String> {
+        let certificate = Certificate::from_text(certificate).map_err(text)?;
+        let subject = certificate.fields().subject;
+        if subject.address != self.address {
+            let (theirs, ours) = (subject.address, self.address);
+            return Err(format!(
+                "the certificate is for {theirs}, and this node is {ours}"
+            ));
+        }
+        let renewed = certificate.to_text();
+        let identity = Identity::new(self.keys.clone(), certificate).map_err(text)?;
+        self.operate(Operation::Renew(Box::new(identity)), "renew")?;
+        self.keep(self.files.certificate.as_ref(), &renewed, "renewed")?;
+        Ok(done("renew"))
+    }
+
+    fn revoke(&mut self, list: &str) -> Result<String, String> {
+        let list = Revocations::from_text(list).map_err(text)?;
+        self.operate(Operation::Revoke(list.as_bytes().to_vec()), "revoke")?;
+        self.keep(self.files.revocations.as_ref(), &list.to_text(), "revoked")?;
+        Ok(done("revoke"))
+    }
+
+    fn keep(&self, path: Option<&PathBuf>, content: &str, did: &str) -> Result<(), String> {
+        let Some(path) = path else { return Ok(()) };
+        write_whole(path, content, 0o644).map_err(|error| {
+            let path = path.display();
+            format!(
+                "{did}, until the node restarts: cannot write {path}: {error}; write it yourself"
+            )
+        })
+    }
+
+    fn operate(&self, operation: Operation, what: &str) -> Result<String, String> {
+        match self.commander.operate(operation) {
+            Ok(Err(why)) => Err(advice(why)),
+            Ok(Ok(())) => Ok(done(what)),
+            Err(Unavailable) => Err(Unavailable.to_string()),
+        }
+    }
+}
+
+fn advice(why: RequestError) -> String {
+    match why {
+        RequestError::NotALab => format!("{why}: set it in the node's configuration, and restart"),
+        RequestError::NoSuchNeighbor => format!("{why}: see `sinew links`"),
+        _ => why.to_string(),
+    }
+}
+
+fn done(what: &str) -> String {
+    serde_json::json!({ "done": what }).to_string()
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

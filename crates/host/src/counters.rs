@@ -1,0 +1,130 @@
+//! The node's counters, derived from its events and from nothing else.
+
+use overlay::event::{Drop, Event};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Totals since the node started.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counters {
+    /// Packets sent on for others.
+    pub forwarded_packets: u64,
+    /// Their bytes, all headers of the overlay included.
+    pub forwarded_bytes: u64,
+    /// Packets of this node's clients sent to neighbours.
+    pub originated_packets: u64,
+    /// Their bytes, all headers of the overlay included.
+    pub originated_bytes: u64,
+    /// Packets handed to clients.
+    pub delivered_packets: u64,
+    /// Their payload bytes.
+    pub delivered_bytes: u64,
+    /// Packets of the real-time lane asked for again.
+    pub requested_packets: u64,
+    /// Packets of the real-time lane sent again.
+    pub retransmitted_packets: u64,
+    /// Their bytes.
+    pub retransmitted_bytes: u64,
+    /// Lost packets that came after all.
+    pub recovered_packets: u64,
+    /// Control datagrams sent.
+    pub control_packets: u64,
+    /// Their bytes.
+    pub control_bytes: u64,
+    /// Handshakes that led to a session.
+    pub sessions: u64,
+    /// Handshakes refused, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Links that came up.
+    pub links_up: u64,
+    /// Links that went down.
+    pub links_down: u64,
+    /// Neighbours whose address below changed.
+    pub moved: u64,
+    /// Records taken into the database.
+    pub records_accepted: u64,
+    /// Records refused.
+    pub records_refused: u64,
+    /// Times the routes were computed anew.
+    pub route_computations: u64,
+    /// Drops by the position of their reason in [`Drop::ALL`].
+    #[serde(serialize_with = "by_label")]
+    pub drops: [u64; Drop::ALL.len()],
+}
+
+impl Counters {
+    /// Counts one event.
+    pub fn apply(&mut self, event: &Event) {
+        match *event {
+            Event::Forwarded { packets, bytes, .. } => {
+                self.forwarded_packets += u64::from(packets);
+                self.forwarded_bytes += u64::from(bytes);
+            }
+            Event::Originated { packets, bytes, .. } => {
+                self.originated_packets += u64::from(packets);
+                self.originated_bytes += u64::from(bytes);
+            }
+            Event::Delivered { bytes } => {
+                self.delivered_packets += 1;
+                self.delivered_bytes += u64::from(bytes);
+            }
+            Event::Dropped { reason, packets } => {
+                self.drops[reason as usize] += u64::from(packets);
+            }
+            Event::Requested { packets, .. } => self.requested_packets += u64::from(packets),
+            Event::Retransmitted { packets, bytes, .. } => {
+                self.retransmitted_packets += u64::from(packets);
+                self.retransmitted_bytes += u64::from(bytes);
+            }
+            Event::Recovered { .. } => self.recovered_packets += 1,
+            Event::Control { bytes, .. } => {
+                self.control_packets += 1;
+                self.control_bytes += u64::from(bytes);
+            }
+            Event::Established { .. } => self.sessions += 1,
+            Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
+            Event::LinkUp { .. } => self.links_up += 1,
+            Event::LinkDown { .. } => self.links_down += 1,
+            Event::Moved { .. } => self.moved += 1,
+            Event::RecordAccepted { .. } => self.records_accepted += 1,
+            Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::RoutesChanged { .. } => self.route_computations += 1,
+        }
+    }
+
+    /// Drops for one reason.
+    pub fn dropped(&self, reason: Drop) -> u64 {
+        self.drops[reason as usize]
+    }
+}
+
+fn by_label<S: serde::Serializer>(
+    drops: &[u64; Drop::ALL.len()],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(Drop::ALL.iter().map(|d| (d.label(), drops[*d as usize])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_counter_of_its_own() {
+        let mut counters = Counters::default();
+        for (i, reason) in Drop::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, i, "{reason:?} stands out of order");
+            counters.apply(&Event::Dropped {
+                reason,
+                packets: i as u32 + 1,
+            });
+        }
+        assert!(
+            Drop::ALL
+                .iter()
+                .all(|d| counters.dropped(*d) == *d as u64 + 1)
+        );
+        let json = serde_json::to_value(&counters).unwrap();
+        assert_eq!(json["drops"]["no_route"], Drop::NoRoute as u64 + 1);
+    }
+}

@@ -1,0 +1,439 @@
+//! The loop itself.
+//!
+//! ```text
+//!   wait (ns timeout of the engine) -> take what is ready, bounded -> handle ... -> flush -> send
+//! ```
+
+use crate::clients::{ACCEPTS_PER_TURN, Clients, READS_PER_TURN};
+use crate::command::{Command, Commander};
+use crate::counters::Counters;
+use crate::log::{Lines, Log};
+use crate::outbox::{Io, OPERATOR};
+use crate::status::{HostStatus, Status, UdpStatus};
+use base::{Burst, ClientId, Engine, Input, Pool, UnderlayAddr};
+use net::clock::Clock;
+use net::epoll::{Interest, Poller, Ready, Waker};
+use net::signals::Termination;
+use net::udp::{Options, SendQueue, Socket};
+use net::unix::{BindError, SeqListener};
+use overlay::request::{Operation, RequestError};
+use overlay::{Node, Reply, Request};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+
+/// Large buffers: what a loaded node holds at once. In flight on an emulated link of 10 ms at
+/// 600 000 packets/s in bursts of 16 are 375; twice that, and the slots of the receive calls.
+const LARGE_SLOTS: usize = 1_024;
+/// Small buffers: a thousand clients' datagrams of one turn, what waits on emulated links at
+/// voice rates, and what is held for order.
+const SMALL_SLOTS: usize = 16_384;
+/// Messages taken from one UDP socket per turn. With GRO each may hold 64 datagrams, so a turn
+/// handles at most 2048: at 1.5 µs each about 3 ms, the longest that a timer waits.
+const MESSAGES_PER_TURN: usize = 32;
+
+const TOKEN_WAKER: u64 = 1;
+const TOKEN_LISTENER: u64 = 2;
+const TOKEN_SIGNAL: u64 = 3;
+const TOKEN_UDP: u64 = 16;
+const TOKEN_CLIENTS: u64 = 1 << 32;
+
+/// What a loop needs beside its engine.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where its log goes.
+    pub log: Lines,
+    /// Where to listen on the network below, one socket each, at most 16.
+    pub listen: Vec<SocketAddr>,
+    /// The clients' socket file and its permissions.
+    pub client_socket: Option<(PathBuf, u32)>,
+    /// Receive and send bursts whole, where the kernel can.
+    pub offload: bool,
+    /// The scheduling that the loop's thread has got, for the status.
+    pub scheduling: String,
+}
+
+/// Why a loop could not start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A UDP socket could not be opened.
+    #[error("cannot listen on {addr}: {error}; choose another `listen` address or port")]
+    Listen {
+        /// The address wanted.
+        addr: SocketAddr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The clients' socket could not be opened.
+    #[error(transparent)]
+    ClientSocket(#[from] BindError),
+    /// The kernel refused something else.
+    #[error("the event loop failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A running node: the engine, its sockets, and its clock.
+pub struct Driver {
+    node: Node,
+    io: Io,
+    clock: Clock,
+    poller: Poller,
+    sockets: Vec<Socket>,
+    /// Sockets whose kernel buffer is full: they wait to be writable.
+    blocked: Vec<bool>,
+    listener: Option<SeqListener>,
+    commands: Receiver<Command>,
+    commander: Commander,
+    waker: Waker,
+    termination: Option<Termination>,
+    received: Vec<(UnderlayAddr, Burst)>,
+    wakeups: u64,
+    scheduling: String,
+}
+
+impl Driver {
+    /// Opens the sockets. The engine's times are those of `clock`.
+    pub fn open(
+        setup: &Setup,
+        clock: Clock,
+        node: Node,
+        termination: Option<Termination>,
+    ) -> Result<Driver, HostError> {
+        let poller = Poller::new()?;
+        let waker = Waker::new()?;
+        poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
+        let mut sockets = Vec::new();
+        for (i, &addr) in setup.listen.iter().enumerate().take(16) {
+            let options = Options {
+                socket: i as u8,
+                gro: setup.offload,
+                gso: setup.offload,
+                ..Options::default()
+            };
+            let socket =
+                Socket::bind(addr, options).map_err(|error| HostError::Listen { addr, error })?;
+            poller.add(&socket, TOKEN_UDP + i as u64, Interest::READ)?;
+            sockets.push(socket);
+        }
+        let listener = match &setup.client_socket {
+            Some((path, mode)) => {
+                let listener = SeqListener::bind(path, *mode)?;
+                poller.add(&listener, TOKEN_LISTENER, Interest::READ)?;
+                Some(listener)
+            }
+            None => None,
+        };
+        if let Some(termination) = &termination {
+            poller.add(termination, TOKEN_SIGNAL, Interest::READ)?;
+        }
+        let (commander, commands) = Commander::new(waker.clone());
+        let io = Io {
+            now: clock.now(),
+            pool: Pool::new(LARGE_SLOTS, SMALL_SLOTS),
+            queues: sockets.iter().map(|_| SendQueue::new()).collect(),
+            clients: Clients::new(node.address()),
+            counters: Counters::default(),
+            log: Log::new(setup.log.clone()),
+            operator_reply: None,
+        };
+        Ok(Driver {
+            node,
+            io,
+            clock,
+            poller,
+            blocked: vec![false; sockets.len()],
+            sockets,
+            listener,
+            commands,
+            commander,
+            waker,
+            termination,
+            received: Vec::new(),
+            wakeups: 0,
+            scheduling: setup.scheduling.clone(),
+        })
+    }
+
+    /// For other threads to ask and command the loop.
+    pub fn commander(&self) -> Commander {
+        self.commander.clone()
+    }
+
+    /// The addresses that the UDP sockets are bound to.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.sockets.iter().map(Socket::local_addr).collect()
+    }
+
+    /// Runs until told to stop, by command or by signal.
+    pub fn run(&mut self) -> Result<(), HostError> {
+        let mut ready: Vec<Ready> = Vec::new();
+        let mut going = true;
+        // The engine dials its neighbours before the first wait.
+        self.turn(&[], &mut going)?;
+        while going {
+            let now = self.clock.now();
+            let timeout = self.node.next_timeout().map(|(at, _)| at.since(now));
+            self.poller.wait(timeout, &mut ready)?;
+            self.wakeups += 1;
+            self.turn(&ready, &mut going)?;
+        }
+        self.stop()
+    }
+
+    /// Tells neighbours and clients that it is over, and sends what is still to be sent.
+    fn stop(&mut self) -> Result<(), HostError> {
+        self.io.now = self.clock.now();
+        // It is never refused, and a neighbour that is not told finds out by silence.
+        let _ = self.operate(Operation::Farewell);
+        self.node.flush(self.io.now, &mut self.io);
+        self.io.clients.stop();
+        self.send()?;
+        self.io.log.line("stopped");
+        Ok(())
+    }
+
+    /// One batch: inputs, timers, flush, outputs.
+    fn turn(&mut self, ready: &[Ready], going: &mut bool) -> Result<(), HostError> {
+        self.io.now = self.clock.now();
+        for event in ready {
+            match event.token {
+                TOKEN_WAKER => {
+                    self.waker.drain();
+                    *going &= self.take_commands();
+                }
+                TOKEN_LISTENER => self.accept(),
+                TOKEN_SIGNAL => {
+                    let signalled = self.termination.as_ref().is_some_and(|t| t.take() > 0);
+                    *going &= !signalled;
+                }
+                token if token >= TOKEN_CLIENTS => {
+                    self.on_client(ClientId((token - TOKEN_CLIENTS) as u32), event);
+                }
+                token => {
+                    let i = (token - TOKEN_UDP) as usize;
+                    if event.writable {
+                        self.unblock(i)?;
+                    }
+                    self.receive(i);
+                }
+            }
+        }
+        let now = self.io.now;
+        if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
+            self.node.handle(now, Input::Timeout, &mut self.io);
+        }
+        self.node.flush(now, &mut self.io);
+        self.send()?;
+        self.watch_clients();
+        Ok(())
+    }
+
+    fn receive(&mut self, i: usize) {
+        let Some(socket) = self.sockets.get_mut(i) else {
+            return;
+        };
+        // Errors of a datagram socket concern single packets; the socket goes on.
+        let _ = socket.recv_batch(&self.io.pool, &mut self.received, MESSAGES_PER_TURN);
+        for (from, burst) in self.received.drain(..) {
+            self.node
+                .handle(self.io.now, Input::Datagrams { from, burst }, &mut self.io);
+        }
+    }
+
+    fn send(&mut self) -> Result<(), HostError> {
+        for (i, queue) in self.io.queues.iter_mut().enumerate() {
+            if queue.is_empty() || self.blocked[i] {
+                continue;
+            }
+            let sent = self.sockets[i].send_batch(queue);
+            if sent.gso_refused {
+                let what = "the network device refuses bursts (GSO): sending packets one by one";
+                self.io.log.line(what);
+            }
+            if sent.blocked {
+                self.blocked[i] = true;
+                let token = TOKEN_UDP + i as u64;
+                self.poller
+                    .modify(&self.sockets[i], token, Interest::READ_WRITE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn unblock(&mut self, i: usize) -> Result<(), HostError> {
+        if core::mem::take(&mut self.blocked[i]) {
+            let token = TOKEN_UDP + i as u64;
+            self.poller
+                .modify(&self.sockets[i], token, Interest::READ)?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.accept() {
+                Ok(Some(stream)) => {
+                    let Some(id) = self.io.clients.next_id() else {
+                        // Dropping the stream tells the client that the node is full.
+                        continue;
+                    };
+                    let token = TOKEN_CLIENTS + u64::from(id.0);
+                    if self
+                        .poller
+                        .add(stream.as_fd(), token, Interest::READ)
+                        .is_ok()
+                    {
+                        self.io.clients.insert(id, stream);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    self.io
+                        .log
+                        .line(&format!("a client was turned away: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on_client(&mut self, id: ClientId, event: &Ready) {
+        if event.writable {
+            self.io.clients.write(id);
+        }
+        if event.closed && self.io.clients.is_held(id) {
+            // Nobody waits for what it still had to say, and its hang-up would wake the loop on.
+            self.close_client(id);
+        } else if event.readable || event.closed {
+            self.read_client(id);
+        }
+    }
+
+    fn read_client(&mut self, id: ClientId) {
+        for _ in 0..READS_PER_TURN {
+            match self.io.clients.read(id, &self.io.pool) {
+                Ok(Some(request)) => {
+                    let input = Input::Request {
+                        client: id,
+                        request,
+                    };
+                    self.node.handle(self.io.now, input, &mut self.io);
+                }
+                Ok(None) => return,
+                Err(_gone) => return self.close_client(id),
+            }
+        }
+    }
+
+    fn close_client(&mut self, id: ClientId) {
+        // Closing the descriptor takes it out of the poller.
+        self.io.clients.remove(id);
+        let input = Input::Request {
+            client: id,
+            request: Request::Close,
+        };
+        self.node.handle(self.io.now, input, &mut self.io);
+    }
+
+    fn watch_clients(&mut self) {
+        self.io.clients.release_held(&self.io.pool);
+        let poller = &self.poller;
+        self.io.clients.take_changed(|id, fd, interest| {
+            // It can fail only for a descriptor that is not watched, and all of them are.
+            let _ = poller.modify(fd, TOKEN_CLIENTS + u64::from(id.0), interest);
+        });
+    }
+
+    /// Handles what other threads want; false when the loop is to end.
+    fn take_commands(&mut self) -> bool {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Stop => return false,
+                // Whoever asked may have gone.
+                Command::Status(answer) => drop(answer.send(Box::new(self.status()))),
+                Command::Revocations(answer) => {
+                    let _ = answer.send(self.node.network().revocations().cloned());
+                }
+                Command::Operate(operation, answer) => {
+                    let _ = answer.send(self.operate(operation));
+                }
+            }
+        }
+        true
+    }
+
+    /// Asks the engine as its operator.
+    fn operate(&mut self, operation: Operation) -> Result<(), RequestError> {
+        let request = Request::Operate(operation);
+        let input = Input::Request {
+            client: OPERATOR,
+            request,
+        };
+        self.node.handle(self.io.now, input, &mut self.io);
+        match self.io.operator_reply.take() {
+            Some(Reply::Refused(why)) => Err(why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything about the node as it is now.
+    pub fn status(&self) -> Status {
+        let mut udp = UdpStatus::default();
+        for (socket, queue) in self.sockets.iter().zip(&self.io.queues) {
+            udp.add(
+                socket.counters(),
+                socket.kernel_drops().unwrap_or(0),
+                queue.dropped(),
+            );
+        }
+        let (buffers_large, buffers_small) = self.io.pool.in_use();
+        let listen = self.local_addrs().unwrap_or_default();
+        let client_socket = self
+            .listener
+            .as_ref()
+            .map(|l| l.path().display().to_string());
+        let host = HostStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            listen: listen.iter().map(SocketAddr::to_string).collect(),
+            client_socket,
+            clients: self.io.clients.len(),
+            scheduling: self.scheduling.clone(),
+            cpu_s: net::sched::thread_cpu().as_secs_f64(),
+            wakeups: self.wakeups,
+            buffers_large,
+            buffers_small,
+            udp,
+        };
+        let snapshot = self.node.snapshot(self.io.now);
+        Status {
+            snapshot,
+            counters: self.io.counters.clone(),
+            host,
+        }
+    }
+
+    /// How often the loop woke up, for benchmarks.
+    pub fn wakeups(&self) -> u64 {
+        self.wakeups
+    }
+
+    /// Counters of the UDP sockets.
+    pub fn socket_counters(&self) -> impl Iterator<Item = &net::udp::Counters> {
+        self.sockets.iter().map(Socket::counters)
+    }
+}
+
+impl core::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Driver { node, sockets, .. } = self;
+        f.debug_struct("Driver")
+            .field("node", &node.address())
+            .field("sockets", sockets)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,383 @@
+//! The node's status in the text format of Prometheus.
+//!
+//! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another
+//! family between them. Names end with their unit, and `_total` for what only grows.
+
+use crate::status::Status;
+use overlay::snapshot::LinkStatus;
+use std::fmt::{Display, Write};
+
+/// The whole page.
+pub fn render(status: &Status) -> String {
+    let mut page = Page::default();
+    node(&mut page, status);
+    totals(&mut page, status);
+    reasons(&mut page, status);
+    links(&mut page, &status.snapshot.links);
+    sockets(&mut page, status);
+    page.text
+}
+
+fn node(page: &mut Page, status: &Status) {
+    let Status { snapshot, host, .. } = status;
+    page.family("sinew_info", "gauge", "What this node is; always 1.")
+        .sample(
+            &[
+                ("name", &snapshot.name),
+                ("address", &snapshot.address),
+                ("version", &host.version),
+                ("profile", &snapshot.profile),
+            ],
+            1,
+        );
+    page.gauge(
+        "sinew_uptime_seconds",
+        "Time since the node started.",
+        snapshot.uptime_s,
+    );
+    page.gauge(
+        "sinew_certificate_expiry_timestamp_seconds",
+        "The last second in which the node's certificate counts, since 1970.",
+        snapshot.certificate_not_after_s,
+    );
+    page.gauge(
+        "sinew_revocations_version",
+        "Version of the list of revoked certificates.",
+        snapshot.revocations_version,
+    );
+    page.gauge(
+        "sinew_database_nodes",
+        "Nodes in the link-state database.",
+        snapshot.database_nodes,
+    );
+    page.gauge("sinew_clients", "Connected clients.", host.clients);
+    page.gauge("sinew_sockets", "Open overlay sockets.", snapshot.sockets);
+    page.gauge(
+        "sinew_flows",
+        "Flows that the status lists.",
+        snapshot.flows.len(),
+    );
+    page.gauge(
+        "sinew_routes",
+        "Routes, per destination and metric.",
+        snapshot.routes.len(),
+    );
+}
+
+fn totals(page: &mut Page, status: &Status) {
+    let c = &status.counters;
+    for (name, help, value) in [
+        (
+            "forwarded_packets",
+            "Packets sent on for others.",
+            c.forwarded_packets,
+        ),
+        (
+            "forwarded_bytes",
+            "Bytes of packets sent on, headers included.",
+            c.forwarded_bytes,
+        ),
+        (
+            "originated_packets",
+            "Packets of this node's clients sent.",
+            c.originated_packets,
+        ),
+        (
+            "originated_bytes",
+            "Their bytes, headers included.",
+            c.originated_bytes,
+        ),
+        (
+            "delivered_packets",
+            "Packets handed to clients.",
+            c.delivered_packets,
+        ),
+        ("delivered_bytes", "Their payload bytes.", c.delivered_bytes),
+        (
+            "requested_packets",
+            "Lost packets asked for again.",
+            c.requested_packets,
+        ),
+        (
+            "retransmitted_packets",
+            "Packets sent again on request.",
+            c.retransmitted_packets,
+        ),
+        (
+            "retransmitted_bytes",
+            "Their bytes, headers included.",
+            c.retransmitted_bytes,
+        ),
+        (
+            "recovered_packets",
+            "Lost packets that came after all.",
+            c.recovered_packets,
+        ),
+        (
+            "control_packets",
+            "Control datagrams sent.",
+            c.control_packets,
+        ),
+        (
+            "control_bytes",
+            "Their bytes, headers included.",
+            c.control_bytes,
+        ),
+        ("sessions", "Handshakes that led to a session.", c.sessions),
+        ("links_up", "Times that a link came up.", c.links_up),
+        ("links_down", "Times that a link went down.", c.links_down),
+        (
+            "neighbor_moves",
+            "Times that a neighbor's address below changed.",
+            c.moved,
+        ),
+        (
+            "records_accepted",
+            "Link-state records taken.",
+            c.records_accepted,
+        ),
+        (
+            "records_refused",
+            "Link-state records refused.",
+            c.records_refused,
+        ),
+        (
+            "route_computations",
+            "Times the routes were computed.",
+            c.route_computations,
+        ),
+    ] {
+        page.counter(&format!("sinew_{name}_total"), help, value);
+    }
+}
+
+fn reasons(page: &mut Page, status: &Status) {
+    page.family(
+        "sinew_drops_total",
+        "counter",
+        "Packets dropped, by reason.",
+    );
+    for reason in overlay::event::Drop::ALL {
+        page.sample(
+            &[("reason", &reason.label())],
+            status.counters.dropped(reason),
+        );
+    }
+    page.family(
+        "sinew_handshakes_refused_total",
+        "counter",
+        "Handshakes refused, by reason.",
+    );
+    for (reason, count) in &status.counters.refused {
+        page.sample(&[("reason", reason)], count);
+    }
+}
+
+/// What is told of each link: name, type, help, labels besides the neighbour's, value if known.
+type Told = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&LinkStatus) -> Vec<Sample>,
+);
+/// The direction or other label of a sample, and its value.
+type Sample = (Option<(&'static str, &'static str)>, f64);
+
+const LINKS: &[Told] = &[
+    ("up", "gauge", "1 while the link carries packets.", |l| {
+        one(f64::from(u8::from(l.state == "up")))
+    }),
+    ("rtt_seconds", "gauge", "Smoothed round trip.", |l| {
+        l.rtt_ms.map_or(Vec::new(), |ms| one(ms / 1e3))
+    }),
+    (
+        "loss_ratio",
+        "gauge",
+        "Share of packets lost, by direction.",
+        |l| both(l.loss_in_pct / 1e2, l.loss_out_pct / 1e2),
+    ),
+    (
+        "data_packets_total",
+        "counter",
+        "Data datagrams, by direction.",
+        |l| both(l.counts.data_in as f64, l.counts.data_out as f64),
+    ),
+    (
+        "data_bytes_total",
+        "counter",
+        "Bytes of data datagrams, by direction.",
+        |l| {
+            both(
+                l.counts.data_in_bytes as f64,
+                l.counts.data_out_bytes as f64,
+            )
+        },
+    ),
+    (
+        "control_packets_total",
+        "counter",
+        "Control datagrams sent.",
+        |l| one(l.counts.control_out as f64),
+    ),
+    (
+        "control_bytes_total",
+        "counter",
+        "Bytes of control datagrams sent.",
+        |l| one(l.counts.control_out_bytes as f64),
+    ),
+    (
+        "downs_total",
+        "counter",
+        "Times that the link went down.",
+        |l| one(l.counts.downs as f64),
+    ),
+    (
+        "missing_packets_total",
+        "counter",
+        "Real-time packets found missing.",
+        |l| one(l.realtime.missing as f64),
+    ),
+    (
+        "recovered_packets_total",
+        "counter",
+        "Missing packets that were recovered.",
+        |l| one(l.realtime.recovered as f64),
+    ),
+    (
+        "given_up_packets_total",
+        "counter",
+        "Missing packets that were given up.",
+        |l| one(l.realtime.given_up as f64),
+    ),
+    (
+        "retransmitted_packets_total",
+        "counter",
+        "Packets sent again to the neighbor.",
+        |l| one(l.realtime.retransmissions as f64),
+    ),
+];
+
+fn one(value: f64) -> Vec<Sample> {
+    vec![(None, value)]
+}
+
+fn both(inward: f64, outward: f64) -> Vec<Sample> {
+    vec![
+        (Some(("direction", "in")), inward),
+        (Some(("direction", "out")), outward),
+    ]
+}
+
+fn links(page: &mut Page, links: &[LinkStatus]) {
+    for (name, kind, help, samples) in LINKS {
+        page.family(&format!("sinew_link_{name}"), kind, help);
+        for link in links {
+            for (label, value) in samples(link) {
+                let mut labels: Vec<(&str, &dyn Display)> =
+                    vec![("peer", &link.peer), ("name", &link.name)];
+                if let Some((key, word)) = &label {
+                    labels.push((key, word));
+                }
+                page.sample(&labels, value);
+            }
+        }
+    }
+}
+
+fn sockets(page: &mut Page, status: &Status) {
+    let (host, udp) = (&status.host, &status.host.udp);
+    page.counter(
+        "sinew_cpu_seconds_total",
+        "Processor time of the loop's thread.",
+        host.cpu_s,
+    );
+    page.counter(
+        "sinew_wakeups_total",
+        "Times that the loop woke up.",
+        host.wakeups,
+    );
+    page.family("sinew_buffers", "gauge", "Packet buffers in use, by size.");
+    page.sample(&[("size", &"large")], host.buffers_large);
+    page.sample(&[("size", &"small")], host.buffers_small);
+    page.family(
+        "sinew_udp_datagrams_total",
+        "counter",
+        "Datagrams below, by direction.",
+    );
+    page.sample(&[("direction", &"in")], udp.received);
+    page.sample(&[("direction", &"out")], udp.sent);
+    page.family(
+        "sinew_udp_bytes_total",
+        "counter",
+        "Their bytes, by direction.",
+    );
+    page.sample(&[("direction", &"in")], udp.received_bytes);
+    page.sample(&[("direction", &"out")], udp.sent_bytes);
+    page.family(
+        "sinew_udp_drops_total",
+        "counter",
+        "Datagrams dropped below, by reason.",
+    );
+    for (reason, count) in [
+        ("kernel_receive_buffer", udp.dropped_by_kernel),
+        ("no_buffer", udp.dropped_no_buffer),
+        ("queue_full", udp.dropped_queue_full),
+        ("too_long", udp.dropped_too_long),
+        ("unreachable", udp.dropped_unreachable),
+        ("forbidden", udp.dropped_forbidden),
+        ("failed", udp.dropped_failed),
+    ] {
+        page.sample(&[("reason", &reason)], count);
+    }
+}
+
+/// The page under construction.
+#[derive(Default)]
+struct Page {
+    text: String,
+    /// The family whose samples follow.
+    name: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Page {
+        name.clone_into(&mut self.name);
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+        self
+    }
+
+    fn sample(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
+        let mut text = String::new();
+        for (key, value) in labels {
+            let separator = if text.is_empty() { '{' } else { ',' };
+            let _ = write!(text, "{separator}{key}=\"{}\"", escaped(&value.to_string()));
+        }
+        if !text.is_empty() {
+            text.push('}');
+        }
+        let name = self.name.clone();
+        self.line(format_args!("{name}{text} {value}"));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help).sample(&[], value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "counter", help).sample(&[], value);
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}

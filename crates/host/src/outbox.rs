@@ -1,0 +1,65 @@
+//! Where the engine's wishes go in a running node: send queues, client sockets, counters, log.
+
+use crate::clients::Clients;
+use crate::counters::Counters;
+use crate::log::Log;
+use base::{Burst, ClientId, Outbox, Pool, Time, UnderlayAddr};
+use net::udp::SendQueue;
+use overlay::Node;
+use overlay::event::{Drop, Event};
+use overlay::request::Reply;
+
+/// The client that stands for the operator: his requests come over the control socket.
+pub const OPERATOR: ClientId = ClientId(0);
+
+/// The outbox of the loop.
+#[derive(Debug)]
+pub struct Io {
+    /// The time of the present batch.
+    pub now: Time,
+    /// Buffers.
+    pub pool: Pool,
+    /// One queue per UDP socket.
+    pub queues: Vec<SendQueue>,
+    /// Connected clients.
+    pub clients: Clients,
+    /// Totals.
+    pub counters: Counters,
+    /// Lines for people.
+    pub log: Log,
+    /// The answer to the operator's request, until the loop passes it on.
+    pub operator_reply: Option<Reply>,
+}
+
+impl Outbox<Node> for Io {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        let packets = burst.segments() as u32;
+        let taken = match self.queues.get_mut(usize::from(to.socket)) {
+            Some(queue) => queue.push(to, burst),
+            None => false,
+        };
+        if !taken {
+            self.report(Event::Dropped {
+                reason: Drop::NoBuffer,
+                packets,
+            });
+        }
+    }
+
+    fn deliver(&mut self, client: ClientId, reply: Reply) {
+        if client == OPERATOR {
+            self.operator_reply = Some(reply);
+        } else if let Err(reason) = self.clients.deliver(client, reply) {
+            self.report(Event::Dropped { reason, packets: 1 });
+        }
+    }
+
+    fn report(&mut self, event: Event) {
+        self.counters.apply(&event);
+        self.log.event(self.now, &event);
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}

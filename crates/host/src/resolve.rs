@@ -1,0 +1,293 @@
+//! Host names of neighbours: resolved on a thread of their own, told to the node.
+//!
+//! ```text
+//!   start: each name --lookup--> addresses --choose family, socket--> Locate to the engine
+//!   then:  a link that is up: every 5 min, for names that move
+//!          a link that is down: 2 s, doubled up to 60 s; each time the next of its addresses
+//! ```
+//!
+//! A lookup can take half a minute when the name server is silent, which is why it happens here.
+//! Neighbours that are given by number are not our business: the node knows them from the start.
+
+use crate::command::Commander;
+use crate::log::Lines;
+use base::{NodeAddr, UnderlayAddr};
+use net::addr::underlay;
+use overlay::request::Operation;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How often the name of a neighbour whose link is up is looked up. Choice: the usual lifetime of
+/// a name that moves.
+const SETTLED: Duration = Duration::from_secs(300);
+/// How soon it is looked up again while the link is down.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+/// The longest such pause.
+const LAST_RETRY: Duration = Duration::from_secs(60);
+/// How often links are looked at.
+const PACE: Duration = Duration::from_secs(1);
+
+/// A neighbour that is given by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its overlay address.
+    pub neighbor: NodeAddr,
+    /// Host name and port.
+    pub endpoint: String,
+}
+
+/// The running thread. Dropping it lets it go; a lookup that is under way is not waited for.
+#[derive(Debug)]
+pub struct Resolver {
+    _alive: SyncSender<()>,
+}
+
+impl Resolver {
+    /// Resolves `names` for a node that listens on `listen`.
+    pub fn start(
+        names: Vec<Named>,
+        listen: Vec<SocketAddr>,
+        commander: Commander,
+        lines: Lines,
+    ) -> io::Result<Resolver> {
+        let (alive, ended) = sync_channel(0);
+        let mut lookups: Vec<Lookup> = names
+            .into_iter()
+            .map(|named| Lookup::new(named, Instant::now()))
+            .collect();
+        let work = move || {
+            while ended.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
+                let now = Instant::now();
+                if !lookups.iter().any(|lookup| lookup.due <= now) {
+                    continue;
+                }
+                let Ok(status) = commander.status() else {
+                    continue;
+                };
+                for lookup in lookups.iter_mut().filter(|lookup| lookup.due <= now) {
+                    let peer = lookup.named.neighbor.to_string();
+                    let link = status.snapshot.links.iter().find(|link| link.peer == peer);
+                    let up = link.is_some_and(|link| link.state == "up");
+                    let endpoint = lookup.named.endpoint.as_str();
+                    let found = endpoint.to_socket_addrs().map(Iterator::collect);
+                    let step = lookup.step(Instant::now(), up, found, &listen);
+                    lookup.tell(step, &commander, &lines);
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("resolve".into())
+            .spawn(work)?;
+        Ok(Resolver { _alive: alive })
+    }
+}
+
+/// The socket of the host by which `to` is reached: one of its family; else one that speaks both.
+pub fn socket_for(to: SocketAddr, listen: &[SocketAddr]) -> Option<u8> {
+    let same = |l: &&SocketAddr| l.is_ipv4() == to.is_ipv4();
+    let loopback = |l: &&SocketAddr| l.ip().is_loopback() == to.ip().is_loopback();
+    let any = |l: &&SocketAddr| l.ip().is_unspecified();
+    let fits: [&dyn Fn(&&SocketAddr) -> bool; 4] = [
+        &|l| same(l) && loopback(l) && !any(l),
+        &|l| same(l) && any(l),
+        &|l| same(l),
+        // A socket bound to `::` speaks IPv4 as well.
+        &|l| to.is_ipv4() && l.ip() == IpAddr::from([0u16; 8]),
+    ];
+    let found = fits
+        .iter()
+        .find_map(|fits| listen.iter().position(|l| fits(&l)));
+    found.and_then(|i| u8::try_from(i).ok())
+}
+
+/// One name and what has been found of it.
+#[derive(Debug)]
+struct Lookup {
+    named: Named,
+    due: Instant,
+    pause: Duration,
+    /// Which of the addresses is tried.
+    turn: usize,
+    told: Option<UnderlayAddr>,
+    last_problem: Option<String>,
+}
+
+/// What comes of a lookup.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing new.
+    Keep,
+    /// The node is to dial here.
+    Locate(UnderlayAddr),
+    /// To be told to the operator, once.
+    Problem(String),
+}
+
+impl Lookup {
+    fn new(named: Named, now: Instant) -> Lookup {
+        Lookup {
+            named,
+            due: now,
+            pause: FIRST_RETRY,
+            turn: 0,
+            told: None,
+            last_problem: None,
+        }
+    }
+
+    fn step(
+        &mut self,
+        now: Instant,
+        up: bool,
+        found: io::Result<Vec<SocketAddr>>,
+        listen: &[SocketAddr],
+    ) -> Step {
+        if up {
+            (self.due, self.pause) = (now + SETTLED, FIRST_RETRY);
+        } else {
+            self.due = now + self.pause;
+            self.pause = (self.pause * 2).min(LAST_RETRY);
+        }
+        let endpoint = &self.named.endpoint;
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return self.problem(format!("cannot resolve {endpoint}: {error}")),
+        };
+        let reach = |to: &SocketAddr| socket_for(*to, listen).map(|i| underlay(*to, i));
+        let reachable: Vec<UnderlayAddr> = found.iter().filter_map(reach).collect();
+        if reachable.is_empty() {
+            return self.problem(format!(
+                "{endpoint} has no address of a family that this node listens on: add one to `listen`"
+            ));
+        }
+        self.last_problem = None;
+        // While the link is up, its address stays as long as the name still has it.
+        let stays = self
+            .told
+            .is_some_and(|told| up && reachable.contains(&told));
+        if stays {
+            return Step::Keep;
+        }
+        let next = reachable[self.turn % reachable.len()];
+        self.turn = self.turn.wrapping_add(1);
+        match self.told.replace(next) {
+            Some(before) if before == next => Step::Keep,
+            _ => Step::Locate(next),
+        }
+    }
+
+    fn problem(&mut self, what: String) -> Step {
+        if self.last_problem.as_ref() == Some(&what) {
+            return Step::Keep;
+        }
+        self.last_problem = Some(what.clone());
+        Step::Problem(what)
+    }
+
+    fn tell(&mut self, step: Step, commander: &Commander, lines: &Lines) {
+        match step {
+            Step::Keep => {}
+            Step::Problem(what) => lines.say(&what),
+            Step::Locate(at) => {
+                let neighbor = self.named.neighbor;
+                match commander.operate(Operation::Locate { neighbor, at }) {
+                    Ok(Err(why)) => lines.say(&format!("{neighbor} at {at}: {why}")),
+                    Ok(Ok(())) => {}
+                    // The loop is busy: tell it again next time.
+                    Err(_) => self.told = None,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addrs(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn lookup() -> (Lookup, Instant) {
+        let now = Instant::now();
+        let named = Named {
+            neighbor: NodeAddr(0x0a07_0002),
+            endpoint: "fra:7700".into(),
+        };
+        (Lookup::new(named, now), now)
+    }
+
+    #[test]
+    fn the_socket_is_of_the_family_of_the_destination() {
+        let listen = addrs(&["0.0.0.0:7700", "[::]:7700", "127.0.0.1:7701"]);
+        for (to, expected) in [
+            ("192.0.2.1:7700", Some(0)),
+            ("[2001:db8::1]:7700", Some(1)),
+            ("127.0.0.9:7700", Some(2)),
+        ] {
+            assert_eq!(socket_for(to.parse().unwrap(), &listen), expected, "{to}");
+        }
+        let v4 = "192.0.2.1:7700".parse().unwrap();
+        assert_eq!(
+            socket_for(v4, &addrs(&["[::]:7700"])),
+            Some(0),
+            "both families"
+        );
+        assert_eq!(socket_for(v4, &addrs(&["[::1]:7700"])), None);
+        let v6 = "[2001:db8::1]:7700".parse().unwrap();
+        assert_eq!(socket_for(v6, &addrs(&["0.0.0.0:7700"])), None);
+    }
+
+    #[test]
+    fn a_link_that_stays_down_tries_the_other_addresses_ever_more_slowly() {
+        let (mut lookup, mut now) = lookup();
+        let listen = addrs(&["0.0.0.0:7700", "[::]:7700"]);
+        let found = || Ok(addrs(&["192.0.2.1:7700", "[2001:db8::1]:7700"]));
+        let (first, second) = (
+            underlay("192.0.2.1:7700".parse().unwrap(), 0),
+            underlay("[2001:db8::1]:7700".parse().unwrap(), 1),
+        );
+        let mut pauses = Vec::new();
+        for i in 0..8 {
+            let expected = if i % 2 == 0 { first } else { second };
+            assert_eq!(
+                lookup.step(now, false, found(), &listen),
+                Step::Locate(expected)
+            );
+            pauses.push(lookup.due.duration_since(now).as_secs());
+            now = lookup.due;
+        }
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
+        // Once it is up it stays where it is, and haste is over.
+        assert_eq!(lookup.step(now, true, found(), &listen), Step::Keep);
+        assert_eq!(lookup.due.duration_since(now), SETTLED);
+        // The name has moved.
+        let moved = Ok(addrs(&["192.0.2.9:7700"]));
+        let there = underlay("192.0.2.9:7700".parse().unwrap(), 0);
+        assert_eq!(lookup.step(now, true, moved, &listen), Step::Locate(there));
+    }
+
+    #[test]
+    fn a_problem_is_told_once_until_it_changes() {
+        let (mut lookup, now) = lookup();
+        let listen = addrs(&["0.0.0.0:7700"]);
+        let fails = || Err(io::Error::other("no such name"));
+        assert!(matches!(
+            lookup.step(now, false, fails(), &listen),
+            Step::Problem(_)
+        ));
+        assert_eq!(lookup.step(now, false, fails(), &listen), Step::Keep);
+        let six = Ok(addrs(&["[2001:db8::1]:7700"]));
+        let Step::Problem(what) = lookup.step(now, false, six, &listen) else {
+            panic!()
+        };
+        assert!(what.contains("`listen`"), "{what}");
+        assert_eq!(
+            lookup.step(now, false, fails(), &listen),
+            Step::Problem("cannot resolve fra:7700: no such name".into())
+        );
+    }
+}

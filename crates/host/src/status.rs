@@ -1,0 +1,103 @@
+//! Everything about a running node at one moment: what its engine tells, the counters, and what
+//! only the host knows. Plain data, ready for JSON; the keys are a contract.
+
+use crate::counters::Counters;
+use overlay::snapshot::Snapshot;
+use serde::Serialize;
+
+/// A running node.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The engine.
+    pub snapshot: Snapshot,
+    /// What has happened.
+    pub counters: Counters,
+    /// The loop and its sockets.
+    pub host: HostStatus,
+}
+
+/// The loop and its sockets.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostStatus {
+    /// The version of the program.
+    pub version: &'static str,
+    /// Where it listens on the network below.
+    pub listen: Vec<String>,
+    /// The clients' socket file.
+    pub client_socket: Option<String>,
+    /// Connected clients.
+    pub clients: usize,
+    /// The scheduling that the loop's thread has got.
+    pub scheduling: String,
+    /// Processor time that the loop's thread has used.
+    pub cpu_s: f64,
+    /// How often the loop woke up.
+    pub wakeups: u64,
+    /// Large packet buffers in use.
+    pub buffers_large: usize,
+    /// Small packet buffers in use.
+    pub buffers_small: usize,
+    /// The sockets of the network below, all together.
+    pub udp: UdpStatus,
+}
+
+/// What has happened at the sockets of the network below since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UdpStatus {
+    /// Datagrams received.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Receive calls; datagrams divided by them is the mean batch.
+    pub receive_calls: u64,
+    /// Send calls.
+    pub send_calls: u64,
+    /// Datagrams that the kernel dropped because this node did not read in time.
+    pub dropped_by_kernel: u64,
+    /// Datagrams dropped because all packet buffers were in use.
+    pub dropped_no_buffer: u64,
+    /// Datagrams dropped because the send queue was full.
+    pub dropped_queue_full: u64,
+    /// Datagrams dropped because they were longer than the path takes.
+    pub dropped_too_long: u64,
+    /// Datagrams dropped because the kernel knows no way to the destination.
+    pub dropped_unreachable: u64,
+    /// Datagrams dropped because a firewall or policy of this machine forbids them.
+    pub dropped_forbidden: u64,
+    /// Datagrams dropped for another error of the kernel.
+    pub dropped_failed: u64,
+    /// Times that the kernel's send buffer was full.
+    pub blocked: u64,
+    /// Errors that routers or neighbours reported (ICMP).
+    pub icmp_errors: u64,
+}
+
+impl UdpStatus {
+    /// Adds what one socket has counted, and what was dropped before it.
+    pub(crate) fn add(
+        &mut self,
+        counters: &net::udp::Counters,
+        kernel_drops: u32,
+        queue_drops: u64,
+    ) {
+        self.received += counters.recv_datagrams;
+        self.received_bytes += counters.recv_bytes;
+        self.sent += counters.send_datagrams;
+        self.sent_bytes += counters.send_bytes;
+        self.receive_calls += counters.recv_calls;
+        self.send_calls += counters.send_calls;
+        self.dropped_by_kernel += u64::from(kernel_drops);
+        self.dropped_no_buffer += counters.recv_no_slot;
+        self.dropped_queue_full += queue_drops;
+        self.dropped_too_long += counters.send_too_long;
+        self.dropped_unreachable += counters.send_unreachable;
+        self.dropped_forbidden += counters.send_forbidden;
+        self.dropped_failed += counters.send_failed + counters.send_no_buffers;
+        self.blocked += counters.send_blocked;
+        self.icmp_errors += counters.icmp_errors;
+    }
+}
