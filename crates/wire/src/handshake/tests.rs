@@ -137,6 +137,6 @@ fn the_highest_common_version_is_chosen() {
 #[test]
 fn sizes_are_as_the_header_says() {
     assert_eq!(INIT_BYTES, 1152);
-    assert!(MAX_FINISH_BYTES <= INIT_BYTES && COOKIE_BYTES < INIT_BYTES);
-    assert!(INIT_BYTES + 40 + 8 <= 1280);
+    const { assert!(MAX_FINISH_BYTES <= INIT_BYTES && COOKIE_BYTES < INIT_BYTES) };
+    const { assert!(INIT_BYTES + 40 + 8 <= 1280) };
 }
