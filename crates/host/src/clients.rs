@@ -429,3 +429,6 @@ fn error_code(why: &RequestError) -> ErrorCode {
         | RequestError::BadCredential => ErrorCode::Forbidden,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,6 +28,8 @@ pub mod metrics;
 pub mod outbox;
 pub mod resolve;
 pub mod status;
+#[cfg(test)]
+mod testing;
 
 pub use command::{Command, Commander};
 pub use counters::Counters;

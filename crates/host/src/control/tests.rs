@@ -1,1 +1,204 @@
+//! The operator's socket against a running node, and against those who misuse it.
 
+use super::*;
+use crate::testing::{AMS, FRA, TestNode, identity, validity};
+use net::clock::Clock;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+struct World {
+    node: TestNode,
+    control: Option<Control>,
+    path: PathBuf,
+    files: Files,
+}
+
+impl World {
+    fn start(test: &str) -> World {
+        let node = TestNode::start(test);
+        let files = Files {
+            certificate: Some(node.dir.join("node.cert")),
+            revocations: Some(node.dir.join("revocations")),
+        };
+        let keys = node.identity.keys().clone();
+        let operator = Operator::new(node.commander.clone(), keys, AMS, files.clone());
+        let path = node.dir.join("ams.ctl");
+        let (lines, _) = Lines::new("ams", Clock::new(), true);
+        let control = Some(Control::start(&path, operator, lines).unwrap());
+        World { node, control, path, files }
+    }
+
+    fn connect(&self) -> BufReader<UnixStream> {
+        BufReader::new(UnixStream::connect(&self.path).unwrap())
+    }
+}
+
+fn ask(stream: &mut BufReader<UnixStream>, line: &str) -> Value {
+    stream.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    hear(stream)
+}
+
+fn hear(stream: &mut BufReader<UnixStream>) -> Value {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or(Value::Null)
+}
+
+fn error(answer: &Value) -> &str {
+    answer["error"].as_str().unwrap_or_else(|| panic!("no error: {answer}"))
+}
+
+#[test]
+fn questions_are_answered_in_order_on_one_connection() {
+    let mut world = World::start("control-answers");
+    let mut stream = world.connect();
+    let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
+    assert_eq!(answer["snapshot"]["name"], "ams");
+    assert_eq!(answer["snapshot"]["links"][0]["name"], "fra");
+    assert_eq!(answer["counters"]["drops"]["no_route"], 0);
+    let socket = world.node.dir.join("ams.sock");
+    assert_eq!(answer["host"]["client_socket"], socket.to_str().unwrap());
+
+    for neighbor in ["fra", "10.7.0.2"] {
+        let set = json!({"cmd": "link_set", "neighbor": neighbor, "model": "loss=5% delay=10ms"});
+        assert_eq!(ask(&mut stream, &set.to_string()), json!({"done": "link_set"}));
+        let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
+        assert_eq!(answer["snapshot"]["links"][0]["impairment"], "loss=5% delay=10ms");
+        let clear = json!({"cmd": "link_clear", "neighbor": neighbor});
+        assert_eq!(ask(&mut stream, &clear.to_string()), json!({"done": "link_clear"}));
+    }
+    // Several lines at once, an empty one among them, and the last without its end.
+    stream.get_mut().write_all(b"{\"cmd\":\"snapshot\"}\n\n{\"cmd\":1}\n{\"cmd\":").unwrap();
+    assert!(hear(&mut stream)["snapshot"].is_object());
+    assert!(error(&hear(&mut stream)).contains("not a request"));
+
+    world.control = None;
+    assert!(!world.path.exists(), "the file has gone with the thread");
+}
+
+#[test]
+fn every_mistake_is_told_with_what_to_do() {
+    let world = World::start("control-mistakes");
+    let mut stream = world.connect();
+    for (line, expected) in [
+        ("hello", "write {\"cmd\":\"snapshot\"}"),
+        ("{}", "one of snapshot"),
+        ("[]", "one of snapshot"),
+        (r#"{"cmd":"reboot"}"#, "unknown variant `reboot`"),
+        (r#"{"cmd":"link_set","neighbor":"fra"}"#, "missing field `model`"),
+        (r#"{"cmd":"link_set","neighbor":"fra","model":"loss=5"}"#, "5%"),
+        (r#"{"cmd":"link_set","neighbor":"lon","model":"loss=5%"}"#, "this node has: fra"),
+        (r#"{"cmd":"link_clear","neighbor":"10.7.0.9"}"#, "sinew links"),
+        (r#"{"cmd":"link_clear","neighbor":"fra","extra":1}"#, "unknown field `extra`"),
+        (r#"{"cmd":"renew","certificate":"nonsense"}"#, "SINEW CERTIFICATE"),
+        (r#"{"cmd":"revoke","list":"nonsense"}"#, "SINEW REVOCATIONS"),
+    ] {
+        let answer = ask(&mut stream, line);
+        assert!(error(&answer).contains(expected), "{line}: {answer}");
+    }
+}
+
+#[test]
+fn oversized_lines_and_garbage_end_only_their_own_connection() {
+    let world = World::start("control-garbage");
+    let mut patient = world.connect();
+    for bytes in [vec![b'x'; MAX_LINE_BYTES + 5_000], vec![0; MAX_LINE_BYTES + 5_000]] {
+        let mut stream = world.connect();
+        // The node may close before all is written.
+        let _ = stream.get_mut().write_all(&bytes);
+        let answer = hear(&mut stream);
+        assert!(error(&answer).contains("8192 bytes"), "{answer}");
+    }
+    let mut stream = world.connect();
+    stream.get_mut().write_all(b"\xff\xfe\x00{\n").unwrap();
+    assert!(error(&hear(&mut stream)).contains("not a request"));
+    assert!(ask(&mut patient, r#"{"cmd":"snapshot"}"#)["snapshot"].is_object());
+}
+
+#[test]
+fn connections_are_bounded_and_a_place_is_free_again_after_one_has_gone() {
+    let world = World::start("control-many");
+    let mut streams: Vec<_> = (0..MAX_CONNECTIONS).map(|_| world.connect()).collect();
+    for stream in &mut streams {
+        assert!(ask(stream, r#"{"cmd":"snapshot"}"#)["snapshot"].is_object());
+    }
+    let answer = hear(&mut world.connect());
+    assert!(error(&answer).contains("close one of them"), "{answer}");
+    streams.pop();
+    // The place is free when the node has seen the end; a refusal before is told as one.
+    let answer = std::iter::repeat_with(|| {
+        let mut stream = world.connect();
+        let _ = stream.get_mut().write_all(b"{\"cmd\":\"snapshot\"}\n");
+        hear(&mut stream)
+    });
+    assert!(answer.take(1_000).any(|answer| answer["snapshot"].is_object()));
+}
+
+#[test]
+fn one_that_asks_much_and_reads_nothing_holds_nobody_up() {
+    let world = World::start("control-deaf");
+    let deaf = UnixStream::connect(&world.path).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    // Until neither the kernel nor the node takes more.
+    while (&deaf).write(b"{\"cmd\":\"snapshot\"}\n").is_ok() {}
+    let mut stream = world.connect();
+    assert!(ask(&mut stream, r#"{"cmd":"snapshot"}"#)["snapshot"].is_object());
+}
+
+#[test]
+fn a_renewed_certificate_counts_at_once_and_after_a_restart() {
+    let mut world = World::start("control-renew");
+    let mut stream = world.connect();
+    let old = world.node.identity.certificate().clone();
+    let later = secure::Validity {
+        not_after_s: validity().not_after_s + 90 * 86_400,
+        ..validity()
+    };
+    let renewed = world.node.authority.renew(&old, later).unwrap();
+    let renew = |c: &secure::Certificate| {
+        json!({"cmd": "renew", "certificate": c.to_text()}).to_string()
+    };
+    assert_eq!(ask(&mut stream, &renew(&renewed)), json!({"done": "renew"}));
+    let kept = std::fs::read_to_string(world.files.certificate.as_ref().unwrap()).unwrap();
+    assert_eq!(kept, renewed.to_text());
+    let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
+    assert_eq!(answer["snapshot"]["certificate_not_after_s"], later.not_after_s);
+
+    let other = identity(&mut world.node.authority, [2; 64], FRA);
+    let answer = ask(&mut stream, &renew(other.certificate()));
+    assert!(error(&answer).contains("this node is 10.7.0.1"), "{answer}");
+    let stolen = identity(&mut world.node.authority, [3; 64], AMS);
+    let answer = ask(&mut stream, &renew(stolen.certificate()));
+    assert!(error(&answer).contains("another key"), "{answer}");
+}
+
+#[test]
+fn a_list_of_revocations_is_taken_and_kept() {
+    let mut world = World::start("control-revoke");
+    let mut stream = world.connect();
+    let fra = identity(&mut world.node.authority, [2; 64], FRA);
+    let list = world.node.authority.revoke(fra.certificate(), Clock::new().unix_s()).unwrap();
+    let revoke = json!({"cmd": "revoke", "list": list.to_text()}).to_string();
+    assert_eq!(ask(&mut stream, &revoke), json!({"done": "revoke"}));
+    let kept = std::fs::read_to_string(world.files.revocations.as_ref().unwrap()).unwrap();
+    assert_eq!(kept, list.to_text());
+    let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
+    assert_eq!(answer["snapshot"]["revocations_version"], 1);
+
+    let foreign = secure::Authority::generate(&[9; 32]).revocations(1);
+    let revoke = json!({"cmd": "revoke", "list": foreign.to_text()}).to_string();
+    assert!(error(&ask(&mut stream, &revoke)).contains("not of this network"));
+}
+
+#[test]
+fn stop_stops_and_later_questions_fail_with_a_reason() {
+    let world = World::start("control-stop");
+    let mut stream = world.connect();
+    assert_eq!(ask(&mut stream, r#"{"cmd":"stop"}"#), json!({"done": "stop"}));
+    // The loop ends some time after the answer.
+    let answers = std::iter::repeat_with(|| ask(&mut stream, r#"{"cmd":"snapshot"}"#));
+    let last = answers.take(100_000).find(|answer| answer["error"].is_string()).unwrap();
+    assert!(error(&last).contains("stopping"), "{last}");
+}

@@ -1,1 +1,121 @@
+//! The pages of a running node, and those who misuse the server.
 
+use super::*;
+use crate::testing::TestNode;
+use net::clock::Clock;
+use std::collections::BTreeSet;
+
+fn start(test: &str) -> (TestNode, Metrics) {
+    let node = TestNode::start(test);
+    let (lines, _) = Lines::new("ams", Clock::new(), true);
+    let addr = "127.0.0.1:0".parse().unwrap();
+    let metrics = Metrics::start(addr, node.commander.clone(), lines).unwrap();
+    (node, metrics)
+}
+
+/// Head and body of the answer to `request`.
+fn ask(metrics: &Metrics, request: &[u8]) -> (String, String) {
+    let mut stream = TcpStream::connect(metrics.local_addr()).unwrap();
+    // The server may answer and close before all is written.
+    let _ = stream.write_all(request);
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn the_pages_are_served_and_others_are_not() {
+    let (_node, metrics) = start("metrics-pages");
+    let (head, body) = ask(&metrics, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(status["snapshot"]["name"], "ams");
+
+    let (head, body) = ask(&metrics, b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.0 200 OK\r\n") && body.is_empty(), "{head}");
+    for (request, status) in [
+        (&b"GET / HTTP/1.0\r\n\r\n"[..], "404"),
+        (b"GET\n\n", "404"),
+        (b"POST /metrics HTTP/1.0\r\n\r\n", "405"),
+        (b"\x16\x03\x01\r\n\r\n", "405"),
+        (b"\r\n\r\n", "400"),
+        (&[b'x'; MAX_REQUEST_BYTES + 2_000], "400"),
+    ] {
+        let (head, _) = ask(&metrics, request);
+        assert!(head.starts_with(&format!("HTTP/1.0 {status} ")), "{request:?}: {head}");
+    }
+}
+
+#[test]
+fn one_that_goes_away_early_does_no_harm_and_the_end_is_clean() {
+    let (node, metrics) = start("metrics-rude");
+    for _ in 0..100 {
+        let mut stream = TcpStream::connect(metrics.local_addr()).unwrap();
+        stream.write_all(b"GET /metr").unwrap();
+    }
+    let (head, _) = ask(&metrics, b"GET /metrics HTTP/1.0\r\n\r\n");
+    assert!(head.contains("200 OK"), "{head}");
+    let addr = metrics.local_addr();
+    drop(metrics);
+    assert!(TcpStream::connect(addr).is_err());
+    drop(node);
+}
+
+/// Checks a page against the text format, and returns the names with their labels.
+fn check(page: &str) -> BTreeSet<String> {
+    let mut series = BTreeSet::new();
+    let mut families = BTreeSet::new();
+    let mut family = String::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').unwrap();
+            assert!(families.insert(name.to_owned()), "{name} stands twice");
+            assert!(help.ends_with('.'), "{line}");
+            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} {kind}");
+            name.clone_into(&mut family);
+            continue;
+        }
+        let (what, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().unwrap().is_finite(), "{line}");
+        let name = what.split('{').next().unwrap();
+        assert_eq!(name, family, "a sample stands apart from its family");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        if let Some(labels) = what.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+            assert!(labels.starts_with('{') && labels.ends_with("\"}"), "{line}");
+        }
+        assert!(series.insert(what.to_owned()), "{what} stands twice");
+    }
+    series
+}
+
+#[test]
+fn the_page_keeps_to_the_text_format_and_names_every_reason() {
+    let (node, _metrics) = start("metrics-format");
+    let mut status = node.commander.status().unwrap();
+    status.snapshot.name = "a \"quoted\\ name\nof two lines".into();
+    status.counters.refused.insert("mac", 3);
+    status.snapshot.links[0].rtt_ms = Some(12.5);
+    status.snapshot.links[0].loss_in_pct = 5.0;
+    let page = render(&status);
+    assert!(page.ends_with('\n'));
+    let series = check(&page);
+    for expected in [
+        "sinew_link_up{peer=\"10.7.0.2\",name=\"fra\"}",
+        "sinew_handshakes_refused_total{reason=\"mac\"}",
+        "sinew_certificate_expiry_timestamp_seconds",
+        "sinew_udp_drops_total{reason=\"queue_full\"}",
+    ] {
+        assert!(series.contains(expected), "{expected}");
+    }
+    for reason in overlay::event::Drop::ALL {
+        let expected = format!("sinew_drops_total{{reason=\"{}\"}}", reason.label());
+        assert!(series.contains(&expected), "{expected}");
+    }
+    assert!(page.contains("name=\"a \\\"quoted\\\\ name\\nof two lines\""), "{page}");
+    assert!(page.contains("sinew_link_rtt_seconds{peer=\"10.7.0.2\",name=\"fra\"} 0.0125\n"));
+    assert!(page.contains("direction=\"in\"} 0.05\n"), "{page}");
+}

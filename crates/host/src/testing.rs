@@ -1,0 +1,87 @@
+//! A real node on a thread, for the tests of what asks it.
+
+use crate::command::Commander;
+use crate::driver::{Driver, Setup};
+use crate::files::test_directory;
+use crate::log::Lines;
+use base::NodeAddr;
+use net::clock::Clock;
+use overlay::node::{Config, Neighbor, Node};
+use overlay::settings::Settings;
+use secure::{Authority, Identity, Keys, Validity};
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+pub(crate) const AMS: NodeAddr = NodeAddr(0x0a07_0001);
+pub(crate) const FRA: NodeAddr = NodeAddr(0x0a07_0002);
+
+/// A running node `ams` that has one neighbour, `fra`, which never answers.
+pub(crate) struct TestNode {
+    pub(crate) authority: Authority,
+    pub(crate) identity: Identity,
+    pub(crate) commander: Commander,
+    pub(crate) dir: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestNode {
+    pub(crate) fn start(test: &str) -> TestNode {
+        let dir = test_directory(test);
+        let mut authority = Authority::generate(&[7; 32]);
+        let identity = identity(&mut authority, [1; 64], AMS);
+        let neighbors = vec![Neighbor { addr: FRA, name: "fra".into(), at: None }];
+        let (network, ours) = (authority.network(), identity.clone());
+        let client_socket = Some((dir.join("ams.sock"), 0o600));
+        let (told, commander) = channel();
+        let thread = std::thread::spawn(move || {
+            let clock = Clock::new();
+            let node = Node::new(Config {
+                identity: ours,
+                network,
+                neighbors,
+                accept: None,
+                settings: Settings::modern(),
+                lab: true,
+                seed: [3; 32],
+                unix_start_s: clock.unix_s(),
+            });
+            let setup = Setup {
+                log: Lines::new("ams", clock, true).0,
+                listen: vec!["127.0.0.1:0".parse().unwrap()],
+                client_socket,
+                offload: true,
+                scheduling: "normal".into(),
+            };
+            let mut driver = Driver::open(&setup, clock, node, None).unwrap();
+            told.send(driver.commander()).unwrap();
+            driver.run().unwrap();
+        });
+        let commander = commander.recv().unwrap();
+        TestNode { authority, identity, commander, dir, thread: Some(thread) }
+    }
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        let _ = self.commander.stop();
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_some_and(|ended| ended.is_ok()));
+        std::fs::remove_dir_all(&self.dir).unwrap();
+    }
+}
+
+/// A node's keys and certificate, good for a day.
+pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAddr) -> Identity {
+    let keys = Keys::generate(&secret);
+    let name = if addr == AMS { "ams" } else { "fra" };
+    let request = keys.request(authority.network().id(), addr, name, &[]).unwrap();
+    let certificate = authority.issue(&request, validity()).unwrap();
+    Identity::new(keys, certificate).unwrap()
+}
+
+/// From now for a day.
+pub(crate) fn validity() -> Validity {
+    let now_s = Clock::new().unix_s();
+    Validity { not_before_s: now_s - 60, not_after_s: now_s + 86_400 }
+}
