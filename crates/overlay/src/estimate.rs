@@ -182,6 +182,11 @@ impl Loss {
         self.started = false;
     }
 
+    /// The link was given up: what is missing until the next packet is an outage and no loss.
+    pub fn on_outage(&mut self) {
+        self.on_new_session();
+    }
+
     /// The share of packets that get lost, 0 to 1.
     pub fn rate(&self) -> f64 {
         if self.len == 0 {

@@ -24,6 +24,7 @@ struct World {
     nodes: Vec<Node>,
     in_flight: Vec<(Time, usize, LinkIndex, Vec<u8>)>,
     loss: f64,
+    jitter_ms: u64,
     rng: Rng,
     datagrams: u64,
 }
@@ -49,6 +50,7 @@ impl World {
             nodes: (0..nodes).map(node_at).collect(),
             in_flight: Vec::new(),
             loss,
+            jitter_ms: 30,
             rng: Rng::new(seed),
             datagrams: 0,
         }
@@ -152,7 +154,7 @@ impl World {
                     .iter()
                     .position(|(b, _)| *b == n)
                     .unwrap();
-                let delay = Duration::from_millis(5 + self.rng.below(30));
+                let delay = Duration::from_millis(5 + self.rng.below(self.jitter_ms));
                 let back = LinkIndex(at as u16);
                 self.in_flight
                     .push((now + delay, peer, back, bytes[..len].to_vec()));
@@ -332,6 +334,7 @@ fn a_node_that_restarts_goes_on_above_its_old_record() {
 #[test]
 fn without_loss_a_change_crosses_each_link_about_once() {
     let mut world = World::random(10, 0.0, 4);
+    world.jitter_ms = 1;
     world.set_all(|_, _| true);
     world.settle(LIMIT);
     let records = |w: &World| w.nodes.iter().map(|n| n.flood.stats().records).sum::<u64>();

@@ -11,11 +11,11 @@ pub struct Pace {
     pub probe_after: Duration,
     /// Between two such questions.
     pub probe_interval: Duration,
-    /// Silence after which the questions come faster.
+    /// Silence after which the questions come faster; a third of the allowance is added.
     pub hurry_after: Duration,
     /// Between two of those.
     pub hurry_interval: Duration,
-    /// Silence after which the link is down; an allowance for the round trip is added.
+    /// Silence after which the link is down; an allowance of one and a half round trips is added.
     pub down_after: Duration,
 }
 
@@ -35,6 +35,8 @@ pub struct Settings {
     pub spacing: Duration,
     /// The round-trip allowance as long as no round trip has been measured.
     pub rtt_initial: Duration,
+    /// The shortest round-trip allowance: a host that is late by a few ms is not a dead link.
+    pub rtt_allowance_min: Duration,
     /// The longest round-trip allowance; zero for none at all.
     pub rtt_allowance_max: Duration,
     /// Hellos in a row that bring a link up.
@@ -69,10 +71,10 @@ impl Settings {
                 // Choice: one interval and half of one for jitter and a late timer.
                 probe_after: Duration::from_millis(150),
                 probe_interval: Duration::from_millis(40),
-                hurry_after: Duration::from_millis(220),
+                hurry_after: Duration::from_millis(210),
                 // Choice: see the probabilities at `Hello`.
                 hurry_interval: Duration::from_millis(7),
-                // Choice: with a round trip of 50 ms the other end is missed after 410 ms.
+                // Choice: with a round trip of 50 ms the other end is given up after 435 ms.
                 down_after: Duration::from_millis(360),
             },
             idle: Pace {
@@ -89,7 +91,8 @@ impl Settings {
             active_for: Duration::from_millis(1000),
             answer_for: Duration::from_millis(30),
             spacing: Duration::from_millis(5),
-            rtt_initial: Duration::from_millis(100),
+            rtt_initial: Duration::from_millis(80),
+            rtt_allowance_min: Duration::from_millis(60),
             rtt_allowance_max: Duration::from_millis(1000),
             up_hellos: 3,
             up_after: Duration::from_millis(200),
@@ -120,6 +123,7 @@ impl Settings {
             answer_for: Duration::ZERO,
             spacing: Duration::from_millis(5),
             rtt_initial: Duration::ZERO,
+            rtt_allowance_min: Duration::ZERO,
             rtt_allowance_max: Duration::ZERO,
             // Choice: the paper does not say when a link is up again; it is when it is heard.
             up_hellos: 1,
