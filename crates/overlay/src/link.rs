@@ -30,6 +30,13 @@ use wire::data::{Header, LinkProtocol};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
+/// Silence after which a neighbour whose link is down is dialled again.
+const SILENT: Duration = Duration::from_secs(1);
+/// So many dials without an answer double the rest between two, up to [`DIAL_REST_MAX`]: an Init
+/// has 1152 bytes, and a neighbour may be gone for days.
+const DIALS_PER_STEP: u32 = 8;
+const DIAL_REST_MAX: Duration = Duration::from_secs(8);
+
 /// Everything about one neighbour.
 #[derive(Debug)]
 pub struct Link {
@@ -63,6 +70,11 @@ pub struct Link {
     pub peer_boot: Option<u32>,
     /// The earliest entry in the queue of timers.
     pub(crate) queued_at: Time,
+    /// When something authentic came last, and when a dial was begun last.
+    pub(crate) heard: Time,
+    pub(crate) dialled: Option<Time>,
+    /// Dials begun since the neighbour was heard last.
+    pub(crate) dials: u32,
     /// The link is on the list of those to look at in this flush.
     pub(crate) touched: bool,
     /// The session whose counters the loss estimate follows.
@@ -124,6 +136,9 @@ impl Link {
             boot,
             peer_boot: None,
             queued_at: Time::FAR,
+            heard: now,
+            dialled: None,
+            dials: 0,
             touched: false,
             counted: None,
             newest: 0,
@@ -144,6 +159,15 @@ impl Link {
     #[inline]
     pub fn one_way(&self) -> Duration {
         self.rtt().div(2)
+    }
+
+    /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
+    /// come for so long that the neighbour may have restarted and lost its keys.
+    pub(crate) fn wants_dial(&self, now: Time) -> bool {
+        let lost = self.sessions.is_empty() || (!self.is_up() && now.since(self.heard) >= SILENT);
+        let rest = (SILENT * (1 << (self.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
+        let rested = self.dialled.is_none_or(|at| now.since(at) >= rest);
+        rested && (lost || self.sessions.wants_rekey(now))
     }
 
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
@@ -189,6 +213,8 @@ impl Link {
             self.loss.on_packet(counter);
         }
         self.hello.on_traffic(now);
+        self.heard = now;
+        self.dials = 0;
         // Only the newest datagram tells where the neighbour is, so that a straggler from its old
         // address does not move it back.
         let newest = self.counted == Some(session) && counter >= self.newest;

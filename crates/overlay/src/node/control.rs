@@ -41,24 +41,26 @@ impl Node {
         }
     }
 
-    /// Dials the neighbours that are configured to be dialled and have no session.
+    /// Dials the neighbours that want it.
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
-            let link = self.links.at(index);
-            let wanted = link.sessions.is_empty()
-                || link.sessions.wants_rekey(now)
-                || (!link.is_up() && link.sessions.current().is_none());
-            let at = if link.sessions.is_empty() {
+            let link = self.links.at_mut(index);
+            // A neighbour that has a session is where it was heard last, others where they are
+            // configured.
+            let known = if link.sessions.is_empty() {
                 link.dial.or(link.at)
             } else {
                 link.at.or(link.dial)
             };
-            if let (true, Some(to)) = (wanted, at) {
-                let peer = link.peer;
-                // A dial that is under way goes on by itself.
-                if let Ok(init) = self.handshakes.dial(now, to, Some(peer)) {
-                    self.send_plain(to, &init, out);
-                }
+            let Some(to) = known.filter(|_| link.wants_dial(now)) else {
+                continue;
+            };
+            let peer = link.peer;
+            // A dial that is under way goes on by itself.
+            if let Ok(init) = self.handshakes.dial(now, to, Some(peer)) {
+                link.dialled = Some(now);
+                link.dials += 1;
+                self.send_plain(to, &init, out);
             }
         }
     }

@@ -17,8 +17,9 @@ use wire::link::SessionIndex;
 /// When an Init is repeated for the first time: more than most round trips. Each wait doubles.
 pub(super) const INIT_REPEAT: Duration = Duration::from_millis(400);
 /// The longest wait between two repetitions.
-pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_secs(4);
-/// How often an Init is sent: at 0, 0.4, 1.2, 2.8, 6 and 10 s; given up at 14 s, or a quarter later.
+pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_secs(1);
+/// How often an Init is sent: at 0, 0.4, 1.2, 2.2, 3.2 and 4.2 s; given up at 5.2 s, or a quarter
+/// later.
 pub(super) const MAX_INITS: u32 = 6;
 /// When a Finish is repeated for the first time. Each wait doubles.
 pub(super) const FINISH_REPEAT: Duration = Duration::from_millis(300);
