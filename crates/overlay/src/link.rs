@@ -30,8 +30,11 @@ use wire::data::{Header, LinkProtocol};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
-/// Silence after which a neighbour whose link is down is dialled again.
-const SILENT: Duration = Duration::from_secs(1);
+/// Silence after which a neighbour whose link is down is dialled again: at once when the silence of
+/// an active link has taken it down.
+const SILENT: Duration = Duration::from_millis(300);
+/// The shortest rest between two dials.
+const DIAL_REST: Duration = Duration::from_secs(1);
 /// So many dials without an answer double the rest between two, up to [`DIAL_REST_MAX`]: an Init
 /// has 1152 bytes, and a neighbour may be gone for days.
 const DIALS_PER_STEP: u32 = 8;
@@ -165,7 +168,7 @@ impl Link {
     /// come for so long that the neighbour may have restarted and lost its keys.
     pub(crate) fn wants_dial(&self, now: Time) -> bool {
         let lost = self.sessions.is_empty() || (!self.is_up() && now.since(self.heard) >= SILENT);
-        let rest = (SILENT * (1 << (self.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
+        let rest = (DIAL_REST * (1 << (self.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
         let rested = self.dialled.is_none_or(|at| now.since(at) >= rest);
         rested && (lost || self.sessions.wants_rekey(now))
     }

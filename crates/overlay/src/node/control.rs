@@ -275,6 +275,8 @@ impl Node {
             }
         }
         self.on_link_changed(now, index, event);
+        // A neighbour that has fallen silent may have restarted, and wait to be dialled.
+        self.redial(now, out);
     }
 
     /// Says hello at once, whatever the interval.

@@ -129,6 +129,12 @@ impl Node {
         };
         let class = header.class();
         let link = self.links.at_mut(index);
+        if !link.is_up() {
+            // A neighbour that has not noticed yet that this node has restarted goes on with the
+            // lane numbers of before; they must not be taken for those of the lane that begins.
+            self.drop_one(Drop::LinkDown, out);
+            return Verdict::Done;
+        }
         link.on_data_received(now, len);
         let one_way = link.one_way();
         let remaining = header.remaining().minus(one_way);
