@@ -166,10 +166,10 @@ fn a_short_peak_is_not_announced_and_an_improvement_is_told_at_its_worst() {
 #[test]
 fn the_paper_lets_30_s_pass_whatever_happens() {
     let announced = drive(Settings::paper(), 200, SECOND * 600, 1, |now| {
-        if (now.as_secs_f64() / 7.0) as u64 % 2 == 0 {
-            0.0
-        } else {
+        if (now.as_secs_f64() / 7.0) as u64 % 2 == 1 {
             0.1
+        } else {
+            0.0
         }
     });
     assert!(announced.len() >= 10, "{announced:?}");

@@ -384,6 +384,25 @@ fn unknown_options_are_kept_byte_for_byte() {
     );
 }
 
+/// By origin: the number of its newest record, when it was made, and its links.
+type Model = BTreeMap<u32, (u32, u64, Vec<Link>)>;
+
+fn expected_edges(model: &Model) -> Vec<(NodeAddr, NodeAddr, u32)> {
+    let says = |a: &u32, b: &u32| {
+        let link = model[a].2.iter().find(|l| l.neighbor == node(*b));
+        link.map(|l| l.latency.micros())
+    };
+    let mut expected = Vec::new();
+    for a in model.keys() {
+        for b in model.keys().filter(|b| a != *b) {
+            if let (Some(us), Some(_)) = (says(a, b), says(b, a)) {
+                expected.push((node(*a), node(*b), us));
+            }
+        }
+    }
+    expected
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -397,32 +416,25 @@ proptest! {
         )
     ) {
         let mut db = Database::new(node(99));
-        let mut model: BTreeMap<u32, (u32, u64, Vec<Link>)> = BTreeMap::new();
-        let mut now = 0;
+        let mut model = Model::new();
+        let (mut now, mut generation, mut before) = (0, 0, Vec::new());
         for (origin, seq, told, wait) in steps {
             now += wait / 10;
             let links: Vec<Link> = told.iter().map(|&(to, us)| link(to, us)).collect();
-            let generation = db.generation();
-            let before = edges(&db);
             offer(&mut db, at(now), 0, &body(origin, seq, &links));
             if model.get(&origin).is_none_or(|(held, ..)| *held < seq) {
                 model.insert(origin, (seq, now, links));
             }
-            db.expire(at(now));
-            model.retain(|_, (_, made, _)| now - *made < 100);
-            let says = |a: &u32, b: &u32| {
-                model[a].2.iter().find(|l| l.neighbor == node(*b)).map(|l| l.latency.micros())
-            };
-            let mut expected = Vec::new();
-            for a in model.keys() {
-                for b in model.keys().filter(|b| a != *b) {
-                    if let (Some(us), Some(_)) = (says(a, b), says(b, a)) {
-                        expected.push((node(*a), node(*b), us));
-                    }
+            for expire in [false, true] {
+                if expire {
+                    db.expire(at(now));
+                    model.retain(|_, (_, made, _)| now - *made < 100);
                 }
+                let expected = expected_edges(&model);
+                prop_assert_eq!(&edges(&db), &expected);
+                prop_assert_eq!(db.generation() != generation, before != expected);
+                (generation, before) = (db.generation(), expected);
             }
-            prop_assert_eq!(&edges(&db), &expected);
-            prop_assert_eq!(db.generation() != generation, before != expected);
         }
     }
 }
