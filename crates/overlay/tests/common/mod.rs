@@ -1,26 +1,42 @@
 //! Worlds of overlay nodes: identities, topologies, streams, and what became of them.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod neighbour;
+pub mod party;
+pub mod script;
+pub mod streams;
+pub mod totals;
+
 use base::impair::Model;
-use base::{ClientId, Duration, NodeAddr, Rng, Time, VirtualPort};
+use base::{ClientId, Duration, NodeAddr, Rng, Time, UnderlayAddr, VirtualPort};
+use neighbour::Neighbour;
+use overlay::request::{Operation, Options};
+use overlay::sockets::default_options;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
-use secure::{Authority, Identity, Keys, Validity};
+use party::{Ask, Party};
+use secure::{Authority, Identity, Keys, Network, Validity};
 use sim::{HostId, World};
+use totals::Totals;
 use wire::HEADROOM;
 
 pub const RECEIVER: ClientId = ClientId(1);
 pub const SENDER: ClientId = ClientId(2);
+pub const OPERATOR: ClientId = ClientId(3);
 pub const PORT: VirtualPort = VirtualPort(5000);
 pub const UNIX_S: u64 = 1_800_000_000;
-const VALID: Validity = Validity {
+/// Bytes of payload: 20 ms of G.711.
+pub const PAYLOAD: usize = 160;
+pub const VALID: Validity = Validity {
     not_before_s: 0,
     not_after_s: 4_000_000_000,
 };
 
 pub struct Nodes {
     pub authority: Authority,
-    pub world: World<Node>,
+    pub world: World<Party>,
     pub hosts: Vec<HostId>,
+    /// What has been reported up to the last look.
+    pub totals: Totals,
     identities: Vec<Identity>,
     edges: Vec<(usize, usize)>,
     settings: Settings,
@@ -31,8 +47,48 @@ pub fn addr(i: usize) -> NodeAddr {
     NodeAddr(0x0a07_0001 + i as u32)
 }
 
+/// The number of the node with this address, as snapshots write it.
+pub fn number(address: &str) -> usize {
+    let addr: NodeAddr = address.parse().unwrap();
+    (addr.0 - 0x0a07_0001) as usize
+}
+
 pub fn model(text: &str) -> Model {
     text.parse().unwrap()
+}
+
+/// The options of a voice stream: the default class, and 100 ms.
+pub fn voice() -> Options {
+    Options {
+        deadline: Some(Duration::from_millis(100)),
+        ..default_options()
+    }
+}
+
+pub fn chain(n: usize) -> Vec<(usize, usize)> {
+    (1..n).map(|i| (i - 1, i)).collect()
+}
+
+/// An identity of the network of `authority` with the address of node `i`.
+pub fn identity(
+    authority: &mut Authority,
+    rng: &mut Rng,
+    i: usize,
+    validity: Validity,
+) -> Identity {
+    let mut entropy = [0; 64];
+    rng.fill(&mut entropy);
+    let keys = Keys::generate(&entropy);
+    let network = authority.network().id();
+    let name = format!("n{i}");
+    let request = keys.request(network, addr(i), &name, &[]).unwrap();
+    Identity::new(keys, authority.issue(&request, validity).unwrap()).unwrap()
+}
+
+pub fn authority(rng: &mut Rng) -> Authority {
+    let mut root = [0; 32];
+    rng.fill(&mut root);
+    Authority::generate(&root)
 }
 
 impl Nodes {
@@ -49,24 +105,15 @@ impl Nodes {
         settings: Settings,
     ) -> Nodes {
         let mut rng = Rng::new(seed);
-        let mut root = [0; 32];
-        rng.fill(&mut root);
-        let mut authority = Authority::generate(&root);
+        let mut authority = authority(&mut rng);
         let identities = (0..count)
-            .map(|i| {
-                let mut entropy = [0; 64];
-                rng.fill(&mut entropy);
-                let keys = Keys::generate(&entropy);
-                let network = authority.network().id();
-                let name = format!("n{i}");
-                let request = keys.request(network, addr(i), &name, &[]).unwrap();
-                Identity::new(keys, authority.issue(&request, VALID).unwrap()).unwrap()
-            })
+            .map(|i| identity(&mut authority, &mut rng, i, VALID))
             .collect();
         let mut nodes = Nodes {
             authority,
             world: World::new(seed),
             hosts: Vec::new(),
+            totals: Totals::default(),
             identities,
             edges: edges.to_vec(),
             settings,
@@ -74,19 +121,23 @@ impl Nodes {
         };
         for i in 0..count {
             let node = nodes.node(i);
-            let host = nodes.world.add_host(node);
+            let host = nodes.world.add_host(Party::node(node));
             nodes.hosts.push(host);
         }
         for &(a, b) in edges {
-            nodes
-                .world
-                .link(nodes.hosts[a], nodes.hosts[b], &model(path));
+            nodes.link(a, b, path);
         }
         nodes
     }
 
     /// A fresh start of node `i`.
     pub fn node(&mut self, i: usize) -> Node {
+        let network = self.authority.network();
+        Node::new(self.config(i, network))
+    }
+
+    /// What node `i` is told at its start.
+    pub fn config(&mut self, i: usize, network: Network) -> Config {
         let neighbors = self
             .edges
             .iter()
@@ -103,16 +154,50 @@ impl Nodes {
         self.starts += 1;
         let mut seed = [0; 32];
         Rng::new(self.starts * 1000 + i as u64).fill(&mut seed);
-        Node::new(Config {
+        Config {
             identity: self.identities[i].clone(),
-            network: self.authority.network(),
+            network,
             neighbors,
             accept: None,
             settings: self.settings.clone(),
             lab: true,
             seed,
             unix_start_s: UNIX_S,
-        })
+        }
+    }
+
+    /// Makes the path between two nodes like `path`, in both directions.
+    pub fn link(&mut self, a: usize, b: usize, path: &str) {
+        self.world.link(self.hosts[a], self.hosts[b], &model(path));
+    }
+
+    pub fn set_outage(&mut self, a: usize, b: usize, outage: bool) {
+        self.world.set_outage(self.hosts[a], self.hosts[b], outage);
+    }
+
+    pub fn crash(&mut self, i: usize) {
+        drop(self.world.crash(self.hosts[i]));
+    }
+
+    /// Starts node `i` anew; it remembers nothing.
+    pub fn restart(&mut self, i: usize) {
+        let node = self.node(i);
+        self.world.restart(self.hosts[i], Party::node(node));
+    }
+
+    /// Adds a host that is no node of this program, linked to node `to`.
+    pub fn add_rogue(&mut self, to: usize, rogue: Neighbour, path: &str) -> HostId {
+        let host = self.world.add_host(Party::rogue(rogue));
+        self.world.link(host, self.hosts[to], &model(path));
+        host
+    }
+
+    pub fn identity(&self, i: usize) -> &Identity {
+        &self.identities[i]
+    }
+
+    pub fn set_identity(&mut self, i: usize, identity: Identity) {
+        self.identities[i] = identity;
     }
 
     pub fn certificate(&self, i: usize) -> secure::Certificate {
@@ -123,22 +208,39 @@ impl Nodes {
         self.world.run_for(Duration::from_millis(ms));
     }
 
-    pub fn bind(&mut self, i: usize, options: overlay::request::Options) {
+    pub fn request(&mut self, i: usize, client: ClientId, request: Request) {
         let host = self.hosts[i];
-        self.world
-            .request(host, RECEIVER, Request::Bind { port: PORT });
-        self.world
-            .request(host, RECEIVER, Request::Options(options));
+        self.world.request(host, client, Ask::Client(request));
     }
 
-    pub fn set_sender(&mut self, i: usize, client: ClientId, options: overlay::request::Options) {
-        self.world
-            .request(self.hosts[i], client, Request::Options(options));
+    pub fn operate(&mut self, i: usize, operation: Operation) {
+        self.request(i, OPERATOR, Request::Operate(operation));
+    }
+
+    pub fn bind(&mut self, i: usize, options: Options) {
+        self.request(i, RECEIVER, Request::Bind { port: PORT });
+        self.request(i, RECEIVER, Request::Options(options));
+    }
+
+    pub fn set_sender(&mut self, i: usize, client: ClientId, options: Options) {
+        self.request(i, client, Request::Options(options));
     }
 
     /// Sends a packet whose payload is its number and the time of sending.
     pub fn send(&mut self, at: Time, from: usize, client: ClientId, to: usize, number: u64) {
-        let mut payload = [0; 160];
+        self.send_sized(at, from, client, to, number, PAYLOAD);
+    }
+
+    pub fn send_sized(
+        &mut self,
+        at: Time,
+        from: usize,
+        client: ClientId,
+        to: usize,
+        number: u64,
+        bytes: usize,
+    ) {
+        let mut payload = vec![number as u8; bytes.max(16)];
         payload[..8].copy_from_slice(&number.to_be_bytes());
         payload[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
         let payload = self.world.pool().copy_of(HEADROOM, &payload).unwrap();
@@ -147,7 +249,9 @@ impl Nodes {
             port: PORT,
             payload,
         };
-        self.world.request_at(at, self.hosts[from], client, request);
+        let host = self.hosts[from];
+        self.world
+            .request_at(at, host, client, Ask::Client(request));
     }
 
     /// Numbers and delays of what clients have received since the last call.
@@ -155,10 +259,8 @@ impl Nodes {
         let mut arrivals = Vec::new();
         for answer in self.world.take_replies() {
             if let Reply::Datagram { payload, .. } = answer.reply {
-                let word =
-                    |i: usize| u64::from_be_bytes(payload.bytes()[i..i + 8].try_into().unwrap());
-                let sent = Time::from_nanos(word(8));
-                arrivals.push((word(0), answer.at.since(sent)));
+                let (number, sent) = read(payload.bytes());
+                arrivals.push((number, answer.at.since(sent)));
             }
         }
         arrivals
@@ -173,17 +275,38 @@ impl Nodes {
             .collect()
     }
 
+    /// Takes in the events since the last call.
+    pub fn count(&mut self) -> &mut Totals {
+        for report in self.world.take_events() {
+            self.totals.add(&report);
+        }
+        &mut self.totals
+    }
+
+    pub fn at(&self, i: usize) -> UnderlayAddr {
+        self.world.addr(self.hosts[i])
+    }
+
+    pub fn party(&self, i: usize) -> &Party {
+        self.world.engine(self.hosts[i]).unwrap()
+    }
+
     pub fn snapshot(&self, i: usize) -> overlay::Snapshot {
-        self.world
-            .engine(self.hosts[i])
-            .unwrap()
-            .snapshot(self.world.now())
+        let node = self.party(i).as_node().unwrap();
+        node.snapshot(self.world.now())
+    }
+
+    /// The link of node `i` to node `peer`.
+    pub fn link_status(&self, i: usize, peer: usize) -> overlay::snapshot::LinkStatus {
+        let peer = addr(peer).to_string();
+        let mut links = self.snapshot(i).links.into_iter();
+        links.find(|link| link.peer == peer).unwrap()
     }
 
     pub fn all_links_up(&self) -> bool {
         self.world.hosts().all(|host| {
-            let engine = self.world.engine(host);
-            engine.is_none_or(|node| {
+            let node = self.world.engine(host).and_then(Party::as_node);
+            node.is_none_or(|node| {
                 node.snapshot(self.world.now())
                     .links
                     .iter()
@@ -193,6 +316,13 @@ impl Nodes {
     }
 }
 
-pub fn chain(n: usize) -> Vec<(usize, usize)> {
-    (1..n).map(|i| (i - 1, i)).collect()
+/// Number and time of sending, as [`Nodes::send`] writes them.
+pub fn read(payload: &[u8]) -> (u64, Time) {
+    let word = |i: usize| u64::from_be_bytes(payload[i..i + 8].try_into().unwrap());
+    let number = word(0);
+    assert!(
+        payload[16..].iter().all(|&b| b == number as u8),
+        "payload was changed"
+    );
+    (number, Time::from_nanos(word(8)))
 }

@@ -1,0 +1,216 @@
+//! What stands on a host of a world: a node, watched on its way out, or somebody who only looks
+//! like one.
+
+use super::neighbour::Neighbour;
+use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
+use overlay::{Event, Node, Reply, Request};
+use std::collections::BTreeMap;
+use wire::link::Kind;
+
+/// What UDP over IPv4 adds to each datagram.
+pub const UDP_BYTES: u64 = 28;
+
+/// Datagrams of one kind to one address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub datagrams: u64,
+    /// Without what UDP and IP add.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// With what UDP and IP add.
+    pub fn wire_bytes(self) -> u64 {
+        self.bytes + UDP_BYTES * self.datagrams
+    }
+}
+
+/// Who stands on a host.
+pub enum Role {
+    Node(Box<Node>),
+    Rogue(Box<Neighbour>),
+}
+
+/// A host's engine, with a count of what it has sent.
+pub struct Party {
+    pub role: Role,
+    pub sent: BTreeMap<(UnderlayAddr, u8), Traffic>,
+    /// Copies of all that was sent, when somebody wants them.
+    pub tap: Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+}
+
+/// What is asked of a party.
+pub enum Ask {
+    /// Of a node.
+    Client(Request),
+    /// Of anybody: datagrams as they are, out of the blue.
+    Throw(UnderlayAddr, Vec<Vec<u8>>),
+    /// Of a rogue: to be sealed and sent to the neighbour.
+    Say(UnderlayAddr, Kind, Vec<u8>),
+    /// Of a rogue: to begin a handshake.
+    Dial(UnderlayAddr),
+}
+
+impl From<Request> for Ask {
+    fn from(request: Request) -> Ask {
+        Ask::Client(request)
+    }
+}
+
+impl Party {
+    pub fn node(node: Node) -> Party {
+        Party::of(Role::Node(Box::new(node)))
+    }
+
+    pub fn rogue(neighbour: Neighbour) -> Party {
+        Party::of(Role::Rogue(Box::new(neighbour)))
+    }
+
+    fn of(role: Role) -> Party {
+        Party {
+            role,
+            sent: BTreeMap::new(),
+            tap: None,
+        }
+    }
+
+    /// What has gone to `to` in datagrams of this kind.
+    pub fn sent(&self, to: UnderlayAddr, kind: Kind) -> Traffic {
+        let key = (to, kind.byte());
+        self.sent.get(&key).copied().unwrap_or_default()
+    }
+
+    pub fn as_node(&self) -> Option<&Node> {
+        match &self.role {
+            Role::Node(node) => Some(node),
+            Role::Rogue(_) => None,
+        }
+    }
+
+    pub fn as_rogue(&self) -> Option<&Neighbour> {
+        match &self.role {
+            Role::Node(_) => None,
+            Role::Rogue(neighbour) => Some(neighbour),
+        }
+    }
+}
+
+/// The outbox of a party: counts, copies, and hands on.
+struct Desk<'a, O> {
+    out: &'a mut O,
+    sent: &'a mut BTreeMap<(UnderlayAddr, u8), Traffic>,
+    tap: &'a mut Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+}
+
+impl<O: Outbox<Party>> Outbox<Node> for Desk<'_, O> {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        for i in 0..burst.segments() {
+            let datagram = burst.segment(i);
+            let first = datagram.first().copied().unwrap_or_default();
+            let traffic = self.sent.entry((to, first)).or_default();
+            traffic.datagrams += 1;
+            traffic.bytes += datagram.len() as u64;
+            if let Some(tap) = self.tap {
+                tap.push((to, datagram.to_vec()));
+            }
+        }
+        self.out.send(to, burst);
+    }
+
+    fn deliver(&mut self, client: ClientId, reply: Reply) {
+        self.out.deliver(client, reply);
+    }
+
+    fn report(&mut self, event: Event) {
+        self.out.report(event);
+    }
+
+    fn pool(&self) -> &Pool {
+        self.out.pool()
+    }
+}
+
+impl Engine for Party {
+    type Request = Ask;
+    type Reply = Reply;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<Ask>, out: &mut impl Outbox<Party>) {
+        let mut desk = Desk {
+            out,
+            sent: &mut self.sent,
+            tap: &mut self.tap,
+        };
+        let input = match input {
+            Input::Request {
+                request: Ask::Throw(to, datagrams),
+                ..
+            } => return throw(&mut desk, to, &datagrams),
+            other => other,
+        };
+        match &mut self.role {
+            Role::Node(node) => {
+                let input = match input {
+                    Input::Datagrams { from, burst } => Input::Datagrams { from, burst },
+                    Input::Timeout => Input::Timeout,
+                    Input::Request {
+                        client,
+                        request: Ask::Client(request),
+                    } => Input::Request { client, request },
+                    Input::Request { .. } => panic!("a node is asked by its clients only"),
+                };
+                node.handle(now, input, &mut desk);
+            }
+            Role::Rogue(rogue) => match input {
+                Input::Datagrams { from, burst } => {
+                    for i in 0..burst.segments() {
+                        let answers = rogue.on_datagram(now, from, burst.segment(i));
+                        throw(&mut desk, from, &answers);
+                    }
+                }
+                Input::Timeout => {
+                    for (to, datagram) in rogue.on_timeout(now) {
+                        throw(&mut desk, to, &[datagram]);
+                    }
+                }
+                Input::Request { request, .. } => match request {
+                    Ask::Say(to, kind, plaintext) => {
+                        let said = rogue.seal(to, kind, &plaintext);
+                        throw(&mut desk, to, &said);
+                    }
+                    Ask::Dial(to) => {
+                        let init = rogue.dial(now, to);
+                        throw(&mut desk, to, &[init]);
+                    }
+                    Ask::Client(_) => panic!("a rogue has no clients"),
+                    Ask::Throw(..) => unreachable!("taken above"),
+                },
+            },
+        }
+    }
+
+    fn flush(&mut self, now: Time, out: &mut impl Outbox<Party>) {
+        if let Role::Node(node) = &mut self.role {
+            let mut desk = Desk {
+                out,
+                sent: &mut self.sent,
+                tap: &mut self.tap,
+            };
+            node.flush(now, &mut desk);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<(Time, &'static str)> {
+        match &self.role {
+            Role::Node(node) => node.next_timeout(),
+            Role::Rogue(rogue) => Some((rogue.next_timeout(), "rogue")),
+        }
+    }
+}
+
+fn throw(out: &mut impl Outbox<Node>, to: UnderlayAddr, datagrams: &[Vec<u8>]) {
+    for datagram in datagrams {
+        let burst = out.pool().copy_of(0, datagram);
+        out.send(to, burst.expect("the world has buffers enough"));
+    }
+}

@@ -1,0 +1,1 @@
+//! One node between neighbours that are driven by hand.

@@ -1,0 +1,69 @@
+//! What nodes have reported, added up.
+
+use base::Time;
+use overlay::event::{Drop, Event};
+use secure::Refusal;
+use sim::{HostId, Report};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub originated: u64,
+    pub forwarded: u64,
+    pub delivered: u64,
+    pub requested: u64,
+    pub retransmitted: u64,
+    pub retransmitted_bytes: u64,
+    /// From the detection of the gap to the arrival, in microseconds.
+    pub recovered_after_us: Vec<u32>,
+    pub dropped: BTreeMap<Drop, u64>,
+    pub refused: BTreeMap<&'static str, u64>,
+    pub records_refused: u64,
+    /// When, at whom; with the neighbour.
+    pub ups: Vec<(Time, HostId, base::NodeAddr)>,
+    pub downs: Vec<(Time, HostId, base::NodeAddr)>,
+    pub route_changes: Vec<(Time, HostId)>,
+    pub moves: u64,
+}
+
+impl Totals {
+    pub fn add(&mut self, report: &Report<Event>) {
+        let (at, host) = (report.at, report.host);
+        match report.event {
+            Event::Originated { packets, .. } => self.originated += u64::from(packets),
+            Event::Forwarded { packets, .. } => self.forwarded += u64::from(packets),
+            Event::Delivered { .. } => self.delivered += 1,
+            Event::Requested { packets, .. } => self.requested += u64::from(packets),
+            Event::Retransmitted { packets, bytes, .. } => {
+                self.retransmitted += u64::from(packets);
+                self.retransmitted_bytes += u64::from(bytes);
+            }
+            Event::Recovered { after_us, .. } => self.recovered_after_us.push(after_us),
+            Event::Dropped { reason, packets } => {
+                *self.dropped.entry(reason).or_default() += u64::from(packets);
+            }
+            Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
+            Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::LinkUp { peer } => self.ups.push((at, host, peer)),
+            Event::LinkDown { peer, .. } => self.downs.push((at, host, peer)),
+            Event::RoutesChanged { .. } => self.route_changes.push((at, host)),
+            Event::Moved { .. } => self.moves += 1,
+            Event::Established { .. } | Event::Control { .. } | Event::RecordAccepted { .. } => {}
+        }
+    }
+
+    pub fn drops(&self, reason: Drop) -> u64 {
+        self.dropped.get(&reason).copied().unwrap_or_default()
+    }
+
+    pub fn refusals(&self, why: Refusal) -> u64 {
+        self.refused.get(why.label()).copied().unwrap_or_default()
+    }
+
+    pub fn route_changes_of(&self, host: HostId) -> usize {
+        self.route_changes
+            .iter()
+            .filter(|(_, h)| *h == host)
+            .count()
+    }
+}
