@@ -8,7 +8,10 @@ use overlay::request::Options;
 use overlay::sockets::default_options;
 
 fn voice() -> Options {
-    Options { deadline: Some(Duration::from_millis(100)), ..default_options() }
+    Options {
+        deadline: Some(Duration::from_millis(100)),
+        ..default_options()
+    }
 }
 
 /// Kills node 1 of a chain of three and starts it again after `gap_ms`; the stream of 50 packets
@@ -28,9 +31,15 @@ fn restart_after(gap_ms: u64) {
     nodes.restart(1);
     let restarted = nodes.world.now();
     nodes.run_ms(7_500 - gap_ms);
-    let flows_again = (restarted + Duration::from_secs(2)).since(start).as_millis() / 20 + 1;
+    let flows_again = (restarted + Duration::from_secs(2))
+        .since(start)
+        .as_millis()
+        / 20
+        + 1;
     let numbers: Vec<u64> = nodes.arrivals().into_iter().map(|(n, _)| n).collect();
-    let missing: Vec<u64> = (flows_again..500).filter(|n| !numbers.contains(n)).collect();
+    let missing: Vec<u64> = (flows_again..500)
+        .filter(|n| !numbers.contains(n))
+        .collect();
     assert!(missing.is_empty(), "lost after the restart: {missing:?}");
     assert!(numbers.iter().filter(|n| **n < 149).count() >= 149);
     assert!(nodes.world.now() > Time::ZERO);
