@@ -18,7 +18,12 @@
 //!   everything that they started has ended.
 #![forbid(unsafe_code)]
 
+mod control;
 pub mod demo;
+pub mod emulator;
+mod files;
+mod pace;
+mod plot;
 pub mod progress;
 pub mod rtp;
 pub mod share;

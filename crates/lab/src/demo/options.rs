@@ -6,6 +6,8 @@ use base::Duration;
 use base::impair::{LossModel, Model};
 use std::path::PathBuf;
 
+/// How long after its sending a packet is played, on both paths.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 /// Most calls at once: 100 send 5 000 packets/s on each path, and scoring them takes minutes.
 const CALLS_MAX: u32 = 100;
 /// Shortest call: P.862 needs speech, and the sample begins with a pause of 0.3 s.
@@ -68,6 +70,13 @@ impl DemoOptions {
             return bad(format!("a loss of {loss} %: choose 0 to {max} %"));
         }
         self.impairment(Duration::ZERO).map(drop)
+    }
+
+    /// One direction of a link that loses nothing.
+    pub(super) fn clean(&self, delay: Duration) -> Result<Model, DemoError> {
+        Model::default()
+            .with_delay(delay)
+            .map_err(|error| DemoError::Option(error.to_string()))
     }
 
     /// One direction of the lossy path, with this delay.

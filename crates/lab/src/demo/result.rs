@@ -5,6 +5,7 @@
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
+use voice::emodel::satisfaction;
 
 /// Everything that the demonstration found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,8 +116,244 @@ impl DemoResult {
     }
 }
 
+impl PathResult {
+    /// With as many digits as mean something, so that the JSON can be read.
+    pub(super) fn rounded(self) -> PathResult {
+        PathResult {
+            sent: self.sent,
+            lost_pct: round(self.lost_pct, 3),
+            late_pct: round(self.late_pct, 3),
+            delay_ms: self.delay_ms,
+            jitter_ms: round(self.jitter_ms, 3),
+            r_factor: round(self.r_factor, 2),
+            mos: round(self.mos, 3),
+            pesq: self.pesq.rounded(),
+            mos_lqo: self.mos_lqo.rounded(),
+            wire_bytes_ratio: round(self.wire_bytes_ratio, 3),
+        }
+    }
+}
+
+impl Score {
+    pub(super) fn rounded(self) -> Score {
+        Score {
+            mean: round(self.mean, 3),
+            p5: round(self.p5, 3),
+        }
+    }
+}
+
+fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+/// The table's columns: what, direct, overlay, the codec alone.
+pub(super) type Row = [String; 4];
+
+impl DemoResult {
+    /// The table, row by row, without its head.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let (direct, overlay) = (&self.direct, &self.overlay);
+        let row = |what: &str, show: &dyn Fn(&PathResult) -> String, ceiling: &str| {
+            [
+                what.to_owned(),
+                show(direct),
+                show(overlay),
+                ceiling.to_owned(),
+            ]
+        };
+        let ms =
+            |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| format!("{v:.1}"));
+        let score = |score: Score| format!("{:.2} / {:.2}", score.mean, score.p5);
+        let late = format!("late, after {} ms", self.scenario.deadline_ms);
+        vec![
+            row("packets sent", &|p| p.sent.to_string(), ""),
+            row("lost", &|p| format!("{:.2} %", p.lost_pct), ""),
+            row(&late, &|p| format!("{:.2} %", p.late_pct), ""),
+            row(
+                "delay mean / p95 / p99, ms",
+                &|p| {
+                    let delay = &p.delay_ms;
+                    format!("{} / {} / {}", ms(delay.mean), ms(delay.p95), ms(delay.p99))
+                },
+                "",
+            ),
+            row("jitter, ms", &|p| format!("{:.2}", p.jitter_ms), ""),
+            row("R-factor (G.107)", &|p| format!("{:.1}", p.r_factor), ""),
+            row(
+                "by R, users would be",
+                &|p| satisfaction(p.r_factor).to_owned(),
+                "",
+            ),
+            row("MOS (G.107)", &|p| format!("{:.2}", p.mos), ""),
+            row(
+                "PESQ mean / p5 (raw P.862)",
+                &|p| score(p.pesq),
+                &score(self.ceiling.pesq),
+            ),
+            row("MOS-LQO mean / p5 (P.862.1)", &|p| score(p.mos_lqo), ""),
+            row(
+                "bytes on the wire per payload byte",
+                &|p| format!("{:.2}", p.wire_bytes_ratio),
+                "",
+            ),
+        ]
+    }
+}
+
+/// Heads of the table's columns.
+pub(super) const HEADS: [&str; 4] = ["", "direct", "overlay", "codec alone"];
+
 impl fmt::Display for DemoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.json())
+        let mut rows = vec![HEADS.map(str::to_owned)];
+        rows.extend(self.rows());
+        let widths: [usize; 4] = core::array::from_fn(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        });
+        for row in &rows {
+            let line = format!(
+                "{:<w0$}   {:>w1$}   {:>w2$}   {:>w3$}",
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                w0 = widths[0],
+                w1 = widths[1],
+                w2 = widths[2],
+                w3 = widths[3],
+            );
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        write!(f, "\nreport: {}", self.report.display())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::demo) fn example() -> DemoResult {
+        let score = |mean, p5| Score { mean, p5 };
+        let direct = PathResult {
+            sent: 18_000,
+            lost_pct: 5.02,
+            late_pct: 0.0,
+            delay_ms: DelayMs {
+                mean: Some(50.1),
+                p50: Some(50.1),
+                p95: Some(50.2),
+                p99: Some(50.4),
+            },
+            jitter_ms: 0.04,
+            r_factor: 78.2,
+            mos: 3.95,
+            pesq: score(3.02, 2.51),
+            mos_lqo: score(2.84, 2.2),
+            wire_bytes_ratio: 1.0,
+        };
+        let overlay = PathResult {
+            lost_pct: 0.03,
+            wire_bytes_ratio: 1.41,
+            ..direct.clone()
+        };
+        DemoResult {
+            scenario: Scenario {
+                nodes: 6,
+                chain: "A-B-C-D-E-F".into(),
+                hop_delay_ms: 10.0,
+                lossy_link: "C-D".into(),
+                direct_delay_ms: 50.0,
+                loss_pct: 5.0,
+                burst_pct: 25.0,
+                calls: 10,
+                seconds: 36,
+                deadline_ms: 100.0,
+                codec: "G.711 mu-law".into(),
+                packet_ms: 20.0,
+                speech: "the sample".into(),
+            },
+            direct,
+            overlay,
+            ceiling: Ceiling {
+                pesq: score(4.35, 4.3),
+            },
+            report: PathBuf::from("sinew-demo/report.html"),
+        }
+    }
+
+    #[test]
+    fn the_json_has_exactly_the_documented_keys() {
+        let json: serde_json::Value = serde_json::from_str(&example().json()).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let sorted = |words: &str| -> Vec<String> {
+            let mut words: Vec<_> = words.split(' ').map(str::to_owned).collect();
+            words.sort();
+            words
+        };
+        assert_eq!(keys(&json), sorted("scenario direct overlay ceiling"));
+        for path in ["direct", "overlay"] {
+            let all = "sent lost_pct late_pct delay_ms jitter_ms r_factor mos pesq mos_lqo \
+                       wire_bytes_ratio";
+            assert_eq!(keys(&json[path]), sorted(all));
+            assert_eq!(keys(&json[path]["delay_ms"]), sorted("mean p50 p95 p99"));
+            assert_eq!(keys(&json[path]["pesq"]), sorted("mean p5"));
+            assert_eq!(keys(&json[path]["mos_lqo"]), sorted("mean p5"));
+        }
+        assert_eq!(keys(&json["ceiling"]), ["pesq"]);
+        assert_eq!(keys(&json["ceiling"]["pesq"]), sorted("mean p5"));
+        assert_eq!(json["direct"]["lost_pct"], 5.02);
+    }
+
+    #[test]
+    fn the_table_has_one_column_per_path_and_ends_with_the_report() {
+        let text = example().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        let heads: Vec<&str> = lines[0].split_whitespace().collect();
+        assert_eq!(heads, ["direct", "overlay", "codec", "alone"]);
+        let pesq = lines.iter().find(|line| line.starts_with("PESQ")).unwrap();
+        let words: Vec<&str> = pesq
+            .split("   ")
+            .map(str::trim)
+            .filter(|w| !w.is_empty())
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "PESQ mean / p5 (raw P.862)",
+                "3.02 / 2.51",
+                "3.02 / 2.51",
+                "4.35 / 4.30"
+            ]
+        );
+        assert_eq!(lines.last(), Some(&"report: sinew-demo/report.html"));
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.chars().count() <= 100 && line.trim_end() == *line)
+        );
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_what_they_are_worth() {
+        assert_eq!(
+            (round(5.019_999_99, 3), round(-0.25, 1), round(78.0, 2)),
+            (5.02, -0.3, 78.0)
+        );
+        let nothing = DelayMs::default();
+        let result = DemoResult {
+            direct: PathResult {
+                delay_ms: nothing,
+                ..example().direct
+            },
+            ..example()
+        };
+        assert!(result.to_string().contains("none / none / none"));
     }
 }

@@ -1,0 +1,449 @@
+//! Six nodes as six processes, in a folder of their own: the chain A-B-C-D-E-F.
+//!
+//! ```text
+//!   keys, certificates, configurations ─> spawn ─> wait until all links are up ─> calls ─> kill
+//!                                           ^                                       │
+//!                                           └──────── a node that was killed ───────┘
+//! ```
+//!
+//! Each node is what an operator would run: `sinew node --config FILE`, with a certificate of a
+//! network that exists for this run only. Dropping the chain ends the processes and removes the
+//! folder.
+
+use super::DemoError;
+use crate::control;
+use crate::files::{Scratch, write};
+use base::impair::Model;
+use base::{Duration, NodeAddr, Time};
+use net::Clock;
+use secure::{Authority, Keys, Validity};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The nodes, in the order of the chain.
+pub(crate) const NAMES: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
+/// Links of the chain.
+pub(crate) const HOPS: u32 = NAMES.len() as u32 - 1;
+/// Position of the link that loses: C-D.
+pub(crate) const LOSSY_HOP: usize = 2;
+/// A handshake lost at the highest loss is repeated within a second or so; a loaded machine takes
+/// longer to start six processes.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// How often the nodes are asked whether they are there.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// Ports are free when they are looked for and may be taken when a node wants them: then all is
+/// begun again with others.
+const START_ATTEMPTS: u32 = 3;
+/// A node that ends so often does not end by accident.
+const RESTARTS_MAX: u32 = 20;
+/// The network exists for minutes. Nodes warn 30 days before a certificate ends.
+const CERTIFICATE_S: u64 = 60 * 86_400;
+/// Lines of a node's log that an error shows.
+const LOG_LINES: usize = 8;
+
+/// The running chain.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    program: PathBuf,
+    nodes: Vec<Process>,
+    /// Bytes that nodes had sent when they were asked last before they were started again.
+    restarts: u32,
+    // The last to be dropped: the nodes' files are in it.
+    dir: Scratch,
+}
+
+#[derive(Debug)]
+struct Process {
+    name: &'static str,
+    child: Child,
+}
+
+/// What each link of the chain is like, in both directions.
+pub(crate) struct Links {
+    pub(crate) clean: Model,
+    pub(crate) lossy: Model,
+}
+
+impl Chain {
+    /// Starts the nodes and waits until the first has a route to the last.
+    pub(crate) fn start(
+        program: &Path,
+        links: &Links,
+        mut interrupted: impl FnMut() -> bool,
+    ) -> Result<Chain, DemoError> {
+        let mut attempt = 1;
+        loop {
+            let dir = Scratch::new("demo").map_err(|e| start_error("a temporary folder", &e))?;
+            prepare(dir.path(), links)?;
+            let mut chain = Chain {
+                program: program.to_owned(),
+                nodes: Vec::new(),
+                restarts: 0,
+                dir,
+            };
+            match chain
+                .spawn_all()
+                .and_then(|()| chain.wait_ready(&mut interrupted))
+            {
+                Ok(()) => return Ok(chain),
+                Err(DemoError::Node { log, .. })
+                    if log.contains("cannot listen") && attempt < START_ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The clients' socket file of the first node, where the calls come from.
+    pub(crate) fn first_socket(&self) -> PathBuf {
+        self.dir.path().join(client_socket(NAMES[0]))
+    }
+
+    /// The clients' socket file of the last node, where the calls go to.
+    pub(crate) fn last_socket(&self) -> PathBuf {
+        self.dir.path().join(client_socket(NAMES[NAMES.len() - 1]))
+    }
+
+    /// Bytes that all nodes together have sent to each other since each was started.
+    pub(crate) fn bytes_out(&self) -> Result<u64, DemoError> {
+        let mut sum = 0;
+        for node in &self.nodes {
+            let status = control::snapshot(&self.dir.path().join(control_socket(node.name)));
+            let status = status.map_err(|error| {
+                self.node_error(
+                    node.name,
+                    format!("node {} does not answer: {error}", node.name),
+                )
+            })?;
+            sum += control::bytes_out(&status);
+        }
+        Ok(sum)
+    }
+
+    /// Starts nodes again that have been killed; which ones.
+    ///
+    /// # Errors
+    /// When a node ended of itself, or is killed again and again.
+    pub(crate) fn revive(&mut self) -> Result<Vec<&'static str>, DemoError> {
+        let mut revived = Vec::new();
+        for i in 0..self.nodes.len() {
+            let Some(status) = self.nodes[i].child.try_wait()? else {
+                continue;
+            };
+            let name = self.nodes[i].name;
+            self.restarts += 1;
+            // A node that was killed has no exit code.
+            if status.code().is_some() || self.restarts > RESTARTS_MAX {
+                return Err(self.node_error(name, format!("node {name} has ended: {status}")));
+            }
+            self.nodes[i].child = self.spawn(name)?;
+            revived.push(name);
+        }
+        Ok(revived)
+    }
+
+    /// Nodes that were started again so far.
+    pub(crate) fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    fn spawn_all(&mut self) -> Result<(), DemoError> {
+        for name in NAMES {
+            let child = self.spawn(name)?;
+            self.nodes.push(Process { name, child });
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, name: &'static str) -> Result<Child, DemoError> {
+        let dir = self.dir.path();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(dir.join(log_file(name)))?;
+        Command::new(&self.program)
+            .arg("node")
+            .arg("--config")
+            .arg(dir.join(config_file(name)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|e| start_error(&self.program.display().to_string(), &e))
+    }
+
+    fn wait_ready(&mut self, interrupted: &mut impl FnMut() -> bool) -> Result<(), DemoError> {
+        let clock = Clock::new();
+        let until = clock.now() + START_PATIENCE;
+        loop {
+            if interrupted() {
+                return Err(DemoError::Interrupted);
+            }
+            let Some(waiting) = self.not_ready() else {
+                return Ok(());
+            };
+            for i in 0..self.nodes.len() {
+                let name = self.nodes[i].name;
+                if let Some(status) = self.nodes[i].child.try_wait()? {
+                    let what = format!("node {name} ended while it was started: {status}");
+                    return Err(self.node_error(name, what));
+                }
+            }
+            let now: Time = clock.now();
+            if now >= until {
+                let name = waiting;
+                let what = format!(
+                    "node {name} has no links or no route after {START_PATIENCE}: the machine may \
+                     be overloaded, or a firewall stands in the way of UDP on 127.0.0.1"
+                );
+                return Err(self.node_error(name, what));
+            }
+            std::thread::sleep(std::time::Duration::from_nanos(ASK_EVERY.as_nanos()));
+        }
+    }
+
+    /// A node that is not ready yet; none when the calls can begin.
+    fn not_ready(&self) -> Option<&'static str> {
+        let ready = |i: usize, name: &str| {
+            let Ok(status) = control::snapshot(&self.dir.path().join(control_socket(name))) else {
+                return false;
+            };
+            let links = neighbors(i).count();
+            // Calls go one way, and what keeps them alive goes the other.
+            let route = match i {
+                0 => control::has_route(&status, &address(NAMES.len() - 1).to_string()),
+                _ if i == NAMES.len() - 1 => control::has_route(&status, &address(0).to_string()),
+                _ => true,
+            };
+            control::links_up(&status, links) && route
+        };
+        NAMES
+            .iter()
+            .enumerate()
+            .find(|&(i, name)| !ready(i, name))
+            .map(|(_, name)| *name)
+    }
+
+    fn node_error(&self, name: &str, what: String) -> DemoError {
+        let log = fs::read_to_string(self.dir.path().join(log_file(name))).unwrap_or_default();
+        DemoError::Node {
+            what,
+            log: last_lines(&log),
+        }
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            // Fails for one that has ended already.
+            let _ = node.child.kill();
+        }
+        for node in &mut self.nodes {
+            let _ = node.child.wait();
+        }
+    }
+}
+
+/// The overlay address of the `i`-th node.
+pub(crate) fn address(i: usize) -> NodeAddr {
+    NodeAddr(u32::from(Ipv4Addr::new(10, 7, 0, i as u8 + 1)))
+}
+
+fn neighbors(i: usize) -> impl Iterator<Item = usize> {
+    let before = i.checked_sub(1);
+    before
+        .into_iter()
+        .chain(Some(i + 1).filter(|&next| next < NAMES.len()))
+}
+
+/// Writes what the nodes read: the network, and for each its keys, certificate and configuration.
+fn prepare(dir: &Path, links: &Links) -> Result<(), DemoError> {
+    let failed = |what: &str| DemoError::Start(what.to_owned());
+    let mut authority = Authority::generate(&net::sched::entropy()?);
+    let network = authority.network();
+    put(dir, "network.pub", &network.to_text())?;
+    let now_s = Clock::new().unix_s();
+    let validity = Validity {
+        not_before_s: now_s,
+        not_after_s: now_s + CERTIFICATE_S,
+    };
+    let ports = free_ports()?;
+    for (i, name) in NAMES.iter().enumerate() {
+        let keys = Keys::generate(&entropy_64()?);
+        let request = keys
+            .request(network.id(), address(i), name, &[])
+            .map_err(|error| failed(&error.to_string()))?;
+        let certificate = authority
+            .issue(&request, validity)
+            .map_err(|error| failed(&error.to_string()))?;
+        put(dir, &format!("{name}.key"), &keys.to_text())?;
+        put(dir, &format!("{name}.cert"), &certificate.to_text())?;
+        put(dir, &config_file(name), &config(i, &ports, links))?;
+    }
+    Ok(())
+}
+
+/// The configuration of the `i`-th node. Of two neighbours the earlier one dials.
+fn config(i: usize, ports: &[u16], links: &Links) -> String {
+    let name = NAMES[i];
+    let mut text = format!(
+        "certificate = \"{name}.cert\"\nkey = \"{name}.key\"\nnetwork = \"network.pub\"\n\
+         listen = [\"127.0.0.1:{}\"]\nclient_socket = \"{}\"\ncontrol_socket = \"{}\"\n\
+         lab = true\n",
+        ports[i],
+        client_socket(name),
+        control_socket(name),
+    );
+    for n in neighbors(i) {
+        let hop = n.min(i);
+        let model = if hop == LOSSY_HOP {
+            &links.lossy
+        } else {
+            &links.clean
+        };
+        let _ = write!(
+            text,
+            "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\nimpair = \"{model}\"\n",
+            NAMES[n],
+            address(n),
+        );
+        if n > i {
+            let _ = writeln!(text, "endpoint = \"127.0.0.1:{}\"", ports[n]);
+        }
+    }
+    text
+}
+
+/// Ports that are free now, all different, because all are held until the last is found.
+fn free_ports() -> io::Result<Vec<u16>> {
+    let sockets: io::Result<Vec<UdpSocket>> = NAMES
+        .iter()
+        .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
+        .collect();
+    sockets?
+        .iter()
+        .map(|socket| Ok(socket.local_addr()?.port()))
+        .collect()
+}
+
+fn entropy_64() -> io::Result<[u8; 64]> {
+    let mut bytes = [0; 64];
+    for half in bytes.chunks_mut(32) {
+        half.copy_from_slice(&net::sched::entropy()?);
+    }
+    Ok(bytes)
+}
+
+fn put(dir: &Path, name: &str, text: &str) -> Result<(), DemoError> {
+    // The folder is for its owner alone, so the secrets need no more.
+    write(&dir.join(name), text.as_bytes()).map_err(|e| start_error(name, &e))
+}
+
+fn start_error(what: &str, error: &io::Error) -> DemoError {
+    DemoError::Start(format!("{what}: {error}"))
+}
+
+fn config_file(name: &str) -> String {
+    format!("{name}.toml")
+}
+
+fn client_socket(name: &str) -> String {
+    format!("{name}.sock")
+}
+
+fn control_socket(name: &str) -> String {
+    format!("{name}.control")
+}
+
+fn log_file(name: &str) -> String {
+    format!("{name}.log")
+}
+
+fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| format!("\n  | {line}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_link_stands_in_both_configurations_and_is_dialled_once() {
+        let links = Links {
+            clean: "delay=10ms".parse().unwrap(),
+            lossy: "delay=10ms loss=5% burst=25%".parse().unwrap(),
+        };
+        let ports = [1, 2, 3, 4, 5, 6];
+        let texts: Vec<String> = (0..6).map(|i| config(i, &ports, &links)).collect();
+        let count = |text: &str, word: &str| text.matches(word).count();
+        let all = texts.concat();
+        assert_eq!(count(&all, "[[neighbor]]"), 10);
+        assert_eq!(count(&all, "endpoint"), 5);
+        assert_eq!(count(&all, "loss=5% burst=25%"), 2);
+        assert!(texts[2].contains("address = \"10.7.0.4\"\nimpair = \"loss=5% burst=25% delay=10ms\"\nendpoint = \"127.0.0.1:4\""));
+        assert!(
+            texts[3]
+                .contains("address = \"10.7.0.3\"\nimpair = \"loss=5% burst=25% delay=10ms\"\n\n")
+        );
+        assert_eq!(count(&texts[0], "[[neighbor]]"), 1);
+        assert_eq!(count(&texts[5], "endpoint"), 0);
+    }
+
+    #[test]
+    fn certificates_are_of_the_one_network() {
+        let dir = Scratch::new("chain").unwrap();
+        let clean: Model = "clean".parse().unwrap();
+        prepare(
+            dir.path(),
+            &Links {
+                clean: clean.clone(),
+                lossy: clean,
+            },
+        )
+        .unwrap();
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let network = secure::Network::from_text(&read("network.pub")).unwrap();
+        for (i, name) in NAMES.iter().enumerate() {
+            let certificate =
+                secure::Certificate::from_text(&read(&format!("{name}.cert"))).unwrap();
+            let peer = network.verify(&certificate, Clock::new().unix_s()).unwrap();
+            assert_eq!((peer.address(), peer.name()), (address(i), *name));
+            let keys = Keys::from_text(&read(&format!("{name}.key"))).unwrap();
+            secure::Identity::new(keys, certificate).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_no_node_is_told_with_its_last_words() {
+        let clean: Model = "clean".parse().unwrap();
+        let links = Links {
+            clean: clean.clone(),
+            lossy: clean,
+        };
+        let started = |program: &str| Chain::start(Path::new(program), &links, || false);
+        let error = started("/nonexistent/sinew").unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/sinew"), "{error}");
+        // It refuses the word `node` as a file that is not there.
+        let error = started("/bin/ls").unwrap_err().to_string();
+        assert!(
+            error.contains("ended while it was started") && error.contains("\n  | "),
+            "{error}"
+        );
+        assert!(matches!(
+            Chain::start(Path::new("/bin/cat"), &links, || true),
+            Err(DemoError::Interrupted)
+        ));
+    }
+}

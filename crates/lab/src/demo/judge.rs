@@ -1,0 +1,211 @@
+//! From times to scores: each call judged by `voice`, and the calls of a path put together.
+
+use super::options::DEADLINE;
+use super::result::{Ceiling, DelayMs, PathResult, Score};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use voice::call::{CallError, Delay, Evaluation, Original};
+use voice::score::Scores;
+
+/// What happened to one call on one path: the one-way delay of each packet in microseconds.
+pub(crate) type Call = Vec<Option<u64>>;
+
+/// The calls of one path with their judgements.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) calls: Vec<Call>,
+    pub(crate) evaluations: Vec<Evaluation>,
+}
+
+/// Judges calls on all processors, and tells after each how many are done; `go_on` says whether to
+/// continue.
+///
+/// # Errors
+/// When a call does not fit the speech. `Ok(None)` when it was not to go on.
+pub(crate) fn judge(
+    original: &Original,
+    calls: Vec<Call>,
+    mut go_on: impl FnMut(usize) -> bool,
+) -> Result<Option<Judged>, CallError> {
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism()
+        .map_or(1, |n| n.get())
+        .min(calls.len());
+    let (done, results) = channel();
+    let results = std::thread::scope(|scope| {
+        for _ in 0..workers {
+            let (done, next, calls) = (done.clone(), &next, &calls);
+            scope.spawn(move || {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(call) = calls.get(i) else { return };
+                    let deadline_us = Some(DEADLINE.as_micros());
+                    // Nobody listens any more when it was not to go on.
+                    if done
+                        .send((i, original.evaluate(call, deadline_us)))
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let results = collect(&results, calls.len(), &mut go_on);
+        // The others stop at their next call.
+        next.store(calls.len(), Ordering::Relaxed);
+        results
+    })?;
+    Ok(results.map(|evaluations| Judged { calls, evaluations }))
+}
+
+fn collect(
+    results: &Receiver<(usize, Result<Evaluation, CallError>)>,
+    count: usize,
+    go_on: &mut impl FnMut(usize) -> bool,
+) -> Result<Option<Vec<Evaluation>>, CallError> {
+    let mut evaluations: Vec<Option<Evaluation>> = (0..count).map(|_| None).collect();
+    for done in 1..=count {
+        let Ok((i, evaluation)) = results.recv() else {
+            return Ok(None);
+        };
+        evaluations[i] = Some(evaluation?);
+        if !go_on(done) {
+            return Ok(None);
+        }
+    }
+    Ok(evaluations.into_iter().collect())
+}
+
+/// Puts the calls of a path together. docs/demo.md defines each number.
+pub(crate) fn summary(judged: &Judged, wire_bytes_ratio: f64) -> PathResult {
+    let all = || judged.evaluations.iter();
+    let sent: u64 = all().map(|e| u64::from(e.totals.sent)).sum();
+    let of_sent = |count: u64| 100.0 * count as f64 / (sent as f64).max(1.0);
+    let delays: Vec<Option<u64>> = judged.calls.iter().flatten().copied().collect();
+    let scores = scores(judged);
+    PathResult {
+        sent,
+        lost_pct: of_sent(all().map(|e| u64::from(e.lost())).sum()),
+        late_pct: of_sent(all().map(|e| u64::from(e.late())).sum()),
+        delay_ms: delay_ms(Delay::of(&delays)),
+        jitter_ms: mean(all().map(|e| e.jitter_us as f64 / 1e3)),
+        r_factor: mean(all().map(Evaluation::r_factor)),
+        mos: mean(all().map(Evaluation::mos)),
+        pesq: pesq(&scores),
+        mos_lqo: mos_lqo(&scores),
+        wire_bytes_ratio,
+    }
+    .rounded()
+}
+
+/// The codec alone.
+pub(crate) fn ceiling(original: &Original) -> Ceiling {
+    Ceiling {
+        pesq: pesq(&original.ceiling()).rounded(),
+    }
+}
+
+fn scores(judged: &Judged) -> Scores {
+    let mut scores = Scores::default();
+    for evaluation in &judged.evaluations {
+        scores.extend(evaluation.scores.0.iter().copied());
+    }
+    scores
+}
+
+/// An original has at least one segment that can be scored, and every call is as long.
+fn pesq(scores: &Scores) -> Score {
+    let of = |score: Option<voice::score::RawPesq>| score.map_or(f64::NAN, |s| f64::from(s.0));
+    Score {
+        mean: of(scores.raw_mean()),
+        p5: of(scores.raw_p5()),
+    }
+}
+
+fn mos_lqo(scores: &Scores) -> Score {
+    let of = |score: Option<voice::score::MosLqo>| score.map_or(f64::NAN, |s| f64::from(s.0));
+    Score {
+        mean: of(scores.lqo_mean()),
+        p5: of(scores.lqo_p5()),
+    }
+}
+
+fn delay_ms(delay: Option<Delay>) -> DelayMs {
+    let ms = |us: fn(&Delay) -> u64| delay.as_ref().map(|d| us(d) as f64 / 1e3);
+    DelayMs {
+        mean: ms(|d| d.mean_us),
+        p50: ms(|d| d.p50_us),
+        p95: ms(|d| d.p95_us),
+        p99: ms(|d| d.p99_us),
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use voice::g711::Law;
+
+    /// Two seconds of the sample in which somebody speaks.
+    fn original() -> Original {
+        Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap()
+    }
+
+    #[test]
+    fn calls_are_put_together_in_their_order() {
+        let original = original();
+        let good: Call = vec![Some(50_000); 100];
+        let mut bad = good.clone();
+        bad[40..60].fill(None);
+        bad[60] = Some(100_001);
+        let mut seen = Vec::new();
+        let judged = judge(&original, vec![good, bad], |done| {
+            seen.push(done);
+            true
+        });
+        let judged = judged.unwrap().unwrap();
+        assert_eq!(seen, [1, 2]);
+        assert_eq!(
+            [judged.evaluations[0].lost(), judged.evaluations[1].lost()],
+            [0, 20]
+        );
+        let summary = summary(&judged, 1.0);
+        assert_eq!(
+            (summary.sent, summary.lost_pct, summary.late_pct),
+            (200, 10.0, 0.5)
+        );
+        assert_eq!(summary.delay_ms.p50, Some(50.0));
+        assert_eq!(summary.delay_ms.p99, Some(50.0), "the highest of 180");
+        let ceiling = ceiling(&original);
+        let [p5, mean, best] = [summary.pesq.p5, summary.pesq.mean, ceiling.pesq.mean];
+        assert!(p5 < mean && mean < best, "{p5} {mean} {best}");
+        let rs: f64 = judged.evaluations.iter().map(Evaluation::r_factor).sum();
+        assert!(
+            (summary.r_factor - rs / 2.0).abs() < 0.0051,
+            "but for rounding"
+        );
+    }
+
+    #[test]
+    fn a_path_that_delivers_nothing_has_no_delay() {
+        let judged = judge(&original(), vec![vec![None; 100]], |_| true)
+            .unwrap()
+            .unwrap();
+        let summary = summary(&judged, 1.0);
+        assert_eq!(summary.lost_pct, 100.0);
+        assert_eq!(summary.delay_ms, DelayMs::default());
+    }
+
+    #[test]
+    fn it_stops_when_it_is_told_and_refuses_what_does_not_fit() {
+        let original = original();
+        let calls = || vec![vec![Some(1); 100]; 5];
+        assert!(judge(&original, calls(), |_| false).unwrap().is_none());
+        assert!(judge(&original, vec![vec![Some(1); 99]], |_| true).is_err());
+    }
+}

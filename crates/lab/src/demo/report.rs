@@ -1,0 +1,474 @@
+//! The report: one HTML file with everything in it, also the plots.
+
+use super::judge::Judged;
+use super::options::DEADLINE;
+use super::result::{DemoResult, HEADS};
+use crate::plot::{Axis, Chart, Mark, Series, distribution, escape};
+use std::fmt::Write as _;
+use voice::frames::FRAME_US;
+use voice::score::Scores;
+
+/// Colours of the page's style.
+const DIRECT: u8 = 0;
+const OVERLAY: u8 = 1;
+const CEILING: u8 = 2;
+/// Delays are told apart by tenths of a millisecond.
+const DELAY_STEP_MS: f64 = 0.1;
+/// Packets drawn one by one, at most, on each path: the slowest ones.
+const DOTS_MAX: usize = 4_000;
+const STYLE: &str = include_str!("report.css");
+
+/// What the report shows besides the table.
+#[derive(Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) direct: &'a Judged,
+    pub(super) overlay: &'a Judged,
+    /// Scores of the codec alone, one per segment.
+    pub(super) ceiling: &'a Scores,
+    /// How late packets were sent: 99th percentile in microseconds.
+    pub(super) behind_p99_us: u64,
+    /// Nodes that were killed from outside and started again.
+    pub(super) restarts: u32,
+}
+
+/// The page.
+pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
+    let scenario = &result.scenario;
+    let mut out = String::new();
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <title>Sinew demo</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>The same calls, directly and over the overlay</h1>\n\
+         <p>{} of {} s, {}, in packets of {} ms; one link loses {} % of its packets, after a lost \
+         one the next with {} %.</p>\n",
+        if scenario.calls == 1 {
+            "One call".into()
+        } else {
+            format!("{} calls", scenario.calls)
+        },
+        scenario.seconds,
+        escape(&scenario.codec),
+        scenario.packet_ms,
+        scenario.loss_pct,
+        scenario.burst_pct,
+    );
+    out.push_str(&topology(result));
+    out.push_str(&table(result));
+    out.push_str(
+        "<p>Listen: <a href=\"reference.wav\">what was said</a>, \
+         <a href=\"direct.wav\">what was heard directly</a>, \
+         <a href=\"overlay.wav\">what was heard over the overlay</a> (the first call).</p>\n",
+    );
+    for chart in charts(result, evidence) {
+        let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg());
+    }
+    out.push_str(&method(result, evidence));
+    out.push_str("</body>\n</html>\n");
+    out
+}
+
+fn table(result: &DemoResult) -> String {
+    let mut out = String::from("<table>\n<tr>");
+    for head in HEADS {
+        let _ = write!(out, "<th>{head}</th>");
+    }
+    out.push_str("</tr>\n");
+    for row in result.rows() {
+        out.push_str("<tr>");
+        for cell in row {
+            let _ = write!(out, "<td>{}</td>", escape(&cell));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</table>\n");
+    out
+}
+
+/// The chain above, the direct path below.
+fn topology(result: &DemoResult) -> String {
+    let scenario = &result.scenario;
+    let nodes: Vec<&str> = scenario.chain.split('-').collect();
+    let at = |i: usize| 60.0 + 600.0 * i as f64 / (nodes.len() - 1).max(1) as f64;
+    let mut out = String::from(
+        "<figure>\n<svg viewBox=\"0 0 720 150\" role=\"img\" aria-label=\"the two paths\">\n",
+    );
+    for (i, pair) in nodes.windows(2).enumerate() {
+        let lossy = pair.join("-") == scenario.lossy_link;
+        let middle = f64::midpoint(at(i), at(i + 1));
+        let _ = writeln!(
+            out,
+            "<path class=\"line s1{}\" d=\"M{:.0} 50H{:.0}\"/>\
+             <text class=\"tick\" x=\"{middle:.0}\" y=\"38\" text-anchor=\"middle\">{} ms</text>",
+            if lossy { " lossy" } else { "" },
+            at(i) + 16.0,
+            at(i + 1) - 16.0,
+            scenario.hop_delay_ms,
+        );
+        if lossy {
+            let _ = writeln!(
+                out,
+                "<text class=\"tick\" x=\"{middle:.0}\" y=\"70\" text-anchor=\"middle\">{} % loss</text>",
+                scenario.loss_pct
+            );
+        }
+    }
+    for (i, name) in nodes.iter().enumerate() {
+        let x = at(i);
+        let _ = writeln!(
+            out,
+            "<circle class=\"node\" cx=\"{x:.0}\" cy=\"50\" r=\"16\"/>\
+             <text class=\"name\" x=\"{x:.0}\" y=\"55\" text-anchor=\"middle\">{}</text>",
+            escape(name)
+        );
+    }
+    let _ = writeln!(
+        out,
+        "<path class=\"line s0 lossy\" d=\"M60 70V115H660V70\"/>\
+         <text class=\"tick\" x=\"360\" y=\"108\" text-anchor=\"middle\">direct UDP: {} ms, {} % loss</text>\
+         <text class=\"tick\" x=\"360\" y=\"138\" text-anchor=\"middle\">every packet is sent on both \
+         paths at the same moment</text>\n</svg>\n</figure>",
+        scenario.direct_delay_ms, scenario.loss_pct
+    );
+    out
+}
+
+fn charts(result: &DemoResult, evidence: &Evidence<'_>) -> Vec<Chart> {
+    let seconds = f64::from(result.scenario.seconds);
+    vec![
+        loss_chart(evidence, seconds),
+        delay_chart(evidence, seconds),
+        distribution_chart(evidence),
+        score_chart(evidence),
+    ]
+}
+
+fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
+    let series = |name, color, judged: &Judged| Series {
+        name,
+        color,
+        mark: Mark::Steps,
+        points: missed_by_second(judged),
+    };
+    let series = vec![
+        series("direct", DIRECT, evidence.direct),
+        series("overlay", OVERLAY, evidence.overlay),
+    ];
+    let highest = highest(&series);
+    Chart {
+        title: "Lost or late, over time",
+        x: Axis {
+            label: "time in the calls, s",
+            min: 0.0,
+            max: seconds,
+        },
+        y: Axis {
+            label: "missed, %",
+            min: 0.0,
+            max: (1.1 * highest).max(1.0),
+        },
+        series,
+    }
+}
+
+fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
+    let series = |name, color, judged: &Judged| Series {
+        name,
+        color,
+        mark: Mark::Dots,
+        points: slow_packets(judged),
+    };
+    let series = vec![
+        series("direct", DIRECT, evidence.direct),
+        series("overlay", OVERLAY, evidence.overlay),
+    ];
+    let highest = highest(&series).max(DEADLINE.as_secs_f64() * 1e3);
+    Chart {
+        title: "Delay over time: each call's first packet of a second, and all that took longer",
+        x: Axis {
+            label: "time in the calls, s",
+            min: 0.0,
+            max: seconds,
+        },
+        y: Axis {
+            label: "one-way delay, ms",
+            min: 0.0,
+            max: 1.05 * highest,
+        },
+        series,
+    }
+}
+
+fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
+    let of = |judged: &Judged| {
+        let values: Vec<f64> = delays_ms(judged).map(|(_, ms)| ms).collect();
+        distribution(
+            &values,
+            judged.calls.iter().map(Vec::len).sum(),
+            DELAY_STEP_MS,
+        )
+    };
+    let (direct, overlay) = (of(evidence.direct), of(evidence.overlay));
+    let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
+    let right = end(&direct)
+        .0
+        .max(end(&overlay).0)
+        .max(DEADLINE.as_secs_f64() * 1e3)
+        * 1.05;
+    // The ends of the curves are what differs: show them and as much again below.
+    let lowest = end(&direct).1.min(end(&overlay).1);
+    let bottom = (lowest - (100.0 - lowest) - 1.0).floor().max(0.0);
+    let series = |name, color, mut points: Vec<(f64, f64)>| {
+        let (_, top) = end(&points);
+        // From the bottom up, and level to the right edge.
+        if let Some(first) = points.iter().position(|p| p.1 >= bottom) {
+            let at = points[first].0;
+            points.drain(..first);
+            points.insert(0, (at, bottom));
+        }
+        points.push((right, top));
+        Series {
+            name,
+            color,
+            mark: Mark::Steps,
+            points,
+        }
+    };
+    Chart {
+        title: "Arrived within a delay",
+        x: Axis {
+            label: "one-way delay, ms",
+            min: 0.0,
+            max: right,
+        },
+        y: Axis {
+            label: "of all sent, %",
+            min: bottom,
+            max: 100.0,
+        },
+        series: vec![
+            series("direct", DIRECT, direct),
+            series("overlay", OVERLAY, overlay),
+        ],
+    }
+}
+
+fn score_chart(evidence: &Evidence<'_>) -> Chart {
+    let per_call = evidence.ceiling.0.len().max(1);
+    let of = |judged: &Judged| -> Vec<(f64, f64)> {
+        let all = judged.evaluations.iter().flat_map(|e| &e.scores.0);
+        all.enumerate()
+            .map(|(i, score)| (i as f64 + 1.0, f64::from(score.0)))
+            .collect()
+    };
+    let (direct, overlay) = (of(evidence.direct), of(evidence.overlay));
+    let segments = direct.len().max(overlay.len()).max(1);
+    let ceiling = (0..segments).filter_map(|i| {
+        let score = evidence.ceiling.0.get(i % per_call)?;
+        Some((i as f64 + 1.0, f64::from(score.0)))
+    });
+    let series = |name, color, mark, points| Series {
+        name,
+        color,
+        mark,
+        points,
+    };
+    Chart {
+        title: "PESQ by segment, call after call",
+        x: Axis {
+            label: "segment of 12 s",
+            min: 0.0,
+            max: segments as f64 + 1.0,
+        },
+        y: Axis {
+            label: "raw P.862",
+            min: 0.0,
+            max: 4.6,
+        },
+        series: vec![
+            series("codec alone", CEILING, Mark::Line, ceiling.collect()),
+            series("direct", DIRECT, Mark::Dots, direct),
+            series("overlay", OVERLAY, Mark::Dots, overlay),
+        ],
+    }
+}
+
+/// Percent of the packets of all calls that were lost or late, second by second.
+fn missed_by_second(judged: &Judged) -> Vec<(f64, f64)> {
+    let deadline_us = DEADLINE.as_micros();
+    let mut seconds: Vec<(u32, u32)> = Vec::new();
+    for call in &judged.calls {
+        for (index, delay) in call.iter().enumerate() {
+            let second = (index as u64 * FRAME_US / 1_000_000) as usize;
+            if seconds.len() <= second {
+                seconds.resize(second + 1, (0, 0));
+            }
+            let missed = delay.is_none_or(|us| us > deadline_us);
+            seconds[second].0 += u32::from(missed);
+            seconds[second].1 += 1;
+        }
+    }
+    let share = |(missed, all): (u32, u32)| 100.0 * f64::from(missed) / f64::from(all.max(1));
+    let mut points: Vec<(f64, f64)> = seconds
+        .iter()
+        .enumerate()
+        .map(|(s, counts)| (s as f64, share(*counts)))
+        .collect();
+    // The last step has a width too.
+    points.extend(points.last().map(|&(second, share)| (second + 1.0, share)));
+    points
+}
+
+/// Time in the call in seconds and delay in milliseconds of every packet that arrived.
+fn delays_ms(judged: &Judged) -> impl Iterator<Item = (f64, f64)> + '_ {
+    judged.calls.iter().flat_map(|call| {
+        let packets = call.iter().enumerate();
+        packets.filter_map(|(index, delay)| {
+            let seconds = (index as u64 * FRAME_US) as f64 / 1e6;
+            delay.map(|us| (seconds, us as f64 / 1e3))
+        })
+    })
+}
+
+/// One packet per call and second, and the slowest of all that took 2 ms more than the median.
+fn slow_packets(judged: &Judged) -> Vec<(f64, f64)> {
+    let mut sorted: Vec<f64> = delays_ms(judged).map(|(_, ms)| ms).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(&median) = sorted.get(sorted.len() / 2) else {
+        return Vec::new();
+    };
+    let (mut slow, mut points): (Vec<_>, Vec<_>) =
+        delays_ms(judged).partition(|&(_, ms)| ms > median + 2.0);
+    points.retain(|&(seconds, _)| seconds.fract() == 0.0);
+    slow.sort_by(|a, b| b.1.total_cmp(&a.1));
+    slow.truncate(DOTS_MAX);
+    points.extend(slow);
+    points
+}
+
+fn highest(series: &[Series]) -> f64 {
+    series
+        .iter()
+        .flat_map(|s| &s.points)
+        .map(|p| p.1)
+        .fold(0.0, f64::max)
+}
+
+fn method(result: &DemoResult, evidence: &Evidence<'_>) -> String {
+    let scenario = &result.scenario;
+    let mut out = format!(
+        "<h2>How it was measured</h2>\n<ul>\n\
+         <li>Six nodes ran as processes of their own on this machine, with certificates, sealed \
+         datagrams and all; each link was delayed, and {} impaired in both directions, inside the \
+         nodes. The direct path is real UDP through an emulator of the same model, with the same \
+         loss, that delays {} ms.</li>\n\
+         <li>Each call sends a packet of 160 bytes of speech, behind 12 bytes of RTP header, every \
+         20 ms; the calls' phases are spread evenly. One process sends and receives, so one clock \
+         times both ends. 99 % of the packets were sent at most {:.2} ms after their moment.</li>\n\
+         <li>A packet is played {} ms after it was sent; what is not there by then is concealed \
+         (ITU-T G.711 Appendix I). R and MOS follow ITU-T G.107 for the delay from mouth to ear.</li>\n\
+         <li>PESQ (ITU-T P.862) compares each 12 s of what was heard with what was said ({}); p5 is \
+         the 5th percentile over the segments of all calls. MOS-LQO is the same by P.862.1.</li>\n\
+         <li>Bytes on the wire: for the overlay all sealed datagrams that the nodes sent to each \
+         other, repetitions and control included, divided by the number of hops; for the direct \
+         path the UDP payloads.</li>\n",
+        escape(&scenario.lossy_link),
+        scenario.direct_delay_ms,
+        evidence.behind_p99_us as f64 / 1e3,
+        scenario.deadline_ms,
+        escape(&scenario.speech),
+    );
+    if evidence.restarts > 0 {
+        let _ = writeln!(
+            out,
+            "<li>{} times a node was killed from outside and started again; its bytes until then \
+             are not counted.</li>",
+            evidence.restarts
+        );
+    }
+    out.push_str("</ul>\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::judge::judge;
+    use crate::demo::result::tests::example;
+    use voice::call::Original;
+    use voice::g711::Law;
+
+    fn judged(original: &Original, call: Vec<Option<u64>>) -> Judged {
+        judge(original, vec![call], |_| true).unwrap().unwrap()
+    }
+
+    #[test]
+    fn the_page_is_whole_and_loads_nothing() {
+        let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
+        let mut lossy = vec![Some(50_000); 100];
+        lossy[50..55].fill(None);
+        let late: Vec<_> = (0..100)
+            .map(|i| Some(if i == 70 { 101_000 } else { 50_000 }))
+            .collect();
+        let (direct, overlay) = (judged(&original, lossy), judged(&original, late));
+        let mut result = example();
+        result.scenario.speech = "<my \"file\">.wav".into();
+        let evidence = Evidence {
+            direct: &direct,
+            overlay: &overlay,
+            ceiling: &original.ceiling(),
+            behind_p99_us: 250,
+            restarts: 1,
+        };
+        let page = page(&result, &evidence);
+        assert_eq!(page.matches("<svg").count(), 5);
+        for tag in ["svg", "figure", "table", "ul", "style", "body", "html"] {
+            let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+            assert_eq!(
+                page.matches(&open).count(),
+                page.matches(&close).count(),
+                "{tag}"
+            );
+        }
+        for outside in [
+            "http:", "https:", "src=", "@import", "url(", "<script", "<link",
+        ] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("&lt;my &quot;file&quot;&gt;.wav"));
+        assert!(page.contains("at most 0.25 ms after") && page.contains("killed from outside"));
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+
+    #[test]
+    fn missed_packets_are_counted_by_the_second() {
+        let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
+        let mut call = vec![Some(50_000); 100];
+        call[49] = None;
+        call[50] = Some(100_001);
+        call[51] = Some(100_000);
+        let judged = judged(&original, call);
+        assert_eq!(
+            missed_by_second(&judged),
+            [(0.0, 2.0), (1.0, 2.0), (2.0, 2.0)]
+        );
+        let slow = slow_packets(&judged);
+        assert_eq!(slow, [(0.0, 50.0), (1.0, 100.001), (1.02, 100.0)]);
+    }
+
+    #[test]
+    fn an_empty_path_makes_no_strange_plots() {
+        let original = Original::new(&voice::sample::speech()[..16_000], Law::Mu).unwrap();
+        let nothing = judged(&original, vec![None; 100]);
+        let evidence = Evidence {
+            direct: &nothing,
+            overlay: &nothing,
+            ceiling: &original.ceiling(),
+            behind_p99_us: 0,
+            restarts: 0,
+        };
+        let page = page(&example(), &evidence);
+        assert!(!page.contains("NaN") && !page.contains("inf"));
+    }
+}

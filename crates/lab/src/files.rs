@@ -1,0 +1,97 @@
+//! Folders that disappear again, and files that are written whole or not at all.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A socket's path has at most 107 bytes; this leaves 40 for the folder's name and the file's.
+const BASE_BYTES_MAX: usize = 67;
+
+/// A folder of our own, for the owner alone, removed with everything in it when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> io::Result<Scratch> {
+        let mut base = std::env::temp_dir();
+        if base.as_os_str().len() > BASE_BYTES_MAX {
+            base = PathBuf::from("/tmp");
+        }
+        let process = std::process::id();
+        let mut attempt = 0;
+        loop {
+            let path = base.join(format!("sinew-{name}-{process}-{attempt}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Scratch { path }),
+                // Left by a process of the same number, or another one's of this process.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing better can be done than to leave it to the system's own cleaning.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Writes a file so that there is the old content or the new; a full disk leaves the old.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    let written = fs::write(&fresh, bytes).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn scratch_is_private_and_disappears_with_its_content() {
+        let (one, two) = (
+            Scratch::new("files").unwrap(),
+            Scratch::new("files").unwrap(),
+        );
+        assert_ne!(one.path(), two.path());
+        let mode = fs::metadata(one.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        write(&one.path().join("file"), b"content").unwrap();
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
+        assert!(two.path().exists());
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_left_alone() {
+        let dir = Scratch::new("write").unwrap();
+        let file = dir.path().join("file");
+        for text in [&b"one"[..], b"two"] {
+            write(&file, text).unwrap();
+            assert_eq!(fs::read(&file).unwrap(), text);
+        }
+        assert!(write(&dir.path().join("missing/file"), b"x").is_err());
+        // A folder in the way: nothing is left beside it.
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        assert!(write(&dir.path().join("folder"), b"x").is_err());
+        assert!(!dir.path().join("folder.new").exists());
+    }
+}

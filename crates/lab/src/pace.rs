@@ -1,0 +1,152 @@
+//! Threads that send and receive at exact times, and the times at which they do.
+//!
+//! Every packet has a moment of its own, counted from the start of the calls and not from the
+//! packet before it, so that a thread which was late once is on time again with the next one. The
+//! calls' phases are spread evenly over one packet's duration, as calls that begin by chance are.
+
+use base::{Duration, Time};
+use net::Clock;
+use net::sched;
+use voice::frames::FRAME_US;
+
+/// Real-time priority of the threads that are timed, where it is permitted. Above the nodes, which
+/// ask for less: a late time stamp would be counted as their delay.
+const PRIORITY: u8 = 30;
+/// Time between two packets of a call.
+pub(crate) const FRAME: Duration = Duration::from_micros(FRAME_US);
+
+/// Asks for real-time priority and exact timers. Both are refinements: what is refused only makes
+/// the times less exact.
+pub(crate) fn prepare_thread() {
+    let _ = sched::real_time(PRIORITY);
+    let _ = sched::timer_slack(Duration::from_nanos(1));
+}
+
+/// When each packet of each call is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) start: Time,
+    pub(crate) calls: u32,
+    /// Packets of each call.
+    pub(crate) packets: u32,
+}
+
+impl Schedule {
+    /// When packet `index` of `call` is due.
+    pub(crate) fn due(&self, call: u32, index: u32) -> Time {
+        let phase = (FRAME * u64::from(call)).div(u64::from(self.calls));
+        self.start + FRAME * u64::from(index) + phase
+    }
+
+    /// Packets by call and index, in the order in which they are due.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let calls = self.calls;
+        (0..self.packets).flat_map(move |index| (0..calls).map(move |call| (call, index)))
+    }
+}
+
+/// Sleeps until `at`; how late it woke up.
+pub(crate) fn sleep_until(clock: Clock, at: Time) -> Duration {
+    let left = at.since(clock.now());
+    if left > Duration::ZERO {
+        std::thread::sleep(std::time::Duration::from_nanos(left.as_nanos()));
+    }
+    clock.now().since(at)
+}
+
+/// One moment per packet of every call: when it was sent, or when it first arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Moments {
+    packets: u32,
+    /// Call by call; [`Time::FAR`] for what did not happen.
+    times: Vec<Time>,
+}
+
+impl Moments {
+    pub(crate) fn new(calls: u32, packets: u32) -> Moments {
+        Moments {
+            packets,
+            times: vec![Time::FAR; calls as usize * packets as usize],
+        }
+    }
+
+    /// Notes the first time of a packet; false when it had one, or there is no such packet.
+    pub(crate) fn note(&mut self, call: u32, index: u32, at: Time) -> bool {
+        match self
+            .position(call, index)
+            .and_then(|i| self.times.get_mut(i))
+        {
+            Some(time) if *time == Time::FAR => {
+                *time = at;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The moments of one call, packet by packet.
+    pub(crate) fn call(&self, call: u32) -> impl ExactSizeIterator<Item = Option<Time>> + '_ {
+        let from = call as usize * self.packets as usize;
+        let until = from + self.packets as usize;
+        let times = self.times.get(from..until).unwrap_or_default();
+        times
+            .iter()
+            .map(|&time| (time != Time::FAR).then_some(time))
+    }
+
+    fn position(&self, call: u32, index: u32) -> Option<usize> {
+        (index < self.packets).then(|| call as usize * self.packets as usize + index as usize)
+    }
+}
+
+/// One-way delays of a call in microseconds: `None` for what was not sent or did not arrive.
+pub(crate) fn delays_us(sent: &Moments, arrived: &Moments, call: u32) -> Vec<Option<u64>> {
+    let pairs = sent.call(call).zip(arrived.call(call));
+    pairs
+        .map(|(sent, arrived)| Some(arrived?.since(sent?).as_micros()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_even_and_order_is_that_of_time() {
+        let schedule = Schedule {
+            start: Time::from_nanos(5),
+            calls: 3,
+            packets: 4,
+        };
+        let due: Vec<Time> = schedule.places().map(|(c, i)| schedule.due(c, i)).collect();
+        assert_eq!(due.len(), 12);
+        assert!(due.is_sorted());
+        assert_eq!(schedule.due(0, 1).since(schedule.due(0, 0)), FRAME);
+        assert_eq!(schedule.due(1, 0).as_nanos(), 5 + 20_000_000 / 3);
+        let gaps = due.windows(2).map(|w| w[1].since(w[0]).as_nanos());
+        assert!(
+            gaps.into_iter()
+                .all(|gap| gap.abs_diff(20_000_000 / 3) <= 1)
+        );
+    }
+
+    #[test]
+    fn the_first_arrival_counts_and_strange_packets_do_not() {
+        let (mut sent, mut arrived) = (Moments::new(2, 3), Moments::new(2, 3));
+        let at = Time::from_nanos;
+        for index in 0..3 {
+            assert!(sent.note(1, index, at(u64::from(index) * 1_000_000)));
+        }
+        assert!(arrived.note(1, 0, at(50_000_000)));
+        assert!(!arrived.note(1, 0, at(51_000_000)), "a copy");
+        assert!(arrived.note(1, 2, at(52_000_000)));
+        assert!(!arrived.note(1, 3, at(1)), "no such packet");
+        assert!(!arrived.note(2, 0, at(1)), "no such call");
+        assert!(arrived.note(0, 1, at(1)));
+        assert_eq!(
+            delays_us(&sent, &arrived, 1),
+            [Some(50_000), None, Some(50_000)]
+        );
+        assert_eq!(delays_us(&sent, &arrived, 0), [None; 3], "nothing was sent");
+    }
+}

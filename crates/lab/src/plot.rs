@@ -1,0 +1,325 @@
+//! Small plots as inline SVG: axes, lines, dots, and a legend. No script, no font, nothing to load.
+//!
+//! Colours are classes (`s0`, `s1`, `s2`), so that the page's style decides about them, also for
+//! dark screens.
+
+use std::fmt::Write as _;
+
+/// The drawing's size, in its own units; the page scales it.
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 260.0;
+const LEFT: f64 = 56.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 44.0;
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Points joined by straight lines.
+    Line,
+    /// Each value holds until the next point.
+    Steps,
+    /// Points alone.
+    Dots,
+}
+
+/// One set of points.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    /// Which of the page's colours.
+    pub(crate) color: u8,
+    pub(crate) mark: Mark,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// One axis. Points outside its range are not drawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
+    pub(crate) label: &'static str,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+/// A plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub(crate) title: &'static str,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
+}
+
+impl Chart {
+    /// The plot as an `<svg>` element.
+    pub(crate) fn svg(&self) -> String {
+        let mut out = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            escape(self.title)
+        );
+        self.draw_axes(&mut out);
+        for series in &self.series {
+            self.draw(series, &mut out);
+        }
+        self.draw_legend(&mut out);
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn draw_axes(&self, out: &mut String) {
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for y in ticks(self.y.min, self.y.max, 5) {
+            let at = self.at_y(y);
+            let _ = writeln!(
+                out,
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 6.0,
+                at + 4.0,
+                number(y)
+            );
+        }
+        for x in ticks(self.x.min, self.x.max, 9) {
+            let at = self.at_x(x);
+            let _ = writeln!(
+                out,
+                "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
+                 <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                bottom + 15.0,
+                number(x)
+            );
+        }
+        let middle = (TOP + bottom) / 2.0;
+        let _ = writeln!(
+            out,
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
+             <text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            (LEFT + right) / 2.0,
+            HEIGHT - 8.0,
+            escape(self.x.label),
+            escape(self.y.label)
+        );
+    }
+
+    fn draw(&self, series: &Series, out: &mut String) {
+        let color = series.color;
+        let inside = |&&(x, y): &&(f64, f64)| self.x.holds(x) && self.y.holds(y);
+        let points = series.points.iter().filter(inside);
+        let places = points.map(|&(x, y)| (self.at_x(x), self.at_y(y)));
+        if series.mark == Mark::Dots {
+            // One path of strokes without length: round caps make them dots.
+            let dots: String = places.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
+            let _ = writeln!(out, "<path class=\"dots s{color}\" d=\"{dots}\"/>");
+            return;
+        }
+        let mut path = String::new();
+        for (i, (x, y)) in places.enumerate() {
+            let _ = match (i, series.mark) {
+                (0, _) => write!(path, "M{x:.1} {y:.1}"),
+                (_, Mark::Steps) => write!(path, "H{x:.1}V{y:.1}"),
+                _ => write!(path, "L{x:.1} {y:.1}"),
+            };
+        }
+        let _ = writeln!(out, "<path class=\"line s{color}\" d=\"{path}\"/>");
+    }
+
+    fn draw_legend(&self, out: &mut String) {
+        let _ = writeln!(
+            out,
+            "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{}</text>",
+            escape(self.title)
+        );
+        let mut right = WIDTH - RIGHT;
+        for series in self
+            .series
+            .iter()
+            .rev()
+            .filter(|series| !series.name.is_empty())
+        {
+            // Some 6.5 units per letter at the legend's size.
+            right -= 6.5 * series.name.chars().count() as f64 + 26.0;
+            let _ = writeln!(
+                out,
+                "<path class=\"line s{}\" d=\"M{right:.1} 12h14\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"16\">{}</text>",
+                series.color,
+                right + 18.0,
+                escape(series.name)
+            );
+        }
+    }
+
+    fn at_x(&self, x: f64) -> f64 {
+        LEFT + self.x.share(x) * (WIDTH - LEFT - RIGHT)
+    }
+
+    fn at_y(&self, y: f64) -> f64 {
+        HEIGHT - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)
+    }
+}
+
+impl Axis {
+    fn share(&self, value: f64) -> f64 {
+        let span = self.max - self.min;
+        if span > 0.0 {
+            (value - self.min) / span
+        } else {
+            0.5
+        }
+    }
+
+    fn holds(&self, value: f64) -> bool {
+        value >= self.min && value <= self.max
+    }
+}
+
+/// About `wanted` round numbers from `min` to `max`: multiples of 1, 2 or 5 times a power of ten.
+pub(crate) fn ticks(min: f64, max: f64, wanted: usize) -> Vec<f64> {
+    let span = max - min;
+    // Also false for what is no number.
+    if !(span > 0.0 && span.is_finite()) {
+        return vec![min];
+    }
+    let rough = span / wanted.max(1) as f64;
+    let power = 10_f64.powf(rough.log10().floor());
+    let factor = [1.0, 2.0, 5.0]
+        .into_iter()
+        .find(|f| f * power >= rough)
+        .unwrap_or(10.0);
+    let step = factor * power;
+    // A range of 0.3 holds three tenths, although 0.3 / 0.1 is a little less than 3.
+    let (first, last) = ((min / step - 1e-9).ceil(), (max / step + 1e-9).floor());
+    let mut ticks = Vec::new();
+    let mut n = first;
+    while n <= last {
+        ticks.push(n * step);
+        n += 1.0;
+    }
+    ticks
+}
+
+/// A distribution: for each distinct value, rounded up to `step`, the percentage of `total` that
+/// does not exceed it. What is not among the values (lost packets) keeps it below 100.
+pub(crate) fn distribution(values: &[f64], total: usize, step: f64) -> Vec<(f64, f64)> {
+    let mut cells: Vec<u64> = values
+        .iter()
+        .map(|v| (v / step).ceil().max(0.0) as u64)
+        .collect();
+    cells.sort_unstable();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for (i, cell) in cells.iter().enumerate() {
+        if cells.get(i + 1) != Some(cell) {
+            points.push((
+                *cell as f64 * step,
+                100.0 * (i + 1) as f64 / total.max(1) as f64,
+            ));
+        }
+    }
+    points
+}
+
+/// A tick's number, without the noise of binary fractions.
+fn number(value: f64) -> String {
+    let rounded = (value * 1e6).round() / 1e6;
+    // Minus zero is zero.
+    format!("{}", rounded + 0.0)
+}
+
+/// Text for HTML and SVG.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(
+            ticks(0.0, 36.0, 9),
+            [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0]
+        );
+        assert_eq!(ticks(-0.5, 4.5, 5), [0.0, 1.0, 2.0, 3.0, 4.0]);
+        let written = |min, max| {
+            ticks(min, max, 5)
+                .into_iter()
+                .map(number)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(written(0.0, 0.3), ["0", "0.1", "0.2", "0.3"]);
+        assert_eq!(ticks(1.0, 1.0, 5), [1.0]);
+        assert_eq!(ticks(0.0, f64::INFINITY, 5), [0.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn ticks_are_about_as_many_as_wanted(min in -1e6..1e6, span in 1e-3..1e6, wanted in 2usize..20) {
+            let ticks = ticks(min, min + span, wanted);
+            // Steps of 1, 2, 5: up to 2.5 times as wide as asked for, and never narrower.
+            prop_assert!(ticks.len() <= wanted + 1);
+            prop_assert!(ticks.len() + 1 >= (wanted as f64 / 2.5) as usize);
+            prop_assert!(ticks.iter().all(|t| *t >= min - 1e-6 && *t <= min + span + 1e-6));
+            prop_assert!(ticks.is_sorted());
+        }
+
+        #[test]
+        fn the_distribution_counts_what_does_not_exceed(values in prop::collection::vec(0.0..50.0, 0..200), lost in 0usize..20) {
+            let total = values.len() + lost;
+            let step = 0.5;
+            let points = distribution(&values, total, step);
+            for &(x, pct) in &points {
+                let naive = values.iter().filter(|v| **v <= x + 1e-9).count();
+                prop_assert!((pct - 100.0 * naive as f64 / total as f64).abs() < 1e-9);
+            }
+            prop_assert!(points.windows(2).all(|w| w[0].0 < w[1].0 && w[0].1 < w[1].1));
+            let last = points.last().map_or(0.0, |p| p.1);
+            prop_assert!((last - 100.0 * values.len() as f64 / total.max(1) as f64).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_chart_places_its_points_and_leaves_out_what_is_outside() {
+        let axis = |label, max| Axis {
+            label,
+            min: 0.0,
+            max,
+        };
+        let series = |mark, points| Series {
+            name: "a<b",
+            color: 1,
+            mark,
+            points,
+        };
+        let chart = Chart {
+            title: "loss & delay",
+            x: axis("s", 10.0),
+            y: axis("ms", 100.0),
+            series: vec![
+                series(Mark::Line, vec![(0.0, 0.0), (10.0, 100.0), (11.0, 5.0)]),
+                series(Mark::Steps, vec![(0.0, 0.0), (10.0, 100.0)]),
+                series(Mark::Dots, vec![(10.0, 0.0), (f64::NAN, 1.0)]),
+            ],
+        };
+        let svg = chart.svg();
+        assert!(svg.contains("d=\"M56.0 216.0L708.0 30.0\""), "{svg}");
+        assert!(svg.contains("d=\"M56.0 216.0H708.0V30.0\""));
+        assert!(svg.contains("d=\"M708.0 216.0h0\""));
+        assert!(svg.contains("a&lt;b") && svg.contains("loss &amp; delay"));
+        assert!(!svg.contains("NaN"));
+        assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());
+    }
+}
