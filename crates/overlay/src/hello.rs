@@ -38,6 +38,7 @@
 //! loss (`tests.rs` runs an hour of each). Losses that last (a queue that is full for 400 ms) are
 //! what "down" is for.
 
+mod pacing;
 mod settings;
 
 pub use settings::{Pace, Settings};
@@ -45,7 +46,7 @@ pub use settings::{Pace, Settings};
 use crate::estimate::Rtt;
 use base::{Duration, Time};
 use wire::Loss;
-use wire::control::{Echo, Hello as Message};
+use wire::control::Hello as Message;
 
 /// What is known of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -450,80 +451,6 @@ impl Hello {
         self.downs += 1;
         self.next_send = self.next_send.min(self.earliest(now));
         Some(Event::Down { why })
-    }
-
-    /// The other end is heard. A link that was given up starts from nothing, so patience does no
-    /// harm, and a few losses while the link comes up do not throw it back.
-    fn hears(&self, now: Time) -> bool {
-        let row_gap = (self.peer_interval * ROW_GAP_HALVES).div(2);
-        let patience = row_gap.max(self.settings.idle.down_after);
-        self.state != State::Down || self.heard.is_some_and(|at| now.since(at) <= patience)
-    }
-
-    /// The earliest moment for a hello that shall not wait.
-    fn earliest(&self, now: Time) -> Time {
-        let spaced = self.last_sent.map(|at| at + self.settings.spacing);
-        spaced.map_or(now, |at| at.max(now))
-    }
-
-    /// Between regular hellos.
-    fn interval(&self, now: Time) -> Duration {
-        let about_to_come_up = || self.row > 0 && self.hold() <= now.since(self.row_since) + SOON;
-        match self.state {
-            State::Down if self.notices > 0 || about_to_come_up() => self.settings.active.interval,
-            State::Down => self.settings.idle.interval,
-            State::Up | State::Probing => self.pace().interval,
-        }
-    }
-
-    /// Between this hello and the next, with all urgency.
-    fn gap(&self, now: Time) -> Duration {
-        let pace = self.pace();
-        let regular = self.interval(now);
-        let asked = now < self.answer_until;
-        match self.state {
-            State::Probing if now.since(self.silent_since()) >= self.hurry_after() => {
-                pace.hurry_interval.min(regular)
-            }
-            State::Probing => pace.probe_interval.min(regular),
-            // Questions get lost too, so answers go on between them, and as fast as they do.
-            State::Up if asked && self.asked >= HURRIED => pace.hurry_interval.min(regular),
-            State::Up if asked => pace.probe_interval.min(regular),
-            State::Up | State::Down => regular,
-        }
-    }
-
-    fn hello(&mut self, now: Time, loss_in: Loss) -> Message {
-        let slow_peer = self.peer_interval > self.settings.active.interval * 2;
-        let asks = match self.state {
-            State::Probing => true,
-            // The other end may not know yet that the link has become active.
-            State::Up => self.active && slow_peer && self.settings.active != self.settings.idle,
-            State::Down => !self.answering && self.row == 0,
-        };
-        self.notices = self.notices.saturating_sub(1);
-        let interval = self.interval(now);
-        let hello = Message {
-            i_hear_you: self.hears(now),
-            answer_now: asks,
-            closing: false,
-            active: self
-                .data_at
-                .is_some_and(|at| now.since(at) < self.settings.active_for),
-            interval_ms: interval.as_millis().min(u64::from(u16::MAX)) as u16,
-            stamp_us: clock(now),
-            echo: self.peer_stamp.map(|(stamp_us, at)| Echo {
-                stamp_us,
-                hold_us: u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX),
-            }),
-            loss_in,
-            // The node's own, filled in by the link.
-            boot: 0,
-        };
-        self.answering = false;
-        self.last_sent = Some(now);
-        self.next_send = now + self.gap(now);
-        hello
     }
 }
 

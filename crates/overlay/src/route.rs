@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The packet path reads the map alone: one hash. Nothing is computed between two changes of the
-//! topology, and a change costs the repair of four trees and the writing of the map: at 100 nodes
-//! some tens of microseconds, so the trees of all metrics are kept, used or not.
+//! topology, and a change costs the repair of four trees and the writing of the map: 0.1 ms at 100
+//! nodes, 1 ms at 1000, so the trees of all metrics are kept, used or not.
 //!
 //! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same
 //! records; a node that held on to its old next hop because the new one is better by little would
