@@ -213,13 +213,18 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
-        if link.peer_boot != Some(hello.boot) {
+        let restarted = link.peer_boot != Some(hello.boot);
+        if restarted {
             // The neighbour has (re)started: its lanes begin anew, and ours to it.
             link.peer_boot = Some(hello.boot);
             link.hello.on_restart(now);
             link.reset_lanes();
         }
         let event = link.hello.on_hello(now, hello);
+        if restarted && event.is_none() && link.is_up() {
+            // Back so soon that the link did not go down: it has forgotten what it was told.
+            self.flood.on_link_up(index, &self.database);
+        }
         self.on_hello_event(now, index, event, out);
     }
 
