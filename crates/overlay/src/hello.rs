@@ -250,6 +250,8 @@ impl Hello {
     /// The other end has restarted: its clock too. To be called before its hello is taken in.
     pub fn on_restart(&mut self, now: Time) {
         self.peer_stamp = None;
+        // The node was gone, not the link: nothing is held against it.
+        self.hold = Duration::ZERO;
         self.next_send = self.next_send.min(self.earliest(now));
     }
 
