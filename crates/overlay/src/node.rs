@@ -88,6 +88,8 @@ pub struct Node {
     echo_seq: u32,
     /// Something that the record says has changed.
     own_record_due: bool,
+    /// Not before this moment.
+    own_record_after: Time,
     housekeeping: Time,
 }
 
@@ -137,6 +139,7 @@ impl Node {
             boot,
             echo_seq: 0,
             own_record_due: true,
+            own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,
         }
     }
@@ -240,6 +243,10 @@ impl Engine for Node {
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
+            (
+                self.own_record_due.then_some(self.own_record_after),
+                "record",
+            ),
             (Some(self.housekeeping), "housekeeping"),
         ]
         .into_iter()

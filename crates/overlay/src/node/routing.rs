@@ -7,11 +7,15 @@ use crate::hello;
 use crate::link::LinkIndex;
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::request::{Reply, RequestError};
-use base::{Map, NodeAddr, Outbox, Time};
+use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations, signature};
 use wire::link_state::Link as Reported;
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
+
+/// The least time between two records of this node: several links that change at once are told
+/// together, and a node with many unstable links does not flood the network.
+const OWN_RECORD_SPACING: Duration = Duration::from_millis(50);
 
 /// Who may sign the records of one origin, as its verified certificate says.
 #[derive(Clone, Debug)]
@@ -82,6 +86,8 @@ impl Node {
             }
             Some(hello::Event::Down { .. }) => {
                 self.flood.on_link_down(index);
+                // What was lost while the link was down says nothing of the link when it is up.
+                self.links.at_mut(index).loss.on_outage();
                 self.links.at_mut(index).announce.on_link_down();
             }
             None => {}
@@ -110,7 +116,9 @@ impl Node {
 
     /// Says what is new of the own links, and repairs the routes. Called once per flush.
     pub(super) fn update_routing(&mut self, now: Time, out: &mut impl Outbox<Node>) {
-        if core::mem::take(&mut self.own_record_due) {
+        if self.own_record_due && now >= self.own_record_after {
+            self.own_record_due = false;
+            self.own_record_after = now + OWN_RECORD_SPACING;
             self.originate_record(now);
         }
         if self.tables.update(&mut self.database) {
