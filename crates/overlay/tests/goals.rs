@@ -2,9 +2,10 @@
 //! link, and that of the default over a chain. `--nocapture` shows the values; the tests named
 //! `_full` run the numbers of packets that count (`--release -- --ignored --nocapture`).
 #![allow(
-    clippy::print_stdout,
     clippy::disallowed_macros,
-    reason = "measured values are for people"
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that shows what it measured"
 )]
 
 mod common;

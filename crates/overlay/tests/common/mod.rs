@@ -1,5 +1,5 @@
 //! Worlds of overlay nodes: identities, topologies, streams, and what became of them.
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 pub mod neighbour;
 pub mod party;
