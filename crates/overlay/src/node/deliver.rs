@@ -104,7 +104,9 @@ impl Node {
         kind: echo::Kind,
         out: &mut impl Outbox<Node>,
     ) {
-        let hop = Options::TTL_DEFAULT.saturating_sub(request.ttl);
+        // Every hop but the first has taken one off.
+        let first = u8::from(request.source != self.addr);
+        let hop = Options::TTL_DEFAULT.saturating_sub(request.ttl) + first;
         let mut bytes = [0; ECHO_BYTES];
         let written = asked.answer(kind, self.addr, hop).emit(&mut bytes);
         debug_assert!(written.is_ok(), "the buffer has the length of an echo");
