@@ -368,7 +368,7 @@ impl Driver {
     }
 
     /// Asks the engine as its operator.
-    fn operate(&mut self, operation: Operation) -> Result<(), RequestError> {
+    pub fn operate(&mut self, operation: Operation) -> Result<(), RequestError> {
         let request = Request::Operate(operation);
         let input = Input::Request {
             client: OPERATOR,

@@ -34,8 +34,8 @@ const PACE: Duration = Duration::from_secs(1);
 pub struct Named {
     /// Its overlay address.
     pub neighbor: NodeAddr,
-    /// Host name and port.
-    pub endpoint: String,
+    /// Host names or addresses, each with its port.
+    pub endpoints: Vec<String>,
 }
 
 /// The running thread. Dropping it lets it go; a lookup that is under way is not waited for.
@@ -70,8 +70,7 @@ impl Resolver {
                     let peer = lookup.named.neighbor.to_string();
                     let link = status.snapshot.links.iter().find(|link| link.peer == peer);
                     let up = link.is_some_and(|link| link.state == "up");
-                    let endpoint = lookup.named.endpoint.as_str();
-                    let found = endpoint.to_socket_addrs().map(Iterator::collect);
+                    let found = look_up(&lookup.named.endpoints);
                     let step = lookup.step(Instant::now(), up, found, &listen);
                     lookup.tell(step, &commander, &lines);
                 }
@@ -102,7 +101,22 @@ pub fn socket_for(to: SocketAddr, listen: &[SocketAddr]) -> Option<u8> {
     found.and_then(|i| u8::try_from(i).ok())
 }
 
-/// One name and what has been found of it.
+/// All addresses of all names; an error when there is none.
+fn look_up(endpoints: &[String]) -> io::Result<Vec<SocketAddr>> {
+    let (mut all, mut failed) = (Vec::new(), None);
+    for endpoint in endpoints {
+        match endpoint.to_socket_addrs() {
+            Ok(found) => all.extend(found),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if all.is_empty() => Err(error),
+        _ => Ok(all),
+    }
+}
+
+/// One neighbour's names and what has been found of them.
 #[derive(Debug)]
 struct Lookup {
     named: Named,
@@ -150,7 +164,7 @@ impl Lookup {
             self.due = now + self.pause;
             self.pause = (self.pause * 2).min(LAST_RETRY);
         }
-        let endpoint = &self.named.endpoint;
+        let endpoint = self.named.endpoints.join(", ");
         let found = match found {
             Ok(found) => found,
             Err(error) => return self.problem(format!("cannot resolve {endpoint}: {error}")),
@@ -268,6 +282,20 @@ mod tests {
         let moved = Ok(addrs(&["192.0.2.9:7700"]));
         let there = underlay("192.0.2.9:7700".parse().unwrap(), 0);
         assert_eq!(lookup.step(now, true, moved, &listen), Step::Locate(there));
+    }
+
+    #[test]
+    fn one_name_that_fails_does_not_hide_the_addresses_of_another() {
+        let endpoints = [
+            "[::1]:7".to_owned(),
+            "127.0.0.1:8".to_owned(),
+            "no port".to_owned(),
+        ];
+        assert_eq!(
+            look_up(&endpoints).unwrap(),
+            addrs(&["[::1]:7", "127.0.0.1:8"])
+        );
+        assert!(look_up(&endpoints[2..]).is_err());
     }
 
     #[test]

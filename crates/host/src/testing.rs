@@ -30,7 +30,11 @@ impl TestNode {
         let dir = test_directory(test);
         let mut authority = Authority::generate(&[7; 32]);
         let identity = identity(&mut authority, [1; 64], AMS);
-        let neighbors = vec![Neighbor { addr: FRA, name: "fra".into(), at: None }];
+        let neighbors = vec![Neighbor {
+            addr: FRA,
+            name: "fra".into(),
+            at: None,
+        }];
         let (network, ours) = (authority.network(), identity.clone());
         let client_socket = Some((dir.join("ams.sock"), 0o600));
         let (told, commander) = channel();
@@ -58,7 +62,13 @@ impl TestNode {
             driver.run().unwrap();
         });
         let commander = commander.recv().unwrap();
-        TestNode { authority, identity, commander, dir, thread: Some(thread) }
+        TestNode {
+            authority,
+            identity,
+            commander,
+            dir,
+            thread: Some(thread),
+        }
     }
 }
 
@@ -75,7 +85,9 @@ impl Drop for TestNode {
 pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAddr) -> Identity {
     let keys = Keys::generate(&secret);
     let name = if addr == AMS { "ams" } else { "fra" };
-    let request = keys.request(authority.network().id(), addr, name, &[]).unwrap();
+    let request = keys
+        .request(authority.network().id(), addr, name, &[])
+        .unwrap();
     let certificate = authority.issue(&request, validity()).unwrap();
     Identity::new(keys, certificate).unwrap()
 }
@@ -83,5 +95,8 @@ pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAd
 /// From now for a day.
 pub(crate) fn validity() -> Validity {
     let now_s = Clock::new().unix_s();
-    Validity { not_before_s: now_s - 60, not_after_s: now_s + 86_400 }
+    Validity {
+        not_before_s: now_s - 60,
+        not_after_s: now_s + 86_400,
+    }
 }

@@ -5,7 +5,10 @@ use overlay::request::Options;
 use wire::data::Remaining;
 
 const NODE: NodeAddr = NodeAddr(0x0a07_0001);
-const PEER: Destination = Destination { node: NodeAddr(0x0a07_0002), port: VirtualPort(5000) };
+const PEER: Destination = Destination {
+    node: NodeAddr(0x0a07_0002),
+    port: VirtualPort(5000),
+};
 
 struct World {
     clients: Clients,
@@ -14,7 +17,10 @@ struct World {
 
 impl World {
     fn new(max: usize) -> World {
-        World { clients: Clients::bounded(NODE, max), pool: Pool::new(4, 64) }
+        World {
+            clients: Clients::bounded(NODE, max),
+            pool: Pool::new(4, 64),
+        }
     }
 
     /// A connection: the id at the node, and the client's end.
@@ -27,7 +33,12 @@ impl World {
 
     fn greeted(&mut self) -> (ClientId, SeqStream) {
         let (id, stream) = self.connect().unwrap();
-        say(&stream, &ipc::Request::Hello { version: ipc::VERSION });
+        say(
+            &stream,
+            &ipc::Request::Hello {
+                version: ipc::VERSION,
+            },
+        );
         assert!(matches!(self.clients.read(id, &self.pool), Ok(None)));
         assert!(hear(&stream).starts_with(&[kind::WELCOME]));
         (id, stream)
@@ -35,7 +46,12 @@ impl World {
 
     fn datagram(&self, bytes: &[u8]) -> Reply {
         let payload = self.pool.copy_of(0, bytes).unwrap();
-        Reply::Datagram { from: PEER.node, port: PEER.port, remaining: Remaining(9), payload }
+        Reply::Datagram {
+            from: PEER.node,
+            port: PEER.port,
+            remaining: Remaining(9),
+            payload,
+        }
     }
 }
 
@@ -75,15 +91,31 @@ fn a_session_from_hello_to_raw() {
     assert!(matches!(request, Some(Request::Options(o)) if o == options));
     say(&stream, &ipc::Request::Connect(PEER));
     let request = world.clients.read(id, &world.pool).unwrap();
-    assert!(matches!(request, Some(Request::Bind { port: ipc::ANY_PORT })));
-    world.clients.deliver(id, Reply::Bound { port: VirtualPort(40_000) }).unwrap();
+    assert!(matches!(
+        request,
+        Some(Request::Bind {
+            port: ipc::ANY_PORT
+        })
+    ));
+    world
+        .clients
+        .deliver(
+            id,
+            Reply::Bound {
+                port: VirtualPort(40_000),
+            },
+        )
+        .unwrap();
     assert_eq!(hear(&stream), [kind::BOUND, 0x9c, 0x40]);
 
     say(&stream, &ipc::Request::SendTo(PEER, b"hi"));
     let Ok(Some(Request::Send { to, port, payload })) = world.clients.read(id, &world.pool) else {
         panic!("a datagram was sent")
     };
-    assert_eq!((to, port, payload.bytes()), (PEER.node, PEER.port, &b"hi"[..]));
+    assert_eq!(
+        (to, port, payload.bytes()),
+        (PEER.node, PEER.port, &b"hi"[..])
+    );
     assert!(payload.headroom() >= HEADROOM && payload.capacity() >= HEADROOM + 2 + TAG_BYTES);
 
     world.clients.deliver(id, world.datagram(b"ho")).unwrap();
@@ -119,8 +151,16 @@ fn thousands_that_connect_and_say_nothing_do_not_keep_others_out() {
         }
         assert!(world.clients.len() <= 32 && world.clients.ungreeted.len() <= 64);
     }
-    say(&stream, &ipc::Request::Bind { port: VirtualPort(500) });
-    assert!(matches!(world.clients.read(polite, &world.pool), Ok(Some(Request::Bind { .. }))));
+    say(
+        &stream,
+        &ipc::Request::Bind {
+            port: VirtualPort(500),
+        },
+    );
+    assert!(matches!(
+        world.clients.read(polite, &world.pool),
+        Ok(Some(Request::Bind { .. }))
+    ));
     // Those who are greeted are not sent away for a newcomer.
     let mut world = World::new(3);
     let greeted: Vec<_> = (0..3).map(|_| world.greeted()).collect();
@@ -130,28 +170,53 @@ fn thousands_that_connect_and_say_nothing_do_not_keep_others_out() {
 
 #[test]
 fn garbage_is_told_and_ends_the_connection() {
-    let garbage: [&[u8]; 7] =
-        [b"\xff", b"\x02\x00", b"GET / HTTP/1.0\r\n", b"\x81\x01", &[0; 1000], b"\x03", b"\x01"];
+    let garbage: [&[u8]; 7] = [
+        b"\xff",
+        b"\x02\x00",
+        b"GET / HTTP/1.0\r\n",
+        b"\x81\x01",
+        &[0; 1000],
+        b"\x03",
+        b"\x01",
+    ];
     for bytes in garbage {
         for greeted in [false, true] {
             let mut world = World::new(2);
-            let (id, stream) = if greeted { world.greeted() } else { world.connect().unwrap() };
+            let (id, stream) = if greeted {
+                world.greeted()
+            } else {
+                world.connect().unwrap()
+            };
             stream.send_parts(&[IoSlice::new(bytes)]).unwrap();
-            assert_eq!(world.clients.read(id, &world.pool).unwrap_err(), Gone, "{bytes:?}");
-            assert_eq!(hear(&stream)[..2], [kind::ERROR, ErrorCode::Malformed.to_byte()]);
+            assert_eq!(
+                world.clients.read(id, &world.pool).unwrap_err(),
+                Gone,
+                "{bytes:?}"
+            );
+            assert_eq!(
+                hear(&stream)[..2],
+                [kind::ERROR, ErrorCode::Malformed.to_byte()]
+            );
         }
     }
 }
 
 #[test]
 fn what_comes_before_hello_or_of_another_version_is_refused() {
-    for request in [ipc::Request::Bind { port: VirtualPort(9) }, ipc::Request::Hello { version: 9 }]
-    {
+    for request in [
+        ipc::Request::Bind {
+            port: VirtualPort(9),
+        },
+        ipc::Request::Hello { version: 9 },
+    ] {
         let mut world = World::new(2);
         let (id, stream) = world.connect().unwrap();
         say(&stream, &request);
         assert_eq!(world.clients.read(id, &world.pool).unwrap_err(), Gone);
-        assert_eq!(hear(&stream)[..2], [kind::ERROR, ErrorCode::Version.to_byte()]);
+        assert_eq!(
+            hear(&stream)[..2],
+            [kind::ERROR, ErrorCode::Version.to_byte()]
+        );
     }
 }
 
@@ -160,10 +225,23 @@ fn a_datagram_that_is_too_long_is_told_and_nothing_else_suffers() {
     let mut world = World::new(2);
     let (id, stream) = world.greeted();
     let header = PEER.send_to_header();
-    stream.send_parts(&[IoSlice::new(&header), IoSlice::new(&[0; 20_000])]).unwrap();
-    say(&stream, &ipc::Request::Bind { port: VirtualPort(500) });
-    assert!(matches!(world.clients.read(id, &world.pool), Ok(Some(Request::Bind { .. }))));
-    assert_eq!(hear(&stream)[..2], [kind::ERROR, ErrorCode::TooLong.to_byte()]);
+    stream
+        .send_parts(&[IoSlice::new(&header), IoSlice::new(&[0; 20_000])])
+        .unwrap();
+    say(
+        &stream,
+        &ipc::Request::Bind {
+            port: VirtualPort(500),
+        },
+    );
+    assert!(matches!(
+        world.clients.read(id, &world.pool),
+        Ok(Some(Request::Bind { .. }))
+    ));
+    assert_eq!(
+        hear(&stream)[..2],
+        [kind::ERROR, ErrorCode::TooLong.to_byte()]
+    );
 }
 
 #[test]
@@ -180,19 +258,52 @@ fn a_client_that_stops_reading_loses_datagrams_and_gets_its_answers_later() {
     assert_eq!(lost, Drop::ClientSlow);
     world.clients.take_changed(|_, _, _| {});
     // Its buffer is full, so the answer waits, and the loop is asked to watch for room.
-    assert_eq!(world.clients.deliver(id, Reply::Bound { port: VirtualPort(5) }), Ok(()));
+    assert_eq!(
+        world.clients.deliver(
+            id,
+            Reply::Bound {
+                port: VirtualPort(5)
+            }
+        ),
+        Ok(())
+    );
     let mut watched = Vec::new();
-    world.clients.take_changed(|id, _, interest| watched.push((id, interest)));
-    assert_eq!(watched, [(id, Interest { read: true, write: true })]);
-    assert_eq!(world.clients.deliver(id, world.datagram(b"x")), Err(Drop::ClientSlow));
+    world
+        .clients
+        .take_changed(|id, _, interest| watched.push((id, interest)));
+    assert_eq!(
+        watched,
+        [(
+            id,
+            Interest {
+                read: true,
+                write: true
+            }
+        )]
+    );
+    assert_eq!(
+        world.clients.deliver(id, world.datagram(b"x")),
+        Err(Drop::ClientSlow)
+    );
 
     for _ in 0..delivered {
         assert_eq!(hear(&stream).len(), ipc::DATAGRAM_HEADER_BYTES + 1000);
     }
     world.clients.write(id);
     assert_eq!(hear(&stream), [kind::BOUND, 0, 5]);
-    world.clients.take_changed(|id, _, interest| watched.push((id, interest)));
-    assert_eq!(watched[1], (id, Interest { read: true, write: false }));
+    world
+        .clients
+        .take_changed(|id, _, interest| watched.push((id, interest)));
+    assert_eq!(
+        watched[1],
+        (
+            id,
+            Interest {
+                read: true,
+                write: false
+            }
+        )
+    );
     assert_eq!(world.clients.deliver(id, world.datagram(b"x")), Ok(()));
 }
 
@@ -200,12 +311,26 @@ fn a_client_that_stops_reading_loses_datagrams_and_gets_its_answers_later() {
 fn one_that_asks_and_never_reads_is_sent_away() {
     let mut world = World::new(2);
     let (id, stream) = world.greeted();
-    while world.clients.deliver(id, world.datagram(&[7; 1000])).is_ok() {}
+    while world
+        .clients
+        .deliver(id, world.datagram(&[7; 1000]))
+        .is_ok()
+    {}
     let mut asked = 0;
     let ended = loop {
-        say(&stream, &ipc::Request::Bind { port: VirtualPort(500) });
+        say(
+            &stream,
+            &ipc::Request::Bind {
+                port: VirtualPort(500),
+            },
+        );
         match world.clients.read(id, &world.pool) {
-            Ok(Some(_)) => world.clients.deliver(id, Reply::Bound { port: VirtualPort(500) }),
+            Ok(Some(_)) => world.clients.deliver(
+                id,
+                Reply::Bound {
+                    port: VirtualPort(500),
+                },
+            ),
             other => break other,
         }
         .unwrap();
@@ -217,21 +342,36 @@ fn one_that_asks_and_never_reads_is_sent_away() {
 
 #[test]
 fn without_buffers_clients_wait_and_nothing_is_lost() {
-    let mut world = World { clients: Clients::new(NODE), pool: Pool::new(1, 1) };
+    let mut world = World {
+        clients: Clients::new(NODE),
+        pool: Pool::new(1, 1),
+    };
     let (id, stream) = world.greeted();
     let taken = world.pool.small().unwrap();
-    say(&stream, &ipc::Request::Bind { port: VirtualPort(500) });
+    say(
+        &stream,
+        &ipc::Request::Bind {
+            port: VirtualPort(500),
+        },
+    );
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
     let mut watched = Vec::new();
-    world.clients.take_changed(|_, _, interest| watched.push(interest));
+    world
+        .clients
+        .take_changed(|_, _, interest| watched.push(interest));
     assert_eq!(watched, [Interest::NONE], "or the loop would spin");
     world.clients.release_held(&world.pool);
     assert!(world.clients.is_held(id), "there is still no buffer");
     drop(taken);
     world.clients.release_held(&world.pool);
-    world.clients.take_changed(|_, _, interest| watched.push(interest));
+    world
+        .clients
+        .take_changed(|_, _, interest| watched.push(interest));
     assert_eq!(watched, [Interest::NONE, Interest::READ]);
-    assert!(matches!(world.clients.read(id, &world.pool), Ok(Some(Request::Bind { .. }))));
+    assert!(matches!(
+        world.clients.read(id, &world.pool),
+        Ok(Some(Request::Bind { .. }))
+    ));
 }
 
 #[test]
@@ -244,6 +384,9 @@ fn one_that_vanishes_is_gone_and_the_end_is_told() {
     assert_eq!(world.clients.deliver(id, Reply::Done), Err(Drop::NoSocket));
     let (_, stream) = world.greeted();
     world.clients.stop();
-    assert_eq!(hear(&stream)[..2], [kind::ERROR, ErrorCode::Stopping.to_byte()]);
+    assert_eq!(
+        hear(&stream)[..2],
+        [kind::ERROR, ErrorCode::Stopping.to_byte()]
+    );
     assert!(is_closed(&stream) && world.clients.is_empty());
 }

@@ -27,7 +27,12 @@ impl World {
         let path = node.dir.join("ams.ctl");
         let (lines, _) = Lines::new("ams", Clock::new(), true);
         let control = Some(Control::start(&path, operator, lines).unwrap());
-        World { node, control, path, files }
+        World {
+            node,
+            control,
+            path,
+            files,
+        }
     }
 
     fn connect(&self) -> BufReader<UnixStream> {
@@ -36,7 +41,10 @@ impl World {
 }
 
 fn ask(stream: &mut BufReader<UnixStream>, line: &str) -> Value {
-    stream.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+    stream
+        .get_mut()
+        .write_all(format!("{line}\n").as_bytes())
+        .unwrap();
     hear(stream)
 }
 
@@ -47,7 +55,9 @@ fn hear(stream: &mut BufReader<UnixStream>) -> Value {
 }
 
 fn error(answer: &Value) -> &str {
-    answer["error"].as_str().unwrap_or_else(|| panic!("no error: {answer}"))
+    answer["error"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no error: {answer}"))
 }
 
 #[test]
@@ -63,14 +73,26 @@ fn questions_are_answered_in_order_on_one_connection() {
 
     for neighbor in ["fra", "10.7.0.2"] {
         let set = json!({"cmd": "link_set", "neighbor": neighbor, "model": "loss=5% delay=10ms"});
-        assert_eq!(ask(&mut stream, &set.to_string()), json!({"done": "link_set"}));
+        assert_eq!(
+            ask(&mut stream, &set.to_string()),
+            json!({"done": "link_set"})
+        );
         let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
-        assert_eq!(answer["snapshot"]["links"][0]["impairment"], "loss=5% delay=10ms");
+        assert_eq!(
+            answer["snapshot"]["links"][0]["impairment"],
+            "loss=5% delay=10ms"
+        );
         let clear = json!({"cmd": "link_clear", "neighbor": neighbor});
-        assert_eq!(ask(&mut stream, &clear.to_string()), json!({"done": "link_clear"}));
+        assert_eq!(
+            ask(&mut stream, &clear.to_string()),
+            json!({"done": "link_clear"})
+        );
     }
     // Several lines at once, an empty one among them, and the last without its end.
-    stream.get_mut().write_all(b"{\"cmd\":\"snapshot\"}\n\n{\"cmd\":1}\n{\"cmd\":").unwrap();
+    stream
+        .get_mut()
+        .write_all(b"{\"cmd\":\"snapshot\"}\n\n{\"cmd\":1}\n{\"cmd\":")
+        .unwrap();
     assert!(hear(&mut stream)["snapshot"].is_object());
     assert!(error(&hear(&mut stream)).contains("not a request"));
 
@@ -87,12 +109,30 @@ fn every_mistake_is_told_with_what_to_do() {
         ("{}", "one of snapshot"),
         ("[]", "one of snapshot"),
         (r#"{"cmd":"reboot"}"#, "unknown variant `reboot`"),
-        (r#"{"cmd":"link_set","neighbor":"fra"}"#, "missing field `model`"),
-        (r#"{"cmd":"link_set","neighbor":"fra","model":"loss=5"}"#, "5%"),
-        (r#"{"cmd":"link_set","neighbor":"lon","model":"loss=5%"}"#, "this node has: fra"),
-        (r#"{"cmd":"link_clear","neighbor":"10.7.0.9"}"#, "sinew links"),
-        (r#"{"cmd":"link_clear","neighbor":"fra","extra":1}"#, "unknown field `extra`"),
-        (r#"{"cmd":"renew","certificate":"nonsense"}"#, "SINEW CERTIFICATE"),
+        (
+            r#"{"cmd":"link_set","neighbor":"fra"}"#,
+            "missing field `model`",
+        ),
+        (
+            r#"{"cmd":"link_set","neighbor":"fra","model":"loss=5"}"#,
+            "5%",
+        ),
+        (
+            r#"{"cmd":"link_set","neighbor":"lon","model":"loss=5%"}"#,
+            "this node has: fra",
+        ),
+        (
+            r#"{"cmd":"link_clear","neighbor":"10.7.0.9"}"#,
+            "sinew links",
+        ),
+        (
+            r#"{"cmd":"link_clear","neighbor":"fra","extra":1}"#,
+            "unknown field `extra`",
+        ),
+        (
+            r#"{"cmd":"renew","certificate":"nonsense"}"#,
+            "SINEW CERTIFICATE",
+        ),
         (r#"{"cmd":"revoke","list":"nonsense"}"#, "SINEW REVOCATIONS"),
     ] {
         let answer = ask(&mut stream, line);
@@ -104,7 +144,10 @@ fn every_mistake_is_told_with_what_to_do() {
 fn oversized_lines_and_garbage_end_only_their_own_connection() {
     let world = World::start("control-garbage");
     let mut patient = world.connect();
-    for bytes in [vec![b'x'; MAX_LINE_BYTES + 5_000], vec![0; MAX_LINE_BYTES + 5_000]] {
+    for bytes in [
+        vec![b'x'; MAX_LINE_BYTES + 5_000],
+        vec![0; MAX_LINE_BYTES + 5_000],
+    ] {
         let mut stream = world.connect();
         // The node may close before all is written.
         let _ = stream.get_mut().write_all(&bytes);
@@ -133,7 +176,11 @@ fn connections_are_bounded_and_a_place_is_free_again_after_one_has_gone() {
         let _ = stream.get_mut().write_all(b"{\"cmd\":\"snapshot\"}\n");
         hear(&mut stream)
     });
-    assert!(answer.take(1_000).any(|answer| answer["snapshot"].is_object()));
+    assert!(
+        answer
+            .take(1_000)
+            .any(|answer| answer["snapshot"].is_object())
+    );
 }
 
 #[test]
@@ -157,14 +204,16 @@ fn a_renewed_certificate_counts_at_once_and_after_a_restart() {
         ..validity()
     };
     let renewed = world.node.authority.renew(&old, later).unwrap();
-    let renew = |c: &secure::Certificate| {
-        json!({"cmd": "renew", "certificate": c.to_text()}).to_string()
-    };
+    let renew =
+        |c: &secure::Certificate| json!({"cmd": "renew", "certificate": c.to_text()}).to_string();
     assert_eq!(ask(&mut stream, &renew(&renewed)), json!({"done": "renew"}));
     let kept = std::fs::read_to_string(world.files.certificate.as_ref().unwrap()).unwrap();
     assert_eq!(kept, renewed.to_text());
     let answer = ask(&mut stream, r#"{"cmd":"snapshot"}"#);
-    assert_eq!(answer["snapshot"]["certificate_not_after_s"], later.not_after_s);
+    assert_eq!(
+        answer["snapshot"]["certificate_not_after_s"],
+        later.not_after_s
+    );
 
     let other = identity(&mut world.node.authority, [2; 64], FRA);
     let answer = ask(&mut stream, &renew(other.certificate()));
@@ -179,7 +228,11 @@ fn a_list_of_revocations_is_taken_and_kept() {
     let mut world = World::start("control-revoke");
     let mut stream = world.connect();
     let fra = identity(&mut world.node.authority, [2; 64], FRA);
-    let list = world.node.authority.revoke(fra.certificate(), Clock::new().unix_s()).unwrap();
+    let list = world
+        .node
+        .authority
+        .revoke(fra.certificate(), Clock::new().unix_s())
+        .unwrap();
     let revoke = json!({"cmd": "revoke", "list": list.to_text()}).to_string();
     assert_eq!(ask(&mut stream, &revoke), json!({"done": "revoke"}));
     let kept = std::fs::read_to_string(world.files.revocations.as_ref().unwrap()).unwrap();
@@ -196,9 +249,15 @@ fn a_list_of_revocations_is_taken_and_kept() {
 fn stop_stops_and_later_questions_fail_with_a_reason() {
     let world = World::start("control-stop");
     let mut stream = world.connect();
-    assert_eq!(ask(&mut stream, r#"{"cmd":"stop"}"#), json!({"done": "stop"}));
+    assert_eq!(
+        ask(&mut stream, r#"{"cmd":"stop"}"#),
+        json!({"done": "stop"})
+    );
     // The loop ends some time after the answer.
     let answers = std::iter::repeat_with(|| ask(&mut stream, r#"{"cmd":"snapshot"}"#));
-    let last = answers.take(100_000).find(|answer| answer["error"].is_string()).unwrap();
+    let last = answers
+        .take(100_000)
+        .find(|answer| answer["error"].is_string())
+        .unwrap();
     assert!(error(&last).contains("stopping"), "{last}");
 }

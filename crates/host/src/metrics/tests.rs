@@ -29,12 +29,18 @@ fn the_pages_are_served_and_others_are_not() {
     let (_node, metrics) = start("metrics-pages");
     let (head, body) = ask(&metrics, b"GET /status HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(head.starts_with("HTTP/1.0 200 OK\r\n"), "{head}");
-    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    assert!(
+        head.contains(&format!("Content-Length: {}", body.len())),
+        "{head}"
+    );
     let status: serde_json::Value = serde_json::from_str(&body).unwrap();
     assert_eq!(status["snapshot"]["name"], "ams");
 
     let (head, body) = ask(&metrics, b"HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
-    assert!(head.starts_with("HTTP/1.0 200 OK\r\n") && body.is_empty(), "{head}");
+    assert!(
+        head.starts_with("HTTP/1.0 200 OK\r\n") && body.is_empty(),
+        "{head}"
+    );
     for (request, status) in [
         (&b"GET / HTTP/1.0\r\n\r\n"[..], "404"),
         (b"GET\n\n", "404"),
@@ -44,7 +50,10 @@ fn the_pages_are_served_and_others_are_not() {
         (&[b'x'; MAX_REQUEST_BYTES + 2_000], "400"),
     ] {
         let (head, _) = ask(&metrics, request);
-        assert!(head.starts_with(&format!("HTTP/1.0 {status} ")), "{request:?}: {head}");
+        assert!(
+            head.starts_with(&format!("HTTP/1.0 {status} ")),
+            "{request:?}: {head}"
+        );
     }
 }
 
@@ -74,7 +83,11 @@ fn check(page: &str) -> BTreeSet<String> {
             let (name, help) = rest.split_once(' ').unwrap();
             assert!(families.insert(name.to_owned()), "{name} stands twice");
             assert!(help.ends_with('.'), "{line}");
-            let kind = lines.next().unwrap().strip_prefix(&format!("# TYPE {name} ")).unwrap();
+            let kind = lines
+                .next()
+                .unwrap()
+                .strip_prefix(&format!("# TYPE {name} "))
+                .unwrap();
             assert_eq!(name.ends_with("_total"), kind == "counter", "{name} {kind}");
             name.clone_into(&mut family);
             continue;
@@ -83,7 +96,10 @@ fn check(page: &str) -> BTreeSet<String> {
         assert!(value.parse::<f64>().unwrap().is_finite(), "{line}");
         let name = what.split('{').next().unwrap();
         assert_eq!(name, family, "a sample stands apart from its family");
-        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        assert!(
+            name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+            "{name}"
+        );
         if let Some(labels) = what.strip_prefix(name).filter(|labels| !labels.is_empty()) {
             assert!(labels.starts_with('{') && labels.ends_with("\"}"), "{line}");
         }
@@ -115,7 +131,10 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         let expected = format!("sinew_drops_total{{reason=\"{}\"}}", reason.label());
         assert!(series.contains(&expected), "{expected}");
     }
-    assert!(page.contains("name=\"a \\\"quoted\\\\ name\\nof two lines\""), "{page}");
+    assert!(
+        page.contains("name=\"a \\\"quoted\\\\ name\\nof two lines\""),
+        "{page}"
+    );
     assert!(page.contains("sinew_link_rtt_seconds{peer=\"10.7.0.2\",name=\"fra\"} 0.0125\n"));
     assert!(page.contains("direction=\"in\"} 0.05\n"), "{page}");
 }

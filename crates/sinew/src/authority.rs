@@ -1,0 +1,189 @@
+//! `sinew net`: makes a network, and the certificates of its nodes.
+//!
+//! ```text
+//!   authority's machine                               a node's machine
+//!   net init  DIR         root key                    net request: key and request, if the key
+//!   net add   DIR NODE    key, certificate, config      is not to leave that machine
+//!   net renew | revoke    a new certificate, a list   node --config: takes them while it runs
+//! ```
+//!
+//! All state is in DIR (see [`directory`]); no command of these needs a running node, but `renew`
+//! and `revoke` can tell one.
+
+mod add;
+pub mod directory;
+mod list;
+mod register;
+mod renew;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use crate::failure::Outcome;
+use base::NodeAddr;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+pub(crate) use add::is_endpoint;
+pub use add::{Added, add};
+pub use register::{Entry, Prefix, Register};
+
+/// The subcommands of `sinew net`.
+#[derive(Debug, Subcommand)]
+pub enum Net {
+    /// Make a network: its root key and its register, in a new directory
+    #[command(after_help = "Example:\n  sinew net init voice --name voice --prefix 10.7.0.0/24")]
+    Init(Init),
+    /// Add a node: its certificate and its configuration, in a directory of its own
+    #[command(after_help = "\
+Examples:
+  sinew net add voice ams --address ams.example.net:7700
+  sinew net add voice fra --address 192.0.2.7:7700 --address '[2001:db8::7]:7700' --link ams
+  sinew net add voice lab1 --address 127.0.0.1:7701 --lab
+  sinew net add voice home --request home.request --link ams,fra    (behind NAT: no address)")]
+    Add(Add),
+    /// On the node's own machine: make its key, and a request for a certificate
+    #[command(after_help = "\
+Example:
+  sinew net request /etc/sinew home --network network.pub --overlay 10.7.0.9
+  then give /etc/sinew/node.request to whoever keeps the network: sinew net add .. --request")]
+    Request(Request),
+    /// Issue a new certificate for a node and its present key
+    #[command(after_help = "\
+Example:
+  sinew net renew voice ams --days 365 --node voice/ams/ams.ctl")]
+    Renew(Renew),
+    /// Revoke a node's certificates
+    #[command(after_help = "\
+Example:
+  sinew net revoke voice fra --node voice/ams/ams.ctl")]
+    Revoke(Revoke),
+    /// List the nodes and their certificates
+    #[command(after_help = "Example:\n  sinew net list voice --json")]
+    List(List),
+}
+
+/// Arguments of `net init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// The directory to make
+    pub dir: PathBuf,
+    /// The network's name
+    #[arg(long)]
+    pub name: String,
+    /// The overlay addresses of the network
+    #[arg(long, default_value = "10.7.0.0/24")]
+    pub prefix: Prefix,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net add`.
+#[derive(Debug, Args)]
+pub struct Add {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// The node's name, of letters, digits, `-`, `_` and `.`
+    pub node: String,
+    /// Where others reach it; more than one for more than one address
+    #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
+    pub addresses: Vec<String>,
+    /// Its overlay address, instead of the next free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub overlay: Option<NodeAddr>,
+    /// Nodes that it dials: names with commas between, or `none`; default: all that were added before
+    #[arg(long, value_name = "NODE,..")]
+    pub link: Option<String>,
+    /// For how many days its certificate counts
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Domains that it may serve
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Vec<String>,
+    /// The request that `sinew net request` made on the node's machine
+    #[arg(long, value_name = "FILE")]
+    pub request: Option<PathBuf>,
+    /// Allow its links to be impaired
+    #[arg(long)]
+    pub lab: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net request`.
+#[derive(Debug, Args)]
+pub struct Request {
+    /// Where the key is, or is to be, with the request beside it
+    pub dir: PathBuf,
+    /// The node's name
+    pub node: String,
+    /// The network's public key: `network.pub` of its directory
+    #[arg(long, value_name = "FILE")]
+    pub network: PathBuf,
+    /// The overlay address, as agreed with whoever keeps the network
+    #[arg(long, value_name = "ADDRESS")]
+    pub overlay: NodeAddr,
+    /// Domains that it wants to serve
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net renew`.
+#[derive(Debug, Args)]
+pub struct Renew {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// The node
+    pub node: String,
+    /// For how many days from now
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// The control socket of the running node, to give it the certificate at once
+    #[arg(long = "node", value_name = "SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net revoke`.
+#[derive(Debug, Args)]
+pub struct Revoke {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// The node
+    pub node: String,
+    /// The control socket of any running node, which tells all others
+    #[arg(long = "node", value_name = "SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does what the command line asks.
+pub fn run(command: &Net) -> Outcome {
+    match command {
+        Net::Init(args) => add::run_init(args),
+        Net::Add(args) => add::run_add(args),
+        Net::Request(args) => request::run(args),
+        Net::Renew(args) => renew::run_renew(args),
+        Net::Revoke(args) => renew::run_revoke(args),
+        Net::List(args) => list::run(args),
+    }
+}

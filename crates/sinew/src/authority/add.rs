@@ -1,0 +1,488 @@
+//! `net init` and `net add`: a new network, and a new node's directory.
+
+use super::directory::{Directory, entropy};
+use super::register::{Entry, Register, is_file_name};
+use super::{Add, Init};
+use crate::date::day;
+use crate::failure::{Failure, Outcome};
+use crate::identity::{FileError, read_as, write, write_secret};
+use crate::terminal;
+use base::NodeAddr;
+use secure::{Certificate, Keys, Request, Validity};
+use serde_json::json;
+use std::fmt::Write;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+/// The port of a node that has no address of its own to be reached at.
+const DEFAULT_PORT: u16 = 7700;
+/// Names that are taken in a network's directory.
+const RESERVED: [&str; 2] = ["issued", "lock"];
+
+/// A node that was added.
+#[derive(Debug)]
+pub struct Added {
+    /// What the register has of it.
+    pub entry: Entry,
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// Earlier nodes whose configuration has one neighbour more.
+    pub extended: Vec<String>,
+}
+
+pub(super) fn run_init(args: &Init) -> Outcome {
+    if !is_file_name(&args.name) {
+        return Err(bad_name(&args.name, "network"));
+    }
+    let register = Register {
+        name: args.name.clone(),
+        prefix: args.prefix,
+        nodes: Vec::new(),
+    };
+    let directory = Directory::create(&args.dir, register)?;
+    if args.json {
+        let id = id_text(&directory);
+        return terminal::json(&json!({
+            "name": args.name, "prefix": args.prefix.to_string(), "id": id,
+            "directory": args.dir.display().to_string(),
+        }));
+    }
+    let dir = args.dir.display();
+    terminal::line(&format!(
+        "network {} is in {dir}; its root key is {dir}/network.key: keep it offline and back it up\n\
+         add nodes with: sinew net add {dir} NODE --address HOST:PORT",
+        args.name
+    ))
+}
+
+pub(super) fn run_add(args: &Add) -> Outcome {
+    let Added {
+        entry,
+        certificate,
+        extended,
+    } = add(args)?;
+    let node = args.dir.join(&args.node);
+    let config = node.join("node.toml");
+    let not_after_s = certificate.fields().not_after_s;
+    if args.json {
+        return terminal::json(&json!({
+            "name": entry.name, "address": entry.address.to_string(), "serial": entry.serial,
+            "not_after_s": not_after_s, "endpoints": entry.endpoints,
+            "config": config.display().to_string(), "extended": extended,
+        }));
+    }
+    let until = day(not_after_s);
+    let mut text = format!(
+        "{} is {}, certificate {} until {until}\n",
+        entry.name, entry.address, entry.serial
+    );
+    for name in &extended {
+        let dir = args.dir.join(name);
+        let _ = writeln!(
+            text,
+            "{}/node.toml has a neighbor more, because {} cannot dial {name}: restart {name}",
+            dir.display(),
+            entry.name
+        );
+    }
+    let _ = match &args.request {
+        None => write!(
+            text,
+            "run it with: sinew node --config {}",
+            config.display()
+        ),
+        Some(_) => write!(
+            text,
+            "copy the files of {} beside its node.key, and run: sinew node --config node.toml",
+            node.display()
+        ),
+    };
+    terminal::line(&text)
+}
+
+/// Adds a node to the network in `args.dir`.
+pub fn add(args: &Add) -> Result<Added, Failure> {
+    if !is_file_name(&args.node) || RESERVED.contains(&args.node.as_str()) {
+        return Err(bad_name(&args.node, "node"));
+    }
+    for address in &args.addresses {
+        check_endpoint(address)?;
+    }
+    let mut directory = Directory::open(&args.dir)?;
+    let known = directory.register.node(&args.node).cloned();
+    if known.as_ref().is_some_and(|known| !known.revoked) {
+        return Err(Failure::misused(format_args!(
+            "{} is in the network already: choose another name, or `sinew net revoke` it first",
+            args.node
+        )));
+    }
+    let links = links(&directory.register, args)?;
+    let (request, keys) = match &args.request {
+        Some(path) => (foreign_request(path, args)?, None),
+        None => {
+            let address = address(&directory.register, args, known.as_ref())?;
+            let (request, keys) = own_request(&directory, args, address)?;
+            (request, Some(keys))
+        }
+    };
+    let address = request.fields().subject.address;
+    check_address(&directory.register, address, &args.node)?;
+    let validity = validity(args.days);
+    let certificate = directory
+        .authority
+        .issue(&request, validity)
+        .map_err(Failure::failed)?;
+    let entry = Entry {
+        name: args.node.clone(),
+        address,
+        endpoints: args.addresses.clone(),
+        serial: certificate.fields().serial,
+        revoked: false,
+    };
+    directory
+        .register
+        .nodes
+        .retain(|node| node.name != entry.name);
+    directory.register.nodes.push(entry.clone());
+    directory.save()?;
+    directory.keep(&certificate)?;
+    write_node(
+        &directory,
+        args,
+        &entry,
+        &certificate,
+        keys.as_ref(),
+        &links,
+    )?;
+    let extended = extend_unreachable(&directory, &entry, &links)?;
+    Ok(Added {
+        entry,
+        certificate,
+        extended,
+    })
+}
+
+/// From now for so many days.
+pub(super) fn validity(days: u32) -> Validity {
+    let not_before_s = net::Clock::new().unix_s();
+    Validity {
+        not_before_s,
+        not_after_s: not_before_s + u64::from(days) * 86_400,
+    }
+}
+
+fn write_node(
+    directory: &Directory,
+    args: &Add,
+    entry: &Entry,
+    certificate: &Certificate,
+    keys: Option<&Keys>,
+    links: &[Entry],
+) -> Outcome {
+    let dir = directory.node(&entry.name);
+    let fail = |error| FileError::Write {
+        path: dir.clone(),
+        error,
+    };
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(&dir)
+        .map_err(fail)?;
+    if let Some(keys) = keys {
+        write_secret(&dir.join("node.key"), &keys.to_text())?;
+    }
+    write(&dir.join("node.cert"), &certificate.to_text())?;
+    write(
+        &dir.join("network.pub"),
+        &directory.authority.network().to_text(),
+    )?;
+    if let Some(list) = directory.revocations()? {
+        write(&dir.join("revocations"), &list)?;
+    }
+    let config = config(&directory.register.name, entry, args.lab, links);
+    Ok(write(&dir.join("node.toml"), &config)?)
+}
+
+/// The configuration of a new node.
+fn config(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> String {
+    let Entry { name, .. } = entry;
+    let listen: Vec<String> = listen(&entry.endpoints)
+        .iter()
+        .map(|addr| format!("{addr:?}"))
+        .collect();
+    let mut text = format!(
+        "# Node {name} of network {network}. Paths are relative to this file.\n\
+         certificate = \"node.cert\"\nkey = \"node.key\"\nnetwork = \"network.pub\"\n\
+         revocations = \"revocations\"\nlisten = [{}]\n\
+         client_socket = \"{name}.sock\"\ncontrol_socket = \"{name}.ctl\"\n\
+         # metrics = \"127.0.0.1:9700\"\n",
+        listen.join(", ")
+    );
+    if lab {
+        text.push_str("lab = true\n");
+    }
+    for link in links {
+        text.push_str(&neighbor(link));
+    }
+    text
+}
+
+fn neighbor(node: &Entry) -> String {
+    let mut text = format!(
+        "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\n",
+        node.name, node.address
+    );
+    match node.endpoints.as_slice() {
+        [] => text.push_str("# It has no address that could be dialled, and dials this node.\n"),
+        [one] => text.push_str(&format!("endpoint = {one:?}\n")),
+        more => text.push_str(&format!("endpoint = {more:?}\n")),
+    }
+    text
+}
+
+/// Where a node listens that is reached at `endpoints`.
+fn listen(endpoints: &[String]) -> Vec<String> {
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for endpoint in endpoints {
+        let addr = match endpoint.parse::<SocketAddr>() {
+            Ok(addr) if addr.ip().is_loopback() => addr,
+            Ok(SocketAddr::V6(addr)) => SocketAddr::from(([0u16; 8], addr.port())),
+            Ok(SocketAddr::V4(addr)) => SocketAddr::from(([0u8; 4], addr.port())),
+            // A name: what it stands for is known on the node only.
+            Err(_) => SocketAddr::from(([0u8; 4], port_of(endpoint).unwrap_or(DEFAULT_PORT))),
+        };
+        if !found.contains(&addr) {
+            found.push(addr);
+        }
+    }
+    // A socket bound to `::` serves IPv4 as well, and leaves no room for another one.
+    let serves_both = found.clone();
+    found.retain(|addr| {
+        let both = SocketAddr::from(([0u16; 8], addr.port()));
+        !(addr.is_ipv4() && addr.ip().is_unspecified() && serves_both.contains(&both))
+    });
+    if found.is_empty() {
+        found.push(SocketAddr::from(([0u8; 4], DEFAULT_PORT)));
+    }
+    found.iter().map(SocketAddr::to_string).collect()
+}
+
+/// Earlier nodes that the new one cannot dial must dial it.
+fn extend_unreachable(
+    directory: &Directory,
+    entry: &Entry,
+    links: &[Entry],
+) -> Result<Vec<String>, Failure> {
+    let mut extended = Vec::new();
+    if entry.endpoints.is_empty() {
+        return Ok(extended);
+    }
+    for link in links.iter().filter(|link| link.endpoints.is_empty()) {
+        let path = directory.node(&link.name).join("node.toml");
+        let text = crate::identity::read(&path)?;
+        write(&path, &(text + &neighbor(entry)))?;
+        extended.push(link.name.clone());
+    }
+    Ok(extended)
+}
+
+fn own_request(
+    directory: &Directory,
+    args: &Add,
+    address: NodeAddr,
+) -> Result<(Request, Keys), Failure> {
+    let keys = fresh_keys()?;
+    let domains: Vec<&str> = args.domains.iter().map(String::as_str).collect();
+    let id = directory.authority.network().id();
+    let request = keys
+        .request(id, address, &args.node, &domains)
+        .map_err(Failure::misused)?;
+    Ok((request, keys))
+}
+
+/// Keys that nobody else knows.
+pub(super) fn fresh_keys() -> Result<Keys, Failure> {
+    let mut bytes = [0; 64];
+    let (first, second) = bytes.split_at_mut(32);
+    first.copy_from_slice(&entropy()?);
+    second.copy_from_slice(&entropy()?);
+    Ok(Keys::generate(&bytes))
+}
+
+fn foreign_request(path: &Path, args: &Add) -> Result<Request, Failure> {
+    let request = read_as(path, Request::from_text)?;
+    let subject = request.fields().subject;
+    if subject.name != args.node {
+        return Err(Failure::misused(format_args!(
+            "the request is of `{}`, not of `{}`",
+            subject.name, args.node
+        )));
+    }
+    if args
+        .overlay
+        .is_some_and(|address| address != subject.address)
+    {
+        return Err(Failure::misused(format_args!(
+            "the request asks for {}: leave --overlay out, or let the node ask anew",
+            subject.address
+        )));
+    }
+    if !args.domains.is_empty() {
+        return Err(Failure::misused(
+            "the request names the domains: leave --domain out",
+        ));
+    }
+    Ok(request)
+}
+
+fn address(register: &Register, args: &Add, known: Option<&Entry>) -> Result<NodeAddr, Failure> {
+    let free = || {
+        register.free_address().ok_or_else(|| {
+            Failure::failed(format_args!("no address is free in {}", register.prefix))
+        })
+    };
+    args.overlay
+        .or(known.map(|node| node.address))
+        .map_or_else(free, Ok)
+}
+
+fn check_address(register: &Register, address: NodeAddr, name: &str) -> Outcome {
+    let taken = register
+        .nodes
+        .iter()
+        .find(|node| node.address == address && node.name != name);
+    if let Some(node) = taken {
+        return Err(Failure::misused(format_args!(
+            "{address} is the address of {}",
+            node.name
+        )));
+    }
+    if !register.prefix.contains(address) {
+        return Err(Failure::misused(format_args!(
+            "{address} is not in the network's range {}",
+            register.prefix
+        )));
+    }
+    Ok(())
+}
+
+fn links(register: &Register, args: &Add) -> Result<Vec<Entry>, Failure> {
+    let others = register
+        .nodes
+        .iter()
+        .filter(|node| !node.revoked && node.name != args.node);
+    let Some(list) = &args.link else {
+        return Ok(others.cloned().collect());
+    };
+    if list == "none" {
+        return Ok(Vec::new());
+    }
+    let find = |name: &str| {
+        let found = others.clone().find(|node| node.name == name).cloned();
+        found.ok_or_else(|| {
+            let names: Vec<&str> = others.clone().map(|node| node.name.as_str()).collect();
+            Failure::misused(format_args!(
+                "--link: no node `{name}`; there are: {}",
+                if names.is_empty() {
+                    "none".into()
+                } else {
+                    names.join(", ")
+                }
+            ))
+        })
+    };
+    list.split(',').map(|name| find(name.trim())).collect()
+}
+
+fn port_of(endpoint: &str) -> Option<u16> {
+    endpoint
+        .rsplit_once(':')?
+        .1
+        .parse()
+        .ok()
+        .filter(|port| *port != 0)
+}
+
+/// True for `HOST:PORT` with a host name or address, IPv6 in brackets.
+pub(crate) fn is_endpoint(text: &str) -> bool {
+    if let Ok(addr) = text.parse::<SocketAddr>() {
+        return addr.port() != 0 && !addr.ip().is_unspecified();
+    }
+    let host = text.rsplit_once(':').map_or("", |(host, _)| host);
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let is_name = !host.is_empty() && host.len() <= 253 && host.bytes().all(allowed);
+    // A name of digits only is an address that was mistyped.
+    let has_letter = host.bytes().any(|b| b.is_ascii_alphabetic());
+    is_name && has_letter && port_of(text).is_some()
+}
+
+fn check_endpoint(text: &str) -> Outcome {
+    if is_endpoint(text) {
+        return Ok(());
+    }
+    Err(Failure::misused(format_args!(
+        "--address `{text}`: write a host name or address and a port, like ams.example.net:7700, \
+         192.0.2.7:7700 or [2001:db8::7]:7700"
+    )))
+}
+
+fn bad_name(name: &str, of: &str) -> Failure {
+    Failure::misused(format_args!(
+        "`{name}` is not a name for a {of}: use up to 63 letters, digits, `-`, `_` and `.`"
+    ))
+}
+
+/// The network's id as hexadecimal digits.
+pub(super) fn id_text(directory: &Directory) -> String {
+    let id = directory.authority.network().id();
+    id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_names_or_addresses_with_a_port() {
+        for good in [
+            "ams.example.net:7700",
+            "192.0.2.7:1",
+            "[2001:db8::7]:7700",
+            "localhost:7",
+        ] {
+            assert!(is_endpoint(good), "{good}");
+        }
+        for bad in [
+            "ams",
+            "ams:",
+            "ams:0",
+            ":7700",
+            "192.0.2:7700",
+            "0.0.0.0:7700",
+            "2001:db8::7:7700",
+            "a b:1",
+        ] {
+            assert!(!is_endpoint(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_node_listens_where_it_is_reached() {
+        let listen = |endpoints: &[&str]| {
+            let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
+            listen(&endpoints)
+        };
+        assert_eq!(listen(&[]), ["0.0.0.0:7700"]);
+        assert_eq!(listen(&["127.0.0.1:7701"]), ["127.0.0.1:7701"]);
+        assert_eq!(listen(&["ams.example.net:7800"]), ["0.0.0.0:7800"]);
+        assert_eq!(listen(&["192.0.2.1:1", "192.0.2.2:1"]), ["0.0.0.0:1"]);
+        assert_eq!(listen(&["192.0.2.1:1", "[2001:db8::1]:1"]), ["[::]:1"]);
+        assert_eq!(
+            listen(&["192.0.2.1:1", "[2001:db8::1]:2"]),
+            ["0.0.0.0:1", "[::]:2"]
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! The directory of a network, on the authority's machine.
+//!
+//! ```text
+//!   network.key    0600   the root key, serials, revocations: keep it offline, back it up
+//!   network.pub           the root public key, which every node has
+//!   network.toml          the register
+//!   revocations           the signed list, once there is one
+//!   issued/SERIAL.cert    every certificate ever issued
+//!   NODE/                 what goes to the node's machine, whole
+//!     node.key     0600   unless the key was made there
+//!     node.cert   network.pub   node.toml   revocations
+//! ```
+//!
+//! Commands hold the lock from reading to writing. The root key's file is written first, so that
+//! no serial is ever given twice, whatever comes between.
+
+use super::register::Register;
+use crate::failure::Failure;
+use crate::identity::{FileError, read, read_as, write, write_secret};
+use secure::{Authority, Certificate, Revocations};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const LOCK: &str = "lock";
+/// How often the lock is tried, 100 ms apart: ten seconds, since a command takes milliseconds.
+const LOCK_TRIES: usize = 100;
+
+/// An opened network's directory.
+#[derive(Debug)]
+pub struct Directory {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The root key and what was done with it.
+    pub authority: Authority,
+    /// Who is in the network.
+    pub register: Register,
+    _lock: Lock,
+}
+
+impl Directory {
+    /// Makes a new one.
+    pub fn create(path: &Path, register: Register) -> Result<Directory, Failure> {
+        let fail = |error| FileError::Write {
+            path: path.to_owned(),
+            error,
+        };
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(path)
+            .map_err(fail)?;
+        let lock = Lock::take(path)?;
+        if path.join("network.key").exists() {
+            return Err(Failure::failed(format_args!(
+                "{} holds a network already: choose another directory",
+                path.display()
+            )));
+        }
+        let entropy = entropy()?;
+        let authority = Authority::generate(&entropy);
+        let directory = Directory {
+            path: path.to_owned(),
+            authority,
+            register,
+            _lock: lock,
+        };
+        write(
+            &path.join("network.pub"),
+            &directory.authority.network().to_text(),
+        )?;
+        directory.save()?;
+        Ok(directory)
+    }
+
+    /// Opens the one at `path`.
+    pub fn open(path: &Path) -> Result<Directory, Failure> {
+        let key = path.join("network.key");
+        if !key.exists() {
+            return Err(Failure::failed(format_args!(
+                "{} holds no network (no network.key): make one with `sinew net init`",
+                path.display()
+            )));
+        }
+        let lock = Lock::take(path)?;
+        let authority = read_as(&key, Authority::from_text)?;
+        let register = read_as(&path.join("network.toml"), |text| toml::from_str(text))?;
+        Ok(Directory {
+            path: path.to_owned(),
+            authority,
+            register,
+            _lock: lock,
+        })
+    }
+
+    /// Writes what has changed.
+    pub fn save(&self) -> Result<(), Failure> {
+        write_secret(&self.path.join("network.key"), &self.authority.to_text())?;
+        let text = toml::to_string(&self.register).map_err(Failure::failed)?;
+        Ok(write(&self.path.join("network.toml"), &text)?)
+    }
+
+    /// The directory of a node.
+    pub fn node(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Keeps a certificate that was issued.
+    pub fn keep(&self, certificate: &Certificate) -> Result<(), Failure> {
+        let path = self.issued(certificate.fields().serial);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(|error| FileError::Write {
+                path: dir.to_owned(),
+                error,
+            })?;
+        }
+        Ok(write(&path, &certificate.to_text())?)
+    }
+
+    /// The certificate of a serial.
+    pub fn certificate(&self, serial: u32) -> Result<Certificate, Failure> {
+        Ok(read_as(&self.issued(serial), Certificate::from_text)?)
+    }
+
+    /// Every certificate ever issued to a node of that name.
+    pub fn certificates_of(&self, name: &str) -> Result<Vec<Certificate>, Failure> {
+        let dir = self.path.join("issued");
+        let fail = |error| FileError::Read {
+            path: dir.clone(),
+            error,
+        };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&dir).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            if path.extension().is_some_and(|e| e == "cert") {
+                let certificate = read_as(&path, Certificate::from_text)?;
+                if certificate.fields().subject.name == name {
+                    found.push(certificate);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Keeps the list of revocations here and with every node.
+    pub fn spread(&self, list: &Revocations) -> Result<(), Failure> {
+        let text = list.to_text();
+        write(&self.path.join("revocations"), &text)?;
+        for node in &self.register.nodes {
+            let dir = self.node(&node.name);
+            if dir.is_dir() {
+                write(&dir.join("revocations"), &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The list of revocations as text, if there is one.
+    pub fn revocations(&self) -> Result<Option<String>, Failure> {
+        let path = self.path.join("revocations");
+        Ok(if path.exists() {
+            Some(read(&path)?)
+        } else {
+            None
+        })
+    }
+
+    fn issued(&self, serial: u32) -> PathBuf {
+        self.path.join("issued").join(format!("{serial}.cert"))
+    }
+}
+
+/// Bytes that nobody can guess.
+pub fn entropy() -> Result<[u8; 32], Failure> {
+    let fail = |error| Failure::failed(format_args!("the system gives no random numbers: {error}"));
+    net::sched::entropy().map_err(fail)
+}
+
+/// A file that is there while a command is at work. Rust's own file locks need a newer compiler
+/// than this project asks for.
+#[derive(Debug)]
+struct Lock(PathBuf);
+
+impl Lock {
+    fn take(dir: &Path) -> Result<Lock, Failure> {
+        let path = dir.join(LOCK);
+        for _ in 0..LOCK_TRIES {
+            match fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&path)
+            {
+                Ok(mut file) => {
+                    let lock = Lock(path.clone());
+                    return match write!(file, "{}", std::process::id()) {
+                        Ok(()) => Ok(lock),
+                        Err(error) => Err(FileError::Write { path, error }.into()),
+                    };
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    if is_abandoned(&path) {
+                        let _ = fs::remove_file(&path);
+                    } else {
+                        std::thread::sleep(Duration::from_millis(100));
+                    }
+                }
+                Err(error) => return Err(FileError::Write { path, error }.into()),
+            }
+        }
+        Err(Failure::failed(format_args!(
+            "another command is at work in {}: wait for it, or remove {}",
+            dir.display(),
+            path.display()
+        )))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The process that took the lock has gone.
+fn is_abandoned(path: &Path) -> bool {
+    let owner = fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.parse::<u32>().ok());
+    owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+}

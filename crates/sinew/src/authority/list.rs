@@ -1,0 +1,64 @@
+//! `net list`: who is in the network, and how long their certificates count.
+
+use super::List;
+use super::add::id_text;
+use super::directory::Directory;
+use crate::date::day;
+use crate::failure::Outcome;
+use crate::terminal::{self, Align, Table};
+use secure::network::EXPIRY_NOTICE_S;
+use serde_json::json;
+
+pub(super) fn run(args: &List) -> Outcome {
+    let directory = Directory::open(&args.dir)?;
+    let now_s = net::Clock::new().unix_s();
+    let mut nodes = Vec::new();
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("SERIAL", Align::Right),
+        ("UNTIL", Align::Left),
+        ("STATE", Align::Left),
+        ("ENDPOINTS", Align::Left),
+    ]);
+    for node in &directory.register.nodes {
+        let not_after_s = directory.certificate(node.serial)?.fields().not_after_s;
+        let state = match not_after_s.checked_sub(now_s) {
+            _ if node.revoked => "revoked",
+            None => "expired",
+            Some(left_s) if left_s <= EXPIRY_NOTICE_S => "expires soon",
+            Some(_) => "good",
+        };
+        table.row([
+            node.name.clone(),
+            node.address.to_string(),
+            node.serial.to_string(),
+            day(not_after_s),
+            state.to_owned(),
+            if node.endpoints.is_empty() {
+                "-".into()
+            } else {
+                node.endpoints.join(" ")
+            },
+        ]);
+        nodes.push(json!({
+            "name": node.name, "address": node.address.to_string(), "serial": node.serial,
+            "not_after_s": not_after_s, "state": state, "revoked": node.revoked,
+            "endpoints": node.endpoints,
+        }));
+    }
+    let register = &directory.register;
+    if args.json {
+        return terminal::json(&json!({
+            "name": register.name, "prefix": register.prefix.to_string(),
+            "id": id_text(&directory), "nodes": nodes,
+        }));
+    }
+    if table.is_empty() {
+        return terminal::line(&format!(
+            "network {} has no nodes: add one with `sinew net add`",
+            register.name
+        ));
+    }
+    terminal::line(table.to_string().trim_end())
+}

@@ -1,0 +1,198 @@
+//! What the authority knows of its network besides the root key: who is in it.
+//!
+//! ```toml
+//! name = "voice"
+//! prefix = "10.7.0.0/24"
+//!
+//! [[node]]
+//! name = "ams"
+//! address = "10.7.0.1"
+//! endpoints = ["ams.example.net:7700"]
+//! serial = 1
+//! ```
+
+use base::NodeAddr;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// The register of a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Register {
+    /// The network's name.
+    pub name: String,
+    /// Its overlay addresses.
+    #[serde(with = "as_text")]
+    pub prefix: Prefix,
+    /// Its nodes, in the order of their coming.
+    #[serde(default, rename = "node", skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<Entry>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// Its overlay address.
+    #[serde(with = "as_text")]
+    pub address: NodeAddr,
+    /// Where others reach it; nothing for one that only dials out.
+    #[serde(default)]
+    pub endpoints: Vec<String>,
+    /// Its present certificate.
+    pub serial: u32,
+    /// Its certificates are revoked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
+}
+
+/// A range of overlay addresses, written `10.7.0.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    first: u32,
+    bits: u8,
+}
+
+/// The text is no prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a range of addresses: write it like 10.7.0.0/24, from /8 to /30, below 224.0.0.0")]
+pub struct BadPrefix;
+
+impl Register {
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&Entry> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The lowest address that nobody has.
+    pub fn free_address(&self) -> Option<NodeAddr> {
+        let taken = |address: &NodeAddr| self.nodes.iter().any(|node| node.address == *address);
+        self.prefix.addresses().find(|address| !taken(address))
+    }
+}
+
+impl Prefix {
+    /// Its addresses, without the first and the last: they look like a network and a broadcast.
+    fn addresses(self) -> impl Iterator<Item = NodeAddr> {
+        let size = 1u32 << (32 - self.bits);
+        (1..size - 1).map(move |i| NodeAddr(self.first + i))
+    }
+
+    /// True for an address within.
+    pub fn contains(self, address: NodeAddr) -> bool {
+        address.0 >> (32 - self.bits) == self.first >> (32 - self.bits)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = BadPrefix;
+    fn from_str(text: &str) -> Result<Prefix, BadPrefix> {
+        let (address, bits) = text.split_once('/').ok_or(BadPrefix)?;
+        let address: NodeAddr = address.parse().map_err(|_| BadPrefix)?;
+        let bits: u8 = bits.parse().map_err(|_| BadPrefix)?;
+        if !(8..=30).contains(&bits) || !address.is_node() {
+            return Err(BadPrefix);
+        }
+        let prefix = Prefix {
+            first: address.0,
+            bits,
+        };
+        if address.0 & ((1 << (32 - bits)) - 1) != 0 {
+            return Err(BadPrefix);
+        }
+        Ok(prefix)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", NodeAddr(self.first), self.bits)
+    }
+}
+
+/// Values that files hold in their text form.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(d: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = String::deserialize(d)?;
+        text.parse()
+            .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+/// True for a name that can be a directory's and a host's: letters, digits, `-`, `_`, `.`.
+pub(super) fn is_file_name(name: &str) -> bool {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    wire::certificate::is_name(name)
+        && name.bytes().all(allowed)
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_round_trip_and_refuse_nonsense() {
+        for text in ["10.7.0.0/24", "10.0.0.0/8", "192.168.4.4/30"] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
+        }
+        for bad in [
+            "10.7.0.0",
+            "10.7.0.1/24",
+            "10.7.0.0/7",
+            "10.7.0.0/31",
+            "239.0.0.0/8",
+            "/24",
+        ] {
+            assert_eq!(bad.parse::<Prefix>(), Err(BadPrefix), "{bad}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_given_in_order_and_end() {
+        let mut register = Register {
+            name: "n".into(),
+            prefix: "10.7.0.0/30".parse().unwrap(),
+            nodes: vec![],
+        };
+        let mut given = Vec::new();
+        while let Some(address) = register.free_address() {
+            given.push(address.to_string());
+            register.nodes.push(Entry {
+                name: format!("n{}", given.len()),
+                address,
+                endpoints: vec![],
+                serial: 1,
+                revoked: false,
+            });
+        }
+        assert_eq!(given, ["10.7.0.1", "10.7.0.2"]);
+        register.nodes.remove(0);
+        assert_eq!(register.free_address().unwrap().to_string(), "10.7.0.1");
+        assert!(register.prefix.contains("10.7.0.3".parse().unwrap()));
+        assert!(!register.prefix.contains("10.7.0.4".parse().unwrap()));
+    }
+
+    #[test]
+    fn names_are_good_for_files() {
+        assert!(is_file_name("ams-1.example_x"));
+        for bad in ["", ".", "..", "a/b", "-x", "a b", "é", &"x".repeat(64)] {
+            assert!(!is_file_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A network's life on files: nodes come, are renewed, are revoked.
+
+use super::directory::Directory;
+use super::*;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::identity;
+use crate::testing::directory;
+use clap::Parser;
+use secure::{Certificate, CertificateError};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(subcommand)]
+    net: Net,
+}
+
+/// Runs `sinew net` with these words.
+fn sinew(words: &str) -> Result<(), Failure> {
+    let line = Line::try_parse_from(format!("net {words}").split_whitespace());
+    run(&line.map_err(Failure::misused)?.net)
+}
+
+fn text(failure: Failure) -> String {
+    match failure {
+        Failure::Failed(text) | Failure::Misused(text) => text,
+        Failure::NobodyReads => String::new(),
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn certificate(dir: &Path, node: &str) -> Certificate {
+    identity::read_as(&dir.join(node).join("node.cert"), Certificate::from_text).unwrap()
+}
+
+#[test]
+fn nodes_get_addresses_links_and_files_that_make_a_node() {
+    let dir = directory("net-add");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address ams.example.net:7700")).unwrap();
+    sinew(&format!(
+        "add {at} fra --address 127.0.0.1:7702 --address [::1]:7702 --lab"
+    ))
+    .unwrap();
+    sinew(&format!(
+        "add {at} lon --address 127.0.0.1:7703 --link fra --overlay 10.7.0.77"
+    ))
+    .unwrap();
+    sinew(&format!(
+        "add {at} par --address 127.0.0.1:7704 --link none --domain a.example.net"
+    ))
+    .unwrap();
+
+    assert_eq!(mode(&net.join("network.key")), 0o600);
+    assert_eq!(mode(&net.join("ams/node.key")), 0o600);
+    assert_eq!(mode(&net), 0o700);
+    let configs = ["ams", "fra", "lon", "par"]
+        .map(|node| Config::load(&net.join(node).join("node.toml")).unwrap());
+    let neighbors = configs.each_ref().map(|config| {
+        let names: Vec<&str> = config.neighbors.iter().map(|n| n.name.as_str()).collect();
+        names.join(" ")
+    });
+    assert_eq!(neighbors, ["", "ams", "fra", ""]);
+    assert_eq!(
+        configs[2].neighbors[0].endpoints,
+        ["127.0.0.1:7702", "[::1]:7702"]
+    );
+    assert_eq!(configs[1].neighbors[0].endpoints, ["ams.example.net:7700"]);
+    assert!(configs[1].lab && !configs[0].lab);
+    let listen = |i: usize| {
+        configs[i]
+            .listen
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (listen(0), listen(2)),
+        (vec!["0.0.0.0:7700".into()], vec!["127.0.0.1:7703".into()])
+    );
+    assert_eq!(listen(1), ["127.0.0.1:7702", "[::1]:7702"]);
+
+    for (config, address) in configs
+        .iter()
+        .zip(["10.7.0.1", "10.7.0.2", "10.7.0.77", "10.7.0.3"])
+    {
+        let identity = identity::identity(&config.key, &config.certificate).unwrap();
+        let network = identity::network(&config.network, config.revocations.as_deref()).unwrap();
+        let peer = network
+            .verify(identity.certificate(), ::net::Clock::new().unix_s())
+            .unwrap();
+        assert_eq!(peer.address().to_string(), address);
+    }
+    let domains: Vec<String> = certificate(&net, "par")
+        .fields()
+        .subject
+        .domains
+        .iter()
+        .map(str::to_owned)
+        .collect();
+    assert_eq!(domains, ["a.example.net"]);
+    sinew(&format!("list {at} --json")).unwrap();
+    sinew(&format!("list {at}")).unwrap();
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn mistakes_are_told_and_change_nothing() {
+    let dir = directory("net-mistakes");
+    let net = dir.join("net");
+    let at = net.display();
+    let error = |words: &str| text(sinew(words).unwrap_err());
+    assert!(error(&format!("list {at}")).contains("sinew net init"));
+    sinew(&format!("init {at} --name voice --prefix 10.9.0.0/30")).unwrap();
+    assert!(error(&format!("init {at} --name other")).contains("another directory"));
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    let before = fs::read_to_string(net.join("network.toml")).unwrap();
+    for (words, expected) in [
+        ("ams --address 127.0.0.1:1", "in the network already"),
+        ("../x --address 127.0.0.1:1", "not a name"),
+        ("issued --address 127.0.0.1:1", "not a name"),
+        ("fra --address fra", "fra"),
+        (
+            "fra --address 127.0.0.1:1 --overlay 10.9.0.1",
+            "the address of ams",
+        ),
+        (
+            "fra --address 127.0.0.1:1 --overlay 10.7.0.1",
+            "10.9.0.0/30",
+        ),
+        (
+            "fra --address 127.0.0.1:1 --overlay 239.0.0.1",
+            "not an address for a node",
+        ),
+        ("fra --address 127.0.0.1:1 --link lon", "there are: ams"),
+        (
+            "fra --address 127.0.0.1:1 --domain UPPER",
+            "not a list of domains",
+        ),
+        (
+            "fra --address 127.0.0.1:1 --request missing",
+            "cannot read missing",
+        ),
+        (
+            "fra --address 127.0.0.1:1 --days 0",
+            "0 is not in 1..=36500",
+        ),
+    ] {
+        let told = error(&format!("add {at} {words}"));
+        assert!(told.contains(expected), "{words}: {told}");
+    }
+    assert!(error(&format!("renew {at} fra")).contains("sinew net list"));
+    assert!(error(&format!("revoke {at} fra")).contains("sinew net list"));
+    assert_eq!(
+        fs::read_to_string(net.join("network.toml")).unwrap(),
+        before
+    );
+    assert!(!net.join("fra").exists() && !net.join("lock").exists());
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    assert!(error(&format!("add {at} lon --address 127.0.0.1:1")).contains("no address is free"));
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_key_made_on_the_node_stays_there() {
+    let dir = directory("net-request");
+    let (net, home) = (dir.join("net"), dir.join("home"));
+    let (at, there) = (net.display(), home.display());
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    let request = format!(
+        "request {there} home --network {at}/network.pub --overlay 10.7.0.9 --domain h.example"
+    );
+    sinew(&request).unwrap();
+    assert_eq!(mode(&home.join("node.key")), 0o600);
+    let key = fs::read_to_string(home.join("node.key")).unwrap();
+    sinew(&request).unwrap();
+    assert_eq!(
+        fs::read_to_string(home.join("node.key")).unwrap(),
+        key,
+        "a key is never lost"
+    );
+
+    let add = format!("add {at} home --request {there}/node.request --link ams");
+    for (extra, expected) in [
+        ("--overlay 10.7.0.8", "10.7.0.9"),
+        ("--domain x", "--domain"),
+    ] {
+        let told = text(sinew(&format!("{add} {extra}")).unwrap_err());
+        assert!(told.contains(expected), "{told}");
+    }
+    sinew(&add).unwrap();
+    assert!(!net.join("home/node.key").exists());
+    fs::copy(net.join("home/node.cert"), home.join("node.cert")).unwrap();
+    let identity = identity::identity(&home.join("node.key"), &home.join("node.cert")).unwrap();
+    assert_eq!(identity.address().to_string(), "10.7.0.9");
+
+    // It cannot be dialled, so whoever comes later is dialled by it.
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    let fra = Config::load(&net.join("fra/node.toml")).unwrap();
+    assert!(
+        fra.neighbors
+            .iter()
+            .any(|n| n.name == "home" && n.endpoints.is_empty())
+    );
+    let home = Config::load(&net.join("home/node.toml")).unwrap();
+    let dials = home.neighbors.iter().find(|n| n.name == "fra").unwrap();
+    assert_eq!(dials.endpoints, ["127.0.0.1:7702"]);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_renewed_certificate_has_the_same_key_and_revocation_covers_both() {
+    let dir = directory("net-renew");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701 --days 10")).unwrap();
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    let old = certificate(&net, "ams");
+    sinew(&format!("renew {at} ams --days 20")).unwrap();
+    let new = certificate(&net, "ams");
+    assert!(new.fields().serial > old.fields().serial);
+    assert!(new.fields().not_after_s >= old.fields().not_after_s + 10 * 86_400);
+    assert_eq!(new.fields().subject, old.fields().subject);
+    identity::identity(&net.join("ams/node.key"), &net.join("ams/node.cert")).unwrap();
+
+    sinew(&format!("revoke {at} ams")).unwrap();
+    let now_s = ::net::Clock::new().unix_s();
+    let revocations = net.join("fra/revocations");
+    let network = identity::network(&net.join("network.pub"), Some(&revocations)).unwrap();
+    for certificate in [&old, &new] {
+        assert_eq!(
+            network.verify(certificate, now_s).err(),
+            Some(CertificateError::Revoked)
+        );
+    }
+    assert!(network.verify(&certificate(&net, "fra"), now_s).is_ok());
+    let told = text(sinew(&format!("renew {at} ams")).unwrap_err());
+    assert!(told.contains("is revoked"), "{told}");
+
+    // The name comes back with a new key and its old address.
+    let key = fs::read_to_string(net.join("ams/node.key")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    assert_ne!(fs::read_to_string(net.join("ams/node.key")).unwrap(), key);
+    let again = network
+        .verify(&certificate(&net, "ams"), now_s + 1)
+        .unwrap();
+    assert_eq!(again.address().to_string(), "10.7.0.1");
+    assert!(net.join("ams/revocations").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_lock_that_nobody_holds_any_more_is_no_obstacle() {
+    let dir = directory("net-lock");
+    let net = dir.join("net");
+    sinew(&format!("init {} --name voice", net.display())).unwrap();
+    // No process has this number: the kernel's limit is 4194304.
+    fs::write(net.join("lock"), "4194305").unwrap();
+    let opened = Directory::open(&net).unwrap();
+    assert!(net.join("lock").exists());
+    drop(opened);
+    assert!(!net.join("lock").exists());
+    fs::remove_dir_all(dir).unwrap();
+}

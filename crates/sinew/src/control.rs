@@ -1,0 +1,189 @@
+//! Asking a running node, by its operator's socket; and finding that socket.
+
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest answer: the status of a node with thousands of routes is some megabytes.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// The name of the operator's socket ends so.
+pub const SUFFIX: &str = "ctl";
+/// Where nodes that run as services have their sockets.
+const SYSTEM: &str = "/run/sinew";
+/// How deep below the current directory a socket is looked for: `net/ams/ams.ctl` is two.
+const MAX_DEPTH: usize = 4;
+/// How many entries of directories are looked at.
+const MAX_ENTRIES: usize = 20_000;
+
+/// A connection to a running node.
+#[derive(Debug)]
+pub struct Control {
+    stream: BufReader<UnixStream>,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Connects to the socket at `path`.
+    pub fn connect(path: &Path) -> Result<Control, Failure> {
+        let fail = |error| {
+            Failure::failed(format_args!(
+                "no node at {}: {error}; start one with `sinew node --config FILE`",
+                path.display()
+            ))
+        };
+        let stream = UnixStream::connect(path).map_err(fail)?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(fail)?;
+        Ok(Control {
+            stream: BufReader::new(stream),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Connects to the node that the command line, the environment or the files at hand name.
+    pub fn find(node: Option<&Path>) -> Result<Control, Failure> {
+        Control::connect(&socket(node)?)
+    }
+
+    /// The socket's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Asks and waits for the answer; what the node refuses is a failure.
+    pub fn ask(&mut self, question: &Value) -> Result<Value, Failure> {
+        let fail = |what: &dyn std::fmt::Display| {
+            Failure::failed(format_args!("the node at {}: {what}", self.path.display()))
+        };
+        let line = format!("{question}\n");
+        self.stream
+            .get_mut()
+            .write_all(line.as_bytes())
+            .map_err(|error| fail(&error))?;
+        let mut answer = Vec::new();
+        let mut bounded = self.stream.by_ref().take(MAX_ANSWER_BYTES);
+        let read = bounded.read_until(b'\n', &mut answer);
+        read.map_err(|error| fail(&error))?;
+        if answer.is_empty() {
+            return Err(fail(
+                &"has closed the connection: it was stopped, or restarted",
+            ));
+        }
+        let answer: Value = serde_json::from_slice(&answer).map_err(|error| fail(&error))?;
+        match answer["error"].as_str() {
+            Some(text) => Err(Failure::failed(text)),
+            None => Ok(answer),
+        }
+    }
+
+    /// Everything about the node.
+    pub fn status(&mut self) -> Result<Value, Failure> {
+        self.ask(&json!({"cmd": "snapshot"}))
+    }
+}
+
+/// The socket that is meant: the one given, that of `SINEW_NODE`, or the only one at hand.
+pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let named = given.map(Path::to_owned).or_else(|| {
+        std::env::var_os("SINEW_NODE")
+            .filter(|text| !text.is_empty())
+            .map(PathBuf::from)
+    });
+    match named {
+        Some(path) if path.is_dir() => only_one(sockets_in(&path)),
+        Some(path) => Ok(path),
+        None => only_one(at_hand()),
+    }
+}
+
+/// All sockets below the current directory and of the system.
+pub fn at_hand() -> Vec<PathBuf> {
+    let mut found = sockets_in(Path::new("."));
+    found.extend(sockets_in(Path::new(SYSTEM)));
+    found
+}
+
+/// All sockets at which a node answers, in `dir` and below.
+pub fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    let (mut found, mut entries) = (Vec::new(), 0);
+    let mut waiting = vec![(dir.to_owned(), 0)];
+    while let Some((dir, depth)) = waiting.pop() {
+        // What cannot be entered holds no socket that could be used.
+        let Ok(content) = std::fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in content.flatten() {
+            entries += 1;
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
+                continue;
+            };
+            if kind.is_socket() && path.extension().is_some_and(|e| e == SUFFIX) {
+                found.push(path);
+            } else if kind.is_dir() && depth < MAX_DEPTH && entries < MAX_ENTRIES {
+                waiting.push((path, depth + 1));
+            }
+        }
+    }
+    // A node that was killed leaves its file.
+    found.retain(|path| UnixStream::connect(path).is_ok());
+    found.sort();
+    found
+        .iter()
+        .map(|path| path.strip_prefix("./").unwrap_or(path).to_owned())
+        .collect()
+}
+
+fn only_one(mut found: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::failed(format_args!(
+            "no running node found (no *.{SUFFIX} here, nor in {SYSTEM}): start one with `sinew \
+             node --config FILE`, or name its control socket by --node or SINEW_NODE"
+        ))),
+        _ => {
+            let list: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+            Err(Failure::misused(format_args!(
+                "several nodes run here: choose one by --node or SINEW_NODE: {}",
+                list.join(", ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_only_live_socket_is_found_and_several_are_listed() {
+        let dir = crate::testing::directory("find");
+        assert!(matches!(
+            only_one(sockets_in(&dir)),
+            Err(Failure::Failed(_))
+        ));
+        std::fs::create_dir_all(dir.join("net/ams")).unwrap();
+        let path = dir.join("net/ams/ams.ctl");
+        let one = UnixListener::bind(&path).unwrap();
+        drop(UnixListener::bind(dir.join("net/killed.ctl")).unwrap());
+        std::fs::write(dir.join("net/text.ctl"), "no socket").unwrap();
+        assert_eq!(socket(Some(&dir)).unwrap(), path);
+        assert_eq!(socket(Some(&path)).unwrap(), path);
+        let _two = UnixListener::bind(dir.join("net/fra.ctl")).unwrap();
+        let Err(Failure::Misused(text)) = socket(Some(&dir)) else {
+            panic!("ambiguous")
+        };
+        assert!(
+            text.contains("ams.ctl") && text.contains("fra.ctl"),
+            "{text}"
+        );
+        drop(one);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,68 @@
+//! Days and spans of time for people.
+
+/// The day of a time in seconds since 1970, in UTC: `2026-11-21`.
+pub fn day(unix_s: u64) -> String {
+    let (year, month, day) = civil(unix_s / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// The date of a day since 1970-01-01, in the Gregorian calendar. Years begin with March here, so
+/// that the leap day is the last of its year.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // The year 0 began, with March, 719468 days before 1970.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (era * 400 + year_of_era + later, month, day)
+}
+
+/// A span: `3d 4h`, `2m 10s`, `5s`.
+pub fn span(seconds: f64) -> String {
+    let s = seconds.max(0.0) as u64;
+    match s {
+        0..60 => format!("{s}s"),
+        60..3_600 => format!("{}m {:02}s", s / 60, s % 60),
+        3_600..86_400 => format!("{}h {:02}m", s / 3_600, s % 3_600 / 60),
+        _ => format!("{}d {:02}h", s / 86_400, s % 86_400 / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (unix_s, expected) in [
+            (0, "1970-01-01"),
+            (68_169_600, "1972-02-29"),
+            (951_782_399, "2000-02-28"),
+            (951_782_400, "2000-02-29"),
+            (1_795_219_199, "2026-11-20"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(day(unix_s), expected);
+        }
+    }
+
+    #[test]
+    fn spans_have_two_units_at_most() {
+        for (seconds, expected) in [
+            (0.4, "0s"),
+            (130.0, "2m 10s"),
+            (3_661.0, "1h 01m"),
+            (360_000.0, "4d 04h"),
+        ] {
+            assert_eq!(span(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `sinew demo`: the same calls directly and over six nodes, side by side.
+
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::Args;
+use lab::demo::{DemoError, DemoOptions};
+use lab::progress::Progress;
+use std::path::PathBuf;
+
+/// What the demonstration is asked.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Calls in parallel, on each path
+    #[arg(long, default_value_t = 10)]
+    pub calls: u32,
+    /// Share of the datagrams that the lossy link loses, in each direction
+    #[arg(long, default_value = "5%", value_parser = lab::share::parse)]
+    pub loss: f64,
+    /// Chance that the datagram after a lost one is lost too; 0 for independent losses
+    #[arg(long, default_value = "25%", value_parser = lab::share::parse)]
+    pub burst: f64,
+    /// Length of the calls
+    #[arg(long, default_value_t = 36)]
+    pub seconds: u32,
+    /// Speech of your own: a WAV file of any common rate, mono or stereo
+    #[arg(long)]
+    pub speech: Option<PathBuf>,
+    /// Where the report, the WAV files and the numbers go
+    #[arg(long, default_value = "sinew-demo")]
+    pub out: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Tell every step, also into a pipe
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Runs the demonstration.
+pub fn run(args: &Demo) -> Outcome {
+    let options = DemoOptions {
+        calls: args.calls,
+        loss: args.loss,
+        burst: args.burst,
+        seconds: args.seconds,
+        speech: args.speech.clone(),
+        out: args.out.clone(),
+        program: None,
+        progress: Progress::choose(args.verbose),
+    };
+    let result = lab::demo::run(&options).map_err(|error| match error {
+        DemoError::Option(_) => Failure::misused(error),
+        _ => Failure::failed(error),
+    })?;
+    if args.json {
+        return terminal::line(&result.json());
+    }
+    terminal::line(&result.to_string())
+}

@@ -1,0 +1,298 @@
+//! Echo requests and their answers: the ground of `sinew ping` and `sinew trace`.
+//!
+//! Every node answers at its virtual port 7, and a node at which a request's time to live ends
+//! says so. A request carries the asker's clock, so nothing is remembered per request but whether
+//! it was answered.
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::names::{Names, client_socket};
+use base::{Duration, NodeAddr, Time};
+use clap::{Args, ValueEnum};
+use client::{DatagramSocket, LinkProtocol, Node, Options, Routing, Target};
+use net::Clock;
+use net::epoll::{Interest, Poller};
+use net::signals::Termination;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use wire::echo::{ECHO_BYTES, Echo, Kind, PORT};
+
+/// How packets are carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Class {
+    /// As they are lost, over the path of the least latency
+    BestEffort,
+    /// With recovery on every hop, over the path of the least expected latency
+    Voice,
+}
+
+/// Where to, and how, for both commands.
+#[derive(Debug, Args)]
+pub struct Way {
+    /// The node: name or overlay address
+    pub to: String,
+    /// How the packets are carried
+    #[arg(long, value_enum, default_value_t = Class::BestEffort)]
+    pub class: Class,
+    /// How long an answer is waited for
+    #[arg(long, value_name = "MS", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub timeout: u64,
+    /// The control socket of the node to start from, or its client socket (`*.sock`)
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A node to ask from, and one to ask.
+#[derive(Debug)]
+pub struct Path {
+    node: Node,
+    /// The names that the node knows.
+    pub names: Names,
+    /// The node to ask.
+    pub to: NodeAddr,
+    class: Class,
+}
+
+/// One socket that asks.
+pub struct Prober {
+    socket: DatagramSocket,
+    poller: Poller,
+    termination: Termination,
+    clock: Clock,
+    to: NodeAddr,
+    id: u16,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// Of which request.
+    pub seq: u16,
+    /// The node that answered.
+    pub node: NodeAddr,
+    /// It is the node that was asked, and not one on the way.
+    pub arrived: bool,
+    /// How many hops the request took.
+    pub hops: u8,
+    /// The round trip.
+    pub rtt_ms: f64,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Heard {
+    /// An answer.
+    Answer(Answer),
+    /// The time.
+    Nothing,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Path {
+    /// Finds the node to start from, and the node that is meant.
+    pub fn find(way: &Way) -> Result<Path, Failure> {
+        let is_client = |path: &PathBuf| path.extension().is_some_and(|e| e == "sock");
+        let (node, names) = match &way.node {
+            Some(path) if is_client(path) => (Node::at(path), Names::default()),
+            other => {
+                let status = Control::find(other.as_deref())?.status()?;
+                (Node::at(client_socket(&status)?), Names::of(&status))
+            }
+        };
+        Ok(Path {
+            to: names.address(&way.to)?,
+            node,
+            names,
+            class: way.class,
+        })
+    }
+
+    /// Opens a socket whose requests take at most `ttl` hops.
+    pub fn prober(&self, ttl: u8, deadline_ms: u64) -> Result<Prober, Failure> {
+        let deadline = std::time::Duration::from_millis(deadline_ms);
+        let options = match self.class {
+            Class::Voice => Options::voice(deadline),
+            Class::BestEffort => Options {
+                link: LinkProtocol::BestEffort,
+                routing: Routing::Latency,
+                ..Options::best_effort()
+            },
+        };
+        let socket = self.node.bind(0, Options { ttl, ..options })?;
+        socket.set_nonblocking(true)?;
+        let io = |error: std::io::Error| Failure::failed(error);
+        let (poller, termination) = (
+            Poller::new().map_err(io)?,
+            Termination::install().map_err(io)?,
+        );
+        poller.add(&socket, 0, Interest::READ).map_err(io)?;
+        poller.add(&termination, 1, Interest::READ).map_err(io)?;
+        let id = socket.local().port.0;
+        Ok(Prober {
+            socket,
+            poller,
+            termination,
+            clock: Clock::new(),
+            to: self.to,
+            id,
+        })
+    }
+}
+
+impl Prober {
+    /// The time now.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Asks. What cannot be sent now counts as lost.
+    pub fn ask(&self, seq: u16, bytes: usize) -> Result<(), Failure> {
+        let mut payload = vec![0; bytes.max(ECHO_BYTES)];
+        let request = Echo {
+            kind: Kind::Request,
+            id: self.id,
+            seq,
+            stamp_us: self.stamp_us(),
+            node: self.socket.local().node,
+            hop: 0,
+        };
+        request
+            .emit(&mut payload)
+            .map_err(|_| Failure::failed("the request is too short"))?;
+        match self.socket.send_to(
+            &payload,
+            Target {
+                node: self.to,
+                port: PORT,
+            },
+        ) {
+            Ok(()) | Err(client::Error::WouldBlock) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits for an answer until `end`.
+    pub fn wait(&mut self, end: Time) -> Result<Heard, Failure> {
+        let mut ready = Vec::new();
+        loop {
+            if let Some(answer) = self.take()? {
+                return Ok(Heard::Answer(answer));
+            }
+            let now = self.clock.now();
+            if now >= end {
+                return Ok(Heard::Nothing);
+            }
+            self.poller
+                .wait(Some(end.since(now)), &mut ready)
+                .map_err(Failure::failed)?;
+            if self.termination.take() > 0 {
+                return Ok(Heard::Interrupted);
+            }
+        }
+    }
+
+    fn take(&self) -> Result<Option<Answer>, Failure> {
+        let mut buffer = [0; 2_048];
+        loop {
+            let len = match self.socket.recv_from(&mut buffer) {
+                Ok((len, ..)) => len,
+                Err(client::Error::WouldBlock) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let Ok(echo) = Echo::parse(&buffer[..len]) else {
+                continue;
+            };
+            if echo.id == self.id && echo.kind != Kind::Request {
+                // The stamp wraps after 71 minutes, as the clock does.
+                let rtt_us = self.stamp_us().wrapping_sub(echo.stamp_us);
+                return Ok(Some(Answer {
+                    seq: echo.seq,
+                    node: echo.node,
+                    arrived: echo.kind == Kind::Reply,
+                    hops: echo.hop,
+                    rtt_ms: f64::from(rtt_us) / 1e3,
+                }));
+            }
+        }
+    }
+
+    fn stamp_us(&self) -> u32 {
+        self.clock.now().as_micros() as u32
+    }
+}
+
+/// Milliseconds as a span.
+pub fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The round trips of a measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Rtts(Vec<f64>);
+
+impl Rtts {
+    /// One more.
+    pub fn add(&mut self, rtt_ms: f64) {
+        self.0.push(rtt_ms);
+        self.0.sort_by(f64::total_cmp);
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The round trip below which `share` of them lie.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        let last = self.0.len().checked_sub(1)?;
+        self.0.get((share * last as f64).round() as usize).copied()
+    }
+
+    /// The stable keys `min`, `median`, `p95`, `max`; null without any.
+    pub fn json(&self) -> Value {
+        let at = |share| self.quantile(share);
+        json!({"min": at(0.0), "median": at(0.5), "p95": at(0.95), "max": at(1.0)})
+    }
+}
+
+/// The share of requests without answer, in percent.
+pub fn loss_pct(sent: usize, received: usize) -> f64 {
+    if sent == 0 {
+        0.0
+    } else {
+        (sent - received.min(sent)) as f64 * 100.0 / sent as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_and_losses_are_those_of_the_measured() {
+        let mut rtts = Rtts::default();
+        assert!(rtts.is_empty() && rtts.quantile(0.5).is_none());
+        assert_eq!(rtts.json()["median"], Value::Null);
+        for rtt in [5.0, 1.0, 3.0] {
+            rtts.add(rtt);
+        }
+        assert_eq!(
+            rtts.json(),
+            json!({"min": 1.0, "median": 3.0, "p95": 5.0, "max": 5.0})
+        );
+        assert_eq!(
+            (loss_pct(4, 3), loss_pct(0, 0), loss_pct(4, 0)),
+            (25.0, 0.0, 100.0)
+        );
+    }
+}

@@ -1,0 +1,55 @@
+//! Why a command did not do what it was asked, and the exit status that tells so.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+/// The outcome of a command that was not done.
+#[derive(Debug)]
+pub enum Failure {
+    /// Something went wrong: exit status 1.
+    Failed(String),
+    /// The command line or a configuration asks for what cannot be: exit status 2.
+    Misused(String),
+    /// Whoever reads our output has gone: nothing to say, and nothing wrong.
+    NobodyReads,
+}
+
+/// What commands return.
+pub type Outcome = Result<(), Failure>;
+
+impl Failure {
+    /// Exit status 1.
+    pub fn failed(what: impl Display) -> Failure {
+        Failure::Failed(what.to_string())
+    }
+
+    /// Exit status 2.
+    pub fn misused(what: impl Display) -> Failure {
+        Failure::Misused(what.to_string())
+    }
+
+    /// Says what is to be said on standard error, and gives the exit status.
+    pub fn report(&self) -> ExitCode {
+        let (text, status) = match self {
+            Failure::Failed(text) => (text, 1),
+            Failure::Misused(text) => (text, 2),
+            Failure::NobodyReads => return ExitCode::SUCCESS,
+        };
+        // Nobody can be told that standard error is gone.
+        let _ = io::Write::write_all(&mut io::stderr(), format!("sinew: {text}\n").as_bytes());
+        ExitCode::from(status)
+    }
+}
+
+impl From<crate::identity::FileError> for Failure {
+    fn from(error: crate::identity::FileError) -> Failure {
+        Failure::failed(error)
+    }
+}
+
+impl From<client::Error> for Failure {
+    fn from(error: client::Error) -> Failure {
+        Failure::failed(error)
+    }
+}

@@ -1,0 +1,139 @@
+//! The command line: a node, and the tools to make, watch, measure and impair networks of nodes.
+//!
+//! ```text
+//!   sinew net ..      authority: keys, certificates, configurations (files only)
+//!   sinew node        a running node            <- host, overlay, net
+//!   status links ..   asks a running node       <- its control socket, JSON
+//!   ping trace        measures over the overlay <- its client socket
+//! ```
+//!
+//! Data goes to standard output, everything else to standard error. Exit status: 0 done, 1 failed,
+//! 2 misused. Every command that prints data has `--json` with stable keys.
+#![forbid(unsafe_code)]
+
+pub mod authority;
+pub mod config;
+pub mod control;
+pub mod date;
+pub mod demo;
+pub mod echo;
+pub mod failure;
+pub mod identity;
+pub mod link;
+pub mod names;
+pub mod node;
+pub mod ping;
+pub mod show;
+pub mod terminal;
+#[cfg(test)]
+mod testing;
+pub mod trace;
+
+use clap::{Parser, Subcommand};
+use failure::Outcome;
+use show::{Show, What};
+
+/// An overlay network that carries voice and live data well over the Internet
+#[derive(Debug, Parser)]
+#[command(
+    name = "sinew",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "\
+A network of two nodes on this machine:
+  sinew net init net --name try
+  sinew net add net ams --address 127.0.0.1:7701
+  sinew net add net fra --address 127.0.0.1:7702
+  sinew node --config net/ams/node.toml & sinew node --config net/fra/node.toml &
+  sinew links --node net/ams && sinew ping fra --node net/ams
+
+Exit status: 0 done, 1 failed, 2 misused.")]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a network and the certificates of its nodes
+    #[command(subcommand)]
+    Net(authority::Net),
+    /// Run a node
+    #[command(after_help = "Example:\n  sinew node --config net/ams/node.toml")]
+    Node(node::NodeArgs),
+    /// Show a running node: links, packets, drops, certificate
+    #[command(after_help = "Example:\n  sinew status --node net/ams --watch")]
+    Status(Show),
+    /// Show a node's links: round trip, loss, recovery
+    #[command(after_help = "Example:\n  sinew links --node net/ams/ams.ctl --json")]
+    Links(Show),
+    /// Show a node's routes
+    #[command(after_help = "Example:\n  sinew routes --node net/ams")]
+    Routes(Show),
+    /// Show the flows through a node
+    #[command(after_help = "Example:\n  sinew flows --watch")]
+    Flows(Show),
+    /// Impair a link between nodes of a laboratory
+    #[command(subcommand)]
+    Link(link::Link),
+    /// Hear the difference: calls over a lossy path, directly and over six nodes
+    #[command(after_help = "Example:\n  sinew demo --loss 10% --burst 50% --out demo-10")]
+    Demo(demo::Demo),
+    /// Measure round trip and loss to a node
+    #[command(after_help = "\
+Examples:
+  sinew ping fra --node net/ams
+  sinew ping 10.7.0.3 --count 100 --interval 20 --class voice --json")]
+    Ping(ping::Ping),
+    /// Measure round trip and loss to every node on the way to a node
+    #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
+    Trace(trace::Trace),
+}
+
+/// Does what the command line asks.
+pub fn run(cli: &Cli) -> Outcome {
+    match &cli.command {
+        Command::Net(command) => authority::run(command),
+        Command::Node(args) => node::run(args),
+        Command::Status(args) => show::run(What::Status, args),
+        Command::Links(args) => show::run(What::Links, args),
+        Command::Routes(args) => show::run(What::Routes, args),
+        Command::Flows(args) => show::run(What::Flows, args),
+        Command::Link(command) => link::run(command),
+        Command::Demo(args) => demo::run(args),
+        Command::Ping(args) => ping::run(args),
+        Command::Trace(args) => trace::run(args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_help_with_an_example() {
+        fn check(command: &mut clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let subcommands: Vec<String> = command
+                .get_subcommands()
+                .map(|c| c.get_name().to_owned())
+                .collect();
+            if subcommands.is_empty() {
+                let help = command.render_long_help().to_string();
+                assert!(help.contains("Example"), "{path} has no example");
+                assert!(help.contains("sinew "), "{path} has no example");
+            }
+            for name in subcommands {
+                check(command.find_subcommand_mut(&name).unwrap(), &path);
+            }
+        }
+        let mut cli = Cli::command();
+        cli.clone().debug_assert();
+        check(&mut cli, "");
+    }
+}

@@ -1,0 +1,126 @@
+//! `sinew link set | clear`: emulates a bad network on what a node sends to a neighbour.
+
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::names;
+use crate::terminal;
+use base::impair::Model;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The subcommands of `sinew link`.
+#[derive(Debug, Subcommand)]
+pub enum Link {
+    /// Impair what node A sends to its neighbor B (both nodes with `lab = true`)
+    #[command(after_help = "\
+Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50 outage gilbert=..
+
+Examples:
+  sinew link set ams fra loss=5% burst=25% delay=10ms
+  sinew link set ams fra delay=10ms rate=10mbit --both")]
+    Set(Set),
+    /// End the impairment
+    #[command(after_help = "Example:\n  sinew link clear ams fra --both")]
+    Clear(Clear),
+}
+
+/// Arguments of `link set`.
+#[derive(Debug, Args)]
+pub struct Set {
+    #[command(flatten)]
+    ends: Ends,
+    /// What is bad about it, like `loss=5% delay=10ms`
+    #[arg(required = true, value_name = "WORD")]
+    model: Vec<String>,
+}
+
+/// Arguments of `link clear`.
+#[derive(Debug, Args)]
+pub struct Clear {
+    #[command(flatten)]
+    ends: Ends,
+}
+
+#[derive(Debug, Args)]
+struct Ends {
+    /// The node that sends: name or overlay address
+    a: String,
+    /// Its neighbor
+    b: String,
+    /// The same for what B sends to A; both must run here
+    #[arg(long)]
+    both: bool,
+    /// The control socket of A; default: found by its name
+    #[arg(long, value_name = "SOCKET")]
+    node: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what the command line asks.
+pub fn run(command: &Link) -> Outcome {
+    match command {
+        Link::Set(Set { ends, model }) => {
+            let text = model.join(" ");
+            // Told here, so that a mistake at the second end does not leave the first one changed.
+            let model: Model = text.parse().map_err(Failure::misused)?;
+            let model = model.to_string();
+            act(
+                ends,
+                &model,
+                |neighbor| json!({"cmd": "link_set", "neighbor": neighbor, "model": model}),
+            )
+        }
+        Link::Clear(Clear { ends }) => act(
+            ends,
+            "clear",
+            |neighbor| json!({"cmd": "link_clear", "neighbor": neighbor}),
+        ),
+    }
+}
+
+fn act(ends: &Ends, what: &str, question: impl Fn(&str) -> Value) -> Outcome {
+    let a = match &ends.node {
+        None => names::running(&ends.a)?,
+        Some(path) => {
+            let mut control = Control::find(Some(path))?;
+            let status = control.status()?;
+            if !names::is(&status, &ends.a) {
+                return Err(Failure::misused(format_args!(
+                    "the node at {} is {}, not `{}`",
+                    control.path().display(),
+                    status["snapshot"]["name"],
+                    ends.a
+                )));
+            }
+            (control, status)
+        }
+    };
+    let mut directions = vec![(a, ends.b.as_str())];
+    if ends.both {
+        directions.push((names::running(&ends.b)?, ends.a.as_str()));
+    }
+    let mut done = Vec::new();
+    for ((control, status), neighbor) in &mut directions {
+        control.ask(&question(neighbor))?;
+        let from = status["snapshot"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        done.push((from, *neighbor));
+    }
+    if ends.json {
+        let directions: Vec<Value> = done
+            .iter()
+            .map(|(from, to)| json!({"from": from, "to": to}))
+            .collect();
+        return terminal::json(&json!({"model": what, "directions": directions}));
+    }
+    let lines: Vec<String> = done
+        .iter()
+        .map(|(from, to)| format!("{from} -> {to}: {what}"))
+        .collect();
+    terminal::line(&lines.join("\n"))
+}

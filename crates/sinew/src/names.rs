@@ -1,0 +1,154 @@
+//! Names of nodes, as a running node knows them.
+
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::show::{list, text};
+use base::NodeAddr;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Names by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Those in a node's status: its own, its neighbours', and those of the nodes beyond that it
+    /// has certificates of.
+    pub fn of(status: &Value) -> Names {
+        let snapshot = &status["snapshot"];
+        let mut names = BTreeMap::new();
+        let mut enter = |address: &Value, name: &Value| {
+            if let (Some(address), Some(name)) = (address.as_str(), name.as_str()) {
+                names.insert(address.to_owned(), name.to_owned());
+            }
+        };
+        enter(&snapshot["address"], &snapshot["name"]);
+        list(&snapshot["nodes"])
+            .iter()
+            .for_each(|node| enter(&node["address"], &node["name"]));
+        list(&snapshot["links"])
+            .iter()
+            .for_each(|link| enter(&link["peer"], &link["name"]));
+        Names(names)
+    }
+
+    /// The name of an address, or the address itself.
+    pub fn name<'a>(&'a self, address: &'a str) -> &'a str {
+        self.0.get(address).map_or(address, String::as_str)
+    }
+
+    /// Name and address, or the address alone.
+    pub fn both(&self, address: &str) -> String {
+        match self.0.get(address) {
+            Some(name) => format!("{name} {address}"),
+            None => address.to_owned(),
+        }
+    }
+
+    /// The address that `word` is, or stands for.
+    pub fn address(&self, word: &str) -> Result<NodeAddr, Failure> {
+        if let Ok(address) = word.parse::<NodeAddr>() {
+            if address.is_node() {
+                return Ok(address);
+            }
+            return Err(Failure::misused(format_args!(
+                "{address} is not the address of a node"
+            )));
+        }
+        let mut found = self
+            .0
+            .iter()
+            .filter(|(_, name)| *name == word)
+            .map(|(address, _)| address);
+        match (
+            found.next().and_then(|address| address.parse().ok()),
+            found.next(),
+        ) {
+            (Some(address), None) => Ok(address),
+            (Some(_), Some(_)) => Err(Failure::misused(format_args!(
+                "two nodes are called `{word}`: use the overlay address"
+            ))),
+            (None, _) => {
+                let known: Vec<&str> = self.0.values().map(String::as_str).collect();
+                Err(Failure::misused(format_args!(
+                    "no node `{word}` is known here ({}): use its overlay address, like 10.7.0.3",
+                    known.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+/// The file of the clients' socket of a node.
+pub fn client_socket(status: &Value) -> Result<&str, Failure> {
+    match status["host"]["client_socket"].as_str() {
+        Some(path) => Ok(path),
+        None => Err(Failure::failed(format_args!(
+            "node {} has no client socket: set `client_socket` in its configuration",
+            text(&status["snapshot"]["name"])
+        ))),
+    }
+}
+
+/// The node that `word` names among those that run here: its connection and its status.
+pub fn running(word: &str) -> Result<(Control, Value), Failure> {
+    let mut known = Vec::new();
+    for path in crate::control::at_hand() {
+        // One that does not answer is not the one that is meant.
+        let Ok(mut control) = Control::connect(&path) else {
+            continue;
+        };
+        let Ok(status) = control.status() else {
+            continue;
+        };
+        if is(&status, word) {
+            return Ok((control, status));
+        }
+        known.push(text(&status["snapshot"]["name"]).to_owned());
+    }
+    let known = if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    };
+    Err(Failure::failed(format_args!(
+        "no node `{word}` runs here (found: {known}): run this beside it, or name its control \
+         socket by --node"
+    )))
+}
+
+/// True if the status is of the node that `word` names.
+pub fn is(status: &Value, word: &str) -> bool {
+    let snapshot = &status["snapshot"];
+    snapshot["name"] == word || snapshot["address"] == word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn names_come_from_the_node_its_neighbors_and_those_beyond() {
+        let names = Names::of(&json!({"snapshot": {
+            "name": "ams", "address": "10.7.0.1",
+            "links": [{"name": "fra", "peer": "10.7.0.2"}, {"name": "fra", "peer": "10.7.0.4"}],
+            "nodes": [{"name": "lon", "address": "10.7.0.3"}],
+        }}));
+        for (word, address) in [
+            ("ams", "10.7.0.1"),
+            ("lon", "10.7.0.3"),
+            ("10.9.9.9", "10.9.9.9"),
+        ] {
+            assert_eq!(names.address(word).unwrap().to_string(), address);
+        }
+        for bad in ["fra", "par", "239.1.1.1", "10.7.0"] {
+            assert!(
+                matches!(names.address(bad), Err(Failure::Misused(_))),
+                "{bad}"
+            );
+        }
+        assert_eq!(names.both("10.7.0.3"), "lon 10.7.0.3");
+        assert_eq!(names.name("10.7.0.9"), "10.7.0.9");
+    }
+}

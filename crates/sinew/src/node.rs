@@ -1,0 +1,275 @@
+//! `sinew node`: a running node, its engine's thread and those around it.
+//!
+//! ```text
+//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, keeper
+//! ```
+
+use crate::config::{Accept, Config, Profile};
+use crate::failure::{Failure, Outcome};
+use crate::identity;
+use base::{Duration, UnderlayAddr};
+use clap::Args;
+use host::control::{Control, Files, Operator};
+use host::keeper::Keeper;
+use host::log::Lines;
+use host::metrics::Metrics;
+use host::resolve::{Named, Resolver, socket_for};
+use host::{Driver, Setup};
+use net::addr::underlay;
+use net::clock::Clock;
+use net::sched::{self, Scheduling};
+use net::signals::Termination;
+use overlay::node::{Neighbor, Node};
+use overlay::request::Operation;
+use overlay::settings::Settings;
+use secure::{CertificateError, Identity, Network};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The real-time priority that is asked for: above other programs, below the kernel's own threads,
+/// which have 50.
+const PRIORITY: u8 = 10;
+
+/// Arguments of `sinew node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// The configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Say nothing but why it ends
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Runs a node until it is told to stop.
+pub fn run(args: &NodeArgs) -> Outcome {
+    let config = Config::load(&args.config).map_err(Failure::misused)?;
+    let identity = identity::identity(&config.key, &config.certificate)?;
+    let network = identity::network(&config.network, config.revocations.as_deref())?;
+    let clock = Clock::new();
+    let (lines, _flushed) = Lines::new(identity.name(), clock, args.quiet);
+    check_certificate(&identity, &network, clock, &lines)?;
+    let termination = Termination::install()
+        .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+    let scheduling = if config.realtime_priority {
+        take_priority(&lines)
+    } else {
+        "normal, as configured".into()
+    };
+    let node = node(&config, identity.clone(), network.clone(), clock)?;
+    let setup = Setup {
+        log: lines.clone(),
+        listen: config.listen.clone(),
+        client_socket: config
+            .client_socket
+            .clone()
+            .map(|path| (path, config.client_socket_mode)),
+        offload: config.offload,
+        scheduling,
+    };
+    let mut driver =
+        Driver::open(&setup, clock, node, Some(termination)).map_err(Failure::failed)?;
+    for (neighbor, model) in config.impairments() {
+        let operation = Operation::Impair {
+            neighbor,
+            model: Some(model),
+        };
+        driver.operate(operation).map_err(Failure::failed)?;
+    }
+    let _services = Services::start(&config, &identity, &network, &driver, &lines)?;
+    lines.say(&first_line(&config, &identity, &driver));
+    driver.run().map_err(Failure::failed)
+}
+
+/// What runs beside the loop, until it is dropped.
+struct Services {
+    _control: Option<Control>,
+    _metrics: Option<Metrics>,
+    _resolver: Option<Resolver>,
+    _keeper: Keeper,
+}
+
+impl Services {
+    fn start(
+        config: &Config,
+        identity: &Identity,
+        network: &Network,
+        driver: &Driver,
+        lines: &Lines,
+    ) -> Result<Services, Failure> {
+        let commander = || driver.commander();
+        let files = Files {
+            certificate: Some(config.certificate.clone()),
+            revocations: config.revocations.clone(),
+        };
+        let control = config.control_socket.as_ref().map(|path| {
+            let keys = identity.keys().clone();
+            let operator = Operator::new(commander(), keys, identity.address(), files);
+            Control::start(path, operator, lines.clone()).map_err(Failure::failed)
+        });
+        let metrics = config.metrics.map(|addr| {
+            if !addr.ip().is_loopback() {
+                lines.say(&format!("metrics are open to everybody who reaches {addr}"));
+            }
+            Metrics::start(addr, commander(), lines.clone()).map_err(Failure::failed)
+        });
+        let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
+        let names = names(config);
+        let resolver = (!names.is_empty()).then(|| {
+            let listen = config.listen.clone();
+            Resolver::start(names, listen, commander(), lines.clone()).map_err(thread)
+        });
+        let stored = network.revocations_version();
+        let keeper = Keeper::start(
+            config.revocations.clone(),
+            stored,
+            commander(),
+            lines.clone(),
+        );
+        Ok(Services {
+            _control: control.transpose()?,
+            _metrics: metrics.transpose()?,
+            _resolver: resolver.transpose()?,
+            _keeper: keeper.map_err(thread)?,
+        })
+    }
+}
+
+/// Fails for a certificate that can never count here, and says loudly of one that does not now.
+fn check_certificate(
+    identity: &Identity,
+    network: &Network,
+    clock: Clock,
+    lines: &Lines,
+) -> Outcome {
+    match network.verify(identity.certificate(), clock.unix_s()) {
+        Ok(_) => Ok(()),
+        // It may be renewed while the node runs, or the clock be set.
+        Err(why @ (CertificateError::Expired | CertificateError::NotYetValid)) => {
+            lines.say(&format!("NO NEIGHBOR WILL TALK TO THIS NODE: {why}"));
+            Ok(())
+        }
+        Err(why) => Err(Failure::failed(format_args!(
+            "this node's own certificate: {why}"
+        ))),
+    }
+}
+
+/// Asks for real-time scheduling [Amir06 §V-A]; says loudly when it is not granted.
+fn take_priority(lines: &Lines) -> String {
+    let scheduling = sched::real_time(PRIORITY);
+    match scheduling {
+        Scheduling::RealTime { .. } => {
+            // Both only make late packets rarer: without them the node works as well.
+            let _ = sched::lock_memory();
+        }
+        Scheduling::Normal { .. } => {
+            let _ = sched::timer_slack(Duration::from_micros(1));
+            lines.say(&format!("WARNING: {scheduling}"));
+        }
+    }
+    scheduling.to_string()
+}
+
+fn node(
+    config: &Config,
+    identity: Identity,
+    network: Network,
+    clock: Clock,
+) -> Result<Node, Failure> {
+    let mut settings = match config.profile {
+        Profile::Modern => Settings::modern(),
+        Profile::Paper => Settings::paper(),
+    };
+    if let Some(strikes) = config.realtime.strikes {
+        settings.realtime.strikes = strikes;
+    }
+    if let Some(own) = config
+        .neighbors
+        .iter()
+        .find(|n| n.address == identity.address())
+    {
+        return Err(Failure::misused(format_args!(
+            "neighbor `{}` has this node's own address {}",
+            own.name, own.address
+        )));
+    }
+    let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
+        addr: neighbor.address,
+        name: neighbor.name.clone(),
+        at: neighbor
+            .endpoints
+            .first()
+            .and_then(|first| numeric(first, &config.listen)),
+    });
+    Ok(Node::new(overlay::node::Config {
+        neighbors: neighbors.collect(),
+        identity,
+        network,
+        accept: match &config.accept {
+            Accept::Any => None,
+            Accept::Only(list) => Some(list.clone()),
+        },
+        settings,
+        lab: config.lab,
+        seed: crate::authority::directory::entropy()?,
+        unix_start_s: clock
+            .unix_s()
+            .saturating_sub(clock.now().as_nanos() / 1_000_000_000),
+    }))
+}
+
+/// An endpoint that needs no name server.
+fn numeric(endpoint: &str, listen: &[SocketAddr]) -> Option<UnderlayAddr> {
+    let addr: SocketAddr = endpoint.parse().ok()?;
+    Some(underlay(addr, socket_for(addr, listen)?))
+}
+
+/// Neighbours that must be looked up, or have more than one address to try.
+fn names(config: &Config) -> Vec<Named> {
+    let listen = &config.listen;
+    let needs = |endpoints: &[String]| match endpoints {
+        [] => false,
+        [one] => numeric(one, listen).is_none(),
+        _ => true,
+    };
+    let named = config
+        .neighbors
+        .iter()
+        .filter(|neighbor| needs(&neighbor.endpoints));
+    named
+        .map(|neighbor| Named {
+            neighbor: neighbor.address,
+            endpoints: neighbor.endpoints.clone(),
+        })
+        .collect()
+}
+
+fn first_line(config: &Config, identity: &Identity, driver: &Driver) -> String {
+    let listen: Vec<String> = match driver.local_addrs() {
+        Ok(bound) => bound.iter().map(SocketAddr::to_string).collect(),
+        Err(_) => config.listen.iter().map(SocketAddr::to_string).collect(),
+    };
+    let mut line = format!(
+        "sinew {}: node {} with overlay address {}, listening on {}",
+        env!("CARGO_PKG_VERSION"),
+        identity.name(),
+        identity.address(),
+        listen.join(", ")
+    );
+    for (what, path) in [
+        ("clients at", &config.client_socket),
+        ("operator at", &config.control_socket),
+    ] {
+        if let Some(path) = path {
+            line += &format!(", {what} {}", path.display());
+        }
+    }
+    if let Some(metrics) = config.metrics {
+        line += &format!(", metrics at http://{metrics}/metrics");
+    }
+    if config.lab {
+        line += ", LAB: links may be impaired";
+    }
+    line
+}

@@ -1,0 +1,144 @@
+//! `sinew ping`: round trip and loss to a node.
+
+use crate::echo::{Answer, Heard, Path, Rtts, Way, loss_pct, ms};
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::Args;
+use serde_json::{Value, json};
+use wire::ipc::Options;
+
+/// Arguments of `sinew ping`.
+#[derive(Debug, Args)]
+pub struct Ping {
+    #[command(flatten)]
+    pub(crate) way: Way,
+    /// How many requests
+    #[arg(long, short = 'c', default_value_t = 5,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub count: u16,
+    /// From one request to the next
+    #[arg(long, short = 'i', value_name = "MS", default_value_t = 200,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub interval: u64,
+    /// Bytes of a request
+    #[arg(long, short = 's', default_value_t = 56,
+          value_parser = clap::value_parser!(u16).range(14..=1_392))]
+    pub size: u16,
+}
+
+/// Pings.
+pub fn run(args: &Ping) -> Outcome {
+    let path = Path::find(&args.way)?;
+    let mut prober = path.prober(Options::TTL_DEFAULT, args.way.timeout)?;
+    let mut replies = Replies {
+        args,
+        path: &path,
+        rtts: Rtts::default(),
+        seen: Vec::new(),
+        sent: 0,
+    };
+    replies.say(&format!(
+        "asking {} {} times",
+        path.names.both(&path.to.to_string()),
+        args.count
+    ))?;
+    let start = prober.now();
+    'asking: for seq in 0..args.count {
+        prober.ask(seq, args.size.into())?;
+        replies.sent += 1;
+        let last = seq + 1 == args.count;
+        let next = start + ms(args.interval * (u64::from(seq) + 1));
+        let end = if last {
+            prober.now() + ms(args.way.timeout)
+        } else {
+            next
+        };
+        while !(last && replies.complete()) {
+            match prober.wait(end)? {
+                Heard::Answer(answer) => replies.take(answer)?,
+                Heard::Nothing => break,
+                Heard::Interrupted => break 'asking,
+            }
+        }
+    }
+    replies.finish()
+}
+
+struct Replies<'a> {
+    args: &'a Ping,
+    path: &'a Path,
+    rtts: Rtts,
+    seen: Vec<(u16, Value)>,
+    sent: u16,
+}
+
+impl Replies<'_> {
+    fn complete(&self) -> bool {
+        self.rtts.len() >= usize::from(self.sent)
+    }
+
+    fn say(&self, line: &str) -> Outcome {
+        if self.args.way.json {
+            Ok(())
+        } else {
+            terminal::line(line)
+        }
+    }
+
+    fn take(&mut self, answer: Answer) -> Outcome {
+        let Answer {
+            seq,
+            node,
+            arrived,
+            hops,
+            rtt_ms,
+        } = answer;
+        let node = node.to_string();
+        if !arrived {
+            return self.say(&format!(
+                "{seq}: went in circles until {}",
+                self.path.names.both(&node)
+            ));
+        }
+        if self.seen.iter().any(|(before, _)| *before == seq) {
+            return self.say(&format!("{seq}: answered twice, after {rtt_ms:.2} ms"));
+        }
+        self.rtts.add(rtt_ms);
+        self.seen
+            .push((seq, json!({"seq": seq, "rtt_ms": rtt_ms, "hops": hops})));
+        let plural = if hops == 1 { "hop" } else { "hops" };
+        self.say(&format!(
+            "{seq}: {} answers after {rtt_ms:.2} ms, {hops} {plural} away",
+            self.path.names.name(&node)
+        ))
+    }
+
+    fn finish(self) -> Outcome {
+        let (sent, received) = (usize::from(self.sent), self.rtts.len());
+        let loss = loss_pct(sent, received);
+        let to = self.path.to.to_string();
+        if self.args.way.json {
+            let replies: Vec<&Value> = self.seen.iter().map(|(_, reply)| reply).collect();
+            terminal::json(&json!({
+                "to": to, "name": self.path.names.name(&to), "sent": sent, "received": received,
+                "loss_pct": loss, "rtt_ms": self.rtts.json(), "replies": replies,
+            }))?;
+        } else {
+            let mut line = format!("{received} of {sent} answered, {loss:.1} % lost");
+            let quantiles = [0.0, 0.5, 0.95, 1.0].map(|share| self.rtts.quantile(share));
+            if let [Some(min), Some(median), Some(p95), Some(max)] = quantiles {
+                line += &format!(
+                    "; round trip {min:.2} / {median:.2} / {p95:.2} / {max:.2} ms (least, median, \
+                     95 %, most)"
+                );
+            }
+            terminal::line(&line)?;
+        }
+        if received == 0 {
+            return Err(Failure::failed(format_args!(
+                "{to} does not answer: see `sinew routes` for a path, and `sinew trace {to}`"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The page about the node as a whole.
+
+use super::{list, text, total};
+use crate::date::{day, span};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+
+pub(super) fn page(status: &Value) -> String {
+    let (snapshot, counters, host) = (&status["snapshot"], &status["counters"], &status["host"]);
+    let lab = if snapshot["lab"] == true { ", lab" } else { "" };
+    let uptime = span(snapshot["uptime_s"].as_f64().unwrap_or(0.0));
+    let mut page = format!(
+        "{} {}, up {uptime}, profile {}{lab}\n",
+        text(&snapshot["name"]),
+        text(&snapshot["address"]),
+        text(&snapshot["profile"])
+    );
+    let mut entry = |key: &str, value: String| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "{key:<12} {value}");
+    };
+    let listen: Vec<&str> = list(&host["listen"]).iter().map(text).collect();
+    entry("listen", listen.join(", "));
+    entry("scheduling", text(&host["scheduling"]).to_owned());
+    entry("certificate", certificate(snapshot));
+    if let version @ 1.. = total(&snapshot["revocations_version"]) {
+        entry("revocations", format!("version {version}"));
+    }
+    let links = list(&snapshot["links"]);
+    let up = links.iter().filter(|link| link["state"] == "up").count();
+    entry("links", format!("{up} of {} up", links.len()));
+    entry(
+        "network",
+        format!("{} nodes known", total(&snapshot["database_nodes"])),
+    );
+    let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
+    entry("clients", format!("{clients}, with {sockets} sockets"));
+    let sums = ["forwarded", "originated", "delivered"].map(|what| {
+        let packets = total(&counters[format!("{what}_packets").as_str()]);
+        let bytes = total(&counters[format!("{what}_bytes").as_str()]);
+        format!("{what} {packets} ({bytes} bytes)")
+    });
+    entry("packets", sums.join(", "));
+    entry("recovery", recovery(counters));
+    for (key, table) in [
+        ("drops", &counters["drops"]),
+        ("refused", &counters["refused"]),
+    ] {
+        let happened = table.as_object().map(happened).unwrap_or_default();
+        if !happened.is_empty() {
+            entry(key, happened.join(", "));
+        }
+    }
+    page
+}
+
+fn certificate(snapshot: &Value) -> String {
+    let Some(not_after_s) = snapshot["certificate_not_after_s"].as_u64() else {
+        return "unknown".into();
+    };
+    let until = day(not_after_s);
+    let left_s = not_after_s.saturating_sub(net::Clock::new().unix_s());
+    match snapshot["certificate_expires_soon"] == true {
+        true if left_s == 0 => format!("EXPIRED on {until}: run `sinew net renew`"),
+        true => format!("until {until}, SOON: run `sinew net renew`"),
+        false => format!("until {until}"),
+    }
+}
+
+fn recovery(counters: &Value) -> String {
+    format!(
+        "{} lost packets came after all, {} were asked for again, {} were sent again for others",
+        total(&counters["recovered_packets"]),
+        total(&counters["requested_packets"]),
+        total(&counters["retransmitted_packets"])
+    )
+}
+
+/// What has happened at all, with its count.
+fn happened(table: &Map<String, Value>) -> Vec<String> {
+    let counts = table.iter().map(|(reason, count)| (reason, total(count)));
+    let counts = counts.filter(|(_, count)| *count > 0);
+    counts
+        .map(|(reason, count)| format!("{reason} {count}"))
+        .collect()
+}

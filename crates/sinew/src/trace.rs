@@ -1,0 +1,163 @@
+//! `sinew trace`: the nodes on the way to a node, with round trip and loss to each.
+
+use crate::echo::{Heard, Path, Rtts, Way, loss_pct, ms};
+use crate::failure::{Failure, Outcome};
+use crate::terminal::{self, Align, Table};
+use base::NodeAddr;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Hops that are asked in a row without any answer before the trace is given up.
+const SILENT_HOPS: usize = 3;
+/// From one request to the next.
+const PACE_MS: u64 = 20;
+
+/// Arguments of `sinew trace`.
+#[derive(Debug, Args)]
+pub struct Trace {
+    #[command(flatten)]
+    pub(crate) way: Way,
+    /// Requests per hop
+    #[arg(long, short = 'c', default_value_t = 5,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub count: u16,
+    /// The most hops
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=63))]
+    pub hops: u8,
+}
+
+/// What was heard of the nodes so many hops away.
+#[derive(Debug)]
+struct Hop {
+    hop: u8,
+    /// The nodes that answered, most of the time one.
+    nodes: Vec<NodeAddr>,
+    rtts: Rtts,
+    arrived: bool,
+    interrupted: bool,
+}
+
+/// Traces.
+pub fn run(args: &Trace) -> Outcome {
+    let path = Path::find(&args.way)?;
+    let mut hops: Vec<Hop> = Vec::new();
+    for ttl in 1..=args.hops {
+        let hop = ask(&path, args, ttl)?;
+        let end = hop.arrived || hop.interrupted;
+        hops.push(hop);
+        let silent = hops
+            .iter()
+            .rev()
+            .take_while(|hop| hop.nodes.is_empty())
+            .count();
+        if end || silent >= SILENT_HOPS {
+            break;
+        }
+    }
+    let reached = hops.last().is_some_and(|hop| hop.arrived);
+    print(&path, args, &hops, reached)?;
+    if reached {
+        return Ok(());
+    }
+    Err(Failure::failed(format_args!(
+        "the trace does not reach {}: see `sinew routes`",
+        path.to
+    )))
+}
+
+fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
+    let mut prober = path.prober(ttl, args.way.timeout)?;
+    let mut hop = Hop {
+        hop: ttl,
+        nodes: Vec::new(),
+        rtts: Rtts::default(),
+        arrived: false,
+        interrupted: false,
+    };
+    let mut seen = Vec::new();
+    let start = prober.now();
+    for seq in 0..args.count {
+        prober.ask(seq, wire::echo::ECHO_BYTES)?;
+        let last = seq + 1 == args.count;
+        let next = start + ms(PACE_MS * (u64::from(seq) + 1));
+        let end = if last {
+            prober.now() + ms(args.way.timeout)
+        } else {
+            next
+        };
+        while !(last && seen.len() >= usize::from(args.count)) {
+            match prober.wait(end)? {
+                Heard::Answer(answer) if seen.contains(&answer.seq) => {}
+                Heard::Answer(answer) => {
+                    seen.push(answer.seq);
+                    hop.rtts.add(answer.rtt_ms);
+                    hop.arrived |= answer.arrived;
+                    if !hop.nodes.contains(&answer.node) {
+                        hop.nodes.push(answer.node);
+                    }
+                }
+                Heard::Nothing => break,
+                Heard::Interrupted => {
+                    hop.interrupted = true;
+                    return Ok(hop);
+                }
+            }
+        }
+    }
+    Ok(hop)
+}
+
+fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
+    let sent = usize::from(args.count);
+    if args.way.json {
+        let hops: Vec<Value> = hops
+            .iter()
+            .map(|hop| {
+                let node = hop.nodes.first().map(NodeAddr::to_string);
+                json!({
+                    "hop": hop.hop, "node": node,
+                    "name": node.as_ref().map(|node| path.names.name(node)),
+                    "nodes": hop.nodes.iter().map(NodeAddr::to_string).collect::<Vec<_>>(),
+                    "sent": sent, "received": hop.rtts.len(),
+                    "loss_pct": loss_pct(sent, hop.rtts.len()), "rtt_ms": hop.rtts.json(),
+                })
+            })
+            .collect();
+        return terminal::json(
+            &json!({"to": path.to.to_string(), "reached": reached, "hops": hops}),
+        );
+    }
+    let mut table = Table::new(&[
+        ("HOP", Align::Right),
+        ("NODE", Align::Left),
+        ("LOSS TO HERE", Align::Right),
+        ("LEAST", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("MOST", Align::Right),
+    ]);
+    for hop in hops {
+        let nodes: Vec<String> = hop
+            .nodes
+            .iter()
+            .map(|node| path.names.both(&node.to_string()))
+            .collect();
+        let rtt = |share| {
+            hop.rtts
+                .quantile(share)
+                .map_or("-".into(), |ms| format!("{ms:.2} ms"))
+        };
+        table.row([
+            hop.hop.to_string(),
+            if nodes.is_empty() {
+                "no answer".into()
+            } else {
+                nodes.join(", ")
+            },
+            format!("{:.1} %", loss_pct(sent, hop.rtts.len())),
+            rtt(0.0),
+            rtt(0.5),
+            rtt(1.0),
+        ]);
+    }
+    terminal::line(table.to_string().trim_end())
+}

@@ -1,0 +1,192 @@
+//! Who gets in and who does not: certificates of other networks, expired, renewed, revoked.
+
+mod world;
+
+use secure::{Authority, Certificate, Validity};
+use std::fs;
+use std::net::UdpSocket;
+use world::{World, copy};
+
+/// Handshakes that a node has refused for a reason.
+fn refused(world: &World, node: &str, reason: &str) -> u64 {
+    world.status(node)["counters"]["refused"][reason]
+        .as_u64()
+        .unwrap_or(0)
+}
+
+#[test]
+fn a_node_of_another_network_is_refused_counted_and_explained() {
+    let mut world = World::new("foreign");
+    world.add("ams", 1, "");
+    // Another network whose node dials ours.
+    world.sinew("net init other --name other");
+    let (there, here) = (world.endpoint(1), world.endpoint(2));
+    world.sinew(&format!("net add other ams --address {there}"));
+    world.sinew(&format!("net add other eve --address {here} --link ams"));
+    fs::rename(world.dir.join("other/eve"), world.dir.join("net/eve")).unwrap();
+    world.start("ams");
+    world.start("eve");
+    world.wait("ams refuses", || refused(&world, "ams", "mac") > 0);
+    world.wait("the log tells why", || {
+        let log = world.log("ams");
+        log.contains(&format!("handshake with {here} refused")) && log.contains("another network")
+    });
+    assert_ne!(world.link("eve", "ams"), "up");
+    let links = world.json("links --node net/ams");
+    assert_eq!(
+        links.as_array().map(Vec::len),
+        Some(0),
+        "not a byte of state: {links}"
+    );
+}
+
+#[test]
+fn garbage_from_outside_is_counted_and_nothing_comes_back() {
+    let mut world = World::new("garbage");
+    world.add("ams", 1, "");
+    world.start("ams");
+    let socket = UdpSocket::bind(world.endpoint(3)).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let garbage: [&[u8]; 4] = [b"hello", &[0x10; 1400], &[0x18; 64], &[0xff; 3]];
+    for datagram in garbage {
+        socket.send_to(datagram, world.endpoint(1)).unwrap();
+    }
+    let heard = |status: &serde_json::Value| {
+        let counters = &status["counters"];
+        let sum = |table: &str| -> u64 {
+            let table = counters[table].as_object().unwrap();
+            table.values().map(|count| count.as_u64().unwrap()).sum()
+        };
+        sum("drops") + sum("refused")
+    };
+    world.wait("all of it is counted", || heard(&world.status("ams")) >= 4);
+    assert!(
+        socket.recv_from(&mut [0; 2000]).is_err(),
+        "nobody is answered"
+    );
+}
+
+#[test]
+fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
+    let mut world = World::new("expired");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    // The authority issues one that ended a minute ago.
+    let key = world.dir.join("net/network.key");
+    let mut authority = Authority::from_text(&fs::read_to_string(key).unwrap()).unwrap();
+    let path = world.node("fra").join("node.cert");
+    let good = Certificate::from_text(&fs::read_to_string(&path).unwrap()).unwrap();
+    let now_s = net::Clock::new().unix_s();
+    let past = Validity {
+        not_before_s: now_s - 3_600,
+        not_after_s: now_s - 60,
+    };
+    fs::write(&path, authority.renew(&good, past).unwrap().to_text()).unwrap();
+    world.start("ams");
+    world.start("fra");
+    world.wait("ams refuses", || refused(&world, "ams", "expired") > 0);
+    assert!(
+        world.log("ams").contains("sinew net renew"),
+        "{}",
+        world.log("ams")
+    );
+    assert!(
+        world.log("fra").contains("NO NEIGHBOR WILL TALK"),
+        "{}",
+        world.log("fra")
+    );
+    assert!(world.sinew("status --node net/fra").contains("EXPIRED"));
+
+    let told = world.json("net renew net fra --node net/fra/fra.ctl");
+    assert_eq!(told["told"], true);
+    world.wait_for_link("ams", "fra");
+    let soon = |name| world.status(name)["snapshot"]["certificate_expires_soon"].clone();
+    assert_eq!((soon("ams"), soon("fra")), (false.into(), false.into()));
+}
+
+#[test]
+fn a_renewal_does_not_interrupt_a_link() {
+    let mut world = World::new("renewed");
+    world.add("ams", 1, "--days 10");
+    world.add("fra", 2, "");
+    world.start("ams");
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    assert!(world.sinew("status --node net/ams").contains("SOON"));
+    world.wait("the log reminds", || {
+        world.log("ams").contains("ends in 10 days")
+    });
+    world.sinew("net renew net ams --node net/ams/ams.ctl");
+    assert!(!world.sinew("status --node net/ams").contains("SOON"));
+    assert_eq!(
+        world.json("ping fra --count 3 --interval 5 --node net/ams")["received"],
+        3
+    );
+    for (name, peer) in [("ams", "fra"), ("fra", "ams")] {
+        assert_eq!(world.link(name, peer), "up");
+        assert_eq!(world.status(name)["counters"]["links_down"], 0);
+    }
+}
+
+#[test]
+fn a_revoked_node_is_dropped_everywhere_and_stays_out() {
+    let mut world = World::new("revoked");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.add("lon", 3, "--link fra");
+    for name in ["ams", "fra", "lon"] {
+        world.start(name);
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait_for_link("fra", "lon");
+    // Told to one that is no neighbour of the revoked node; flooding does the rest.
+    world.sinew("net revoke net lon --node net/ams/ams.ctl");
+    world.wait("fra knows", || {
+        world.status("fra")["snapshot"]["revocations_version"] == 1
+    });
+    world.wait("the link is down", || world.link("fra", "lon") != "up");
+    world.wait("fra refuses", || refused(&world, "fra", "revoked") > 0);
+    assert!(
+        world.log("fra").contains("certificate revoked"),
+        "{}",
+        world.log("fra")
+    );
+    assert_eq!(world.link("ams", "fra"), "up");
+    let list = world.json("net list net");
+    assert_eq!(list["nodes"][2]["state"], "revoked");
+
+    // A restart does not forget it, even with the file that the node had at first.
+    let kept = world.node("fra").join("revocations");
+    fs::remove_file(&kept).unwrap();
+    world.stop("fra");
+    world.stop("ams");
+    copy(&world.dir.join("net/revocations"), &kept);
+    world.start("fra");
+    world.wait("fra refuses again", || {
+        refused(&world, "fra", "revoked") > 0
+    });
+    assert_ne!(world.link("fra", "lon"), "up");
+}
+
+#[test]
+fn a_list_that_was_flooded_is_kept_in_a_file() {
+    let mut world = World::new("kept");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.add("eve", 4, "--link none");
+    world.start("ams");
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    world.sinew("net revoke net eve");
+    // As if fra's directory were on another machine.
+    let kept = world.node("fra").join("revocations");
+    fs::remove_file(&kept).unwrap();
+    world.sinew("net revoke net eve --node net/ams/ams.ctl");
+    let _ = fs::remove_file(&kept);
+    world.wait("fra keeps the list", || kept.exists());
+    assert!(
+        world.log("fra").contains("revocations, version"),
+        "{}",
+        world.log("fra")
+    );
+}

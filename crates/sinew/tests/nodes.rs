@@ -1,0 +1,208 @@
+//! Node processes that work: they find each other, carry packets, tell of themselves, and stop.
+
+mod world;
+
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use world::{World, failure};
+
+#[test]
+fn three_nodes_find_each_other_and_carry_pings_and_traces() {
+    let mut world = World::new("nodes");
+    world.add("ams", 1, "--lab");
+    world.add("fra", 2, "--lab");
+    world.add("lon", 3, "--link fra");
+    for name in ["lon", "fra", "ams"] {
+        world.start(name);
+    }
+    let first = world
+        .log("ams")
+        .lines()
+        .find(|line| line.contains("listening"))
+        .unwrap()
+        .to_owned();
+    for expected in [
+        "node ams",
+        "10.7.0.1",
+        &world.endpoint(1).to_string(),
+        "ams.ctl",
+        "LAB",
+    ] {
+        assert!(first.contains(expected), "{expected}: {first}");
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait_for_link("fra", "lon");
+    world.wait("ams has a route to lon", || {
+        world
+            .json("routes --node net/ams")
+            .to_string()
+            .contains("10.7.0.3")
+    });
+
+    let ping = world.json("ping fra --count 3 --interval 5 --node net/ams");
+    assert_eq!(
+        (&ping["sent"], &ping["received"]),
+        (&json!(3), &json!(3)),
+        "{ping}"
+    );
+    assert!(ping["rtt_ms"]["median"].as_f64().unwrap() > 0.0);
+    let far =
+        world.json("ping 10.7.0.3 --count 3 --interval 5 --class voice --node net/ams/ams.ctl");
+    assert_eq!(far["received"], 3, "{far}");
+    assert_eq!(
+        world.json("ping 10.7.0.3 --count 1 --node net/ams/ams.sock")["received"],
+        1
+    );
+    let trace = world.json("trace 10.7.0.3 --count 2 --node net/ams");
+    let hops = trace["hops"].as_array().unwrap();
+    let nodes: Vec<&str> = hops
+        .iter()
+        .map(|hop| hop["node"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (nodes, &trace["reached"]),
+        (vec!["10.7.0.2", "10.7.0.3"], &json!(true)),
+        "{trace}"
+    );
+
+    // People see tables.
+    let links = world.sinew("links --node net/fra");
+    assert!(
+        links.contains("ams") && links.contains("lon") && links.contains("up"),
+        "{links}"
+    );
+    assert!(world.sinew("status --node net/fra").contains("2 of 2 up"));
+    assert!(world.sinew("flows --node net/fra").contains("10.7.0.3:7"));
+    // Three nodes run here, so one must be chosen.
+    let (status, text) = failure(&world.try_sinew("status"));
+    assert!(
+        status == 2 && text.contains("--node") && text.contains("lon.ctl"),
+        "{text}"
+    );
+    let (status, text) = failure(&world.try_sinew("ping nowhere --node net/ams"));
+    assert!(status == 2 && text.contains("nowhere"), "{text}");
+    let nobody = "ping 10.7.0.99 --count 1 --timeout 50 --node net/ams";
+    let (status, text) = failure(&world.try_sinew(nobody));
+    assert!(status == 1 && text.contains("does not answer"), "{text}");
+}
+
+#[test]
+fn links_are_impaired_in_a_laboratory_only() {
+    let mut world = World::new("impair");
+    world.add("ams", 1, "--lab");
+    world.add("fra", 2, "--lab");
+    world.add("lon", 3, "");
+    for name in ["ams", "fra", "lon"] {
+        world.start(name);
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait_for_link("ams", "lon");
+    let told = world.json("link set ams fra delay=30ms loss=1% --both");
+    let directions = json!([{"from": "ams", "to": "fra"}, {"from": "fra", "to": "ams"}]);
+    assert_eq!(told["directions"], directions);
+    let impairment = |name: &str| world.status(name)["snapshot"]["links"][0]["impairment"].clone();
+    assert_eq!(impairment("ams"), "loss=1% delay=30ms");
+    assert_eq!(impairment("fra"), "loss=1% delay=30ms");
+    world.sinew("link set ams fra delay=30ms --both");
+    let ping = world.json("ping fra --count 1 --timeout 5000 --node net/ams");
+    assert!(ping["rtt_ms"]["min"].as_f64().unwrap() >= 60.0, "{ping}");
+    world.sinew("link clear ams fra --both");
+    assert!(impairment("ams").is_null() && impairment("fra").is_null());
+    for (words, status, expected) in [
+        ("link set lon ams loss=5%", 1, "lab = true"),
+        ("link set ams par loss=5%", 1, "this node has: fra, lon"),
+        ("link set par ams loss=5%", 1, "found: ams, fra, lon"),
+        ("link set ams fra loss=5", 2, "5%"),
+        ("link set fra ams loss=5% --node net/ams", 2, "not `fra`"),
+        ("link set ams fra", 2, "WORD"),
+    ] {
+        let (got, text) = failure(&world.try_sinew(words));
+        assert!(
+            got == status && text.contains(expected),
+            "{words}: {got} {text}"
+        );
+    }
+}
+
+#[test]
+fn metrics_are_served_and_a_signal_ends_a_node_cleanly() {
+    let mut world = World::new("metrics");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    let config = world.node("ams").join("node.toml");
+    let metrics = world.endpoint(9);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace(
+        "# metrics = \"127.0.0.1:9700\"",
+        &format!("metrics = \"{metrics}\""),
+    );
+    std::fs::write(&config, text).unwrap();
+    world.start("ams");
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    assert!(
+        page.contains("sinew_link_up{peer=\"10.7.0.2\",name=\"fra\"} 1\n"),
+        "{page}"
+    );
+
+    world.terminate("fra");
+    assert!(world.wait_for_end("fra").success());
+    assert!(!world.control("fra").exists() && !world.node("fra").join("fra.sock").exists());
+    assert!(world.log("fra").contains("stopped"), "{}", world.log("fra"));
+    world.wait("ams is told", || {
+        world.log("ams").contains("the neighbour is stopping")
+    });
+    // A node that was killed leaves its files; they are no obstacle, and it comes back.
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    world.kill("fra");
+    assert!(world.control("fra").exists());
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    world.stop("ams");
+}
+
+#[test]
+fn two_nodes_do_not_share_an_address_or_a_socket() {
+    let mut world = World::new("shared");
+    world.add("ams", 1, "");
+    world.start("ams");
+    // The same configuration again.
+    world.launch("ams");
+    let second = world.wait_for_end_of_last();
+    assert_eq!(second.code(), Some(1));
+    assert!(
+        world.log("ams").contains("cannot listen"),
+        "{}",
+        world.log("ams")
+    );
+    assert_eq!(
+        world.status("ams")["snapshot"]["name"],
+        "ams",
+        "the first one goes on"
+    );
+}
+
+#[test]
+fn a_bad_configuration_names_file_line_and_remedy() {
+    let world = World::new("config");
+    world.add("ams", 1, "");
+    let path = world.node("ams").join("node.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    for (from, to, expected) in [
+        ("listen = [", "listen = 7 # [", "line 6"),
+        ("node.key", "missing.key", "missing.key"),
+        ("node.cert", "node.key", "SINEW CERTIFICATE"),
+    ] {
+        std::fs::write(&path, good.replace(from, to)).unwrap();
+        let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+        assert!(status != 0 && text.contains(expected), "{to}: {text}");
+    }
+    let (status, text) = failure(&world.try_sinew("node --config nothing.toml"));
+    assert!(status == 2 && text.contains("sinew net add"), "{text}");
+}

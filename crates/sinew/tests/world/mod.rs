@@ -1,0 +1,268 @@
+//! Real node processes on loopback, and the commands that ask them.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take. Only a failure waits so long.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From one look to the next.
+const PACE: Duration = Duration::from_millis(20);
+
+/// A network in a directory of its own, with an address of the loopback range of its own, so that
+/// tests that run at the same time do not meet.
+pub struct World {
+    pub dir: PathBuf,
+    host: Ipv4Addr,
+    nodes: Vec<Node>,
+}
+
+/// A running node.
+pub struct Node {
+    pub name: String,
+    child: Child,
+}
+
+impl World {
+    pub fn new(test: &str) -> World {
+        static TESTS: AtomicU8 = AtomicU8::new(1);
+        let pid = std::process::id().to_be_bytes();
+        let host = Ipv4Addr::new(127, pid[2], pid[3], TESTS.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(format!("sinew-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let world = World {
+            dir,
+            host,
+            nodes: Vec::new(),
+        };
+        world.sinew("net init net --name test");
+        world
+    }
+
+    /// Where the node with this number is reached.
+    pub fn endpoint(&self, number: u16) -> SocketAddr {
+        SocketAddr::new(self.host.into(), 7700 + number)
+    }
+
+    /// Adds a node to the network. It dials those that were added before.
+    pub fn add(&self, name: &str, number: u16, more: &str) {
+        let endpoint = self.endpoint(number);
+        self.sinew(&format!("net add net {name} --address {endpoint} {more}"));
+    }
+
+    /// Starts a node and waits until it answers.
+    pub fn start(&mut self, name: &str) {
+        self.launch(name);
+        let socket = self.control(name);
+        self.wait(&format!("{name} answers"), || {
+            UnixStream::connect(&socket).is_ok()
+        });
+    }
+
+    /// Starts a node.
+    pub fn launch(&mut self, name: &str) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path(name));
+        let log = log.unwrap();
+        let config = self.node(name).join("node.toml");
+        let mut command = self.command();
+        command
+            .arg("node")
+            .arg("--config")
+            .arg(config)
+            .stderr(log)
+            .stdout(Stdio::null());
+        self.nodes.push(Node {
+            name: name.to_owned(),
+            child: command.spawn().unwrap(),
+        });
+    }
+
+    /// Ends a node as an operator does, and waits for it.
+    pub fn stop(&mut self, name: &str) {
+        self.ask(name, "{\"cmd\":\"stop\"}\n");
+        assert!(self.wait_for_end(name).success(), "{}", self.log(name));
+    }
+
+    /// Ends a node as a crash does.
+    pub fn kill(&mut self, name: &str) {
+        let i = self.position(name);
+        let mut node = self.nodes.remove(i);
+        node.child.kill().unwrap();
+        node.child.wait().unwrap();
+    }
+
+    /// Sends SIGTERM to a node.
+    pub fn terminate(&self, name: &str) {
+        let pid = self.nodes[self.position(name)].child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Waits until a node has ended.
+    pub fn wait_for_end(&mut self, name: &str) -> std::process::ExitStatus {
+        let i = self.position(name);
+        let mut node = self.nodes.remove(i);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = node.child.try_wait().unwrap() {
+                return status;
+            }
+            if Instant::now() > deadline {
+                let _ = node.child.kill();
+                panic!("{name} does not end: {}", self.log(name));
+            }
+            std::thread::sleep(PACE);
+        }
+    }
+
+    /// Waits until the node that was launched last has ended.
+    pub fn wait_for_end_of_last(&mut self) -> std::process::ExitStatus {
+        let last = self.nodes.len() - 1;
+        let name = std::mem::replace(&mut self.nodes[last].name, "last".into());
+        let status = self.wait_for_end("last");
+        assert!(self.nodes.iter().any(|node| node.name == name));
+        status
+    }
+
+    /// Runs `sinew` with these words, which must succeed, and gives its output.
+    pub fn sinew(&self, words: &str) -> String {
+        let output = self.try_sinew(words);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "sinew {words}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs `sinew` with these words.
+    pub fn try_sinew(&self, words: &str) -> Output {
+        self.command()
+            .args(words.split_whitespace())
+            .output()
+            .unwrap()
+    }
+
+    /// The output of `sinew` with these words, as JSON.
+    pub fn json(&self, words: &str) -> Value {
+        serde_json::from_str(&self.sinew(&format!("{words} --json"))).unwrap()
+    }
+
+    /// The status of a node.
+    pub fn status(&self, name: &str) -> Value {
+        self.json(&format!("status --node net/{name}"))
+    }
+
+    /// The state of a node's link to a neighbour.
+    pub fn link(&self, name: &str, neighbor: &str) -> String {
+        let status = self.status(name);
+        let links = status["snapshot"]["links"].as_array().unwrap();
+        let link = links.iter().find(|link| link["name"] == neighbor);
+        link.map_or("none".into(), |link| {
+            link["state"].as_str().unwrap().to_owned()
+        })
+    }
+
+    /// Waits until the links of two nodes to each other are up.
+    pub fn wait_for_link(&self, a: &str, b: &str) {
+        self.wait(&format!("{a} and {b} have a link"), || {
+            self.link(a, b) == "up" && self.link(b, a) == "up"
+        });
+    }
+
+    /// Waits, by asking again and again.
+    pub fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds() {
+            if Instant::now() > deadline {
+                let logs = self.nodes.iter().map(|node| self.log(&node.name));
+                panic!("waited in vain until {what}\n{}", logs.collect::<String>());
+            }
+            std::thread::sleep(PACE);
+        }
+    }
+
+    /// Asks a node on its control socket; the answer may not come.
+    pub fn ask(&self, name: &str, line: &str) -> String {
+        let mut stream = UnixStream::connect(self.control(name)).unwrap();
+        std::io::Write::write_all(&mut stream, line.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    /// What a node has logged.
+    pub fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.log_path(name)).unwrap_or_default()
+    }
+
+    /// The directory of a node.
+    pub fn node(&self, name: &str) -> PathBuf {
+        self.dir.join("net").join(name)
+    }
+
+    /// The control socket of a node.
+    pub fn control(&self, name: &str) -> PathBuf {
+        self.node(name).join(format!("{name}.ctl"))
+    }
+
+    fn log_path(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.log"))
+    }
+
+    fn position(&self, name: &str) -> usize {
+        self.nodes
+            .iter()
+            .position(|node| node.name == name)
+            .unwrap()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        command
+            .current_dir(&self.dir)
+            .env_remove("SINEW_NODE")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for node in &mut self.nodes {
+            let _ = node.child.kill();
+            let _ = node.child.wait();
+        }
+        if !std::thread::panicking() {
+            fs::remove_dir_all(&self.dir).unwrap();
+        }
+    }
+}
+
+/// What a command said on standard error, and its exit status.
+pub fn failure(output: &Output) -> (i32, String) {
+    (
+        output.status.code().unwrap(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Copies a file of one node's directory over that of another.
+pub fn copy(from: &Path, to: &Path) {
+    fs::copy(from, to).unwrap();
+}
