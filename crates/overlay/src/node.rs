@@ -159,6 +159,11 @@ impl Node {
         self.handshakes.network()
     }
 
+    /// What the node knows of the network: the records of all nodes.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
     /// Wall time, in seconds since 1970.
     fn unix_s(&self, now: Time) -> u64 {
         self.unix_start_s + now.as_nanos() / 1_000_000_000

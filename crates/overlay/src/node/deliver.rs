@@ -15,7 +15,9 @@ use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 pub(super) struct Arrived {
     from: NodeAddr,
     port: VirtualPort,
+    /// As of `at`.
     remaining: Remaining,
+    at: Time,
     payload: Burst,
 }
 
@@ -46,17 +48,18 @@ impl Node {
             from,
             port,
             remaining,
+            at: now,
             payload: one,
         };
         match delivery {
-            Delivery::AsItComes => hand_over(client, arrived, out),
+            Delivery::AsItComes => hand_over(now, client, arrived, out),
             Delivery::InOrder => {
                 let key = (client, from, port);
                 let left = remaining.duration();
                 match self.resequencer.push(now, key, seq.0, left, arrived) {
                     Ok(()) => {
                         while let Some(next) = self.resequencer.pop(now, key) {
-                            hand_over(client, next, out);
+                            hand_over(now, client, next, out);
                         }
                     }
                     Err((Verdict::TooLate, _)) => self.drop_one(Drop::TooLateForOrder, out),
@@ -69,7 +72,7 @@ impl Node {
     /// Hands over what waited for its predecessors until its deadline.
     pub(super) fn release_resequenced(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
-            hand_over(client, arrived, out);
+            hand_over(now, client, arrived, out);
         }
     }
 
@@ -128,13 +131,16 @@ fn echo_request(packet: &[u8]) -> Option<(Repr, Echo)> {
     is_request.then(|| (header.repr(), asked))
 }
 
-fn hand_over(client: ClientId, arrived: Arrived, out: &mut impl Outbox<Node>) {
+fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbox<Node>) {
     let Arrived {
         from,
         port,
         remaining,
+        at,
         payload,
     } = arrived;
+    // What waited for its predecessors has less time left.
+    let remaining = remaining.minus(now.since(at));
     out.report(Event::Delivered {
         bytes: payload.len() as u32,
     });
