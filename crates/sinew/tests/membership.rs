@@ -73,7 +73,7 @@ fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
     world.add("fra", 2, "");
     // The authority issues one that ended a minute ago.
     let key = world.dir.join("net/network.key");
-    let mut authority = Authority::from_text(&fs::read_to_string(key).unwrap()).unwrap();
+    let mut authority = Authority::from_text(&fs::read_to_string(&key).unwrap()).unwrap();
     let path = world.node("fra").join("node.cert");
     let good = Certificate::from_text(&fs::read_to_string(&path).unwrap()).unwrap();
     let now_s = net::Clock::new().unix_s();
@@ -82,6 +82,7 @@ fn an_expired_certificate_is_refused_and_a_renewed_one_lets_the_node_in() {
         not_after_s: now_s - 60,
     };
     fs::write(&path, authority.renew(&good, past).unwrap().to_text()).unwrap();
+    fs::write(&key, authority.to_text().as_str()).unwrap();
     world.start("ams");
     world.start("fra");
     world.wait("ams refuses", || refused(&world, "ams", "expired") > 0);

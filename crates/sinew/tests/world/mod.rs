@@ -19,20 +19,20 @@ const PACE: Duration = Duration::from_millis(20);
 
 /// A network in a directory of its own, with an address of the loopback range of its own, so that
 /// tests that run at the same time do not meet.
-pub struct World {
-    pub dir: PathBuf,
+pub(crate) struct World {
+    pub(crate) dir: PathBuf,
     host: Ipv4Addr,
     nodes: Vec<Node>,
 }
 
 /// A running node.
-pub struct Node {
-    pub name: String,
+pub(crate) struct Node {
+    pub(crate) name: String,
     child: Child,
 }
 
 impl World {
-    pub fn new(test: &str) -> World {
+    pub(crate) fn new(test: &str) -> World {
         static TESTS: AtomicU8 = AtomicU8::new(1);
         let pid = std::process::id().to_be_bytes();
         let host = Ipv4Addr::new(127, pid[2], pid[3], TESTS.fetch_add(1, Ordering::Relaxed));
@@ -49,18 +49,18 @@ impl World {
     }
 
     /// Where the node with this number is reached.
-    pub fn endpoint(&self, number: u16) -> SocketAddr {
+    pub(crate) fn endpoint(&self, number: u16) -> SocketAddr {
         SocketAddr::new(self.host.into(), 7700 + number)
     }
 
     /// Adds a node to the network. It dials those that were added before.
-    pub fn add(&self, name: &str, number: u16, more: &str) {
+    pub(crate) fn add(&self, name: &str, number: u16, more: &str) {
         let endpoint = self.endpoint(number);
         self.sinew(&format!("net add net {name} --address {endpoint} {more}"));
     }
 
     /// Starts a node and waits until it answers.
-    pub fn start(&mut self, name: &str) {
+    pub(crate) fn start(&mut self, name: &str) {
         self.launch(name);
         let socket = self.control(name);
         self.wait(&format!("{name} answers"), || {
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Starts a node.
-    pub fn launch(&mut self, name: &str) {
+    pub(crate) fn launch(&mut self, name: &str) {
         let log = fs::File::options()
             .create(true)
             .append(true)
@@ -90,13 +90,13 @@ impl World {
     }
 
     /// Ends a node as an operator does, and waits for it.
-    pub fn stop(&mut self, name: &str) {
+    pub(crate) fn stop(&mut self, name: &str) {
         self.ask(name, "{\"cmd\":\"stop\"}\n");
         assert!(self.wait_for_end(name).success(), "{}", self.log(name));
     }
 
     /// Ends a node as a crash does.
-    pub fn kill(&mut self, name: &str) {
+    pub(crate) fn kill(&mut self, name: &str) {
         let i = self.position(name);
         let mut node = self.nodes.remove(i);
         node.child.kill().unwrap();
@@ -104,7 +104,7 @@ impl World {
     }
 
     /// Sends SIGTERM to a node.
-    pub fn terminate(&self, name: &str) {
+    pub(crate) fn terminate(&self, name: &str) {
         let pid = self.nodes[self.position(name)].child.id().to_string();
         assert!(
             Command::new("kill")
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Waits until a node has ended.
-    pub fn wait_for_end(&mut self, name: &str) -> std::process::ExitStatus {
+    pub(crate) fn wait_for_end(&mut self, name: &str) -> std::process::ExitStatus {
         let i = self.position(name);
         let mut node = self.nodes.remove(i);
         let deadline = Instant::now() + PATIENCE;
@@ -133,7 +133,7 @@ impl World {
     }
 
     /// Waits until the node that was launched last has ended.
-    pub fn wait_for_end_of_last(&mut self) -> std::process::ExitStatus {
+    pub(crate) fn wait_for_end_of_last(&mut self) -> std::process::ExitStatus {
         let last = self.nodes.len() - 1;
         let name = std::mem::replace(&mut self.nodes[last].name, "last".into());
         let status = self.wait_for_end("last");
@@ -142,7 +142,7 @@ impl World {
     }
 
     /// Runs `sinew` with these words, which must succeed, and gives its output.
-    pub fn sinew(&self, words: &str) -> String {
+    pub(crate) fn sinew(&self, words: &str) -> String {
         let output = self.try_sinew(words);
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "sinew {words}: {error}");
@@ -150,7 +150,7 @@ impl World {
     }
 
     /// Runs `sinew` with these words.
-    pub fn try_sinew(&self, words: &str) -> Output {
+    pub(crate) fn try_sinew(&self, words: &str) -> Output {
         self.command()
             .args(words.split_whitespace())
             .output()
@@ -158,17 +158,17 @@ impl World {
     }
 
     /// The output of `sinew` with these words, as JSON.
-    pub fn json(&self, words: &str) -> Value {
+    pub(crate) fn json(&self, words: &str) -> Value {
         serde_json::from_str(&self.sinew(&format!("{words} --json"))).unwrap()
     }
 
     /// The status of a node.
-    pub fn status(&self, name: &str) -> Value {
+    pub(crate) fn status(&self, name: &str) -> Value {
         self.json(&format!("status --node net/{name}"))
     }
 
     /// The state of a node's link to a neighbour.
-    pub fn link(&self, name: &str, neighbor: &str) -> String {
+    pub(crate) fn link(&self, name: &str, neighbor: &str) -> String {
         let status = self.status(name);
         let links = status["snapshot"]["links"].as_array().unwrap();
         let link = links.iter().find(|link| link["name"] == neighbor);
@@ -178,14 +178,14 @@ impl World {
     }
 
     /// Waits until the links of two nodes to each other are up.
-    pub fn wait_for_link(&self, a: &str, b: &str) {
+    pub(crate) fn wait_for_link(&self, a: &str, b: &str) {
         self.wait(&format!("{a} and {b} have a link"), || {
             self.link(a, b) == "up" && self.link(b, a) == "up"
         });
     }
 
     /// Waits, by asking again and again.
-    pub fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
+    pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds() {
             if Instant::now() > deadline {
@@ -197,7 +197,7 @@ impl World {
     }
 
     /// Asks a node on its control socket; the answer may not come.
-    pub fn ask(&self, name: &str, line: &str) -> String {
+    pub(crate) fn ask(&self, name: &str, line: &str) -> String {
         let mut stream = UnixStream::connect(self.control(name)).unwrap();
         std::io::Write::write_all(&mut stream, line.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -207,17 +207,17 @@ impl World {
     }
 
     /// What a node has logged.
-    pub fn log(&self, name: &str) -> String {
+    pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.log_path(name)).unwrap_or_default()
     }
 
     /// The directory of a node.
-    pub fn node(&self, name: &str) -> PathBuf {
+    pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.dir.join("net").join(name)
     }
 
     /// The control socket of a node.
-    pub fn control(&self, name: &str) -> PathBuf {
+    pub(crate) fn control(&self, name: &str) -> PathBuf {
         self.node(name).join(format!("{name}.ctl"))
     }
 
@@ -255,7 +255,7 @@ impl Drop for World {
 }
 
 /// What a command said on standard error, and its exit status.
-pub fn failure(output: &Output) -> (i32, String) {
+pub(crate) fn failure(output: &Output) -> (i32, String) {
     (
         output.status.code().unwrap(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -263,6 +263,6 @@ pub fn failure(output: &Output) -> (i32, String) {
 }
 
 /// Copies a file of one node's directory over that of another.
-pub fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::copy(from, to).unwrap();
 }
