@@ -264,11 +264,10 @@ fn engines_name_nothing_impure() {
             [("purity", 2)],
             "{line}"
         );
-        assert_eq!(
-            fired_in("crates/wire/tests/view.rs", &text),
-            [("purity", 2)],
-            "{line}"
-        );
+        // A test is held to all of it, but may print what it measures.
+        let in_test = fired_in("crates/wire/tests/view.rs", &text);
+        let prints = line.contains("println!");
+        assert_eq!(in_test.is_empty(), prints, "{line}");
         assert_eq!(fired_in("crates/host/src/view.rs", &text), [], "{line}");
     }
     let group = "use std::{\n    fmt,\n    fs::File,\n    sync::Arc,\n    thread,\n};\n";
