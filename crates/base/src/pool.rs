@@ -323,7 +323,8 @@ impl Burst {
             self.fill(datagram.len(), datagram.len());
             return true;
         }
-        let uniform = self.len.is_multiple_of(self.stride) && datagram.len() <= self.stride as usize;
+        let uniform =
+            self.len.is_multiple_of(self.stride) && datagram.len() <= self.stride as usize;
         if datagram.is_empty() || !uniform || datagram.len() > self.spare_mut().len() {
             return false;
         }
