@@ -38,9 +38,34 @@ pub struct Nodes {
     /// What has been reported up to the last look.
     pub totals: Totals,
     identities: Vec<Identity>,
-    edges: Vec<(usize, usize)>,
-    settings: Settings,
+    plan: Plan,
     starts: u64,
+}
+
+/// What nodes there are.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which nodes are neighbours; the first dials.
+    pub edges: Vec<(usize, usize)>,
+    /// Neighbours dial each other both.
+    pub mutual: bool,
+    pub settings: Settings,
+    /// How many datagrams come twice.
+    pub twice: f64,
+    /// How far each node's clock is ahead of the world's.
+    pub clocks_ahead: Vec<Duration>,
+}
+
+impl Plan {
+    pub fn of(count: usize) -> Plan {
+        Plan {
+            edges: Vec::new(),
+            mutual: false,
+            settings: Settings::modern(),
+            twice: 0.0,
+            clocks_ahead: vec![Duration::ZERO; count],
+        }
+    }
 }
 
 pub fn addr(i: usize) -> NodeAddr {
@@ -104,8 +129,23 @@ impl Nodes {
         path: &str,
         settings: Settings,
     ) -> Nodes {
+        let plan = Plan {
+            edges: edges.to_vec(),
+            settings,
+            ..Plan::of(count)
+        };
+        let mut nodes = Nodes::planned(seed, plan);
+        for &(a, b) in edges {
+            nodes.link(a, b, path);
+        }
+        nodes
+    }
+
+    /// Nodes as planned, without any path between them.
+    pub fn planned(seed: u64, plan: Plan) -> Nodes {
         let mut rng = Rng::new(seed);
         let mut authority = authority(&mut rng);
+        let count = plan.clocks_ahead.len();
         let identities = (0..count)
             .map(|i| identity(&mut authority, &mut rng, i, VALID))
             .collect();
@@ -115,19 +155,25 @@ impl Nodes {
             hosts: Vec::new(),
             totals: Totals::default(),
             identities,
-            edges: edges.to_vec(),
-            settings,
+            plan,
             starts: 0,
         };
         for i in 0..count {
-            let node = nodes.node(i);
-            let host = nodes.world.add_host(Party::node(node));
+            let party = nodes.start(i);
+            let ahead = nodes.plan.clocks_ahead[i];
+            let at = sim::underlay(i as u32);
+            let host = nodes.world.add_host_at(at, ahead, party);
             nodes.hosts.push(host);
         }
-        for &(a, b) in edges {
-            nodes.link(a, b, path);
-        }
         nodes
+    }
+
+    fn start(&mut self, i: usize) -> Party {
+        let mut party = Party::node(self.node(i));
+        if self.plan.twice > 0.0 {
+            party.twice = Some((Rng::new(self.starts), self.plan.twice));
+        }
+        party
     }
 
     /// A fresh start of node `i`.
@@ -138,7 +184,9 @@ impl Nodes {
 
     /// What node `i` is told at its start.
     pub fn config(&mut self, i: usize, network: Network) -> Config {
+        let mutual = self.plan.mutual;
         let neighbors = self
+            .plan
             .edges
             .iter()
             .filter(|(a, b)| *a == i || *b == i)
@@ -147,7 +195,7 @@ impl Nodes {
                 Neighbor {
                     addr: addr(peer),
                     name: format!("n{peer}"),
-                    at: (a == i).then(|| sim::underlay(peer as u32)),
+                    at: (a == i || mutual).then(|| sim::underlay(peer as u32)),
                 }
             })
             .collect();
@@ -159,7 +207,7 @@ impl Nodes {
             network,
             neighbors,
             accept: None,
-            settings: self.settings.clone(),
+            settings: self.plan.settings.clone(),
             lab: true,
             seed,
             unix_start_s: UNIX_S,
@@ -181,8 +229,8 @@ impl Nodes {
 
     /// Starts node `i` anew; it remembers nothing.
     pub fn restart(&mut self, i: usize) {
-        let node = self.node(i);
-        self.world.restart(self.hosts[i], Party::node(node));
+        let party = self.start(i);
+        self.world.restart(self.hosts[i], party);
     }
 
     /// Adds a host that is no node of this program, linked to node `to`.
@@ -218,8 +266,12 @@ impl Nodes {
     }
 
     pub fn bind(&mut self, i: usize, options: Options) {
-        self.request(i, RECEIVER, Request::Bind { port: PORT });
-        self.request(i, RECEIVER, Request::Options(options));
+        self.bind_to(i, RECEIVER, PORT, options);
+    }
+
+    pub fn bind_to(&mut self, i: usize, client: ClientId, port: VirtualPort, options: Options) {
+        self.request(i, client, Request::Bind { port });
+        self.request(i, client, Request::Options(options));
     }
 
     pub fn set_sender(&mut self, i: usize, client: ClientId, options: Options) {
@@ -228,15 +280,16 @@ impl Nodes {
 
     /// Sends a packet whose payload is its number and the time of sending.
     pub fn send(&mut self, at: Time, from: usize, client: ClientId, to: usize, number: u64) {
-        self.send_sized(at, from, client, to, number, PAYLOAD);
+        self.send_to(at, from, client, (to, PORT), number, PAYLOAD);
     }
 
-    pub fn send_sized(
+    /// The same with a payload of so many bytes.
+    pub fn send_to(
         &mut self,
         at: Time,
         from: usize,
         client: ClientId,
-        to: usize,
+        (to, port): (usize, VirtualPort),
         number: u64,
         bytes: usize,
     ) {
@@ -246,7 +299,7 @@ impl Nodes {
         let payload = self.world.pool().copy_of(HEADROOM, &payload).unwrap();
         let request = Request::Send {
             to: addr(to),
-            port: PORT,
+            port,
             payload,
         };
         let host = self.hosts[from];
@@ -301,6 +354,11 @@ impl Nodes {
         let peer = addr(peer).to_string();
         let mut links = self.snapshot(i).links.into_iter();
         links.find(|link| link.peer == peer).unwrap()
+    }
+
+    /// Node `i`, unless it is down.
+    pub fn running(&self, i: usize) -> Option<&Node> {
+        self.world.engine(self.hosts[i]).and_then(Party::as_node)
     }
 
     pub fn all_links_up(&self) -> bool {

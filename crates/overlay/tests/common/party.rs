@@ -2,7 +2,7 @@
 //! like one.
 
 use super::neighbour::Neighbour;
-use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
+use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
 use overlay::{Event, Node, Reply, Request};
 use std::collections::BTreeMap;
 use wire::link::Kind;
@@ -37,6 +37,8 @@ pub struct Party {
     pub sent: BTreeMap<(UnderlayAddr, u8), Traffic>,
     /// Copies of all that was sent, when somebody wants them.
     pub tap: Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+    /// A network that brings some datagrams twice: how many of them.
+    pub twice: Option<(Rng, f64)>,
 }
 
 /// What is asked of a party.
@@ -71,6 +73,7 @@ impl Party {
             role,
             sent: BTreeMap::new(),
             tap: None,
+            twice: None,
         }
     }
 
@@ -100,6 +103,7 @@ struct Desk<'a, O> {
     out: &'a mut O,
     sent: &'a mut BTreeMap<(UnderlayAddr, u8), Traffic>,
     tap: &'a mut Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+    twice: &'a mut Option<(Rng, f64)>,
 }
 
 impl<O: Outbox<Party>> Outbox<Node> for Desk<'_, O> {
@@ -114,7 +118,17 @@ impl<O: Outbox<Party>> Outbox<Node> for Desk<'_, O> {
                 tap.push((to, datagram.to_vec()));
             }
         }
+        let mut copies = Vec::new();
+        if let Some((rng, share)) = self.twice {
+            let mut copy = |i| rng.chance(*share).then(|| burst.segment(i).to_vec());
+            copies = (0..burst.segments()).filter_map(&mut copy).collect();
+        }
         self.out.send(to, burst);
+        for copy in copies {
+            let copy = self.out.pool().copy_of(0, &copy);
+            self.out
+                .send(to, copy.expect("the world has buffers enough"));
+        }
     }
 
     fn deliver(&mut self, client: ClientId, reply: Reply) {
@@ -140,6 +154,7 @@ impl Engine for Party {
             out,
             sent: &mut self.sent,
             tap: &mut self.tap,
+            twice: &mut self.twice,
         };
         let input = match input {
             Input::Request {
@@ -195,6 +210,7 @@ impl Engine for Party {
                 out,
                 sent: &mut self.sent,
                 tap: &mut self.tap,
+                twice: &mut self.twice,
             };
             node.flush(now, &mut desk);
         }

@@ -1,7 +1,7 @@
 //! Streams of packets at a steady pace, and the fate of each packet.
 
-use super::{Nodes, RECEIVER, read};
-use base::{ClientId, Duration, Rng, Time};
+use super::{Nodes, PAYLOAD, read};
+use base::{ClientId, Duration, Rng, Time, VirtualPort};
 use overlay::Reply;
 use overlay::request::Options;
 
@@ -24,6 +24,8 @@ pub struct Streams {
     start: Time,
     /// Per stream and packet.
     delays: Vec<Vec<Option<Duration>>>,
+    /// Per stream, the numbers of its packets as they came.
+    order: Vec<Vec<u32>>,
     pub duplicates: u64,
 }
 
@@ -55,6 +57,7 @@ impl Streams {
         Streams {
             start: nodes.world.now(),
             delays: vec![Vec::new(); streams.len()],
+            order: vec![Vec::new(); streams.len()],
             streams,
             duplicates: 0,
         }
@@ -70,8 +73,9 @@ impl Streams {
     }
 
     fn open(nodes: &mut Nodes, streams: &[Stream], i: usize) {
-        nodes.bind(streams[i].to, streams[i].options);
-        nodes.set_sender(streams[i].from, client(i), streams[i].options);
+        let (stream, to) = (&streams[i], receiver(i));
+        nodes.bind_to(stream.to, to.0, to.1, stream.options);
+        nodes.set_sender(stream.from, client(i), stream.options);
     }
 
     pub fn run(&mut self, nodes: &mut Nodes, span: Duration) {
@@ -98,7 +102,8 @@ impl Streams {
                 if at >= until {
                     break;
                 }
-                nodes.send(at, stream.from, client(i), stream.to, (i as u64) << 32 | n);
+                let (to, number) = ((stream.to, receiver(i).1), (i as u64) << 32 | n);
+                nodes.send_to(at, stream.from, client(i), to, number, PAYLOAD);
                 self.delays[i].push(None);
             }
         }
@@ -107,13 +112,31 @@ impl Streams {
     fn collect(&mut self, nodes: &mut Nodes) {
         nodes.count();
         for answer in nodes.world.take_replies() {
-            if let (Reply::Datagram { payload, .. }, RECEIVER) = (answer.reply, answer.client) {
+            if let Reply::Datagram { payload, .. } = answer.reply {
                 let (number, sent) = read(payload.bytes());
-                let delay = &mut self.delays[(number >> 32) as usize][number as u32 as usize];
+                let (i, n) = ((number >> 32) as usize, number as u32);
+                assert_eq!(answer.client, receiver(i).0, "a packet of another stream");
+                let delay = &mut self.delays[i][n as usize];
                 self.duplicates += u64::from(delay.is_some());
                 *delay = Some(answer.at.since(sent));
+                self.order[i].push(n);
             }
         }
+    }
+
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// The fates of stream `i`'s packets: when each was sent, and how long it took.
+    pub fn fates_of(&self, i: usize) -> impl Iterator<Item = (Time, Option<Duration>)> + '_ {
+        let delays = self.delays[i].iter().enumerate();
+        delays.map(move |(n, delay)| (self.sent_at(i, n), *delay))
+    }
+
+    /// The numbers of stream `i`'s packets in the order of arrival.
+    pub fn order(&self, i: usize) -> &[u32] {
+        &self.order[i]
     }
 
     pub fn sent(&self) -> u64 {
@@ -175,6 +198,11 @@ impl Streams {
 /// The sending client of stream `i`.
 fn client(i: usize) -> ClientId {
     ClientId(100 + i as u32)
+}
+
+/// The receiving client of stream `i` and its port.
+fn receiver(i: usize) -> (ClientId, VirtualPort) {
+    (ClientId(1_000 + i as u32), VirtualPort(6_000 + i as u16))
 }
 
 /// The standard error of the mean of `values`, which depend on their neighbours: by the bootstrap
