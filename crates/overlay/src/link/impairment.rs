@@ -15,7 +15,7 @@ const MAX_IN_FLIGHT: usize = 8_192;
 #[derive(Debug)]
 pub struct Impairment {
     pipe: Pipe,
-    /// In order of release: a pipe keeps the order of what it is given.
+    /// In order of release.
     in_flight: VecDeque<(Time, Burst)>,
 }
 
@@ -79,10 +79,7 @@ impl Impairment {
     ) {
         let reason = match verdict {
             Verdict::Deliver(_) if self.in_flight.len() >= MAX_IN_FLIGHT => Drop::ImpairedQueue,
-            Verdict::Deliver(at) => {
-                self.in_flight.push_back((at, compact(run, pool)));
-                return;
-            }
+            Verdict::Deliver(at) => return self.insert(at, compact(run, pool)),
             Verdict::Drop(Reason::Loss) => Drop::ImpairedLoss,
             Verdict::Drop(Reason::Outage) => Drop::ImpairedOutage,
             Verdict::Drop(Reason::Queue | Reason::Full) => Drop::ImpairedQueue,
@@ -90,6 +87,15 @@ impl Impairment {
         for _ in 0..run.segments() {
             dropped(reason);
         }
+    }
+
+    /// Behind everything that is released no later: from the back, for only a path that reorders
+    /// lets packets overtake others.
+    fn insert(&mut self, at: Time, run: Burst) {
+        let later = |other: &&(Time, Burst)| other.0 > at;
+        let overtaken = self.in_flight.iter().rev().take_while(later).count();
+        let place = self.in_flight.len() - overtaken;
+        self.in_flight.insert(place, (at, run));
     }
 
     /// What has come to the end of the path.
@@ -132,6 +138,28 @@ fn compact(run: Burst, pool: &Pool) -> Burst {
 mod tests {
     use super::*;
     use base::Duration;
+
+    #[test]
+    fn a_path_that_reorders_lets_packets_overtake_others() {
+        let model: Model = "delay=10ms jitter=5ms reorder".parse().unwrap();
+        let mut path = Impairment::new(model, Rng::new(5));
+        let pool = Pool::new(64, 1_024);
+        for n in 0..200u32 {
+            let at = Time::ZERO + Duration::from_micros(u64::from(n) * 100);
+            let one = pool.copy_of(0, &n.to_be_bytes()).unwrap();
+            path.push(at, one, &pool, |_| panic!("nothing is lost"));
+        }
+        let mut arrived = Vec::new();
+        while let Some(at) = path.next_timeout() {
+            let burst = path.pop_due(at).unwrap();
+            let n = u32::from_be_bytes(burst.bytes().try_into().unwrap());
+            let delay = at.since(Time::ZERO + Duration::from_micros(u64::from(n) * 100));
+            assert!((10_000..=15_000).contains(&delay.as_micros()), "{delay}");
+            arrived.push(n);
+        }
+        assert_eq!(arrived.len(), 200);
+        assert!(!arrived.is_sorted());
+    }
 
     #[test]
     fn losses_act_on_segments_and_survivors_keep_their_order() {
