@@ -25,18 +25,17 @@ mod talk;
 
 pub use error::DemoError;
 pub use options::DemoOptions;
-pub use result::{Ceiling, DelayMs, DemoResult, PathResult, Scenario, Score};
+pub use result::{Ceiling, DemoResult, PathResult, Scenario, Score};
 
 use crate::emulator::Emulator;
-use crate::pace::{self, Schedule};
+use crate::interrupt::Interrupt;
+use crate::pace::{self, DEADLINE, Schedule};
 use crate::progress::Progress;
+use crate::quality::Call;
 use base::Duration;
 use chain::{Chain, HOPS, LOSSY_HOP, Links, NAMES};
 use judge::Judged;
 use net::Clock;
-use net::epoll::{Interest, Poller};
-use net::signals::Termination;
-use options::DEADLINE;
 use output::{Output, Said};
 use report::Evidence;
 use std::io;
@@ -79,7 +78,7 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     let ratio = |wire: f64| wire / calls.payload_bytes.max(1) as f64;
     let mut judged = 0;
     let total = 2 * options.calls as usize;
-    let mut judge = |calls: Vec<judge::Call>| -> Result<Judged, DemoError> {
+    let mut judge = |calls: Vec<Call>| -> Result<Judged, DemoError> {
         let before = judged;
         let done = judge::judge(&said.original, calls, |done| {
             judged = before + done;
@@ -144,8 +143,8 @@ fn scenario(options: &DemoOptions, said: &Said) -> Scenario {
 
 /// What came out of the calls.
 struct Calls {
-    direct: Vec<judge::Call>,
-    overlay: Vec<judge::Call>,
+    direct: Vec<Call>,
+    overlay: Vec<Call>,
     /// What the phones handed over, RTP headers included, once per packet.
     payload_bytes: u64,
     direct_bytes: u64,
@@ -244,7 +243,9 @@ fn attend(
 ) -> Result<(), DemoError> {
     let span = end.since(schedule.start).as_secs_f64();
     while clock.now() < end {
-        interrupt.wait(TICK)?;
+        if interrupt.wait(TICK)? {
+            return Err(DemoError::Interrupted);
+        }
         for name in chain.revive()? {
             progress.step(&format!("node {name} was killed: started again"));
         }
@@ -308,39 +309,4 @@ fn seed() -> io::Result<u64> {
     let entropy = net::sched::entropy()?;
     let (bytes, _) = entropy.split_first_chunk().expect("there are 32");
     Ok(u64::from_ne_bytes(*bytes))
-}
-
-/// Whether it was asked to end.
-struct Interrupt {
-    poller: std::cell::RefCell<Poller>,
-    termination: Termination,
-    came: std::cell::Cell<bool>,
-}
-
-impl Interrupt {
-    fn install() -> io::Result<Interrupt> {
-        let (poller, termination) = (Poller::new()?, Termination::install()?);
-        poller.add(&termination, 0, Interest::READ)?;
-        Ok(Interrupt {
-            poller: poller.into(),
-            termination,
-            came: false.into(),
-        })
-    }
-
-    fn came(&self) -> bool {
-        self.came
-            .set(self.came.get() || self.termination.take() > 0);
-        self.came.get()
-    }
-
-    /// Sleeps, but not when it was asked to end.
-    fn wait(&self, span: Duration) -> Result<(), DemoError> {
-        self.poller.borrow_mut().wait(Some(span), &mut Vec::new())?;
-        if self.came() {
-            Err(DemoError::Interrupted)
-        } else {
-            Ok(())
-        }
-    }
 }

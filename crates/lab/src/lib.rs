@@ -11,19 +11,25 @@
 //!
 //! - [`demo::run`] takes [`demo::DemoOptions`] and gives a [`demo::DemoResult`], which prints as the
 //!   table (`Display`) and as the documented JSON ([`demo::DemoResult::json`]).
+//! - [`call::run`] takes [`call::CallOptions`] and gives a [`call::CallResult`], in the same two forms;
+//!   [`call::answer`] takes [`call::AnswerOptions`] and answers such calls until Ctrl-C.
 //! - Shares such as `5%` are read by [`share::parse`].
 //! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
-//! - Both take over SIGINT and SIGTERM while they run and fail with `Interrupted` then, when
-//!   everything that they started has ended.
+//! - All take over SIGINT and SIGTERM while they run: the demo fails with `Interrupted` when
+//!   everything that it started has ended; calls end early and are judged as far as they came.
 #![forbid(unsafe_code)]
 
+pub mod call;
 mod control;
 pub mod demo;
 pub mod emulator;
 mod files;
+mod interrupt;
 mod pace;
 mod plot;
 pub mod progress;
+pub mod quality;
 pub mod rtp;
 pub mod share;
+mod table;

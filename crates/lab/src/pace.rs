@@ -15,6 +15,10 @@ const PRIORITY: u8 = 30;
 /// Time between two packets of a call.
 pub(crate) const FRAME: Duration = Duration::from_micros(FRAME_US);
 
+/// How long after its sending a packet is played: what is not there by then is concealed.
+/// "Set the network latency threshold for the G.711 codec to be 100 msec" [Amir06 §V-B].
+pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
+
 /// Asks for real-time priority and exact timers. Both are refinements: what is refused only makes
 /// the times less exact.
 pub(crate) fn prepare_thread() {
@@ -38,10 +42,21 @@ impl Schedule {
         self.start + FRAME * u64::from(index) + phase
     }
 
-    /// Packets by call and index, in the order in which they are due.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
-        let calls = self.calls;
-        (0..self.packets).flat_map(move |index| (0..calls).map(move |call| (call, index)))
+    /// Packets of all calls.
+    pub(crate) fn total(&self) -> u64 {
+        u64::from(self.calls) * u64::from(self.packets)
+    }
+
+    /// Call and index of the `n`-th packet, in the order in which they are due.
+    pub(crate) fn place(&self, n: u64) -> (u32, u32) {
+        let calls = u64::from(self.calls.max(1));
+        ((n % calls) as u32, (n / calls) as u32)
+    }
+
+    /// When the `n`-th packet is due.
+    pub(crate) fn due_nth(&self, n: u64) -> Time {
+        let (call, index) = self.place(n);
+        self.due(call, index)
     }
 }
 
@@ -118,7 +133,7 @@ mod tests {
             calls: 3,
             packets: 4,
         };
-        let due: Vec<Time> = schedule.places().map(|(c, i)| schedule.due(c, i)).collect();
+        let due: Vec<Time> = (0..schedule.total()).map(|n| schedule.due_nth(n)).collect();
         assert_eq!(due.len(), 12);
         assert!(due.is_sorted());
         assert_eq!(schedule.due(0, 1).since(schedule.due(0, 0)), FRAME);

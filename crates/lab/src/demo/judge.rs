@@ -1,14 +1,12 @@
 //! From times to scores: each call judged by `voice`, and the calls of a path put together.
 
-use super::options::DEADLINE;
-use super::result::{Ceiling, DelayMs, PathResult, Score};
+use super::result::{Ceiling, PathResult, Score};
+use crate::pace::DEADLINE;
+use crate::quality::{Call, Quality, round};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use voice::call::{CallError, Delay, Evaluation, Original};
+use voice::call::{CallError, Evaluation, Original};
 use voice::score::Scores;
-
-/// What happened to one call on one path: the one-way delay of each packet in microseconds.
-pub(crate) type Call = Vec<Option<u64>>;
 
 /// The calls of one path with their judgements.
 #[derive(Debug)]
@@ -79,24 +77,13 @@ fn collect(
 
 /// Puts the calls of a path together. docs/demo.md defines each number.
 pub(crate) fn summary(judged: &Judged, wire_bytes_ratio: f64) -> PathResult {
-    let all = || judged.evaluations.iter();
-    let sent: u64 = all().map(|e| u64::from(e.totals.sent)).sum();
-    let of_sent = |count: u64| 100.0 * count as f64 / (sent as f64).max(1.0);
-    let delays: Vec<Option<u64>> = judged.calls.iter().flatten().copied().collect();
     let scores = scores(judged);
     PathResult {
-        sent,
-        lost_pct: of_sent(all().map(|e| u64::from(e.lost())).sum()),
-        late_pct: of_sent(all().map(|e| u64::from(e.late())).sum()),
-        delay_ms: delay_ms(Delay::of(&delays)),
-        jitter_ms: mean(all().map(|e| e.jitter_us as f64 / 1e3)),
-        r_factor: mean(all().map(Evaluation::r_factor)),
-        mos: mean(all().map(Evaluation::mos)),
-        pesq: pesq(&scores),
-        mos_lqo: mos_lqo(&scores),
-        wire_bytes_ratio,
+        quality: Quality::of(&judged.calls, DEADLINE),
+        pesq: pesq(&scores).rounded(),
+        mos_lqo: mos_lqo(&scores).rounded(),
+        wire_bytes_ratio: round(wire_bytes_ratio, 3),
     }
-    .rounded()
 }
 
 /// The codec alone.
@@ -131,21 +118,6 @@ fn mos_lqo(scores: &Scores) -> Score {
     }
 }
 
-fn delay_ms(delay: Option<Delay>) -> DelayMs {
-    let ms = |us: fn(&Delay) -> u64| delay.as_ref().map(|d| us(d) as f64 / 1e3);
-    DelayMs {
-        mean: ms(|d| d.mean_us),
-        p50: ms(|d| d.p50_us),
-        p95: ms(|d| d.p95_us),
-        p99: ms(|d| d.p99_us),
-    }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
-    if count > 0.0 { sum / count } else { 0.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,31 +146,14 @@ mod tests {
             [judged.evaluations[0].lost(), judged.evaluations[1].lost()],
             [0, 20]
         );
-        let summary = summary(&judged, 1.0);
+        let summary = summary(&judged, 1.234_56);
         assert_eq!(
-            (summary.sent, summary.lost_pct, summary.late_pct),
-            (200, 10.0, 0.5)
+            (summary.quality.lost_pct, summary.wire_bytes_ratio),
+            (10.0, 1.235)
         );
-        assert_eq!(summary.delay_ms.p50, Some(50.0));
-        assert_eq!(summary.delay_ms.p99, Some(50.0), "the highest of 180");
         let ceiling = ceiling(&original);
         let [p5, mean, best] = [summary.pesq.p5, summary.pesq.mean, ceiling.pesq.mean];
         assert!(p5 < mean && mean < best, "{p5} {mean} {best}");
-        let rs: f64 = judged.evaluations.iter().map(Evaluation::r_factor).sum();
-        assert!(
-            (summary.r_factor - rs / 2.0).abs() < 0.0051,
-            "but for rounding"
-        );
-    }
-
-    #[test]
-    fn a_path_that_delivers_nothing_has_no_delay() {
-        let judged = judge(&original(), vec![vec![None; 100]], |_| true)
-            .unwrap()
-            .unwrap();
-        let summary = summary(&judged, 1.0);
-        assert_eq!(summary.lost_pct, 100.0);
-        assert_eq!(summary.delay_ms, DelayMs::default());
     }
 
     #[test]

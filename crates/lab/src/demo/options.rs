@@ -6,8 +6,6 @@ use base::Duration;
 use base::impair::{LossModel, Model};
 use std::path::PathBuf;
 
-/// How long after its sending a packet is played, on both paths.
-pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 /// Most calls at once: 100 send 5 000 packets/s on each path, and scoring them takes minutes.
 const CALLS_MAX: u32 = 100;
 /// Shortest call: P.862 needs speech, and the sample begins with a pause of 0.3 s.

@@ -1,8 +1,8 @@
 //! The report: one HTML file with everything in it, also the plots.
 
 use super::judge::Judged;
-use super::options::DEADLINE;
-use super::result::{DemoResult, HEADS};
+use super::result::DemoResult;
+use crate::pace::DEADLINE;
 use crate::plot::{Axis, Chart, Mark, Series, distribution, escape};
 use std::fmt::Write as _;
 use voice::frames::FRAME_US;
@@ -70,15 +70,12 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
 }
 
 fn table(result: &DemoResult) -> String {
-    let mut out = String::from("<table>\n<tr>");
-    for head in HEADS {
-        let _ = write!(out, "<th>{head}</th>");
-    }
-    out.push_str("</tr>\n");
-    for row in result.rows() {
+    let mut out = String::from("<table>\n");
+    for (i, row) in result.rows().iter().enumerate() {
+        let tag = if i == 0 { "th" } else { "td" };
         out.push_str("<tr>");
         for cell in row {
-            let _ = write!(out, "<td>{}</td>", escape(&cell));
+            let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
         }
         out.push_str("</tr>\n");
     }
@@ -185,7 +182,7 @@ fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
     ];
     let highest = highest(&series).max(DEADLINE.as_secs_f64() * 1e3);
     Chart {
-        title: "Delay over time: each call's first packet of a second, and all that took longer",
+        title: "Delay over time (packets slower than most, and one per second)",
         x: Axis {
             label: "time in the calls, s",
             min: 0.0,
@@ -268,6 +265,11 @@ fn score_chart(evidence: &Evidence<'_>) -> Chart {
         let score = evidence.ceiling.0.get(i % per_call)?;
         Some((i as f64 + 1.0, f64::from(score.0)))
     });
+    let lowest = direct
+        .iter()
+        .chain(&overlay)
+        .map(|p| p.1)
+        .fold(2.0, f64::min);
     let series = |name, color, mark, points| Series {
         name,
         color,
@@ -283,7 +285,7 @@ fn score_chart(evidence: &Evidence<'_>) -> Chart {
         },
         y: Axis {
             label: "raw P.862",
-            min: 0.0,
+            min: lowest.floor(),
             max: 4.6,
         },
         series: vec![

@@ -2,10 +2,11 @@
 //!
 //! docs/demo.md defines every number; the keys are a contract.
 
+use crate::quality::{self, Quality, round};
+use crate::table;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
-use voice::emodel::satisfaction;
 
 /// Everything that the demonstration found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,39 +58,15 @@ pub struct Scenario {
 /// One path's calls, judged together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathResult {
-    /// Packets sent.
-    pub sent: u64,
-    /// Percent of them that never arrived.
-    pub lost_pct: f64,
-    /// Percent of them that arrived after their playout time.
-    pub late_pct: f64,
-    /// One-way delay of those that arrived.
-    pub delay_ms: DelayMs,
-    /// Interarrival jitter (RFC 3550), mean.
-    pub jitter_ms: f64,
-    /// The E-model's rating, mean over the calls.
-    pub r_factor: f64,
-    /// The E-model's mean opinion score, mean over the calls.
-    pub mos: f64,
+    /// What can be said without speech; its keys stand beside the others.
+    #[serde(flatten)]
+    pub quality: Quality,
     /// Raw P.862.
     pub pesq: Score,
     /// P.862.1.
     pub mos_lqo: Score,
     /// Bytes on the wire per byte of payload.
     pub wire_bytes_ratio: f64,
-}
-
-/// One-way delay; nothing when no packet arrived.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct DelayMs {
-    /// Arithmetic mean.
-    pub mean: Option<f64>,
-    /// Median.
-    pub p50: Option<f64>,
-    /// 95th percentile.
-    pub p95: Option<f64>,
-    /// 99th percentile.
-    pub p99: Option<f64>,
 }
 
 /// A score over the segments of all calls.
@@ -116,24 +93,6 @@ impl DemoResult {
     }
 }
 
-impl PathResult {
-    /// With as many digits as mean something, so that the JSON can be read.
-    pub(super) fn rounded(self) -> PathResult {
-        PathResult {
-            sent: self.sent,
-            lost_pct: round(self.lost_pct, 3),
-            late_pct: round(self.late_pct, 3),
-            delay_ms: self.delay_ms,
-            jitter_ms: round(self.jitter_ms, 3),
-            r_factor: round(self.r_factor, 2),
-            mos: round(self.mos, 3),
-            pesq: self.pesq.rounded(),
-            mos_lqo: self.mos_lqo.rounded(),
-            wire_bytes_ratio: round(self.wire_bytes_ratio, 3),
-        }
-    }
-}
-
 impl Score {
     pub(super) fn rounded(self) -> Score {
         Score {
@@ -143,121 +102,86 @@ impl Score {
     }
 }
 
-fn round(value: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (value * scale).round() / scale
-}
-
-/// The table's columns: what, direct, overlay, the codec alone.
-pub(super) type Row = [String; 4];
+/// Heads of the table's columns.
+const HEADS: [&str; 4] = ["", "direct", "overlay", "codec alone"];
 
 impl DemoResult {
-    /// The table, row by row, without its head.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    /// The table, row by row, its head first.
+    pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let (direct, overlay) = (&self.direct, &self.overlay);
         let row = |what: &str, show: &dyn Fn(&PathResult) -> String, ceiling: &str| {
-            [
+            vec![
                 what.to_owned(),
                 show(direct),
                 show(overlay),
                 ceiling.to_owned(),
             ]
         };
-        let ms =
-            |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |v| format!("{v:.1}"));
         let score = |score: Score| format!("{:.2} / {:.2}", score.mean, score.p5);
-        let late = format!("late, after {} ms", self.scenario.deadline_ms);
-        vec![
-            row("packets sent", &|p| p.sent.to_string(), ""),
-            row("lost", &|p| format!("{:.2} %", p.lost_pct), ""),
-            row(&late, &|p| format!("{:.2} %", p.late_pct), ""),
-            row(
-                "delay mean / p95 / p99, ms",
-                &|p| {
-                    let delay = &p.delay_ms;
-                    format!("{} / {} / {}", ms(delay.mean), ms(delay.p95), ms(delay.p99))
-                },
-                "",
-            ),
-            row("jitter, ms", &|p| format!("{:.2}", p.jitter_ms), ""),
-            row("R-factor (G.107)", &|p| format!("{:.1}", p.r_factor), ""),
-            row(
-                "by R, users would be",
-                &|p| satisfaction(p.r_factor).to_owned(),
-                "",
-            ),
-            row("MOS (G.107)", &|p| format!("{:.2}", p.mos), ""),
-            row(
-                "PESQ mean / p5 (raw P.862)",
-                &|p| score(p.pesq),
-                &score(self.ceiling.pesq),
-            ),
-            row("MOS-LQO mean / p5 (P.862.1)", &|p| score(p.mos_lqo), ""),
-            row(
-                "bytes on the wire per payload byte",
-                &|p| format!("{:.2}", p.wire_bytes_ratio),
-                "",
-            ),
-        ]
+        let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
+        let qualities = [&direct.quality, &overlay.quality];
+        rows.extend(quality::rows(&qualities, self.scenario.deadline_ms));
+        let ceiling = score(self.ceiling.pesq);
+        rows.push(row(
+            "PESQ mean / p5 (raw P.862)",
+            &|p| score(p.pesq),
+            &ceiling,
+        ));
+        rows.push(row(
+            "MOS-LQO mean / p5 (P.862.1)",
+            &|p| score(p.mos_lqo),
+            "",
+        ));
+        let ratio = |p: &PathResult| format!("{:.2}", p.wire_bytes_ratio);
+        rows.push(row("bytes on the wire per payload byte", &ratio, ""));
+        rows
     }
 }
 
-/// Heads of the table's columns.
-pub(super) const HEADS: [&str; 4] = ["", "direct", "overlay", "codec alone"];
-
 impl fmt::Display for DemoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = vec![HEADS.map(str::to_owned)];
-        rows.extend(self.rows());
-        let widths: [usize; 4] = core::array::from_fn(|column| {
-            rows.iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
-        });
-        for row in &rows {
-            let line = format!(
-                "{:<w0$}   {:>w1$}   {:>w2$}   {:>w3$}",
-                row[0],
-                row[1],
-                row[2],
-                row[3],
-                w0 = widths[0],
-                w1 = widths[1],
-                w2 = widths[2],
-                w3 = widths[3],
-            );
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        write!(f, "\nreport: {}", self.report.display())
+        write!(
+            f,
+            "{}\nreport: {}",
+            table::align(&self.rows()),
+            self.report.display()
+        )
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::quality::DelayMs;
 
     pub(in crate::demo) fn example() -> DemoResult {
         let score = |mean, p5| Score { mean, p5 };
-        let direct = PathResult {
+        let delay_ms = DelayMs {
+            mean: Some(50.1),
+            p50: Some(50.1),
+            p95: Some(50.2),
+            p99: Some(50.4),
+        };
+        let quality = Quality {
             sent: 18_000,
             lost_pct: 5.02,
             late_pct: 0.0,
-            delay_ms: DelayMs {
-                mean: Some(50.1),
-                p50: Some(50.1),
-                p95: Some(50.2),
-                p99: Some(50.4),
-            },
+            delay_ms,
             jitter_ms: 0.04,
             r_factor: 78.2,
             mos: 3.95,
+        };
+        let direct = PathResult {
+            quality: quality.clone(),
             pesq: score(3.02, 2.51),
             mos_lqo: score(2.84, 2.2),
             wire_bytes_ratio: 1.0,
         };
         let overlay = PathResult {
-            lost_pct: 0.03,
+            quality: Quality {
+                lost_pct: 0.03,
+                ..quality
+            },
             wire_bytes_ratio: 1.41,
             ..direct.clone()
         };
@@ -338,22 +262,5 @@ pub(super) mod tests {
                 .iter()
                 .all(|line| line.chars().count() <= 100 && line.trim_end() == *line)
         );
-    }
-
-    #[test]
-    fn numbers_are_rounded_to_what_they_are_worth() {
-        assert_eq!(
-            (round(5.019_999_99, 3), round(-0.25, 1), round(78.0, 2)),
-            (5.02, -0.3, 78.0)
-        );
-        let nothing = DelayMs::default();
-        let result = DemoResult {
-            direct: PathResult {
-                delay_ms: nothing,
-                ..example().direct
-            },
-            ..example()
-        };
-        assert!(result.to_string().contains("none / none / none"));
     }
 }

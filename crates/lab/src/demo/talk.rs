@@ -9,9 +9,9 @@
 //! Both threads are of one process, so one clock times both ends. A phone whose node is killed
 //! goes on speaking, and comes back when the node does.
 
+use super::DemoError;
 use super::chain::{Chain, NAMES, address};
-use super::{DemoError, options::DEADLINE};
-use crate::pace::{self, Moments, Schedule};
+use crate::pace::{self, DEADLINE, Moments, Schedule};
 use crate::rtp::{self, Place};
 use base::{Duration, Time, VirtualPort};
 use client::{DatagramSocket, Node, Options, Target};
@@ -171,7 +171,8 @@ impl Speaker {
     ) -> Times {
         pace::prepare_thread();
         let mut times = Times::new(&schedule);
-        for (call, index) in schedule.places() {
+        for n in 0..schedule.total() {
+            let (call, index) = schedule.place(n);
             if live.stopping() {
                 break;
             }

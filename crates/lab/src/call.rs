@@ -1,0 +1,105 @@
+//! `sinew call`: synthetic voice calls to another node, over the overlay and directly, at the same
+//! time.
+//!
+//! ```text
+//!   caller ── client socket ── node ~~~ overlay ~~~ node ── client socket, port 17 ── answerer
+//!     └─────────────────────── UDP, HOST:7717 ──────────────────────────────────────────┘
+//! ```
+//!
+//! The caller sends voice packets on a call's schedule; the answerer returns each at once, as large
+//! as it came, with the times at which it heard this packet and the 23 before it. So the caller
+//! knows what arrived there even if the answer got lost, and both directions are judged, each as
+//! the calls of the demonstration are but without speech.
+//!
+//! The two clocks have nothing to do with each other. Their difference is taken, every ten seconds
+//! anew, from the packet with the shortest round trip, which is assumed to have spent as long on
+//! the way there as on the way back: a path that is slower in one direction shows half of that
+//! difference in each.
+//!
+//! - [`run`] calls, and gives a [`CallResult`]: a table by `Display`, and [`CallResult::json`].
+//! - [`answer`] answers until the process is asked to end.
+
+mod answerer;
+mod caller;
+mod clocks;
+mod probe;
+mod result;
+
+pub use answerer::{AnswerOptions, Answered, answer};
+pub use caller::run;
+pub use result::{BothWays, CallResult, CallScenario};
+
+use crate::progress::Progress;
+use base::NodeAddr;
+use std::io;
+use std::path::PathBuf;
+
+/// Virtual port at which calls are answered: the first that is not kept for nodes' own services.
+pub const ANSWER_PORT: u16 = 17;
+/// UDP port at which calls are answered directly, if no other is chosen.
+pub const DIRECT_PORT: u16 = 7717;
+/// Most calls at once: 100 send 5 000 packets/s on each path, and as many come back.
+const CALLS_MAX: u32 = 100;
+/// Longest call: ten minutes. The answerer's clock has 32 bits of microseconds, 71 minutes.
+const SECONDS_MAX: u32 = 600;
+
+/// What [`run`] is asked to do.
+#[derive(Clone, Debug)]
+pub struct CallOptions {
+    /// The clients' socket file of the node to call from.
+    pub node: PathBuf,
+    /// The node to call; `sinew call --answer` runs there.
+    pub to: NodeAddr,
+    /// Host and port of the answerer, for calls that do not use the overlay.
+    pub direct: Option<String>,
+    /// Calls in parallel, on each path.
+    pub calls: u32,
+    /// Their length.
+    pub seconds: u32,
+    /// What is told meanwhile, on standard error.
+    pub progress: Progress,
+}
+
+/// Why a call failed, or could not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// An option that cannot be; the command was misused.
+    #[error("{0}")]
+    Option(String),
+    /// The host of the direct path cannot be used.
+    #[error("cannot use {address} for direct calls: {error}")]
+    Direct {
+        /// Host and port.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Nobody answers over the overlay.
+    #[error(
+        "nobody answers at {0}: run `sinew call --answer` there, and look whether there is a route \
+         (`sinew ping {0}`)"
+    )]
+    NoAnswer(NodeAddr),
+    /// The node's client interface failed.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// The kernel refused something.
+    #[error("the call failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl CallOptions {
+    fn check(&self) -> Result<(), CallError> {
+        let bad = |what: String| Err(CallError::Option(what));
+        if !(1..=CALLS_MAX).contains(&self.calls) {
+            return bad(format!("{} calls: choose 1 to {CALLS_MAX}", self.calls));
+        }
+        if !(1..=SECONDS_MAX).contains(&self.seconds) {
+            return bad(format!("{} s: choose 1 to {SECONDS_MAX}", self.seconds));
+        }
+        if !self.to.is_node() {
+            return bad(format!("{} is not the address of a node", self.to));
+        }
+        Ok(())
+    }
+}

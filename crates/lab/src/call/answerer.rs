@@ -1,0 +1,331 @@
+//! The end that is called: returns every packet at once, with the times at which it heard it and
+//! those before it.
+//!
+//! It answers whoever reaches it, with as many bytes as came, so nobody gains by making it answer
+//! somebody else. What it remembers is bounded: a few hundred callers, a few hundred bytes each.
+
+use super::probe::{self, HEARINGS, Hearing, Probe};
+use super::{ANSWER_PORT, CallError};
+use crate::interrupt::Interrupt;
+use crate::pace::{self, DEADLINE};
+use crate::progress::Progress;
+use crate::rtp::{PACKET_BYTES, Place};
+use base::{Duration, Time};
+use client::{DatagramSocket, Node, Options, Target};
+use net::Clock;
+use net::epoll::{Interest, Poller};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+
+/// Calls remembered at once; 512 are 25 600 packets/s, more than one thread answers.
+const CALLERS_MAX: usize = 512;
+/// A call that is silent for so long is over.
+const CALL_IDLE: Duration = Duration::from_secs(10);
+/// How often silent calls are forgotten.
+const SWEEP: Duration = Duration::from_secs(2);
+/// Packets taken from one socket before the other gets its turn.
+const READS_PER_TURN: usize = 64;
+
+const TOKEN_OVERLAY: u64 = 0;
+const TOKEN_DIRECT: u64 = 1;
+const TOKEN_INTERRUPT: u64 = 2;
+
+/// What [`answer`] is asked to do.
+#[derive(Clone, Debug)]
+pub struct AnswerOptions {
+    /// The clients' socket file of the node at which calls are answered.
+    pub node: PathBuf,
+    /// Where direct calls are answered; `None` answers none.
+    pub direct: Option<SocketAddr>,
+    /// What is told meanwhile, on standard error.
+    pub progress: Progress,
+}
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Calls over the overlay.
+    pub overlay_calls: u64,
+    /// Direct calls.
+    pub direct_calls: u64,
+    /// Packets answered.
+    pub packets: u64,
+    /// Packets that were no calls, or came when too many were under way.
+    pub ignored: u64,
+}
+
+/// Answers calls until the process is asked to end.
+///
+/// # Errors
+/// When the node or the UDP port cannot be used, or the node goes away.
+pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
+    let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
+    let overlay = Node::at(&options.node).bind(ANSWER_PORT, Options::voice(deadline))?;
+    overlay.set_nonblocking(true)?;
+    let direct = options.direct.map(open).transpose()?;
+    let interrupt = Interrupt::install()?;
+    let mut poller = Poller::new()?;
+    poller.add(&overlay, TOKEN_OVERLAY, Interest::READ)?;
+    if let Some(direct) = &direct {
+        poller.add(direct, TOKEN_DIRECT, Interest::READ)?;
+    }
+    interrupt.watch(&poller, TOKEN_INTERRUPT)?;
+    options
+        .progress
+        .step(&format!("answering calls to {}", overlay.local()));
+    pace::prepare_thread();
+    let mut answerer = Answerer::new(options.progress);
+    let mut ready = Vec::new();
+    while !interrupt.came() {
+        poller.wait(Some(SWEEP), &mut ready)?;
+        for event in &ready {
+            match (event.token, &direct) {
+                (TOKEN_OVERLAY, _) => answerer.on_overlay(&overlay)?,
+                (TOKEN_DIRECT, Some(direct)) => answerer.on_direct(direct)?,
+                _ => {}
+            }
+        }
+        answerer.ears.forget(answerer.clock.now());
+    }
+    Ok(answerer.answered)
+}
+
+fn open(address: SocketAddr) -> Result<UdpSocket, CallError> {
+    let failed = |error| CallError::Direct {
+        address: address.to_string(),
+        error,
+    };
+    let socket = UdpSocket::bind(address).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Who calls, and by which path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Caller {
+    Direct(SocketAddr),
+    Overlay(Target),
+}
+
+struct Answerer {
+    clock: Clock,
+    ears: Ears,
+    answered: Answered,
+    progress: Progress,
+}
+
+impl Answerer {
+    fn new(progress: Progress) -> Answerer {
+        Answerer {
+            clock: Clock::new(),
+            ears: Ears::default(),
+            answered: Answered::default(),
+            progress,
+        }
+    }
+
+    fn on_overlay(&mut self, socket: &DatagramSocket) -> Result<(), CallError> {
+        let mut buffer = [0; 2 * PACKET_BYTES];
+        for _ in 0..READS_PER_TURN {
+            match socket.recv_from(&mut buffer) {
+                Ok((len, from, _)) => {
+                    if let Some(answer) = self.on_packet(Caller::Overlay(from), &buffer[..len]) {
+                        match socket.send_to(&answer, from) {
+                            // What the node does not take now is lost.
+                            Ok(()) | Err(client::Error::WouldBlock) => {}
+                            Err(error) => return Err(error.into()),
+                        }
+                    }
+                }
+                Err(client::Error::WouldBlock) => return Ok(()),
+                // An answer that the node could not send; the next one may do better.
+                Err(client::Error::Refused { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_direct(&mut self, socket: &UdpSocket) -> Result<(), CallError> {
+        let mut buffer = [0; 2 * PACKET_BYTES];
+        for _ in 0..READS_PER_TURN {
+            match socket.recv_from(&mut buffer) {
+                Ok((len, from)) => {
+                    if let Some(answer) = self.on_packet(Caller::Direct(from), &buffer[..len]) {
+                        // What the kernel refuses is lost.
+                        let _ = socket.send_to(&answer, from);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                // Callers that have gone away are reported here.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn on_packet(&mut self, caller: Caller, packet: &[u8]) -> Option<[u8; PACKET_BYTES]> {
+        let now = self.clock.now();
+        let Some(Probe::Call(place)) = probe::parse(packet) else {
+            self.answered.ignored += 1;
+            return None;
+        };
+        let Some(heard) = self.ears.hear(now, caller, place) else {
+            self.answered.ignored += 1;
+            return None;
+        };
+        self.answered.packets += 1;
+        if heard.is_new {
+            match caller {
+                Caller::Direct(from) => {
+                    self.answered.direct_calls += 1;
+                    self.progress.step(&format!("a direct call from {from}"));
+                }
+                Caller::Overlay(from) => {
+                    self.answered.overlay_calls += 1;
+                    self.progress.step(&format!("a call from {from}"));
+                }
+            }
+        }
+        Some(probe::emit_answer(place, heard.latest))
+    }
+}
+
+/// What was heard of each call.
+#[derive(Debug, Default)]
+struct Ears {
+    calls: BTreeMap<(Caller, u32), Heard>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    last: Time,
+    /// The latest first.
+    latest: Vec<Hearing>,
+}
+
+struct Recall<'a> {
+    is_new: bool,
+    latest: &'a [Hearing],
+}
+
+impl Ears {
+    /// Notes a packet; `None` when too many calls are under way.
+    fn hear(&mut self, now: Time, caller: Caller, place: Place) -> Option<Recall<'_>> {
+        let key = (caller, place.source);
+        let is_new = !self.calls.contains_key(&key);
+        if is_new && self.calls.len() >= CALLERS_MAX {
+            return None;
+        }
+        let heard = self.calls.entry(key).or_insert(Heard {
+            last: now,
+            latest: Vec::new(),
+        });
+        heard.last = now;
+        heard.latest.truncate(HEARINGS - 1);
+        let hearing = Hearing {
+            index: place.index,
+            at_us: now.as_micros() as u32,
+        };
+        heard.latest.insert(0, hearing);
+        Some(Recall {
+            is_new,
+            latest: &heard.latest,
+        })
+    }
+
+    fn forget(&mut self, now: Time) {
+        self.calls
+            .retain(|_, heard| now.since(heard.last) < CALL_IDLE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(port: u16) -> Caller {
+        Caller::Direct(SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
+    #[test]
+    fn the_latest_hearings_come_first_and_the_oldest_are_forgotten() {
+        let mut ears = Ears::default();
+        let packets = HEARINGS as u32 + 5;
+        for index in 0..packets {
+            let now = Time::from_nanos(u64::from(index) * 20_000_000);
+            let recall = ears
+                .hear(now, caller(1), Place { source: 7, index })
+                .unwrap();
+            assert_eq!(recall.is_new, index == 0);
+            assert_eq!(
+                recall.latest[0],
+                Hearing {
+                    index,
+                    at_us: index * 20_000
+                }
+            );
+            assert_eq!(recall.latest.len(), HEARINGS.min(index as usize + 1));
+        }
+        let place = Place {
+            source: 8,
+            index: 0,
+        };
+        assert!(
+            ears.hear(Time::ZERO, caller(1), place).unwrap().is_new,
+            "another call"
+        );
+        assert!(
+            ears.hear(Time::ZERO, caller(2), place).unwrap().is_new,
+            "another caller"
+        );
+    }
+
+    #[test]
+    fn calls_are_bounded_and_silent_ones_make_room() {
+        let mut ears = Ears::default();
+        let hear = |ears: &mut Ears, now, source| {
+            ears.hear(now, caller(1), Place { source, index: 0 })
+                .is_some()
+        };
+        for source in 0..CALLERS_MAX as u32 {
+            assert!(hear(&mut ears, Time::ZERO, source));
+        }
+        assert!(!hear(&mut ears, Time::ZERO, u32::MAX));
+        let later = Time::ZERO + CALL_IDLE;
+        assert!(hear(&mut ears, later, 0), "one goes on");
+        ears.forget(later);
+        assert_eq!(ears.calls.len(), 1);
+        assert!(hear(&mut ears, later, u32::MAX));
+    }
+
+    #[test]
+    fn only_calls_are_answered_and_not_answers() {
+        let mut answerer = Answerer::new(Progress::Silent);
+        let place = Place {
+            source: 3,
+            index: 9,
+        };
+        let answer = answerer
+            .on_packet(caller(1), &probe::emit_call(place))
+            .unwrap();
+        let Some(Probe::Answer(answered, heard)) = probe::parse(&answer) else {
+            panic!()
+        };
+        assert_eq!((answered, heard.len(), heard[0].index), (place, 1, 9));
+        assert!(
+            answerer.on_packet(caller(1), &answer).is_none(),
+            "two would talk for ever"
+        );
+        assert!(answerer.on_packet(caller(1), b"hello").is_none());
+        let counts = Answered {
+            direct_calls: 1,
+            packets: 1,
+            ignored: 2,
+            ..Answered::default()
+        };
+        assert_eq!(answerer.answered, counts);
+    }
+}
