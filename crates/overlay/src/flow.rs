@@ -20,7 +20,7 @@
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
-use wire::data::FlowSeq;
+use wire::data::{FlowSeq, Routing};
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
@@ -71,6 +71,8 @@ pub enum Verdict {
 pub struct Cached {
     /// The generation of the routes that it was taken from.
     pub generation: u32,
+    /// Which of the routes: a socket may change its class.
+    pub routing: Routing,
     /// The index of the link.
     pub link: u32,
 }

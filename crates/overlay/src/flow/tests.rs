@@ -79,6 +79,7 @@ fn the_next_hop_stays_with_its_flow() {
     let mut flows = Flows::new();
     let hop = Cached {
         generation: 3,
+        routing: Routing::Hops,
         link: 7,
     };
     flows.on_packet(at_ms(0), key(1), FlowSeq(1), 1).1.cached = Some(hop);

@@ -211,6 +211,7 @@ pub(super) fn next_hop(
     let generation = tables.generation();
     if let Some(Some(hop)) = &cached
         && hop.generation == generation
+        && hop.routing == routing
     {
         return Ok(LinkIndex(hop.link as u16));
     }
@@ -220,6 +221,7 @@ pub(super) fn next_hop(
     if let Some(cached) = cached {
         *cached = Some(Cached {
             generation,
+            routing,
             link: u32::from(index.0),
         });
     }
