@@ -136,14 +136,25 @@ impl Neighbour {
         records(&[(RecordKind::LINK_STATE, &body)])
     }
 
+    /// The same with the share lost on each link.
+    pub fn lossy_record(&self, seq: u32, links: &[(NodeAddr, u32, f64)]) -> Vec<u8> {
+        let body = self.signed_links(self.address(), seq, links);
+        records(&[(RecordKind::LINK_STATE, &body)])
+    }
+
     /// The body of a link-state record that says to be of `origin`, signed by this neighbour.
     pub fn link_state(&self, origin: NodeAddr, seq: u32, links: &[(NodeAddr, u32)]) -> Vec<u8> {
+        let clean: Vec<_> = links.iter().map(|&(to, us)| (to, us, 0.0)).collect();
+        self.signed_links(origin, seq, &clean)
+    }
+
+    fn signed_links(&self, origin: NodeAddr, seq: u32, links: &[(NodeAddr, u32, f64)]) -> Vec<u8> {
         let links: Vec<Link> = links
             .iter()
-            .map(|&(neighbor, latency_us)| Link {
+            .map(|&(neighbor, latency_us, loss)| Link {
                 neighbor,
                 latency: Latency::from_micros(latency_us),
-                loss: Loss::NONE,
+                loss: Loss::from_share(loss),
                 flags: 0,
             })
             .collect();
