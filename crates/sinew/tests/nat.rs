@@ -139,8 +139,8 @@ fn a_neighbour_behind_nat_is_followed_when_the_router_rebinds() {
         .ip(&["route", "add", "default", "via", "10.99.1.1"])
         .unwrap();
     router.sysctl("net/ipv4/ip_forward", "1").unwrap();
-    let masquerade = "table ip nat { chain post { type nat hook postrouting priority 100; \
-                      oifname \"r1\" masquerade; } }\n";
+    let masquerade = "table ip nat {\nchain post {\ntype nat hook postrouting priority 100;\n\
+                      oifname \"r1\" masquerade;\n}\n}\n";
     if !nft(&router, masquerade) {
         eprintln!("SKIPPED: a_neighbour_behind_nat_is_followed: nftables cannot masquerade here");
         return;
