@@ -1,5 +1,7 @@
 //! The datagram socket against a node that answers as each test wants.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 use base::{NodeAddr, VirtualPort};
 use client::{DatagramSocket, Error, Node, Options, Target};
 use core::time::Duration;

@@ -140,6 +140,20 @@ impl Clients {
         false
     }
 
+    /// Tells one for whom there is no room.
+    pub fn refuse(stream: &SeqStream) {
+        let text = "the node has as many clients as it serves: close some";
+        let mut bytes = [0; ipc::TEXT_BYTES_MAX + 16];
+        let reply = ipc::Reply::Error {
+            code: ErrorCode::TooManySockets,
+            text,
+        };
+        if let Ok(len) = reply.emit(&mut bytes) {
+            // It sees the end of the connection anyway.
+            let _ = stream.send_parts(&[IoSlice::new(&bytes[..len])]);
+        }
+    }
+
     /// Disconnects a client.
     pub fn remove(&mut self, id: ClientId) {
         self.clients.remove(&id);

@@ -1,7 +1,7 @@
 //! The operator's socket: one JSON request per line, one JSON answer per line.
 //!
 //! ```text
-//!   {"cmd":"snapshot"}                                    {"snapshot":..,"counters":..,"host":..}
+//!   {"cmd":"snapshot"}                                    {"snapshot":..,"counters":..,"host":..,"nodes":..}
 //!   {"cmd":"link_set","neighbor":"fra","model":"loss=5%"} {"done":"link_set"}
 //!   {"cmd":"link_clear","neighbor":"10.7.0.2"}            {"done":"link_clear"}
 //!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}

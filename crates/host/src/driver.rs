@@ -9,7 +9,7 @@ use crate::command::{Command, Commander};
 use crate::counters::Counters;
 use crate::log::{Lines, Log};
 use crate::outbox::{Io, OPERATOR};
-use crate::status::{HostStatus, Status, UdpStatus};
+use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
 use base::{Burst, ClientId, Engine, Input, Pool, UnderlayAddr};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
@@ -279,7 +279,7 @@ impl Driver {
             match listener.accept() {
                 Ok(Some(stream)) => {
                     let Some(id) = self.io.clients.next_id() else {
-                        // Dropping the stream tells the client that the node is full.
+                        Clients::refuse(&stream);
                         continue;
                     };
                     let token = TOKEN_CLIENTS + u64::from(id.0);
@@ -293,9 +293,10 @@ impl Driver {
                 }
                 Ok(None) => return,
                 Err(error) => {
+                    let text = format!("a client was turned away: {error}");
                     self.io
                         .log
-                        .line(&format!("a client was turned away: {error}"));
+                        .limited(self.io.now, "clients turned away", &text);
                     return;
                 }
             }
@@ -414,6 +415,7 @@ impl Driver {
             snapshot,
             counters: self.io.counters.clone(),
             host,
+            nodes: KnownNode::all(self.node.database()),
         }
     }
 

@@ -4,13 +4,13 @@
 //!   engine's thread --event--> Log --line--.
 //!   other threads -------------line--------+--> bounded queue --> a thread that writes
 //! ```
-//! Packets are never logged. A line that could be provoked from outside (a refused handshake) is
+//! Packets are never logged. A line that others can provoke (by handshakes that are refused) is
 //! limited in rate, and the next line tells how many were left out. A standard error that does not
 //! take what is written (a stopped terminal, a full pipe) holds nobody up: lines are lost then, and
 //! their number is told.
 
+use base::Time;
 use base::token_bucket::TokenBucket;
-use base::{Time, UnderlayAddr};
 use net::clock::Clock;
 use overlay::event::Event;
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Lines per second about refusals, and how many may come at once.
-const REFUSALS_PER_S: f64 = 1.0;
-const REFUSALS_AT_ONCE: f64 = 10.0;
+/// Lines per second about what others can provoke, and how many may come at once.
+const PROVOKED_PER_S: f64 = 1.0;
+const PROVOKED_AT_ONCE: f64 = 10.0;
 /// Lines that may wait for standard error: some 100 KB, more than a node says in an hour.
 const MAX_WAITING: usize = 1_024;
 /// How long the end of the process waits for the last lines to be written.
@@ -116,17 +116,17 @@ fn write_all(mut sink: impl Write, lines: &Receiver<String>, lost: &AtomicU64) {
 #[derive(Debug)]
 pub struct Log {
     lines: Lines,
-    refusals: TokenBucket,
+    provoked: TokenBucket,
     left_out: BTreeMap<&'static str, u64>,
 }
 
 impl Log {
     /// A log that writes `lines`.
     pub fn new(lines: Lines) -> Log {
-        let refusals = TokenBucket::new(REFUSALS_PER_S, REFUSALS_AT_ONCE, Time::ZERO);
+        let provoked = TokenBucket::new(PROVOKED_PER_S, PROVOKED_AT_ONCE, Time::ZERO);
         Log {
             lines,
-            refusals,
+            provoked,
             left_out: BTreeMap::new(),
         }
     }
@@ -140,14 +140,16 @@ impl Log {
     pub fn event(&mut self, now: Time, event: &Event) {
         match *event {
             Event::Established { peer, at } => self.line(&format!("session with {peer} at {at}")),
-            Event::Refused { from, why } => self.refusal(now, from, why),
+            Event::Refused { from, why } => {
+                let text = format!("handshake with {from} refused: {why}");
+                self.limited(now, why.label(), &text);
+            }
             Event::LinkUp { peer } => self.line(&format!("link to {peer} is up")),
             Event::LinkDown { peer, why } => self.line(&format!("link to {peer} is down: {why}")),
             Event::Moved { peer, at } => self.line(&format!("{peer} is reached at {at} now")),
             Event::RecordRefused { origin } => {
-                self.line(&format!(
-                    "a record that claims to be of {origin} was refused"
-                ));
+                let text = format!("a record that claims to be of {origin} was refused");
+                self.limited(now, "records", &text);
             }
             _ => {}
         }
@@ -158,14 +160,17 @@ impl Log {
         self.lines.say(text);
     }
 
-    fn refusal(&mut self, now: Time, from: UnderlayAddr, why: secure::Refusal) {
-        if !self.refusals.try_take(now, 1.0) {
-            *self.left_out.entry(why.label()).or_default() += 1;
+    /// Writes a line that others can provoke, or counts it under `label` when there are too many.
+    pub fn limited(&mut self, now: Time, label: &'static str, text: &str) {
+        if !self.provoked.try_take(now, 1.0) {
+            *self.left_out.entry(label).or_default() += 1;
             return;
         }
-        self.line(&format!("handshake with {from} refused: {why}"));
+        self.line(text);
         for (label, count) in core::mem::take(&mut self.left_out) {
-            self.line(&format!("{count} more handshakes refused ({label})"));
+            self.line(&format!(
+                "{count} more lines of this kind left out: {label}"
+            ));
         }
     }
 }
@@ -221,8 +226,11 @@ mod tests {
         let refused = text
             .matches("handshake with 192.0.2.1:7700 refused")
             .count();
-        assert_eq!(refused, REFUSALS_AT_ONCE as usize + 1, "{text}");
-        assert!(text.contains("90 more handshakes refused (mac"), "{text}");
+        assert_eq!(refused, PROVOKED_AT_ONCE as usize + 1, "{text}");
+        assert!(
+            text.contains("90 more lines of this kind left out: mac"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -121,10 +121,7 @@ struct Answer {
 fn serve(mut stream: TcpStream, commander: &Commander) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let head = match read_head(&mut stream)? {
-        Some(head) => head,
-        None => String::new(),
-    };
+    let head = read_head(&mut stream)?.unwrap_or_default();
     let (answer, with_body) = answer(&head, commander);
     let Answer { status, kind, body } = answer;
     let length = body.len();

@@ -229,7 +229,7 @@ mod tests {
         let now = Instant::now();
         let named = Named {
             neighbor: NodeAddr(0x0a07_0002),
-            endpoint: "fra:7700".into(),
+            endpoints: vec!["fra:7700".into()],
         };
         (Lookup::new(named, now), now)
     }

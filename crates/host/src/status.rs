@@ -2,8 +2,10 @@
 //! only the host knows. Plain data, ready for JSON; the keys are a contract.
 
 use crate::counters::Counters;
+use overlay::link_state::Database;
 use overlay::snapshot::Snapshot;
 use serde::Serialize;
+use wire::certificate::Certificate;
 
 /// A running node.
 #[derive(Clone, Debug, Serialize)]
@@ -14,6 +16,21 @@ pub struct Status {
     pub counters: Counters,
     /// The loop and its sockets.
     pub host: HostStatus,
+    /// The nodes of the network that have told of themselves, this one included.
+    pub nodes: Vec<KnownNode>,
+}
+
+/// A node of the network, as its certificate and its record tell.
+#[derive(Clone, Debug, Serialize)]
+pub struct KnownNode {
+    /// Its overlay address.
+    pub address: String,
+    /// Its name, if its certificate has come.
+    pub name: Option<String>,
+    /// The last second in which that certificate counts.
+    pub certificate_not_after_s: Option<u64>,
+    /// The links that it tells of.
+    pub links: usize,
 }
 
 /// The loop and its sockets.
@@ -74,6 +91,23 @@ pub struct UdpStatus {
     pub blocked: u64,
     /// Errors that routers or neighbours reported (ICMP).
     pub icmp_errors: u64,
+}
+
+impl KnownNode {
+    /// All that a database tells of.
+    pub(crate) fn all(database: &Database) -> Vec<KnownNode> {
+        let known = |address| {
+            let certificate = database.certificate(address).map(Certificate::parse);
+            let certificate = certificate.and_then(Result::ok);
+            KnownNode {
+                address: address.to_string(),
+                name: certificate.map(|c| c.subject.name.to_owned()),
+                certificate_not_after_s: certificate.map(|c| c.not_after_s),
+                links: database.links_of(address).map_or(0, <[_]>::len),
+            }
+        };
+        database.nodes().map(known).collect()
+    }
 }
 
 impl UdpStatus {

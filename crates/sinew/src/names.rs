@@ -23,7 +23,7 @@ impl Names {
             }
         };
         enter(&snapshot["address"], &snapshot["name"]);
-        list(&snapshot["nodes"])
+        list(&status["nodes"])
             .iter()
             .for_each(|node| enter(&node["address"], &node["name"]));
         list(&snapshot["links"])
@@ -130,11 +130,15 @@ mod tests {
 
     #[test]
     fn names_come_from_the_node_its_neighbors_and_those_beyond() {
-        let names = Names::of(&json!({"snapshot": {
-            "name": "ams", "address": "10.7.0.1",
-            "links": [{"name": "fra", "peer": "10.7.0.2"}, {"name": "fra", "peer": "10.7.0.4"}],
-            "nodes": [{"name": "lon", "address": "10.7.0.3"}],
-        }}));
+        let names = Names::of(&json!({
+            "snapshot": {
+                "name": "ams", "address": "10.7.0.1",
+                "links": [{"name": "fra", "peer": "10.7.0.2"}, {"name": "fra", "peer": "10.7.0.4"}],
+            },
+            "nodes": [
+                {"name": "lon", "address": "10.7.0.3"}, {"name": null, "address": "10.7.0.5"},
+            ],
+        }));
         for (word, address) in [
             ("ams", "10.7.0.1"),
             ("lon", "10.7.0.3"),

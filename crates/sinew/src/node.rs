@@ -24,6 +24,7 @@ use overlay::request::Operation;
 use overlay::settings::Settings;
 use secure::{CertificateError, Identity, Network};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// The real-time priority that is asked for: above other programs, below the kernel's own threads,
@@ -160,8 +161,11 @@ fn take_priority(lines: &Lines) -> String {
     let scheduling = sched::real_time(PRIORITY);
     match scheduling {
         Scheduling::RealTime { .. } => {
-            // Both only make late packets rarer: without them the node works as well.
-            let _ = sched::lock_memory();
+            // It makes late packets rarer. With a limit, the next allocation beyond it would fail,
+            // and that is worse than a page that was swapped out.
+            if is_root() {
+                let _ = sched::lock_memory();
+            }
         }
         Scheduling::Normal { .. } => {
             let _ = sched::timer_slack(Duration::from_micros(1));
@@ -169,6 +173,10 @@ fn take_priority(lines: &Lines) -> String {
         }
     }
     scheduling.to_string()
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 fn node(

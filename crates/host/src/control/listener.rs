@@ -165,7 +165,7 @@ mod tests {
             .unwrap()
             .map(|e| e.unwrap().path())
             .collect();
-        assert_eq!(entries, [path.clone()], "nothing else is left");
+        assert!(entries == [&*path], "nothing else is left: {entries:?}");
 
         UnixStream::connect(&path).unwrap();
         assert!(listener.accept().unwrap().is_some() && listener.accept().unwrap().is_none());

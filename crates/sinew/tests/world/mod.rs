@@ -162,6 +162,19 @@ impl World {
         serde_json::from_str(&self.sinew(&format!("{words} --json"))).unwrap()
     }
 
+    /// Pings until every request of one run is answered, and gives the output of that run. A run
+    /// may fail on a machine that is busy with other things.
+    pub(crate) fn ping(&self, words: &str) -> Value {
+        let mut last = Value::Null;
+        self.wait(&format!("`ping {words}` is answered"), || {
+            let output =
+                self.try_sinew(&format!("ping {words} --interval 5 --timeout 5000 --json"));
+            last = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            last["received"].is_u64() && last["received"] == last["sent"]
+        });
+        last
+    }
+
     /// The status of a node.
     pub(crate) fn status(&self, name: &str) -> Value {
         self.json(&format!("status --node net/{name}"))
@@ -206,7 +219,21 @@ impl World {
         answer
     }
 
-    /// What a node has logged.
+    /// Waits until a node has logged a line that holds `text`, and gives that line.
+    pub(crate) fn wait_for_line(&self, name: &str, text: &str) -> String {
+        let mut found = None;
+        self.wait(&format!("{name} logs `{text}`"), || {
+            found = self
+                .log(name)
+                .lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned);
+            found.is_some()
+        });
+        found.unwrap_or_default()
+    }
+
+    /// What a node has logged so far; another thread of the node writes it.
     pub(crate) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.log_path(name)).unwrap_or_default()
     }
