@@ -135,7 +135,8 @@ impl Node {
             .add(Link::new(peer, name, &self.settings, self.boot, now))
     }
 
-    /// Ends the link to a neighbour that no longer belongs to the network.
+    /// Ends the link to a neighbour with whom there is no session any more, or must not be. Should
+    /// there be one again, the link has to come up anew.
     pub(super) fn cut(
         &mut self,
         now: Time,
@@ -148,6 +149,7 @@ impl Node {
         let was_up = link.is_up();
         let ended: Vec<SessionIndex> = link.sessions.clear().collect();
         link.at = None;
+        link.hello = hello::Hello::new(now, self.settings.hello);
         for session in ended {
             self.drop_session(session);
         }
@@ -236,6 +238,11 @@ impl Node {
     ) {
         while let Some(session) = self.links.at_mut(index).sessions.expire(now) {
             self.drop_session(session);
+        }
+        let link = self.links.at(index);
+        if link.sessions.is_empty() && link.is_up() {
+            // New handshakes have failed for long, as when the neighbour's certificate has ended.
+            return self.cut(now, index, "its session has ended", out);
         }
         let link = self.links.at_mut(index);
         if let (Some(impairment), Some(at)) = (&mut link.impairment, link.at) {
