@@ -1,15 +1,15 @@
 //! What arrives must not depend on how the network below hands it over: in bursts or one by one.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod world;
 
 use base::Duration;
-use common::streams::{Stream, Streams};
-use common::{Nodes, PORT, RECEIVER, SENDER, addr, chain, voice};
 use overlay::request::{Delivery, Options};
 use overlay::{Reply, Request};
 use sim::Arrivals;
 use wire::data::{Class, LinkProtocol, Routing};
+use world::streams::{Stream, Streams};
+use world::{Nodes, PORT, RECEIVER, SENDER, addr, chain, voice};
 
 /// A chain with losses and a branch, on which bursts of several sizes go several ways.
 /// Returns every delivery: which stream, when sent, how long it took.
@@ -26,7 +26,8 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
         phase: Duration::from_millis(k % 5),
         options: Options {
             class: Class {
-                link: [LinkProtocol::RealTime, LinkProtocol::BestEffort][usize::from(k % 7 == 0)],
+                link: [LinkProtocol::RealTime, LinkProtocol::BestEffort]
+                    [usize::from(k.is_multiple_of(7))],
                 routing: Routing::ALL[(k % 4) as usize],
                 priority: 4,
             },
@@ -81,7 +82,7 @@ fn burst_through_chain(count: u64, bytes: impl Fn(u64) -> usize) -> u64 {
     for answer in nodes.world.take_replies() {
         if let Reply::Datagram { payload, from, .. } = answer.reply {
             assert_eq!((answer.client, from), (RECEIVER, addr(0)));
-            let (number, sent) = common::read(payload.bytes());
+            let (number, sent) = world::read(payload.bytes());
             assert_eq!((number, payload.len()), (expected, bytes(number)));
             assert_eq!((sent, answer.at), (at, at + Duration::from_millis(6)));
             expected += 1;

@@ -1,11 +1,11 @@
 //! Nodes in a row, in the simulator: they find each other, route, forward and recover.
 
-mod common;
+mod world;
 
 use base::{Duration, Time};
-use common::{Nodes, SENDER, chain, model};
 use overlay::request::Options;
 use overlay::sockets::default_options;
+use world::{Nodes, SENDER, chain, model};
 
 fn voice() -> Options {
     Options {

@@ -7,13 +7,13 @@
     reason = "a test that shows what it measured"
 )]
 
-mod common;
+mod world;
 
 use base::Duration;
-use common::streams::Streams;
-use common::{Nodes, chain, voice};
 use std::collections::BTreeMap;
 use wire::link::Kind;
+use world::streams::Streams;
+use world::{Nodes, chain, voice};
 
 /// The session is replaced once in that time, and records are renewed twice.
 const SPAN: Duration = Duration::from_secs(700);

@@ -8,13 +8,13 @@
     reason = "a test that shows what it measured"
 )]
 
-mod common;
+mod world;
 
 use base::Duration;
-use common::streams::{Streams, standard_error};
-use common::{Nodes, chain, voice};
 use overlay::Settings;
 use overlay::realtime;
+use world::streams::{Streams, standard_error};
+use world::{Nodes, chain, voice};
 
 const HOP: Duration = Duration::from_millis(10);
 /// Between two packets of ten calls.
@@ -109,7 +109,7 @@ fn bytes_per_byte(nodes: &Nodes, packets: u64) -> f64 {
         .flat_map(|i| nodes.party(i).sent.values())
         .map(|traffic| traffic.wire_bytes())
         .sum();
-    sent as f64 / (packets as f64 * common::PAYLOAD as f64)
+    sent as f64 / (packets as f64 * world::PAYLOAD as f64)
 }
 
 /// Ten calls over five links of 10 ms, losses on the third, both ways. Returns bytes on the wires

@@ -7,12 +7,12 @@
     reason = "a test that shows what it measured"
 )]
 
-mod common;
+mod world;
 
 use base::{Duration, Time};
-use common::streams::{Stream, Streams};
-use common::{Nodes, chain, voice};
 use overlay::Settings;
+use world::streams::{Stream, Streams};
+use world::{Nodes, chain, voice};
 
 /// From 0 to 3 by way of 1; by way of 2 it is farther.
 const DIAMOND: [(usize, usize); 4] = [(0, 1), (1, 3), (0, 2), (2, 3)];

@@ -1,11 +1,11 @@
 //! Nodes that are killed and started again.
 
-mod common;
+mod world;
 
 use base::{Duration, Time};
-use common::{Nodes, SENDER, chain};
 use overlay::request::Options;
 use overlay::sockets::default_options;
+use world::{Nodes, SENDER, chain};
 
 fn voice() -> Options {
     Options {

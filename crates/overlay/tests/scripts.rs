@@ -1,12 +1,9 @@
 //! What one node does with one packet: scripts between two neighbours that are driven by hand.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod world;
 
 use base::{Duration, VirtualPort};
-use common::neighbour::control;
-use common::script::{EAST, Script, WAY, WEST, header};
-use common::{PORT, RECEIVER, SENDER, addr, voice};
 use overlay::event::Drop;
 use overlay::request::{Delivery, Operation, Options, RequestError};
 use overlay::{Reply, Request};
@@ -14,6 +11,9 @@ use wire::control::TailProbe;
 use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 use wire::echo::{ECHO_BYTES, Echo, Kind as EchoKind};
 use wire::link::Kind;
+use world::neighbour::control;
+use world::script::{EAST, Script, WAY, WEST, header};
+use world::{PORT, RECEIVER, SENDER, addr, voice};
 
 fn ms(ms: u64) -> Remaining {
     Remaining::from_duration(Duration::from_millis(ms))
@@ -314,7 +314,7 @@ fn delivery_in_order_waits_for_what_is_missing_until_the_deadline() {
             remaining: ms(left),
             ..header(addr(WEST), addr(0), seq)
         };
-        let packet = common::neighbour::packet(&packet, &[seq as u8]);
+        let packet = world::neighbour::packet(&packet, &[seq as u8]);
         s.say_data(WEST, &packet);
         s.run_ms(10);
     }
@@ -489,7 +489,7 @@ fn a_class_that_changes_moves_the_flow() {
     let mut s = Script::new();
     // The east is near by latency, and lossy: its own record says so of the way from there only,
     // so the flow to a node behind both neighbours shows which table was asked.
-    let far = common::script::neighbour(&mut s.nodes, 3);
+    let far = world::script::neighbour(&mut s.nodes, 3);
     let certificate = far.identity.certificate().as_bytes().to_vec();
     let record = far.link_state(addr(3), 1, &[(addr(WEST), 50_000), (addr(EAST), 1_000)]);
     use wire::record::RecordKind;
@@ -497,7 +497,7 @@ fn a_class_that_changes_moves_the_flow() {
         (RecordKind::CERTIFICATE, &certificate[..]),
         (RecordKind::LINK_STATE, &record[..]),
     ];
-    s.say_control(EAST, &common::neighbour::records(&told));
+    s.say_control(EAST, &world::neighbour::records(&told));
     let lossy = s
         .rogue(EAST)
         .lossy_record(2, &[(addr(0), 10_000, 0.0), (addr(3), 1_000, 0.2)]);

@@ -15,17 +15,17 @@
     reason = "a test that shows what failed"
 )]
 
-mod common;
+mod world;
 
 use base::{Duration, Rng, Time};
-use common::streams::{Stream, Streams};
-use common::{Nodes, Plan, number};
 use graph::Metric;
 use overlay::Settings;
 use overlay::request::{Delivery, Options};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use wire::data::{Class, LinkProtocol, Routing};
+use world::streams::{Stream, Streams};
+use world::{Nodes, Plan, number};
 
 /// The world that `replay` runs.
 const SEED: u64 = 0;
@@ -92,6 +92,7 @@ impl Trial {
             settings: Settings::modern(),
             twice: if rng.chance(0.3) { 0.02 } else { 0.0 },
             clocks_ahead: (0..count).map(|_| clock(&mut rng)).collect(),
+            tapped: None,
         };
         let paths = edges
             .iter()
@@ -136,9 +137,7 @@ impl Trial {
             let burst = self.rng.below(60);
             let text = self.paths[edge].model(loss, burst);
             let (from, to) = (self.nodes.hosts[from], self.nodes.hosts[to]);
-            self.nodes
-                .world
-                .link_one_way(from, to, common::model(&text));
+            self.nodes.world.link_one_way(from, to, world::model(&text));
         }
     }
 

@@ -4,6 +4,7 @@
 pub mod neighbour;
 pub mod party;
 pub mod script;
+pub mod siege;
 pub mod streams;
 pub mod totals;
 
@@ -13,7 +14,7 @@ use neighbour::Neighbour;
 use overlay::request::{Operation, Options};
 use overlay::sockets::default_options;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
-use party::{Ask, Party};
+use party::{Ask, Party, Tap};
 use secure::{Authority, Identity, Keys, Network, Validity};
 use sim::{HostId, World};
 use totals::Totals;
@@ -37,6 +38,8 @@ pub struct Nodes {
     pub hosts: Vec<HostId>,
     /// What has been reported up to the last look.
     pub totals: Totals,
+    /// What the tapped node has sent.
+    pub tap: Tap,
     identities: Vec<Identity>,
     plan: Plan,
     starts: u64,
@@ -54,6 +57,8 @@ pub struct Plan {
     pub twice: f64,
     /// How far each node's clock is ahead of the world's.
     pub clocks_ahead: Vec<Duration>,
+    /// The node of whose datagrams copies are kept.
+    pub tapped: Option<usize>,
 }
 
 impl Plan {
@@ -64,6 +69,7 @@ impl Plan {
             settings: Settings::modern(),
             twice: 0.0,
             clocks_ahead: vec![Duration::ZERO; count],
+            tapped: None,
         }
     }
 }
@@ -154,6 +160,7 @@ impl Nodes {
             world: World::new(seed),
             hosts: Vec::new(),
             totals: Totals::default(),
+            tap: Tap::default(),
             identities,
             plan,
             starts: 0,
@@ -172,6 +179,9 @@ impl Nodes {
         let mut party = Party::node(self.node(i));
         if self.plan.twice > 0.0 {
             party.twice = Some((Rng::new(self.starts), self.plan.twice));
+        }
+        if self.plan.tapped == Some(i) {
+            party.tap = Some(self.tap.clone());
         }
         party
     }
@@ -225,6 +235,11 @@ impl Nodes {
 
     pub fn crash(&mut self, i: usize) {
         drop(self.world.crash(self.hosts[i]));
+    }
+
+    /// Takes down a host that is no node of this program.
+    pub fn crash_host(&mut self, host: HostId) {
+        drop(self.world.crash(host));
     }
 
     /// Starts node `i` anew; it remembers nothing.

@@ -138,17 +138,36 @@ impl Neighbour {
 
     /// The same with the share lost on each link.
     pub fn lossy_record(&self, seq: u32, links: &[(NodeAddr, u32, f64)]) -> Vec<u8> {
-        let body = self.signed_links(self.address(), seq, links);
+        let serial = self.identity.certificate().fields().serial;
+        let body = self.signed_links(self.address(), serial, seq, links);
         records(&[(RecordKind::LINK_STATE, &body)])
     }
 
     /// The body of a link-state record that says to be of `origin`, signed by this neighbour.
     pub fn link_state(&self, origin: NodeAddr, seq: u32, links: &[(NodeAddr, u32)]) -> Vec<u8> {
-        let clean: Vec<_> = links.iter().map(|&(to, us)| (to, us, 0.0)).collect();
-        self.signed_links(origin, seq, &clean)
+        let serial = self.identity.certificate().fields().serial;
+        self.forged(origin, serial, seq, links)
     }
 
-    fn signed_links(&self, origin: NodeAddr, seq: u32, links: &[(NodeAddr, u32, f64)]) -> Vec<u8> {
+    /// The same that names any certificate.
+    pub fn forged(
+        &self,
+        origin: NodeAddr,
+        serial: u32,
+        seq: u32,
+        links: &[(NodeAddr, u32)],
+    ) -> Vec<u8> {
+        let clean: Vec<_> = links.iter().map(|&(to, us)| (to, us, 0.0)).collect();
+        self.signed_links(origin, serial, seq, &clean)
+    }
+
+    fn signed_links(
+        &self,
+        origin: NodeAddr,
+        serial: u32,
+        seq: u32,
+        links: &[(NodeAddr, u32, f64)],
+    ) -> Vec<u8> {
         let links: Vec<Link> = links
             .iter()
             .map(|&(neighbor, latency_us, loss)| Link {
@@ -162,7 +181,7 @@ impl Neighbour {
             origin,
             seq: RecordSeq(seq),
             lifetime_s: 900,
-            certificate_serial: self.identity.certificate().fields().serial,
+            certificate_serial: serial,
             flags: 0,
             links: &links,
             options: &[],

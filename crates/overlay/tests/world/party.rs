@@ -4,7 +4,9 @@
 use super::neighbour::Neighbour;
 use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
 use overlay::{Event, Node, Reply, Request};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use wire::link::Kind;
 
 /// What UDP over IPv4 adds to each datagram.
@@ -25,6 +27,9 @@ impl Traffic {
     }
 }
 
+/// Copies of what a party has sent, to whom.
+pub type Tap = Rc<RefCell<Vec<(UnderlayAddr, Vec<u8>)>>>;
+
 /// Who stands on a host.
 pub enum Role {
     Node(Box<Node>),
@@ -36,7 +41,7 @@ pub struct Party {
     pub role: Role,
     pub sent: BTreeMap<(UnderlayAddr, u8), Traffic>,
     /// Copies of all that was sent, when somebody wants them.
-    pub tap: Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+    pub tap: Option<Tap>,
     /// A network that brings some datagrams twice: how many of them.
     pub twice: Option<(Rng, f64)>,
 }
@@ -102,7 +107,7 @@ impl Party {
 struct Desk<'a, O> {
     out: &'a mut O,
     sent: &'a mut BTreeMap<(UnderlayAddr, u8), Traffic>,
-    tap: &'a mut Option<Vec<(UnderlayAddr, Vec<u8>)>>,
+    tap: &'a mut Option<Tap>,
     twice: &'a mut Option<(Rng, f64)>,
 }
 
@@ -115,7 +120,7 @@ impl<O: Outbox<Party>> Outbox<Node> for Desk<'_, O> {
             traffic.datagrams += 1;
             traffic.bytes += datagram.len() as u64;
             if let Some(tap) = self.tap {
-                tap.push((to, datagram.to_vec()));
+                tap.borrow_mut().push((to, datagram.to_vec()));
             }
         }
         let mut copies = Vec::new();
