@@ -65,9 +65,9 @@ const BEHIND_MAX_US: u64 = 5_000;
 pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     options.check()?;
     let progress = options.progress;
-    progress.step(&format!(
-        "sinew demo: {} calls of {} s, directly and over six nodes, {} loss",
-        options.calls,
+    progress.begin(&format!(
+        "sinew demo: {} of {} s, directly and over six nodes, {} loss",
+        pace::count_calls(options.calls),
         options.seconds,
         crate::share::percent(options.loss),
     ));

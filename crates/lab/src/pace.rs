@@ -60,6 +60,11 @@ impl Schedule {
     }
 }
 
+/// "1 call", "10 calls".
+pub(crate) fn count_calls(calls: u32) -> String {
+    format!("{calls} call{}", if calls == 1 { "" } else { "s" })
+}
+
 /// Sleeps until `at`; how late it woke up.
 pub(crate) fn sleep_until(clock: Clock, at: Time) -> Duration {
     let left = at.since(clock.now());

@@ -1,4 +1,4 @@
-//! What is told while something long runs: a bar on a terminal, nothing in a pipe.
+//! What is told while something long runs: a bar on a terminal, one line in a pipe.
 //!
 //! It goes to standard error, so that standard output holds the result and nothing else.
 
@@ -13,6 +13,8 @@ pub enum Progress {
     /// Not at all.
     #[default]
     Silent,
+    /// What is done, once at the start: for a pipe.
+    Heading,
     /// A line per step: for `--verbose` in a pipe.
     Lines,
     /// A line per step, and a bar that is drawn in place: for a terminal.
@@ -20,20 +22,28 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// A bar when standard error is a terminal; otherwise nothing, or lines if `verbose`.
+    /// A bar when standard error is a terminal; otherwise the first line, or all if `verbose`.
     #[must_use]
     pub fn choose(verbose: bool) -> Progress {
         match (std::io::stderr().is_terminal(), verbose) {
             (true, _) => Progress::Bar,
             (false, true) => Progress::Lines,
-            (false, false) => Progress::Silent,
+            (false, false) => Progress::Heading,
+        }
+    }
+
+    /// Tells what is going to be done.
+    pub(crate) fn begin(self, text: &str) {
+        match self {
+            Progress::Heading => say(&format!("{text}\n")),
+            _ => self.step(text),
         }
     }
 
     /// Tells of a step.
     pub(crate) fn step(self, text: &str) {
         match self {
-            Progress::Silent => {}
+            Progress::Silent | Progress::Heading => {}
             Progress::Lines => say(&format!("{text}\n")),
             Progress::Bar => say(&format!("\r\x1b[K{text}\n")),
         }

@@ -74,7 +74,7 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     interrupt.watch(&poller, TOKEN_INTERRUPT)?;
     options
         .progress
-        .step(&format!("answering calls to {}", overlay.local()));
+        .begin(&format!("answering calls to {}", overlay.local()));
     pace::prepare_thread();
     let mut answerer = Answerer::new(options.progress);
     let mut ready = Vec::new();

@@ -37,9 +37,9 @@ const TOKEN_INTERRUPT: u64 = 2 << 32;
 pub fn run(options: &CallOptions) -> Result<CallResult, CallError> {
     options.check()?;
     let mut caller = Caller::open(options)?;
-    options.progress.step(&format!(
-        "{} calls of {} s to {}{}",
-        options.calls,
+    options.progress.begin(&format!(
+        "{} of {} s to {}{}",
+        pace::count_calls(options.calls),
         options.seconds,
         options.to,
         options

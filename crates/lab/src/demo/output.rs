@@ -15,6 +15,9 @@ const SAMPLE: &str = "the shipped sample";
 /// speech is not recorded so; half an hour of stereo at 48 kHz and 16 bits fits.
 const SPEECH_BYTES_MAX: u64 = 400 << 20;
 
+/// Room for report and numbers: at most 8 000 dots of 20 bytes, and as much for everything else.
+const REPORT_BYTES: usize = 400 << 10;
+
 /// What is said in the calls.
 pub(super) struct Said {
     pub(super) name: String,
@@ -94,8 +97,18 @@ impl Output {
             path: dir.to_owned(),
             error,
         })?;
-        output.put("reference.wav", &wav::write(&said.pcm))?;
+        let reference = wav::write(&said.pcm);
+        output.put("reference.wav", &reference)?;
+        // The two others are as long.
+        output.reserve(2 * reference.len() + REPORT_BYTES)?;
         Ok(output)
+    }
+
+    /// Looks whether there is room for `bytes` more.
+    fn reserve(&self, bytes: usize) -> Result<(), DemoError> {
+        self.put("room", &vec![0xa5; bytes])?;
+        let path = self.dir.join("room");
+        fs::remove_file(&path).map_err(|error| DemoError::Write { path, error })
     }
 
     pub(super) fn report(&self) -> PathBuf {
@@ -200,6 +213,10 @@ mod tests {
         }
         let good = dir.path().join("new/folder");
         Output::prepare(&good, &said).unwrap();
-        assert!(good.join("reference.wav").exists());
+        let files: Vec<_> = fs::read_dir(&good)
+            .unwrap()
+            .map(|f| f.unwrap().file_name())
+            .collect();
+        assert_eq!(files, ["reference.wav"]);
     }
 }

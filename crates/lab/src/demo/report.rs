@@ -2,7 +2,7 @@
 
 use super::judge::Judged;
 use super::result::DemoResult;
-use crate::pace::DEADLINE;
+use crate::pace::{DEADLINE, count_calls};
 use crate::plot::{Axis, Chart, Mark, Series, distribution, escape};
 use std::fmt::Write as _;
 use voice::frames::FRAME_US;
@@ -43,11 +43,7 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
          <h1>The same calls, directly and over the overlay</h1>\n\
          <p>{} of {} s, {}, in packets of {} ms; one link loses {} % of its packets, after a lost \
          one the next with {} %.</p>\n",
-        if scenario.calls == 1 {
-            "One call".into()
-        } else {
-            format!("{} calls", scenario.calls)
-        },
+        count_calls(scenario.calls),
         scenario.seconds,
         escape(&scenario.codec),
         scenario.packet_ms,
