@@ -46,8 +46,8 @@ pub struct Flushed {
 
 impl Lines {
     /// Lines that begin with the time since the start of `clock` and the node's name, written to
-    /// standard error, or nowhere if `quiet`.
-    pub fn new(name: &str, clock: Clock, quiet: bool) -> (Lines, Flushed) {
+    /// standard error, or nowhere if `quiet`. The first part is to be dropped last.
+    pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
         Lines::to(name, clock, (!quiet).then(std::io::stderr))
     }
 
@@ -55,7 +55,7 @@ impl Lines {
         name: &str,
         clock: Clock,
         sink: Option<W>,
-    ) -> (Lines, Flushed) {
+    ) -> (Flushed, Lines) {
         let (finished, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let queue = sink.and_then(|sink| {
@@ -70,13 +70,13 @@ impl Lines {
             thread.ok().map(|_| queue)
         });
         (
+            Flushed { done },
             Lines {
                 name: name.into(),
                 clock,
                 queue,
                 lost,
             },
-            Flushed { done },
         )
     }
 
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn refusals_are_limited_and_what_was_left_out_is_told() {
         let sink = Sink::default();
-        let (lines, flushed) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
         let mut log = Log::new(lines);
         let from = net::addr::underlay("192.0.2.1:7700".parse().unwrap(), 0);
         let event = Event::Refused {
@@ -237,7 +237,7 @@ mod tests {
     fn a_sink_that_takes_nothing_holds_nobody_up() {
         let sink = Sink::default();
         sink.shut(true);
-        let (lines, flushed) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
         for i in 0..MAX_WAITING + 10 {
             lines.say(&format!("line {i}"));
         }

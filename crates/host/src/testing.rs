@@ -51,7 +51,7 @@ impl TestNode {
                 unix_start_s: clock.unix_s(),
             });
             let setup = Setup {
-                log: Lines::new("ams", clock, true).0,
+                log: Lines::new("ams", clock, true).1,
                 listen: vec!["127.0.0.1:0".parse().unwrap()],
                 client_socket,
                 offload: true,

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,14 @@ pub struct Control {
 impl Control {
     /// Connects to the socket at `path`.
     pub fn connect(path: &Path) -> Result<Control, Failure> {
-        let fail = |error| {
-            Failure::failed(format_args!(
-                "no node at {}: {error}; start one with `sinew node --config FILE`",
-                path.display()
-            ))
+        let fail = |error: io::Error| {
+            let (path, denied) = (path.display(), error.kind() == ErrorKind::PermissionDenied);
+            Failure::failed(match denied {
+                true => format!("{path}: {error}; be the user that runs the node, or root"),
+                false => {
+                    format!("no node at {path}: {error}; start one with `sinew node --config FILE`")
+                }
+            })
         };
         let stream = UnixStream::connect(path).map_err(fail)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
@@ -130,8 +133,11 @@ pub fn sockets_in(dir: &Path) -> Vec<PathBuf> {
             }
         }
     }
-    // A node that was killed leaves its file.
-    found.retain(|path| UnixStream::connect(path).is_ok());
+    // A node that was killed leaves its file; that of another user is told as such.
+    found.retain(|path| match UnixStream::connect(path) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    });
     found.sort();
     found
         .iter()

@@ -48,7 +48,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let identity = identity::identity(&config.key, &config.certificate)?;
     let network = identity::network(&config.network, config.revocations.as_deref())?;
     let clock = Clock::new();
-    let (lines, _flushed) = Lines::new(identity.name(), clock, args.quiet);
+    let (_flushed, lines) = Lines::new(identity.name(), clock, args.quiet);
     check_certificate(&identity, &network, clock, &lines)?;
     let termination = Termination::install()
         .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;

@@ -165,6 +165,20 @@ fn metrics_are_served_and_a_signal_ends_a_node_cleanly() {
 }
 
 #[test]
+fn a_neighbor_is_found_by_its_host_name() {
+    let mut world = World::new("names");
+    // The name stands for an address that all tests share, so the port must be this test's own.
+    let port = 10_000 + std::process::id() % 20_000;
+    world.sinew(&format!("net add net ams --address localhost:{port}"));
+    world.add("fra", 2, "");
+    world.start("ams");
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+    let links = world.json("links --node net/fra");
+    assert_eq!(links[0]["at"], format!("127.0.0.1:{port}"));
+}
+
+#[test]
 fn two_nodes_do_not_share_an_address_or_a_socket() {
     let mut world = World::new("shared");
     world.add("ams", 1, "");

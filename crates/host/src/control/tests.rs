@@ -25,7 +25,7 @@ impl World {
         let keys = node.identity.keys().clone();
         let operator = Operator::new(node.commander.clone(), keys, AMS, files.clone());
         let path = node.dir.join("ams.ctl");
-        let (lines, _) = Lines::new("ams", Clock::new(), true);
+        let (_, lines) = Lines::new("ams", Clock::new(), true);
         let control = Some(Control::start(&path, operator, lines).unwrap());
         World {
             node,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 fn start(test: &str) -> (TestNode, Metrics) {
     let node = TestNode::start(test);
-    let (lines, _) = Lines::new("ams", Clock::new(), true);
+    let (_, lines) = Lines::new("ams", Clock::new(), true);
     let addr = "127.0.0.1:0".parse().unwrap();
     let metrics = Metrics::start(addr, node.commander.clone(), lines).unwrap();
     (node, metrics)
