@@ -6,6 +6,9 @@
 //!                               masquerade ->
 //! ```
 
+// A test fails by panicking, in its own functions too.
+#![allow(clippy::unwrap_used)]
+
 use client::{Node, Options, Target};
 use net::netns::{Namespace, available};
 use std::io::Write;
