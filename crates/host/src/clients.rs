@@ -9,16 +9,19 @@
 //! needs, so nothing is copied inside the node. When there is no buffer, messages stay in the
 //! clients' sockets, and the clients wait.
 
-use base::{Burst, ClientId, Map, NodeAddr, Pool, VirtualPort};
+mod client;
+
+use base::{ClientId, Map, NodeAddr, Pool};
+use client::Client;
 use net::epoll::Interest;
 use net::unix::{Received, SeqStream};
 use overlay::event::Drop;
 use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Reply, Request, RequestError};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
-use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
+use wire::ipc::{self, Datagram, ErrorCode, kind};
 use wire::{HEADROOM, TAG_BYTES};
 
 /// Messages taken from one client per turn, so that none starves the others.
@@ -27,8 +30,6 @@ pub const READS_PER_TURN: usize = 32;
 pub const ACCEPTS_PER_TURN: usize = 64;
 /// Clients of one node: as many as it has sockets.
 pub const MAX_CLIENTS: usize = overlay::sockets::MAX_SOCKETS;
-/// Answers that may wait for a client that does not read, before it is disconnected.
-const MAX_WAITING_ANSWERS: usize = 64;
 
 /// The client is gone or has been sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +48,6 @@ pub struct Clients {
     held: Vec<ClientId>,
     /// Those that want to be woken for something else than before.
     changed: Vec<ClientId>,
-}
-
-#[derive(Debug)]
-struct Client {
-    stream: SeqStream,
-    greeted: bool,
-    raw: bool,
-    port: Option<VirtualPort>,
-    connected: Option<Destination>,
-    /// Answers that did not fit the client's buffer yet.
-    waiting: VecDeque<Vec<u8>>,
-    /// No message is taken from it until there are buffers again.
-    held: bool,
-    failed: bool,
 }
 
 impl Clients {
@@ -109,16 +96,7 @@ impl Clients {
 
     /// Takes in a connection.
     pub fn insert(&mut self, id: ClientId, stream: SeqStream) {
-        let client = Client {
-            stream,
-            greeted: false,
-            raw: false,
-            port: None,
-            connected: None,
-            waiting: VecDeque::new(),
-            held: false,
-            failed: false,
-        };
+        let client = Client::new(stream);
         self.clients.insert(id, client);
         if self.ungreeted.len() >= 2 * self.max {
             // At least half of them are gone or greeted, so this is rare enough to cost nothing.
@@ -279,168 +257,6 @@ impl Clients {
             self.changed.push(id);
         }
         Ok(())
-    }
-}
-
-impl Client {
-    /// Handles one message; a request when the engine has to act.
-    fn on_message(&mut self, node: NodeAddr, mut message: Burst) -> Option<Request> {
-        if self.raw {
-            let to = self.connected?;
-            return Some(Request::Send {
-                to: to.node,
-                port: to.port,
-                payload: message,
-            });
-        }
-        let request = match ipc::Request::parse(message.bytes()) {
-            Ok(request) => request,
-            Err(why) => {
-                self.fail(ErrorCode::Malformed, why.label());
-                return None;
-            }
-        };
-        match request {
-            ipc::Request::Hello { version } if version == ipc::VERSION => {
-                self.greeted = true;
-                self.answer(&ipc::Reply::welcome(node, MAX_PAYLOAD as u16));
-                None
-            }
-            ipc::Request::Hello { .. } => {
-                self.fail(
-                    ErrorCode::Version,
-                    "this node speaks version 1 of the client protocol",
-                );
-                None
-            }
-            _ if !self.greeted => {
-                self.fail(ErrorCode::Version, "say Hello first");
-                None
-            }
-            ipc::Request::Bind { port } => match self.port {
-                Some(bound) if port.0 != 0 && port != bound => {
-                    self.error(
-                        ErrorCode::AlreadyBound,
-                        "the socket is bound: open another one",
-                    );
-                    None
-                }
-                bound => Some(Request::Bind {
-                    port: bound.unwrap_or(port),
-                }),
-            },
-            ipc::Request::Options(options) => Some(Request::Options(options)),
-            ipc::Request::SendTo(to, _) => {
-                message.trim(ipc::SEND_TO_HEADER_BYTES, 0);
-                Some(Request::Send {
-                    to: to.node,
-                    port: to.port,
-                    payload: message,
-                })
-            }
-            ipc::Request::Connect(to) => {
-                self.connected = Some(to);
-                Some(Request::Bind {
-                    port: self.port.unwrap_or(ipc::ANY_PORT),
-                })
-            }
-            ipc::Request::Raw if self.connected.is_some() => {
-                self.answer(&ipc::Reply::Done { request: kind::RAW });
-                self.raw = true;
-                None
-            }
-            ipc::Request::Raw => {
-                self.error(
-                    ErrorCode::NotBound,
-                    "connect the socket before it becomes raw",
-                );
-                None
-            }
-        }
-    }
-
-    fn datagram(&mut self, header: Datagram, payload: &Burst) -> Result<(), Drop> {
-        let sent = if self.raw {
-            let from = Destination {
-                node: header.source,
-                port: header.source_port,
-            };
-            if self.connected != Some(from) {
-                return Err(Drop::NoSocket);
-            }
-            self.stream.send_parts(&[IoSlice::new(payload.bytes())])
-        } else if self.waiting.is_empty() {
-            let header = header.to_bytes();
-            self.stream
-                .send_parts(&[IoSlice::new(&header), IoSlice::new(payload.bytes())])
-        } else {
-            return Err(Drop::ClientSlow);
-        };
-        match sent {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Drop::ClientSlow),
-            Err(_) => Err(Drop::NoSocket),
-        }
-    }
-
-    /// Sends an answer, or keeps it until the client reads; a client that never does is sent away.
-    fn answer(&mut self, reply: &ipc::Reply<'_>) {
-        if self.raw {
-            return;
-        }
-        let mut bytes = [0; ipc::TEXT_BYTES_MAX + 16];
-        let Ok(len) = reply.emit(&mut bytes) else {
-            return;
-        };
-        self.send_waiting();
-        let sent = if self.waiting.is_empty() {
-            self.stream.send_parts(&[IoSlice::new(&bytes[..len])])
-        } else {
-            Err(ErrorKind::WouldBlock.into())
-        };
-        if let Err(error) = sent {
-            let patient = error.kind() == ErrorKind::WouldBlock;
-            if patient && self.waiting.len() < MAX_WAITING_ANSWERS {
-                self.waiting.push_back(bytes[..len].to_vec());
-            } else {
-                self.failed = true;
-            }
-        }
-    }
-
-    fn send_waiting(&mut self) {
-        while let Some(bytes) = self.waiting.front() {
-            if self.stream.send_parts(&[IoSlice::new(bytes)]).is_err() {
-                return;
-            }
-            self.waiting.pop_front();
-        }
-    }
-
-    fn refuse(&mut self, why: &RequestError) {
-        self.error(error_code(why), &why.to_string());
-    }
-
-    fn error(&mut self, code: ErrorCode, text: &str) {
-        self.answer(&ipc::Reply::Error { code, text });
-    }
-
-    fn fail(&mut self, code: ErrorCode, text: &str) {
-        self.error(code, text);
-        self.failed = true;
-    }
-}
-
-fn error_code(why: &RequestError) -> ErrorCode {
-    match why {
-        RequestError::PortInUse => ErrorCode::PortInUse,
-        RequestError::Exhausted => ErrorCode::TooManySockets,
-        RequestError::TooLong { .. } => ErrorCode::TooLong,
-        RequestError::Unsupported | RequestError::BadDestination => ErrorCode::Unsupported,
-        RequestError::PortReserved
-        | RequestError::NotALab
-        | RequestError::NoSuchNeighbor
-        | RequestError::BadCredential => ErrorCode::Forbidden,
     }
 }
 

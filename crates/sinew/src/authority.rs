@@ -11,6 +11,7 @@
 //! and `revoke` can tell one.
 
 mod add;
+mod configuration;
 pub mod directory;
 mod list;
 mod register;
@@ -24,8 +25,8 @@ use base::NodeAddr;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-pub(crate) use add::is_endpoint;
 pub use add::{Added, add};
+pub(crate) use configuration::is_endpoint;
 pub use register::{Entry, Prefix, Register};
 
 /// The subcommands of `sinew net`.

@@ -1,8 +1,11 @@
 //! Clients as they can be: polite, silent, deaf, rude, gone.
 
+use super::client::MAX_WAITING_ANSWERS;
 use super::*;
+use base::VirtualPort;
 use overlay::request::Options;
 use wire::data::Remaining;
+use wire::ipc::Destination;
 
 const NODE: NodeAddr = NodeAddr(0x0a07_0001);
 const PEER: Destination = Destination {

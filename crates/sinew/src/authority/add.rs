@@ -1,5 +1,6 @@
 //! `net init` and `net add`: a new network, and a new node's directory.
 
+use super::configuration::{self, check_endpoint, neighbor};
 use super::directory::{Directory, entropy};
 use super::register::{Entry, Register, is_file_name};
 use super::{Add, Init};
@@ -12,12 +13,9 @@ use secure::{Certificate, Keys, Request, Validity};
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// The port of a node that has no address of its own to be reached at.
-const DEFAULT_PORT: u16 = 7700;
 /// Names that are taken in a network's directory.
 const RESERVED: [&str; 2] = ["issued", "lock"];
 
@@ -202,72 +200,8 @@ fn write_node(
     if let Some(list) = directory.revocations()? {
         write(&dir.join("revocations"), &list)?;
     }
-    let config = config(&directory.register.name, entry, args.lab, links);
+    let config = configuration::text(&directory.register.name, entry, args.lab, links);
     Ok(write(&dir.join("node.toml"), &config)?)
-}
-
-/// The configuration of a new node.
-fn config(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> String {
-    let Entry { name, .. } = entry;
-    let listen: Vec<String> = listen(&entry.endpoints)
-        .iter()
-        .map(|addr| format!("{addr:?}"))
-        .collect();
-    let mut text = format!(
-        "# Node {name} of network {network}. Paths are relative to this file.\n\
-         certificate = \"node.cert\"\nkey = \"node.key\"\nnetwork = \"network.pub\"\n\
-         revocations = \"revocations\"\nlisten = [{}]\n\
-         client_socket = \"{name}.sock\"\ncontrol_socket = \"{name}.ctl\"\n\
-         # metrics = \"127.0.0.1:9700\"\n",
-        listen.join(", ")
-    );
-    if lab {
-        text.push_str("lab = true\n");
-    }
-    for link in links {
-        text.push_str(&neighbor(link));
-    }
-    text
-}
-
-fn neighbor(node: &Entry) -> String {
-    let mut text = format!(
-        "\n[[neighbor]]\nname = \"{}\"\naddress = \"{}\"\n",
-        node.name, node.address
-    );
-    match node.endpoints.as_slice() {
-        [] => text.push_str("# It has no address that could be dialled, and dials this node.\n"),
-        [one] => text.push_str(&format!("endpoint = {one:?}\n")),
-        more => text.push_str(&format!("endpoint = {more:?}\n")),
-    }
-    text
-}
-
-/// Where a node listens that is reached at `endpoints`.
-fn listen(endpoints: &[String]) -> Vec<String> {
-    let mut found: Vec<SocketAddr> = Vec::new();
-    for endpoint in endpoints {
-        let addr = match endpoint.parse::<SocketAddr>() {
-            Ok(addr) if addr.ip().is_loopback() => addr,
-            Ok(SocketAddr::V6(addr)) => SocketAddr::from(([0u16; 8], addr.port())),
-            Ok(SocketAddr::V4(addr)) => SocketAddr::from(([0u8; 4], addr.port())),
-            // A name: what it stands for is known on the node only.
-            Err(_) => SocketAddr::from(([0u8; 4], port_of(endpoint).unwrap_or(DEFAULT_PORT))),
-        };
-        if !found.contains(&addr) {
-            found.push(addr);
-        }
-    }
-    // A socket bound to `::` serves IPv4 as well, and leaves no room for another one.
-    let serves_both = found.clone();
-    found.retain(|addr| {
-        let both = SocketAddr::from(([0u16; 8], addr.port()));
-        !(addr.is_ipv4() && addr.ip().is_unspecified() && serves_both.contains(&both))
-    });
-    if found.is_empty() {
-        found.push(SocketAddr::from(([0u8; 4], DEFAULT_PORT)));
-    }
-    found.iter().map(SocketAddr::to_string).collect()
 }
 
 /// Earlier nodes that the new one cannot dial must dial it.
@@ -397,38 +331,6 @@ fn links(register: &Register, args: &Add) -> Result<Vec<Entry>, Failure> {
     list.split(',').map(|name| find(name.trim())).collect()
 }
 
-fn port_of(endpoint: &str) -> Option<u16> {
-    endpoint
-        .rsplit_once(':')?
-        .1
-        .parse()
-        .ok()
-        .filter(|port| *port != 0)
-}
-
-/// True for `HOST:PORT` with a host name or address, IPv6 in brackets.
-pub(crate) fn is_endpoint(text: &str) -> bool {
-    if let Ok(addr) = text.parse::<SocketAddr>() {
-        return addr.port() != 0 && !addr.ip().is_unspecified();
-    }
-    let host = text.rsplit_once(':').map_or("", |(host, _)| host);
-    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    let is_name = !host.is_empty() && host.len() <= 253 && host.bytes().all(allowed);
-    // A name of digits only is an address that was mistyped.
-    let has_letter = host.bytes().any(|b| b.is_ascii_alphabetic());
-    is_name && has_letter && port_of(text).is_some()
-}
-
-fn check_endpoint(text: &str) -> Outcome {
-    if is_endpoint(text) {
-        return Ok(());
-    }
-    Err(Failure::misused(format_args!(
-        "--address `{text}`: write a host name or address and a port, like ams.example.net:7700, \
-         192.0.2.7:7700 or [2001:db8::7]:7700"
-    )))
-}
-
 fn bad_name(name: &str, of: &str) -> Failure {
     Failure::misused(format_args!(
         "`{name}` is not a name for a {of}: use up to 63 letters, digits, `-`, `_` and `.`"
@@ -439,50 +341,4 @@ fn bad_name(name: &str, of: &str) -> Failure {
 pub(super) fn id_text(directory: &Directory) -> String {
     let id = directory.authority.network().id();
     id.0.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_are_names_or_addresses_with_a_port() {
-        for good in [
-            "ams.example.net:7700",
-            "192.0.2.7:1",
-            "[2001:db8::7]:7700",
-            "localhost:7",
-        ] {
-            assert!(is_endpoint(good), "{good}");
-        }
-        for bad in [
-            "ams",
-            "ams:",
-            "ams:0",
-            ":7700",
-            "192.0.2:7700",
-            "0.0.0.0:7700",
-            "2001:db8::7:7700",
-            "a b:1",
-        ] {
-            assert!(!is_endpoint(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_node_listens_where_it_is_reached() {
-        let listen = |endpoints: &[&str]| {
-            let endpoints: Vec<String> = endpoints.iter().map(|e| (*e).to_owned()).collect();
-            listen(&endpoints)
-        };
-        assert_eq!(listen(&[]), ["0.0.0.0:7700"]);
-        assert_eq!(listen(&["127.0.0.1:7701"]), ["127.0.0.1:7701"]);
-        assert_eq!(listen(&["ams.example.net:7800"]), ["0.0.0.0:7800"]);
-        assert_eq!(listen(&["192.0.2.1:1", "192.0.2.2:1"]), ["0.0.0.0:1"]);
-        assert_eq!(listen(&["192.0.2.1:1", "[2001:db8::1]:1"]), ["[::]:1"]);
-        assert_eq!(
-            listen(&["192.0.2.1:1", "[2001:db8::1]:2"]),
-            ["0.0.0.0:1", "[::]:2"]
-        );
-    }
 }

@@ -1,0 +1,203 @@
+//! One client: what it says, and what it is told.
+
+use base::{Burst, NodeAddr, VirtualPort};
+use net::unix::SeqStream;
+use overlay::event::Drop;
+use overlay::node::MAX_PAYLOAD;
+use overlay::request::{Request, RequestError};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice};
+use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
+
+/// Answers that may wait for a client that does not read, before it is disconnected.
+pub(super) const MAX_WAITING_ANSWERS: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) stream: SeqStream,
+    pub(super) greeted: bool,
+    raw: bool,
+    pub(super) port: Option<VirtualPort>,
+    connected: Option<Destination>,
+    /// Answers that did not fit the client's buffer yet.
+    pub(super) waiting: VecDeque<Vec<u8>>,
+    /// No message is taken from it until there are buffers again.
+    pub(super) held: bool,
+    pub(super) failed: bool,
+}
+
+impl Client {
+    /// One that has just connected.
+    pub(super) fn new(stream: SeqStream) -> Client {
+        Client {
+            stream,
+            greeted: false,
+            raw: false,
+            port: None,
+            connected: None,
+            waiting: VecDeque::new(),
+            held: false,
+            failed: false,
+        }
+    }
+
+    /// Handles one message; a request when the engine has to act.
+    pub(super) fn on_message(&mut self, node: NodeAddr, mut message: Burst) -> Option<Request> {
+        if self.raw {
+            let to = self.connected?;
+            return Some(Request::Send {
+                to: to.node,
+                port: to.port,
+                payload: message,
+            });
+        }
+        let request = match ipc::Request::parse(message.bytes()) {
+            Ok(request) => request,
+            Err(why) => {
+                self.fail(ErrorCode::Malformed, why.label());
+                return None;
+            }
+        };
+        match request {
+            ipc::Request::Hello { version } if version == ipc::VERSION => {
+                self.greeted = true;
+                self.answer(&ipc::Reply::welcome(node, MAX_PAYLOAD as u16));
+                None
+            }
+            ipc::Request::Hello { .. } => {
+                self.fail(
+                    ErrorCode::Version,
+                    "this node speaks version 1 of the client protocol",
+                );
+                None
+            }
+            _ if !self.greeted => {
+                self.fail(ErrorCode::Version, "say Hello first");
+                None
+            }
+            ipc::Request::Bind { port } => match self.port {
+                Some(bound) if port.0 != 0 && port != bound => {
+                    self.error(
+                        ErrorCode::AlreadyBound,
+                        "the socket is bound: open another one",
+                    );
+                    None
+                }
+                bound => Some(Request::Bind {
+                    port: bound.unwrap_or(port),
+                }),
+            },
+            ipc::Request::Options(options) => Some(Request::Options(options)),
+            ipc::Request::SendTo(to, _) => {
+                message.trim(ipc::SEND_TO_HEADER_BYTES, 0);
+                Some(Request::Send {
+                    to: to.node,
+                    port: to.port,
+                    payload: message,
+                })
+            }
+            ipc::Request::Connect(to) => {
+                self.connected = Some(to);
+                Some(Request::Bind {
+                    port: self.port.unwrap_or(ipc::ANY_PORT),
+                })
+            }
+            ipc::Request::Raw if self.connected.is_some() => {
+                self.answer(&ipc::Reply::Done { request: kind::RAW });
+                self.raw = true;
+                None
+            }
+            ipc::Request::Raw => {
+                self.error(
+                    ErrorCode::NotBound,
+                    "connect the socket before it becomes raw",
+                );
+                None
+            }
+        }
+    }
+
+    pub(super) fn datagram(&mut self, header: Datagram, payload: &Burst) -> Result<(), Drop> {
+        let sent = if self.raw {
+            let from = Destination {
+                node: header.source,
+                port: header.source_port,
+            };
+            if self.connected != Some(from) {
+                return Err(Drop::NoSocket);
+            }
+            self.stream.send_parts(&[IoSlice::new(payload.bytes())])
+        } else if self.waiting.is_empty() {
+            let header = header.to_bytes();
+            self.stream
+                .send_parts(&[IoSlice::new(&header), IoSlice::new(payload.bytes())])
+        } else {
+            return Err(Drop::ClientSlow);
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Drop::ClientSlow),
+            Err(_) => Err(Drop::NoSocket),
+        }
+    }
+
+    /// Sends an answer, or keeps it until the client reads; a client that never does is sent away.
+    pub(super) fn answer(&mut self, reply: &ipc::Reply<'_>) {
+        if self.raw {
+            return;
+        }
+        let mut bytes = [0; ipc::TEXT_BYTES_MAX + 16];
+        let Ok(len) = reply.emit(&mut bytes) else {
+            return;
+        };
+        self.send_waiting();
+        let sent = if self.waiting.is_empty() {
+            self.stream.send_parts(&[IoSlice::new(&bytes[..len])])
+        } else {
+            Err(ErrorKind::WouldBlock.into())
+        };
+        if let Err(error) = sent {
+            let patient = error.kind() == ErrorKind::WouldBlock;
+            if patient && self.waiting.len() < MAX_WAITING_ANSWERS {
+                self.waiting.push_back(bytes[..len].to_vec());
+            } else {
+                self.failed = true;
+            }
+        }
+    }
+
+    pub(super) fn send_waiting(&mut self) {
+        while let Some(bytes) = self.waiting.front() {
+            if self.stream.send_parts(&[IoSlice::new(bytes)]).is_err() {
+                return;
+            }
+            self.waiting.pop_front();
+        }
+    }
+
+    pub(super) fn refuse(&mut self, why: &RequestError) {
+        self.error(error_code(why), &why.to_string());
+    }
+
+    pub(super) fn error(&mut self, code: ErrorCode, text: &str) {
+        self.answer(&ipc::Reply::Error { code, text });
+    }
+
+    fn fail(&mut self, code: ErrorCode, text: &str) {
+        self.error(code, text);
+        self.failed = true;
+    }
+}
+
+fn error_code(why: &RequestError) -> ErrorCode {
+    match why {
+        RequestError::PortInUse => ErrorCode::PortInUse,
+        RequestError::Exhausted => ErrorCode::TooManySockets,
+        RequestError::TooLong { .. } => ErrorCode::TooLong,
+        RequestError::Unsupported | RequestError::BadDestination => ErrorCode::Unsupported,
+        RequestError::PortReserved
+        | RequestError::NotALab
+        | RequestError::NoSuchNeighbor
+        | RequestError::BadCredential => ErrorCode::Forbidden,
+    }
+}
