@@ -1,5 +1,8 @@
 //! The demonstration as its users run it, but short: six node processes, one call of two seconds.
 
+// A test fails by panicking, in its own functions too.
+#![allow(clippy::unwrap_used)]
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
