@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod targets {
+    pub(crate) mod overlay;
     pub(crate) mod secure;
     pub(crate) mod voice;
     pub(crate) mod wire;
@@ -18,6 +19,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target of the project.
 pub fn targets() -> impl Iterator<Item = Target> {
     [
+        targets::overlay::TARGETS,
         targets::secure::TARGETS,
         targets::voice::TARGETS,
         targets::wire::TARGETS,
