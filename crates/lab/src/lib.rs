@@ -20,6 +20,7 @@
 //!   everything that it started has ended; calls end early and are judged as far as they came.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod call;
 mod control;
 pub mod demo;

@@ -1,0 +1,275 @@
+//! One end of a chain inside the benchmark's own process: a real engine behind a real socket,
+//! driven by the loop of the measurement, so that nothing waits for a wake-up.
+//!
+//! ```text
+//!   seal ──> packets, sealed and packed as GSO will take them ──> fire (volley.rs)
+//!   step:  socket ──> engine ──> counted        timers, hellos, requests, answers as in any node
+//! ```
+//!
+//! The sending end seals ahead of time, since sealing costs as much as forwarding does. Meanwhile
+//! it says nothing else: a hello would carry a later counter than the packets that wait.
+
+use super::BenchError;
+use super::credentials::{Issuer, address, name};
+use super::volley::{Sink, cut};
+use base::pool::LARGE_BYTES;
+use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Time, UnderlayAddr, VirtualPort};
+use net::Clock;
+use net::udp::{Options, SendQueue, Socket};
+use overlay::request::Operation;
+use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use wire::HEADROOM;
+use wire::ipc;
+
+/// Memory for packets that are sealed and wait.
+pub(crate) const SEALED_BYTES: usize = 128 << 20;
+/// Large buffers: the packets that wait, and what the socket and an emulated link hold.
+const LARGE_SLOTS: usize = SEALED_BYTES / LARGE_BYTES + 1_024;
+/// Small buffers: single packets on an emulated link at 200 000 packets/s for 20 ms, and more.
+const SMALL_SLOTS: usize = 16_384;
+/// Messages per step, few, so that a sender in the same loop is not late.
+const MESSAGES: usize = 4;
+
+/// An engine, its socket, and what has arrived at it.
+pub(crate) struct Endpoint {
+    node: Node,
+    desk: Desk,
+    socket: Socket,
+    clock: Clock,
+    received: Vec<(UnderlayAddr, Burst)>,
+}
+
+struct Desk {
+    pool: Pool,
+    queue: SendQueue,
+    /// Sealed packets are packed here instead of being sent.
+    packing: Option<Packing>,
+    delivered: u64,
+}
+
+/// Packets of equal size, cut into bursts.
+struct Packing {
+    per_burst: usize,
+    open: Option<Burst>,
+    done: VecDeque<Burst>,
+}
+
+/// What an endpoint is told.
+pub(crate) struct Setup {
+    pub(crate) index: usize,
+    pub(crate) socket: Socket,
+    pub(crate) neighbor: usize,
+    pub(crate) dial: Option<UnderlayAddr>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(issuer: &mut Issuer, setup: Setup) -> Result<Endpoint, BenchError> {
+        let clock = Clock::new();
+        let node = Node::new(Config {
+            identity: issuer.identity(setup.index)?,
+            network: issuer.network(),
+            neighbors: vec![Neighbor {
+                addr: address(setup.neighbor),
+                name: name(setup.neighbor),
+                at: setup.dial,
+            }],
+            accept: None,
+            settings: Settings::modern(),
+            lab: true,
+            seed: net::sched::entropy()?,
+            unix_start_s: clock.unix_s(),
+        });
+        let desk = Desk {
+            pool: Pool::new(LARGE_SLOTS, SMALL_SLOTS),
+            queue: SendQueue::new(),
+            packing: None,
+            delivered: 0,
+        };
+        Ok(Endpoint {
+            node,
+            desk,
+            socket: setup.socket,
+            clock,
+            received: Vec::new(),
+        })
+    }
+
+    /// Handles what is there to be received, timers included; how many messages were there.
+    pub(crate) fn step(&mut self) -> usize {
+        // Errors of a datagram socket concern single packets.
+        let _ = self
+            .socket
+            .recv_batch(&self.desk.pool, &mut self.received, MESSAGES);
+        let count = self.received.len();
+        let now = self.clock.now();
+        for (from, burst) in self.received.drain(..) {
+            self.node
+                .handle(now, Input::Datagrams { from, burst }, &mut self.desk);
+        }
+        if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
+            self.node.handle(now, Input::Timeout, &mut self.desk);
+        }
+        self.node.flush(now, &mut self.desk);
+        self.send();
+        count
+    }
+
+    /// Runs for a while, with pauses when there is nothing to do.
+    pub(crate) fn run(ends: &mut [&mut Endpoint], span: base::Duration) {
+        let clock = Clock::new();
+        let until = clock.now() + span;
+        while clock.now() < until {
+            if ends.iter_mut().map(|end| end.step()).sum::<usize>() == 0 {
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+        }
+    }
+
+    /// Binds a client's socket.
+    pub(crate) fn bind(&mut self, client: ClientId, port: VirtualPort, options: ipc::Options) {
+        self.request(client, Request::Bind { port });
+        self.request(client, Request::Options(options));
+    }
+
+    /// Changes the way to the neighbour.
+    pub(crate) fn impair(&mut self, neighbor: usize, model: base::impair::Model) {
+        let operation = Operation::Impair {
+            neighbor: address(neighbor),
+            model: Some(model),
+        };
+        self.request(ClientId(0), Request::Operate(operation));
+    }
+
+    /// Packets of `payload` bytes from `flows` clients in turn, sealed for the neighbour and cut
+    /// into bursts. They must be sent before the engine says anything else.
+    pub(crate) fn seal(
+        &mut self,
+        packets: usize,
+        per_burst: usize,
+        payload: &[u8],
+        flows: u32,
+        to: (usize, VirtualPort),
+    ) -> Result<VecDeque<Burst>, BenchError> {
+        self.desk.packing = Some(Packing {
+            per_burst,
+            open: None,
+            done: VecDeque::new(),
+        });
+        for i in 0..packets {
+            let Some(payload) = self.desk.pool.copy_of(HEADROOM, payload) else {
+                break;
+            };
+            let request = Request::Send {
+                to: address(to.0),
+                port: to.1,
+                payload,
+            };
+            self.request(ClientId(1 + i as u32 % flows), request);
+        }
+        let sealed = self
+            .desk
+            .packing
+            .take()
+            .map(Packing::finish)
+            .unwrap_or_default();
+        let made: usize = sealed.iter().map(Burst::segments).sum();
+        if made == packets {
+            Ok(sealed)
+        } else {
+            let what = format!("{made} of {packets} packets could be sealed: no link or no route");
+            Err(BenchError::Start(what))
+        }
+    }
+
+    /// Sends one burst now.
+    pub(crate) fn fire(&mut self, to: UnderlayAddr, burst: Burst) {
+        self.desk.queue.push(to, burst);
+        self.send();
+    }
+
+    /// True if there is a way to node `index` by the metric of voice.
+    pub(crate) fn has_route(&self, index: usize) -> bool {
+        let to = address(index).to_string();
+        let snapshot = self.node.snapshot(self.clock.now());
+        snapshot
+            .routes
+            .iter()
+            .any(|route| route.to == to && route.metric == "expected-latency")
+    }
+
+    fn request(&mut self, client: ClientId, request: Request) {
+        let now: Time = self.clock.now();
+        self.node
+            .handle(now, Input::Request { client, request }, &mut self.desk);
+    }
+
+    fn send(&mut self) {
+        if !self.desk.queue.is_empty() {
+            self.socket.send_batch(&mut self.desk.queue);
+        }
+    }
+}
+
+/// What arrives are packets that reach a client here.
+impl Sink for Endpoint {
+    fn step(&mut self) -> usize {
+        Endpoint::step(self)
+    }
+
+    fn arrived(&self) -> u64 {
+        self.desk.delivered
+    }
+}
+
+impl Outbox<Node> for Desk {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        match &mut self.packing {
+            Some(packing) => packing.push(&self.pool, &burst),
+            // What does not fit is lost, as in a node.
+            None => drop(self.queue.push(to, burst)),
+        }
+    }
+
+    fn deliver(&mut self, _: ClientId, reply: Reply) {
+        self.delivered += u64::from(matches!(reply, Reply::Datagram { .. }));
+    }
+
+    fn report(&mut self, _: Event) {}
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Packing {
+    fn push(&mut self, pool: &Pool, packet: &Burst) {
+        // Whole bursts only, so that all are equal.
+        let fit = LARGE_BYTES / packet.len() / self.per_burst * self.per_burst;
+        let room = |open: &mut Burst| open.segments() < fit && open.append(packet.bytes());
+        if self.open.as_mut().is_some_and(room) {
+            return;
+        }
+        self.close();
+        self.open = pool.large().map(|mut fresh| {
+            fresh.append(packet.bytes());
+            fresh
+        });
+    }
+
+    /// Cuts the buffer that was filled.
+    fn close(&mut self) {
+        cut(self.open.take(), self.per_burst, &mut self.done);
+    }
+
+    fn finish(mut self) -> VecDeque<Burst> {
+        self.close();
+        self.done
+    }
+}
+
+/// A UDP socket for bursts at `at`.
+pub(crate) fn socket(at: SocketAddr) -> Result<Socket, BenchError> {
+    Ok(Socket::bind(at, Options::default())?)
+}

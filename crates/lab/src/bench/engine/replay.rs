@@ -1,0 +1,368 @@
+//! Three engines in virtual time; the one in the middle is measured.
+
+use crate::bench::BenchError;
+use crate::bench::credentials::{Issuer, address, name};
+use base::pool::SMALL_BYTES;
+use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time};
+use base::{UnderlayAddr, VirtualPort};
+use net::Clock;
+use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
+use std::fmt;
+use wire::HEADROOM;
+use wire::link::Kind;
+
+/// Messages that a node's loop takes in one turn.
+pub(super) const MESSAGES_PER_TURN: usize = 32;
+/// Virtual time for handshakes, hellos and routes.
+const SETTLE: Duration = Duration::from_secs(3);
+const RECEIVER: ClientId = ClientId(1);
+const PORT: VirtualPort = VirtualPort(5_000);
+
+/// Three engines in a row, and the packets that go from the first to the last.
+pub struct Replay {
+    payload: Vec<u8>,
+    burst: usize,
+    flows: u32,
+    rate_pps: u64,
+    now: Time,
+    clock: Clock,
+    nodes: Vec<(Node, Desk)>,
+    /// What the middle engine is given in the next turn.
+    loaded: Vec<(UnderlayAddr, Burst)>,
+    packets: u64,
+    forwarded: u64,
+}
+
+/// The outbox of one engine.
+struct Desk {
+    pool: Pool,
+    sent: Vec<(UnderlayAddr, Burst)>,
+    delivered: u64,
+}
+
+impl Outbox<Node> for Desk {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        self.sent.push((to, burst));
+    }
+
+    fn deliver(&mut self, _: ClientId, reply: Reply) {
+        self.delivered += u64::from(matches!(reply, Reply::Datagram { .. }));
+    }
+
+    fn report(&mut self, event: Event) {
+        std::hint::black_box(event);
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Replay {
+    /// Three engines with sessions, links and routes; packets of `payload` bytes will come in
+    /// messages of `burst`.
+    ///
+    /// # Errors
+    /// [`BenchError`], when they do not find each other.
+    pub fn new(
+        payload: usize,
+        burst: usize,
+        flows: u32,
+        rate_pps: u64,
+    ) -> Result<Replay, BenchError> {
+        if payload > overlay::node::MAX_PAYLOAD
+            || burst == 0
+            || burst > 48
+            || flows == 0
+            || rate_pps == 0
+        {
+            return Err(BenchError::Option(format!(
+                "{payload} bytes in bursts of {burst} at {rate_pps}/s: choose at most {} bytes, \
+                 1 to 48 packets, a flow and a rate above 0",
+                overlay::node::MAX_PAYLOAD
+            )));
+        }
+        let clock = Clock::new();
+        let mut issuer = Issuer::new(clock.unix_s())?;
+        let mut nodes = Vec::new();
+        for i in 0..3 {
+            let node = engine(&mut issuer, i, clock.unix_s())?;
+            let desk = Desk {
+                pool: Pool::new(256, 8_192),
+                sent: Vec::new(),
+                delivered: 0,
+            };
+            nodes.push((node, desk));
+        }
+        let mut replay = Replay {
+            payload: vec![0x5a; payload],
+            burst,
+            flows,
+            rate_pps,
+            now: Time::ZERO,
+            clock,
+            nodes,
+            loaded: Vec::new(),
+            packets: 0,
+            forwarded: 0,
+        };
+        replay.request(2, RECEIVER, Request::Bind { port: PORT });
+        replay.settle()?;
+        Ok(replay)
+    }
+
+    /// Sends one turn's worth of packets through the middle engine; the time that it took. `edge`
+    /// is called just before the measured part begins and just after it has ended.
+    ///
+    /// # Errors
+    /// [`BenchError`], when packets do not go that way any more.
+    pub fn turn(&mut self, mut edge: impl FnMut()) -> Result<Duration, BenchError> {
+        let packets = MESSAGES_PER_TURN * self.burst;
+        self.now = self.now + Duration::from_nanos(packets as u64 * 1_000_000_000 / self.rate_pps);
+        for i in [0, 2] {
+            self.timeout(i);
+            self.flush(i);
+            self.carry(i)?;
+        }
+        self.load(packets)?;
+        edge();
+        let spent = self.middle();
+        edge();
+        self.packets += packets as u64;
+        self.carry(1)?;
+        Ok(spent)
+    }
+
+    /// Packets that the middle engine was given and did not send on.
+    pub fn lost(&self) -> u64 {
+        self.packets - self.forwarded
+    }
+
+    /// Packets that the last engine has delivered.
+    pub fn delivered(&self) -> u64 {
+        self.nodes[2].1.delivered
+    }
+
+    /// Packets that the middle engine was given.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The measured part: what a node's loop does between receiving and sending. Never inlined,
+    /// so that a profiler can be told to look at this function alone.
+    #[inline(never)]
+    fn middle(&mut self) -> Duration {
+        let (node, desk) = &mut self.nodes[1];
+        let (now, start) = (self.now, self.clock.now());
+        if node.next_timeout().is_some_and(|(at, _)| at <= now) {
+            node.handle(now, Input::Timeout, desk);
+        }
+        for (from, burst) in self.loaded.drain(..) {
+            node.handle(now, Input::Datagrams { from, burst }, desk);
+        }
+        node.flush(now, desk);
+        self.clock.now().since(start)
+    }
+
+    /// Lets the first engine send `packets`, and lays them out as a socket would hand them up.
+    fn load(&mut self, packets: usize) -> Result<(), BenchError> {
+        for n in 0..packets {
+            let payload = self.nodes[0].1.pool.copy_of(HEADROOM, &self.payload);
+            let payload = payload.ok_or_else(|| BenchError::Start("buffers are used up".into()))?;
+            let client = ClientId(1 + n as u32 % self.flows);
+            let (to, port) = (address(2), PORT);
+            self.request(0, client, Request::Send { to, port, payload });
+        }
+        self.flush(0);
+        self.carry(0)
+    }
+
+    /// Carries what engine `i` has sent to where it goes.
+    fn carry(&mut self, i: usize) -> Result<(), BenchError> {
+        let mut sent = std::mem::take(&mut self.nodes[i].1.sent);
+        for (to, burst) in sent.drain(..) {
+            let to = node_at(to).ok_or_else(|| BenchError::Start(format!("{to} is nobody")))?;
+            match (i, to, Kind::of(burst.segment(0))) {
+                (_, 1, Ok(Kind::Data)) => self.gather(underlay(i), &burst)?,
+                (_, 1, _) => self.load_alone(underlay(i), &burst)?,
+                (1, _, kind) => {
+                    if kind == Ok(Kind::Data) {
+                        self.forwarded += burst.segments() as u64;
+                    }
+                    self.handle(to, burst);
+                }
+                _ => {}
+            }
+        }
+        // The list keeps its room.
+        self.nodes[i].1.sent = sent;
+        Ok(())
+    }
+
+    /// Appends one sealed packet to the middle engine's last message, or begins the next one.
+    fn gather(&mut self, from: UnderlayAddr, packet: &Burst) -> Result<(), BenchError> {
+        if let Some((last_from, last)) = self.loaded.last_mut()
+            && *last_from == from
+            && last.segments() < self.burst
+            && last.stride() == packet.stride()
+            && last.append(packet.bytes())
+        {
+            return Ok(());
+        }
+        self.load_alone(from, packet)
+    }
+
+    fn load_alone(&mut self, from: UnderlayAddr, packet: &Burst) -> Result<(), BenchError> {
+        let pool = &self.nodes[1].1.pool;
+        // Sockets copy single short datagrams into small buffers.
+        let taken = if self.burst == 1 && packet.len() < SMALL_BYTES {
+            pool.copy_of(0, packet.bytes())
+        } else {
+            pool.large().map(|mut large| {
+                large.append(packet.bytes());
+                large
+            })
+        };
+        let taken = taken.ok_or_else(|| BenchError::Start("buffers are used up".into()))?;
+        self.loaded.push((from, taken));
+        Ok(())
+    }
+
+    fn handle(&mut self, i: usize, burst: Burst) {
+        let (node, desk) = &mut self.nodes[i];
+        node.handle(
+            self.now,
+            Input::Datagrams {
+                from: underlay(1),
+                burst,
+            },
+            desk,
+        );
+    }
+
+    fn request(&mut self, i: usize, client: ClientId, request: Request) {
+        let (node, desk) = &mut self.nodes[i];
+        node.handle(self.now, Input::Request { client, request }, desk);
+    }
+
+    fn timeout(&mut self, i: usize) {
+        let (node, desk) = &mut self.nodes[i];
+        if node.next_timeout().is_some_and(|(at, _)| at <= self.now) {
+            node.handle(self.now, Input::Timeout, desk);
+        }
+    }
+
+    fn flush(&mut self, i: usize) {
+        let (node, desk) = &mut self.nodes[i];
+        node.flush(self.now, desk);
+    }
+
+    /// Runs handshakes, hellos and flooding until the first engine's packets reach the last.
+    fn settle(&mut self) -> Result<(), BenchError> {
+        while self.now < Time::ZERO + SETTLE {
+            self.now = self.now + Duration::from_millis(1);
+            for i in [0, 2] {
+                self.timeout(i);
+                self.flush(i);
+                self.carry(i)?;
+            }
+            self.middle();
+            self.carry(1)?;
+        }
+        self.load(1)?;
+        self.middle();
+        self.carry(1)?;
+        if self.delivered() == 0 {
+            let why = "the three engines did not find each other";
+            return Err(BenchError::Start(why.into()));
+        }
+        self.forwarded = 0;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Replay {
+            payload,
+            burst,
+            packets,
+            ..
+        } = self;
+        write!(
+            f,
+            "Replay {{ {} bytes in bursts of {burst}, {packets} so far }}",
+            payload.len()
+        )
+    }
+}
+
+/// The `i`-th of three engines in a row; the earlier of two neighbours dials.
+fn engine(issuer: &mut Issuer, i: usize, unix_s: u64) -> Result<Node, BenchError> {
+    let neighbors = [i.checked_sub(1), Some(i + 1)]
+        .into_iter()
+        .flatten()
+        .filter(|&n| n < 3);
+    let neighbors = neighbors.map(|n| Neighbor {
+        addr: address(n),
+        name: name(n),
+        at: (n > i).then(|| underlay(n)),
+    });
+    Ok(Node::new(Config {
+        identity: issuer.identity(i)?,
+        network: issuer.network(),
+        neighbors: neighbors.collect(),
+        accept: None,
+        settings: Settings::modern(),
+        lab: false,
+        seed: net::sched::entropy()?,
+        unix_start_s: unix_s,
+    }))
+}
+
+/// Where the `i`-th engine is reached.
+fn underlay(i: usize) -> UnderlayAddr {
+    let mut ip = [0; 16];
+    ip[10..12].fill(0xff);
+    ip[12..].copy_from_slice(&(0x0a00_0001 + i as u32).to_be_bytes());
+    UnderlayAddr {
+        ip,
+        port: 7_000,
+        socket: 0,
+    }
+}
+
+fn node_at(at: UnderlayAddr) -> Option<usize> {
+    (0..3).find(|&i| underlay(i) == at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_packet_goes_through_the_middle_to_the_end() {
+        for burst in [1, 8] {
+            let mut replay = Replay::new(160, burst, 3, 100_000).unwrap();
+            let before = replay.delivered();
+            for _ in 0..20 {
+                replay.turn(|| {}).unwrap();
+            }
+            assert_eq!(replay.packets(), 20 * 32 * burst as u64);
+            assert_eq!(
+                (replay.lost(), replay.delivered() - before),
+                (0, replay.packets())
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (payload, burst, rate) in [(1_393, 1, 1), (160, 0, 1), (160, 49, 1), (160, 1, 0)] {
+            assert!(matches!(
+                Replay::new(payload, burst, 1, rate),
+                Err(BenchError::Option(_))
+            ));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The chain: an engine that sends, the middle node as a process, an engine that receives.
+
+use super::{Arena, BenchError, Shape, Trial};
+use crate::bench::endpoint::{Endpoint, Setup, socket};
+use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::go_on;
+use crate::bench::volley::{Sink, volley};
+use base::impair::Model;
+use base::{Burst, ClientId, Duration, UnderlayAddr, VirtualPort};
+use net::Clock;
+use std::collections::VecDeque;
+use wire::data::{Class, LinkProtocol, Routing};
+use wire::ipc;
+
+/// Positions in the row.
+const SENDER: usize = 0;
+const MIDDLE: usize = 1;
+const RECEIVER: usize = 2;
+
+const PORT: VirtualPort = VirtualPort(5_000);
+const RECEIVING: ClientId = ClientId(1);
+/// Sessions, links and routes take a second; a loaded machine takes longer.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+/// Between two trials: hellos pass, queues run empty.
+const REST: Duration = Duration::from_millis(20);
+/// Packets sealed between two that are sent early, so that the middle node hears from its
+/// neighbour: 20 ms of sealing.
+const SEALED_IN_A_ROW: u64 = 32_768;
+/// How long a packet may be under way on the emulated link, recovery included.
+pub(super) const PATIENCE: Duration = Duration::from_millis(150);
+/// Voice is of use for so long.
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// The running chain.
+pub(super) struct Chain {
+    fleet: Fleet,
+    sender: Endpoint,
+    receiver: Endpoint,
+    middle: UnderlayAddr,
+    payload: Vec<u8>,
+}
+
+/// What the way out of the middle node and the way back to it are like.
+pub(super) struct Lossy {
+    out: Model,
+    back: Model,
+}
+
+/// 1 % loss, 20 ms there and back.
+pub(super) fn lossy() -> Result<Lossy, BenchError> {
+    let model = |text: &str| {
+        text.parse::<Model>()
+            .map_err(|error| BenchError::Start(error.to_string()))
+    };
+    Ok(Lossy {
+        out: model("loss=1% delay=10ms")?,
+        back: model("delay=10ms")?,
+    })
+}
+
+impl Chain {
+    /// Starts the middle node and both ends, and waits until packets can go.
+    pub(super) fn start(arena: &Arena<'_>, lossy: Option<Lossy>) -> Result<Chain, BenchError> {
+        let row = &arena.row;
+        let mut fleet = Fleet::new(arena.options.program.as_deref())?;
+        let listen = row.within(MIDDLE, || free(row.any()))??;
+        let (out, back) = match lossy {
+            Some(Lossy { out, back }) => (Some(out), Some(back)),
+            None => (None, None),
+        };
+        let neighbors = [(SENDER, None), (RECEIVER, out)];
+        let neighbors = neighbors.map(|(index, impair)| Beside {
+            index,
+            dial: None,
+            impair,
+        });
+        fleet.start(
+            MIDDLE,
+            &Spec {
+                listen,
+                neighbors: neighbors.into(),
+                cpu: arena.cpus.map(|[forwarder, _]| forwarder),
+                inside: row.space(MIDDLE),
+                realtime: true,
+            },
+        )?;
+        let mut ends = Vec::new();
+        for index in [SENDER, RECEIVER] {
+            let at = (row.ip(index, MIDDLE), 0).into();
+            let dial = (row.ip(MIDDLE, index), listen.port()).into();
+            let setup = Setup {
+                index,
+                socket: row.within(index, || socket(at))??,
+                neighbor: MIDDLE,
+                dial: Some(net::addr::underlay(dial, 0)),
+            };
+            ends.push((Endpoint::new(&mut fleet.issuer, setup)?, dial));
+        }
+        let (Some((mut receiver, _)), Some((sender, dial))) = (ends.pop(), ends.pop()) else {
+            return Err(BenchError::Start("a chain has two ends".into()));
+        };
+        receiver.bind(RECEIVING, PORT, voice());
+        if let Some(back) = back {
+            receiver.impair(MIDDLE, back);
+        }
+        let middle = net::addr::underlay(dial, 0);
+        let mut chain = Chain {
+            fleet,
+            sender,
+            receiver,
+            middle,
+            payload: Vec::new(),
+        };
+        chain.wait(arena)?;
+        for client in 1..=arena.options.flows {
+            chain.sender.bind(ClientId(client), VirtualPort(0), voice());
+        }
+        Ok(chain)
+    }
+
+    /// Waits until both ends have a route to each other.
+    pub(super) fn wait(&mut self, arena: &Arena<'_>) -> Result<(), BenchError> {
+        let clock = Clock::new();
+        let until = clock.now() + START_PATIENCE;
+        while !(self.sender.has_route(RECEIVER) && self.receiver.has_route(SENDER)) {
+            go_on(&arena.interrupt)?;
+            self.fleet.check()?;
+            if clock.now() >= until {
+                return Err(self
+                    .fleet
+                    .node(MIDDLE)
+                    .error("has no links or no route after 20 s"));
+            }
+            self.rest();
+        }
+        Ok(())
+    }
+
+    /// Sends one volley through the middle node.
+    pub(super) fn trial(
+        &mut self,
+        shape: Shape,
+        flows: u32,
+        patience: Duration,
+    ) -> Result<Trial, BenchError> {
+        let bursts = self.seal(shape, flows)?;
+        let before = self.fleet.node(MIDDLE).usage()?;
+        let (sender, middle) = (&mut self.sender, self.middle);
+        let fire = |burst| sender.fire(middle, burst);
+        let outcome = volley(bursts, shape.rate_pps, patience, fire, &mut self.receiver);
+        let used = self.fleet.node(MIDDLE).usage()?.since(before);
+        self.rest();
+        self.fleet.check()?;
+        Ok(Trial {
+            outcome,
+            cpu_ns: used.cpu_ns,
+            wakeups: used.wakeups,
+        })
+    }
+
+    /// Lets both ends do what nodes do besides.
+    pub(super) fn rest(&mut self) {
+        Endpoint::run(&mut [&mut self.sender, &mut self.receiver], REST);
+    }
+
+    /// Lets both ends say hello, while something else is measured.
+    pub(super) fn attend(&mut self) {
+        self.sender.step();
+        self.receiver.step();
+    }
+
+    /// Datagrams that the emulated link behind the middle node has lost.
+    pub(super) fn lost_on_link(&self) -> Result<u64, BenchError> {
+        let status = self.fleet.node(MIDDLE).snapshot()?;
+        let lost = status["counters"]["drops"]["impaired_loss"].as_u64();
+        lost.ok_or_else(|| BenchError::Start("the node does not tell what it dropped".into()))
+    }
+
+    /// Seals a volley. The middle node is given a burst of it now and then, in order, so that it
+    /// does not take its neighbour for dead.
+    fn seal(&mut self, shape: Shape, flows: u32) -> Result<VecDeque<Burst>, BenchError> {
+        self.payload.resize(shape.payload, 0x5a);
+        let (mut ready, mut sealed) = (VecDeque::new(), 0);
+        let chunk = SEALED_IN_A_ROW.next_multiple_of(shape.burst as u64);
+        // What is sent early is sealed on top.
+        let early = (shape.packets / chunk) * shape.burst as u64;
+        while sealed < shape.packets + early {
+            let packets = chunk.min(shape.packets + early - sealed);
+            let to = (RECEIVER, PORT);
+            let (count, payload) = (packets as usize, &self.payload);
+            let more = self.sender.seal(count, shape.burst, payload, flows, to)?;
+            ready.extend(more);
+            sealed += packets;
+            if sealed < shape.packets + early
+                && let Some(first) = ready.pop_front()
+            {
+                self.sender.fire(self.middle, first);
+            }
+            while Sink::step(&mut self.receiver) > 0 {}
+        }
+        Ok(ready)
+    }
+}
+
+/// Packets of voice.
+fn voice() -> ipc::Options {
+    ipc::Options {
+        class: Class {
+            link: LinkProtocol::RealTime,
+            routing: Routing::ExpectedLatency,
+            priority: 4,
+        },
+        deadline: Some(DEADLINE),
+        ..ipc::Options::default()
+    }
+}

@@ -1,0 +1,313 @@
+//! What `sinew bench forward` found: the documented JSON, and the tables.
+
+use crate::bench::heading;
+use crate::table::align;
+use serde::Serialize;
+use std::fmt;
+
+/// Everything that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the three hosts are connected by.
+    pub medium: &'static str,
+    /// The scheduling of the thread that makes the traffic; the forwarders ask for the same.
+    pub scheduling: String,
+    /// The forwarder's processor and that of the traffic; none if there is only one.
+    pub processors: Vec<usize>,
+    /// The machine's load before and after.
+    pub load: [f64; 2],
+    /// Length of a trial.
+    pub trial_seconds: f64,
+    /// Trials per number.
+    pub repeats: usize,
+    /// Flows that the packets belong to.
+    pub flows: u32,
+    /// One per payload and burst.
+    pub cells: Vec<Cell>,
+}
+
+/// One payload and burst.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// Bytes of payload.
+    pub payload_bytes: usize,
+    /// Packets per burst.
+    pub burst: usize,
+    /// The rate at which all are compared.
+    pub common_pps: u64,
+    /// The node, then the bare ones.
+    pub forwarders: Vec<Measured>,
+    /// The node against the bare ones.
+    pub ratios: Ratios,
+    /// The node over a bad link, at its own highest rate.
+    pub impaired: Option<Impaired>,
+}
+
+/// One forwarder.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub name: &'static str,
+    /// The highest rate at which less than 0.1 % is lost and no queue grows.
+    pub max_pps: u64,
+    /// Processor time per packet at the common rate.
+    pub ns_per_packet_common: f64,
+    /// Wake-ups per packet at the common rate.
+    pub wakeups_per_packet_common: f64,
+    /// Processor time per packet at the highest rate.
+    pub ns_per_packet_max: f64,
+    /// Share of its core that it used at the highest rate; well below 100, something else was the
+    /// limit.
+    pub busy_pct_max: f64,
+    /// What was lost in the median trial at the highest rate.
+    pub lost_pct_max: f64,
+}
+
+/// The node against the bare forwarders.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Ratios {
+    /// Highest rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32 is 0.65 at least.
+    pub pps_over_sealed: f64,
+    /// Processor time at the common rate, node over sealed GRO/GSO; the goal at bursts of 8 to 32
+    /// is 1.5 at most.
+    pub cpu_over_sealed: f64,
+    /// The same at the highest rate that the node carries, both at that rate.
+    pub cpu_over_sealed_max: f64,
+    /// Processor time at the common rate, node over recvmmsg/sendmmsg; the goal one by one is 1.3
+    /// at most.
+    pub cpu_over_batched: f64,
+}
+
+/// The node over a link of 1 % loss and 20 ms there and back.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Impaired {
+    /// The rate.
+    pub rate_pps: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// What the link lost, repeated packets and control included, in percent of them.
+    pub lost_on_link_pct: f64,
+    /// Percent of them that never came.
+    pub residual_pct: f64,
+    /// Processor time per packet of the middle node.
+    pub ns_per_packet: f64,
+}
+
+impl Cell {
+    /// With the ratios that follow from the measurements, which are in the order of the table, and
+    /// from what the sealed one costs per packet at the node's highest rate.
+    pub(super) fn new(
+        payload_bytes: usize,
+        burst: usize,
+        common_pps: u64,
+        forwarders: Vec<Measured>,
+        sealed_at_node: f64,
+    ) -> Cell {
+        let ratios = match forwarders.as_slice() {
+            [node, batched, _, sealed] => Ratios {
+                pps_over_sealed: node.max_pps as f64 / sealed.max_pps as f64,
+                cpu_over_sealed: node.ns_per_packet_common / sealed.ns_per_packet_common,
+                cpu_over_sealed_max: node.ns_per_packet_max / sealed_at_node,
+                cpu_over_batched: node.ns_per_packet_common / batched.ns_per_packet_common,
+            },
+            _ => Ratios::default(),
+        };
+        Cell {
+            payload_bytes,
+            burst,
+            common_pps,
+            forwarders,
+            ratios,
+            impaired: None,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report {
+            medium,
+            scheduling,
+            repeats,
+            trial_seconds,
+            flows,
+            ..
+        } = self;
+        let [before, after] = self.load;
+        writeln!(
+            f,
+            "forwarding through the middle of three, real-time lane, over {medium}"
+        )?;
+        match self.processors.as_slice() {
+            [forwarder, traffic] => {
+                writeln!(
+                    f,
+                    "forwarder on processor {forwarder}, traffic on {traffic}"
+                )?;
+            }
+            _ => writeln!(f, "one processor for everything: the numbers say little")?,
+        }
+        writeln!(f, "scheduling: {scheduling}")?;
+        writeln!(
+            f,
+            "{flows} flows, medians of {repeats} trials of {trial_seconds} s taken in turns; \
+             load {before:.1} to {after:.1}"
+        )?;
+        let mut payloads: Vec<usize> = self.cells.iter().map(|cell| cell.payload_bytes).collect();
+        payloads.dedup();
+        for payload in payloads {
+            let cells = || {
+                self.cells
+                    .iter()
+                    .filter(|cell| cell.payload_bytes == payload)
+            };
+            writeln!(f, "\n{payload} bytes of payload")?;
+            write!(f, "{}", measured_table(cells()))?;
+            writeln!(
+                f,
+                "\nthe node against bare forwarders; then with 1 % loss, 20 ms RTT behind it"
+            )?;
+            write!(f, "{}", ratio_table(cells()))?;
+        }
+        Ok(())
+    }
+}
+
+fn measured_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
+    let mut table = vec![heading([
+        "forwarder",
+        "burst",
+        "max kpps",
+        "lost",
+        "busy",
+        "µs/packet",
+        "at kpps",
+        "µs/packet",
+        "wake-ups/packet",
+    ])];
+    for cell in cells {
+        for one in &cell.forwarders {
+            table.push(vec![
+                one.name.to_owned(),
+                cell.burst.to_string(),
+                format!("{:.0}", one.max_pps as f64 / 1e3),
+                format!("{:.2} %", one.lost_pct_max),
+                format!("{:.0} %", one.busy_pct_max),
+                format!("{:.2}", one.ns_per_packet_max / 1e3),
+                format!("{:.0}", cell.common_pps as f64 / 1e3),
+                format!("{:.2}", one.ns_per_packet_common / 1e3),
+                format!("{:.2}", one.wakeups_per_packet_common),
+            ]);
+        }
+    }
+    align(&table)
+}
+
+fn ratio_table<'a>(cells: impl Iterator<Item = &'a Cell>) -> String {
+    let mut table = vec![heading([
+        "burst",
+        "pps/sealed",
+        "CPU/sealed",
+        "at node's max",
+        "CPU/recvmmsg",
+        "bad link: kpps",
+        "lost there",
+        "residual",
+        "µs/packet",
+    ])];
+    for cell in cells {
+        let Ratios {
+            pps_over_sealed,
+            cpu_over_sealed,
+            cpu_over_sealed_max,
+            cpu_over_batched,
+        } = cell.ratios;
+        // The goals, where there is one for this burst.
+        let (bursts, single) = (cell.burst >= 8, cell.burst == 1);
+        let goal = |text: String, holds: bool, applies: bool| match (applies, holds) {
+            (false, _) => text,
+            (true, true) => format!("{text} ok"),
+            (true, false) => format!("{text} MISSED"),
+        };
+        let mut cells = vec![
+            cell.burst.to_string(),
+            goal(
+                format!("{pps_over_sealed:.2} (>= 0.65)"),
+                pps_over_sealed >= 0.65,
+                bursts,
+            ),
+            goal(
+                format!("{cpu_over_sealed:.2} (<= 1.5)"),
+                cpu_over_sealed <= 1.5,
+                bursts,
+            ),
+            goal(
+                format!("{cpu_over_sealed_max:.2} (<= 1.5)"),
+                cpu_over_sealed_max <= 1.5,
+                bursts,
+            ),
+            goal(
+                format!("{cpu_over_batched:.2} (<= 1.3)"),
+                cpu_over_batched <= 1.3,
+                single,
+            ),
+        ];
+        if let Some(impaired) = &cell.impaired {
+            cells.extend([
+                format!("{:.0}", impaired.rate_pps as f64 / 1e3),
+                format!("{:.2} %", impaired.lost_on_link_pct),
+                format!("{:.4} %", impaired.residual_pct),
+                format!("{:.2}", impaired.ns_per_packet / 1e3),
+            ]);
+        }
+        table.push(cells);
+    }
+    align(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(name: &'static str, max_pps: u64, ns: f64) -> Measured {
+        Measured {
+            name,
+            max_pps,
+            ns_per_packet_common: ns,
+            wakeups_per_packet_common: 0.1,
+            ns_per_packet_max: ns / 2.0,
+            busy_pct_max: 95.0,
+            lost_pct_max: 0.01,
+        }
+    }
+
+    #[test]
+    fn ratios_follow_from_the_measurements_and_keys_are_stable() {
+        let forwarders = vec![
+            measured("node", 600, 2_000.0),
+            measured("recvmmsg/sendmmsg", 200, 5_000.0),
+            measured("GRO/GSO", 1_000, 1_000.0),
+            measured("GRO/GSO, AES-GCM", 800, 1_600.0),
+        ];
+        let report = Report {
+            medium: "loopback",
+            scheduling: "real time".into(),
+            processors: vec![0, 1],
+            load: [0.0, 1.0],
+            trial_seconds: 0.4,
+            repeats: 3,
+            flows: 10,
+            cells: vec![Cell::new(160, 16, 100_000, forwarders, 800.0)],
+        };
+        let json = serde_json::to_value(&report).unwrap();
+        let ratios = &json["cells"][0]["ratios"];
+        assert_eq!(ratios["pps_over_sealed"], 0.75);
+        assert_eq!(ratios["cpu_over_sealed"], 1.25);
+        assert_eq!(ratios["cpu_over_batched"], 0.4);
+        let text = report.to_string();
+        assert!(
+            text.contains("0.75 (>= 0.65) ok") && text.contains("1.25 (<= 1.5) ok"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! Benchmarks: what the node costs and how fast it is, always beside a baseline in the same run.
+//!
+//! ```text
+//!   forward   the middle node of a chain of three, beside three bare forwarders
+//!   latency   clients over three nodes, beside the kernel and bare forwarders
+//!   idle      memory, processor time and control traffic of nodes that have little to do
+//!   engine    the node's own code alone, without sockets
+//! ```
+//!
+//! For the command line: each has plain `Options` and `run(&Options, Progress) -> Result<Report>`;
+//! a report prints as a table (`Display`) and serializes to the JSON that docs/bench.md defines.
+//! Machines are shared and differ, so absolute numbers say little: what is compared runs in turns,
+//! and medians and ratios are printed.
+
+mod credentials;
+mod endpoint;
+pub mod engine;
+mod fleet;
+pub mod forward;
+mod row;
+mod usage;
+mod volley;
+
+use crate::interrupt::Interrupt;
+use std::io;
+
+/// Why a benchmark failed. What it had started has ended by then.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// An option that cannot be; the command was misused.
+    #[error("{0}")]
+    Option(String),
+    /// Nodes or networks could not be set up.
+    #[error("cannot start the benchmark: {0}")]
+    Start(String),
+    /// The kernel refused something.
+    #[error("the benchmark failed: {0}")]
+    Io(#[from] io::Error),
+    /// Ctrl-C, or the system asked to end.
+    #[error("interrupted: everything that was started has ended")]
+    Interrupted,
+}
+
+/// Fails once the process was asked to end.
+fn go_on(interrupt: &Interrupt) -> Result<(), BenchError> {
+    if interrupt.came() {
+        Err(BenchError::Interrupted)
+    } else {
+        Ok(())
+    }
+}
+
+/// The first row of a table.
+fn heading<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).into()
+}

@@ -1,0 +1,100 @@
+//! What a process has used, as the kernel tells: processor time, wake-ups, memory.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+/// Processor time and wake-ups of a process, all its threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Time on a processor, in the kernel and outside.
+    pub(crate) cpu_ns: u64,
+    /// How often a thread slept and was woken.
+    pub(crate) wakeups: u64,
+}
+
+impl Usage {
+    /// What the process `pid` has used since its start. Threads that have ended do not count.
+    pub(crate) fn of(pid: u32) -> io::Result<Usage> {
+        let mut usage = Usage::default();
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let path = thread?.path();
+            // A thread may end while its files are read.
+            let Ok(schedstat) = fs::read_to_string(path.join("schedstat")) else {
+                continue;
+            };
+            usage.cpu_ns += first_number(&schedstat).unwrap_or(0);
+            usage.wakeups += status(path.join("status"), "voluntary_ctxt_switches:").unwrap_or(0);
+        }
+        if usage.cpu_ns == 0 {
+            let what = "this kernel does not tell the processor time of threads (schedstat)";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        Ok(usage)
+    }
+
+    /// What was used between `before` and this.
+    pub(crate) fn since(self, before: Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            wakeups: self.wakeups.saturating_sub(before.wakeups),
+        }
+    }
+}
+
+/// Bytes of memory that the process `pid` has in use.
+pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let kib = status(format!("/proc/{pid}/status").into(), "VmRSS:")?;
+    Ok(kib * 1_024)
+}
+
+/// Processes that wanted to run in the last minute.
+pub(crate) fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ')
+        .next()
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// The number behind `key` in a file of lines.
+fn status(path: PathBuf, key: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(&path)?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .and_then(first_number);
+    value.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{}: no `{key}`", path.display()),
+        )
+    })
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_used_something() {
+        let pid = std::process::id();
+        let before = Usage::of(pid).unwrap();
+        let mut x = 1u64;
+        while Usage::of(pid).unwrap().cpu_ns == before.cpu_ns {
+            x = std::hint::black_box(x.wrapping_mul(3));
+        }
+        assert!(Usage::of(pid).unwrap().since(before).cpu_ns > 0);
+        assert!(resident_bytes(pid).unwrap() > 100_000);
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(Usage::of(u32::MAX).is_err());
+        assert!(resident_bytes(u32::MAX).is_err());
+    }
+}

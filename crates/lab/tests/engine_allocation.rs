@@ -1,0 +1,69 @@
+//! Forwarding by the engine allocates nothing once it is warm.
+
+#![allow(clippy::unwrap_used)]
+
+use lab::bench::engine::Replay;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Counts what the calling thread allocates.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; the counter needs no allocation.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller keeps the rules of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above, with this layout.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Turns in which the middle engine allocated, and how much, out of `turns`.
+fn allocating_turns(replay: &mut Replay, turns: usize) -> (usize, u64) {
+    let mut seen = (0, 0);
+    for _ in 0..turns {
+        let mut edges = [0; 2];
+        let mut edge = 0;
+        replay
+            .turn(|| {
+                edges[edge] = ALLOCATIONS.with(Cell::get);
+                edge += 1;
+            })
+            .unwrap();
+        let count = edges[1] - edges[0];
+        seen.0 += usize::from(count > 0);
+        seen.1 += count;
+    }
+    seen
+}
+
+#[test]
+fn packets_are_forwarded_without_allocation() {
+    for (payload, burst) in [(160, 1), (160, 16), (1_200, 16)] {
+        // Fast in virtual time, so that it is warm after few packets; slow enough for debug builds.
+        let rate_pps = 100_000;
+        let mut replay = Replay::new(payload, burst, 10, rate_pps).unwrap();
+        let per_turn = 32 * burst;
+        // History and windows have their sizes after half a second.
+        allocating_turns(&mut replay, rate_pps as usize / 2 / per_turn);
+        let turns = rate_pps as usize / 4 / per_turn;
+        let (allocating, allocations) = allocating_turns(&mut replay, turns);
+        assert_eq!(
+            (allocating, allocations),
+            (0, 0),
+            "turns that allocated, and allocations, in {turns} turns of {per_turn} packets of \
+             {payload} bytes"
+        );
+    }
+}
