@@ -44,6 +44,15 @@ impl Chunk {
     fn is_older_than(&self, age: Duration, now: Time) -> bool {
         self.entries.last().is_none_or(|e| now.since(e.at) > age)
     }
+    /// Half the size will do, so that a rate near a threshold does not allocate for ever.
+    fn suits(&self, size: usize) -> bool {
+        (size / 2..=2 * size).contains(&self.bytes.capacity())
+    }
+    fn emptied(mut self) -> Chunk {
+        self.entries.clear();
+        self.bytes.clear();
+        self
+    }
 }
 
 /// The copies, bounded in bytes and in age.
@@ -127,15 +136,10 @@ impl Ring {
             .next_power_of_two()
             .clamp(CHUNK_MIN, CHUNK_MAX)
             .max(len);
-        let fresh = self.recycle(now, size).unwrap_or_else(|| {
-            self.make_room(size);
-            let chunk = Chunk {
-                bytes: Vec::with_capacity(size),
-                ..Chunk::default()
-            };
-            self.held += chunk.bytes.capacity();
-            chunk
-        });
+        let fresh = match self.recycle(now, size) {
+            Some(chunk) => chunk,
+            None => self.make(size),
+        };
         let filled = core::mem::replace(&mut self.current, fresh);
         if filled.entries.is_empty() {
             self.held -= filled.bytes.capacity();
@@ -144,33 +148,44 @@ impl Ring {
         }
     }
 
-    /// An outdated chunk of about the wanted size, emptied. Other outdated ones are given back.
+    /// An outdated chunk of about the wanted size, emptied. Others are given back when they have
+    /// been outdated for long: the next ones are needed soon, several perhaps in one burst.
     fn recycle(&mut self, now: Time, size: usize) -> Option<Chunk> {
         let mut found = None;
-        while let Some(front) = self.full.front()
-            && front.is_older_than(self.cover, now)
-        {
-            let mut chunk = self.full.pop_front()?;
-            let capacity = chunk.bytes.capacity();
-            // Half the size will do, so that a rate near a threshold does not allocate for ever.
-            if found.is_none() && capacity >= size / 2 && capacity <= 2 * size {
-                chunk.entries.clear();
-                chunk.bytes.clear();
-                found = Some(chunk);
+        loop {
+            let age = match found {
+                None => self.cover,
+                Some(_) => self.cover * 2,
+            };
+            let outdated = |front: &Chunk| front.is_older_than(age, now);
+            if !self.full.front().is_some_and(outdated) {
+                return found;
+            }
+            let chunk = self.full.pop_front()?;
+            if found.is_none() && chunk.suits(size) {
+                found = Some(chunk.emptied());
             } else {
-                self.held -= capacity;
+                self.held -= chunk.bytes.capacity();
             }
         }
-        found
     }
 
-    /// Gives up the oldest chunks until `size` more bytes are within the limit.
-    fn make_room(&mut self, size: usize) {
+    /// A chunk of `size` bytes within the limit, for which the oldest ones are given up.
+    fn make(&mut self, size: usize) -> Chunk {
         while self.held + size > self.limit
             && let Some(chunk) = self.full.pop_front()
         {
-            self.held -= chunk.bytes.capacity();
             self.overrun += chunk.entries.len() as u64;
+            if chunk.suits(size) {
+                return chunk.emptied();
+            }
+            self.held -= chunk.bytes.capacity();
         }
+        let chunk = Chunk {
+            bytes: Vec::with_capacity(size),
+            ..Chunk::default()
+        };
+        self.held += chunk.bytes.capacity();
+        chunk
     }
 }
