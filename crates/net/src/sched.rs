@@ -120,6 +120,21 @@ pub fn pin(cpu: usize) -> io::Result<()> {
         .map(drop)
 }
 
+/// Raises the limit of open descriptors to the highest that is permitted, and tells it: each client
+/// of a node takes one, and the usual soft limit of 1024 is meant for programs that use select(2).
+pub fn raise_descriptors() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` outlives the call, which fills it.
+    sys::check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: `limit` outlives the call, which reads it.
+    sys::check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) })?;
+    Ok(limit.rlim_cur)
+}
+
 /// Keeps all memory of the process, present and future, from being paged out. Pages that were
 /// never touched take no memory, as before.
 pub fn lock_memory() -> io::Result<()> {

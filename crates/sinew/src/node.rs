@@ -52,6 +52,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     check_certificate(&identity, &network, clock, &lines)?;
     let termination = Termination::install()
         .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+    take_descriptors(&lines);
     let scheduling = if config.realtime_priority {
         take_priority(&lines)
     } else {
@@ -153,6 +154,21 @@ fn check_certificate(
         Err(why) => Err(Failure::failed(format_args!(
             "this node's own certificate: {why}"
         ))),
+    }
+}
+
+/// Makes room for as many clients as the node may have; says so when there is less.
+fn take_descriptors(lines: &Lines) {
+    // A client, its neighbours in the table, and some for everything else.
+    let wanted = host::clients::MAX_CLIENTS as u64 + 256;
+    match sched::raise_descriptors() {
+        Ok(granted) if granted >= wanted => {}
+        Ok(granted) => lines.say(&format!(
+            "only {granted} descriptors are permitted, so fewer clients than {}: raise LimitNOFILE \
+             or `ulimit -n`",
+            host::clients::MAX_CLIENTS
+        )),
+        Err(error) => lines.say(&format!("cannot raise the limit of descriptors: {error}")),
     }
 }
 
