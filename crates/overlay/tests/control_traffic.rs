@@ -40,6 +40,9 @@ fn measure(count: usize, calls: u64, loss: u32) -> Vec<f64> {
         rates.iter().copied().fold(0.0, f64::max),
     );
     assert_eq!(nodes.totals.downs.len(), 0);
+    streams.finish(&mut nodes);
+    let missed = streams.missed(Duration::from_millis(10 * count as u64));
+    assert!(loss > 0 || missed == 0, "new keys cost {missed} packets");
     nodes.world.close().unwrap();
     rates
 }

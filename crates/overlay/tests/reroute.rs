@@ -135,6 +135,30 @@ fn a_restarted_node_of_a_chain_carries_voice_within_two_seconds() {
     }
 }
 
+#[test]
+fn a_node_that_gets_another_address_is_followed() {
+    let mut nodes = Nodes::new(13, 3, &chain(3), "delay=10ms");
+    nodes.run_ms(2_000);
+    let stream = |from, to| Stream {
+        from,
+        to,
+        interval: Duration::from_millis(20),
+        phase: Duration::ZERO,
+        options: voice(),
+    };
+    let mut calls = Streams::begin(&mut nodes, vec![stream(0, 2), stream(2, 0)]);
+    calls.run(&mut nodes, Duration::from_secs(1));
+    nodes.move_to_another_address(0, &[(1, "delay=10ms")]);
+    calls.run(&mut nodes, Duration::from_secs(1));
+    calls.finish(&mut nodes);
+    let lost = [0, 1].map(|i| calls.lost_between(i, Time::ZERO, Time::FAR));
+    println!("a node moves: {lost:?} packets lost from it and to it");
+    // To it, what was on its way to the old address until the first packet from the new one came.
+    assert!(lost[0] == 0 && lost[1] <= 3);
+    assert_eq!((nodes.totals.moves, nodes.totals.downs.len()), (1, 0));
+    assert_eq!(calls.duplicates, 0);
+}
+
 /// An hour of a link that changes between 1 % and 8 % of loss every 10 s, beside a path that is
 /// better than its bad end and worse than its good one. Returns the route changes of each node.
 fn hour_of_flips(interval: Duration) -> Vec<usize> {

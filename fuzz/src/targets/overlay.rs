@@ -368,7 +368,7 @@ fn records(data: &[u8]) {
             1 => Judgement::NoCertificate,
             _ => Judgement::Good,
         });
-        now = now + Duration::from_secs(u64::from(*age));
+        now += Duration::from_secs(u64::from(*age));
         database.expire(now);
         database.retry_pending(now, |_| Judgement::Good);
         tables.update(&mut database);

@@ -237,6 +237,15 @@ impl Nodes {
         drop(self.world.crash(self.hosts[i]));
     }
 
+    /// Node `i` goes on at another address, with these paths to others.
+    pub fn move_to_another_address(&mut self, i: usize, paths: &[(usize, &str)]) {
+        let party = self.world.crash(self.hosts[i]).unwrap();
+        self.hosts[i] = self.world.add_host(party);
+        for (to, path) in paths {
+            self.link(i, *to, path);
+        }
+    }
+
     /// Takes down a host that is no node of this program.
     pub fn crash_host(&mut self, host: HostId) {
         drop(self.world.crash(host));
