@@ -114,7 +114,7 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
     };
     output.write(&result, &evidence)?;
     if calls.behind_p99_us > BEHIND_MAX_US {
-        progress.step(&format!(
+        progress.warn(&format!(
             "this machine was too busy: 1 % of the packets were sent more than {} ms late; numbers \
              of a quiet machine are better",
             calls.behind_p99_us / 1_000

@@ -40,6 +40,12 @@ impl Progress {
         }
     }
 
+    /// Tells what must be known to read the result.
+    pub(crate) fn warn(self, text: &str) {
+        self.clear();
+        self.begin(text);
+    }
+
     /// Tells of a step.
     pub(crate) fn step(self, text: &str) {
         match self {
