@@ -136,6 +136,34 @@ fn a_restarted_node_of_a_chain_carries_voice_within_two_seconds() {
 }
 
 #[test]
+fn what_was_gone_for_long_is_forgotten_and_welcome_again() {
+    let count = 5;
+    let mut nodes = Nodes::new(17, count, &chain(count), "delay=10ms loss=1%");
+    nodes.run_ms(3_000);
+    // Longer than a record lives.
+    const LONG_MS: u64 = 1_000_000;
+    nodes.crash(4);
+    nodes.run_ms(LONG_MS);
+    assert_eq!(nodes.snapshot(0).database_nodes, count - 1);
+    nodes.restart(4);
+    let island = [nodes.hosts[0], nodes.hosts[1]];
+    nodes.world.partition(&island);
+    nodes.run_ms(LONG_MS);
+    let known: Vec<usize> = (0..count)
+        .map(|i| nodes.snapshot(i).database_nodes)
+        .collect();
+    assert_eq!(known, [2, 2, 3, 3, 3]);
+    nodes.world.heal();
+    nodes.run_ms(12_000);
+    assert!(nodes.all_links_up());
+    for i in 0..count {
+        let node = nodes.snapshot(i);
+        let all = (count, (count - 1) * 4);
+        assert_eq!((node.database_nodes, node.routes.len()), all, "node {i}");
+    }
+}
+
+#[test]
 fn a_node_that_gets_another_address_is_followed() {
     let mut nodes = Nodes::new(13, 3, &chain(3), "delay=10ms");
     nodes.run_ms(2_000);
