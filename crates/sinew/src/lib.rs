@@ -4,7 +4,7 @@
 //!   sinew net ..      authority: keys, certificates, configurations (files only)
 //!   sinew node        a running node            <- host, overlay, net
 //!   status links ..   asks a running node       <- its control socket, JSON
-//!   ping trace        measures over the overlay <- its client socket
+//!   ping trace call   measures over the overlay <- its client socket
 //! ```
 //!
 //! Data goes to standard output, everything else to standard error. Exit status: 0 done, 1 failed,
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod authority;
+pub mod call;
 pub mod config;
 pub mod control;
 pub mod date;
@@ -92,6 +93,12 @@ Examples:
     /// Measure round trip and loss to every node on the way to a node
     #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
     Trace(trace::Trace),
+    /// Call a node: how voice comes through, over the overlay and directly, side by side
+    #[command(after_help = "\
+Examples:
+  sinew call --answer --node net/fra
+  sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams")]
+    Call(call::Call),
 }
 
 /// Does what the command line asks.
@@ -107,6 +114,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Demo(args) => demo::run(args),
         Command::Ping(args) => ping::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Call(args) => call::run(args),
     }
 }
 

@@ -1,0 +1,100 @@
+//! `sinew call`: synthetic voice calls to another node, over the overlay and directly.
+
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::names::{Names, client_socket};
+use crate::terminal;
+use clap::Args;
+use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, DIRECT_PORT};
+use lab::progress::Progress;
+use serde_json::json;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// Arguments of `sinew call`.
+#[derive(Debug, Args)]
+pub struct Call {
+    /// The node to call: name or overlay address; `sinew call --answer` runs there
+    #[arg(required_unless_present = "answer")]
+    pub to: Option<String>,
+    /// Call directly too, at the same time: where `--answer` listens, like fra.example.net:7717
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "answer")]
+    pub direct: Option<String>,
+    /// Calls in parallel, on each path
+    #[arg(long, default_value_t = 1, conflicts_with = "answer")]
+    pub calls: u32,
+    /// Length of the calls
+    #[arg(long, default_value_t = 36, conflicts_with = "answer")]
+    pub seconds: u32,
+    /// Answer calls at this node until Ctrl-C
+    #[arg(long, conflicts_with = "to")]
+    pub answer: bool,
+    /// Where to answer direct calls
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "to",
+          default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DIRECT_PORT)))]
+    pub listen: SocketAddr,
+    /// The control socket of the node to call from, or to answer at
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Tell every step, also into a pipe
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Calls, or answers.
+pub fn run(args: &Call) -> Outcome {
+    let status = Control::find(args.node.as_deref())?.status()?;
+    let node = PathBuf::from(client_socket(&status)?);
+    match &args.to {
+        Some(to) => call(args, node, Names::of(&status).address(to)?),
+        None => answer(args, node),
+    }
+}
+
+fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
+    let result = lab::call::run(&CallOptions {
+        node,
+        to,
+        direct: args.direct.clone(),
+        calls: args.calls,
+        seconds: args.seconds,
+        progress: Progress::choose(args.verbose),
+    });
+    let result = result.map_err(failure)?;
+    if args.json {
+        return terminal::line(&result.json());
+    }
+    terminal::line(&result.to_string())
+}
+
+fn answer(args: &Call, node: PathBuf) -> Outcome {
+    // Who answers is watched by its operator, also in a log: each call is a line.
+    let answered = lab::call::answer(&AnswerOptions {
+        node,
+        direct: Some(args.listen),
+        progress: Progress::choose(true),
+    });
+    let answered = answered.map_err(failure)?;
+    if args.json {
+        return terminal::json(&json!({
+            "overlay_calls": answered.overlay_calls,
+            "direct_calls": answered.direct_calls,
+            "packets": answered.packets,
+            "ignored": answered.ignored,
+        }));
+    }
+    terminal::line(&format!(
+        "answered {} calls at port {ANSWER_PORT} and {} direct ones, {} packets",
+        answered.overlay_calls, answered.direct_calls, answered.packets
+    ))
+}
+
+fn failure(error: CallError) -> Failure {
+    match error {
+        CallError::Option(_) => Failure::misused(error),
+        _ => Failure::failed(error),
+    }
+}

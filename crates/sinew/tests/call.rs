@@ -1,0 +1,115 @@
+//! Synthetic calls between two nodes, over the overlay and directly, as operators make them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod world;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use world::World;
+
+/// `sinew call --answer`, from the moment that it answers.
+struct Answerer(Child);
+
+impl Answerer {
+    fn start(world: &World, direct: &str) -> Answerer {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
+            .current_dir(&world.dir)
+            .args([
+                "call", "--answer", "--json", "--node", "net/fra", "--listen", direct,
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        lines.read_line(&mut first).unwrap();
+        assert_eq!(first, "answering calls to 10.7.0.2:17\n");
+        // Each call is a line: they have to go somewhere.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        Answerer(child)
+    }
+
+    /// Ends it as an operator does, and gives what it prints then.
+    fn end(mut self) -> Value {
+        let pid = self.0.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        let output = self.0.stdout.take().unwrap();
+        let printed = serde_json::from_reader(output).unwrap();
+        assert!(self.0.wait().unwrap().success());
+        printed
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        // It has ended already unless the test fails.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn calls_are_judged_in_both_directions_on_both_paths() {
+    let mut world = World::new("call");
+    world.add("ams", 1, "--lab");
+    world.add("fra", 2, "");
+    world.start("ams");
+    world.start("fra");
+    world.wait_for_link("ams", "fra");
+
+    let nobody = world.try_sinew("call fra --seconds 1 --node net/ams");
+    assert_eq!(nobody.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&nobody.stderr);
+    assert!(
+        complaint.contains("run `sinew call --answer` there"),
+        "{complaint}"
+    );
+
+    world.sinew("link set ams fra delay=30ms --node net/ams");
+    let direct = world.endpoint(9).to_string();
+    let answerer = Answerer::start(&world, &direct);
+    let json = world.json(&format!(
+        "call fra --seconds 1 --direct {direct} --node net/ams"
+    ));
+    assert_eq!(
+        (json["scenario"]["to"].as_str(), &json["scenario"]["direct"]),
+        (Some("10.7.0.2"), &direct.into())
+    );
+    for path in ["overlay", "direct"] {
+        assert_eq!(json[path]["there"]["sent"], 50, "{json}");
+        assert!(json[path]["back"]["delay_ms"]["p50"].is_number(), "{json}");
+    }
+    // The clocks are set by the faster path, so the delay shows where it is: on the way there. The
+    // bound leaves room for a machine on which even the fastest packet took some milliseconds.
+    let there = &json["overlay"]["there"]["delay_ms"]["p50"];
+    assert!(there.as_f64().unwrap() > 20.0, "{json}");
+
+    let answered = answerer.end();
+    assert_eq!(
+        (&answered["overlay_calls"], &answered["direct_calls"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(answered["ignored"], 0);
+}
+
+#[test]
+fn what_cannot_be_is_misuse() {
+    let world = World::new("call-misused");
+    for words in [
+        "call",
+        "call fra --answer",
+        "call --listen 127.0.0.1:1 fra",
+        "call fra --calls x",
+    ] {
+        assert_eq!(world.try_sinew(words).status.code(), Some(2), "{words}");
+    }
+}
