@@ -91,8 +91,8 @@ pub(crate) fn volley(
         // One turn of this loop takes some 100 µs at most.
         let gap = now.since(seen.max(due));
         if gap > STALL {
-            held_up = held_up + gap;
-            origin = origin + gap;
+            held_up += gap;
+            origin += gap;
         }
         seen = now;
         in_a_row += 1;

@@ -118,7 +118,7 @@ impl Replay {
     /// [`BenchError`], when packets do not go that way any more.
     pub fn turn(&mut self, mut edge: impl FnMut()) -> Result<Duration, BenchError> {
         let packets = MESSAGES_PER_TURN * self.burst;
-        self.now = self.now + Duration::from_nanos(packets as u64 * 1_000_000_000 / self.rate_pps);
+        self.now += Duration::from_nanos(packets as u64 * 1_000_000_000 / self.rate_pps);
         for i in [0, 2] {
             self.timeout(i);
             self.flush(i);
@@ -260,7 +260,7 @@ impl Replay {
     /// Runs handshakes, hellos and flooding until the first engine's packets reach the last.
     fn settle(&mut self) -> Result<(), BenchError> {
         while self.now < Time::ZERO + SETTLE {
-            self.now = self.now + Duration::from_millis(1);
+            self.now += Duration::from_millis(1);
             for i in [0, 2] {
                 self.timeout(i);
                 self.flush(i);
