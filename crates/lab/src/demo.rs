@@ -167,7 +167,8 @@ fn make_calls(
         clean: options.clean(HOP_DELAY)?,
         lossy: options.impairment(HOP_DELAY)?,
     };
-    let mut chain = Chain::start(&program, &links, || interrupt.came())?;
+    let started = Chain::start(&program, &links, || interrupt.came());
+    let mut chain = unless_interrupted(started, interrupt)?;
     progress.step("six nodes are up, and A has a route to F");
 
     let listener = talk::listener(&chain, options.calls)?;
@@ -246,7 +247,7 @@ fn attend(
         if interrupt.wait(TICK)? {
             return Err(DemoError::Interrupted);
         }
-        for name in chain.revive()? {
+        for name in unless_interrupted(chain.revive(), interrupt)? {
             progress.step(&format!("node {name} was killed: started again"));
         }
         let gone = clock.now().since(schedule.start).as_secs_f64();
@@ -254,10 +255,22 @@ fn attend(
             [&live.sent, &live.direct, &live.overlay].map(|n| n.load(Ordering::Relaxed));
         progress.draw(
             gone / span,
-            &format!("{sent} packets sent; arrived: direct {direct}, overlay {overlay}"),
+            &format!("{sent} sent, arrived: direct {direct}, overlay {overlay}"),
         );
     }
     Ok(())
+}
+
+/// Ctrl-C on a terminal reaches the nodes too, perhaps a moment earlier: that they ended is no
+/// failure then.
+fn unless_interrupted<T>(
+    result: Result<T, DemoError>,
+    interrupt: &Interrupt,
+) -> Result<T, DemoError> {
+    match result {
+        Err(DemoError::Node { .. }) if interrupt.wait(TICK)? => Err(DemoError::Interrupted),
+        other => other,
+    }
 }
 
 /// The two threads of the calls; dropping it ends them.

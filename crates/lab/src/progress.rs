@@ -4,8 +4,8 @@
 
 use std::io::{IsTerminal, Write};
 
-/// Width of the bar in columns.
-const BAR: usize = 30;
+/// Width of the bar in columns: with what is said beside it, a line of 80 holds it.
+const BAR: usize = 20;
 
 /// How progress is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -274,7 +274,7 @@ impl Caller {
         options.progress.draw(
             share,
             &format!(
-                "{sent} packets sent; answered: overlay {overlay}{}",
+                "{sent} sent, answered: overlay {overlay}{}",
                 direct.unwrap_or_default()
             ),
         );
