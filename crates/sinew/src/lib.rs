@@ -5,6 +5,7 @@
 //!   sinew node        a running node            <- host, overlay, net
 //!   status links ..   asks a running node       <- its control socket, JSON
 //!   ping trace call   measures over the overlay <- its client socket
+//!   demo bench        starts nodes of its own   <- lab
 //! ```
 //!
 //! Data goes to standard output, everything else to standard error. Exit status: 0 done, 1 failed,
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod authority;
+pub mod bench;
 pub mod call;
 pub mod config;
 pub mod control;
@@ -99,6 +101,9 @@ Examples:
   sinew call --answer --node net/fra
   sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams")]
     Call(call::Call),
+    /// Measure what a node costs and how fast it is, beside baselines in the same run
+    #[command(subcommand)]
+    Bench(bench::Bench),
 }
 
 /// Does what the command line asks.
@@ -115,6 +120,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Ping(args) => ping::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Call(args) => call::run(args),
+        Command::Bench(command) => bench::run(command),
     }
 }
 

@@ -1,0 +1,137 @@
+//! `sinew bench`: what the node costs and how fast it is, always beside a baseline in the same run.
+
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::{Args, Subcommand};
+use lab::bench::{BenchError, engine, forward};
+use lab::progress::Progress;
+use serde::Serialize;
+use std::fmt::Display;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// What the middle node of a chain carries and costs, beside bare forwarders
+    #[command(after_help = "\
+Examples:
+  sinew bench forward
+  sinew bench forward --payload 160 --burst 1,16 --repeats 5 --json")]
+    Forward(Forward),
+    /// What the node's own code costs per packet, without sockets and kernel
+    #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
+    Engine(Engine),
+}
+
+/// How results and progress are told.
+#[derive(Debug, Args)]
+pub struct Telling {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Tell every step, also into a pipe
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Options of `sinew bench forward`.
+#[derive(Debug, Args)]
+pub struct Forward {
+    /// Bytes of payload; several, like 160,1200, give a table each
+    #[arg(long, value_delimiter = ',', default_value = "160,1200")]
+    pub payload: Vec<usize>,
+    /// Packets per burst that the neighbours send
+    #[arg(long, value_delimiter = ',', default_value = "1,8,16,32")]
+    pub burst: Vec<usize>,
+    /// Flows that the packets belong to
+    #[arg(long, default_value_t = forward::Options::default().flows)]
+    pub flows: u32,
+    /// Length of a trial
+    #[arg(long, default_value_t = forward::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials per number; the median counts
+    #[arg(long, default_value_t = forward::Options::default().repeats)]
+    pub repeats: usize,
+    /// Packets per second at which all are compared one by one
+    #[arg(long, default_value_t = forward::Options::default().single_pps)]
+    pub single_pps: u64,
+    /// Packets per second at which all are compared in bursts
+    #[arg(long, default_value_t = forward::Options::default().burst_pps)]
+    pub burst_pps: u64,
+    /// Network namespaces and veth instead of loopback; needs root
+    #[arg(long)]
+    pub netns: bool,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
+/// Options of `sinew bench engine`.
+#[derive(Debug, Args)]
+pub struct Engine {
+    /// Bytes of payload; several, like 160,1200, give rows each
+    #[arg(long, value_delimiter = ',', default_value = "160,1200")]
+    pub payload: Vec<usize>,
+    /// Packets per burst
+    #[arg(long, value_delimiter = ',', default_value = "1,8,16,32")]
+    pub burst: Vec<usize>,
+    /// Flows that the packets belong to
+    #[arg(long, default_value_t = engine::Options::default().flows)]
+    pub flows: u32,
+    /// Packets per measurement
+    #[arg(long, default_value_t = engine::Options::default().packets)]
+    pub packets: u64,
+    /// Packets per second of virtual time
+    #[arg(long, default_value_t = engine::Options::default().rate_pps)]
+    pub rate_pps: u64,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
+/// Measures.
+pub fn run(bench: &Bench) -> Outcome {
+    match bench {
+        Bench::Forward(args) => args.telling.tell(forward::run(
+            &forward::Options {
+                payloads: args.payload.clone(),
+                bursts: args.burst.clone(),
+                flows: args.flows,
+                seconds: args.seconds,
+                repeats: args.repeats,
+                single_pps: args.single_pps,
+                burst_pps: args.burst_pps,
+                netns: args.netns,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Engine(args) => args.telling.tell(engine::run(
+            &engine::Options {
+                payloads: args.payload.clone(),
+                bursts: args.burst.clone(),
+                flows: args.flows,
+                packets: args.packets,
+                rate_pps: args.rate_pps,
+            },
+            args.telling.progress(),
+        )),
+    }
+}
+
+impl Telling {
+    fn progress(&self) -> Progress {
+        Progress::choose(self.verbose)
+    }
+
+    fn tell(&self, report: Result<impl Serialize + Display, BenchError>) -> Outcome {
+        let report = report.map_err(|error| match error {
+            BenchError::Option(_) => Failure::misused(error),
+            _ => Failure::failed(error),
+        })?;
+        if self.json {
+            let value = serde_json::to_value(&report).map_err(Failure::failed)?;
+            return terminal::json(&value);
+        }
+        terminal::line(report.to_string().trim_end())
+    }
+}
