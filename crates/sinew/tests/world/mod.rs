@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod streams;
+
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -246,6 +248,63 @@ impl World {
     /// The control socket of a node.
     pub(crate) fn control(&self, name: &str) -> PathBuf {
         self.node(name).join(format!("{name}.ctl"))
+    }
+
+    /// The clients' socket of a node.
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.node(name).join(format!("{name}.sock"))
+    }
+
+    /// Adds lines to the front of a node's configuration.
+    pub(crate) fn configure(&self, name: &str, lines: &str) {
+        let path = self.node(name).join("node.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{lines}\n{text}")).unwrap();
+    }
+
+    /// Makes the link of two nodes like `model` from the start, in both directions.
+    pub(crate) fn impair(&self, a: &str, b: &str, model: &str) {
+        for (here, there) in [(a, b), (b, a)] {
+            let path = self.node(here).join("node.toml");
+            let mut text = fs::read_to_string(&path).unwrap();
+            let entry = format!("name = \"{there}\"\n");
+            if !text.contains(&entry) {
+                // The other one dials.
+                let address = self.overlay_address(there);
+                text += &format!("\n[[neighbor]]\n{entry}address = \"{address}\"\n");
+            }
+            let impaired = format!("{entry}impair = \"{model}\"\n");
+            fs::write(&path, text.replace(&entry, &impaired)).unwrap();
+        }
+    }
+
+    /// The overlay address of a node.
+    pub(crate) fn overlay_address(&self, name: &str) -> String {
+        let list = self.json("net list net");
+        let nodes = list["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|node| node["name"] == name).unwrap();
+        node["address"].as_str().unwrap().to_owned()
+    }
+
+    /// True if `name` has a route to the node at `address`.
+    pub(crate) fn has_route(&self, name: &str, address: &str) -> bool {
+        let routes = self.json(&format!("routes --node net/{name}"));
+        routes.to_string().contains(&format!("\"{address}\""))
+    }
+
+    /// The process of a node; a node that was started again has another one.
+    pub(crate) fn pid(&self, name: &str) -> u32 {
+        self.nodes[self.position(name)].child.id()
+    }
+
+    /// Panics unless the process of every node is there.
+    pub(crate) fn assert_all_run(&mut self) {
+        for i in 0..self.nodes.len() {
+            if let Some(status) = self.nodes[i].child.try_wait().unwrap() {
+                let name = &self.nodes[i].name;
+                panic!("{name} has ended, {status}: {}", self.log(name));
+            }
+        }
     }
 
     fn log_path(&self, name: &str) -> PathBuf {
