@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`Model`] says what the path is like; it is valid by construction and has a text form:
-//!   `loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 outage`.
+//!   `loss=5% burst=25% delay=10ms jitter=2ms duplicate=1% rate=10mbit queue=50 outage`.
 //! - [`Pipe`] is one direction of a path: it decides the fate of each packet and holds none.
 //! - [`Line`] is a pipe together with the queue of what is under way.
 //!
@@ -23,7 +23,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use line::{LINE_PACKETS_MAX, Line};
+pub use line::{LINE_PACKETS_MAX, Line, Witness};
 pub use model::{
     BadModel, DELAY_MAX, LossModel, Model, OUTAGES_MAX, QUEUE_DEFAULT, QUEUE_PACKETS_MAX, Queue,
     TRACE_PACKETS_MAX,
@@ -70,16 +70,19 @@ pub struct Counts {
     pub outage: u64,
     /// Dropped for [`Reason::Queue`].
     pub queue: u64,
+    /// Copies that arrive besides. They are not among the packets that were handed in.
+    pub duplicated: u64,
 }
 
 /// One direction of an impaired path: decides the fate of each packet.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     model: Model,
-    /// Loss and jitter draw from generators of their own, so that a change of one leaves the
-    /// pattern of the other as it was.
+    /// Loss, jitter and copies draw from generators of their own, so that a change of one leaves
+    /// the pattern of the others as it was.
     loss_rng: Rng,
     jitter_rng: Rng,
+    copy_rng: Rng,
     loss: LossState,
     transmitter: Transmitter,
     /// When the last packet arrives: later ones are not earlier, unless reordering is on.
@@ -92,10 +95,12 @@ impl Pipe {
     pub fn new(model: Model, mut rng: Rng) -> Pipe {
         let mut loss_rng = rng.fork();
         let jitter_rng = rng.fork();
+        let copy_rng = rng.fork();
         Pipe {
             loss: LossState::start(model.loss(), &mut loss_rng),
             loss_rng,
             jitter_rng,
+            copy_rng,
             transmitter: Transmitter::default(),
             last_arrival: Time::ZERO,
             counts: Counts::default(),
@@ -130,6 +135,24 @@ impl Pipe {
             Verdict::Drop(reason) => self.counts.count(reason),
         }
         verdict
+    }
+
+    /// When a copy of the packet arrives of which [`Pipe::admit`] has just said that it arrives at
+    /// `first`; `None` if it comes only once. To be asked once after each delivery.
+    ///
+    /// Choice: copies arise on the wire, so they take nothing of the rate; each has a jitter of its
+    /// own, is no earlier than its original, and is not lost.
+    pub fn copy_of(&mut self, first: Time) -> Option<Time> {
+        if self.model.duplicates() == 0.0 || !self.copy_rng.chance(self.model.duplicates()) {
+            return None;
+        }
+        self.counts.duplicated += 1;
+        let late = uniform(&mut self.copy_rng, self.model.jitter());
+        let at = first + late;
+        if !self.model.reorders() {
+            self.last_arrival = at;
+        }
+        Some(at)
     }
 
     /// Packets so far, by what became of them.
@@ -168,10 +191,15 @@ impl Pipe {
     /// a floor, and queues along the way only add to it. With order kept, a packet that would
     /// overtake waits for the one before it.
     fn jitter(&mut self) -> Duration {
-        match self.model.jitter().as_nanos() {
-            0 => Duration::ZERO,
-            ns => Duration::from_nanos(self.jitter_rng.below(ns.saturating_add(1))),
-        }
+        uniform(&mut self.jitter_rng, self.model.jitter())
+    }
+}
+
+/// Between nothing and `most`, evenly. Without jitter nothing is drawn.
+fn uniform(rng: &mut Rng, most: Duration) -> Duration {
+    match most.as_nanos() {
+        0 => Duration::ZERO,
+        ns => Duration::from_nanos(rng.below(ns.saturating_add(1))),
     }
 }
 

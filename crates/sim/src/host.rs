@@ -111,7 +111,7 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
             counters.cut += datagrams;
             return;
         }
-        wire.line.push_burst(self.now, burst);
+        wire.line.push_burst(self.now, burst, self.pool);
         wire.schedule(id, self.queue);
     }
 

@@ -1,7 +1,7 @@
 //! A pipe together with what is under way in it.
 
 use super::{Model, Pipe, Reason, Verdict};
-use crate::pool::Burst;
+use crate::pool::{Burst, Pool};
 use crate::rng::Rng;
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -40,15 +40,6 @@ impl<T> Line<T> {
     /// Takes the path down, or up again.
     pub fn set_outage(&mut self, outage: bool) {
         self.pipe.set_outage(outage);
-    }
-
-    /// Sends `item`, a packet of `bytes`. If it does not arrive it is dropped here and now.
-    pub fn push(&mut self, now: Time, bytes: usize, item: T) -> Verdict {
-        let verdict = self.admit(now, bytes);
-        if let Verdict::Deliver(at) = verdict {
-            self.insert(at, item);
-        }
-        verdict
     }
 
     /// The next packet that has arrived by `now`.
@@ -103,14 +94,55 @@ impl<T> Line<T> {
     }
 }
 
+impl<T: Clone> Line<T> {
+    /// Sends `item`, a packet of `bytes`. If it does not arrive it is dropped here and now.
+    pub fn push(&mut self, now: Time, bytes: usize, item: T) -> Verdict {
+        let verdict = self.admit(now, bytes);
+        if let Verdict::Deliver(at) = verdict {
+            let again = self.pipe.copy_of(at);
+            let copy = again.map(|again| (again, item.clone()));
+            self.insert(at, item);
+            if let Some((again, copy)) = copy {
+                self.insert(again, copy);
+            }
+        }
+        verdict
+    }
+}
+
+/// What becomes of a datagram on its way into a line: its bytes, its fate, and when a copy of it
+/// arrives, if one does.
+pub type Witness<'a> = &'a mut dyn FnMut(&[u8], Verdict, Option<Time>);
+
 impl Line<Burst> {
     /// Sends the datagrams of `burst`, each with a fate of its own. Those that follow each other
-    /// and arrive at the same moment stay together.
-    pub fn push_burst(&mut self, now: Time, mut burst: Burst) {
+    /// and arrive at the same moment stay together. Copies take their buffers from `pool`.
+    pub fn push_burst(&mut self, now: Time, burst: Burst, pool: &Pool) {
+        self.push_burst_before(now, burst, pool, None);
+    }
+
+    /// The same before a witness, who sees each datagram in turn.
+    pub fn push_burst_before(
+        &mut self,
+        now: Time,
+        mut burst: Burst,
+        pool: &Pool,
+        mut witness: Option<Witness<'_>>,
+    ) {
         // The first `run` datagrams of what is left of the burst arrive together.
         let (mut run, mut run_at) = (0, now);
         for _ in 0..burst.segments() {
-            let verdict = self.admit(now, burst.segment(run).len());
+            let datagram = burst.segment(run);
+            let verdict = self.admit(now, datagram.len());
+            let again = match verdict {
+                Verdict::Deliver(at) => self.pipe.copy_of(at),
+                Verdict::Drop(_) => None,
+            };
+            if let Some(witness) = &mut witness {
+                witness(datagram, verdict, again);
+            }
+            // A network without a buffer for the copy makes none.
+            let copy = again.and_then(|at| Some((at, pool.copy_of(0, datagram)?)));
             if run > 0 && verdict != Verdict::Deliver(run_at) {
                 self.insert(run_at, burst.split_front(run));
                 run = 0;
@@ -118,6 +150,13 @@ impl Line<Burst> {
             match verdict {
                 Verdict::Deliver(at) => (run, run_at) = (run + 1, at),
                 Verdict::Drop(_) => drop(burst.split_front(1)),
+            }
+            if let Some((at, copy)) = copy {
+                // What came before the copy arrives before it.
+                let before = burst.split_front(run);
+                self.insert(run_at, before);
+                run = 0;
+                self.insert(at, copy);
             }
         }
         if run > 0 {

@@ -22,6 +22,7 @@ pub struct Model {
     jitter: Duration,
     reorders: bool,
     loss: LossModel,
+    duplicates: f64,
     rate: Option<(u64, Queue)>,
     outage: bool,
     outages: Vec<(Time, Time)>,
@@ -125,6 +126,13 @@ impl Model {
         Ok(self)
     }
 
+    /// Brings a share of the packets that arrive a second time.
+    pub fn with_duplicates(mut self, share: f64) -> Result<Model, BadModel> {
+        probability(share)?;
+        self.duplicates = share;
+        Ok(self)
+    }
+
     /// Transmits `rate_bps` bits per second at most, behind a drop-tail queue.
     pub fn with_rate(mut self, rate_bps: u64, queue: Queue) -> Result<Model, BadModel> {
         if rate_bps == 0 {
@@ -172,6 +180,10 @@ impl Model {
     /// Which packets are lost.
     pub fn loss(&self) -> &LossModel {
         &self.loss
+    }
+    /// The share of packets that arrive a second time.
+    pub fn duplicates(&self) -> f64 {
+        self.duplicates
     }
     /// Bits per second and queue, if there is a limit.
     pub fn rate(&self) -> Option<(u64, Queue)> {

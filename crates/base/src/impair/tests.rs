@@ -213,6 +213,44 @@ fn a_line_hands_out_in_order_of_arrival() {
 }
 
 #[test]
+fn a_share_of_what_arrives_comes_twice() {
+    let mut line = Line::new(
+        parsed("delay=1ms jitter=5ms loss=50% duplicate=10%"),
+        Rng::new(6),
+    );
+    for i in 0..10_000u64 {
+        line.push(Time::from_nanos(i * 10_000), 10, i);
+    }
+    let counts = line.pipe().counts();
+    assert_eq!(counts.admitted(), 10_000);
+    // Of 5000 that arrive 500 come twice; the standard deviation is 21.
+    assert!((400..600).contains(&counts.duplicated), "{counts:?}");
+    let mut seen = Vec::new();
+    while let Some(at) = line.next() {
+        seen.extend(line.pop_due(at));
+    }
+    assert_eq!(seen.len() as u64, counts.delivered + counts.duplicated);
+    assert!(seen.is_sorted(), "order is kept, copies included");
+}
+
+#[test]
+fn copies_do_not_disturb_loss_and_jitter() {
+    let fates = |text: &str| {
+        let mut pipe = pipe(text, 3);
+        let fate = |i| {
+            let verdict = pipe.admit(Time::from_nanos(i * 10_000_000), 10);
+            if let Verdict::Deliver(at) = verdict {
+                assert!(pipe.copy_of(at).is_none_or(|again| again >= at));
+            }
+            verdict
+        };
+        (0..1000u64).map(fate).collect::<Vec<_>>()
+    };
+    let plain = "loss=20% burst=50% delay=1ms jitter=1ms";
+    assert_eq!(fates(plain), fates(&format!("{plain} duplicate=50%")));
+}
+
+#[test]
 fn a_line_is_bounded() {
     let mut line = Line::new(parsed("delay=1s"), Rng::new(4));
     for _ in 0..LINE_PACKETS_MAX {
@@ -230,7 +268,7 @@ fn models_print_what_was_read() {
         "clean",
         "loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 outage",
         "loss=0.42% burst=72%",
-        "gilbert=1%/20%/0%/50% delay=1500us reorder",
+        "gilbert=1%/20%/0%/50% delay=1500us reorder duplicate=2%",
         "trace=00101 rate=64kbit queue=3000B outage=10s..12s outage=1500ms..2s",
     ] {
         assert_eq!(parsed(text).to_string(), text);
@@ -271,6 +309,8 @@ fn bad_texts_say_what_was_expected() {
         ("gilbert=1%/2%/3%/4%/5%", "four shares"),
         ("outage=2s..1s", "ends before it begins"),
         ("outage=2s", "10s..12s"),
+        ("duplicate=2", "expected a share"),
+        ("duplicate", "`duplicate` is no impairment"),
         ("clean loss=5%", "`clean` is no impairment"),
     ] {
         let error = text.parse::<Model>().unwrap_err().to_string();
@@ -310,10 +350,10 @@ proptest! {
     /// Whether datagrams come singly or as a burst, each has the same fate.
     #[test]
     fn a_burst_fares_as_its_datagrams_do(
-        text in "(loss=30% burst=50% )?(delay=1ms )?(jitter=1us )?(rate=1gbit queue=5)?( reorder)?",
+        text in "(loss=30% burst=50% )?(delay=1ms )?(jitter=1us )?(rate=1gbit queue=5)?( reorder)?( duplicate=30%)?",
         segments in 1usize..40, last in 1usize..=50, seed: u64,
     ) {
-        let pool = Pool::new(1, 0);
+        let pool = Pool::new(1, 64);
         let bytes: Vec<u8> = (0..segments * 50 + last).map(|i| (i / 50) as u8).collect();
         let mut burst = pool.large().unwrap();
         burst.spare_mut()[..bytes.len()].copy_from_slice(&bytes);
@@ -323,7 +363,7 @@ proptest! {
         for datagram in bytes.chunks(50) {
             singly.push(Time::ZERO, datagram.len(), datagram.to_vec());
         }
-        together.push_burst(Time::ZERO, burst);
+        together.push_burst(Time::ZERO, burst, &pool);
         prop_assert_eq!(together.pipe().counts(), singly.pipe().counts());
         while let Some(at) = together.next() {
             let burst = together.pop_due(at).unwrap();

@@ -9,6 +9,7 @@
 //! | `trace=00100` | instead of `loss`: packet by packet, 1 = lost, repeated |
 //! | `delay=10ms` `jitter=2ms` | units ns, us, ms, s |
 //! | `reorder` | jitter may change the order of packets |
+//! | `duplicate=1%` | share of arriving packets that arrive a second time |
 //! | `rate=10mbit` | units bit, kbit, mbit, gbit, per second |
 //! | `queue=50` `queue=64kB` | with `rate`: packets, or bytes by the units B, kB, MB |
 //! | `outage` `outage=10s..12s` | down until further notice; down from 10 s until 12 s |
@@ -55,6 +56,7 @@ struct Words {
     delay: Option<Duration>,
     jitter: Option<Duration>,
     reorder: Option<()>,
+    duplicate: Option<f64>,
     rate: Option<u64>,
     queue: Option<Queue>,
     outage: Option<()>,
@@ -103,6 +105,7 @@ impl Words {
             ("delay", Some(v)) => set(&mut self.delay, "delay", v, span(v), SPAN),
             ("jitter", Some(v)) => set(&mut self.jitter, "jitter", v, span(v), SPAN),
             ("reorder", None) => set(&mut self.reorder, "reorder", "", Some(()), ""),
+            ("duplicate", Some(v)) => set(&mut self.duplicate, "duplicate", v, share(v), SHARE),
             ("rate", Some(v)) => set(
                 &mut self.rate,
                 "rate",
@@ -151,6 +154,7 @@ impl Words {
             .with_delay(self.delay.unwrap_or_default())?
             .with_jitter(self.jitter.unwrap_or_default())?
             .with_reordering(self.reorder.is_some())
+            .with_duplicates(self.duplicate.unwrap_or_default())?
             .with_outage(self.outage.is_some())
             .with_outages(self.outages)?;
         match (self.rate, self.queue) {
@@ -289,6 +293,9 @@ impl fmt::Display for Model {
         if self.reorders() {
             words.push("reorder".to_owned());
         }
+        if self.duplicates() > 0.0 {
+            words.push(format!("duplicate={}", Share(self.duplicates())));
+        }
         if let Some((rate_bps, queue)) = self.rate() {
             words.push(format!("rate={}", exact(rate_bps, &RATE_UNITS)));
             words.push(match queue {
@@ -349,7 +356,7 @@ impl fmt::Display for BadText {
             BadText::Unknown(word) => write!(
                 f,
                 "`{word}` is no impairment: expected words like loss=5% burst=25% delay=10ms \
-                 jitter=2ms reorder rate=10mbit queue=50 outage, or clean"
+                 jitter=2ms reorder duplicate=1% rate=10mbit queue=50 outage, or clean"
             ),
             BadText::Twice(key) => write!(f, "`{key}` is given twice: keep one"),
             BadText::Value {

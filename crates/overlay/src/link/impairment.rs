@@ -47,12 +47,22 @@ impl Impairment {
         pool: &Pool,
         mut dropped: impl FnMut(Drop),
     ) {
+        let mut copies = Vec::new();
+        let mut judge = |pipe: &mut Pipe, datagram: &[u8]| {
+            let verdict = pipe.admit(now, datagram.len());
+            if let Verdict::Deliver(at) = verdict
+                && let Some(again) = pipe.copy_of(at)
+            {
+                copies.extend(pool.copy_of(0, datagram).map(|copy| (again, copy)));
+            }
+            verdict
+        };
         while !burst.is_empty() {
-            let first = self.pipe.admit(now, burst.segment(0).len());
+            let first = judge(&mut self.pipe, burst.segment(0));
             let mut count = 1;
             let mut next = None;
             while count < burst.segments() {
-                let verdict = self.pipe.admit(now, burst.segment(count).len());
+                let verdict = judge(&mut self.pipe, burst.segment(count));
                 if verdict != first {
                     next = Some(verdict);
                     break;
@@ -66,6 +76,11 @@ impl Impairment {
             if let Some(verdict) = next {
                 let one = burst.split_front(1);
                 self.settle(verdict, one, pool, &mut dropped);
+            }
+        }
+        for (at, copy) in copies {
+            if self.in_flight.len() < MAX_IN_FLIGHT {
+                self.insert(at, copy);
             }
         }
     }
@@ -159,6 +174,27 @@ mod tests {
         }
         assert_eq!(arrived.len(), 200);
         assert!(!arrived.is_sorted());
+    }
+
+    #[test]
+    fn a_path_that_duplicates_brings_packets_twice() {
+        let model: Model = "delay=10ms duplicate=50%".parse().unwrap();
+        let mut path = Impairment::new(model, Rng::new(5));
+        let pool = Pool::new(64, 1_024);
+        let mut burst = pool.large().unwrap();
+        (0..100u32).for_each(|n| assert!(burst.append(&n.to_be_bytes())));
+        path.push(Time::ZERO, burst, &pool, |_| panic!("nothing is lost"));
+        let mut arrived = [0; 100];
+        while let Some(burst) = path.pop_due(Time::ZERO + Duration::from_millis(10)) {
+            for i in 0..burst.segments() {
+                let n = u32::from_be_bytes(burst.segment(i).try_into().unwrap());
+                arrived[n as usize] += 1;
+            }
+        }
+        assert!(arrived.iter().all(|n| (1..=2).contains(n)));
+        let twice = arrived.iter().filter(|n| **n == 2).count();
+        assert!((30..70).contains(&twice), "{twice} came twice");
+        assert_eq!(pool.in_use(), (0, 0));
     }
 
     #[test]

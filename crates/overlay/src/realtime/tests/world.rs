@@ -21,6 +21,7 @@ const SEALED: usize = wire::CLEAR_BYTES + wire::TAG_BYTES;
 
 type Packet = [u8; wire::HEADER_BYTES + ID];
 
+#[derive(Clone)]
 enum ToB {
     Data(Packet),
     Control(Vec<u8>),
