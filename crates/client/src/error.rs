@@ -1,5 +1,6 @@
 //! Why a call failed.
 
+use core::time::Duration;
 use std::io;
 use std::path::PathBuf;
 use wire::ipc::ErrorCode;
@@ -22,6 +23,17 @@ pub enum Error {
         code: ErrorCode,
         /// Why, for people.
         text: String,
+    },
+    /// The node is there and does not answer, or takes nothing more.
+    #[error(
+        "the node at {path} has not answered for {} s: it hangs, or is overloaded; see its log",
+        after.as_secs_f64()
+    )]
+    Timeout {
+        /// The socket file.
+        path: PathBuf,
+        /// How long was waited.
+        after: Duration,
     },
     /// The node has gone away.
     #[error("the node has closed the connection: it was stopped, or restarted")]

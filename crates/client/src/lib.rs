@@ -15,7 +15,9 @@
 //!
 //! One [`DatagramSocket`] is one connection to the node over a Unix socket that keeps message
 //! boundaries: its descriptor works with poll and epoll. Calls block unless the socket is set to
-//! non-blocking. Semantics are those of UDP sockets, with a class, a deadline and a delivery
+//! non-blocking; only receiving waits for ever, everything else gives up with [`Error::Timeout`]
+//! when the node hangs. A node that was stopped or killed closes its sockets ([`Error::Closed`]):
+//! bind anew when it is back. Semantics are those of UDP sockets, with a class, a deadline and a delivery
 //! option per socket. [Amir06 §III-A]
 #![deny(unsafe_code)]
 

@@ -9,6 +9,7 @@ use net::epoll::{Interest, Poller};
 use net::unix::{Received, SeqListener, SeqStream};
 use std::io::IoSlice;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::thread::JoinHandle;
 use wire::data::Remaining;
 use wire::ipc::{Datagram, ErrorCode, Reply, Request, kind};
@@ -284,5 +285,76 @@ fn no_node_is_told_with_the_remedy_and_one_that_goes_is_closed() {
     assert!(error.to_string().contains("sinew node --config"), "{error}");
     let (node, thread) = node("goes", |peer| drop(peer.hear()));
     assert!(matches!(bind(&node).unwrap_err(), Error::Closed));
+    thread.join().unwrap();
+}
+
+/// A node that hangs at once, or after it has bound a socket; its client is not patient.
+fn hanging(test: &str, greet: bool) -> (Node, JoinHandle<()>, mpsc::Sender<()>) {
+    let (over, wait) = mpsc::channel();
+    let (node, thread) = node(test, move |peer| {
+        if greet {
+            peer.greet();
+        }
+        // Until the test drops its end.
+        let _ = wait.recv();
+    });
+    (node.with_timeout(Duration::from_millis(50)), thread, over)
+}
+
+fn is_timeout<T: std::fmt::Debug>(result: Result<T, Error>) -> bool {
+    let error = result.unwrap_err();
+    let text = error.to_string();
+    matches!(error, Error::Timeout { .. }) && text.contains("has not answered for 0.05 s")
+}
+
+#[test]
+fn a_node_that_hangs_does_not_hang_its_clients() {
+    let (node, thread, over) = hanging("hangs", false);
+    assert!(is_timeout(bind(&node)));
+    drop(over);
+    thread.join().unwrap();
+
+    let (node, thread, over) = hanging("hangs-later", true);
+    let socket = bind(&node).unwrap();
+    assert!(is_timeout(socket.set_options(Options::best_effort())));
+    let full = loop {
+        if let Err(error) = socket.send_to(&[0; 1_000], PEER) {
+            break Err::<(), Error>(error);
+        }
+    };
+    assert!(is_timeout(full));
+    assert!(is_timeout(socket.set_options(Options::best_effort())));
+    // Who does not want to wait at all is told so at once.
+    socket.set_nonblocking(true).unwrap();
+    assert!(matches!(socket.send_to(b"x", PEER), Err(Error::WouldBlock)));
+    drop(over);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_node_that_accepts_nobody_is_told_as_one_that_hangs() {
+    let path = std::env::temp_dir().join(format!("sinew-client-{}-backlog", std::process::id()));
+    let listener = SeqListener::bind(&path, 0o600).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = SeqStream::connect(&path) {
+        waiting.push(stream);
+    }
+    let node = Node::at(&path).with_timeout(Duration::from_millis(50));
+    assert!(is_timeout(bind(&node)));
+    drop(listener);
+}
+
+#[test]
+fn options_change_on_a_non_blocking_socket_too() {
+    let (node, thread) = node("non-blocking-options", |peer| {
+        peer.greet();
+        assert_eq!(peer.hear()[0], kind::OPTIONS);
+        peer.say(&Reply::Done {
+            request: kind::OPTIONS,
+        });
+    });
+    let socket = bind(&node).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.set_options(Options::best_effort()).unwrap();
     thread.join().unwrap();
 }

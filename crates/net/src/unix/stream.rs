@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::time::Duration;
 
 /// What the kernel may buffer towards the other side: 16 of the longest datagrams, or some
 /// thousand short ones, which cost the kernel about 1 KiB each.
@@ -148,6 +149,34 @@ impl SeqStream {
             uid: creds.uid,
             gid: creds.gid,
         })
+    }
+
+    /// How long receiving and sending wait while they do; `None` for ever. Afterwards receiving
+    /// finds [`Received::Empty`] and sending fails with `WouldBlock`.
+    pub fn set_timeouts(
+        &self,
+        receive: Option<Duration>,
+        send: Option<Duration>,
+    ) -> io::Result<()> {
+        for (name, timeout) in [(libc::SO_RCVTIMEO, receive), (libc::SO_SNDTIMEO, send)] {
+            // Zero would be for ever.
+            let timeout = timeout.map(|timeout| timeout.max(Duration::from_micros(1)));
+            let value = libc::timeval {
+                tv_sec: timeout.map_or(0, |t| t.as_secs().min(i32::MAX as u64) as libc::time_t),
+                tv_usec: timeout.map_or(0, |t| t.subsec_micros() as libc::suseconds_t),
+            };
+            // SAFETY: "the argument is a struct timeval", which outlives the call, with its size.
+            sys::check(unsafe {
+                libc::setsockopt(
+                    self.fd.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    name,
+                    (&raw const value).cast(),
+                    size_of::<libc::timeval>() as libc::socklen_t,
+                )
+            })?;
+        }
+        Ok(())
     }
 
     /// Makes receiving and sending wait, or not.

@@ -71,6 +71,24 @@ fn a_message_longer_than_the_buffer_is_reported_with_its_length() {
 }
 
 #[test]
+fn waiting_ends_when_it_was_said_to() {
+    let (a, b) = SeqStream::pair().unwrap();
+    a.set_nonblocking(false).unwrap();
+    let moment = Some(std::time::Duration::ZERO);
+    a.set_timeouts(moment, moment).unwrap();
+    assert_eq!(a.recv_into(&mut [0; 8]).unwrap(), Received::Empty);
+    let full = loop {
+        if let Err(error) = a.send_parts(&[IoSlice::new(&[0; 65_536])]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::WouldBlock);
+    a.set_timeouts(None, None).unwrap();
+    b.send_parts(&[IoSlice::new(b"x")]).unwrap();
+    assert_eq!(a.recv_into(&mut [0; 8]).unwrap(), Received::Message(1));
+}
+
+#[test]
 fn a_full_peer_blocks_and_the_poller_tells_when_it_has_room() {
     let (a, b) = SeqStream::pair().unwrap();
     let message = [0; 65_536];
