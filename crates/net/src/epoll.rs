@@ -1,10 +1,15 @@
 //! Readiness of descriptors, and waking the loop from other threads.
 //!
 //! Level-triggered: what was not read now is reported again, so a bounded receive loop may leave
-//! data behind. Timeouts are in nanoseconds by `epoll_pwait2`; kernels before 5.11 get a timer
-//! descriptor in the same set instead.
+//! data behind.
+//!
+//! Timeouts are in nanoseconds, by a timer descriptor in the same set. It is set only when it has
+//! to go off earlier than it would: a loop that is woken by packets moves its deadline on with
+//! each of them, and to start and stop a timer every time costs more than the wait (on virtual
+//! machines most of all, where it leaves the guest). The timer that goes off too early for that
+//! is set again, without a word to the caller: once per timeout, not once per packet.
 
-use crate::sys;
+use crate::{clock, sys};
 use base::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,8 +24,9 @@ const TIMER_TOKEN: u64 = u64::MAX;
 /// Waits for descriptors to become ready.
 pub struct Poller {
     epoll: OwnedFd,
-    /// Present when the kernel has no `epoll_pwait2`.
-    timer: Option<OwnedFd>,
+    timer: OwnedFd,
+    /// When the timer goes off, in nanoseconds on the monotonic clock.
+    armed_ns: Option<u64>,
     events: Box<[libc::epoll_event; EVENTS_MAX]>,
 }
 
@@ -79,19 +85,19 @@ impl Poller {
     pub fn new() -> io::Result<Poller> {
         // SAFETY: no pointers are involved.
         let epoll = sys::own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let mut poller = Poller {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: no pointers are involved.
+        let timer = sys::own(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        let poller = Poller {
             epoll,
-            timer: None,
+            timer,
+            armed_ns: None,
             events: Box::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX]),
         };
-        match poller.pwait2(Some(Duration::ZERO)) {
-            Ok(_) => {}
-            // Choice: sandboxes that do not know the call refuse it with EPERM.
-            Err(error) if matches!(sys::errno(&error), libc::ENOSYS | libc::EPERM) => {
-                poller.use_timer()?;
-            }
-            Err(error) => return Err(error),
-        }
+        // Edge-triggered, so that an expiration need not be read.
+        let interest = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        let timer = poller.timer.as_fd();
+        poller.control(libc::EPOLL_CTL_ADD, timer, TIMER_TOKEN, interest)?;
         Ok(poller)
     }
 
@@ -118,17 +124,50 @@ impl Poller {
     /// replaced by what is ready: nothing after a timeout or a signal.
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
-        let waited = if self.timer.is_some() {
-            self.wait_by_timer(timeout)
-        } else {
-            self.pwait2(timeout)
-        };
+        if timeout == Some(Duration::ZERO) {
+            return self.take(0, ready).map(drop);
+        }
+        let deadline_ns =
+            timeout.map(|span| clock::read(libc::CLOCK_MONOTONIC).saturating_add(span.as_nanos()));
+        loop {
+            if let Some(deadline_ns) = deadline_ns
+                && self.armed_ns.is_none_or(|armed_ns| armed_ns > deadline_ns)
+            {
+                arm(&self.timer, deadline_ns)?;
+                self.armed_ns = Some(deadline_ns);
+            }
+            let gone_off = self.take(-1, ready)?;
+            if gone_off {
+                self.armed_ns = None;
+            }
+            let too_early = gone_off
+                && ready.is_empty()
+                && deadline_ns.is_none_or(|at| clock::read(libc::CLOCK_MONOTONIC) < at);
+            if !too_early {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes what is ready, or becomes so within `wait_ms`, -1 being for ever; true if the timer
+    /// has gone off.
+    fn take(&mut self, wait_ms: libc::c_int, ready: &mut Vec<Ready>) -> io::Result<bool> {
+        // SAFETY: "maxevents" is the length of the array.
+        let waited = sys::check(unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                EVENTS_MAX as libc::c_int,
+                wait_ms,
+            )
+        });
         let count = match waited {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
-            other => other?,
+            other => other? as usize,
         };
+        let events = &self.events[..count];
         ready.extend(
-            self.events[..count]
+            events
                 .iter()
                 .filter(|event| event.u64 != TIMER_TOKEN)
                 .map(|event| {
@@ -141,7 +180,7 @@ impl Poller {
                     }
                 }),
         );
-        Ok(())
+        Ok(ready.len() < count)
     }
 
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: u32) -> io::Result<()> {
@@ -152,83 +191,26 @@ impl Poller {
         })
         .map(drop)
     }
-
-    fn pwait2(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let spec = timeout.map(timespec);
-        let spec_at = spec.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // By number, because the C library has it only since glibc 2.35.
-        // SAFETY: "maxevents" is the length of the array; "timeout ... NULL: block indefinitely",
-        // else a timespec that outlives the call; a null signal mask leaves the mask alone.
-        let count = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.epoll.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                EVENTS_MAX as libc::c_int,
-                spec_at,
-                ptr::null::<libc::sigset_t>(),
-                0usize,
-            )
-        };
-        sys::check_len(count as isize)
-    }
-
-    fn use_timer(&mut self) -> io::Result<()> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: no pointers are involved.
-        let timer = sys::own(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        self.control(
-            libc::EPOLL_CTL_ADD,
-            timer.as_fd(),
-            TIMER_TOKEN,
-            libc::EPOLLIN as u32,
-        )?;
-        self.timer = Some(timer);
-        Ok(())
-    }
-
-    fn wait_by_timer(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        if let (Some(timer), Some(timeout)) = (&self.timer, timeout) {
-            // Zero would disarm the timer; such a call does not need it.
-            arm(timer, timespec(timeout))?;
-        }
-        let wait_ms = match timeout {
-            Some(Duration::ZERO) => 0,
-            _ => -1,
-        };
-        // SAFETY: "maxevents" is the length of the array.
-        let count = sys::check(unsafe {
-            libc::epoll_wait(
-                self.epoll.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                EVENTS_MAX as libc::c_int,
-                wait_ms,
-            )
-        });
-        if let (Some(timer), Some(_)) = (&self.timer, timeout) {
-            // Setting it again, to nothing, also takes back an expiration that was not read.
-            arm(timer, timespec(Duration::ZERO))?;
-        }
-        count.map(|n| n as usize)
-    }
 }
 
-fn timespec(span: Duration) -> libc::timespec {
-    libc::timespec {
-        // The longest span has 1.8e10 s: it fits.
-        tv_sec: (span.as_nanos() / 1_000_000_000) as libc::time_t,
-        tv_nsec: (span.as_nanos() % 1_000_000_000) as libc::c_long,
-    }
-}
-
-fn arm(timer: &OwnedFd, value: libc::timespec) -> io::Result<()> {
-    let spec = libc::itimerspec {
-        it_interval: timespec(Duration::ZERO),
-        it_value: value,
+/// Lets the timer go off at a moment of the monotonic clock; an expiration before is forgotten.
+fn arm(timer: &OwnedFd, at_ns: u64) -> io::Result<()> {
+    let zero = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
     };
+    let spec = libc::itimerspec {
+        it_interval: zero,
+        it_value: libc::timespec {
+            // 2^64 ns are 1.8e10 s: they fit.
+            tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (at_ns % 1_000_000_000) as libc::c_long,
+        },
+    };
+    let flags = libc::TFD_TIMER_ABSTIME;
     // SAFETY: the kernel reads `spec` during the call; the old value may be null.
     sys::check(unsafe {
-        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const spec, ptr::null_mut())
+        libc::timerfd_settime(timer.as_raw_fd(), flags, &raw const spec, ptr::null_mut())
     })
     .map(drop)
 }
@@ -289,64 +271,68 @@ impl AsFd for Waker {
 mod tests {
     use super::*;
 
-    /// Both ways of waiting.
-    fn pollers() -> [Poller; 2] {
-        let mut old_kernel = Poller::new().unwrap();
-        old_kernel.use_timer().unwrap();
-        [Poller::new().unwrap(), old_kernel]
-    }
-
     #[test]
     fn a_wake_from_another_thread_ends_an_endless_wait() {
-        for mut poller in pollers() {
-            let waker = Waker::new().unwrap();
-            poller.add(&waker, 7, Interest::READ).unwrap();
-            let other = waker.clone();
-            let thread = std::thread::spawn(move || other.wake());
-            let mut ready = Vec::new();
-            poller.wait(None, &mut ready).unwrap();
-            assert_eq!(
-                (ready.len(), ready[0].token, ready[0].readable),
-                (1, 7, true)
-            );
-            thread.join().unwrap();
-            assert_eq!((waker.drain(), waker.drain()), (1, 0));
-        }
+        let (mut poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        poller.add(&waker, 7, Interest::READ).unwrap();
+        let other = waker.clone();
+        let thread = std::thread::spawn(move || other.wake());
+        let mut ready = Vec::new();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!(
+            (ready.len(), ready[0].token, ready[0].readable),
+            (1, 7, true)
+        );
+        thread.join().unwrap();
+        assert_eq!((waker.drain(), waker.drain()), (1, 0));
     }
 
     #[test]
     fn a_timeout_reports_nothing_and_does_not_come_early() {
         let clock = crate::Clock::new();
-        for mut poller in pollers() {
-            let mut ready = vec![Ready {
-                token: 1,
-                readable: true,
-                writable: true,
-                closed: true,
-            }];
-            for timeout in [Duration::from_nanos(1), Duration::from_micros(300)] {
-                let start = clock.now();
-                poller.wait(Some(timeout), &mut ready).unwrap();
-                assert_eq!(ready, []);
-                assert!(clock.now().since(start) >= timeout);
-            }
-            poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        let mut poller = Poller::new().unwrap();
+        let mut ready = vec![Ready {
+            token: 1,
+            readable: true,
+            writable: true,
+            closed: true,
+        }];
+        for timeout in [Duration::from_nanos(1), Duration::from_micros(300)] {
+            let start = clock.now();
+            poller.wait(Some(timeout), &mut ready).unwrap();
             assert_eq!(ready, []);
+            assert!(clock.now().since(start) >= timeout);
         }
+        poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        assert_eq!(ready, []);
     }
 
     #[test]
     fn an_old_timeout_does_not_end_a_later_wait() {
-        let [_, mut poller] = pollers();
+        let (clock, mut poller) = (crate::Clock::new(), Poller::new().unwrap());
         let (waker, mut ready) = (Waker::new().unwrap(), Vec::new());
         poller.add(&waker, 1, Interest::READ).unwrap();
+        let early = Some(Duration::from_micros(50));
+        // The timer is left set for the early moment, whether that has passed or not.
+        waker.wake();
+        poller.wait(early, &mut ready).unwrap();
+        assert_eq!(ready.len(), 1);
+        waker.drain();
+        let (start, later) = (clock.now(), Duration::from_millis(2));
+        poller.wait(Some(later), &mut ready).unwrap();
+        assert_eq!(ready, []);
+        assert!(clock.now().since(start) >= later);
+        // An earlier deadline than the one that the timer is set for.
         waker.wake();
         poller
-            .wait(Some(Duration::from_nanos(1)), &mut ready)
+            .wait(Some(Duration::from_secs(3_600)), &mut ready)
             .unwrap();
-        assert_eq!(ready.len(), 1);
-        // With the waker drained only a left-over expiration could end this wait without the
-        // second wake.
+        waker.drain();
+        poller.wait(early, &mut ready).unwrap();
+        assert_eq!(ready, []);
+        // And none at all: only the second wake can end this wait.
+        waker.wake();
+        poller.wait(early, &mut ready).unwrap();
         waker.drain();
         let other = waker.clone();
         let thread = std::thread::spawn(move || other.wake());
