@@ -1,9 +1,11 @@
 //! A host: an engine with an address, a clock, and an outbox that leads onto the wires.
 
+use crate::clock::Clock;
 use crate::journal::{Answer, Journal, Report};
 use crate::queue::{Queue, Wake};
-use base::impair::Line;
-use base::{Burst, ClientId, Duration, Engine, Map, Outbox, Pool, Time, UnderlayAddr};
+use crate::trace::{Fate, Packet};
+use base::impair::{Line, Verdict};
+use base::{Burst, ClientId, Engine, Map, Outbox, Pool, Time, UnderlayAddr};
 use core::fmt;
 
 /// A host of a world, numbered from zero in the order of being added.
@@ -41,8 +43,7 @@ pub(crate) struct Host<E> {
     pub(crate) engine: Option<E>,
     /// False until the engine has had its first timeout.
     pub(crate) started: bool,
-    /// How far the host's clock is ahead of the world's.
-    pub(crate) clock_offset: Duration,
+    pub(crate) clock: Clock,
     /// The wire to each address.
     pub(crate) wires: Map<UnderlayAddr, u32>,
     /// When its timer is queued; [`Time::FAR`] if it is not.
@@ -58,6 +59,8 @@ pub(crate) struct Wire {
     pub(crate) to: HostId,
     /// Cut by a partition.
     pub(crate) cut: bool,
+    /// Bytes of all datagrams that were handed in, without what UDP and IP add.
+    pub(crate) bytes: u64,
     /// When its next arrival is queued; [`Time::FAR`] if none is.
     pub(crate) queued: Time,
 }
@@ -74,22 +77,11 @@ impl Wire {
     }
 }
 
-impl<E> Host<E> {
-    /// The world's time on this host's clock.
-    pub(crate) fn clock(&self, now: Time) -> Time {
-        now + self.clock_offset
-    }
-
-    /// A moment of this host's clock in the world's time.
-    pub(crate) fn world_time(&self, at: Time) -> Time {
-        at - self.clock_offset
-    }
-}
-
 /// The outbox of one host while its engine runs.
 pub(crate) struct Desk<'a, E: Engine> {
     pub(crate) now: Time,
     pub(crate) host: HostId,
+    pub(crate) addr: UnderlayAddr,
     pub(crate) wires_to: &'a Map<UnderlayAddr, u32>,
     pub(crate) wires: &'a mut [Wire],
     pub(crate) queue: &'a mut Queue,
@@ -97,21 +89,47 @@ pub(crate) struct Desk<'a, E: Engine> {
     pub(crate) pool: &'a Pool,
 }
 
+impl<E: Engine> Desk<'_, E> {
+    fn trace_all(&mut self, to: UnderlayAddr, burst: &Burst, fate: Fate) {
+        self.journal.trace_all(self.now, self.addr, to, burst, fate);
+    }
+}
+
 impl<E: Engine> Outbox<E> for Desk<'_, E> {
     fn send(&mut self, to: UnderlayAddr, burst: Burst) {
-        let counters = &mut self.journal.counters;
         let datagrams = burst.segments() as u64;
-        counters.sent += datagrams;
+        self.journal.counters.sent += datagrams;
         let Some(&id) = self.wires_to.get(&to) else {
-            counters.no_path += datagrams;
-            return;
+            self.journal.counters.no_path += datagrams;
+            return self.trace_all(to, &burst, Fate::NoPath);
         };
         let wire = &mut self.wires[id as usize];
+        wire.bytes += burst.len() as u64;
         if wire.cut {
-            counters.cut += datagrams;
-            return;
+            self.journal.counters.cut += datagrams;
+            return self.trace_all(to, &burst, Fate::Cut);
         }
-        wire.line.push_burst(self.now, burst, self.pool);
+        match &mut self.journal.trace {
+            None => wire.line.push_burst(self.now, burst, self.pool),
+            Some(trace) => {
+                let (at, from) = (self.now, self.addr);
+                let mut witness = |bytes: &[u8], verdict, again| {
+                    let fate = match verdict {
+                        Verdict::Deliver(arrives) => Fate::Sent { arrives, again },
+                        Verdict::Drop(reason) => Fate::Dropped(reason),
+                    };
+                    trace.packet(&Packet {
+                        at,
+                        from,
+                        to,
+                        bytes,
+                        fate,
+                    });
+                };
+                let line = &mut wire.line;
+                line.push_burst_before(at, burst, self.pool, Some(&mut witness));
+            }
+        }
         wire.schedule(id, self.queue);
     }
 

@@ -2,11 +2,13 @@
 //! of everything that arrived.
 
 use crate::host::HostId;
-use base::{Burst, ClientId, Engine, Time};
+use crate::trace::{Fate, Packet, Trace};
+use base::{Burst, ClientId, Engine, Time, UnderlayAddr};
 use core::fmt;
 
 /// Events and replies kept until they are taken: 4 million of each. Later ones are counted.
 pub const RECORDS_MAX: usize = 1 << 22;
+
 /// Something that an engine reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<T> {
@@ -50,6 +52,8 @@ pub struct Counters {
     pub requests_lost: u64,
     /// Events and replies that came on top of [`RECORDS_MAX`].
     pub unrecorded: u64,
+    /// Things that happened: timers, arrivals, requests.
+    pub events: u64,
 }
 
 /// Packet buffers that did not come back.
@@ -67,6 +71,7 @@ pub(crate) struct Journal<E: Engine> {
     pub(crate) reports: Vec<Report<E::Event>>,
     pub(crate) answers: Vec<Answer<E::Reply>>,
     pub(crate) digest: u64,
+    pub(crate) trace: Option<Box<dyn Trace>>,
 }
 
 impl<E: Engine> Journal<E> {
@@ -76,6 +81,7 @@ impl<E: Engine> Journal<E> {
             reports: Vec::new(),
             answers: Vec::new(),
             digest: seed,
+            trace: None,
         }
     }
 
@@ -92,6 +98,28 @@ impl<E: Engine> Journal<E> {
             self.answers.push(answer);
         } else {
             self.counters.unrecorded += 1;
+        }
+    }
+
+    /// Tells the trace, if there is one, of each datagram of a burst.
+    pub(crate) fn trace_all(
+        &mut self,
+        at: Time,
+        from: UnderlayAddr,
+        to: UnderlayAddr,
+        burst: &Burst,
+        fate: Fate,
+    ) {
+        if let Some(trace) = &mut self.trace {
+            for i in 0..burst.segments() {
+                trace.packet(&Packet {
+                    at,
+                    from,
+                    to,
+                    bytes: burst.segment(i),
+                    fate,
+                });
+            }
         }
     }
 

@@ -1,11 +1,15 @@
-//! The world: hosts, wires, faults, and the loop that drives them.
+//! The world: hosts, wires, faults, and what can be asked of them.
 
-use crate::arrival::{Arrivals, merged};
-use crate::host::{Desk, Host, HostId, Wire, underlay};
+mod run;
+
+use crate::arrival::Arrivals;
+use crate::clock::Clock;
+use crate::host::{Host, HostId, Wire, underlay};
 use crate::journal::{Answer, Counters, Journal, Leak, Report};
 use crate::queue::{Queue, Wake};
+use crate::trace::Trace;
 use base::impair::{Counts, Line, Model};
-use base::{Burst, ClientId, Duration, Engine, Input, Map, Pool, Rng, Time, UnderlayAddr};
+use base::{ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
 
 /// Large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
 pub const POOL_LARGE: usize = 4096;
@@ -13,6 +17,7 @@ pub const POOL_LARGE: usize = 4096;
 pub const POOL_SMALL: usize = 131_072;
 /// Wake-ups without time passing, after which the world is taken to stand still.
 pub const INSTANT_EVENTS_MAX: u32 = 1 << 20;
+
 /// Hosts with engines, wires between them, and virtual time.
 pub struct World<E: Engine> {
     now: Time,
@@ -80,13 +85,27 @@ impl<E: Engine> World<E> {
             addr,
             engine: None,
             started: false,
-            clock_offset: clock_ahead,
+            clock: Clock::new(clock_ahead, 0),
             wires: Map::default(),
             wake_at: Time::FAR,
             dirty: false,
         });
         self.restart(id, engine);
         id
+    }
+
+    /// Gives a host another clock: its time jumps to what that one shows.
+    pub fn set_clock(&mut self, host: HostId, clock: Clock) {
+        let h = &mut self.hosts[host.place()];
+        h.clock = clock;
+        // Of the timer that is queued nobody knows any more whether it is early or late.
+        h.wake_at = self.now;
+        self.queue.push(self.now, Wake::Timer(host.0));
+    }
+
+    /// Tells `trace` of every packet from now on.
+    pub fn set_trace(&mut self, trace: impl Trace + 'static) {
+        self.journal.trace = Some(Box::new(trace));
     }
 
     /// Makes the path between two hosts like `model`, in both directions.
@@ -108,6 +127,7 @@ impl<E: Engine> World<E> {
             from,
             to,
             cut: false,
+            bytes: 0,
             queued: Time::FAR,
         });
         let to = self.hosts[to.place()].addr;
@@ -130,7 +150,8 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Cuts every path between the hosts of `island` and the others. Earlier partitions remain.
+    /// Cuts every path between the hosts of `island` and the others. Earlier partitions remain, so
+    /// several islands are cut one after the other.
     pub fn partition(&mut self, island: &[HostId]) {
         for wire in &mut self.wires {
             wire.cut |= island.contains(&wire.from) != island.contains(&wire.to);
@@ -225,6 +246,14 @@ impl<E: Engine> World<E> {
             .unwrap_or_default()
     }
 
+    /// Bytes of all datagrams that entered the path from one host to another, without what UDP and
+    /// IP add; those that were dropped there count as well.
+    pub fn bytes(&self, from: HostId, to: HostId) -> u64 {
+        self.wire_id(from, to)
+            .map(|id| self.wires[id as usize].bytes)
+            .unwrap_or_default()
+    }
+
     /// What engines have reported since this was last asked.
     pub fn take_events(&mut self) -> Vec<Report<E::Event>> {
         core::mem::take(&mut self.journal.reports)
@@ -257,199 +286,4 @@ impl<E: Engine> World<E> {
         let to = self.hosts[to.place()].addr;
         self.hosts[from.place()].wires.get(&to).copied()
     }
-
-    /// One wake-up, or the flush that ends the present moment. False when nothing is left to do
-    /// until `until`.
-    fn step(&mut self, until: Time) -> bool {
-        let next = self.queue.next().filter(|at| *at <= until);
-        if next != Some(self.now) && !self.dirty.is_empty() {
-            self.flush();
-            return true;
-        }
-        if next.is_none() {
-            return false;
-        }
-        let Some((at, wake)) = self.queue.pop() else {
-            return false;
-        };
-        if at > self.now {
-            self.now = at;
-            self.events_now = 0;
-        }
-        self.events_now += 1;
-        assert!(
-            self.events_now <= INSTANT_EVENTS_MAX,
-            "time stands still at {at} (seed {}): {}",
-            self.seed,
-            self.suspect(wake)
-        );
-        match wake {
-            Wake::Timer(host) => self.on_timer(HostId(host)),
-            Wake::Wire(wire) => self.on_arrival(wire),
-            Wake::Request(id) => {
-                if let Some((host, client, request)) = self.requests.remove(&id) {
-                    self.input(host, Input::Request { client, request });
-                }
-            }
-        }
-        true
-    }
-
-    fn flush(&mut self) {
-        let mut dirty = core::mem::take(&mut self.dirty);
-        for id in dirty.drain(..) {
-            let now = self.now;
-            self.hosts[id.place()].dirty = false;
-            if let Some((host, mut desk)) = self.desk(id) {
-                let clock = now + host.clock_offset;
-                host.engine.flush(clock, &mut desk);
-            }
-            self.schedule_timer(id);
-        }
-        // The same allocation serves the next moment.
-        if self.dirty.is_empty() {
-            self.dirty = dirty;
-        }
-    }
-
-    fn schedule_timer(&mut self, id: HostId) {
-        let host = &mut self.hosts[id.place()];
-        let timeout = host
-            .engine
-            .as_ref()
-            .and_then(|engine| engine.next_timeout());
-        if let Some((at, _)) = timeout
-            && at != Time::FAR
-        {
-            let at = host.world_time(at).max(self.now);
-            if at < host.wake_at {
-                host.wake_at = at;
-                self.queue.push(at, Wake::Timer(id.0));
-            }
-        }
-    }
-
-    fn on_timer(&mut self, id: HostId) {
-        let host = &mut self.hosts[id.place()];
-        if host.wake_at != self.now {
-            // An earlier one took its place, or the host went down meanwhile.
-            return;
-        }
-        host.wake_at = Time::FAR;
-        let clock = host.clock(self.now);
-        let due = host
-            .engine
-            .as_ref()
-            .and_then(|engine| engine.next_timeout())
-            .is_some_and(|(at, _)| at <= clock);
-        if due || !host.started {
-            host.started = true;
-            self.input(id, Input::Timeout);
-        } else {
-            self.schedule_timer(id);
-        }
-    }
-
-    fn on_arrival(&mut self, id: u32) {
-        let wire = &mut self.wires[id as usize];
-        if wire.queued != self.now {
-            return;
-        }
-        wire.queued = Time::FAR;
-        let (from, to) = (self.hosts[wire.from.place()].addr, wire.to);
-        let mut waiting = wire.line.pop_due(self.now);
-        while let Some(mut burst) = waiting.take() {
-            let line = &mut self.wires[id as usize].line;
-            while let Some(next) = line.pop_due(self.now) {
-                if self.arrivals == Arrivals::Single {
-                    waiting = Some(next);
-                    break;
-                }
-                match merged(&self.pool, burst, next) {
-                    Ok(both) => burst = both,
-                    Err(apart) => {
-                        (burst, waiting) = (apart.0, Some(apart.1));
-                        break;
-                    }
-                }
-            }
-            self.arrive(id, from, to, burst);
-        }
-        self.wires[id as usize].schedule(id, &mut self.queue);
-    }
-
-    fn arrive(&mut self, wire: u32, from: UnderlayAddr, to: HostId, mut burst: Burst) {
-        let datagrams = burst.segments() as u64;
-        self.journal.note(self.now, wire, &burst);
-        if self.hosts[to.place()].engine.is_none() {
-            self.journal.counters.host_down += datagrams;
-            return;
-        }
-        self.journal.counters.delivered += datagrams;
-        if self.arrivals == Arrivals::Single {
-            for _ in 1..datagrams {
-                let burst = burst.split_front(1);
-                self.journal.counters.inputs += 1;
-                self.input(to, Input::Datagrams { from, burst });
-            }
-        }
-        self.journal.counters.inputs += 1;
-        self.input(to, Input::Datagrams { from, burst });
-    }
-
-    fn input(&mut self, id: HostId, input: Input<E::Request>) {
-        let now = self.now;
-        let Some((host, mut desk)) = self.desk(id) else {
-            self.journal.counters.requests_lost += 1;
-            return;
-        };
-        host.engine
-            .handle(now + host.clock_offset, input, &mut desk);
-        let first = !core::mem::replace(host.dirty, true);
-        if first {
-            self.dirty.push(id);
-        }
-    }
-
-    /// A running engine, and the outbox that it writes into.
-    fn desk(&mut self, id: HostId) -> Option<(Running<'_, E>, Desk<'_, E>)> {
-        let host = &mut self.hosts[id.place()];
-        let running = Running {
-            engine: host.engine.as_mut()?,
-            clock_offset: host.clock_offset,
-            dirty: &mut host.dirty,
-        };
-        let desk = Desk {
-            now: self.now,
-            host: id,
-            wires_to: &host.wires,
-            wires: &mut self.wires,
-            queue: &mut self.queue,
-            journal: &mut self.journal,
-            pool: &self.pool,
-        };
-        Some((running, desk))
-    }
-
-    fn suspect(&self, wake: Wake) -> String {
-        match wake {
-            Wake::Timer(host) => {
-                let engine = self.hosts[host as usize].engine.as_ref();
-                let whose = engine.and_then(|engine| engine.next_timeout());
-                format!("timer {:?} of {}", whose.map(|(_, w)| w), HostId(host))
-            }
-            Wake::Wire(id) => {
-                let wire = &self.wires[id as usize];
-                format!("packets without delay from {} to {}", wire.from, wire.to)
-            }
-            Wake::Request(_) => "requests".to_owned(),
-        }
-    }
-}
-
-/// What of a host is borrowed while its engine runs.
-struct Running<'a, E> {
-    engine: &'a mut E,
-    clock_offset: Duration,
-    dirty: &'a mut bool,
 }
