@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
-use clap::{Args, Subcommand};
-use lab::bench::{BenchError, engine, forward};
+use clap::{Args, Subcommand, ValueEnum};
+use lab::bench::{BenchError, engine, forward, latency};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -17,6 +17,12 @@ Examples:
   sinew bench forward
   sinew bench forward --payload 160 --burst 1,16 --repeats 5 --json")]
     Forward(Forward),
+    /// One-way delay from client to client over three nodes, beside bare forwarders and the kernel
+    #[command(after_help = "\
+Examples:
+  sinew bench latency
+  sinew bench latency --streams 10 --busy 10 --json")]
+    Latency(Latency),
     /// What the node's own code costs per packet, without sockets and kernel
     #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
     Engine(Engine),
@@ -65,6 +71,56 @@ pub struct Forward {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench latency`.
+#[derive(Debug, Args)]
+pub struct Latency {
+    /// Streams of 50 packets/s at once; several, like 1,200, are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "1,10,50,200")]
+    pub streams: Vec<u32>,
+    /// Bytes of payload
+    #[arg(long, default_value_t = latency::Options::default().payload)]
+    pub payload: usize,
+    /// Length of a trial
+    #[arg(long, default_value_t = latency::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials per number; the median counts
+    #[arg(long, default_value_t = latency::Options::default().repeats)]
+    pub repeats: usize,
+    /// Loops of normal priority that keep the processors busy meanwhile
+    #[arg(long, value_name = "LOOPS", default_value_t = 0)]
+    pub busy: usize,
+    /// On which processors clients, nodes and forwarders run
+    #[arg(long, value_enum, default_value_t = Pinning::Spread)]
+    pub pinning: Pinning,
+    /// Network namespaces and veth instead of loopback; needs root
+    #[arg(long)]
+    pub netns: bool,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
+/// Where the links of a chain run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Pinning {
+    /// Neighbours on different processors
+    Spread,
+    /// All on one
+    One,
+    /// As the kernel likes
+    Free,
+}
+
+impl From<Pinning> for latency::Pinning {
+    fn from(pinning: Pinning) -> latency::Pinning {
+        match pinning {
+            Pinning::Spread => latency::Pinning::Spread,
+            Pinning::One => latency::Pinning::One,
+            Pinning::Free => latency::Pinning::Free,
+        }
+    }
+}
+
 /// Options of `sinew bench engine`.
 #[derive(Debug, Args)]
 pub struct Engine {
@@ -100,6 +156,19 @@ pub fn run(bench: &Bench) -> Outcome {
                 repeats: args.repeats,
                 single_pps: args.single_pps,
                 burst_pps: args.burst_pps,
+                netns: args.netns,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Latency(args) => args.telling.tell(latency::run(
+            &latency::Options {
+                streams: args.streams.clone(),
+                payload: args.payload,
+                seconds: args.seconds,
+                repeats: args.repeats,
+                busy: args.busy,
+                pinning: args.pinning.into(),
                 netns: args.netns,
                 program: None,
             },

@@ -17,6 +17,7 @@ mod endpoint;
 pub mod engine;
 mod fleet;
 pub mod forward;
+pub mod latency;
 mod row;
 mod usage;
 mod volley;

@@ -1,0 +1,42 @@
+//! A busy machine: loops of normal priority that want every processor all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Loops that run until this is dropped.
+pub(super) struct Load {
+    stop: Arc<AtomicBool>,
+    loops: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Starts `count` loops. The caller's scheduling is inherited, so it must be a normal one.
+    pub(super) fn start(count: usize) -> Load {
+        let stop = Arc::new(AtomicBool::new(false));
+        let spin = |_| {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let mut x = 1u64;
+                // No pause instruction: on virtual machines it gives the processor away.
+                while !stop.load(Ordering::Relaxed) {
+                    x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005) | 1);
+                }
+            })
+        };
+        Load {
+            loops: (0..count).map(spin).collect(),
+            stop,
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for one in self.loops.drain(..) {
+            // A loop of arithmetic does not panic.
+            let _ = one.join();
+        }
+    }
+}

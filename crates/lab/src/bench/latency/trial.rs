@@ -1,0 +1,292 @@
+//! One trial: streams of stamped packets in at one end, their delays out at the other.
+//!
+//! ```text
+//!   all threads get ready ─> barrier ─> warm-up ─> what counts ─> the last has come, or silence
+//! ```
+
+use crate::bench::BenchError;
+use crate::pace::{FRAME, Schedule, sleep_until};
+use base::{Duration, Time};
+use net::Clock;
+use net::epoll::{Interest, Poller, Waker};
+use net::sched::{self, Scheduling};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
+
+/// Packets per second of each stream: one per frame.
+pub(super) const RATE_PPS: u32 = 50;
+/// Time, run, number.
+pub(super) const STAMP_BYTES: usize = 20;
+/// The priority that a node takes: nobody in a chain comes before anybody else.
+const PRIORITY: u8 = 10;
+/// Not counted: caches, routes and timers of whoever has had no packets for a while.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// From the barrier to the first packet.
+const LEAD: Duration = Duration::from_millis(5);
+/// What is under way for longer after the last packet was sent is lost.
+const SILENCE: std::time::Duration = std::time::Duration::from_millis(300);
+/// How often it is looked whether all have come.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
+
+const TOKEN_STOP: u64 = 1;
+const TOKEN_PACKETS: u64 = 2;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) streams: u32,
+    pub(super) payload: usize,
+    /// Without the warm-up.
+    pub(super) span: Duration,
+    pub(super) run: u32,
+    pub(super) sender_cpu: Option<usize>,
+    pub(super) receiver_cpu: Option<usize>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trial {
+    /// Packets sent, warm-up included.
+    pub(super) sent: u64,
+    /// Packets that count.
+    pub(super) counted: u64,
+    /// The delays of those that arrived, in ascending order.
+    pub(super) delays_ns: Vec<u64>,
+    /// Wake-ups of what is in the middle of the chain, if anything is.
+    pub(super) wakeups: Option<u64>,
+    /// Processor time there.
+    pub(super) cpu_ns: Option<u64>,
+}
+
+/// Where packets of a stream go in.
+pub(super) trait Source: Sync {
+    fn send(&self, packet: &[u8]) -> io::Result<()>;
+}
+
+/// Where all packets come out.
+pub(super) trait Drain: Sync {
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// The length of the next packet, if there is one.
+    fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>>;
+}
+
+/// What the threads of a trial share.
+pub(super) struct Stage {
+    barrier: Barrier,
+    /// Ends those who wait for packets.
+    pub(super) stop: Waker,
+    arrived: AtomicU64,
+}
+
+impl Stage {
+    /// Called by each thread when it can begin.
+    pub(super) fn ready(&self) {
+        self.barrier.wait();
+    }
+}
+
+/// Something that carries packets in a thread of its own.
+pub(super) trait Carrier: Sync {
+    /// Carries until `stage` stops, and calls [`Stage::ready`] first, whatever happens.
+    fn carry(&self, stage: &Stage) -> io::Result<Used>;
+}
+
+/// What a carrier has used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    pub(super) cpu_ns: u64,
+    pub(super) wakeups: u64,
+}
+
+/// Runs a trial: `sources`, at least one per stream, to `drain`, with `carriers` between them.
+pub(super) fn run(
+    plan: &Plan,
+    sources: &[impl Source],
+    drain: &impl Drain,
+    carriers: &[impl Carrier],
+) -> Result<(Trial, Vec<Used>), BenchError> {
+    let clock = Clock::new();
+    let stage = Stage {
+        barrier: Barrier::new(carriers.len() + 2),
+        stop: Waker::new()?,
+        arrived: AtomicU64::new(0),
+    };
+    let warm = plan.packets(WARM_UP) * u64::from(plan.streams);
+    let total = warm + plan.packets(plan.span) * u64::from(plan.streams);
+    let poller = Poller::new()?;
+    poller.add(&stage.stop, TOKEN_STOP, Interest::READ)?;
+    poller.add(drain.fd(), TOKEN_PACKETS, Interest::READ)?;
+    std::thread::scope(|scope| {
+        let stage = &stage;
+        let carry = |carrier| scope.spawn(move || Carrier::carry(carrier, stage));
+        let carrying: Vec<_> = carriers.iter().map(carry).collect();
+        let receiving = scope.spawn(move || receive(plan, total, drain, poller, clock, stage));
+        let sending = scope.spawn(move || send(plan, total, sources, clock, stage));
+        let sent = join(sending);
+        let mut waited = std::time::Duration::ZERO;
+        while sent.is_ok() && stage.arrived.load(Ordering::Relaxed) < total && waited < SILENCE {
+            std::thread::sleep(LOOK_EVERY);
+            waited += LOOK_EVERY;
+        }
+        stage.stop.wake();
+        let delays = join(receiving);
+        let carried: io::Result<Vec<Used>> = carrying.into_iter().map(join).collect();
+        sent?;
+        let counts = delays?.split_off(warm as usize);
+        let mut delays_ns: Vec<u64> = counts.into_iter().filter(|&ns| ns != MISSING).collect();
+        delays_ns.sort_unstable();
+        let trial = Trial {
+            sent: total,
+            counted: total - warm,
+            delays_ns,
+            ..Trial::default()
+        };
+        Ok((trial, carried?))
+    })
+}
+
+/// A packet that has not come.
+const MISSING: u64 = u64::MAX;
+
+impl Plan {
+    /// Packets of one stream in `span`.
+    fn packets(&self, span: Duration) -> u64 {
+        span.as_nanos().div_ceil(FRAME.as_nanos())
+    }
+}
+
+/// Gives the calling thread its processor, and the priority that a node takes, if permitted.
+pub(super) fn prepare(cpu: Option<usize>) -> io::Result<Scheduling> {
+    if let Some(cpu) = cpu {
+        sched::pin(cpu)?;
+    }
+    sched::timer_slack(Duration::from_nanos(1))?;
+    Ok(sched::real_time(PRIORITY))
+}
+
+/// The scheduling that threads get here.
+pub(super) fn scheduling() -> io::Result<String> {
+    let asked = std::thread::spawn(|| prepare(None)).join();
+    let got = asked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    Ok(got.to_string())
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    let joined = thread.join();
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+fn send(
+    plan: &Plan,
+    total: u64,
+    sources: &[impl Source],
+    clock: Clock,
+    stage: &Stage,
+) -> io::Result<()> {
+    let prepared = prepare(plan.sender_cpu);
+    stage.ready();
+    prepared?;
+    let schedule = Schedule {
+        start: clock.now() + LEAD,
+        calls: plan.streams,
+        packets: u32::MAX,
+    };
+    let mut packet = vec![0x5a; plan.payload];
+    packet[8..12].copy_from_slice(&plan.run.to_be_bytes());
+    for n in 0..total {
+        let (stream, _) = schedule.place(n);
+        let source = sources.get(stream as usize);
+        let source = source.ok_or_else(|| io::Error::other("a stream without a source"))?;
+        packet[12..20].copy_from_slice(&n.to_be_bytes());
+        sleep_until(clock, schedule.due_nth(n));
+        packet[..8].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
+        source.send(&packet)?;
+    }
+    Ok(())
+}
+
+/// The delay of every packet, [`MISSING`] for those that did not come.
+fn receive(
+    plan: &Plan,
+    total: u64,
+    drain: &impl Drain,
+    mut poller: Poller,
+    clock: Clock,
+    stage: &Stage,
+) -> io::Result<Vec<u64>> {
+    let mut delays = vec![MISSING; total as usize];
+    let mut buffer = vec![0; plan.payload];
+    let mut ready = Vec::new();
+    let prepared = prepare(plan.receiver_cpu);
+    stage.ready();
+    prepared?;
+    loop {
+        poller.wait(None, &mut ready)?;
+        for event in &ready {
+            if event.token == TOKEN_STOP {
+                return Ok(delays);
+            }
+            let Some(len) = drain.receive(&mut buffer)? else {
+                continue;
+            };
+            let now = clock.now();
+            let Some((sent, n)) = read(&buffer[..len], plan.run) else {
+                continue;
+            };
+            if let Some(delay) = delays.get_mut(n as usize).filter(|delay| **delay == MISSING) {
+                *delay = now.since(sent).as_nanos();
+                stage.arrived.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// When a packet of `run` was sent, and its number.
+fn read(packet: &[u8], run: u32) -> Option<(Time, u64)> {
+    let (stamp, rest) = packet.split_first_chunk()?;
+    let (of, rest) = rest.split_first_chunk()?;
+    let (number, _) = rest.split_first_chunk()?;
+    let sent = Time::from_nanos(u64::from_be_bytes(*stamp));
+    (u32::from_be_bytes(*of) == run).then_some((sent, u64::from_be_bytes(*number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::latency::relay::{NONE, test_pair};
+
+    fn plan(streams: u32) -> Plan {
+        Plan {
+            streams,
+            payload: 100,
+            span: Duration::from_millis(60),
+            run: 7,
+            sender_cpu: None,
+            receiver_cpu: None,
+        }
+    }
+
+    #[test]
+    fn every_packet_after_the_warm_up_has_a_delay() {
+        let (sources, drain) = test_pair(3);
+        let (trial, _) = run(&plan(3), &sources, &drain, NONE).unwrap();
+        assert_eq!((trial.sent, trial.counted), (39, 9));
+        assert_eq!(trial.delays_ns.len(), 9);
+        assert!(trial.delays_ns[0] > 0 && trial.delays_ns.is_sorted());
+    }
+
+    #[test]
+    fn packets_of_other_runs_and_short_ones_are_ignored() {
+        let mut packet = [0; STAMP_BYTES];
+        packet[11] = 7;
+        packet[19] = 3;
+        assert_eq!(read(&packet, 7), Some((Time::ZERO, 3)));
+        assert_eq!(read(&packet, 6), None);
+        for len in 0..STAMP_BYTES {
+            assert_eq!(read(&packet[..len], 7), None);
+        }
+    }
+}
