@@ -49,11 +49,13 @@ pub enum Drop {
     ResequencerFull,
     /// Arrived after its successors were delivered in order.
     TooLateForOrder,
+    /// A record of a neighbour that has had too many checked lately.
+    TooManyRecords,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 19] = [
+    pub const ALL: [Drop; 20] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -73,6 +75,7 @@ impl Drop {
         Drop::ClientSlow,
         Drop::ResequencerFull,
         Drop::TooLateForOrder,
+        Drop::TooManyRecords,
     ];
 
     /// The metric's label.
@@ -97,6 +100,7 @@ impl Drop {
             Drop::ClientSlow => "client_slow",
             Drop::ResequencerFull => "resequencer_full",
             Drop::TooLateForOrder => "too_late_for_order",
+            Drop::TooManyRecords => "too_many_records",
         }
     }
 }

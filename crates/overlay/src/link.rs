@@ -11,9 +11,11 @@
 
 mod impairment;
 mod table;
+mod verifications;
 
 pub use impairment::Impairment;
 pub use table::{LinkIndex, Links, MAX_LINKS};
+pub(crate) use verifications::Verifications;
 
 use crate::announce::Announce;
 use crate::estimate::Loss;
@@ -63,6 +65,8 @@ pub struct Link {
     pub history: History,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
+    /// What the signatures of its records may cost.
+    pub(crate) verifications: Verifications,
     /// The emulated network on the way to the neighbour.
     pub impairment: Option<Impairment>,
     /// What the link has carried.
@@ -134,6 +138,7 @@ impl Link {
             announce: Announce::new(settings.announce),
             history: History::new(settings.realtime.clone()),
             receiver: Receiver::new(settings.realtime.clone()),
+            verifications: Verifications::new(now),
             impairment: None,
             counts: Counts::default(),
             boot,

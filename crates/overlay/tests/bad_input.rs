@@ -352,6 +352,37 @@ fn nobody_speaks_for_another() {
 }
 
 #[test]
+fn forged_records_without_end_are_not_even_looked_at() {
+    let mut siege = Siege::from_inside(13);
+    let target = siege.target();
+    let serial = siege.nodes.certificate(0).fields().serial;
+    // The record of node 0 is flooded as it changes, and cannot be told from these by its number.
+    let said: Vec<Vec<u8>> = (0..4_000)
+        .map(|n| {
+            let body = siege
+                .rogue()
+                .forged(addr(0), serial, 1_000_000 + n, &[(addr(INTRUDER), 1)]);
+            records(&[(RecordKind::LINK_STATE, &body)])
+        })
+        .collect();
+    siege.waves(200, |_, n| {
+        said[(n * 20) % 4_000..][..20]
+            .iter()
+            .map(|record| Ask::Say(target, Kind::Control, record.clone()))
+            .collect()
+    });
+    let totals = siege.nodes.count();
+    let (looked_at, dropped) = (
+        totals.records_refused,
+        totals.dropped[&Drop::TooManyRecords],
+    );
+    // 200 at once, and 100 per second.
+    assert!((200..1_500).contains(&looked_at), "{looked_at}");
+    assert_eq!(looked_at + dropped, 4_000);
+    siege.end();
+}
+
+#[test]
 fn a_member_that_renews_its_record_without_end_does_not_stop_the_calls() {
     let mut siege = Siege::from_inside(12);
     let target = siege.target();

@@ -172,6 +172,9 @@ pub enum Refusal {
     /// Another node answered than the one that was dialled.
     #[error("{0} answered instead of the node dialled: correct its underlay address")]
     UnexpectedPeer(NodeAddr),
+    /// The peer is of the network, and this node is configured not to be its neighbour.
+    #[error("{0} is not in this node's `accept` list: add it there, or let it dial another node")]
+    NotAccepted(NodeAddr),
     /// The peer has this node's own address.
     #[error("the peer has this node's own address: it dialled itself, or two nodes share one")]
     Myself,
@@ -330,6 +333,7 @@ impl Refusal {
             Refusal::Certificate(error) => error.label(),
             Refusal::OtherKey => "other-key",
             Refusal::UnexpectedPeer(_) => "unexpected-peer",
+            Refusal::NotAccepted(_) => "not-accepted",
             Refusal::Myself => "myself",
         }
     }

@@ -36,6 +36,8 @@ pub enum Judgement {
     NoCertificate,
     /// Signed by nobody who may.
     Refused,
+    /// Not looked at: the neighbour has had too many looked at lately.
+    TooMany,
 }
 
 /// Why a record was dropped.
@@ -49,6 +51,8 @@ pub enum Reason {
     Malformed(Malformed),
     /// Its signature or certificate is not good.
     Refused,
+    /// Its neighbour has had too many checked lately; it may send it again.
+    TooMany,
 }
 
 /// What came of a record.

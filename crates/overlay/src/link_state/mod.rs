@@ -164,6 +164,7 @@ impl Database {
             Judgement::Good => {}
             Judgement::Refused => return Verdict::dropped(Some(key), Reason::Refused),
             Judgement::NoCertificate => return self.hold_back(now, from, record),
+            Judgement::TooMany => return Verdict::dropped(None, Reason::TooMany),
         }
         if Name::of(key) == self.own_name() {
             self.own_seq = key.seq;

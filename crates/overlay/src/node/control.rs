@@ -89,12 +89,12 @@ impl Node {
             ..
         } = established;
         let address = peer.address();
-        let Some(index) = self.link_for(now, address, peer.name()) else {
-            self.handshakes.release(session.local_index());
-            return out.report(Event::Refused {
-                from,
-                why: Refusal::Full,
-            });
+        let index = match self.link_for(now, address, peer.name()) {
+            Ok(index) => index,
+            Err(why) => {
+                self.handshakes.release(session.local_index());
+                return out.report(Event::Refused { from, why });
+            }
         };
         if let Some(reply) = reply {
             self.send_plain(from, &reply, out);
@@ -120,19 +120,19 @@ impl Node {
     }
 
     /// The link to a neighbour that has proved who it is, if it may be one.
-    fn link_for(&mut self, now: Time, peer: NodeAddr, name: &str) -> Option<LinkIndex> {
+    fn link_for(&mut self, now: Time, peer: NodeAddr, name: &str) -> Result<LinkIndex, Refusal> {
         if let Some(index) = self.links.by_peer(peer) {
-            return Some(index);
+            return Ok(index);
         }
         if self
             .accept
             .as_ref()
             .is_some_and(|list| !list.contains(&peer))
         {
-            return None;
+            return Err(Refusal::NotAccepted(peer));
         }
-        self.links
-            .add(Link::new(peer, name, &self.settings, self.boot, now))
+        let link = Link::new(peer, name, &self.settings, self.boot, now);
+        self.links.add(link).ok_or(Refusal::Full)
     }
 
     /// Ends the link to a neighbour with whom there is no session any more, or must not be. Should

@@ -2,7 +2,7 @@
 //! routes that follow.
 
 use super::Node;
-use crate::event::Event;
+use crate::event::{Drop, Event};
 use crate::hello;
 use crate::link::LinkIndex;
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
@@ -190,9 +190,10 @@ impl Node {
                 signers: &self.signers,
                 unix_s,
             };
-            let verdict = self
-                .database
-                .on_record(now, index, &record, |claim| proof.judge(claim));
+            let budget = &mut self.links.at_mut(index).verifications;
+            let verdict = self.database.on_record(now, index, &record, |claim| {
+                budget.spend(now, || proof.judge(claim))
+            });
             self.on_verdict(now, index, verdict, out);
         }
     }
@@ -215,6 +216,10 @@ impl Node {
                 let origin = confirm.map(|key| key.origin).unwrap_or_default();
                 out.report(Event::RecordRefused { origin });
             }
+            Verdict::Dropped {
+                reason: Reason::TooMany,
+                ..
+            } => self.drop_one(Drop::TooManyRecords, out),
             Verdict::Dropped { .. } | Verdict::Known(_) | Verdict::Pending | Verdict::Stale(_) => {}
         }
     }
@@ -264,7 +269,8 @@ impl Node {
         }
     }
 
-    /// Records that waited for the certificate that has just come.
+    /// Records that waited for the certificate that has just come. They are few, and each is
+    /// looked at once: nobody's budget pays for them.
     fn retry_pending(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         let unix_s = self.unix_s(now);
         let proof = Proof {

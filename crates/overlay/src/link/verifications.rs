@@ -1,0 +1,83 @@
+//! What the signatures of a neighbour's records may cost this node. Other neighbours have budgets
+//! of their own, and what is not looked at is not confirmed either, so that an honest neighbour
+//! sends it again.
+
+use crate::link_state::{Judgement, MAX_ORIGINS};
+use base::Time;
+use base::token_bucket::TokenBucket;
+
+/// Signatures per second. One takes 0.1 ms at most, so a neighbour that has news without end costs
+/// a tenth of a core. A network of 1024 nodes may tell one change per second and node.
+const PER_SECOND: f64 = 1_000.0;
+/// Signatures at once: the whole database of a network of the largest size, which is what a node
+/// that joins is told, each origin with a certificate and a record.
+const AT_ONCE: f64 = 2.0 * MAX_ORIGINS as f64;
+/// What a bad signature costs, in good ones. Honest neighbours check before they send on, so bad
+/// ones come from who made them: 100 per second, a hundredth of a core, after 200 at once.
+const BAD: f64 = 10.0;
+
+/// The budget of one neighbour.
+#[derive(Debug)]
+pub(crate) struct Verifications(TokenBucket);
+
+impl Verifications {
+    pub(super) fn new(now: Time) -> Verifications {
+        Verifications(TokenBucket::new(PER_SECOND, AT_ONCE, now))
+    }
+
+    /// Judges by `judge` if the budget allows it.
+    pub(crate) fn spend(&mut self, now: Time, judge: impl FnOnce() -> Judgement) -> Judgement {
+        if !self.0.try_take(now, 1.0) {
+            return Judgement::TooMany;
+        }
+        let judgement = judge();
+        match judgement {
+            Judgement::Refused => {
+                let more = (BAD - 1.0).min(self.0.available(now));
+                self.0.try_take(now, more);
+            }
+            // No signature was looked at.
+            Judgement::NoCertificate => self.0.credit(1.0),
+            Judgement::Good | Judgement::TooMany => {}
+        }
+        judgement
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Duration;
+
+    /// How many of `count` records that are all judged so are looked at, at one moment.
+    fn looked_at(budget: &mut Verifications, now: Time, count: u32, judgement: Judgement) -> u32 {
+        let mut looked = 0;
+        for _ in 0..count {
+            budget.spend(now, || {
+                looked += 1;
+                judgement
+            });
+        }
+        looked
+    }
+
+    #[test]
+    fn a_whole_database_is_looked_at_at_once_and_forgeries_are_not() {
+        let now = Time::ZERO;
+        let later = now + Duration::from_secs(1);
+        let mut good = Verifications::new(now);
+        assert_eq!(looked_at(&mut good, now, 9_999, Judgement::Good), 2_048);
+        assert_eq!(looked_at(&mut good, later, 9_999, Judgement::Good), 1_000);
+        let mut bad = Verifications::new(now);
+        assert_eq!(looked_at(&mut bad, now, 9_999, Judgement::Refused), 205);
+        assert_eq!(looked_at(&mut bad, later, 9_999, Judgement::Refused), 100);
+        assert_eq!(bad.spend(later, || Judgement::Good), Judgement::TooMany);
+    }
+
+    #[test]
+    fn what_waits_for_a_certificate_costs_nothing() {
+        let mut budget = Verifications::new(Time::ZERO);
+        let waits = looked_at(&mut budget, Time::ZERO, 9_999, Judgement::NoCertificate);
+        assert_eq!(waits, 9_999);
+    }
+}
