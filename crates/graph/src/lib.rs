@@ -20,6 +20,9 @@
 //! which the source sees in its own tree (see [`spf`]).
 #![forbid(unsafe_code)]
 
+pub mod best;
+pub mod delivery;
+pub mod generate;
 pub mod metric;
 pub mod paths;
 pub mod spf;

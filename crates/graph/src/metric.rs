@@ -124,7 +124,7 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
 /// Choice: 2p²−3p³ approximates the residual loss for small p; it peaks at p = 4/9 and is −1 at
 /// p = 1. From its peak on, a straight line to 1 takes its place, so that a worse link always
 /// costs more and a dead one Tmax.
-fn unrepaired(loss: u16) -> (i128, i128) {
+pub(crate) fn unrepaired(loss: u16) -> (i128, i128) {
     /// 4/9 of 65 536, rounded down.
     const PEAK: i128 = 29_127;
     let formula = |q: i128| 2 * q * q * 65_536 - 3 * q * q * q;

@@ -1,0 +1,86 @@
+//! How long the best route takes at 100 nodes and 200 links, and how good the other ways of routing
+//! are beside it: `cargo run --release -p graph --example best_route [TOPOLOGIES]`.
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "a program for people, which measures wall-clock time"
+)]
+
+use base::Rng;
+use graph::Parameters;
+use graph::best::study::Routing;
+use graph::best::{Effort, Question, best_route};
+use graph::delivery::Recovery;
+use graph::generate::Network;
+use graph::generate::waxman::Waxman;
+use std::time::Instant;
+
+fn main() {
+    let topologies = std::env::args()
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(100);
+    println!("{topologies} Waxman networks each, 0-5 % loss on half of the links, deadline 100 ms");
+    for (nodes, side_km) in [15, 100]
+        .into_iter()
+        .flat_map(|n| [2_000, 5_000, 8_000, 10_000, 12_000, 15_000, 20_000].map(|side| (n, side)))
+    {
+        measure(nodes, side_km, topologies);
+    }
+}
+
+fn measure(nodes: usize, side_km: u32, topologies: u64) {
+    let mut times: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
+    let (mut widest_gap, mut most_work, mut diameter) = ([0.0f64; 2], [0, 0], 0.0);
+    let mut delivered = [0.0; Routing::COMPARED.len()];
+    for seed in 0..topologies {
+        let mut rng = Rng::new(seed);
+        let shape = Waxman {
+            nodes,
+            side_km,
+            ..Waxman::default()
+        };
+        let network = shape.generate(&mut rng).expect("a shape within its ranges");
+        let losses = network.random_losses(0.5, 0.05, &mut rng);
+        let topology = network.topology(Parameters::default(), &losses);
+        let (a, b, far_us) = network.diameter().expect("more than one node");
+        diameter += far_us as f64 / 1e3 / topologies as f64;
+        let question = Question {
+            src: Network::addr(a),
+            dst: Network::addr(b),
+            deadline_us: 100_000,
+            recovery: Recovery::Paper,
+        };
+        for (i, effort) in [Effort::ROUTING, Effort::EXACT].iter().enumerate() {
+            let start = Instant::now();
+            let route = best_route(&topology, &question, effort).expect("a connected network");
+            times[i].push(start.elapsed().as_secs_f64() * 1e3);
+            widest_gap[i] = widest_gap[i].max(route.gap());
+            most_work[i] = most_work[i].max(route.work);
+        }
+        for (sum, routing) in delivered.iter_mut().zip(Routing::COMPARED) {
+            let route = routing
+                .route(&topology, &question)
+                .expect("a connected network");
+            *sum += route.delivery / topologies as f64;
+        }
+    }
+    println!("{nodes} nodes, plane {side_km} km, mean diameter {diameter:.1} ms");
+    for (i, effort) in ["routing", "exact"].iter().enumerate() {
+        times[i].sort_by(f64::total_cmp);
+        println!(
+            "  {effort:8} p50 {:7.2} ms  max {:7.2} ms  widest gap {:.6}  most work {}",
+            times[i][times[i].len() / 2],
+            times[i][times[i].len() - 1],
+            widest_gap[i],
+            most_work[i],
+        );
+    }
+    let ratios = Routing::COMPARED.iter().zip(delivered);
+    let ratios: Vec<String> = ratios
+        .map(|(r, d)| format!("{} {:.4}", r.as_str(), d))
+        .collect();
+    println!("  {}", ratios.join("  "));
+}

@@ -1,0 +1,164 @@
+//! The best route: the path that delivers the largest share of packets within a deadline, when
+//! every link runs the real-time protocol. [Amir06 §IV-B]
+//!
+//! A link is better the shorter and the less lossy it is, but which of two partial paths is better
+//! depends on what follows [Amir06 Fig. 11], so no cost per link answers the question. The paper
+//! computed all paths, up to 16 nodes. Here labels are searched best first, each a partial path
+//! with its exact distribution of delays:
+//!
+//! ```text
+//!   s ──▶ … ──▶ v ─ ─ ─ ─ ─ ▶ t        label:  distribution F of the delay from s to v
+//!     F, exact      U_v, bound         bound:  Σ F{x} · U_v(deadline − x)
+//!
+//!   take the label of the largest bound; stop when it is not above the best path known;
+//!   extend it by each link; drop what is late for sure, what is bounded by the best path
+//!   known, and what another label at the same node is ahead of at every moment
+//! ```
+//!
+//! **Why it is right.** (1) *More link, less delivery*: a link's shares add up to 1 at most and its
+//! delays are positive, so behind it no more has arrived at any moment than before it. Cutting a
+//! loop out of a walk never makes it worse; the best walk is a simple path. (2) *Dominance*: if
+//! label A is ahead of label B at the same node at every moment, then A followed by any links is
+//! ahead of B followed by the same; by (1) the best path through B is not better than some simple
+//! path through A. B may go. (3) *Bound*: U_v(y) is what could be delivered from v within y if at
+//! every node the next link could be chosen anew, knowing the time that is left: a fixed path is
+//! one way to choose, so U_v(y) is at least the delivery of every path from v. U satisfies
+//!
+//! ```text
+//!   U_t(y) = 1,   U_v(y) = max over links v→w of (1−p)·U_w(y−T) + r·U_w(y−3T−Δ),   0 for y < 0
+//! ```
+//!
+//! and is computed on a grid of y with delays rounded *down*, which only makes it larger
+//! ([`bound`]). (4) Hence at every time the largest bound in the heap, or the best path known if
+//! that is larger, is an *upper bound* of what any path delivers, and the exact delivery of the
+//! best path known a *lower bound*. The search may stop early with both in hand; when it runs to
+//! the end they are equal but for rounding of floating point ([`ROUNDING`]).
+//!
+//! Since losses are rare, knowing the time that is left is worth little: U is close to what a fixed
+//! path reaches, and few labels are touched. Time is bounded by [`Effort::work`], memory by a number
+//! of labels.
+
+mod bound;
+pub mod exhaustive;
+pub mod greedy;
+mod search;
+pub mod study;
+
+pub use search::best_route;
+
+use crate::delivery::{Distribution, LONGEST_DEADLINE_US, Recovery};
+use crate::paths::NoPath;
+use crate::topology::{NodeIndex, Topology};
+use base::NodeAddr;
+
+/// Deliveries that differ by less are the same: far above what rounding does to sums of up to 2^20
+/// products, far below anything that matters.
+pub const ROUNDING: f64 = 1e-9;
+
+/// Between whom, how soon, over what kind of links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Where packets come from.
+    pub src: NodeAddr,
+    /// Where they go.
+    pub dst: NodeAddr,
+    /// What arrives later does not count. At most [`LONGEST_DEADLINE_US`].
+    pub deadline_us: u32,
+    /// What the links do about losses.
+    pub recovery: Recovery,
+}
+
+/// How hard to look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// The answer may be this far from the best one, in shares of packets. 0 for the best itself.
+    pub tolerance: f64,
+    /// The most work to do, in units of one atom of a distribution looked at, about 5 ns each.
+    /// When it is done the answer is the best path known so far with its bounds.
+    pub work: u64,
+}
+
+/// A path and what is known of how good it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// The nodes from source to destination.
+    pub nodes: Vec<NodeIndex>,
+    /// The share of packets that it delivers in time, exactly; a lower bound of the best.
+    pub delivery: f64,
+    /// No path delivers more than this.
+    pub upper: f64,
+    /// The work done, in the unit of [`Effort::work`].
+    pub work: u64,
+}
+
+impl Effort {
+    /// The best path itself, for comparisons: within rounding of the optimum.
+    pub const EXACT: Effort = Effort {
+        tolerance: 0.0,
+        work: 400_000_000,
+    };
+
+    /// What a node spends on a route: half of a tenth of a point from the optimum, and at most
+    /// about a quarter of a second of work.
+    pub const ROUTING: Effort = Effort {
+        tolerance: 0.000_5,
+        work: 50_000_000,
+    };
+}
+
+impl Route {
+    /// How far the best path can be from this one.
+    pub fn gap(&self) -> f64 {
+        self.upper - self.delivery
+    }
+}
+
+impl Question {
+    /// The share of packets that a path delivers in time; `None` if a link of it is not there.
+    pub fn delivery(&self, topology: &Topology, path: &[NodeIndex]) -> Option<f64> {
+        let distribution = Distribution::of_path(topology, path, self.recovery, self.deadline_us)?;
+        Some(distribution.delivered())
+    }
+
+    fn deadline(&self) -> u64 {
+        u64::from(self.deadline_us.min(LONGEST_DEADLINE_US))
+    }
+
+    fn ends(&self, topology: &Topology) -> Result<(NodeIndex, NodeIndex), NoPath> {
+        if self.src == self.dst {
+            return Err(NoPath::Same(self.src));
+        }
+        let index = |addr| topology.index(addr).ok_or(NoPath::Unknown(addr));
+        Ok((index(self.src)?, index(self.dst)?))
+    }
+}
+
+/// What every algorithm here needs to know of a topology: least delays and link deliveries.
+struct Ground {
+    src: NodeIndex,
+    dst: NodeIndex,
+    deadline: u64,
+    /// The least delay from each node to the destination, in microseconds.
+    to_dst: Vec<Option<u64>>,
+}
+
+impl Ground {
+    fn new(topology: &Topology, question: &Question) -> Result<Ground, NoPath> {
+        let (src, dst) = question.ends(topology)?;
+        let to_dst = bound::least_delays(topology, dst, bound::Direction::Towards);
+        if to_dst[src.place()].is_none() {
+            return Err(NoPath::Unreachable(question.src, question.dst));
+        }
+        Ok(Ground {
+            src,
+            dst,
+            deadline: question.deadline(),
+            to_dst,
+        })
+    }
+
+    /// The latest moment at which a packet can be at `node` and still arrive in time, if any.
+    fn latest(&self, node: NodeIndex) -> Option<u64> {
+        self.deadline.checked_sub(self.to_dst[node.place()]?)
+    }
+}
