@@ -20,10 +20,6 @@
 //!   everything that it started has ended; calls end early and are judged as far as they came.
 #![forbid(unsafe_code)]
 
-#[allow(
-    dead_code,
-    reason = "a fleet also serves benchmarks of latency and memory"
-)]
 pub mod bench;
 pub mod call;
 mod control;

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, latency};
+use lab::bench::{BenchError, engine, forward, idle, latency};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -23,6 +23,9 @@ Examples:
   sinew bench latency
   sinew bench latency --streams 10 --busy 10 --json")]
     Latency(Latency),
+    /// Memory, processor time and control traffic of a node that has little to do
+    #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
+    Idle(Idle),
     /// What the node's own code costs per packet, without sockets and kernel
     #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
     Engine(Engine),
@@ -121,6 +124,23 @@ impl From<Pinning> for latency::Pinning {
     }
 }
 
+/// Options of `sinew bench idle`.
+#[derive(Debug, Args)]
+pub struct Idle {
+    /// Length of the idle and of the active part
+    #[arg(long, default_value_t = idle::Options::default().seconds)]
+    pub seconds: f64,
+    /// Links of the node
+    #[arg(long, default_value_t = idle::Options::default().links)]
+    pub links: usize,
+    /// Clients that are bound at the end
+    #[arg(long, default_value_t = idle::Options::default().clients)]
+    pub clients: usize,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench engine`.
 #[derive(Debug, Args)]
 pub struct Engine {
@@ -170,6 +190,15 @@ pub fn run(bench: &Bench) -> Outcome {
                 busy: args.busy,
                 pinning: args.pinning.into(),
                 netns: args.netns,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Idle(args) => args.telling.tell(idle::run(
+            &idle::Options {
+                seconds: args.seconds,
+                links: args.links,
+                clients: args.clients,
                 program: None,
             },
             args.telling.progress(),

@@ -17,8 +17,11 @@ mod endpoint;
 pub mod engine;
 mod fleet;
 pub mod forward;
+pub mod idle;
 pub mod latency;
+mod phone;
 mod row;
+mod trial;
 mod usage;
 mod volley;
 

@@ -1,24 +1,19 @@
 //! The chain of three nodes as processes, and clients of the outer two.
 
-use super::relay::NONE;
-use super::trial::{Drain, Plan, Source, Trial, run};
 use super::{Arena, MIDDLE};
 use crate::bench::BenchError;
 use crate::bench::credentials::address;
 use crate::bench::fleet::{Beside, Fleet, Spec, free};
+use crate::bench::phone::{Sender, receiver, sender};
+use crate::bench::trial::{NONE, Plan, Trial, run};
 use crate::control;
-use client::{DatagramSocket, Node, Options, Target};
-use std::io;
+use client::{DatagramSocket, Target};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 
 const NODES: usize = 3;
 const LAST: usize = NODES - 1;
 /// Where the receiving client is bound.
 const PORT: u16 = 5_000;
-/// Voice is of use for so long [Amir06 §V-B].
-const DEADLINE: Duration = Duration::from_millis(100);
 
 /// The running chain and its clients.
 pub(super) struct Chain {
@@ -27,9 +22,6 @@ pub(super) struct Chain {
     end: DatagramSocket,
     fleet: Fleet,
 }
-
-/// A client that sends to the end.
-struct Sender(DatagramSocket);
 
 impl Chain {
     /// Starts nodes and clients, and waits until packets can go.
@@ -41,12 +33,14 @@ impl Chain {
             listen.push(row.within(host, || free(row.any()))??);
         }
         for host in 0..NODES {
-            let neighbors = [host.checked_sub(1), Some(host + 1).filter(|&next| next < NODES)];
+            let neighbors = [
+                host.checked_sub(1),
+                Some(host + 1).filter(|&next| next < NODES),
+            ];
             let beside = |index: usize| Beside {
                 index,
                 // The outer ones dial the middle one.
-                dial: (index == MIDDLE)
-                    .then(|| (row.ip(index, host), listen[index].port()).into()),
+                dial: (index == MIDDLE).then(|| (row.ip(index, host), listen[index].port()).into()),
                 impair: None,
             };
             let spec = Spec {
@@ -64,14 +58,9 @@ impl Chain {
             control::links_up(status, neighbors_of(host))
                 && (host == MIDDLE || control::has_route(status, &other))
         })?;
-        let options = Options::voice(DEADLINE);
-        let bind = |host: usize, port: u16| {
-            let bound = Node::at(fleet.node(host).client_socket()).bind(port, options);
-            bound.map_err(|error| fleet.node(host).error(&error.to_string()))
-        };
-        let end = bind(LAST, PORT)?;
-        end.set_nonblocking(true).map_err(io::Error::other)?;
-        let sources: Result<Vec<_>, _> = (0..streams).map(|_| bind(0, 0).map(Sender)).collect();
+        let end = receiver(fleet.node(LAST), PORT)?;
+        let source = |_| sender(fleet.node(0), Target::new(address(LAST), PORT));
+        let sources: Result<Vec<_>, _> = (0..streams).map(source).collect();
         Ok(Chain {
             sources: sources?,
             end,
@@ -95,27 +84,9 @@ impl Chain {
     /// The scheduling that the middle node has got.
     pub(super) fn scheduling(&self) -> Result<String, BenchError> {
         let status = self.fleet.node(MIDDLE).snapshot()?;
-        Ok(status["host"]["scheduling"].as_str().unwrap_or("unknown").to_owned())
-    }
-}
-
-impl Source for Sender {
-    fn send(&self, packet: &[u8]) -> io::Result<()> {
-        let to = Target::new(address(LAST), PORT);
-        self.0.send_to(packet, to).map_err(io::Error::other)
-    }
-}
-
-impl Drain for DatagramSocket {
-    fn fd(&self) -> BorrowedFd<'_> {
-        self.as_fd()
-    }
-
-    fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>> {
-        match self.recv_from(packet) {
-            Ok((len, ..)) => Ok(Some(len)),
-            Err(client::Error::WouldBlock) => Ok(None),
-            Err(error) => Err(io::Error::other(error)),
-        }
+        Ok(status["host"]["scheduling"]
+            .as_str()
+            .unwrap_or("unknown")
+            .to_owned())
     }
 }

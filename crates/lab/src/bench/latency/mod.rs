@@ -17,11 +17,13 @@ mod chain;
 mod load;
 mod relay;
 mod report;
-mod trial;
 
+#[cfg(test)]
+pub(super) use relay::udp_pair;
 pub use report::{Cell, PathReport, Ratios, Report};
 
 use super::row::Row;
+use super::trial::{self, Plan, Trial};
 use super::{BenchError, go_on, usage};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -31,7 +33,6 @@ use load::Load;
 use relay::Relays;
 use serde::Serialize;
 use std::path::PathBuf;
-use trial::{Plan, Trial};
 
 /// Links of a chain: the sender, three that forward, the receiver.
 const STATIONS: usize = 5;
@@ -94,9 +95,7 @@ impl Pinning {
     /// The processor of the link at `station` of a chain.
     fn cpu(self, processors: &[usize], station: usize) -> Option<usize> {
         match self {
-            Pinning::Spread => processors
-                .get(station % processors.len().max(1))
-                .copied(),
+            Pinning::Spread => processors.get(station % processors.len().max(1)).copied(),
             Pinning::One => processors.first().copied(),
             Pinning::Free => None,
         }

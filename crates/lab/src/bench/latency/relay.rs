@@ -5,9 +5,9 @@
 //! waits is reported again by the level-triggered poller, so the first one never waits for a look
 //! whether there is a second.
 
-use super::trial::{Carrier, Drain, Plan, Source, Stage, Trial, Used, prepare, run};
 use super::{Arena, MIDDLE};
 use crate::bench::BenchError;
+use crate::bench::trial::{Carrier, Drain, NONE, Plan, Source, Stage, Trial, Used, prepare, run};
 use net::epoll::{Interest, Poller};
 use net::sched;
 use std::io;
@@ -32,14 +32,11 @@ pub(super) struct Relays {
 }
 
 /// One forwarder.
-pub(super) struct Relay {
+struct Relay {
     entry: UdpSocket,
     onward: UdpSocket,
     cpu: Option<usize>,
 }
-
-/// Nothing between the ends.
-pub(super) const NONE: &[Relay] = &[];
 
 impl Relays {
     /// Opens the sockets for `streams` streams.
@@ -159,7 +156,7 @@ impl Drain for UdpSocket {
 
 /// Sockets for `streams` streams on loopback, and where they are connected to.
 #[cfg(test)]
-pub(super) fn test_pair(streams: usize) -> (Vec<UdpSocket>, UdpSocket) {
+pub(in crate::bench) fn udp_pair(streams: usize) -> (Vec<UdpSocket>, UdpSocket) {
     let end = UdpSocket::bind("127.0.0.1:0").unwrap();
     end.set_nonblocking(true).unwrap();
     let source = |_| {

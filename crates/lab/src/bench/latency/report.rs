@@ -1,8 +1,8 @@
 //! What `sinew bench latency` found: the documented JSON, and the table.
 
 use super::Pinning;
-use super::trial::Trial;
 use crate::bench::heading;
+use crate::bench::trial::Trial;
 use crate::table::align;
 use serde::Serialize;
 use std::fmt;
@@ -90,13 +90,16 @@ impl PathReport {
     pub(super) fn new(name: &'static str, trials: &[Trial]) -> PathReport {
         let sum = |of: fn(&Trial) -> u64| trials.iter().map(of).sum::<u64>();
         let per_packet = |of: fn(&Trial) -> Option<u64>| {
-            let each = trials.iter().map(|t| Some(of(t)? as f64 / t.sent.max(1) as f64));
+            let each = trials
+                .iter()
+                .map(|t| Some(of(t)? as f64 / t.sent.max(1) as f64));
             each.collect::<Option<Vec<f64>>>().map(median)
         };
         let (counted, arrived) = (sum(|t| t.counted), sum(|t| t.delays_ns.len() as u64));
         let of_each = |q: f64| -> Vec<f64> {
             let each = trials.iter();
-            each.map(|t| quantile(&t.delays_ns, q) as f64 / 1e3).collect()
+            each.map(|t| quantile(&t.delays_ns, q) as f64 / 1e3)
+                .collect()
         };
         let p50 = of_each(0.5);
         PathReport {
@@ -215,7 +218,12 @@ impl Report {
             true => format!("{text} ok"),
             false => format!("{text} MISSED"),
         };
-        let mut table = vec![heading(["nodes/forwarders", "p50", "without kernel", "p99"])];
+        let mut table = vec![heading([
+            "nodes/forwarders",
+            "p50",
+            "without kernel",
+            "p99",
+        ])];
         let busy = self.busy_loops > 0;
         if busy {
             table[0].push("p99 of nodes, busy".into());
@@ -272,7 +280,11 @@ mod tests {
 
     #[test]
     fn ratios_follow_and_goals_are_judged() {
-        let paths = vec![path("kernel", 19), path("forwarders", 99), path("nodes", 109)];
+        let paths = vec![
+            path("kernel", 19),
+            path("forwarders", 99),
+            path("nodes", 109),
+        ];
         let report = Report {
             medium: "loopback",
             scheduling: "real time".into(),
@@ -290,7 +302,10 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["pinning"], "spread");
         assert_eq!(json["cells"][0]["ratios"]["p50_over_forwarders"], 1.1);
-        assert_eq!(json["cells"][0]["ratios"]["added_p50_over_forwarders"], 1.125);
+        assert_eq!(
+            json["cells"][0]["ratios"]["added_p50_over_forwarders"],
+            1.125
+        );
         let text = report.to_string();
         assert!(text.contains("1.10 (<= 1.25) ok"), "{text}");
         assert!(text.contains("330 µs (< 1000) ok"), "{text}");

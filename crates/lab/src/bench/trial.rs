@@ -4,7 +4,7 @@
 //!   all threads get ready ─> barrier ─> warm-up ─> what counts ─> the last has come, or silence
 //! ```
 
-use crate::bench::BenchError;
+use super::BenchError;
 use crate::pace::{FRAME, Schedule, sleep_until};
 use base::{Duration, Time};
 use net::Clock;
@@ -92,6 +92,18 @@ impl Stage {
 pub(super) trait Carrier: Sync {
     /// Carries until `stage` stops, and calls [`Stage::ready`] first, whatever happens.
     fn carry(&self, stage: &Stage) -> io::Result<Used>;
+}
+
+/// Nobody between the ends.
+pub(super) const NONE: &[Nobody] = &[];
+
+/// Carries nothing.
+pub(super) enum Nobody {}
+
+impl Carrier for Nobody {
+    fn carry(&self, _: &Stage) -> io::Result<Used> {
+        match *self {}
+    }
 }
 
 /// What a carrier has used.
@@ -236,7 +248,10 @@ fn receive(
             let Some((sent, n)) = read(&buffer[..len], plan.run) else {
                 continue;
             };
-            if let Some(delay) = delays.get_mut(n as usize).filter(|delay| **delay == MISSING) {
+            if let Some(delay) = delays
+                .get_mut(n as usize)
+                .filter(|delay| **delay == MISSING)
+            {
                 *delay = now.since(sent).as_nanos();
                 stage.arrived.fetch_add(1, Ordering::Relaxed);
             }
@@ -256,7 +271,7 @@ fn read(packet: &[u8], run: u32) -> Option<(Time, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::latency::relay::{NONE, test_pair};
+    use crate::bench::latency::udp_pair;
 
     fn plan(streams: u32) -> Plan {
         Plan {
@@ -271,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_packet_after_the_warm_up_has_a_delay() {
-        let (sources, drain) = test_pair(3);
+        let (sources, drain) = udp_pair(3);
         let (trial, _) = run(&plan(3), &sources, &drain, NONE).unwrap();
         assert_eq!((trial.sent, trial.counted), (39, 9));
         assert_eq!(trial.delays_ns.len(), 9);

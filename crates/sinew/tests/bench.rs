@@ -1,0 +1,160 @@
+//! Every benchmark in its smallest form, as the command line runs it: packets are carried, and the
+//! JSON has the keys that docs/bench.md lists. What is measured is nobody's business here.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn sinew(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.arg("bench").args(args).output().unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = sinew(&[args, &["--json"]].concat());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {complaint}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Fails unless `value` has exactly these keys, written with spaces between them, and the document
+/// names them all.
+fn assert_keys(value: &Value, keys: &str) {
+    let mut wanted: Vec<&str> = keys.split(' ').collect();
+    wanted.sort_unstable();
+    let found: Vec<&String> = value.as_object().unwrap().keys().collect();
+    assert_eq!(found, wanted, "{value}");
+    let document = include_str!("../../../docs/bench.md");
+    for key in wanted {
+        assert!(
+            document.contains(&format!("`{key}`")),
+            "{key}: undocumented"
+        );
+    }
+}
+
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn forward_carries_packets_and_compares() {
+    let small = "forward --payload 160 --burst 16 --seconds 0.05 --repeats 1 --burst-pps 20000";
+    let found = json(&small.split(' ').collect::<Vec<_>>());
+    let keys = "medium scheduling processors load trial_seconds repeats flows cells";
+    assert_keys(&found, keys);
+    let cell = &found["cells"][0];
+    let keys = "payload_bytes burst common_pps forwarders ratios impaired";
+    assert_keys(cell, keys);
+    assert_eq!(cell["forwarders"].as_array().unwrap().len(), 4);
+    for forwarder in cell["forwarders"].as_array().unwrap() {
+        assert_keys(
+            forwarder,
+            "name max_pps ns_per_packet_common wakeups_per_packet_common ns_per_packet_max \
+             busy_pct_max lost_pct_max",
+        );
+    }
+    let keys = "pps_over_sealed cpu_over_sealed cpu_over_sealed_max cpu_over_batched";
+    assert_keys(&cell["ratios"], keys);
+    let impaired = &cell["impaired"];
+    let keys = "rate_pps sent lost_on_link_pct residual_pct ns_per_packet";
+    assert_keys(impaired, keys);
+    assert!(number(&impaired["sent"]) > 0.0 && number(&impaired["residual_pct"]) < 100.0);
+}
+
+#[test]
+fn latency_carries_packets_on_every_path() {
+    let small = "latency --streams 2 --seconds 0.2 --repeats 1 --busy 1";
+    let found = json(&small.split(' ').collect::<Vec<_>>());
+    assert_keys(
+        &found,
+        "medium scheduling node_scheduling pinning processors busy_loops load payload_bytes \
+         packets_per_stream_s trial_seconds repeats cells",
+    );
+    let cell = &found["cells"][0];
+    assert_keys(cell, "streams paths ratios");
+    let names: Vec<&Value> = cell["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| &p["name"])
+        .collect();
+    assert_eq!(names, ["kernel", "forwarders", "nodes"]);
+    for path in cell["paths"].as_array().unwrap() {
+        assert_keys(
+            path,
+            "name sent lost_pct p50_us p50_range_us p99_us max_us wakeups_per_packet \
+             cpu_us_per_packet",
+        );
+        assert_eq!(path["sent"], 20);
+        assert!(
+            number(&path["lost_pct"]) < 100.0 && number(&path["p50_us"]) > 0.0,
+            "{path}"
+        );
+    }
+    assert!(number(&cell["paths"][2]["wakeups_per_packet"]) > 0.0);
+    let keys = "p50_over_forwarders p99_over_forwarders added_p50_over_forwarders";
+    assert_keys(&cell["ratios"], keys);
+}
+
+#[test]
+fn idle_tells_what_a_node_takes() {
+    let found = json(&[
+        "idle",
+        "--seconds",
+        "0.5",
+        "--links",
+        "2",
+        "--clients",
+        "20",
+    ]);
+    let keys = "scheduling load links seconds idle active clients";
+    assert_keys(&found, keys);
+    let usage = "resident_bytes cpu_pct wakeups_per_s control_max_bps control";
+    assert_keys(&found["idle"], usage);
+    assert_keys(&found["active"], &format!("streams sent arrived {usage}"));
+    assert_keys(&found["clients"], "bound resident_bytes bytes_per_client");
+    for direction in found["idle"]["control"].as_array().unwrap() {
+        assert_keys(direction, "from to bps");
+    }
+    assert_eq!(found["active"]["control"].as_array().unwrap().len(), 4);
+    assert!(number(&found["active"]["control_max_bps"]) > 0.0);
+    assert!(number(&found["active"]["arrived"]) > 0.0);
+    assert!(number(&found["idle"]["resident_bytes"]) > 1e6);
+    assert_eq!(found["clients"]["bound"], 20);
+}
+
+#[test]
+fn engine_counts_every_packet() {
+    let found = json(&[
+        "engine",
+        "--payload",
+        "160",
+        "--burst",
+        "4",
+        "--packets",
+        "512",
+    ]);
+    assert_keys(&found, "rate_pps rows");
+    let row = &found["rows"][0];
+    assert_keys(row, "payload_bytes burst packets ns_per_packet lost");
+    assert!(number(&row["packets"]) >= 512.0 && row["lost"] == 0);
+}
+
+#[test]
+fn what_cannot_be_is_told_at_once() {
+    for (args, expected) in [
+        (["forward", "--burst", "100"], "1 to 48"),
+        (["latency", "--streams", "0"], "1 to 1000"),
+        (["latency", "--payload", "5"], "a payload has"),
+        (["idle", "--links", "1"], "2 to 20"),
+    ] {
+        let output = sinew(&args);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        assert!(complaint.contains(expected), "{complaint}");
+    }
+}
