@@ -13,19 +13,32 @@
 //! - [`spf`]: shortest-path trees, from scratch and incrementally.
 //! - [`table`]: the next hop to every destination, for each metric in use.
 //! - [`paths`]: single paths with their reasons, for people who ask why.
+//! - [`disjoint`]: k paths that share no node, of the least total cost.
+//! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
+//! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
+//! - [`stamp`]: stamped paths and subgraphs, without bytes.
+//! - [`generate`]: networks to try all this on.
+//!
+//! ```text
+//!   Topology + Question ──▶ best_route ──▶ path, what it delivers, what none can exceed
+//!   Topology + k        ──▶ disjoint   ──▶ paths ──▶ stamp::LinkSet ──▶ mask, out-links of a node
+//! ```
 //!
 //! Additive metrics are safe to route by table, hop by hop: every cost is positive, so the
 //! distance to the destination falls at each hop and no packet comes by twice. Ties are broken by
 //! node address alone, in such a way that the hops which the nodes choose one by one are the path
-//! which the source sees in its own tree (see [`spf`]).
+//! which the source sees in its own tree (see [`spf`]). Best routes and disjoint paths are not safe
+//! by table: the source stamps them.
 #![forbid(unsafe_code)]
 
 pub mod best;
 pub mod delivery;
+pub mod disjoint;
 pub mod generate;
 pub mod metric;
 pub mod paths;
 pub mod spf;
+pub mod stamp;
 pub mod table;
 pub mod topology;
 

@@ -152,7 +152,7 @@ impl Candidate {
     }
 }
 
-fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) -> Path {
+pub(crate) fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) -> Path {
     let hops: Vec<Hop> = nodes
         .windows(2)
         .filter_map(|pair| {
