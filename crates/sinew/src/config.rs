@@ -38,13 +38,13 @@ pub struct Config {
     #[serde(default)]
     pub revocations: Option<PathBuf>,
     /// UDP addresses to listen on.
-    #[serde(deserialize_with = "texts")]
+    #[serde(deserialize_with = "listen")]
     pub listen: Vec<SocketAddr>,
     /// The clients' socket file.
     #[serde(default)]
     pub client_socket: Option<PathBuf>,
     /// Permissions of that file, like `0o660`.
-    #[serde(default = "default_mode")]
+    #[serde(default = "default_mode", deserialize_with = "mode")]
     pub client_socket_mode: u32,
     /// The operator's socket file.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub struct Config {
     #[serde(default = "yes")]
     pub offload: bool,
     /// Neighbours.
-    #[serde(default, rename = "neighbor")]
+    #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub struct Neighbor {
     /// Its name.
     pub name: String,
     /// Its overlay address.
-    #[serde(deserialize_with = "one_text")]
+    #[serde(deserialize_with = "node_address")]
     pub address: NodeAddr,
     /// Host name or address, and UDP port; several are tried in turn.
     #[serde(default, rename = "endpoint", deserialize_with = "one_or_more")]
@@ -90,6 +90,12 @@ pub struct Neighbor {
     /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,
+    /// Where it stands in the file.
+    #[serde(skip)]
+    offset: usize,
+    /// The same as a line.
+    #[serde(skip)]
+    pub line: usize,
 }
 
 /// The real-time lane.
@@ -97,6 +103,7 @@ pub struct Neighbor {
 #[serde(deny_unknown_fields)]
 pub struct Realtime {
     /// How often a lost packet is asked for, at most.
+    #[serde(default, deserialize_with = "strikes")]
     pub strikes: Option<u8>,
 }
 
@@ -141,10 +148,12 @@ pub enum ConfigError {
         error: Box<toml::de::Error>,
     },
     /// A value contradicts another.
-    #[error("{path}: {what}")]
+    #[error("{path}, line {line}: {what}")]
     Invalid {
         /// The file.
         path: PathBuf,
+        /// Where the neighbour begins that is meant.
+        line: usize,
         /// What, and what to do.
         what: String,
     },
@@ -161,52 +170,34 @@ impl Config {
             path: path.to_owned(),
             error: Box::new(error),
         })?;
-        config.check().map_err(|what| ConfigError::Invalid {
-            path: path.to_owned(),
-            what,
-        })?;
+        config
+            .check()
+            .map_err(|(offset, what)| ConfigError::Invalid {
+                path: path.to_owned(),
+                line: line_of(&text, offset),
+                what,
+            })?;
         config.resolve(path.parent().unwrap_or(Path::new(".")));
+        for neighbor in &mut config.neighbors {
+            neighbor.line = line_of(&text, neighbor.offset);
+        }
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
-        if self.listen.is_empty() || self.listen.len() > MAX_LISTEN {
-            return Err("`listen` needs 1 to 16 addresses, like [\"0.0.0.0:7700\"]".into());
-        }
-        if self.client_socket_mode > 0o777 {
-            return Err("`client_socket_mode` is permissions, like 0o660".into());
-        }
+    /// What is wrong between the neighbours, and where the one begins that is to be changed.
+    fn check(&self) -> Result<(), (usize, String)> {
         for (i, neighbor) in self.neighbors.iter().enumerate() {
-            if !neighbor.address.is_node() {
-                return Err(format!(
-                    "neighbor `{}`: {} is not the address of a node; choose one below 224.0.0.0",
-                    neighbor.name, neighbor.address
-                ));
-            }
-            if self.neighbors[..i]
-                .iter()
-                .any(|n| n.address == neighbor.address)
-            {
-                return Err(format!("neighbor {} is listed twice", neighbor.address));
-            }
-            if let Some(bad) = neighbor.endpoints.iter().find(|text| !is_endpoint(text)) {
-                return Err(format!(
-                    "neighbor `{}`: endpoint `{bad}`: write a host name or address and a port, like \
-                     fra.example.net:7700 or [2001:db8::7]:7700",
-                    neighbor.name
-                ));
+            let Neighbor { name, address, .. } = neighbor;
+            let wrong = |what: String| Err((neighbor.offset, what));
+            let before = &self.neighbors[..i];
+            if before.iter().any(|n| n.address == *address) {
+                return wrong(format!("neighbor {address} is listed twice"));
             }
             if neighbor.impair.is_some() && !self.lab {
-                return Err("`impair` needs `lab = true`".into());
+                return wrong(format!("`impair` of neighbor `{name}` needs `lab = true`"));
             }
         }
-        match self.realtime.strikes {
-            Some(strikes) if strikes > overlay::realtime::MAX_STRIKES => Err(format!(
-                "`realtime.strikes` is {strikes}: choose 0 to {}",
-                overlay::realtime::MAX_STRIKES
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// The impairments of links from the start.
@@ -263,13 +254,60 @@ where
     one_text(deserializer).map(Some)
 }
 
-fn texts<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    T: FromStr<Err: Display>,
-    D: Deserializer<'de>,
-{
+fn line_of(text: &str, offset: usize) -> usize {
+    let before = text.get(..offset).unwrap_or(text);
+    before.matches('\n').count() + 1
+}
+
+fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
+    if texts.is_empty() || texts.len() > MAX_LISTEN {
+        return Err(de::Error::custom(format!(
+            "`listen` needs 1 to {MAX_LISTEN} addresses, like [\"0.0.0.0:7700\"]"
+        )));
+    }
     texts.iter().map(|text| parse(text)).collect()
+}
+
+fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let mode = u32::deserialize(deserializer)?;
+    if mode > 0o777 {
+        return Err(de::Error::custom("permissions are 0 to 0o777, like 0o660"));
+    }
+    Ok(mode)
+}
+
+fn strikes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+    let strikes = u8::deserialize(deserializer)?;
+    let most = overlay::realtime::MAX_STRIKES;
+    if strikes > most {
+        return Err(de::Error::custom(format!(
+            "{strikes} strikes: choose 0 to {most}"
+        )));
+    }
+    Ok(Some(strikes))
+}
+
+fn node_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeAddr, D::Error> {
+    let address: NodeAddr = one_text(deserializer)?;
+    if !address.is_node() {
+        return Err(de::Error::custom(format!(
+            "{address} is not the address of a node; choose one below 224.0.0.0"
+        )));
+    }
+    Ok(address)
+}
+
+fn neighbors<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Neighbor>, D::Error> {
+    let spanned = Vec::<toml::Spanned<Neighbor>>::deserialize(deserializer)?;
+    let placed = |spanned: toml::Spanned<Neighbor>| {
+        let offset = spanned.span().start;
+        Neighbor {
+            offset,
+            ..spanned.into_inner()
+        }
+    };
+    Ok(spanned.into_iter().map(placed).collect())
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -282,10 +320,17 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>
         One(String),
         More(Vec<String>),
     }
-    Ok(match Form::deserialize(deserializer)? {
+    let endpoints = match Form::deserialize(deserializer)? {
         Form::One(one) => vec![one],
         Form::More(more) => more,
-    })
+    };
+    match endpoints.iter().find(|text| !is_endpoint(text)) {
+        None => Ok(endpoints),
+        Some(bad) => Err(de::Error::custom(format!(
+            "endpoint `{bad}`: write a host name or address and a port, like fra.example.net:7700 \
+             or [2001:db8::7]:7700"
+        ))),
+    }
 }
 
 impl<'de> Deserialize<'de> for Accept {
@@ -319,64 +364,78 @@ mod tests {
 
     const GOOD: &str = "certificate = 'a'\nkey = 'b'\nnetwork = 'c'\nlisten = ['127.0.0.1:7700']\n";
 
-    fn error(extra: &str) -> String {
-        let text = format!("{GOOD}{extra}");
-        match toml::from_str::<Config>(&text) {
-            Ok(config) => config.check().unwrap_err(),
-            Err(error) => error.to_string(),
-        }
+    fn load(text: &str) -> Result<Config, String> {
+        let dir = crate::testing::directory("config");
+        let path = dir.join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        let loaded = Config::load(&path).map_err(|error| error.to_string());
+        std::fs::remove_dir_all(&dir).unwrap();
+        loaded
     }
 
     #[test]
     fn the_least_configuration_is_enough() {
-        let config: Config = toml::from_str(GOOD).unwrap();
-        assert_eq!(config.check(), Ok(()));
+        let config = load(GOOD).unwrap();
         assert!(config.realtime_priority && !config.lab);
     }
 
     #[test]
-    fn every_mistake_names_its_line_or_key() {
-        for (extra, expected) in [
-            ("listne = []", "unknown field `listne`"),
-            ("metrics = 'here'", "line 5"),
-            ("profile = 'fast'", "`modern` or `paper`"),
-            ("lab = 'yes'", "line 5"),
-            ("accept = 'none'", "any"),
-            ("accept = ['10.7.0']", "10.7.0.3"),
-            ("[[neighbor]]\nname = 'x'", "missing field `address`"),
-            ("[[neighbor]]\nname = 'x'\naddress = '10.7.0.300'", "line 7"),
+    fn every_mistake_names_file_line_and_what_was_expected() {
+        let neighbor = "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\n";
+        let neighbor = |more: &str| format!("{neighbor}{more}");
+        for (extra, line, expected) in [
+            ("listne = []".to_owned(), 5, "unknown field `listne`"),
+            ("lab".into(), 5, "expected"),
+            ("lab = true\nlab = true".into(), 6, "duplicate key"),
+            ("metrics = 'here'".into(), 5, "`here`: "),
+            ("profile = 'fast'".into(), 5, "`modern` or `paper`"),
+            ("lab = 'yes'".into(), 5, "boolean"),
+            ("accept = 'none'".into(), 5, "any"),
+            ("accept = ['10.7.0']".into(), 5, "10.7.0.3"),
+            ("accept = 7".into(), 5, "[\"10.7.0.2\"]"),
+            ("client_socket_mode = 'rw'".into(), 5, "expected u32"),
+            ("client_socket_mode = 0o1777".into(), 5, "0o660"),
+            ("client_socket_mode = -1".into(), 5, "expected u32"),
+            ("[realtime]\nstrikes = 9".into(), 6, "choose 0 to 5"),
+            ("[realtime]\nstrike = 1".into(), 6, "`strikes`"),
             (
-                "[[neighbor]]\nname = 'x'\naddress = '239.1.1.1'",
-                "not the address of a node",
+                "[[neighbor]]\nname = 'x'".into(),
+                5,
+                "missing field `address`",
             ),
             (
-                "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\nimpair = 'loss=5'",
-                "line 8",
+                "[[neighbor]]\nname = 'x'\naddress = '10.7.0.300'".into(),
+                7,
+                "10.7.0.3",
             ),
             (
-                "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\nimpair = 'loss=5%'",
-                "lab = true",
+                "[[neighbor]]\nname = 'x'\naddress = '239.1.1.1'".into(),
+                7,
+                "below 224.0.0.0",
             ),
-            ("[realtime]\nstrikes = 9", "choose 0 to 5"),
-            ("client_socket_mode = 'rw'", "line 5"),
-            ("client_socket_mode = 0o1777", "0o660"),
-            ("accept = 7", "[\"10.7.0.2\"]"),
+            (neighbor("impair = 'loss=5'"), 8, "5%"),
+            (neighbor("impair = 'loss=5%'"), 5, "lab = true"),
+            (neighbor("endpoint = 5"), 8, "fra.example.net"),
+            (neighbor("endpoint = 'fra'"), 8, "and a port"),
             (
-                "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\nendpoint = 5",
-                "fra.example.net",
-            ),
-            (
-                "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\nendpoint = 'fra'",
+                neighbor("endpoint = ['1.2.3.4:5', '1.2.3.4']"),
+                8,
                 "and a port",
             ),
-            (
-                "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\n\
-                 [[neighbor]]\nname = 'y'\naddress = '10.1.1.1'",
-                "listed twice",
-            ),
+            (neighbor(&neighbor("")), 8, "listed twice"),
         ] {
-            let message = error(extra);
-            assert!(message.contains(expected), "{extra}: {message}");
+            let message = load(&format!("{GOOD}{extra}")).unwrap_err();
+            for expected in ["node.toml", &format!("line {line}"), expected] {
+                assert!(message.contains(expected), "{extra}: {expected}: {message}");
+            }
         }
+        let none = GOOD.replace("'127.0.0.1:7700'", "");
+        let message = load(&none).unwrap_err();
+        assert!(
+            message.contains("line 4") && message.contains("1 to 16"),
+            "{message}"
+        );
+        let message = load("certificate = 'a'").unwrap_err();
+        assert!(message.contains("missing field `key`"), "{message}");
     }
 }

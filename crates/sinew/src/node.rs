@@ -25,7 +25,7 @@ use overlay::settings::Settings;
 use secure::{CertificateError, Identity, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The real-time priority that is asked for: above other programs, below the kernel's own threads,
 /// which have 50.
@@ -58,6 +58,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
     } else {
         "normal, as configured".into()
     };
+    check_neighbors(&args.config, &config, &identity)?;
     let node = node(&config, identity.clone(), network.clone(), clock)?;
     let setup = Setup {
         log: lines.clone(),
@@ -157,6 +158,21 @@ fn check_certificate(
     }
 }
 
+/// Fails for a node that is to be its own neighbour.
+fn check_neighbors(path: &Path, config: &Config, identity: &Identity) -> Outcome {
+    let mut neighbors = config.neighbors.iter();
+    match neighbors.find(|n| n.address == identity.address()) {
+        None => Ok(()),
+        Some(own) => Err(Failure::misused(format_args!(
+            "{}, line {}: neighbor `{}` has this node's own address {}",
+            path.display(),
+            own.line,
+            own.name,
+            own.address
+        ))),
+    }
+}
+
 /// Makes room for as many clients as the node may have; says so when there is less.
 fn take_descriptors(lines: &Lines) {
     // A client, its neighbours in the table, and some for everything else.
@@ -207,16 +223,6 @@ fn node(
     };
     if let Some(strikes) = config.realtime.strikes {
         settings.realtime.strikes = strikes;
-    }
-    if let Some(own) = config
-        .neighbors
-        .iter()
-        .find(|n| n.address == identity.address())
-    {
-        return Err(Failure::misused(format_args!(
-            "neighbor `{}` has this node's own address {}",
-            own.name, own.address
-        )));
     }
     let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
         addr: neighbor.address,
