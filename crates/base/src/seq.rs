@@ -79,7 +79,18 @@ impl Window {
     }
 
     /// Marks `seq` as seen, unless it is too old, and tells what was known of it.
+    #[inline]
     pub fn insert(&mut self, seq: u64) -> Seen {
+        if seq == self.next {
+            // Nearly always: what the bit says of a number one capacity ago is overwritten.
+            self.set(seq);
+            self.next += 1;
+            return Seen::Ahead;
+        }
+        self.insert_out_of_order(seq)
+    }
+
+    fn insert_out_of_order(&mut self, seq: u64) -> Seen {
         let seen = self.check(seq);
         match seen {
             Seen::Ahead => {

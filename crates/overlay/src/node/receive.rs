@@ -33,7 +33,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let mut run = (Verdict::Done, 0);
-        while run.1 < burst.segments() {
+        for _ in 0..burst.segments() {
             let verdict = self.judge(now, from, burst.segment_mut(run.1), out);
             if verdict != run.0 && run.1 > 0 {
                 let front = burst.split_front(run.1);
