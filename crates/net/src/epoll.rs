@@ -125,7 +125,8 @@ impl Poller {
     pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
         if timeout == Some(Duration::ZERO) {
-            return self.take(0, ready).map(drop);
+            self.take(0, ready)?;
+            return Ok(());
         }
         let deadline_ns =
             timeout.map(|span| clock::read(libc::CLOCK_MONOTONIC).saturating_add(span.as_nanos()));
@@ -137,9 +138,6 @@ impl Poller {
                 self.armed_ns = Some(deadline_ns);
             }
             let gone_off = self.take(-1, ready)?;
-            if gone_off {
-                self.armed_ns = None;
-            }
             let too_early = gone_off
                 && ready.is_empty()
                 && deadline_ns.is_none_or(|at| clock::read(libc::CLOCK_MONOTONIC) < at);
@@ -180,7 +178,11 @@ impl Poller {
                     }
                 }),
         );
-        Ok(ready.len() < count)
+        let gone_off = ready.len() < count;
+        if gone_off {
+            self.armed_ns = None;
+        }
+        Ok(gone_off)
     }
 
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: u32) -> io::Result<()> {
@@ -339,6 +341,24 @@ mod tests {
         poller.wait(None, &mut ready).unwrap();
         assert_eq!(ready.len(), 1);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_timer_that_goes_off_during_a_look_is_set_again() {
+        let (clock, mut poller) = (crate::Clock::new(), Poller::new().unwrap());
+        let (waker, mut ready) = (Waker::new().unwrap(), Vec::new());
+        poller.add(&waker, 1, Interest::READ).unwrap();
+        waker.wake();
+        let early = Duration::from_micros(1);
+        poller.wait(Some(early), &mut ready).unwrap();
+        waker.drain();
+        let start = clock.now();
+        while clock.now().since(start) < early * 100 {
+            poller.wait(Some(Duration::ZERO), &mut ready).unwrap();
+        }
+        // Without a timer this would never end.
+        poller.wait(Some(early * 200), &mut ready).unwrap();
+        assert_eq!(ready, []);
     }
 
     #[test]
