@@ -292,6 +292,15 @@ impl World {
         routes.to_string().contains(&format!("\"{address}\""))
     }
 
+    /// The metrics that a node serves at `addr`.
+    pub(crate) fn get(&self, addr: SocketAddr) -> String {
+        let mut stream = std::net::TcpStream::connect(addr).unwrap();
+        std::io::Write::write_all(&mut stream, b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
+    }
+
     /// The process of a node; a node that was started again has another one.
     pub(crate) fn pid(&self, name: &str) -> u32 {
         self.nodes[self.position(name)].child.id()
