@@ -31,7 +31,7 @@ pub(super) fn receiver(node: &Process, port: u16) -> Result<DatagramSocket, Benc
 }
 
 /// A client of `node` at `port`; 0 for any.
-pub(super) fn bind(node: &Process, port: u16) -> Result<DatagramSocket, BenchError> {
+fn bind(node: &Process, port: u16) -> Result<DatagramSocket, BenchError> {
     let bound = Node::at(node.client_socket()).bind(port, Options::voice(DEADLINE));
     bound.map_err(|error| node.error(&error.to_string()))
 }

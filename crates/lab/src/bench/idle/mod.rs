@@ -16,8 +16,8 @@ pub use report::{Active, Clients, Control, Idle, Report};
 
 use super::credentials::{address, name};
 use super::fleet::{Beside, Fleet, Process, Spec, free};
-use super::phone::{bind, receiver, sender};
-use super::trial::{self, NONE, Plan, Trial};
+use super::phone::{receiver, sender};
+use super::trial::{self, NONE, Plan, Source, Trial};
 use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
@@ -40,6 +40,8 @@ const CALLS: u32 = 10;
 const PAYLOAD_BYTES: usize = 160;
 /// Records have been flooded and the estimators have their first windows.
 const SETTLE: Duration = Duration::from_secs(3);
+/// What clients have sent has been handled.
+const HANDLED: Duration = Duration::from_millis(300);
 /// IPv4 and UDP.
 const HEADER_BYTES: u64 = 28;
 
@@ -103,7 +105,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     let (usage, calls) = star.part(beside_calls.concat(), || star.call(span))?;
     go_on(&interrupt)?;
     progress.step(&format!("{} clients", options.clients));
-    let clients = star.clients(options.clients)?;
+    let clients = star.clients(&interrupt, options.clients)?;
     Ok(Report {
         scheduling: star.scheduling()?,
         load: [load_before, usage::load()],
@@ -244,11 +246,17 @@ impl Star {
         })
     }
 
-    /// Memory before and after `count` clients are bound.
-    fn clients(&self, count: usize) -> Result<Clients, BenchError> {
+    /// Memory before and after `count` clients are bound and have sent a packet each.
+    fn clients(&self, interrupt: &Interrupt, count: usize) -> Result<Clients, BenchError> {
         let before = self.hub().resident_bytes()?;
-        let bound: Result<Vec<_>, _> = (0..count).map(|_| bind(self.hub(), 0)).collect();
-        let bound = bound?;
+        let to = Target::new(address(CALLEE), PORT);
+        let mut bound = Vec::new();
+        for _ in 0..count {
+            let client = sender(self.hub(), to)?;
+            client.send(&[0; PAYLOAD_BYTES])?;
+            bound.push(client);
+        }
+        self.pause(interrupt, HANDLED)?;
         let resident_bytes = self.hub().resident_bytes()?;
         Ok(Clients {
             bound: bound.len(),

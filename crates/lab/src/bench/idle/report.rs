@@ -67,7 +67,7 @@ pub struct Active {
 /// A node with clients.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Clients {
-    /// Clients that are bound and silent.
+    /// Clients that are bound, and have sent a packet.
     pub bound: usize,
     /// Memory of the node in use; the goal with 1000 is 100 MB at most.
     pub resident_bytes: u64,
