@@ -325,11 +325,16 @@ impl Link {
 
     /// When the link wants attention next.
     pub fn next_timeout(&self) -> Option<Time> {
-        [
-            (!self.sessions.is_empty()).then(|| self.hello.next_timeout()),
+        // A neighbour that is nowhere is told nothing: what is due for it waits until it is back.
+        let reached = [
             self.history.next_timeout(),
             self.receiver.next_timeout(),
             self.impairment.as_ref().and_then(Impairment::next_timeout),
+        ];
+        let reached = reached.into_iter().flatten().min();
+        [
+            (!self.sessions.is_empty()).then(|| self.hello.next_timeout()),
+            reached.filter(|_| self.at.is_some()),
             self.sessions.next_timeout(),
             self.announce.next_timeout(),
         ]

@@ -4,7 +4,7 @@
 
 mod world;
 
-use base::{Duration, NodeAddr, Rng, Time};
+use base::{Duration, Engine, NodeAddr, Rng, Time};
 use overlay::link::MAX_LINKS;
 use overlay::request::Operation;
 use overlay::{Event, Reply};
@@ -134,6 +134,24 @@ fn a_revoked_neighbour_is_cut_everywhere_and_not_let_in_again() {
     let revoked = Refusal::Certificate(CertificateError::Revoked);
     assert!(siege.nodes.count().refusals(revoked) > 0);
     siege.end();
+}
+
+#[test]
+fn a_neighbour_that_is_revoked_amid_calls_leaves_no_timer_behind() {
+    // Losses, so that packets are missed and asked for at that moment, and others are on their way.
+    let mut nodes = Nodes::new(14, 3, &chain(3), "delay=10ms loss=5%");
+    nodes.run_ms(2_000);
+    let mut calls = Streams::calls(&mut nodes, 5, 0, 2, voice());
+    calls.run(&mut nodes, Duration::from_secs(1));
+    let certificate = nodes.certificate(2);
+    let list = nodes.authority.revoke(&certificate, UNIX_S).unwrap();
+    nodes.operate(1, Operation::Revoke(list.as_bytes().to_vec()));
+    calls.run(&mut nodes, Duration::from_secs(1));
+    assert_eq!(nodes.link_status(1, 2).state, "no-session");
+    for i in 0..3 {
+        let (due, whose) = nodes.running(i).unwrap().next_timeout().unwrap();
+        assert!(due >= nodes.world.now(), "node {i} spins for its {whose}");
+    }
 }
 
 #[test]
