@@ -17,33 +17,55 @@ use graph::generate::Network;
 use graph::generate::waxman::Waxman;
 use std::time::Instant;
 
+/// A family of networks.
+struct Family {
+    nodes: usize,
+    links_per_node: usize,
+    side_km: u32,
+    lossy_share: f64,
+    most_loss: f64,
+}
+
 fn main() {
     let topologies = std::env::args()
         .nth(1)
         .and_then(|n| n.parse().ok())
         .unwrap_or(100);
-    println!("{topologies} Waxman networks each, 0-5 % loss on half of the links, deadline 100 ms");
-    for (nodes, side_km) in [15, 100]
-        .into_iter()
-        .flat_map(|n| [2_000, 5_000, 8_000, 10_000, 12_000, 15_000, 20_000].map(|side| (n, side)))
-    {
-        measure(nodes, side_km, topologies);
+    println!("{topologies} Waxman networks each, from end to end of the diameter within 100 ms");
+    let family = |nodes, links_per_node, side_km, lossy_share, most_loss| Family {
+        nodes,
+        links_per_node,
+        side_km,
+        lossy_share,
+        most_loss,
+    };
+    // The sizes of [Amir06 Fig. 12, 13].
+    for nodes in [15, 100] {
+        for side_km in [2_000, 5_000, 8_000, 10_000, 12_000, 15_000] {
+            measure(&family(nodes, 2, side_km, 0.5, 0.05), topologies);
+        }
+    }
+    // Harder: everything is lossy; and ten times as large.
+    for side_km in [1_000, 5_000, 9_000] {
+        measure(&family(100, 2, side_km, 1.0, 0.15), topologies);
+        measure(&family(1_000, 4, side_km, 0.5, 0.05), topologies / 10 + 1);
     }
 }
 
-fn measure(nodes: usize, side_km: u32, topologies: u64) {
+fn measure(family: &Family, topologies: u64) {
     let mut times: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     let (mut widest_gap, mut most_work, mut diameter) = ([0.0f64; 2], [0, 0], 0.0);
     let mut delivered = [0.0; Routing::COMPARED.len()];
     for seed in 0..topologies {
         let mut rng = Rng::new(seed);
         let shape = Waxman {
-            nodes,
-            side_km,
+            nodes: family.nodes,
+            links_per_node: family.links_per_node,
+            side_km: family.side_km,
             ..Waxman::default()
         };
         let network = shape.generate(&mut rng).expect("a shape within its ranges");
-        let losses = network.random_losses(0.5, 0.05, &mut rng);
+        let losses = network.random_losses(family.lossy_share, family.most_loss, &mut rng);
         let topology = network.topology(Parameters::default(), &losses);
         let (a, b, far_us) = network.diameter().expect("more than one node");
         diameter += far_us as f64 / 1e3 / topologies as f64;
@@ -67,7 +89,14 @@ fn measure(nodes: usize, side_km: u32, topologies: u64) {
             *sum += route.delivery / topologies as f64;
         }
     }
-    println!("{nodes} nodes, plane {side_km} km, mean diameter {diameter:.1} ms");
+    println!(
+        "{} nodes, {} links, plane {} km, 0-{:.0} % loss on {:.0} % of them; diameter {diameter:.1} ms",
+        family.nodes,
+        family.nodes * family.links_per_node,
+        family.side_km,
+        family.most_loss * 100.0,
+        family.lossy_share * 100.0,
+    );
     for (i, effort) in ["routing", "exact"].iter().enumerate() {
         times[i].sort_by(f64::total_cmp);
         println!(

@@ -226,6 +226,47 @@ fn the_answer_does_not_depend_on_the_order_in_which_links_were_learnt() {
     }
 }
 
+/// Six stages of three ways each, twelve lossy links in a row: 4096 outcomes on every path, so that
+/// labels are coarsened.
+fn stages(rng: &mut Rng) -> Topology {
+    let mut topology = Topology::new(Parameters {
+        detect_us: 1,
+        ..Parameters::default()
+    });
+    let mut link = |from: u32, to: u32| {
+        let link = LinkCost::new(100 + rng.below(3_000) as u32, 0.35 * rng.unit());
+        topology.set_link(NodeAddr(from), NodeAddr(to), Some(link));
+    };
+    for stage in (1..=24).step_by(4) {
+        for way in 1..=3 {
+            link(stage, stage + way);
+            link(stage + way, stage + 4);
+        }
+    }
+    topology
+}
+
+#[test]
+fn coarse_labels_do_not_mislead() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let topology = stages(&mut rng);
+        let question = Question {
+            src: NodeAddr(1),
+            dst: NodeAddr(25),
+            deadline_us: 20_000 + rng.below(20_000) as u32,
+            recovery: Recovery::Independent,
+        };
+        let best = best_route(&topology, &question, &Effort::EXACT).unwrap();
+        let all = exhaustive::best_of_all(&topology, &question).unwrap();
+        assert!(
+            (best.delivery - all.delivery).abs() <= 2.0 * ROUNDING,
+            "seed {seed}"
+        );
+        assert!(best.gap() <= 2.0 * ROUNDING, "seed {seed}: {best:?}");
+    }
+}
+
 /// Every link lossy and fast, everything linked: as many paths and atoms as can be.
 #[test]
 fn work_is_bounded_where_everything_is_alike() {

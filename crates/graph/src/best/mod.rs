@@ -28,11 +28,14 @@
 //!   U_t(y) = 1,   U_v(y) = max over links v→w of (1−p)·U_w(y−T) + r·U_w(y−3T−Δ),   0 for y < 0
 //! ```
 //!
-//! and is computed on a grid of y with delays rounded *down*, which only makes it larger
-//! ([`bound`]). (4) Hence at every time the largest bound in the heap, or the best path known if
-//! that is larger, is an *upper bound* of what any path delivers, and the exact delivery of the
-//! best path known a *lower bound*. The search may stop early with both in hand; when it runs to
-//! the end they are equal but for rounding of floating point ([`ROUNDING`]).
+//! and is computed on a grid of y with delays rounded *down*, which only makes it larger (module
+//! `bound`). Before that, links are left out by which no path can exceed the best one known even
+//! if its delay were that of the soonest way there and on, and its losses those of the least lossy
+//! one (module `relax`). (4) Hence at every time the largest bound in the heap or of what was left
+//! out, or the best path known if that is larger, is an *upper bound* of what any path delivers,
+//! and the exact delivery of the best path known a *lower bound*. The search may stop early with
+//! both in hand; when it runs to the end they are equal but for rounding of floating point
+//! ([`ROUNDING`]).
 //!
 //! Since losses are rare, knowing the time that is left is worth little: U is close to what a fixed
 //! path reaches, and few labels are touched. Time is bounded by [`Effort::work`], memory by a number
@@ -41,6 +44,7 @@
 mod bound;
 pub mod exhaustive;
 pub mod greedy;
+mod relax;
 mod search;
 pub mod study;
 
@@ -50,6 +54,7 @@ use crate::delivery::{Distribution, LONGEST_DEADLINE_US, Recovery};
 use crate::paths::NoPath;
 use crate::topology::{NodeIndex, Topology};
 use base::NodeAddr;
+use relax::{Direction, least_delays};
 
 /// Deliveries that differ by less are the same: far above what rounding does to sums of up to 2^20
 /// products, far below anything that matters.
@@ -133,19 +138,22 @@ impl Question {
     }
 }
 
-/// What every algorithm here needs to know of a topology: least delays and link deliveries.
+/// What every algorithm here needs to know of a topology: the ends, and least delays.
 struct Ground {
     src: NodeIndex,
     dst: NodeIndex,
     deadline: u64,
-    /// The least delay from each node to the destination, in microseconds.
+    recovery: Recovery,
+    /// The least delay from the source to each node, in microseconds.
+    from_src: Vec<Option<u64>>,
+    /// The least delay from each node to the destination.
     to_dst: Vec<Option<u64>>,
 }
 
 impl Ground {
     fn new(topology: &Topology, question: &Question) -> Result<Ground, NoPath> {
         let (src, dst) = question.ends(topology)?;
-        let to_dst = bound::least_delays(topology, dst, bound::Direction::Towards);
+        let to_dst = least_delays(topology, dst, Direction::Towards);
         if to_dst[src.place()].is_none() {
             return Err(NoPath::Unreachable(question.src, question.dst));
         }
@@ -153,6 +161,8 @@ impl Ground {
             src,
             dst,
             deadline: question.deadline(),
+            recovery: question.recovery,
+            from_src: least_delays(topology, src, Direction::Away),
             to_dst,
         })
     }
@@ -160,5 +170,10 @@ impl Ground {
     /// The latest moment at which a packet can be at `node` and still arrive in time, if any.
     fn latest(&self, node: NodeIndex) -> Option<u64> {
         self.deadline.checked_sub(self.to_dst[node.place()]?)
+    }
+
+    /// The time to spare of a packet that comes by `node` as soon as it can; `None` if it is late.
+    fn slack(&self, node: NodeIndex) -> Option<u64> {
+        self.latest(node)?.checked_sub(self.from_src[node.place()]?)
     }
 }
