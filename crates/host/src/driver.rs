@@ -1,7 +1,8 @@
 //! The loop itself.
 //!
 //! ```text
-//!   wait (ns timeout of the engine) -> take what is ready, bounded -> handle ... -> flush -> send
+//!   wait (ns timeout of the engine) -> take what is ready, bounded -> handle ... -> send
+//!                                   -> timers -> flush -> send what these had to say
 //! ```
 
 use crate::clients::{ACCEPTS_PER_TURN, Clients, READS_PER_TURN};
@@ -220,6 +221,8 @@ impl Driver {
                 }
             }
         }
+        // What is only on its way does not wait for what the node has to say itself.
+        self.send()?;
         let now = self.io.now;
         if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
             self.node.handle(now, Input::Timeout, &mut self.io);

@@ -21,6 +21,8 @@ pub const RECV_MESSAGES: usize = 32;
 /// by one do not each hold 64 KiB while the engine keeps them. The copy cannot be seen beside the
 /// cost of receiving.
 const COPY_BYTES_MAX: usize = 512;
+/// Messages that the first call of a quiet socket has room for: to make room costs time.
+const FEWEST_MESSAGES: usize = 4;
 /// Errors of the network that one call skips before it gives up.
 const ICMP_ERRORS_MAX: usize = 8;
 
@@ -37,6 +39,8 @@ pub(super) struct Incoming {
     iovecs: Box<[libc::iovec]>,
     names: Box<[Name]>,
     controls: Box<[Control]>,
+    /// Messages that the next call has room for: twice those of the last one.
+    expected: usize,
 }
 
 impl std::fmt::Debug for Incoming {
@@ -59,6 +63,7 @@ impl Incoming {
             iovecs: vec![iovec; RECV_MESSAGES].into_boxed_slice(),
             names: vec![Name::EMPTY; RECV_MESSAGES].into_boxed_slice(),
             controls: vec![Control([0; 64]); RECV_MESSAGES].into_boxed_slice(),
+            expected: FEWEST_MESSAGES,
         }
     }
 
@@ -74,7 +79,7 @@ impl Incoming {
         let mut taken = 0;
         let mut icmp_errors = 0;
         while taken < max {
-            let want = self.provide(pool, (max - taken).min(RECV_MESSAGES));
+            let want = self.provide(pool, (max - taken).min(self.expected));
             if want == 0 {
                 // What the engine was given meanwhile may come back before the next call.
                 if taken == 0 {
@@ -95,6 +100,7 @@ impl Incoming {
                     _ => return Err(error),
                 },
             };
+            self.expected = (2 * got).clamp(FEWEST_MESSAGES, RECV_MESSAGES);
             counters.recv_calls += 1;
             counters.recv_messages += got as u64;
             self.hand_over(got, socket, counters, pool, out);
