@@ -315,6 +315,7 @@ impl Node {
         if self.links.at(index).at.is_none() {
             return;
         }
+        self.repeat(now, index, out);
         self.flush_requests(now, index, out);
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];

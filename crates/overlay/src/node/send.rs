@@ -4,12 +4,13 @@
 use super::Node;
 use crate::event::{Drop, Event};
 use crate::flow::Cached;
-use crate::link::{LinkIndex, Links, transmit_through};
+use crate::link::{Counts, Impairment, LinkIndex, Links, transmit_through};
 use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
-use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
 use graph::metric::Metric;
+use secure::Sessions;
 use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
@@ -158,37 +159,17 @@ impl Node {
         }
         let (peer, one_way) = (link.peer, link.one_way());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
-        let Answer::Send {
-            plaintext,
-            remaining,
-            copies,
-        } = link.history.answer(now, seq, strike, one_way, rest)
-        else {
-            return;
-        };
-        for _ in 0..copies {
-            let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, plaintext) else {
-                return out.report(Event::Dropped {
-                    reason: Drop::NoBuffer,
-                    packets: 1,
-                });
-            };
-            Header::trusted(burst.bytes_mut()).set_remaining(remaining);
-            burst.push_front(CLEAR_BYTES);
-            let len = burst.len() + TAG_BYTES;
-            burst.fill(len, len);
-            if link.sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
-                return;
-            }
-            link.counts.data_out += 1;
-            link.counts.data_out_bytes += len as u64;
-            out.report(Event::Retransmitted {
-                peer,
-                packets: 1,
-                bytes: len as u32,
-            });
-            // The path below is borrowed apart from the history.
-            transmit_through(&mut link.impairment, link.at, now, burst, out);
+        let answer = link.history.answer(now, seq, strike, one_way, rest);
+        let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
+        send_again(now, peer, link.at, answer, parts, out);
+    }
+
+    /// Sends the second copies of answers whose time has come.
+    pub(super) fn repeat(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        while let Some(answer) = link.history.poll_repeat(now) {
+            let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
+            send_again(now, link.peer, link.at, answer, parts, out);
         }
     }
 
@@ -196,6 +177,49 @@ impl Node {
     pub(super) fn next_echo_seq(&mut self) -> FlowSeq {
         self.echo_seq = self.echo_seq.wrapping_add(1);
         FlowSeq(self.echo_seq)
+    }
+}
+
+/// Sends a packet out of the history, if that is the answer. The link's parts are borrowed apart
+/// from the history.
+fn send_again(
+    now: Time,
+    peer: NodeAddr,
+    at: Option<UnderlayAddr>,
+    answer: Answer<'_>,
+    (sessions, counts, impairment): (&mut Sessions, &mut Counts, &mut Option<Impairment>),
+    out: &mut impl Outbox<Node>,
+) {
+    let Answer::Send {
+        plaintext,
+        remaining,
+        copies,
+    } = answer
+    else {
+        return;
+    };
+    for _ in 0..copies {
+        let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, plaintext) else {
+            return out.report(Event::Dropped {
+                reason: Drop::NoBuffer,
+                packets: 1,
+            });
+        };
+        Header::trusted(burst.bytes_mut()).set_remaining(remaining);
+        burst.push_front(CLEAR_BYTES);
+        let len = burst.len() + TAG_BYTES;
+        burst.fill(len, len);
+        if sessions.seal(Kind::Data, burst.bytes_mut()).is_err() {
+            return;
+        }
+        counts.data_out += 1;
+        counts.data_out_bytes += len as u64;
+        out.report(Event::Retransmitted {
+            peer,
+            packets: 1,
+            bytes: len as u32,
+        });
+        transmit_through(impairment, at, now, burst, out);
     }
 }
 

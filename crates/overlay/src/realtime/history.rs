@@ -2,14 +2,18 @@
 
 use super::ring::Ring;
 use super::tail::Tail;
-use super::{Settings, Strike};
+use super::{REPEAT_AFTER, Settings, Strike};
 use base::token_bucket::RatioBucket;
 use base::{Duration, NodeAddr, Time};
+use std::collections::VecDeque;
 use wire::control::TailProbe;
 use wire::data::{Header, LaneSeq, Remaining};
 
 /// A lane without traffic for so long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
+/// Second copies that wait for their moment. 600 000 packets/s at 10 % loss, a tenth of which is
+/// lost again, are 12 in 2 ms; beyond, both copies leave at once.
+const MAX_REPEATS: usize = 256;
 
 /// What to do about a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +24,7 @@ pub enum Answer<'a> {
         plaintext: &'a [u8],
         /// What the header's remaining time becomes, the stay in the history taken off.
         remaining: Remaining,
-        /// How often to send it, 1 or 2.
+        /// How often to send it now, 1 or 2.
         copies: u8,
     },
     /// This strike has been answered: the request came twice.
@@ -66,6 +70,8 @@ pub struct History {
     ring: Ring,
     budget: RatioBucket,
     tail: Tail,
+    /// Packets whose second copy is to be sent, and when.
+    repeats: VecDeque<(Time, u64)>,
     stats: HistoryStats,
 }
 
@@ -77,6 +83,7 @@ impl History {
             ring: Ring::new(settings.history_bytes, settings.cover),
             budget: RatioBucket::new(settings.retransmit_ratio, settings.retransmit_burst),
             tail: Tail::new(settings.tail_probes, settings.cover),
+            repeats: VecDeque::new(),
             stats: HistoryStats::default(),
             settings,
         }
@@ -141,8 +148,14 @@ impl History {
         }
         let header = Header::trusted(plaintext);
         let remaining = header.remaining().minus(now.since(entry.at));
-        let ahead = || oneway + rest_of_path(header.destination()).unwrap_or_default();
-        if !remaining.is_none() && (remaining.is_expired() || !remaining.allows(ahead())) {
+        let ahead = match remaining.is_none() {
+            true => Duration::ZERO,
+            false => oneway + rest_of_path(header.destination()).unwrap_or_default(),
+        };
+        let in_time = |remaining: Remaining| {
+            remaining.is_none() || !remaining.is_expired() && remaining.allows(ahead)
+        };
+        if !in_time(remaining) {
             self.stats.too_late += 1;
             return Answer::TooLate;
         }
@@ -157,6 +170,13 @@ impl History {
         };
         entry.answered = strike.number();
         self.stats.retransmissions += u64::from(copies);
+        // One burst of losses is not to take both, unless it is too late to wait.
+        let room = self.repeats.len() < MAX_REPEATS;
+        let spaced = copies == 2 && room && in_time(remaining.minus(REPEAT_AFTER));
+        if spaced {
+            self.repeats.push_back((now + REPEAT_AFTER, seq));
+        }
+        let copies = if spaced { 1 } else { copies };
         Answer::Send {
             plaintext,
             remaining,
@@ -164,9 +184,32 @@ impl History {
         }
     }
 
-    /// When [`History::on_timeout`] has something to say.
+    /// The second copy of an answer, if it is time for one.
+    pub fn poll_repeat(&mut self, now: Time) -> Option<Answer<'_>> {
+        let &(due, seq) = self.repeats.front()?;
+        if due > now {
+            return None;
+        }
+        self.repeats.pop_front();
+        let Some((entry, plaintext)) = self.ring.find(seq) else {
+            return Some(Answer::Expired);
+        };
+        let remaining = Header::trusted(plaintext).remaining();
+        let remaining = remaining.minus(now.since(entry.at));
+        if remaining.is_expired() {
+            return Some(Answer::TooLate);
+        }
+        Some(Answer::Send {
+            plaintext,
+            remaining,
+            copies: 1,
+        })
+    }
+
+    /// When [`History::on_timeout`] or [`History::poll_repeat`] has something to say.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.tail.next_timeout()
+        let repeat = self.repeats.front().map(|(due, _)| *due);
+        self.tail.next_timeout().into_iter().chain(repeat).min()
     }
 
     /// The word to send to the receiver when the lane has fallen silent.

@@ -8,7 +8,7 @@
 //! A table in the order of the numbers, since gaps are found in that order and arrivals are looked
 //! up by number; and an agenda in the order of time, so that only what is due is touched.
 
-use super::{MAX_STRIKES, Settings};
+use super::{MAX_STRIKES, REPEAT_AFTER, Settings};
 use base::{Duration, Time};
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,10 +20,6 @@ pub(super) const MISSING_LIMIT: usize = 4096;
 
 /// An answer is overdue after the round trip and an eighth of it, and at least this.
 const MARGIN_MIN: Duration = Duration::from_millis(1);
-/// The second half of a doubled request follows after so long, if the deadline permits, so that a
-/// short burst of losses does not take both.
-const REPEAT_AFTER: Duration = Duration::from_millis(2);
-
 /// Which request for a packet this is. On the wire: the number, and bit 7 for the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Strike(u8);

@@ -12,10 +12,10 @@
 //!
 //! Life of a loss: the first packet after the gap reveals it. The receiver asks at once, and again
 //! after a round trip without answer, as long as an answer would still come before the packet's
-//! own deadline; the last request that fits is sent twice and answered twice. The sender answers
-//! out of its history when the packet can still be in time on the rest of its path, within a
-//! budget that is a share of the originals. Nobody waits for anything: a packet that is not
-//! recovered is simply missing.
+//! own deadline; the last request that fits is sent twice and answered twice, 2 ms apart. The
+//! sender answers out of its history when the packet can still be in time on the rest of its path,
+//! within a budget that is a share of the originals. Nobody waits for anything: a packet that is
+//! not recovered is simply missing.
 //!
 //! When the lane falls silent no later packet can reveal the loss of the last ones, so the sender
 //! says by a few tail probes where its numbering stands.
@@ -42,6 +42,10 @@ use base::Duration;
 /// The most strikes that any setting allows. Five strikes on a link of 2 ms round trip end within
 /// 5 × (2 + 1) = 15 ms; on longer links the deadline ends them sooner.
 pub const MAX_STRIKES: u8 = 5;
+
+/// The second half of a doubled request follows after so long, and so does that of a doubled
+/// answer, if the deadline permits, so that a short burst of losses does not take both.
+const REPEAT_AFTER: Duration = Duration::from_millis(2);
 
 /// The most that a history holds: 150 ms at 600 000 packets/s of 183 bytes are 16.5 MB, just
 /// under 16 MiB.

@@ -51,9 +51,32 @@ fn each_strike_is_answered_once_and_the_last_one_doubled() {
     };
     let now = at_us(20_000);
     let got = [FIRST, FIRST, last, last, FIRST].map(|s| copies(answer(&mut history, now, seq, s)));
-    assert_eq!(got, [Ok(1), Err(()), Ok(2), Err(()), Err(())]);
+    // The second copy of the last answer is to come.
+    assert_eq!(got, [Ok(1), Err(()), Ok(1), Err(()), Err(())]);
     assert_eq!(history.stats().retransmissions, 3);
     assert_eq!(history.stats().repeated, 3);
+}
+
+#[test]
+fn the_second_copy_follows_the_first_unless_it_would_be_late() {
+    let mut history = History::new(Settings::modern());
+    let last = Strike::new(1, true);
+    // Packet 0 has all the time there is, packet 1 has 10.5 ms left for 10.
+    record(&mut history, at_us(0), Remaining::NONE);
+    record(&mut history, at_us(0), Remaining::from_duration(ms(30)));
+    let now = at_us(19_500);
+    for (seq, expected) in [(0, 1), (1, 2)] {
+        match answer(&mut history, now, LaneSeq::new(seq), last) {
+            Answer::Send { copies, .. } => assert_eq!(copies, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(history.poll_repeat(now), None);
+    let due = history.next_timeout().unwrap();
+    assert_eq!(due, now + ms(2));
+    let again = history.poll_repeat(due);
+    assert!(matches!(again, Some(Answer::Send { copies: 1, .. })));
+    assert_eq!(history.poll_repeat(due), None);
 }
 
 #[test]

@@ -70,6 +70,14 @@ fn one_strike_at_ten_percent() {
     check_one_strike(0.10, 0.5, 200_000);
 }
 
+/// A second copy right behind the first shares its fate: 0.29 % would be left.
+#[test]
+fn a_burst_of_losses_seldom_takes_both_copies() {
+    let out = five_links(0.10, 0.5, 400_000);
+    let left = out.residual(ms(60));
+    assert!(left < 0.002_55, "{left}");
+}
+
 #[test]
 fn recovered_packets_arrive_after_three_delays_and_the_detection() {
     let out = one_strike(0.05, 0.0, 50_000);

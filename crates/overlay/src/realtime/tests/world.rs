@@ -88,6 +88,22 @@ fn share(delays: &[Option<Duration>], limit: Duration) -> f64 {
     missing as f64 / delays.len() as f64
 }
 
+fn send_again(now: Time, answer: Answer<'_>, to_b: &mut Line<ToB>, out: &mut Outcome) {
+    if let Answer::Send {
+        plaintext,
+        remaining,
+        copies,
+    } = answer
+    {
+        let mut bytes: Packet = *plaintext.first_chunk().unwrap();
+        Header::trusted(&mut bytes[..]).set_remaining(remaining);
+        for _ in 0..copies {
+            out.retransmitted_bytes += SEALED_PACKET as u64;
+            to_b.push(now, SEALED_PACKET, ToB::Data(bytes));
+        }
+    }
+}
+
 struct World<'a> {
     plan: &'a Plan,
     history: History,
@@ -165,6 +181,9 @@ impl World<'_> {
                 }
             }
         }
+        while let Some(answer) = self.history.poll_repeat(now) {
+            send_again(now, answer, &mut self.to_b, &mut self.out);
+        }
         if now >= self.next_send {
             self.send(now);
         }
@@ -203,19 +222,7 @@ impl World<'_> {
         let answer = self
             .history
             .answer(now, seq, strike, ONE_WAY, |_| Some(rest));
-        if let Answer::Send {
-            plaintext,
-            remaining,
-            copies,
-        } = answer
-        {
-            let mut bytes: Packet = *plaintext.first_chunk().unwrap();
-            Header::trusted(&mut bytes[..]).set_remaining(remaining);
-            for _ in 0..copies {
-                self.out.retransmitted_bytes += SEALED_PACKET as u64;
-                self.to_b.push(now, SEALED_PACKET, ToB::Data(bytes));
-            }
-        }
+        send_again(now, answer, &mut self.to_b, &mut self.out);
     }
 
     fn at_receiver(&mut self, now: Time) {
