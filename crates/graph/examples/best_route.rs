@@ -11,7 +11,7 @@
 use base::Rng;
 use graph::Parameters;
 use graph::best::study::Routing;
-use graph::best::{Effort, Question, best_route};
+use graph::best::{Effort, Question, ROUNDING, best_route};
 use graph::delivery::Recovery;
 use graph::generate::Network;
 use graph::generate::waxman::Waxman;
@@ -52,9 +52,14 @@ fn main() {
     }
 }
 
+fn tries_all_paths(family: &Family) -> bool {
+    family.nodes <= 15
+}
+
 fn measure(family: &Family, topologies: u64) {
     let mut times: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
     let (mut widest_gap, mut most_work, mut diameter) = ([0.0f64; 2], [0, 0], 0.0);
+    let mut differing = 0;
     let mut delivered = [0.0; Routing::COMPARED.len()];
     for seed in 0..topologies {
         let mut rng = Rng::new(seed);
@@ -82,6 +87,12 @@ fn measure(family: &Family, topologies: u64) {
             widest_gap[i] = widest_gap[i].max(route.gap());
             most_work[i] = most_work[i].max(route.work);
         }
+        if tries_all_paths(family) {
+            let best = Routing::Best(Effort::EXACT).route(&topology, &question);
+            let all = Routing::Exhaustive.route(&topology, &question);
+            let [best, all] = [best, all].map(|route| route.expect("a connected network").delivery);
+            differing += u32::from((best - all).abs() > 2.0 * ROUNDING);
+        }
         for (sum, routing) in delivered.iter_mut().zip(Routing::COMPARED) {
             let route = routing
                 .route(&topology, &question)
@@ -97,6 +108,9 @@ fn measure(family: &Family, topologies: u64) {
         family.most_loss * 100.0,
         family.lossy_share * 100.0,
     );
+    if tries_all_paths(family) {
+        println!("  differs from the best of all paths in {differing} of {topologies}");
+    }
     for (i, effort) in ["routing", "exact"].iter().enumerate() {
         times[i].sort_by(f64::total_cmp);
         println!(

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! **Why it is right.** (1) *More link, less delivery*: a link's shares add up to 1 at most and its
-//! delays are positive, so behind it no more has arrived at any moment than before it. Cutting a
+//! delays are not negative, so behind it no more has arrived at any moment than before it. Cutting a
 //! loop out of a walk never makes it worse; the best walk is a simple path. (2) *Dominance*: if
 //! label A is ahead of label B at the same node at every moment, then A followed by any links is
 //! ahead of B followed by the same; by (1) the best path through B is not better than some simple
