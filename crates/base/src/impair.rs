@@ -28,7 +28,7 @@ pub use model::{
     BadModel, DELAY_MAX, LossModel, Model, OUTAGES_MAX, QUEUE_DEFAULT, QUEUE_PACKETS_MAX, Queue,
     TRACE_PACKETS_MAX,
 };
-pub use text::BadText;
+pub use text::{BadText, rate, span};
 
 use crate::rng::Rng;
 use crate::time::{Duration, Time};

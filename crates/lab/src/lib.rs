@@ -13,6 +13,8 @@
 //!   table (`Display`) and as the documented JSON ([`demo::DemoResult::json`]).
 //! - [`call::run`] takes [`call::CallOptions`] and gives a [`call::CallResult`], in the same two forms;
 //!   [`call::answer`] takes [`call::AnswerOptions`] and answers such calls until Ctrl-C.
+//! - [`scenario::Scenario::load`] reads a scenario file, [`scenario::simulate`] runs it in virtual time
+//!   and gives a [`scenario::Report`], in the same two forms.
 //! - Shares such as `5%` are read by [`share::parse`].
 //! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
@@ -32,5 +34,6 @@ mod plot;
 pub mod progress;
 pub mod quality;
 pub mod rtp;
+pub mod scenario;
 pub mod share;
 mod table;

@@ -92,6 +92,30 @@ fn equal_seeds_leave_equal_traces_byte_for_byte() {
     assert_ne!(traced(1, link).0, traced(2, link).0);
 }
 
+/// A change of this number is a change of what every seed means. It is the same in every build and
+/// on every machine.
+#[test]
+fn a_run_is_pinned() {
+    let mut world = World::new(7);
+    let link = "rate=2mbit queue=20 delay=5ms jitter=9ms reorder loss=5% burst=30% duplicate=3%";
+    let patterns = [
+        Pattern::cbr(300_000, 500),
+        Pattern::pareto(500_000, 500),
+        Pattern::talkspurts(),
+    ];
+    let mut sender = UdpHost::default();
+    for (n, pattern) in patterns.into_iter().cycle().take(12).enumerate() {
+        let source = Source::new(pattern, world.rng_of(&[n as u64]));
+        sender = sender.sending(source, underlay(1), 500, SECOND * 20);
+    }
+    let sender = world.add_host(sender);
+    let receiver = world.add_host(UdpHost::default());
+    world.set_clock(sender, Clock::new(MS * 7, -37));
+    world.link(sender, receiver, &model(link));
+    world.run_for(SECOND * 21);
+    assert_eq!(world.digest(), 15_242_346_894_248_498_205);
+}
+
 #[test]
 fn a_trace_tells_of_each_packet_what_became_of_it() {
     let (json, pcap) = traced(1, "delay=10ms");

@@ -110,7 +110,7 @@ impl Words {
                 &mut self.rate,
                 "rate",
                 v,
-                scaled(v, &RATE_UNITS),
+                rate(v),
                 "a rate such as 10mbit (bit, kbit, mbit, gbit)",
             ),
             ("queue", Some(v)) => set(
@@ -245,8 +245,14 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     }
 }
 
-fn span(text: &str) -> Option<Duration> {
+/// A time such as `10ms`, in the units ns, us, ms and s.
+pub fn span(text: &str) -> Option<Duration> {
     scaled(text, &SPAN_UNITS).map(Duration::from_nanos)
+}
+
+/// Bits per second, such as `10mbit`, in the units bit, kbit, mbit and gbit.
+pub fn rate(text: &str) -> Option<u64> {
+    scaled(text, &RATE_UNITS)
 }
 
 fn queue(text: &str) -> Option<Queue> {

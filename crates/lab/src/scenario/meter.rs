@@ -1,0 +1,311 @@
+//! What became of one stream's packets: counted as they come, judged at the end.
+
+use base::{Duration, Time};
+use serde::Serialize;
+
+/// One stream of packets, from its sender to its receiver.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// Between two packets of a spurt: what one missed packet costs in time.
+    interval: Duration,
+    deadline: Option<Duration>,
+    /// The first packet that is judged.
+    first: u32,
+    sent: u32,
+    /// One bit per judged packet: it has come.
+    arrived: Bits,
+    /// One bit per judged packet: it has come in time.
+    in_time: Bits,
+    /// Delays of those that have come, in microseconds, in the order of arrival.
+    delays_us: Vec<u32>,
+    duplicates: u64,
+    reordered: u64,
+    highest: Option<u32>,
+    /// RFC 3550 §6.4.1, in nanoseconds times 16.
+    jitter_16: u64,
+    last_transit: Option<u64>,
+    /// Requests that the node refused.
+    pub(super) refused: u64,
+}
+
+/// The streams of a flow, judged together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that came, each counted once.
+    pub received: u64,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Percent of the sent that never came.
+    pub lost_pct: f64,
+    /// Packets that came after the deadline.
+    pub late: u64,
+    /// Percent of the sent that came after the deadline.
+    pub late_pct: f64,
+    /// One-way delay of all that came.
+    pub delay_ms: DelayMs,
+    /// Interarrival jitter (RFC 3550 §6.4.1), mean over the streams.
+    pub jitter_ms: f64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets that came behind one sent later (RFC 4737).
+    pub reordered: u64,
+    /// Rows of missed packets that are as long as a gap.
+    pub gaps: u64,
+    /// The longest row of missed packets.
+    pub longest_gap_ms: f64,
+    /// Requests that the sending or receiving node refused.
+    pub refused: u64,
+}
+
+/// One-way delay; nothing when no packet came. Percentiles are nearest-rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct DelayMs {
+    /// Arithmetic mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+}
+
+impl Meter {
+    pub(super) fn new(interval: Duration, deadline: Option<Duration>) -> Meter {
+        Meter {
+            interval,
+            deadline,
+            first: 0,
+            sent: 0,
+            arrived: Bits::default(),
+            in_time: Bits::default(),
+            delays_us: Vec::new(),
+            duplicates: 0,
+            reordered: 0,
+            highest: None,
+            jitter_16: 0,
+            last_transit: None,
+            refused: 0,
+        }
+    }
+
+    /// A packet is sent; its number. Those that are not to be judged come first.
+    pub(super) fn on_sent(&mut self, judged: bool) -> u32 {
+        let number = self.sent;
+        self.sent += 1;
+        if !judged {
+            self.first = self.sent;
+        }
+        number
+    }
+
+    pub(super) fn on_arrival(&mut self, number: u32, sent: Time, at: Time) {
+        // Of a packet that is not judged there is no bit.
+        if number >= self.sent || number < self.first {
+            return;
+        }
+        if self.arrived.set(number - self.first) {
+            self.duplicates += 1;
+            return;
+        }
+        let delay = at.since(sent);
+        if self.deadline.is_none_or(|deadline| delay <= deadline) {
+            self.in_time.set(number - self.first);
+        }
+        let us = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
+        self.delays_us.push(us);
+        let transit = delay.as_nanos();
+        if let Some(last) = self.last_transit.replace(transit) {
+            // J += (|D| − J) / 16, as the RFC's example does it in whole numbers.
+            let difference = transit.abs_diff(last);
+            self.jitter_16 = self.jitter_16 + difference - (self.jitter_16 + 8) / 16;
+        }
+        match self.highest {
+            Some(highest) if number < highest => self.reordered += 1,
+            _ => self.highest = Some(number),
+        }
+    }
+
+    /// Lengths of all rows of missed packets, in packets.
+    fn misses(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut row = 0;
+        let judged = self.sent - self.first;
+        (0..=judged).filter_map(move |n| {
+            if n < judged && !self.in_time.is_set(n) {
+                row += 1;
+                return None;
+            }
+            Some(core::mem::take(&mut row)).filter(|row| *row > 0)
+        })
+    }
+}
+
+impl Judgement {
+    /// The streams of one flow together; a row of missed packets as long as `gap` is a gap.
+    pub(super) fn of(meters: &[Meter], gap: Duration) -> Judgement {
+        let mut judgement = Judgement::default();
+        let (mut delays, mut jitter_ns, mut longest) = (Vec::new(), 0.0, Duration::ZERO);
+        for meter in meters {
+            judgement.sent += u64::from(meter.sent - meter.first);
+            judgement.received += meter.delays_us.len() as u64;
+            judgement.late += meter.arrived.count - meter.in_time.count;
+            judgement.duplicates += meter.duplicates;
+            judgement.reordered += meter.reordered;
+            judgement.refused += meter.refused;
+            jitter_ns += meter.jitter_16 as f64 / 16.0 / meters.len() as f64;
+            for row in meter.misses() {
+                let span = meter.interval * row;
+                longest = longest.max(span);
+                judgement.gaps += u64::from(span >= gap);
+            }
+            delays.extend_from_slice(&meter.delays_us);
+        }
+        judgement.lost = judgement.sent - judgement.received;
+        let percent = |count: u64| 100.0 * count as f64 / (judgement.sent as f64).max(1.0);
+        judgement.lost_pct = rounded(percent(judgement.lost), 4);
+        judgement.late_pct = rounded(percent(judgement.late), 4);
+        judgement.jitter_ms = rounded(jitter_ns / 1e6, 4);
+        judgement.longest_gap_ms = rounded(longest.as_secs_f64() * 1e3, 3);
+        judgement.delay_ms = DelayMs::of(delays);
+        judgement
+    }
+}
+
+impl DelayMs {
+    fn of(mut delays_us: Vec<u32>) -> DelayMs {
+        delays_us.sort_unstable();
+        let count = delays_us.len();
+        let sum: u64 = delays_us.iter().map(|us| u64::from(*us)).sum();
+        let ms = |us: f64| rounded(us / 1e3, 4);
+        let rank = |percent: usize| {
+            let rank = (count * percent).div_ceil(100).max(1);
+            delays_us.get(rank - 1).map(|us| ms(f64::from(*us)))
+        };
+        DelayMs {
+            mean: (count > 0).then(|| ms(sum as f64 / count as f64)),
+            p50: rank(50),
+            p95: rank(95),
+            p99: rank(99),
+            max: rank(100),
+        }
+    }
+}
+
+/// With as many digits as mean something, so that the JSON can be read.
+pub(super) fn rounded(value: f64, digits: i32) -> f64 {
+    crate::quality::round(value, digits)
+}
+
+/// A growing row of bits.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl Bits {
+    /// Sets a bit; whether it was set before.
+    fn set(&mut self, n: u32) -> bool {
+        let (word, bit) = (n as usize / 64, 1 << (n % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let was_set = self.words[word] & bit != 0;
+        self.words[word] |= bit;
+        self.count += u64::from(!was_set);
+        was_set
+    }
+
+    fn is_set(&self, n: u32) -> bool {
+        let word = self.words.get(n as usize / 64).copied().unwrap_or_default();
+        word & (1 << (n % 64)) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A packet every 20 ms; the fates are delays in milliseconds, in the order of sending.
+    fn meter(unjudged: usize, fates: &[Option<u64>]) -> Meter {
+        let mut meter = Meter::new(MS * 20, Some(MS * 100));
+        let mut arrivals = Vec::new();
+        for (n, fate) in fates.iter().enumerate() {
+            let number = meter.on_sent(n >= unjudged);
+            let sent = Time::ZERO + MS * (20 * n as u64);
+            arrivals.extend(fate.map(|ms| (sent + MS * ms, number, sent)));
+        }
+        arrivals.sort_unstable();
+        for (at, number, sent) in arrivals {
+            meter.on_arrival(number, sent, at);
+        }
+        meter
+    }
+
+    #[test]
+    fn fates_are_counted() {
+        let fates = [
+            Some(10),
+            None,
+            None,
+            Some(150),
+            Some(10),
+            None,
+            Some(30),
+            None,
+        ];
+        let judgement = Judgement::of(&[meter(0, &fates)], MS * 60);
+        assert_eq!(
+            (judgement.sent, judgement.received, judgement.lost),
+            (8, 4, 4)
+        );
+        assert_eq!(
+            (judgement.lost_pct, judgement.late, judgement.late_pct),
+            (50.0, 1, 12.5)
+        );
+        // The fourth comes behind the fifth and the seventh.
+        assert_eq!((judgement.reordered, judgement.duplicates), (1, 0));
+        // Missed are 2-4, 6 and 8.
+        assert_eq!((judgement.gaps, judgement.longest_gap_ms), (1, 60.0));
+        let delay = judgement.delay_ms;
+        assert_eq!(
+            (delay.mean, delay.p50, delay.p95),
+            (Some(50.0), Some(10.0), Some(150.0))
+        );
+    }
+
+    #[test]
+    fn what_is_sent_before_is_not_judged() {
+        let judgement = Judgement::of(&[meter(2, &[None, Some(500), Some(10), None])], MS * 20);
+        assert_eq!((judgement.sent, judgement.lost, judgement.late), (2, 1, 0));
+        assert_eq!(judgement.gaps, 1);
+    }
+
+    #[test]
+    fn copies_and_nonsense_change_nothing_else() {
+        let mut twice = meter(0, &[Some(10), Some(10)]);
+        twice.on_arrival(1, Time::ZERO, Time::ZERO + MS * 900);
+        twice.on_arrival(7, Time::ZERO, Time::ZERO + MS * 900);
+        let judgement = Judgement::of(&[twice], MS);
+        assert_eq!((judgement.duplicates, judgement.received), (1, 2));
+        assert_eq!(judgement.delay_ms.max, Some(10.0));
+        let nothing = Judgement::of(&[meter(0, &[])], MS);
+        assert_eq!(
+            (nothing.lost_pct, nothing.delay_ms),
+            (0.0, DelayMs::default())
+        );
+    }
+
+    #[test]
+    fn jitter_is_that_of_the_rfc() {
+        let fates: Vec<Option<u64>> = (0..200).map(|n| Some(10 + 8 * (n % 2))).collect();
+        let judgement = Judgement::of(&[meter(0, &fates)], MS);
+        assert!((judgement.jitter_ms - 8.0).abs() < 0.01, "{judgement:?}");
+    }
+}

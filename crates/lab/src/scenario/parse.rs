@@ -1,0 +1,302 @@
+//! From the text of a scenario to the scenario: names become places, words become models, and all
+//! is checked. The schema is docs/scenario.md's; the tables here are in its order.
+
+mod fault;
+mod flow;
+
+use super::error::Mistake;
+use super::table::{Table, Text, Value};
+use super::{
+    BothWays, Column, DURATION_MAX, FILE_BYTES_MAX, LINKS_MAX, Link, Measure, NODE_SECONDS_MAX,
+    NODES_MAX, Node, PACKETS_MAX, Profile, Scenario,
+};
+use base::impair::{self, Model};
+use base::{Duration, Map, NodeAddr};
+use std::collections::BTreeMap;
+use toml::de::DeTable;
+
+/// Overlay addresses that are given out: 10.7.0.0 and the node's number, from 1.
+const ADDRESS_BASE: u32 = 0x0a07_0000;
+/// Longest name: it stands in certificates.
+const NAME_BYTES_MAX: usize = 32;
+/// How long a network of the modern profile takes to settle: handshakes, three round trips of
+/// hellos, and the flooding of records, each repeated under loss.
+const SETTLE_MODERN: Duration = Duration::from_secs(3);
+/// The paper's hellos are a second apart.
+const SETTLE_PAPER: Duration = Duration::from_secs(15);
+/// A row of missed packets that people notice, and that recovery does not hide.
+const GAP_DEFAULT: Duration = Duration::from_millis(200);
+
+const TIME: &str = "a time such as \"10s\" (ns, us, ms, s)";
+const PATH: &str = "a path such as \"delay=10ms loss=5% burst=25%\", or \"clean\"";
+const NODE: &str = "the name of a node";
+
+const TOP: [&str; 6] = ["scenario", "node", "link", "flow", "fault", "measure"];
+
+/// What has been read so far, for what refers to it.
+pub(super) struct Draft {
+    duration: Duration,
+    nodes: Vec<Node>,
+    places: Map<String, usize>,
+    links: Vec<Link>,
+    /// The link between two nodes, the smaller place first.
+    links_between: BTreeMap<(usize, usize), usize>,
+}
+
+pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
+    if text.text.len() > FILE_BYTES_MAX {
+        let what = format!("the file is larger than the {FILE_BYTES_MAX} bytes that are read");
+        return Err(text.mistake(&(0..0), String::new(), what));
+    }
+    let document = DeTable::parse(text.text).map_err(|error| text.malformed(&error))?;
+    let top = Table::new(text, "", document.span(), document.get_ref(), &TOP)?;
+
+    let mut scenario = head(&top)?;
+    let mut draft = Draft {
+        duration: scenario.duration,
+        nodes: Vec::new(),
+        places: Map::default(),
+        links: Vec::new(),
+        links_between: BTreeMap::new(),
+    };
+    draft.read_nodes(&top)?;
+    draft.read_links(&top)?;
+    let span = scenario.settle + scenario.duration;
+    let load = (draft.nodes.len() + 2 * draft.links.len()) as u64 * span.as_millis() / 1_000;
+    if load > NODE_SECONDS_MAX {
+        return Err(top.mistake(format!(
+            "{} nodes with {} links for {span} are too much: nodes and ends of links times \
+             seconds may be {NODE_SECONDS_MAX}; choose a shorter duration",
+            draft.nodes.len(),
+            draft.links.len()
+        )));
+    }
+    scenario.flows = flow::flows(&top, &draft)?;
+    let packets = |flow: &super::Flow| {
+        let span = flow.stop - flow.start;
+        flow.pattern.packets_per_s() * span.as_secs_f64() * flow.count as f64
+    };
+    let packets: f64 = scenario.flows.iter().map(packets).sum();
+    if packets > PACKETS_MAX as f64 {
+        return Err(top.mistake(format!(
+            "the flows would send {packets:.0} packets, more than the limit of {PACKETS_MAX}: \
+             lower a rate or a count, or shorten"
+        )));
+    }
+    scenario.faults = fault::faults(&top, &draft, &scenario.flows)?;
+    scenario.measure = measure(&top, scenario.duration)?;
+    (scenario.nodes, scenario.links) = (draft.nodes, draft.links);
+    Ok(scenario)
+}
+
+fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
+    const KEYS: [&str; 6] = ["name", "about", "seed", "duration", "settle", "profile"];
+    let table = top
+        .required("scenario", "a table [scenario] with a name and a duration")?
+        .table("scenario", &KEYS)?;
+    let profile = match table.optional("profile") {
+        Some(value) => value.word(&[("modern", Profile::Modern), ("paper", Profile::Paper)])?,
+        None => Profile::Modern,
+    };
+    let duration = table.required("duration", TIME)?;
+    let span = time(&duration)?;
+    if span == Duration::ZERO {
+        return Err(duration.mistake("expected a time above zero"));
+    }
+    let settle = match (table.optional("settle"), profile) {
+        (Some(value), _) => time(&value)?,
+        (None, Profile::Modern) => SETTLE_MODERN,
+        (None, Profile::Paper) => SETTLE_PAPER,
+    };
+    Ok(Scenario {
+        name: table
+            .required("name", "a text such as \"chain\"")?
+            .text("a text such as \"chain\"")?
+            .to_owned(),
+        about: match table.optional("about") {
+            Some(value) => value.text("a text")?.to_owned(),
+            None => String::new(),
+        },
+        seed: match table.optional("seed") {
+            Some(value) => value.integer(0, i64::MAX)?.unsigned_abs(),
+            None => 1,
+        },
+        duration: span,
+        settle,
+        profile,
+        nodes: Vec::new(),
+        links: Vec::new(),
+        flows: Vec::new(),
+        faults: Vec::new(),
+        measure: Measure {
+            from: Duration::ZERO,
+            gap: GAP_DEFAULT,
+            columns: Vec::new(),
+        },
+    })
+}
+
+impl Draft {
+    fn read_nodes(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
+        const KEYS: [&str; 4] = ["name", "address", "clock_ahead", "clock_drift_ppm"];
+        let value = top.required("node", "tables: write [[node]] with a name for each node")?;
+        let tables = value.tables(|n| format!("node {}", n + 1), &KEYS)?;
+        if tables.len() > NODES_MAX {
+            return Err(too_many(&value, tables.len(), "nodes", NODES_MAX));
+        }
+        let mut taken: BTreeMap<NodeAddr, usize> = BTreeMap::new();
+        let mut wanted = Vec::new();
+        for (n, table) in tables.iter().enumerate() {
+            let name = table.required("name", "a word such as \"ams\"")?;
+            let word = name.text("a word such as \"ams\"")?;
+            if word.is_empty() || word.len() > NAME_BYTES_MAX || word.contains(char::is_whitespace)
+            {
+                return Err(name.mistake(format!(
+                    "`{word}`: expected a word of 1 to {NAME_BYTES_MAX} bytes"
+                )));
+            }
+            if self.places.insert(word.to_owned(), n).is_some() {
+                return Err(name.mistake(format!("there are two nodes `{word}`")));
+            }
+            if let Some(value) = table.optional("address") {
+                let address: NodeAddr = value.parse("an overlay address such as \"10.7.0.3\"")?;
+                if !address.is_node() {
+                    return Err(value.mistake(format!(
+                        "{address} is not the address of a node: choose one below 224.0.0.0"
+                    )));
+                }
+                if taken.insert(address, n).is_some() {
+                    return Err(value.mistake(format!("two nodes have the address {address}")));
+                }
+                wanted.push(Some(address));
+            } else {
+                wanted.push(None);
+            }
+            self.nodes.push(Node {
+                name: word.to_owned(),
+                address: NodeAddr::default(),
+                clock_ahead: match table.optional("clock_ahead") {
+                    Some(value) => time(&value)?,
+                    None => Duration::ZERO,
+                },
+                clock_drift_ppm: match table.optional("clock_drift_ppm") {
+                    Some(value) => {
+                        let most = i64::from(sim::DRIFT_PPM_MAX);
+                        value.integer(-most, most)? as i32
+                    }
+                    None => 0,
+                },
+            });
+        }
+        // Addresses that nobody has asked for, in the order of the nodes.
+        let mut free = (1..).map(|n| NodeAddr(ADDRESS_BASE + n));
+        for (node, wanted) in self.nodes.iter_mut().zip(wanted) {
+            let mut unused = || free.find(|address| !taken.contains_key(address));
+            node.address = wanted
+                .or_else(&mut unused)
+                .expect("there are more addresses than nodes");
+        }
+        Ok(())
+    }
+
+    fn read_links(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
+        const KEYS: [&str; 4] = ["a", "b", "path", "back"];
+        let Some(value) = top.optional("link") else {
+            return Ok(());
+        };
+        let tables = value.tables(|n| format!("link {}", n + 1), &KEYS)?;
+        if tables.len() > LINKS_MAX {
+            return Err(too_many(&value, tables.len(), "links", LINKS_MAX));
+        }
+        for mut table in tables {
+            let (a, b) = self.ends(&table, "a", "b")?;
+            table.what = format!("link {}-{}", self.nodes[a].name, self.nodes[b].name);
+            let between = (a.min(b), a.max(b));
+            let place = self.links.len();
+            if self.links_between.insert(between, place).is_some() {
+                return Err(table.mistake("there is such a link already".to_owned()));
+            }
+            let path = both_ways(&table, "a path of both directions")?;
+            self.links.push(Link { a, b, path });
+        }
+        Ok(())
+    }
+
+    /// Two different nodes.
+    fn ends(&self, table: &Table<'_>, a: &str, b: &str) -> Result<(usize, usize), Mistake> {
+        let from = self.node(&table.required(a, NODE)?)?;
+        let second = table.required(b, NODE)?;
+        let to = self.node(&second)?;
+        if from == to {
+            let what = format!("`{}` is both ends: name two nodes", self.nodes[to].name);
+            return Err(second.mistake(what));
+        }
+        Ok((from, to))
+    }
+
+    fn node(&self, value: &Value<'_>) -> Result<usize, Mistake> {
+        let name = value.text(NODE)?;
+        self.places.get(name).copied().ok_or_else(|| {
+            let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            value.mistake(match super::table::nearest(name, &names) {
+                Some(meant) => format!("there is no node `{name}`; did you mean `{meant}`?"),
+                None => format!("there is no node `{name}`: add a [[node]]"),
+            })
+        })
+    }
+
+    fn link(&self, a: usize, b: usize) -> Option<usize> {
+        self.links_between.get(&(a.min(b), a.max(b))).copied()
+    }
+}
+
+fn measure(top: &Table<'_>, duration: Duration) -> Result<Measure, Mistake> {
+    const KEYS: [&str; 3] = ["from", "gap", "report"];
+    let mut measure = Measure {
+        from: Duration::ZERO,
+        gap: GAP_DEFAULT,
+        columns: Column::ALL.iter().map(|(_, column)| *column).collect(),
+    };
+    let Some(value) = top.optional("measure") else {
+        return Ok(measure);
+    };
+    let table = value.table("measure", &KEYS)?;
+    if let Some(value) = table.optional("from") {
+        measure.from = time(&value)?;
+        if measure.from >= duration {
+            return Err(value.mistake(format!("the scenario is over after {duration}")));
+        }
+    }
+    if let Some(value) = table.optional("gap") {
+        measure.gap = time(&value)?;
+    }
+    if let Some(value) = table.optional("report") {
+        let list = value.list("a list of words such as [\"lost\", \"delay\"]")?;
+        let words = list.iter().map(|word| word.word(&Column::ALL));
+        measure.columns = words.collect::<Result<_, _>>()?;
+    }
+    Ok(measure)
+}
+
+/// The path of both directions: `path`, and `back` where that differs.
+fn both_ways(table: &Table<'_>, purpose: &str) -> Result<BothWays, Mistake> {
+    let expected = format!("{purpose}: {PATH}");
+    let there: Model = table.required("path", &expected)?.parse(PATH)?;
+    let back = match table.optional("back") {
+        Some(value) => value.parse(PATH)?,
+        None => there.clone(),
+    };
+    Ok(BothWays { there, back })
+}
+
+fn time(value: &Value<'_>) -> Result<Duration, Mistake> {
+    let span = value.read(TIME, impair::span)?;
+    if span > DURATION_MAX {
+        return Err(value.mistake(format!("{span} is above the limit of {DURATION_MAX}")));
+    }
+    Ok(span)
+}
+
+fn too_many(value: &Value<'_>, count: usize, what: &str, most: usize) -> Mistake {
+    value.mistake(format!("{count} {what} are above the limit of {most}"))
+}

@@ -1,0 +1,192 @@
+//! What a scenario has come to: a table for people, JSON for programs.
+
+use super::meter::{DelayMs, Judgement};
+use super::{Column, Scenario};
+use crate::table;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What a scenario has come to. The keys of its JSON are a contract; docs/scenario.md defines each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The seed that decided everything random.
+    pub seed: u64,
+    /// How long it lasted after settling.
+    pub duration_s: f64,
+    /// How many nodes there were.
+    pub nodes: usize,
+    /// How many links.
+    pub links: usize,
+    /// The flows, in the file's order.
+    pub flows: Vec<FlowReport>,
+    /// The overlay as a whole.
+    pub overlay: OverlayReport,
+    /// Things that happened in the simulator: timers, arrivals, requests.
+    pub events: u64,
+    /// Datagrams that arrived somewhere.
+    pub datagrams: u64,
+    /// A number made of every arrival: equal runs have equal ones.
+    pub digest: String,
+    #[serde(skip)]
+    pub(super) columns: Vec<Column>,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Its name.
+    pub name: String,
+    /// The sending node.
+    pub from: String,
+    /// The receiving node.
+    pub to: String,
+    /// `overlay` or `direct`.
+    pub carrier: &'static str,
+    /// How many streams it has.
+    pub count: usize,
+    /// When its packets are late.
+    pub deadline_ms: Option<f64>,
+    /// What became of its packets.
+    #[serde(flatten)]
+    pub packets: Judgement,
+}
+
+/// The overlay as a whole, from the scenario's beginning.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct OverlayReport {
+    /// Bytes of all datagrams between nodes, without what UDP and IP add.
+    pub wire_bytes: u64,
+    /// Payload bytes that hops carried: each byte once per hop.
+    pub payload_bytes: u64,
+    /// The first divided by the second: what a byte of payload costs per hop.
+    pub wire_bytes_per_payload_byte: Option<f64>,
+    /// Bytes of packets that were sent again.
+    pub retransmitted_bytes: u64,
+    /// Bytes of control datagrams.
+    pub control_bytes: u64,
+    /// Packets that were sent again.
+    pub retransmitted: u64,
+    /// Packets that a hop had lost and that came after all.
+    pub recovered: u64,
+    /// Links that came up, at one end each.
+    pub links_up: u64,
+    /// Links that went down, at one end each.
+    pub links_down: u64,
+    /// How often nodes changed their routes.
+    pub route_changes: u64,
+    /// Packets that nodes dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+impl Report {
+    /// The documented JSON, in lines.
+    #[must_use]
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report has text keys and plain values only")
+    }
+
+    pub(super) fn head(scenario: &Scenario, seed: u64) -> Report {
+        Report {
+            scenario: scenario.name.clone(),
+            seed,
+            duration_s: scenario.duration.as_secs_f64(),
+            nodes: scenario.nodes.len(),
+            links: scenario.links.len(),
+            flows: Vec::new(),
+            overlay: OverlayReport::default(),
+            events: 0,
+            datagrams: 0,
+            digest: String::new(),
+            columns: scenario.measure.columns.clone(),
+        }
+    }
+}
+
+impl Column {
+    fn titles(self) -> &'static [&'static str] {
+        match self {
+            Column::Sent => &["sent"],
+            Column::Lost => &["lost"],
+            Column::Late => &["late"],
+            Column::Delay => &["mean ms", "p50", "p95", "p99"],
+            Column::Jitter => &["jitter ms"],
+            Column::Duplicates => &["twice"],
+            Column::Reordered => &["reordered"],
+            Column::Gaps => &["gaps", "longest ms"],
+        }
+    }
+
+    fn cells(self, packets: &Judgement) -> Vec<String> {
+        let delay = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+        let DelayMs {
+            mean,
+            p50,
+            p95,
+            p99,
+            ..
+        } = packets.delay_ms;
+        match self {
+            Column::Sent => vec![packets.sent.to_string()],
+            Column::Lost => vec![format!("{:.2} %", packets.lost_pct)],
+            Column::Late => vec![format!("{:.2} %", packets.late_pct)],
+            Column::Delay => [mean, p50, p95, p99].map(delay).to_vec(),
+            Column::Jitter => vec![format!("{:.2}", packets.jitter_ms)],
+            Column::Duplicates => vec![packets.duplicates.to_string()],
+            Column::Reordered => vec![packets.reordered.to_string()],
+            Column::Gaps => vec![
+                packets.gaps.to_string(),
+                format!("{:.0}", packets.longest_gap_ms),
+            ],
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: {} nodes, {} links, {} s, seed {}\n",
+            self.scenario, self.nodes, self.links, self.duration_s, self.seed
+        )?;
+        let titles = self.columns.iter().flat_map(|column| column.titles());
+        let mut rows = vec![vec!["flow".to_owned()]];
+        rows[0].extend(titles.map(|&title| title.to_owned()));
+        for flow in &self.flows {
+            let mut row = vec![flow.name.clone()];
+            row.extend(self.columns.iter().flat_map(|c| c.cells(&flow.packets)));
+            rows.push(row);
+        }
+        f.write_str(&table::align(&rows))?;
+        for flow in self.flows.iter().filter(|flow| flow.packets.refused > 0) {
+            let refused = flow.packets.refused;
+            writeln!(f, "{}: its node refused {refused} requests", flow.name)?;
+        }
+        writeln!(f, "\n{}", self.overlay)
+    }
+}
+
+impl fmt::Display for OverlayReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ratio) = self.wire_bytes_per_payload_byte {
+            writeln!(f, "bytes on the wire per payload byte and hop: {ratio:.2}")?;
+        }
+        writeln!(
+            f,
+            "sent again: {}, recovered: {}; links up {}, down {}; route changes {}",
+            self.retransmitted, self.recovered, self.links_up, self.links_down, self.route_changes
+        )?;
+        let dropped: Vec<String> = self
+            .dropped
+            .iter()
+            .map(|(reason, packets)| format!("{reason} {packets}"))
+            .collect();
+        if dropped.is_empty() {
+            f.write_str("nodes dropped nothing")
+        } else {
+            write!(f, "nodes dropped: {}", dropped.join(", "))
+        }
+    }
+}

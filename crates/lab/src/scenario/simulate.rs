@@ -1,0 +1,246 @@
+//! A scenario in the simulator: production nodes, virtual time.
+//!
+//! ```text
+//!   Scenario ─▶ World (nodes, plain hosts of direct flows) ─▶ settle ─▶ slices of 10 ms ─▶ Report
+//!                                                               packets to send ┘ └ replies, events
+//! ```
+//!
+//! Nodes have real keys and certificates and seal what they send; all of it is drawn from the seed.
+//! When a node crashes its clients' packets are lost; when it starts again they come back at once.
+
+mod network;
+mod streams;
+
+use super::report::{FlowReport, Report};
+use super::{Carrier, Fault, FaultKind, Place, Scenario};
+use crate::scenario::meter::{Judgement, rounded};
+use base::impair::Model;
+use base::{Duration, Time};
+use network::{Network, Party};
+use overlay::Event;
+use sim::{Either, HostId, World};
+use streams::Streams;
+use wire::{HEADROOM, TAG_BYTES};
+
+/// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until
+/// then. 10 ms of 600 000 packets/s are 6 000 buffers, of 131 072.
+const SLICE: Duration = Duration::from_millis(10);
+/// How long what is under way may take to arrive after the end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Runs a scenario to its end. Equal seeds give equal reports.
+#[must_use]
+pub fn simulate(scenario: &Scenario, seed: u64) -> Report {
+    let mut simulation = Simulation::new(scenario, seed);
+    while simulation.run_for(Duration::from_secs(3_600)) {}
+    simulation.finish()
+}
+
+/// A scenario that is being simulated.
+pub struct Simulation<'s> {
+    scenario: &'s Scenario,
+    seed: u64,
+    network: Network<'s>,
+    world: World<Party>,
+    streams: Streams<'s>,
+    report: Report,
+    /// Faults that have not happened yet.
+    faults: core::slice::Iter<'s, Fault>,
+    next_fault: Option<&'s Fault>,
+    /// Bytes on the wire before the scenario's time began.
+    settled_bytes: Option<u64>,
+}
+
+impl<'s> Simulation<'s> {
+    /// A scenario at its very beginning: nodes are there and have not said anything.
+    #[must_use]
+    pub fn new(scenario: &'s Scenario, seed: u64) -> Simulation<'s> {
+        let mut world = World::new(seed);
+        let network = Network::build(scenario, &mut world);
+        let streams = Streams::open(scenario, &mut world, &network);
+        let mut faults = scenario.faults.iter();
+        Simulation {
+            scenario,
+            seed,
+            next_fault: faults.next(),
+            faults,
+            network,
+            streams,
+            report: Report::head(scenario, seed),
+            world,
+            settled_bytes: None,
+        }
+    }
+
+    /// Tells `trace` of every packet from now on. Its times count from the nodes' start.
+    pub fn trace(&mut self, trace: impl sim::Trace + 'static) {
+        self.world.set_trace(trace);
+    }
+
+    /// Goes on for so long; false when the scenario is over.
+    pub fn run_for(&mut self, span: Duration) -> bool {
+        let end = self.end() + DRAIN;
+        let until = (self.world.now() + span).min(end);
+        while self.world.now() < until {
+            self.slice(until);
+        }
+        until < end
+    }
+
+    /// How far it has come, from 0 to 1.
+    #[must_use]
+    pub fn progress(&self) -> f64 {
+        self.world.now().as_secs_f64() / (self.end() + DRAIN).as_secs_f64()
+    }
+
+    /// What it has come to so far.
+    #[must_use]
+    pub fn finish(mut self) -> Report {
+        let flows = self.scenario.flows.iter().zip(self.streams.judge());
+        self.report.flows = flows
+            .map(|(flow, packets): (_, Judgement)| FlowReport {
+                name: flow.name.clone(),
+                from: self.scenario.nodes[flow.from].name.clone(),
+                to: self.scenario.nodes[flow.to].name.clone(),
+                carrier: match flow.carrier {
+                    Carrier::Overlay(_) => "overlay",
+                    Carrier::Direct(_) => "direct",
+                },
+                count: flow.count,
+                deadline_ms: flow.deadline.map(|d| d.as_secs_f64() * 1e3),
+                packets,
+            })
+            .collect();
+        let before = self.settled_bytes.unwrap_or_default();
+        let overlay = &mut self.report.overlay;
+        overlay.wire_bytes = self.network.wire_bytes(&self.world) - before;
+        overlay.wire_bytes_per_payload_byte = (overlay.payload_bytes > 0)
+            .then(|| rounded(overlay.wire_bytes as f64 / overlay.payload_bytes as f64, 4));
+        let counters = self.world.counters();
+        (self.report.events, self.report.datagrams) = (counters.events, counters.delivered);
+        self.report.digest = format!("{:016x}", self.world.digest());
+        self.report.seed = self.seed;
+        self.report
+    }
+
+    /// The scenario's zero.
+    fn zero(&self) -> Time {
+        Time::ZERO + self.scenario.settle
+    }
+
+    fn end(&self) -> Time {
+        self.zero() + self.scenario.duration
+    }
+
+    fn slice(&mut self, until: Time) {
+        let now = self.world.now();
+        if now >= self.zero() && self.settled_bytes.is_none() {
+            self.settled_bytes = Some(self.network.wire_bytes(&self.world));
+        }
+        while let Some(fault) = self.next_fault
+            && self.zero() + fault.at <= now
+        {
+            self.happen(&fault.kind);
+            self.next_fault = self.faults.next();
+        }
+        let mut end = (now + SLICE).min(until);
+        for moment in [Some(Duration::ZERO), self.next_fault.map(|fault| fault.at)] {
+            let moment = moment.map_or(Time::FAR, |at| self.zero() + at);
+            if now < moment {
+                end = end.min(moment);
+            }
+        }
+        self.streams.send(&mut self.world, &self.network, end);
+        self.world.run_until(end);
+        self.streams.receive(&mut self.world);
+        self.observe();
+    }
+
+    fn observe(&mut self) {
+        let from = self.zero();
+        for report in self.world.take_events() {
+            if let Either::A(event) = report.event
+                && report.at >= from
+            {
+                self.count(event);
+            }
+        }
+    }
+
+    fn count(&mut self, event: Event) {
+        let overlay = &mut self.report.overlay;
+        match event {
+            Event::Forwarded { packets, bytes, .. } | Event::Originated { packets, bytes, .. } => {
+                let around = u64::from(packets) * (HEADROOM + TAG_BYTES) as u64;
+                overlay.payload_bytes += u64::from(bytes).saturating_sub(around);
+            }
+            Event::Retransmitted { packets, bytes, .. } => {
+                overlay.retransmitted += u64::from(packets);
+                overlay.retransmitted_bytes += u64::from(bytes);
+            }
+            Event::Recovered { .. } => overlay.recovered += 1,
+            Event::Control { bytes, .. } => overlay.control_bytes += u64::from(bytes),
+            Event::LinkUp { .. } => overlay.links_up += 1,
+            Event::LinkDown { .. } => overlay.links_down += 1,
+            Event::RoutesChanged { .. } => overlay.route_changes += 1,
+            Event::Dropped { reason, packets } => {
+                *overlay.dropped.entry(reason.label()).or_default() += u64::from(packets);
+            }
+            _ => {}
+        }
+    }
+
+    fn happen(&mut self, kind: &FaultKind) {
+        match kind {
+            FaultKind::Down(place) => self.set_outage(*place, true),
+            FaultKind::Up(place) => self.set_outage(*place, false),
+            FaultKind::Set(place, path) => {
+                let (a, b) = self.ends(*place);
+                let models = [(a, b, &path.there), (b, a, &path.back)];
+                for (from, to, model) in models {
+                    let model = shifted(model, self.scenario.settle);
+                    self.world.link_one_way(from, to, model);
+                }
+            }
+            FaultKind::Crash(node) => drop(self.world.crash(self.network.hosts[*node])),
+            FaultKind::Restart(node) => {
+                self.network.restart(&mut self.world, *node);
+                self.streams.reopen(&mut self.world, &self.network, *node);
+            }
+            FaultKind::Partition(groups) => {
+                for group in groups {
+                    let island: Vec<HostId> =
+                        group.iter().map(|node| self.network.hosts[*node]).collect();
+                    self.world.partition(&island);
+                }
+            }
+            FaultKind::Heal => self.world.heal(),
+        }
+    }
+
+    fn set_outage(&mut self, place: Place, outage: bool) {
+        let (a, b) = self.ends(place);
+        self.world.set_outage(a, b, outage);
+    }
+
+    fn ends(&self, place: Place) -> (HostId, HostId) {
+        match place {
+            Place::Link(link) => {
+                let link = &self.scenario.links[link];
+                (self.network.hosts[link.a], self.network.hosts[link.b])
+            }
+            Place::Flow(flow) => self.network.direct[flow]
+                .expect("only direct flows have paths of their own to name"),
+        }
+    }
+}
+
+/// A path whose scheduled outages count from the scenario's zero, in the world's time.
+fn shifted(model: &Model, settle: Duration) -> Model {
+    let outages = model.outages().iter();
+    let outages = outages.map(|&(from, until)| (from + settle, until + settle));
+    model
+        .clone()
+        .with_outages(outages.collect())
+        .expect("outages are as long as they were, and as many")
+}

@@ -1,0 +1,148 @@
+//! The hosts of a scenario: overlay nodes with keys and certificates, and for each direct flow two
+//! plain hosts with a path of their own.
+
+use super::shifted;
+use crate::scenario::{Carrier, Profile, Scenario};
+use base::{ClientId, Duration, Rng};
+use overlay::{Config, Neighbor, Node, Settings};
+use secure::{Authority, Identity, Keys, Validity};
+use sim::{Clock, Either, HostId, UdpHost, World};
+
+/// Who stands on a host.
+pub(super) type Party = Either<Node, UdpHost>;
+
+/// Wall time at the world's beginning: any will do that is always the same.
+const UNIX_START_S: u64 = 1_800_000_000;
+/// Certificates hold for as long as a world can last.
+const VALIDITY: Validity = Validity {
+    not_before_s: 0,
+    not_after_s: UNIX_START_S + 365 * 86_400,
+};
+/// Who is given what arrives at a plain host.
+const PLAIN_LISTENER: ClientId = ClientId(0);
+
+// Which generator of the world is for what; the numbers are part of what makes a run repeatable.
+const KEYS: u64 = 1;
+const NODE: u64 = 2;
+
+/// The hosts of a scenario.
+pub(super) struct Network<'s> {
+    scenario: &'s Scenario,
+    /// Of each node.
+    pub(super) hosts: Vec<HostId>,
+    /// Of each flow, the two ends of its own path if it has one.
+    pub(super) direct: Vec<Option<(HostId, HostId)>>,
+    identities: Vec<Identity>,
+    network: secure::Network,
+    /// The links of each node.
+    links_of: Vec<Vec<usize>>,
+    starts: u64,
+}
+
+impl<'s> Network<'s> {
+    pub(super) fn build(scenario: &'s Scenario, world: &mut World<Party>) -> Network<'s> {
+        let mut rng = world.rng_of(&[KEYS]);
+        let mut root = [0; 32];
+        rng.fill(&mut root);
+        let mut authority = Authority::generate(&root);
+        let identities = scenario
+            .nodes
+            .iter()
+            .map(|node| identity(&mut authority, &mut rng, node))
+            .collect();
+        let mut links_of = vec![Vec::new(); scenario.nodes.len()];
+        for (n, link) in scenario.links.iter().enumerate() {
+            links_of[link.a].push(n);
+            links_of[link.b].push(n);
+        }
+        let mut network = Network {
+            scenario,
+            hosts: Vec::new(),
+            direct: vec![None; scenario.flows.len()],
+            identities,
+            network: authority.network(),
+            links_of,
+            starts: 0,
+        };
+        for (n, node) in scenario.nodes.iter().enumerate() {
+            let party = network.start(world, n);
+            let host = world.add_host(party);
+            world.set_clock(host, Clock::new(node.clock_ahead, node.clock_drift_ppm));
+            network.hosts.push(host);
+        }
+        for link in &scenario.links {
+            let (a, b) = (network.hosts[link.a], network.hosts[link.b]);
+            world.link_one_way(a, b, shifted(&link.path.there, scenario.settle));
+            world.link_one_way(b, a, shifted(&link.path.back, scenario.settle));
+        }
+        for (n, flow) in scenario.flows.iter().enumerate() {
+            if let Carrier::Direct(path) = &flow.carrier {
+                let plain = || Either::B(UdpHost::default().listening(PLAIN_LISTENER));
+                let (a, b) = (world.add_host(plain()), world.add_host(plain()));
+                world.link_one_way(a, b, shifted(&path.there, scenario.settle));
+                world.link_one_way(b, a, shifted(&path.back, scenario.settle));
+                network.direct[n] = Some((a, b));
+            }
+        }
+        network
+    }
+
+    /// Starts a node that remembers nothing, in place of the one that may run.
+    pub(super) fn restart(&mut self, world: &mut World<Party>, node: usize) {
+        let party = self.start(world, node);
+        world.restart(self.hosts[node], party);
+    }
+
+    /// Bytes of all datagrams between nodes so far.
+    pub(super) fn wire_bytes(&self, world: &World<Party>) -> u64 {
+        let both = |link: &crate::scenario::Link| {
+            let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
+            world.bytes(a, b) + world.bytes(b, a)
+        };
+        self.scenario.links.iter().map(both).sum()
+    }
+
+    fn start(&mut self, world: &World<Party>, n: usize) -> Party {
+        self.starts += 1;
+        let mut seed = [0; 32];
+        world.rng_of(&[NODE, n as u64, self.starts]).fill(&mut seed);
+        let neighbors = self.links_of[n].iter().map(|link| {
+            let link = &self.scenario.links[*link];
+            let dials = link.a == n;
+            let peer = if dials { link.b } else { link.a };
+            Neighbor {
+                addr: self.scenario.nodes[peer].address,
+                name: self.scenario.nodes[peer].name.clone(),
+                at: dials.then(|| sim::underlay(peer as u32)),
+            }
+        });
+        Either::A(Node::new(Config {
+            identity: self.identities[n].clone(),
+            network: self.network.clone(),
+            neighbors: neighbors.collect(),
+            accept: None,
+            settings: match self.scenario.profile {
+                Profile::Modern => Settings::modern(),
+                Profile::Paper => Settings::paper(),
+            },
+            lab: true,
+            seed,
+            unix_start_s: UNIX_START_S,
+        }))
+    }
+}
+
+fn identity(authority: &mut Authority, rng: &mut Rng, node: &crate::scenario::Node) -> Identity {
+    let mut entropy = [0; 64];
+    rng.fill(&mut entropy);
+    let keys = Keys::generate(&entropy);
+    let request = keys.request(authority.network().id(), node.address, &node.name, &[]);
+    let request = request.expect("the scenario's names and addresses can be certified");
+    let certificate = authority.issue(&request, VALIDITY);
+    let certificate = certificate.expect("no two nodes have one name or address");
+    Identity::new(keys, certificate).expect("the certificate was issued for these keys")
+}
+
+/// The longest a scenario runs is far within the certificates' time.
+const _: () =
+    assert!(super::super::DURATION_MAX.as_nanos() < Duration::from_secs(365 * 86_400).as_nanos());

@@ -1,0 +1,311 @@
+//! Tables of a TOML file, read key by key: each value knows its line, each error says which key
+//! of what it is about, and a key that nobody knows is answered with the one that was meant.
+
+use super::error::Mistake;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The text that is read, to find lines in.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'t> {
+    pub(super) file: &'t str,
+    pub(super) text: &'t str,
+}
+
+/// A table whose keys are all known.
+#[derive(Clone)]
+pub(super) struct Table<'t> {
+    text: Text<'t>,
+    /// What the table is about, as errors name it.
+    pub(super) what: String,
+    fields: &'t DeTable<'t>,
+    span: Range<usize>,
+}
+
+/// A value of a table, and where it stands.
+#[derive(Clone)]
+pub(super) struct Value<'t> {
+    text: Text<'t>,
+    key: String,
+    value: &'t DeValue<'t>,
+    span: Range<usize>,
+}
+
+impl<'t> Text<'t> {
+    pub(super) fn mistake(self, span: &Range<usize>, key: String, what: String) -> Mistake {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        Mistake {
+            file: self.file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            key,
+            what,
+        }
+    }
+
+    /// The text is no TOML.
+    pub(super) fn malformed(self, error: &toml::de::Error) -> Mistake {
+        let span = error.span().unwrap_or(0..0);
+        // The parser says what was found and what was expected on lines of their own.
+        let what = error.message().trim().replace('\n', "; ");
+        self.mistake(&span, String::new(), what)
+    }
+}
+
+impl<'t> Table<'t> {
+    /// A table of which only `known` keys are expected.
+    pub(super) fn new(
+        text: Text<'t>,
+        what: impl Into<String>,
+        span: Range<usize>,
+        fields: &'t DeTable<'t>,
+        known: &[&str],
+    ) -> Result<Table<'t>, Mistake> {
+        let table = Table {
+            text,
+            what: what.into(),
+            fields,
+            span,
+        };
+        for (key, _) in fields {
+            let name: &str = key.get_ref();
+            if !known.contains(&name) {
+                let what = match nearest(name, known) {
+                    Some(meant) => format!("no such key; did you mean `{meant}`?"),
+                    None => format!("no such key; there are {}", listed(known)),
+                };
+                return Err(text.mistake(&key.span(), table.key(name), what));
+            }
+        }
+        Ok(table)
+    }
+
+    /// The value of `key`, if it is there.
+    pub(super) fn optional(&self, key: &str) -> Option<Value<'t>> {
+        let value: &'t Spanned<DeValue<'t>> = self.fields.get(key)?;
+        Some(Value {
+            text: self.text,
+            key: self.key(key),
+            value: value.get_ref(),
+            span: value.span(),
+        })
+    }
+
+    /// The value of `key`, which must be there; `expected` says what it would be.
+    pub(super) fn required(&self, key: &str, expected: &str) -> Result<Value<'t>, Mistake> {
+        self.optional(key)
+            .ok_or_else(|| self.mistake(format!("`{key}` is missing: expected {expected}")))
+    }
+
+    /// The keys that are there, of these.
+    pub(super) fn present<'k>(&self, keys: &'k [&'k str]) -> impl Iterator<Item = &'k str> {
+        keys.iter()
+            .copied()
+            .filter(|key| self.fields.contains_key(*key))
+    }
+
+    /// Something is wrong with the table as a whole.
+    pub(super) fn mistake(&self, what: String) -> Mistake {
+        self.text.mistake(&self.span, self.what.clone(), what)
+    }
+
+    fn key(&self, key: &str) -> String {
+        if self.what.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}: {key}", self.what)
+        }
+    }
+}
+
+impl<'t> Value<'t> {
+    /// Something is wrong with the value.
+    pub(super) fn mistake(&self, what: impl Into<String>) -> Mistake {
+        self.text.mistake(&self.span, self.key.clone(), what.into())
+    }
+
+    /// A text.
+    pub(super) fn text(&self, expected: &str) -> Result<&'t str, Mistake> {
+        self.value
+            .as_str()
+            .ok_or_else(|| self.mistake(format!("expected {expected} in quotes")))
+    }
+
+    /// A text that `read` understands.
+    pub(super) fn read<T>(
+        &self,
+        expected: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<T, Mistake> {
+        let text = self.text(expected)?;
+        read(text).ok_or_else(|| self.mistake(format!("`{text}`: expected {expected}")))
+    }
+
+    /// A text that parses; its error says what was expected.
+    pub(super) fn parse<T>(&self, expected: &str) -> Result<T, Mistake>
+    where
+        T: std::str::FromStr<Err: std::fmt::Display>,
+    {
+        let text = self.text(expected)?;
+        text.parse()
+            .map_err(|error| self.mistake(format!("{error}")))
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Mistake> {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        let expected = format!("one of {}", listed(&names));
+        let text = self.text(&expected)?;
+        let found = words.iter().find(|(name, _)| *name == text);
+        found.map(|(_, word)| *word).ok_or_else(|| {
+            let meant = nearest(text, &names).map_or_else(
+                || format!("expected {expected}"),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            self.mistake(format!("`{text}`: {meant}"))
+        })
+    }
+
+    /// A whole number from `low` to `high`.
+    pub(super) fn integer(&self, low: i64, high: i64) -> Result<i64, Mistake> {
+        let expected = format!("a whole number from {low} to {high}");
+        let Some(number) = self.value.as_integer() else {
+            return Err(self.mistake(format!("expected {expected}, without quotes")));
+        };
+        let value = i64::from_str_radix(number.as_str(), number.radix());
+        match value {
+            Ok(value) if (low..=high).contains(&value) => Ok(value),
+            _ => Err(self.mistake(format!("{}: expected {expected}", number.as_str()))),
+        }
+    }
+
+    /// A number, whole or not.
+    pub(super) fn number(&self, expected: &str) -> Result<f64, Mistake> {
+        let text = match (self.value.as_float(), self.value.as_integer()) {
+            (Some(float), _) => float.as_str(),
+            (None, Some(whole)) if whole.radix() == 10 => whole.as_str(),
+            _ => return Err(self.mistake(format!("expected {expected}, without quotes"))),
+        };
+        let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+        value.ok_or_else(|| self.mistake(format!("{text}: expected {expected}")))
+    }
+
+    /// True or false.
+    pub(super) fn bool(&self) -> Result<bool, Mistake> {
+        self.value
+            .as_bool()
+            .ok_or_else(|| self.mistake("expected true or false, without quotes"))
+    }
+
+    /// A list.
+    pub(super) fn list(&self, expected: &str) -> Result<Vec<Value<'t>>, Mistake> {
+        let Some(array) = self.value.as_array() else {
+            return Err(self.mistake(format!("expected {expected}")));
+        };
+        let values = array.iter().map(|value| Value {
+            text: self.text,
+            key: self.key.clone(),
+            value: value.get_ref(),
+            span: value.span(),
+        });
+        Ok(values.collect())
+    }
+
+    /// A table with these keys.
+    pub(super) fn table(
+        &self,
+        what: impl Into<String>,
+        known: &[&str],
+    ) -> Result<Table<'t>, Mistake> {
+        match self.value.as_table() {
+            Some(fields) => Table::new(self.text, what, self.span.clone(), fields, known),
+            None => Err(self.mistake(format!("expected a table: write [{}]", self.key))),
+        }
+    }
+
+    /// Tables with these keys; `name` names each by its number.
+    pub(super) fn tables(
+        &self,
+        name: impl Fn(usize) -> String,
+        known: &[&str],
+    ) -> Result<Vec<Table<'t>>, Mistake> {
+        let expected = format!("tables: write [[{}]]", self.key);
+        let values = self.list(&expected)?.into_iter().enumerate();
+        values
+            .map(|(n, value)| match value.value.as_table() {
+                Some(_) => value.table(name(n), known),
+                None => Err(value.mistake(format!("expected {expected}"))),
+            })
+            .collect()
+    }
+}
+
+/// `` `a`, `b` and `c` ``.
+pub(super) fn listed(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [] => "none".to_owned(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// The word that was probably meant: the fewest changed letters, and no more than a third of them.
+pub(super) fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    let distances = known.iter().map(|known| (changes(word, known), *known));
+    let (changed, meant) = distances.min()?;
+    (changed * 3 <= meant.chars().count().max(3)).then_some(meant)
+}
+
+/// Letters to insert, drop, replace or swap with their neighbour to get from one word to another.
+fn changes(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
+    // A word of kilobytes is no slip.
+    if from.len() > 64 {
+        return usize::MAX / 4;
+    }
+    let width = to.len() + 1;
+    let mut rows = vec![0; (from.len() + 1) * width];
+    for i in 0..=from.len() {
+        for j in 0..width {
+            let at = |i: usize, j: usize| rows[i * width + j];
+            rows[i * width + j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = at(i - 1, j - 1) + usize::from(from[i - 1] != to[j - 1]);
+                let best = replaced.min(at(i - 1, j) + 1).min(at(i, j - 1) + 1);
+                let swapped =
+                    i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+                if swapped {
+                    best.min(at(i - 2, j - 2) + 1)
+                } else {
+                    best
+                }
+            };
+        }
+    }
+    rows[from.len() * width + to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_understood_and_other_words_are_not() {
+        let known = ["delay", "direct", "deadline", "a", "b", "at"];
+        for (word, meant) in [
+            ("dealy", Some("delay")),
+            ("dedline", Some("deadline")),
+            ("deadlines", Some("deadline")),
+            ("Direct", Some("direct")),
+            ("weather", None),
+            ("", Some("a")),
+        ] {
+            assert_eq!(nearest(word, &known), meant, "{word}");
+        }
+        assert_eq!(nearest(&"x".repeat(1 << 20), &known), None);
+        assert_eq!(changes("ab", "ba"), 1);
+        assert_eq!(listed(&["a", "b", "c"]), "`a`, `b` and `c`");
+    }
+}

@@ -1,0 +1,85 @@
+//! The file that a simulation's packets are written to: pcap by its name, JSON lines otherwise.
+
+use sim::trace::{Packet, json_line, pcap};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::rc::Rc;
+
+/// A trace on its way into a file. The writing goes through a buffer; [`TraceFile::finish`] tells
+/// whether all of it arrived.
+#[derive(Debug, Clone)]
+pub struct TraceFile(Rc<RefCell<Writer>>);
+
+#[derive(Debug)]
+struct Writer {
+    file: BufWriter<File>,
+    is_pcap: bool,
+    packets: u64,
+    /// The first thing that went wrong; nothing is written behind it.
+    failed: Option<io::Error>,
+    line: String,
+    record: Vec<u8>,
+}
+
+impl TraceFile {
+    /// A new file: pcap for tcpdump and Wireshark if the name ends in `.pcap`, else a JSON object
+    /// per line.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create(path: &Path) -> io::Result<TraceFile> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let is_pcap = path.extension().is_some_and(|ending| ending == "pcap");
+        if is_pcap {
+            file.write_all(&pcap::header())?;
+        }
+        Ok(TraceFile(Rc::new(RefCell::new(Writer {
+            file,
+            is_pcap,
+            packets: 0,
+            failed: None,
+            line: String::new(),
+            record: Vec::new(),
+        }))))
+    }
+
+    /// What [`super::Simulation::trace`] takes.
+    #[must_use]
+    pub fn sink(&self) -> impl sim::Trace + 'static {
+        let writer = self.0.clone();
+        move |packet: &Packet<'_>| writer.borrow_mut().write(packet)
+    }
+
+    /// Ends the file; how many lines or records it has.
+    ///
+    /// # Errors
+    /// The first thing that went wrong: the file is then incomplete.
+    pub fn finish(self) -> io::Result<u64> {
+        let mut writer = self.0.borrow_mut();
+        match writer.failed.take() {
+            Some(error) => Err(error),
+            None => writer.file.flush().map(|()| writer.packets),
+        }
+    }
+}
+
+impl Writer {
+    fn write(&mut self, packet: &Packet<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let bytes = if self.is_pcap {
+            self.record.clear();
+            pcap::record(packet, &mut self.record);
+            self.record.as_slice()
+        } else {
+            self.line.clear();
+            json_line(packet, &mut self.line);
+            self.line.as_bytes()
+        };
+        self.packets += u64::from(!bytes.is_empty());
+        self.failed = self.file.write_all(bytes).err();
+    }
+}
