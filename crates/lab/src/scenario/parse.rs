@@ -3,6 +3,7 @@
 
 mod fault;
 mod flow;
+mod topology;
 
 use super::error::Mistake;
 use super::table::{Table, Text, Value};
@@ -31,7 +32,9 @@ const TIME: &str = "a time such as \"10s\" (ns, us, ms, s)";
 const PATH: &str = "a path such as \"delay=10ms loss=5% burst=25%\", or \"clean\"";
 const NODE: &str = "the name of a node";
 
-const TOP: [&str; 6] = ["scenario", "node", "link", "flow", "fault", "measure"];
+const TOP: [&str; 7] = [
+    "scenario", "topology", "node", "link", "flow", "fault", "measure",
+];
 
 /// What has been read so far, for what refers to it.
 pub(super) struct Draft {
@@ -41,6 +44,8 @@ pub(super) struct Draft {
     links: Vec<Link>,
     /// The link between two nodes, the smaller place first.
     links_between: BTreeMap<(usize, usize), usize>,
+    /// Links that a generator has made: the first ones. Those that the file lists replace them.
+    generated: usize,
 }
 
 pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
@@ -58,7 +63,9 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
         places: Map::default(),
         links: Vec::new(),
         links_between: BTreeMap::new(),
+        generated: 0,
     };
+    draft.read_topology(&top, scenario.seed)?;
     draft.read_nodes(&top)?;
     draft.read_links(&top)?;
     let span = scenario.settle + scenario.duration;
@@ -139,14 +146,24 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
 impl Draft {
     fn read_nodes(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
         const KEYS: [&str; 4] = ["name", "address", "clock_ahead", "clock_drift_ppm"];
-        let value = top.required("node", "tables: write [[node]] with a name for each node")?;
-        let tables = value.tables(|n| format!("node {}", n + 1), &KEYS)?;
-        if tables.len() > NODES_MAX {
-            return Err(too_many(&value, tables.len(), "nodes", NODES_MAX));
-        }
+        const EXPECTED: &str = "tables: write [[node]] with a name for each node, or [topology]";
+        let generated = self.nodes.len();
+        let tables = match top.optional("node") {
+            None if generated > 0 => Vec::new(),
+            None => return Err(top.required("node", EXPECTED).err().expect("there is none")),
+            Some(value) => {
+                let tables = value.tables(|n| format!("node {}", n + 1), &KEYS)?;
+                let total = generated + tables.len();
+                if total > NODES_MAX {
+                    return Err(too_many(&value, total, "nodes", NODES_MAX));
+                }
+                tables
+            }
+        };
         let mut taken: BTreeMap<NodeAddr, usize> = BTreeMap::new();
-        let mut wanted = Vec::new();
+        let mut wanted = vec![None; generated];
         for (n, table) in tables.iter().enumerate() {
+            let n = generated + n;
             let name = table.required("name", "a word such as \"ams\"")?;
             let word = name.text("a word such as \"ams\"")?;
             if word.is_empty() || word.len() > NAME_BYTES_MAX || word.contains(char::is_whitespace)
@@ -205,19 +222,26 @@ impl Draft {
             return Ok(());
         };
         let tables = value.tables(|n| format!("link {}", n + 1), &KEYS)?;
-        if tables.len() > LINKS_MAX {
-            return Err(too_many(&value, tables.len(), "links", LINKS_MAX));
+        let total = self.generated + tables.len();
+        if total > LINKS_MAX {
+            return Err(too_many(&value, total, "links", LINKS_MAX));
         }
         for mut table in tables {
             let (a, b) = self.ends(&table, "a", "b")?;
             table.what = format!("link {}-{}", self.nodes[a].name, self.nodes[b].name);
-            let between = (a.min(b), a.max(b));
-            let place = self.links.len();
-            if self.links_between.insert(between, place).is_some() {
-                return Err(table.mistake("there is such a link already".to_owned()));
-            }
             let path = both_ways(&table, "a path of both directions")?;
-            self.links.push(Link { a, b, path });
+            let link = Link { a, b, path };
+            match self.link(a, b) {
+                Some(place) if place < self.generated => self.links[place] = link,
+                Some(_) => {
+                    return Err(table.mistake("there is such a link already".to_owned()));
+                }
+                None => {
+                    let between = (a.min(b), a.max(b));
+                    self.links_between.insert(between, self.links.len());
+                    self.links.push(link);
+                }
+            }
         }
         Ok(())
     }

@@ -229,7 +229,7 @@ fn every_mistake_names_file_line_and_key() {
         (
             "[weather]",
             1,
-            "weather: no such key; there are `scenario`, `node`",
+            "weather: no such key; there are `scenario`, `topology`",
         ),
         (
             "[[flow]]\nfrom = 'a'",
@@ -503,6 +503,154 @@ fn addresses_are_given_where_none_is_asked_for() {
         .map(|n| n.address.to_string())
         .collect();
     assert_eq!(addresses, ["10.7.0.2", "10.7.0.1", "10.7.0.3"]);
+}
+
+/// A scenario on a generated network.
+fn generated(topology: &str) -> Result<Scenario, Mistake> {
+    let text = format!("[scenario]\nname='x'\nduration='2s'\n[topology]\n{topology}\n");
+    Scenario::parse("test.toml", &text)
+}
+
+#[test]
+fn networks_are_generated() {
+    for (topology, nodes, links) in [
+        ("kind='chain'\nnodes=6\ndelay='10ms'", 6, 5),
+        ("kind='ring'\nnodes=6\ndelay='10ms'", 6, 6),
+        ("kind='diamond'\nnodes=4\ndelay='10ms'", 4, 4),
+        (
+            "kind='full-mesh'\nnodes=6\ndelay='10ms'\npath='loss=1% jitter=1ms'",
+            6,
+            15,
+        ),
+        ("kind='waxman'\nnodes=15\nloss_most='5%'", 15, 30),
+        ("kind='transit-stub'\nstub_nodes=4", 52, 0),
+        (
+            "kind='cities'\nsites=['frankfurt','london','new-york','kaist']",
+            4,
+            6,
+        ),
+    ] {
+        let scenario = generated(topology).unwrap();
+        assert_eq!(scenario.nodes.len(), nodes, "{topology}");
+        assert!(links == 0 || scenario.links.len() == links, "{topology}");
+        assert_eq!(
+            generated(topology).unwrap(),
+            scenario,
+            "equal seeds, equal networks"
+        );
+        let delays = scenario.links.iter().map(|link| link.path.there.delay());
+        assert!(delays.min() > Some(Duration::ZERO), "{topology}");
+    }
+    let lossy = generated("kind='waxman'\nnodes=15\nloss_most='5%'").unwrap();
+    let losses = lossy
+        .links
+        .iter()
+        .map(|link| link.path.there.loss().marginal());
+    assert_eq!(
+        losses.clone().filter(|p| *p > 0.0).count(),
+        15,
+        "half of the links lose"
+    );
+    assert!(losses.into_iter().all(|p| p <= 0.05));
+    let again = generated("kind='waxman'\nnodes=15\nseed=2").unwrap();
+    assert_ne!(again.links, lossy.links);
+}
+
+#[test]
+fn the_file_adds_to_a_generated_network_and_replaces_its_links() {
+    let scenario = generated(
+        "kind='cities'\nsites=['frankfurt','london','new-york']\n\
+         [[node]]\nname='office'\n\
+         [[link]]\na='office'\nb='frankfurt'\npath='delay=3ms'\n\
+         [[link]]\na='new-york'\nb='london'\npath='delay=40ms loss=3%'\n\
+         [[flow]]\nfrom='office'\nto='new-york'",
+    );
+    let scenario = scenario.unwrap();
+    assert_eq!((scenario.nodes.len(), scenario.links.len()), (4, 4));
+    let slow = Duration::from_millis(40);
+    assert_eq!(
+        scenario
+            .links
+            .iter()
+            .filter(|l| l.path.there.delay() == slow)
+            .count(),
+        1
+    );
+    let report = simulate(&scenario, 1);
+    let packets = &report.flows[0].packets;
+    assert_eq!((packets.sent, packets.lost), (100, 0), "{packets:?}");
+}
+
+#[test]
+fn mistakes_in_a_topology_are_told() {
+    for (topology, line, expected) in [
+        (
+            "kind='star'",
+            5,
+            "kind: `star`: expected one of `chain`, `cities`",
+        ),
+        ("nodes=5", 4, "`kind` is missing"),
+        ("kind='ring'\nnodes=6", 4, "`delay` is missing"),
+        (
+            "kind='ring'\nnodes=2\ndelay='1ms'",
+            4,
+            "too few for this shape",
+        ),
+        (
+            "kind='ring'\nnodes=2000000\ndelay='1ms'",
+            6,
+            "from 2 to 1000",
+        ),
+        ("kind='ring'\nnodes=6\ndelay='1h'", 7, "expected a time"),
+        ("kind='ring'\nnodes=6\ndelay='1000s'", 7, "at most 900.00s"),
+        (
+            "kind='ring'\nnodes=6\ndelay='1ms'\nbeta=3",
+            8,
+            "beta: says nothing for this `kind`",
+        ),
+        (
+            "kind='full-mesh'\nnodes=100\ndelay='1ms'",
+            4,
+            "100 nodes with 4950 links are above",
+        ),
+        ("kind='waxman'\nnodes=9\nbeta=-1", 4, "out of range"),
+        (
+            "kind='waxman'\nnodes=9\npath='delay=1ms'",
+            7,
+            "the generator gives the delay",
+        ),
+        (
+            "kind='waxman'\nnodes=9\nlossy='5%'",
+            4,
+            "`lossy` needs `loss_most`",
+        ),
+        (
+            "kind='waxman'\nnodes=9\nloss_most='5%'\npath='loss=1%'",
+            4,
+            "keep one",
+        ),
+        ("kind='waxman'\nnodes=9\nloss_most='5'", 7, "not a share"),
+        (
+            "kind='cities'\nsites=['atlantis']",
+            6,
+            "no site is called 'atlantis'",
+        ),
+        (
+            "kind='cities'\nsites=['london','london']",
+            6,
+            "listed twice",
+        ),
+        (
+            "kind='ring'\nnodes=3\ndelay='1ms'\n[[node]]\nname='n0'",
+            9,
+            "two nodes `n0`",
+        ),
+    ] {
+        let error = generated(topology).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(expected), "{topology}: {text}");
+        assert_eq!(error.line, line, "{topology}: {text}");
+    }
 }
 
 proptest! {
