@@ -3,10 +3,11 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, idle, latency};
+use lab::bench::{BenchError, engine, forward, idle, latency, relay};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
+use std::net::SocketAddr;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -29,6 +30,12 @@ Examples:
     /// What the node's own code costs per packet, without sockets and kernel
     #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
     Engine(Engine),
+    /// A bare forwarder, one of those beside which nodes are measured; it ends with its input
+    #[command(
+        hide = true,
+        after_help = "Example:\n  sinew bench relay --listen 127.0.0.1:0 --to 127.0.0.1:9000"
+    )]
+    Relay(Relay),
 }
 
 /// How results and progress are told.
@@ -164,9 +171,24 @@ pub struct Engine {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench relay`.
+#[derive(Debug, Args)]
+pub struct Relay {
+    /// Where packets come in; it is printed, with the port that was free if that is 0
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Where they go
+    #[arg(long)]
+    pub to: SocketAddr,
+    /// The only processor to run on
+    #[arg(long)]
+    pub cpu: Option<usize>,
+}
+
 /// Measures.
 pub fn run(bench: &Bench) -> Outcome {
     match bench {
+        Bench::Relay(args) => args.run(),
         Bench::Forward(args) => args.telling.tell(forward::run(
             &forward::Options {
                 payloads: args.payload.clone(),
@@ -213,6 +235,19 @@ pub fn run(bench: &Bench) -> Outcome {
             },
             args.telling.progress(),
         )),
+    }
+}
+
+impl Relay {
+    fn run(&self) -> Outcome {
+        let options = relay::Options {
+            listen: self.listen,
+            to: self.to,
+            cpu: self.cpu,
+        };
+        let relay = relay::Relay::open(&options).map_err(Failure::failed)?;
+        terminal::line(&relay.at().map_err(Failure::failed)?.to_string())?;
+        relay.run(std::io::stdin()).map_err(Failure::failed)
     }
 }
 

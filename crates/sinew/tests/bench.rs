@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Command, Output, Stdio};
 
 fn sinew(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
@@ -98,9 +100,35 @@ fn latency_carries_packets_on_every_path() {
             "{path}"
         );
     }
-    assert!(number(&cell["paths"][2]["wakeups_per_packet"]) > 0.0);
+    for path in [1, 2] {
+        assert!(number(&cell["paths"][path]["wakeups_per_packet"]) > 0.0);
+    }
     let keys = "p50_over_forwarders p99_over_forwarders added_p50_over_forwarders";
     assert_keys(&cell["ratios"], keys);
+}
+
+#[test]
+fn a_relay_ends_with_its_input_and_is_hidden() {
+    let end = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = end.local_addr().unwrap().to_string();
+    let mut relay = Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .args(["bench", "relay", "--listen", "127.0.0.1:0", "--to", &to])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    let stdout = relay.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut ready).unwrap();
+    let source = UdpSocket::bind("127.0.0.1:0").unwrap();
+    source.send_to(b"packet", ready.trim()).unwrap();
+    let mut buffer = [0; 16];
+    let len = end.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"packet");
+    drop(relay.stdin.take());
+    assert!(relay.wait().unwrap().success());
+    let help = sinew(&["--help"]).stdout;
+    assert!(!String::from_utf8_lossy(&help).contains("relay"));
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod forward;
 pub mod idle;
 pub mod latency;
 mod phone;
+pub mod relay;
 mod row;
 mod trial;
 mod usage;

@@ -1,7 +1,7 @@
 //! One trial: streams of stamped packets in at one end, their delays out at the other.
 //!
 //! ```text
-//!   all threads get ready ─> barrier ─> warm-up ─> what counts ─> the last has come, or silence
+//!   both threads get ready ─> barrier ─> warm-up ─> what counts ─> the last has come, or silence
 //! ```
 
 use super::BenchError;
@@ -73,56 +73,30 @@ pub(super) trait Drain: Sync {
     fn receive(&self, packet: &mut [u8]) -> io::Result<Option<usize>>;
 }
 
-/// What the threads of a trial share.
-pub(super) struct Stage {
+/// What both threads of a trial share.
+struct Stage {
     barrier: Barrier,
-    /// Ends those who wait for packets.
-    pub(super) stop: Waker,
+    /// Ends the wait for packets.
+    stop: Waker,
     arrived: AtomicU64,
 }
 
 impl Stage {
-    /// Called by each thread when it can begin.
-    pub(super) fn ready(&self) {
+    /// Called by each thread when it can begin, whatever happened before.
+    fn ready(&self) {
         self.barrier.wait();
     }
 }
 
-/// Something that carries packets in a thread of its own.
-pub(super) trait Carrier: Sync {
-    /// Carries until `stage` stops, and calls [`Stage::ready`] first, whatever happens.
-    fn carry(&self, stage: &Stage) -> io::Result<Used>;
-}
-
-/// Nobody between the ends.
-pub(super) const NONE: &[Nobody] = &[];
-
-/// Carries nothing.
-pub(super) enum Nobody {}
-
-impl Carrier for Nobody {
-    fn carry(&self, _: &Stage) -> io::Result<Used> {
-        match *self {}
-    }
-}
-
-/// What a carrier has used.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
-    pub(super) cpu_ns: u64,
-    pub(super) wakeups: u64,
-}
-
-/// Runs a trial: `sources`, at least one per stream, to `drain`, with `carriers` between them.
+/// Runs a trial: from `sources`, at least one per stream, to `drain`.
 pub(super) fn run(
     plan: &Plan,
     sources: &[impl Source],
     drain: &impl Drain,
-    carriers: &[impl Carrier],
-) -> Result<(Trial, Vec<Used>), BenchError> {
+) -> Result<Trial, BenchError> {
     let clock = Clock::new();
     let stage = Stage {
-        barrier: Barrier::new(carriers.len() + 2),
+        barrier: Barrier::new(2),
         stop: Waker::new()?,
         arrived: AtomicU64::new(0),
     };
@@ -133,8 +107,6 @@ pub(super) fn run(
     poller.add(drain.fd(), TOKEN_PACKETS, Interest::READ)?;
     std::thread::scope(|scope| {
         let stage = &stage;
-        let carry = |carrier| scope.spawn(move || Carrier::carry(carrier, stage));
-        let carrying: Vec<_> = carriers.iter().map(carry).collect();
         let receiving = scope.spawn(move || receive(plan, total, drain, poller, clock, stage));
         let sending = scope.spawn(move || send(plan, total, sources, clock, stage));
         let sent = join(sending);
@@ -145,18 +117,16 @@ pub(super) fn run(
         }
         stage.stop.wake();
         let delays = join(receiving);
-        let carried: io::Result<Vec<Used>> = carrying.into_iter().map(join).collect();
         sent?;
         let counts = delays?.split_off(warm as usize);
         let mut delays_ns: Vec<u64> = counts.into_iter().filter(|&ns| ns != MISSING).collect();
         delays_ns.sort_unstable();
-        let trial = Trial {
+        Ok(Trial {
             sent: total,
             counted: total - warm,
             delays_ns,
             ..Trial::default()
-        };
-        Ok((trial, carried?))
+        })
     })
 }
 
@@ -287,7 +257,7 @@ mod tests {
     #[test]
     fn every_packet_after_the_warm_up_has_a_delay() {
         let (sources, drain) = udp_pair(3);
-        let (trial, _) = run(&plan(3), &sources, &drain, NONE).unwrap();
+        let trial = run(&plan(3), &sources, &drain).unwrap();
         assert_eq!((trial.sent, trial.counted), (39, 9));
         assert_eq!(trial.delays_ns.len(), 9);
         assert!(trial.delays_ns[0] > 0 && trial.delays_ns.is_sorted());

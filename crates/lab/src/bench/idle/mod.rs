@@ -17,7 +17,7 @@ pub use report::{Active, Clients, Control, Idle, Report};
 use super::credentials::{address, name};
 use super::fleet::{Beside, Fleet, Process, Spec, free};
 use super::phone::{receiver, sender};
-use super::trial::{self, NONE, Plan, Source, Trial};
+use super::trial::{self, Plan, Source, Trial};
 use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
@@ -202,7 +202,7 @@ impl Star {
             sender_cpu: None,
             receiver_cpu: None,
         };
-        Ok(trial::run(&plan, &sources?, &end, NONE)?.0)
+        trial::run(&plan, &sources?, &end)
     }
 
     /// What the hub uses, and what goes over `links`, while `work` goes on.

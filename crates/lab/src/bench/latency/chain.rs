@@ -5,7 +5,7 @@ use crate::bench::BenchError;
 use crate::bench::credentials::address;
 use crate::bench::fleet::{Beside, Fleet, Spec, free};
 use crate::bench::phone::{Sender, receiver, sender};
-use crate::bench::trial::{NONE, Plan, Trial, run};
+use crate::bench::trial::{Plan, Trial, run};
 use crate::control;
 use client::{DatagramSocket, Target};
 use std::net::SocketAddr;
@@ -71,10 +71,10 @@ impl Chain {
     /// A trial from the first node's clients to the last one's.
     pub(super) fn trial(&mut self, plan: &Plan) -> Result<Trial, BenchError> {
         let before = self.fleet.node(MIDDLE).usage()?;
-        let ran = run(plan, &self.sources, &self.end, NONE);
+        let ran = run(plan, &self.sources, &self.end);
         // A node that has ended says why; its clients only know that it is gone.
         self.fleet.check()?;
-        let (mut trial, _) = ran?;
+        let mut trial = ran?;
         let used = self.fleet.node(MIDDLE).usage()?.since(before);
         trial.wakeups = Some(used.wakeups);
         trial.cpu_ns = Some(used.cpu_ns);

@@ -8,18 +8,19 @@
 //! ```
 //!
 //! Streams of 50 packets/s, their phases even over 20 ms. Each packet carries the monotonic time
-//! at which it was sent; whoever receives it reads the same clock. Sender, receiver and forwarders
-//! are threads of this process, the nodes are processes; each link of a chain, clients included,
-//! has its processor by the same rule, and all ask for the priority that a node takes. A busy
-//! machine may be imitated by loops of normal priority [Amir06 §V-A].
+//! at which it was sent; whoever receives it reads the same clock. Nodes and forwarders are
+//! processes, one each, since threads of one address space hand over to each other more cheaply;
+//! sender and receiver are threads of this process on every path. Each link of a chain, clients
+//! included, has its processor by the same rule, and all ask for the priority that a node takes. A
+//! busy machine may be imitated by loops of normal priority [Amir06 §V-A].
 
 mod chain;
 mod load;
-mod relay;
+mod relays;
 mod report;
 
 #[cfg(test)]
-pub(super) use relay::udp_pair;
+pub(super) use relays::udp_pair;
 pub use report::{Cell, PathReport, Ratios, Report};
 
 use super::row::Row;
@@ -30,7 +31,7 @@ use crate::progress::Progress;
 use base::Duration;
 use chain::Chain;
 use load::Load;
-use relay::Relays;
+use relays::Relays;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -60,7 +61,8 @@ pub struct Options {
     pub pinning: Pinning,
     /// Three network namespaces and veth instead of loopback; needs root.
     pub netns: bool,
-    /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
+    /// The program that is run as `PROGRAM node --config FILE` and as `PROGRAM bench relay`;
+    /// `None` for the running one.
     pub program: Option<PathBuf>,
 }
 
@@ -206,7 +208,7 @@ fn measure(
     let streams_max = options.streams.iter().copied().max().unwrap_or(1);
     let mut paths = Paths {
         chain: Chain::start(&arena, streams_max)?,
-        relays: Relays::open(&arena, streams_max)?,
+        relays: Relays::start(&arena, streams_max)?,
         runs: 0,
     };
     let load_before = usage::load();
@@ -263,11 +265,14 @@ impl Paths {
     fn trial(&mut self, arena: &Arena<'_>, path: Path, streams: u32) -> Result<Trial, BenchError> {
         self.runs += 1;
         let plan = arena.plan(streams, self.runs);
-        match path {
+        let trial = match path {
             Path::Kernel => self.relays.direct(&plan),
             Path::Forwarders => self.relays.trial(&plan),
             Path::Nodes => self.chain.trial(&plan),
-        }
+        };
+        // Ctrl-C ends the other processes too; they are not to blame.
+        go_on(&arena.interrupt)?;
+        trial
     }
 }
 
