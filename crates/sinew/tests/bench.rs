@@ -65,7 +65,8 @@ fn forward_carries_packets_and_compares() {
     let keys = "pps_over_sealed cpu_over_sealed cpu_over_sealed_max cpu_over_batched";
     assert_keys(&cell["ratios"], keys);
     let impaired = &cell["impaired"];
-    let keys = "rate_pps sent lost_on_link_pct residual_pct ns_per_packet";
+    let keys =
+        "rate_pps share_of_max_pct recovers sent lost_on_link_pct residual_pct ns_per_packet";
     assert_keys(impaired, keys);
     assert!(number(&impaired["sent"]) > 0.0 && number(&impaired["residual_pct"]) < 100.0);
 }

@@ -57,9 +57,9 @@ impl Outcome {
         1.0 - self.arrived as f64 / self.sent.max(1) as f64
     }
 
-    /// True if the rate was carried.
-    pub(crate) fn is_carried(&self) -> bool {
-        let waiting = (self.rate_pps() * UNDER_WAY.as_secs_f64()) as u64;
+    /// True if the rate was carried, over a way that takes `delay` by itself.
+    pub(crate) fn is_carried(&self, delay: Duration) -> bool {
+        let waiting = (self.rate_pps() * (UNDER_WAY + delay).as_secs_f64()) as u64;
         self.loss() < LOSS_MAX && self.under_way <= waiting.max(UNDER_WAY_MIN)
     }
 }
@@ -235,7 +235,7 @@ mod tests {
         let fire = |burst: Burst| fired.set(fired.get() + burst.segments() as u64);
         let outcome = volley(bursts, 10_000_000, Duration::ZERO, fire, &mut sink);
         assert_eq!((outcome.sent, outcome.arrived), (1_008, 1_008));
-        assert!(outcome.is_carried());
+        assert!(outcome.is_carried(Duration::ZERO));
     }
 
     #[test]
@@ -247,20 +247,17 @@ mod tests {
             span,
             under_way: 9_000,
         };
-        assert!(good.is_carried());
-        assert!(
-            !Outcome {
-                arrived: 99_900,
-                ..good
-            }
-            .is_carried()
-        );
-        assert!(
-            !Outcome {
-                under_way: 11_000,
-                ..good
-            }
-            .is_carried()
-        );
+        assert!(good.is_carried(Duration::ZERO));
+        let lost = Outcome {
+            arrived: 99_900,
+            ..good
+        };
+        assert!(!lost.is_carried(Duration::from_millis(10)));
+        let waiting = Outcome {
+            under_way: 11_000,
+            ..good
+        };
+        assert!(!waiting.is_carried(Duration::ZERO));
+        assert!(waiting.is_carried(Duration::from_millis(10)));
     }
 }

@@ -28,7 +28,9 @@ const REST: Duration = Duration::from_millis(20);
 const SEALED_IN_A_ROW: u64 = 32_768;
 /// How long a packet may be under way on the emulated link, recovery included.
 pub(super) const PATIENCE: Duration = Duration::from_millis(150);
-/// Voice is of use for so long.
+/// The emulated link's own delay, one way.
+pub(super) const OUT_DELAY: Duration = Duration::from_millis(10);
+/// Voice is of use for so long; the receiving engine drops what is later.
 const DEADLINE: Duration = Duration::from_millis(100);
 
 /// The running chain.
@@ -53,8 +55,8 @@ pub(super) fn lossy() -> Result<Lossy, BenchError> {
             .map_err(|error| BenchError::Start(error.to_string()))
     };
     Ok(Lossy {
-        out: model("loss=1% delay=10ms")?,
-        back: model("delay=10ms")?,
+        out: model(&format!("loss=1% delay={}ms", OUT_DELAY.as_millis()))?,
+        back: model(&format!("delay={}ms", OUT_DELAY.as_millis()))?,
     })
 }
 

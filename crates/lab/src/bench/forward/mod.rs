@@ -9,14 +9,15 @@
 //!
 //! First each finds its limit: the highest rate at which less than 0.1 % is lost and no queue
 //! grows, by doubling and halving, all contenders taking turns. Then all run at one common rate
-//! and each at its limit, several times in turns, and medians are printed. At last the node runs
-//! at its own rate with an outgoing link that loses and delays, and must recover.
+//! and each at its limit, several times in turns, and medians are printed. At last the node gets an
+//! outgoing link that loses and delays, and the rate is looked for at which it recovers.
 //!
 //! One core belongs to the forwarder and one to the traffic, which is made and counted in one loop
 //! that never sleeps. Docs/bench.md defines every number.
 
 mod bare;
 mod chain;
+mod impaired;
 mod report;
 mod search;
 
@@ -42,6 +43,10 @@ const VOLLEY_BYTES: usize = super::endpoint::SEALED_BYTES - (16 << 20);
 const PRIORITY: u8 = 8;
 /// Trials that one search may take.
 const TRIALS_MAX: usize = 24;
+/// Trials that all searches of a cell together take, more or less: eight each, failures twice.
+const SEARCH_TRIALS: usize = 44;
+/// The same of the search over the bad link.
+const IMPAIRED_TRIALS: usize = 6;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -103,6 +108,18 @@ impl Options {
             return bad("there are 1 to 1000 flows, and rates above 0");
         }
         Ok(())
+    }
+
+    /// What is told at the start.
+    fn heading(&self) -> String {
+        let cells = self.payloads.len() * self.bursts.len();
+        // Packets are sealed before they are sent, which takes as long again.
+        let trial = 2.0 * self.seconds + 0.1;
+        let trials = SEARCH_TRIALS + (2 * CONTENDERS.len() + 1) * self.repeats + IMPAIRED_TRIALS;
+        format!(
+            "sinew bench forward: {cells} combinations of payload and burst, about {:.0} s",
+            2.0 + (cells * trials) as f64 * trial,
+        )
     }
 
     fn common_pps(&self, burst: usize) -> u64 {
@@ -205,6 +222,7 @@ fn measure(
         [forwarder, .., traffic] => Some([forwarder, traffic]),
         _ => None,
     };
+    progress.begin(&options.heading());
     let row = Row::new(3, options.netns)?;
     let arena = Arena {
         options,
@@ -227,7 +245,7 @@ fn measure(
     }
     drop(chain);
     for cell in &mut cells {
-        cell.impaired = Some(arena.impaired(cell)?);
+        cell.impaired = Some(impaired::measure(&arena, cell)?);
     }
     Ok(Report {
         medium: arena.row.medium(),
@@ -300,13 +318,16 @@ impl Arena<'_> {
                 all_done = false;
                 let shape = self.shape(payload, burst, rate);
                 let mut outcome = self.trial(chain, contender, shape)?.outcome;
-                if !outcome.is_carried() {
+                if !outcome.is_carried(Duration::ZERO) {
                     // The machine may have had something else to do.
                     outcome = self.trial(chain, contender, shape)?.outcome;
                 }
                 let text = format!("{}: {rate} packets/s", contender.name());
                 self.progress.draw(round as f64 / TRIALS_MAX as f64, &text);
-                searches[i].tell(outcome.is_carried(), outcome.rate_pps() as u64);
+                searches[i].tell(
+                    outcome.is_carried(Duration::ZERO),
+                    outcome.rate_pps() as u64,
+                );
             }
             if all_done {
                 break;
@@ -346,29 +367,6 @@ impl Arena<'_> {
             }
             .trial(shape, chain),
         }
-    }
-
-    /// The node at its own rate over a link that loses 1 % and takes 20 ms there and back.
-    fn impaired(&self, cell: &Cell) -> Result<Impaired, BenchError> {
-        let (payload, burst) = (cell.payload_bytes, cell.burst);
-        self.progress.step(&format!(
-            "{payload} bytes, bursts of {burst}: 1 % loss, 20 ms"
-        ));
-        let mut chain = Chain::start(self, Some(chain::lossy()?))?;
-        let rate = cell.forwarders.first().map_or(0, |node| node.max_pps);
-        let shape = self.shape(payload, burst, rate);
-        // The first volley shows the estimators what the link is like.
-        chain.trial(shape, self.options.flows, chain::PATIENCE)?;
-        let lost_before = chain.lost_on_link()?;
-        let trial = chain.trial(shape, self.options.flows, chain::PATIENCE)?;
-        let lost = chain.lost_on_link()? - lost_before;
-        Ok(Impaired {
-            rate_pps: trial.outcome.rate_pps() as u64,
-            sent: trial.outcome.sent,
-            lost_on_link_pct: 100.0 * lost as f64 / trial.outcome.sent.max(1) as f64,
-            residual_pct: 100.0 * trial.outcome.loss(),
-            ns_per_packet: trial.ns_per_packet(),
-        })
     }
 }
 
