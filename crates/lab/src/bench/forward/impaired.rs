@@ -49,6 +49,14 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
                 .progress
                 .draw(i as f64 / SHARES_PCT.len() as f64, &text);
             let tried = last.insert(attempt(arena, &mut chain, cell, rate)?);
+            arena.progress.step(&format!(
+                "{text}: {} sent at {:.0}/s, {} lost by the link, {} arrived, {} under way at the end",
+                tried.trial.outcome.sent,
+                tried.trial.outcome.rate_pps(),
+                tried.lost_on_link,
+                tried.trial.outcome.arrived,
+                tried.trial.outcome.under_way,
+            ));
             if tried.holds() {
                 break 'search;
             }
