@@ -92,15 +92,16 @@ impl Pattern {
         }
     }
 
-    /// Packets per second in the mean.
+    /// Packets per second in the mean. A spurt has one packet at least.
     pub fn packets_per_s(&self) -> f64 {
         match self {
-            Pattern::Cbr { interval } => 1.0 / interval.as_secs_f64(),
+            Pattern::Cbr { interval } => 1.0 / (*interval).max(INTERVAL_MIN).as_secs_f64(),
             Pattern::OnOff {
                 interval, on, off, ..
             } => {
-                let share = on.as_secs_f64() / (*on + *off).as_secs_f64();
-                share / interval.as_secs_f64()
+                let interval = (*interval).max(INTERVAL_MIN);
+                let per_spurt = on.as_secs_f64() / interval.as_secs_f64();
+                per_spurt.max(1.0) / (*on + *off).max(interval).as_secs_f64()
             }
         }
     }
@@ -212,6 +213,16 @@ mod tests {
             (Pattern::talkspurts(), 0.03),
             // The variance is infinite: the mean converges slowly.
             (Pattern::pareto(64_000, VOICE_BYTES), 0.12),
+            // Spurts shorter than the interval have one packet each.
+            (
+                Pattern::OnOff {
+                    interval: VOICE_INTERVAL,
+                    on: Duration::from_micros(1),
+                    off: Duration::from_millis(500),
+                    spread: Spread::Exponential,
+                },
+                0.05,
+            ),
         ] {
             let seconds = 50_000;
             let rate = count(pattern, 7, seconds) as f64 / seconds as f64;

@@ -328,7 +328,7 @@ fn every_mistake_names_file_line_and_key() {
         ),
         (
             "[[flow]]\nfrom = 'a'\nto = 'b'\n[[flow]]\nfrom = 'a'\nto = 'b'",
-            1,
+            4,
             "two flows `a-b`",
         ),
         (

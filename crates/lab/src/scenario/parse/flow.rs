@@ -34,23 +34,23 @@ pub(super) fn flows(top: &Table<'_>, draft: &Draft) -> Result<Vec<Flow>, Mistake
     let islands = Islands::of(draft);
     let mut flows: Vec<Flow> = Vec::new();
     let mut total = 0;
-    for table in tables {
-        let flow = flow(table, draft, &islands)?;
+    for mut table in tables {
+        let flow = flow(&mut table, draft, &islands)?;
         total += flow.count;
         if total > FLOWS_MAX {
             return Err(too_many(&value, total, "flows", FLOWS_MAX));
         }
         if flows.iter().any(|other| other.name == flow.name) {
             let what = format!("there are two flows `{}`: give them names", flow.name);
-            return Err(value.mistake(what));
+            return Err(table.mistake(what));
         }
         flows.push(flow);
     }
     Ok(flows)
 }
 
-fn flow(mut table: Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, Mistake> {
-    let (from, to) = draft.ends(&table, "from", "to")?;
+fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, Mistake> {
+    let (from, to) = draft.ends(table, "from", "to")?;
     let is_direct = match table.optional("direct") {
         Some(value) => value.bool()?,
         None => false,
@@ -67,7 +67,7 @@ fn flow(mut table: Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, 
             let what = format!("`{key}` is for flows over the overlay: this one is direct");
             return Err(table.mistake(what));
         }
-        Carrier::Direct(Box::new(both_ways(&table, "the direct path")?))
+        Carrier::Direct(Box::new(both_ways(table, "the direct path")?))
     } else {
         if let Some(key) = table.present(&DIRECT_KEYS).next() {
             let what = format!("`{key}` is for direct flows: add `direct = true`");
@@ -79,15 +79,15 @@ fn flow(mut table: Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, 
                 draft.nodes[from].name, draft.nodes[to].name
             )));
         }
-        Carrier::Overlay(options(&table)?)
+        Carrier::Overlay(options(table)?)
     };
     let deadline = match (table.optional("deadline"), &carrier) {
         (Some(value), _) => Some(time(&value)?),
         (None, Carrier::Overlay(options)) => options.deadline,
         (None, Carrier::Direct(_)) => None,
     };
-    let (pattern, packet) = pattern(&table)?;
-    let (start, stop) = when(&table, draft.duration)?;
+    let (pattern, packet) = pattern(table)?;
+    let (start, stop) = when(table, draft.duration)?;
     Ok(Flow {
         name,
         from,
