@@ -57,7 +57,9 @@ impl Hello {
             State::Probing => true,
             // The other end may not know yet that the link has become active.
             State::Up => self.active && slow_peer && self.settings.active != self.settings.idle,
-            State::Down => !self.answering && self.row == 0,
+            // Nor that this end is still down, when it is up and idle itself and the hellos that
+            // would have completed the row are lost.
+            State::Down => !self.answering && (self.row == 0 || self.row_falters(now)),
         };
         self.notices = self.notices.saturating_sub(1);
         let interval = self.interval(now);
@@ -79,6 +81,12 @@ impl Hello {
         self.last_sent = Some(now);
         self.next_send = now + self.gap(now);
         hello
+    }
+
+    /// The row that is about to bring the link up waits for a hello that seems to be lost.
+    fn row_falters(&self, now: Time) -> bool {
+        let pace = self.settings.active.interval;
+        self.interval(now) <= pace && now.since(self.row_last) > pace + pace.div(2)
     }
 
     fn echo(&self, now: Time) -> Option<Echo> {

@@ -385,3 +385,21 @@ fn the_paper_says_hello_once_per_second_and_gives_up_after_ten() {
     }
     assert_eq!(world.downs().len(), 2);
 }
+
+#[test]
+fn an_end_that_is_still_down_asks_the_other_that_is_up_and_idle() {
+    let mut world = World::new(Settings::modern(), 10, 0.0, 0.0, 1);
+    while world.ends[0].row == 0 {
+        world.run(Duration::from_millis(1));
+    }
+    // The hellos that would have completed the row are lost; the other end goes on at its ease.
+    world.directions[1].dead = true;
+    while !world.ends[1].is_usable() {
+        world.run(Duration::from_millis(1));
+    }
+    world.run(Duration::from_millis(50));
+    world.directions[1].dead = false;
+    assert!(!world.ends[0].is_usable());
+    world.run(Duration::from_millis(400));
+    assert!(world.ends[0].is_usable());
+}

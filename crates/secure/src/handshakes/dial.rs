@@ -16,9 +16,10 @@ use wire::link::SessionIndex;
 
 /// When an Init is repeated for the first time: more than most round trips. Each wait doubles.
 pub(super) const INIT_REPEAT: Duration = Duration::from_millis(400);
-/// The longest wait between two repetitions.
-pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_secs(1);
-/// How often an Init is sent: at 0, 0.4, 1.2, 2.2, 3.2 and 4.2 s; given up at 5.2 s, or a quarter
+/// The longest wait between two repetitions: a neighbour that was started again waits so long, and
+/// once more for an Init that was lost, before its calls go on; two seconds are the goal.
+pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_millis(500);
+/// How often an Init is sent: at 0, 0.4, 0.9, 1.4, 1.9 and 2.4 s; given up at 2.9 s, or a quarter
 /// later.
 pub(super) const MAX_INITS: u32 = 6;
 /// When a Finish is repeated for the first time. Each wait doubles.
