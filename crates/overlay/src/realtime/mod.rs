@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Life of a loss: the first packet after the gap reveals it. The receiver asks at once, and again
-//! after a round trip without answer, as long as an answer would still come before the packet's
-//! own deadline; the last request that fits is sent twice and answered twice, 2 ms apart. The
-//! sender answers out of its history when the packet can still be in time on the rest of its path,
-//! within a budget that is a share of the originals. Nobody waits for anything: a packet that is
-//! not recovered is simply missing.
+//! after a round trip without answer (earlier, if it would be too late then), as long as an answer
+//! would still come before the packet's own deadline; the last request that fits is sent three
+//! times and answered twice, 2 ms apart. The sender answers out of its history when the packet can
+//! still be in time on the rest of its path, within a budget that is a share of the originals.
+//! Nobody waits for anything: a packet that is not recovered is simply missing.
 //!
 //! When the lane falls silent no later packet can reveal the loss of the last ones, so the sender
 //! says by a few tail probes where its numbering stands.
@@ -43,8 +43,8 @@ use base::Duration;
 /// 5 × (2 + 1) = 15 ms; on longer links the deadline ends them sooner.
 pub const MAX_STRIKES: u8 = 5;
 
-/// The second half of a doubled request follows after so long, and so does that of a doubled
-/// answer, if the deadline permits, so that a short burst of losses does not take both.
+/// A repeated request follows after so long, and so does the second copy of an answer, if the
+/// deadline permits, so that a short burst of losses does not take all.
 const REPEAT_AFTER: Duration = Duration::from_millis(2);
 
 /// The most that a history holds: 150 ms at 600 000 packets/s of 183 bytes are 16.5 MB, just
@@ -56,7 +56,7 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 pub struct Settings {
     /// How often the receiver asks for one packet, 0 to [`MAX_STRIKES`].
     pub strikes: u8,
-    /// The last request that fits the deadline is sent twice, and answered twice.
+    /// The last request that fits the deadline is sent three times, and answered twice.
     pub redundant_last: bool,
     /// How often the sender tells a silent lane's end, per silence.
     pub tail_probes: u8,
@@ -79,14 +79,14 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The default: several strikes within the deadline, the last one doubled, and tail probes.
+    /// The default: several strikes within the deadline, the last one repeated, and tail probes.
     pub fn modern() -> Settings {
         Settings {
             strikes: MAX_STRIKES,
             redundant_last: true,
             tail_probes: 2,
-            // Choice: at 10 % loss both ways two strikes with a doubled last one cost about
-            // 0.1 + 0.02 × 2 = 0.14 retransmissions per original; one doubled strike 0.2. The
+            // Choice: at 10 % loss both ways two strikes, the last one answered twice, cost about
+            // 0.1 + 0.02 × 2 = 0.14 retransmissions per original; one answered twice 0.2. The
             // rest is for bursts, as is the depth.
             retransmit_ratio: 0.5,
             retransmit_burst: 256.0,

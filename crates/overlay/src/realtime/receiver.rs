@@ -82,7 +82,7 @@ pub struct ReceiverStats {
     pub given_up: u64,
     /// Missing packets forgotten, because there were too many.
     pub forgotten: u64,
-    /// Requests, doubled ones counted twice.
+    /// Requests, each repetition counted.
     pub requests: u64,
     /// Times that the budget of requests was used up.
     pub throttled: u64,
@@ -180,7 +180,7 @@ impl Receiver {
 
     /// Fills `out` with the packets to ask for at `now`, in rising order, and returns the strike
     /// and how many they are. Call it in every flush until there is none; what each call returns
-    /// must go in a datagram of its own, since the second half of a doubled request may be next.
+    /// must go in a datagram of its own, since a repetition of the request may be next.
     ///
     /// `rtt` is the link's round trip. [`NACK_SEQS`] is a good length for `out`.
     pub fn poll_nack(

@@ -183,12 +183,13 @@ proptest! {
         }
         prop_assert_eq!(receiver.missing_len(), 0);
         for (seq, requests) in asked {
-            prop_assert!(requests.len() <= 4, "{seq}: {requests:?}");
+            // Within 60 ms three strikes on a round trip of 20 ms, the last one sent three times.
+            prop_assert!(requests.len() <= 5, "{seq}: {requests:?}");
             for pair in requests.windows(2) {
                 let ((before, strike), (after, next)) = (pair[0], pair[1]);
-                let doubled = strike.is_last() && next == strike && after <= before + ms(2);
-                let later = next.number() == strike.number() + 1 && !strike.is_last() && after >= before + RTT;
-                prop_assert!(doubled || later, "{seq}: {requests:?}");
+                let repeated = strike.is_last() && next == strike && after <= before + ms(2);
+                let later = next.number() == strike.number() + 1 && !strike.is_last() && after >= before + RTT.div(2);
+                prop_assert!(repeated || later, "{seq}: {requests:?}");
             }
         }
     }
