@@ -18,6 +18,9 @@ use std::collections::{BinaryHeap, VecDeque};
 /// [`LAST_REQUESTS`] times, which also bounds the requests after an outage.
 pub(super) const MISSING_LIMIT: usize = 4096;
 
+/// Two strikes are half a round trip apart, or at least this: in 4 ms ten calls send two packets, and
+/// the third in a row is lost hardly more often than any other.
+const STRIKES_APART: Duration = Duration::from_millis(4);
 /// How often the last strike is sent. Choice: the way back often carries requests alone, so that a
 /// burst of losses there is a run of requests: with 5 % loss in bursts of 25 % two in a row are
 /// lost once in 80, three once in 320. They are small.
@@ -144,13 +147,13 @@ impl Missing {
     /// When to ask again after asking at `now`, if that can still be of use.
     ///
     /// Choice: rather too early than not at all. What waits for the answer to be overdue may be
-    /// too late by the little that hosts on the way add, and two requests half a round trip apart
-    /// seldom fall into the same burst of losses; two that are sent together often do. There is
-    /// time left for the second copy of the answer.
+    /// too late by the little that hosts on the way add, and of two requests some milliseconds
+    /// apart seldom both fall into one burst of losses; two that are sent together often do. There
+    /// is time left for the second copy of the answer.
     fn next_strike(&self, now: Time, rtt: Duration, overdue_at: Time) -> Option<Time> {
         let latest = self.useful_until - rtt - REPEAT_AFTER - MARGIN_MIN;
         let next_at = overdue_at.min(latest);
-        (next_at >= now + rtt.div(2)).then_some(next_at)
+        (next_at >= now + rtt.div(2).min(STRIKES_APART)).then_some(next_at)
     }
 }
 

@@ -26,8 +26,9 @@ const SPACING_MAX: Duration = Duration::from_millis(20);
 /// Without a deadline an answer is of use so long after the gap was seen; histories forget sooner.
 const NO_DEADLINE_SLACK: Duration = Duration::from_millis(500);
 
-/// Requests per packet received that are afforded: what a sender's default budget would answer.
-const REQUEST_RATIO: f64 = 0.5;
+/// Requests per packet received that are afforded: at 10 % loss seven for each packet lost, more
+/// than two strikes and a last one sent three times, even if none is ever answered.
+const REQUEST_RATIO: f64 = 0.75;
 /// Requests that may be saved up, hence the most in one flush: after an outage so many packets are
 /// asked for at once (8 datagrams), the others at [`REQUEST_RATIO`].
 const REQUEST_BURST: f64 = 1024.0;

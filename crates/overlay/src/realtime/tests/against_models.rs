@@ -188,7 +188,7 @@ proptest! {
             for pair in requests.windows(2) {
                 let ((before, strike), (after, next)) = (pair[0], pair[1]);
                 let repeated = strike.is_last() && next == strike && after <= before + ms(2);
-                let later = next.number() == strike.number() + 1 && !strike.is_last() && after >= before + RTT.div(2);
+                let later = next.number() == strike.number() + 1 && !strike.is_last() && after >= before + ms(4);
                 prop_assert!(repeated || later, "{seq}: {requests:?}");
             }
         }
