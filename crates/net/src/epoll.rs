@@ -3,11 +3,11 @@
 //! Level-triggered: what was not read now is reported again, so a bounded receive loop may leave
 //! data behind.
 //!
-//! Timeouts are in nanoseconds, by a timer descriptor in the same set. It is set only when it has
-//! to go off earlier than it would: a loop that is woken by packets moves its deadline on with
-//! each of them, and to start and stop a timer every time costs more than the wait (on virtual
-//! machines most of all, where it leaves the guest). The timer that goes off too early for that
-//! is set again, without a word to the caller: once per timeout, not once per packet.
+//! Timeouts are in nanoseconds, by a timer descriptor in the same set. A loop that is woken by
+//! packets moves its deadline on with each of them, and to start and stop a timer every time costs
+//! more than the wait (on virtual machines most of all, where it leaves the guest). So while
+//! packets come fast, a timer that would go off too early is left alone; when it does, it is set
+//! again, without a word to the caller: once per timeout, not once per packet.
 
 use crate::{clock, sys};
 use base::Duration;
@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 /// Events taken per call; more stay ready and come with the next.
 const EVENTS_MAX: usize = 64;
+/// A timer that goes off too early is left alone if so many waits come before, as far as the last
+/// one tells: to be woken for nothing costs about as much as setting the timer so often.
+const WAITS_PER_TIMER: u64 = 8;
 /// The timer descriptor's own token.
 const TIMER_TOKEN: u64 = u64::MAX;
 
@@ -27,6 +30,8 @@ pub struct Poller {
     timer: OwnedFd,
     /// When the timer goes off, in nanoseconds on the monotonic clock.
     armed_ns: Option<u64>,
+    /// When the last wait began.
+    waited_ns: u64,
     events: Box<[libc::epoll_event; EVENTS_MAX]>,
 }
 
@@ -92,6 +97,7 @@ impl Poller {
             epoll,
             timer,
             armed_ns: None,
+            waited_ns: 0,
             events: Box::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX]),
         };
         // Edge-triggered, so that an expiration need not be read.
@@ -128,11 +134,16 @@ impl Poller {
             self.take(0, ready)?;
             return Ok(());
         }
-        let deadline_ns =
-            timeout.map(|span| clock::read(libc::CLOCK_MONOTONIC).saturating_add(span.as_nanos()));
+        let now_ns = clock::read(libc::CLOCK_MONOTONIC);
+        let deadline_ns = timeout.map(|span| now_ns.saturating_add(span.as_nanos()));
+        let patience_ns = (now_ns - self.waited_ns).saturating_mul(WAITS_PER_TIMER);
+        self.waited_ns = now_ns;
         loop {
             if let Some(deadline_ns) = deadline_ns
-                && self.armed_ns.is_none_or(|armed_ns| armed_ns > deadline_ns)
+                && self.armed_ns.is_none_or(|armed_ns| {
+                    armed_ns > deadline_ns
+                        || (armed_ns < deadline_ns && armed_ns.saturating_sub(now_ns) < patience_ns)
+                })
             {
                 arm(&self.timer, deadline_ns)?;
                 self.armed_ns = Some(deadline_ns);
