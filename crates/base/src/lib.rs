@@ -20,7 +20,6 @@ pub mod pool;
 pub mod rng;
 pub mod seq;
 pub mod time;
-pub mod timer;
 pub mod token_bucket;
 
 pub use engine::{Engine, Input, Outbox};

@@ -75,8 +75,6 @@ pub struct Link {
     boot: u32,
     /// The number of the neighbour's start; another one means that it has restarted.
     pub peer_boot: Option<u32>,
-    /// The earliest entry in the queue of timers.
-    pub(crate) queued_at: Time,
     /// When something authentic came last, and when a dial was begun last.
     pub(crate) heard: Time,
     pub(crate) dialled: Option<Time>,
@@ -143,7 +141,6 @@ impl Link {
             counts: Counts::default(),
             boot,
             peer_boot: None,
-            queued_at: Time::FAR,
             heard: now,
             dialled: None,
             dials: 0,

@@ -1,7 +1,6 @@
 //! The links of a node by index, by neighbour and by session; and which of them want attention.
 
 use super::Link;
-use base::timer::TimerQueue;
 use base::{Map, NodeAddr, Time};
 use wire::link::SessionIndex;
 
@@ -21,7 +20,10 @@ pub struct Links {
     by_session: Map<SessionIndex, LinkIndex>,
     /// The last session looked up: bursts come from one neighbour.
     last: Option<(SessionIndex, LinkIndex)>,
-    timers: TimerQueue<LinkIndex>,
+    /// When each link wants attention, far away if never. It moves with every packet, both ways,
+    /// and there are few links: a look at all of them once per batch is cheaper than a queue, and
+    /// no link is woken for nothing.
+    wake_at: Vec<Time>,
     /// Links whose timers or pending control may have changed in this batch.
     touched: Vec<LinkIndex>,
 }
@@ -53,6 +55,7 @@ impl Links {
         let index = LinkIndex(self.links.len() as u16);
         self.by_peer.insert(link.peer, index);
         self.links.push(link);
+        self.wake_at.push(Time::FAR);
         Some(index)
     }
 
@@ -109,32 +112,30 @@ impl Links {
         Some(index)
     }
 
-    /// Puts the link's next timeout into the queue, if it comes before the one that is there.
+    /// Notes when the link wants attention next.
     pub fn schedule(&mut self, index: LinkIndex) {
-        let link = self.at_mut(index);
-        if let Some(at) = link.next_timeout()
-            && at < link.queued_at
-        {
-            link.queued_at = at;
-            self.timers.push(at, index);
-        }
+        let at = self.at(index).next_timeout();
+        self.wake_at[usize::from(index.0)] = at.unwrap_or(Time::FAR);
     }
 
-    /// A link whose timeout has come.
+    /// A link whose timeout has come; it is to be scheduled again.
     pub fn pop_due(&mut self, now: Time) -> Option<LinkIndex> {
-        loop {
-            let (at, index) = self.timers.pop_due(now)?;
-            let link = self.at_mut(index);
-            // Entries that an earlier one has overtaken are stale.
-            if link.queued_at == at {
-                link.queued_at = Time::FAR;
-                return Some(index);
-            }
+        let (i, at) = self.first()?;
+        if at > now {
+            return None;
         }
+        self.wake_at[i] = Time::FAR;
+        Some(LinkIndex(i as u16))
     }
 
     /// When the next link wants attention.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.next().map(|(at, _)| at)
+        self.first().map(|(_, at)| at)
+    }
+
+    fn first(&self) -> Option<(usize, Time)> {
+        let earliest = self.wake_at.iter().copied().enumerate();
+        let (i, at) = earliest.min_by_key(|(_, at)| *at)?;
+        (at < Time::FAR).then_some((i, at))
     }
 }
