@@ -1,12 +1,6 @@
 //! How long the best route takes at 100 nodes and 200 links, and how good the other ways of routing
-//! are beside it: `cargo run --release -p graph --example best_route [TOPOLOGIES]`.
-#![allow(
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::disallowed_macros,
-    reason = "a program for people, which measures wall-clock time"
-)]
+//! are beside it: `cargo run --release -p lab --example best_route [TOPOLOGIES]`.
+#![allow(clippy::print_stdout)]
 
 use base::Rng;
 use graph::Parameters;
