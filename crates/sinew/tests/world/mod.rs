@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take. Only a failure waits so long.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// And so many looks at least: a virtual machine that was suspended has waited for longer without
+/// having looked.
+const LOOKS: u32 = 250;
 /// From one look to the next.
 const PACE: Duration = Duration::from_millis(20);
 
@@ -202,8 +205,10 @@ impl World {
     /// Waits, by asking again and again.
     pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + PATIENCE;
+        let mut looks = 0;
         while !holds() {
-            if Instant::now() > deadline {
+            looks += 1;
+            if looks > LOOKS && Instant::now() > deadline {
                 let logs = self.nodes.iter().map(|node| self.log(&node.name));
                 panic!("waited in vain until {what}\n{}", logs.collect::<String>());
             }

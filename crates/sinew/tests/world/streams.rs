@@ -166,13 +166,19 @@ impl Drop for Stream {
     }
 }
 
-/// Sends each packet at its moment. A late speaker catches up; one without a node stays silent.
+/// Sends each packet at its moment. A speaker that is a little late catches up, one that is later
+/// than a packet is of use goes on from there: the machine did not run. Without a node it is silent.
 fn speak(home: &Home, to: Target, notes: &Notes) {
     let mut socket = home.node.bind(0, Options::voice(DEADLINE)).ok();
     let mut retry_at = Instant::now();
-    for n in 0u32.. {
-        let due = notes.start + INTERVAL * n;
+    let mut due = notes.start;
+    for n in 0u64.. {
+        due += INTERVAL;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let now = Instant::now();
+        if now.saturating_duration_since(due) > DEADLINE {
+            due = now;
+        }
         if notes.stop.load(Ordering::Acquire) {
             return;
         }
@@ -183,14 +189,14 @@ fn speak(home: &Home, to: Target, notes: &Notes) {
             notes.reconnected.fetch_add(found, Ordering::AcqRel);
         }
         let mut packet = [0; BYTES];
-        packet[..8].copy_from_slice(&u64::from(n).to_be_bytes());
+        packet[..8].copy_from_slice(&n.to_be_bytes());
         let sent = socket.as_ref().map(|socket| socket.send_to(&packet, to));
         match sent {
             None | Some(Ok(())) => {}
             Some(Err(Error::Closed)) => socket = None,
             Some(Err(error)) => panic!("{error}"),
         }
-        notes.due.store(u64::from(n) + 1, Ordering::Release);
+        notes.due.store(n + 1, Ordering::Release);
     }
 }
 
