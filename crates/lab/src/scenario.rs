@@ -16,6 +16,7 @@ mod error;
 mod meter;
 mod parse;
 mod report;
+mod run;
 mod simulate;
 mod table;
 mod trace;
@@ -25,6 +26,7 @@ mod tests;
 
 pub use error::{Mistake, ScenarioError};
 pub use report::{FlowReport, OverlayReport, Report};
+pub use run::{RunError, RunOptions, run};
 pub use simulate::{Simulation, simulate};
 pub use trace::TraceFile;
 

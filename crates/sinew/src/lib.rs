@@ -27,6 +27,7 @@ pub mod names;
 pub mod node;
 pub mod ping;
 pub mod show;
+pub mod sim;
 pub mod terminal;
 #[cfg(test)]
 mod testing;
@@ -101,6 +102,9 @@ Examples:
   sinew call --answer --node net/fra
   sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams")]
     Call(call::Call),
+    /// Simulate networks, traffic and mishaps out of a scenario file
+    #[command(subcommand)]
+    Sim(sim::Sim),
     /// Measure what a node costs and how fast it is, beside baselines in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -120,6 +124,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Ping(args) => ping::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Call(args) => call::run(args),
+        Command::Sim(command) => sim::run(command),
         Command::Bench(command) => bench::run(command),
     }
 }
