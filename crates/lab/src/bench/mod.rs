@@ -55,6 +55,17 @@ fn go_on(interrupt: &Interrupt) -> Result<(), BenchError> {
     }
 }
 
+/// Measures on a thread of its own, which may be pinned, take priority and go from network to
+/// network: the caller's stays as it is.
+fn apart<T: Send>(measure: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let measuring = scope.spawn(measure);
+        measuring
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// The first row of a table.
 fn heading<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).into()

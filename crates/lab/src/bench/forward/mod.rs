@@ -25,7 +25,7 @@ pub use report::{Cell, Impaired, Measured, Ratios, Report};
 
 use super::row::Row;
 use super::volley::Outcome;
-use super::{BenchError, go_on, usage};
+use super::{BenchError, apart, go_on, usage};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use bare::Bare;
@@ -196,21 +196,14 @@ struct Arena<'a> {
     progress: Progress,
 }
 
-/// Measures. The calling thread is pinned and gets real-time priority, if permitted, until it
-/// returns.
+/// Measures, pinned and with real-time priority, if that is permitted.
 ///
 /// # Errors
 /// [`BenchError`]; whatever was started has ended then.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
-    std::thread::scope(|scope| {
-        // A thread of its own, so that the caller's keeps its processors and its priority.
-        let measuring = scope.spawn(|| measure(options, interrupt, progress));
-        measuring
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    apart(|| measure(options, interrupt, progress))
 }
 
 fn measure(

@@ -25,7 +25,7 @@ pub use report::{Cell, PathReport, Ratios, Report};
 
 use super::row::Row;
 use super::trial::{self, Plan, Trial};
-use super::{BenchError, go_on, usage};
+use super::{BenchError, apart, go_on, usage};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use base::Duration;
@@ -179,13 +179,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     let interrupt = Interrupt::install()?;
     // A thousand clients have a descriptor each, on both sides.
     net::sched::raise_descriptors()?;
-    std::thread::scope(|scope| {
-        // A thread of its own, since it goes from network to network.
-        let measuring = scope.spawn(|| measure(options, interrupt, progress));
-        measuring
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    apart(|| measure(options, interrupt, progress))
 }
 
 fn measure(
