@@ -15,82 +15,9 @@
 //! is one over the mean distance between the last L = 50 losses. So the estimate rises as fast
 //! as losses come and falls only as fast as packets arrive without loss.
 
-use base::Duration;
+mod rtt;
 
-/// Smoothed round-trip time and its mean deviation.
-///
-/// The weights are those of RFC 6298 (1/8 and 1/4). [Amir06 §III-A] asks for an exponentially
-/// weighted average and gives no weight.
-#[derive(Clone, Debug, Default)]
-pub struct Rtt {
-    smoothed_ns: u64,
-    deviation_ns: u64,
-    least: Option<Duration>,
-    latest: Duration,
-    samples: u64,
-}
-
-/// Longer "round trips" are clocks that jumped or peers that lie, not links: two to a
-/// geostationary satellite and back, with queues, stay below.
-const LONGEST_RTT: Duration = Duration::from_secs(10);
-
-impl Rtt {
-    /// Takes in one measurement; absurd ones are ignored.
-    pub fn on_sample(&mut self, rtt: Duration) {
-        if rtt > LONGEST_RTT {
-            return;
-        }
-        let ns = rtt.as_nanos();
-        if self.samples == 0 {
-            self.smoothed_ns = ns;
-            self.deviation_ns = ns / 2;
-        } else {
-            let error = ns.abs_diff(self.smoothed_ns);
-            self.deviation_ns = (3 * self.deviation_ns + error) / 4;
-            self.smoothed_ns = (7 * self.smoothed_ns + ns) / 8;
-        }
-        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
-        self.latest = rtt;
-        self.samples = self.samples.saturating_add(1);
-    }
-
-    /// The average; none before the first sample.
-    pub fn smoothed(&self) -> Option<Duration> {
-        (self.samples > 0).then_some(Duration::from_nanos(self.smoothed_ns))
-    }
-
-    /// The mean deviation from the average; zero before the first sample.
-    pub fn deviation(&self) -> Duration {
-        Duration::from_nanos(self.deviation_ns)
-    }
-
-    /// The shortest ever measured.
-    pub fn least(&self) -> Option<Duration> {
-        self.least
-    }
-
-    /// The last measured; zero before the first sample.
-    pub fn latest(&self) -> Duration {
-        self.latest
-    }
-
-    /// How many measurements went in.
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
-    /// The link's one-way delay: half a round trip, as nothing better is known.
-    pub fn one_way(&self) -> Option<Duration> {
-        self.smoothed().map(|rtt| rtt.div(2))
-    }
-
-    /// How long to wait for an answer before it counts as lost (RFC 6298: average plus four
-    /// deviations), `initial` before the first sample.
-    pub fn patience(&self, initial: Duration) -> Duration {
-        self.smoothed()
-            .map_or(initial, |rtt| rtt + self.deviation() * 4)
-    }
-}
+pub use rtt::Rtt;
 
 /// A packet counts as lost when this many later ones have arrived. [Amir06 §III-A]
 pub const REORDER_PACKETS: u32 = 3;

@@ -141,7 +141,7 @@ impl Flood {
             && let Some(sent) = outgoing.sent
         {
             // Only what was sent once tells how long an answer takes (Karn's rule).
-            neighbor.rtt.on_sample(now.since(sent));
+            neighbor.rtt.on_sample(now, now.since(sent));
         }
     }
 

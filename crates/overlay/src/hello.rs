@@ -275,7 +275,8 @@ impl Hello {
                 .wrapping_sub(echo.stamp_us)
                 .wrapping_sub(echo.hold_us);
             // A difference below zero reads as 35 minutes and more, which `Rtt` ignores.
-            self.rtt.on_sample(Duration::from_micros(u64::from(us)));
+            self.rtt
+                .on_sample(now, Duration::from_micros(u64::from(us)));
         }
         if hello.closing {
             self.row = 0;

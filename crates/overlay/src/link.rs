@@ -155,15 +155,15 @@ impl Link {
         self.hello.is_usable() && self.at.is_some()
     }
 
-    /// The round trip; zero before the first is measured.
+    /// What an answer of the neighbour takes at present; zero before the first is measured.
     pub fn rtt(&self) -> Duration {
-        self.hello.rtt().smoothed().unwrap_or_default()
+        self.hello.rtt().present().unwrap_or_default()
     }
 
-    /// One-way delay: half the round trip. [Amir06 §III-A]
+    /// What the link takes from a packet's time to its deadline; zero before it is measured.
     #[inline]
     pub fn one_way(&self) -> Duration {
-        self.rtt().div(2)
+        self.hello.rtt().one_way().unwrap_or_default()
     }
 
     /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
@@ -178,7 +178,9 @@ impl Link {
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
     /// neighbour measures it.
     pub fn measured_cost(&self) -> LinkCost {
-        let latency_us = u32::try_from(self.one_way().as_micros()).unwrap_or(u32::MAX);
+        // Half of the average round trip. [Amir06 §III-A]
+        let latency = self.hello.rtt().smoothed().unwrap_or_default().div(2);
+        let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
         LinkCost::new(latency_us, self.hello.loss_out().share())
     }
 

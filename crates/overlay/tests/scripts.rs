@@ -7,11 +7,12 @@ use base::{Duration, VirtualPort};
 use overlay::event::Drop;
 use overlay::request::{Delivery, Operation, Options, RequestError};
 use overlay::{Reply, Request};
-use wire::control::TailProbe;
+use wire::control::{Message, Messages, TailProbe};
 use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 use wire::echo::{ECHO_BYTES, Echo, Kind as EchoKind};
 use wire::link::Kind;
 use world::neighbour::control;
+use world::party::Ask;
 use world::script::{EAST, Script, WAY, WEST, header};
 use world::{PORT, RECEIVER, SENDER, addr, voice};
 
@@ -94,6 +95,54 @@ fn a_packet_past_its_deadline_goes_no_farther() {
     assert_eq!(told, [(3, ms(1))]);
     assert_eq!(s.drops(Drop::Expired), 3);
     assert_eq!(s.nodes.snapshot(0).flows[0].expired, 3);
+}
+
+/// Hellos that waited in full queues have measured the queues, seconds long. As soon as one comes
+/// through without waiting, packets are charged what the link takes, and losses are asked for.
+#[test]
+fn after_an_overload_packets_go_on_at_once() {
+    let mut s = Script::new();
+    let voice = |seq| Repr {
+        remaining: ms(150),
+        ..header(addr(WEST), addr(EAST), seq)
+    };
+    s.ask(WEST, Ask::Queue(Duration::from_secs(2)));
+    s.run_ms(8_100);
+    s.say(WEST, &voice(0), b"");
+    s.run_ms(30);
+    assert_eq!(s.drops(Drop::Expired), 1, "so long they believe the queues");
+    s.ask(WEST, Ask::Queue(Duration::ZERO));
+    s.run_ms(70);
+    s.say(WEST, &voice(1), b"");
+    s.run_ms(30);
+    let told: Vec<_> = s
+        .packets(EAST)
+        .iter()
+        .map(|(h, _)| (h.flow_seq.0, h.remaining))
+        .collect();
+    assert_eq!(told, [(1, ms(140))]);
+    let average = s.nodes.link_status(0, WEST).rtt_ms.unwrap();
+    assert!(average > 1e3, "the average is slow: {average} ms");
+    // Three hellos later a lost packet is asked for as well.
+    s.run_ms(150);
+    s.say(WEST, &voice(3), b"");
+    s.run_ms(30);
+    let nacks = s
+        .rogue(WEST)
+        .heard
+        .iter()
+        .filter(|h| h.kind == Kind::Control);
+    let nacks = nacks.flat_map(|h| {
+        Messages::new(&h.plaintext)
+            .flatten()
+            .map(|m| matches!(m, Message::Nack(_)))
+            .collect::<Vec<_>>()
+    });
+    assert!(
+        nacks.filter(|n| *n).count() > 0,
+        "nobody asked for number 2"
+    );
+    assert_eq!(s.drops(Drop::Expired), 1);
 }
 
 fn echo(kind: EchoKind, hop: u8) -> Echo {
@@ -360,11 +409,9 @@ fn a_gap_is_asked_for_at_once_and_its_filling_sent_on_at_once() {
         .iter()
         .filter(|h| h.at >= start && h.kind == Kind::Control)
         .flat_map(|h| {
-            let messages = wire::control::Messages::new(&h.plaintext).flatten();
+            let messages = Messages::new(&h.plaintext).flatten();
             let missing = messages.filter_map(|m| match m {
-                wire::control::Message::Nack(nack) => {
-                    Some(nack.missing().map(LaneSeq::value).collect::<Vec<_>>())
-                }
+                Message::Nack(nack) => Some(nack.missing().map(LaneSeq::value).collect::<Vec<_>>()),
                 _ => None,
             });
             missing.map(|m| (h.at.since(start), m)).collect::<Vec<_>>()
@@ -396,13 +443,9 @@ fn what_a_neighbour_asks_for_is_sent_again_and_the_end_of_the_lane_is_told() {
         .heard
         .iter()
         .filter(|h| h.kind == Kind::Control)
-        .flat_map(|h| {
-            wire::control::Messages::new(&h.plaintext)
-                .flatten()
-                .collect::<Vec<_>>()
-        })
+        .flat_map(|h| Messages::new(&h.plaintext).flatten().collect::<Vec<_>>())
         .filter_map(|m| match m {
-            wire::control::Message::TailProbe(probe) => Some(probe),
+            Message::TailProbe(probe) => Some(probe),
             _ => None,
         })
         .collect();

@@ -1,5 +1,5 @@
 use super::*;
-use base::Rng;
+use base::{Duration, Rng, Time};
 use proptest::prelude::*;
 
 /// Runs `packets` numbers through `loss`, each lost with probability `p`; gives the next number.
@@ -12,24 +12,73 @@ fn pass(loss: &mut Loss, rng: &mut Rng, from: u64, packets: u64, p: f64) -> u64 
     from + packets
 }
 
+fn at_ms(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+/// One sample every 100 ms from `from_ms` on; gives the moment of the next.
+fn measure(rtt: &mut Rtt, from_ms: u64, samples: u64, sample_ms: u64) -> u64 {
+    for i in 0..samples {
+        rtt.on_sample(at_ms(from_ms + 100 * i), Duration::from_millis(sample_ms));
+    }
+    from_ms + 100 * samples
+}
+
 #[test]
 fn the_average_settles_and_absurd_samples_do_not_count() {
     let mut rtt = Rtt::default();
-    assert_eq!(rtt.smoothed(), None);
+    assert_eq!(
+        (rtt.smoothed(), rtt.least(), rtt.present()),
+        (None, None, None)
+    );
     assert_eq!(rtt.patience(Duration::from_secs(1)), Duration::from_secs(1));
-    for _ in 0..100 {
-        rtt.on_sample(Duration::from_millis(40));
-    }
-    rtt.on_sample(Duration::from_secs(4000));
+    let now = measure(&mut rtt, 0, 100, 40);
+    rtt.on_sample(at_ms(now), Duration::from_secs(4000));
     assert_eq!(rtt.smoothed(), Some(Duration::from_millis(40)));
     assert_eq!(rtt.one_way(), Some(Duration::from_millis(20)));
     assert!(rtt.deviation() < Duration::from_micros(1));
-    for _ in 0..40 {
-        rtt.on_sample(Duration::from_millis(80));
-    }
+    measure(&mut rtt, now, 40, 80);
     let smoothed = rtt.smoothed().unwrap();
     assert!(smoothed > Duration::from_millis(79), "{smoothed}");
-    assert_eq!(rtt.least(), Some(Duration::from_millis(40)));
+}
+
+#[test]
+fn after_an_overload_the_average_is_slow_the_least_at_once_and_the_present_soon() {
+    let mut rtt = Rtt::default();
+    let ms = |ms| Some(Duration::from_millis(ms));
+    let now = measure(&mut rtt, 0, 20, 40);
+    let now = measure(&mut rtt, now, 100, 2_000);
+    assert_eq!(
+        rtt.least(),
+        ms(2_000),
+        "ten seconds long is what the link is like"
+    );
+    let now = measure(&mut rtt, now, 1, 40);
+    assert_eq!((rtt.least(), rtt.one_way()), (ms(40), ms(20)));
+    assert!(rtt.present() > ms(1_500), "one may be chance");
+    let now = measure(&mut rtt, now, 2, 40);
+    assert_eq!(rtt.present(), ms(40));
+    assert!(rtt.smoothed() > ms(1_000));
+    measure(&mut rtt, now, 60, 40);
+    assert!(rtt.smoothed() < ms(42));
+}
+
+#[test]
+fn a_longer_path_is_believed_when_the_window_has_passed() {
+    let mut rtt = Rtt::default();
+    let ms = |ms| Some(Duration::from_millis(ms));
+    let now = measure(&mut rtt, 0, 20, 40);
+    let now = measure(&mut rtt, now, 39, 90);
+    assert_eq!(rtt.least(), ms(40), "not yet 4 s");
+    let now = measure(&mut rtt, now, 41, 90);
+    assert_eq!(
+        rtt.least(),
+        ms(90),
+        "more than 8 s after the first half began"
+    );
+    // An idle link's one sample counts however long ago the one before was.
+    rtt.on_sample(at_ms(now + 60_000), Duration::from_millis(200));
+    assert_eq!(rtt.least(), ms(200));
 }
 
 #[test]

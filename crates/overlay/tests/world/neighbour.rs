@@ -36,6 +36,8 @@ pub struct Neighbour {
     /// Keeps what it hears.
     pub listens: bool,
     pub boot: u32,
+    /// What its hellos seem to have waited in queues.
+    pub queued: Duration,
     next_hello: Time,
 }
 
@@ -50,6 +52,7 @@ impl Neighbour {
             polite: true,
             listens: true,
             boot: 77,
+            queued: Duration::ZERO,
             next_hello: Time::ZERO,
         }
     }
@@ -120,7 +123,7 @@ impl Neighbour {
             interval_ms: 50,
             stamp_us: now.as_micros() as u32,
             echo: stamp.map(|(stamp_us, at)| Echo {
-                stamp_us,
+                stamp_us: stamp_us.wrapping_sub(self.queued.as_micros() as u32),
                 hold_us: now.since(at).as_micros() as u32,
             }),
             boot: self.boot,

@@ -2,7 +2,7 @@
 //! like one.
 
 use super::neighbour::Neighbour;
-use base::{Burst, ClientId, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
+use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Rng, Time, UnderlayAddr};
 use overlay::{Event, Node, Reply, Request};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,6 +56,9 @@ pub enum Ask {
     Say(UnderlayAddr, Kind, Vec<u8>),
     /// Of a rogue: to begin a handshake.
     Dial(UnderlayAddr),
+    /// Of a rogue: its hellos measure so much more than the round trip, as if they had waited in
+    /// queues.
+    Queue(Duration),
 }
 
 impl From<Request> for Ask {
@@ -202,6 +205,7 @@ impl Engine for Party {
                         let init = rogue.dial(now, to);
                         throw(&mut desk, to, &[init]);
                     }
+                    Ask::Queue(queued) => rogue.queued = queued,
                     Ask::Client(_) => panic!("a rogue has no clients"),
                     Ask::Throw(..) => unreachable!("taken above"),
                 },

@@ -1,0 +1,124 @@
+//! The round trip of a link: an average for what is announced, a recent least for what a packet
+//! pays, and a present value for those who wait for an answer.
+//!
+//! ```text
+//!   samples   40  41  40  1900  2100  2300  41  40  40  40  40  40  ...
+//!                         '-- overload ---'
+//!   smoothed  40  40  40   270   500   725  640 565 500 440 390 350      metric: slow on purpose
+//!   least     40  40  40    40    40    40   40  40  40  40  40  40      deadlines
+//!   present   40  40  40   270   500   725  640 565  40  40  40  40      requests, answers
+//! ```
+//!
+//! Hellos that waited in full queues measure the queues. While those are full the packets behind
+//! them are lost anyway; when they are empty again the average stays long for tens of samples.
+//! Taken from the deadline of every packet it would make a healthy link drop all it gets.
+
+use base::{Duration, Time};
+
+/// Round-trip time: smoothed with its mean deviation, least of late, and at present.
+///
+/// The weights are those of RFC 6298 (1/8 and 1/4). [Amir06 §III-A] asks for an exponentially
+/// weighted average and gives no weight.
+#[derive(Clone, Debug, Default)]
+pub struct Rtt {
+    smoothed_ns: u64,
+    deviation_ns: u64,
+    /// The least sample of the present half of the window and of the half before.
+    least: [Option<Duration>; 2],
+    half_since: Time,
+    recent: [Duration; PRESENT_SAMPLES],
+    samples: u64,
+}
+
+/// Longer "round trips" are clocks that jumped or peers that lie, not links: two to a
+/// geostationary satellite and back, with queues, stay below.
+const LONGEST_RTT: Duration = Duration::from_secs(10);
+/// Half of the window of [`Rtt::least`]. Choice: with both halves the least is between 4 and 8 s
+/// old at most, four hellos of an idle link, so a path that has become longer is believed soon.
+const LEAST_HALF: Duration = Duration::from_secs(4);
+/// Samples that must agree that the round trip is short again. Choice: 0.3 s of hellos on a link
+/// that carries data; of three in a row under mere jitter one is mostly above the average.
+const PRESENT_SAMPLES: usize = 3;
+
+impl Rtt {
+    /// Takes in one measurement; absurd ones are ignored.
+    pub fn on_sample(&mut self, now: Time, rtt: Duration) {
+        if rtt > LONGEST_RTT {
+            return;
+        }
+        let ns = rtt.as_nanos();
+        if self.samples == 0 {
+            self.smoothed_ns = ns;
+            self.deviation_ns = ns / 2;
+            self.recent = [rtt; PRESENT_SAMPLES];
+            self.half_since = now;
+        } else {
+            let error = ns.abs_diff(self.smoothed_ns);
+            self.deviation_ns = (3 * self.deviation_ns + error) / 4;
+            self.smoothed_ns = (7 * self.smoothed_ns + ns) / 8;
+        }
+        self.recent.rotate_right(1);
+        self.recent[0] = rtt;
+        self.enter_least(now, rtt);
+        self.samples = self.samples.saturating_add(1);
+    }
+
+    /// The average; none before the first sample.
+    pub fn smoothed(&self) -> Option<Duration> {
+        (self.samples > 0).then_some(Duration::from_nanos(self.smoothed_ns))
+    }
+
+    /// The mean deviation from the average; zero before the first sample.
+    pub fn deviation(&self) -> Duration {
+        Duration::from_nanos(self.deviation_ns)
+    }
+
+    /// The shortest of the last 4 to 8 seconds, or of the last samples where they are fewer.
+    pub fn least(&self) -> Option<Duration> {
+        self.least.iter().flatten().min().copied()
+    }
+
+    /// What an answer takes at present: the average, but no longer than any of the last few.
+    pub fn present(&self) -> Option<Duration> {
+        let longest = self.recent.iter().max().copied()?;
+        Some(self.smoothed()?.min(longest))
+    }
+
+    /// The last measured; zero before the first sample.
+    pub fn latest(&self) -> Duration {
+        self.recent[0]
+    }
+
+    /// How many measurements went in.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// What the link surely takes from a packet's time: half of the least round trip, as nothing
+    /// better is known. What a packet waits in queues beyond that nobody has measured.
+    #[inline]
+    pub fn one_way(&self) -> Option<Duration> {
+        self.least().map(|rtt| rtt.div(2))
+    }
+
+    /// How long to wait for an answer before it counts as lost (RFC 6298: average plus four
+    /// deviations), `initial` before the first sample.
+    pub fn patience(&self, initial: Duration) -> Duration {
+        self.smoothed()
+            .map_or(initial, |rtt| rtt + self.deviation() * 4)
+    }
+
+    fn enter_least(&mut self, now: Time, rtt: Duration) {
+        let age = now.since(self.half_since);
+        if age >= LEAST_HALF {
+            let before = if age < LEAST_HALF * 2 {
+                self.least[0]
+            } else {
+                None
+            };
+            self.least = [None, before];
+            self.half_since = now;
+        }
+        self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
+    }
+}
