@@ -27,6 +27,7 @@ pub mod call;
 mod control;
 pub mod demo;
 pub mod emulator;
+pub mod experiment;
 mod files;
 mod interrupt;
 mod pace;

@@ -1,8 +1,9 @@
 //! Small plots as inline SVG: axes, lines, dots, and a legend. No script, no font, nothing to load.
 //!
-//! Colours are classes (`s0`, `s1`, `s2`), so that the page's style decides about them, also for
-//! dark screens.
+//! Colours are classes (`s0`, `s1`, …), so that the page's style decides about them, also for dark
+//! screens.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The drawing's size, in its own units; the page scales it.
@@ -27,7 +28,7 @@ pub(crate) enum Mark {
 /// One set of points.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// Which of the page's colours.
     pub(crate) color: u8,
     pub(crate) mark: Mark,
@@ -35,9 +36,9 @@ pub(crate) struct Series {
 }
 
 /// One axis. Points outside its range are not drawn.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Axis {
-    pub(crate) label: &'static str,
+    pub(crate) label: Cow<'static, str>,
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Axis {
 /// A plot.
 #[derive(Clone, Debug)]
 pub(crate) struct Chart {
-    pub(crate) title: &'static str,
+    pub(crate) title: Cow<'static, str>,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
@@ -56,7 +57,7 @@ impl Chart {
     pub(crate) fn svg(&self) -> String {
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
-            escape(self.title)
+            escape(&self.title)
         );
         self.draw_axes(&mut out);
         for series in &self.series {
@@ -98,8 +99,8 @@ impl Chart {
              text-anchor=\"middle\">{}</text>",
             (LEFT + right) / 2.0,
             HEIGHT - 8.0,
-            escape(self.x.label),
-            escape(self.y.label)
+            escape(&self.x.label),
+            escape(&self.y.label)
         );
     }
 
@@ -129,7 +130,7 @@ impl Chart {
         let _ = writeln!(
             out,
             "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{}</text>",
-            escape(self.title)
+            escape(&self.title)
         );
         let mut right = WIDTH - RIGHT;
         for series in self
@@ -146,7 +147,7 @@ impl Chart {
                  <text class=\"tick\" x=\"{:.1}\" y=\"16\">{}</text>",
                 series.color,
                 right + 18.0,
-                escape(series.name)
+                escape(&series.name)
             );
         }
     }
@@ -293,19 +294,19 @@ mod tests {
 
     #[test]
     fn a_chart_places_its_points_and_leaves_out_what_is_outside() {
-        let axis = |label, max| Axis {
-            label,
+        let axis = |label: &'static str, max| Axis {
+            label: label.into(),
             min: 0.0,
             max,
         };
         let series = |mark, points| Series {
-            name: "a<b",
+            name: "a<b".into(),
             color: 1,
             mark,
             points,
         };
         let chart = Chart {
-            title: "loss & delay",
+            title: "loss & delay".into(),
             x: axis("s", 10.0),
             y: axis("ms", 100.0),
             series: vec![

@@ -22,6 +22,7 @@ pub mod demo;
 pub mod echo;
 pub mod failure;
 pub mod identity;
+pub mod lab;
 pub mod link;
 pub mod names;
 pub mod node;
@@ -105,6 +106,9 @@ Examples:
     /// Simulate networks, traffic and mishaps out of a scenario file
     #[command(subcommand)]
     Sim(sim::Sim),
+    /// Run the papers' figures as experiments, with a verdict on every claim
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Measure what a node costs and how fast it is, beside baselines in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -125,6 +129,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Trace(args) => trace::run(args),
         Command::Call(args) => call::run(args),
         Command::Sim(command) => sim::run(command),
+        Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
     }
 }

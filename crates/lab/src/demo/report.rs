@@ -138,8 +138,8 @@ fn charts(result: &DemoResult, evidence: &Evidence<'_>) -> Vec<Chart> {
 }
 
 fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
-    let series = |name, color, judged: &Judged| Series {
-        name,
+    let series = |name: &'static str, color, judged: &Judged| Series {
+        name: name.into(),
         color,
         mark: Mark::Steps,
         points: missed_by_second(judged),
@@ -150,14 +150,14 @@ fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
     ];
     let highest = highest(&series);
     Chart {
-        title: "Lost or late, over time",
+        title: "Lost or late, over time".into(),
         x: Axis {
-            label: "time in the calls, s",
+            label: "time in the calls, s".into(),
             min: 0.0,
             max: seconds,
         },
         y: Axis {
-            label: "missed, %",
+            label: "missed, %".into(),
             min: 0.0,
             max: (1.1 * highest).max(1.0),
         },
@@ -166,8 +166,8 @@ fn loss_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
 }
 
 fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
-    let series = |name, color, judged: &Judged| Series {
-        name,
+    let series = |name: &'static str, color, judged: &Judged| Series {
+        name: name.into(),
         color,
         mark: Mark::Dots,
         points: slow_packets(judged),
@@ -178,14 +178,14 @@ fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
     ];
     let highest = highest(&series).max(DEADLINE.as_secs_f64() * 1e3);
     Chart {
-        title: "Delay over time (packets slower than most, and one per second)",
+        title: "Delay over time (packets slower than most, and one per second)".into(),
         x: Axis {
-            label: "time in the calls, s",
+            label: "time in the calls, s".into(),
             min: 0.0,
             max: seconds,
         },
         y: Axis {
-            label: "one-way delay, ms",
+            label: "one-way delay, ms".into(),
             min: 0.0,
             max: 1.05 * highest,
         },
@@ -212,7 +212,7 @@ fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
     // The ends of the curves are what differs: show them and as much again below.
     let lowest = end(&direct).1.min(end(&overlay).1);
     let bottom = (lowest - (100.0 - lowest) - 1.0).floor().max(0.0);
-    let series = |name, color, mut points: Vec<(f64, f64)>| {
+    let series = |name: &'static str, color, mut points: Vec<(f64, f64)>| {
         let (_, top) = end(&points);
         // From the bottom up, and level to the right edge.
         if let Some(first) = points.iter().position(|p| p.1 >= bottom) {
@@ -222,21 +222,21 @@ fn distribution_chart(evidence: &Evidence<'_>) -> Chart {
         }
         points.push((right, top));
         Series {
-            name,
+            name: name.into(),
             color,
             mark: Mark::Steps,
             points,
         }
     };
     Chart {
-        title: "Arrived within a delay",
+        title: "Arrived within a delay".into(),
         x: Axis {
-            label: "one-way delay, ms",
+            label: "one-way delay, ms".into(),
             min: 0.0,
             max: right,
         },
         y: Axis {
-            label: "of all sent, %",
+            label: "of all sent, %".into(),
             min: bottom,
             max: 100.0,
         },
@@ -266,21 +266,21 @@ fn score_chart(evidence: &Evidence<'_>) -> Chart {
         .chain(&overlay)
         .map(|p| p.1)
         .fold(2.0, f64::min);
-    let series = |name, color, mark, points| Series {
-        name,
+    let series = |name: &'static str, color, mark, points| Series {
+        name: name.into(),
         color,
         mark,
         points,
     };
     Chart {
-        title: "PESQ by segment, call after call",
+        title: "PESQ by segment, call after call".into(),
         x: Axis {
-            label: "segment of 12 s",
+            label: "segment of 12 s".into(),
             min: 0.0,
             max: segments as f64 + 1.0,
         },
         y: Axis {
-            label: "raw P.862",
+            label: "raw P.862".into(),
             min: lowest.floor(),
             max: 4.6,
         },

@@ -1,0 +1,496 @@
+//! Figures 12 and 13: which share of the packets arrives within 100 ms between the two ends of the
+//! diameter, by way of routing and by diameter. [Amir06 §IV-B]
+//!
+//! ```text
+//!   side of the plane ─▶ Waxman topologies ─▶ losses on half of the links ─▶ ends of the diameter
+//!                                                                                   │
+//!        mean delivery by way of routing ◀─ distribution of delays along the path ◀─┘
+//! ```
+//!
+//! A cell is a side of the plane; its place on the x axis is the mean diameter of its topologies.
+
+use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
+use crate::plot::{Axis, Chart, Mark, Series};
+use base::Rng;
+use graph::best::study::Routing;
+use graph::best::{Question, ROUNDING};
+use graph::delivery::Recovery;
+use graph::generate::Network;
+use graph::generate::waxman::Waxman;
+use graph::metric::{LinkCost, Metric};
+use graph::{Parameters, Topology};
+
+/// Figure 12: 15 nodes and 30 links.
+pub(super) const FIG12: Study = Study {
+    id: "amir06/fig12",
+    title: "Routing metrics on networks of 15 nodes and 30 links",
+    nodes: 15,
+};
+/// Figure 13: 100 nodes and 200 links.
+pub(super) const FIG13: Study = Study {
+    id: "amir06/fig13",
+    title: "Routing metrics on networks of 100 nodes and 200 links",
+    nodes: 100,
+};
+
+/// The codec's threshold. [Amir06 §IV-B]
+const THRESHOLD_US: u32 = 100_000;
+/// Loss: evenly up to 5 % on half of the links. [Amir06 §IV-B]
+const LOSSY_SHARE: f64 = 0.5;
+const MOST_LOSS: f64 = 0.05;
+/// Sides of the plane in kilometres, of which delays follow.
+const SIDES_KM: [u32; 9] = [
+    1_000, 2_500, 4_000, 5_500, 7_000, 8_500, 10_000, 12_000, 14_000,
+];
+
+/// Networks on which the growth of the exhaustive search is measured: their number, and which side.
+const GROWTH_TOPOLOGIES: u32 = 50;
+const GROWTH_SIDE: usize = 3;
+
+/// One of the two figures.
+pub(super) struct Study {
+    id: &'static str,
+    title: &'static str,
+    nodes: usize,
+}
+
+impl Experiment for Study {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "For each of {} sizes of the plane, {} Waxman topologies as BRITE makes them (incremental \
+             growth, 2 links per node), loss evenly between 0 and 5 % on half of the links. Between the \
+             two nodes that are farthest from each other by latency, each way of routing chooses a \
+             path; its delivery ratio within 100 ms follows exactly from the three-step delays of its \
+             links (2p² − 3p³ lost). The best route is the proved optimum.",
+            SIDES_KM.len(),
+            topologies(size)
+        )
+    }
+
+    fn cells(&self, _: Size) -> Vec<Cell> {
+        let cell = |side: &u32| Cell::at(&[("side_km", f64::from(*side))]);
+        SIDES_KM.iter().map(cell).collect()
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
+        let mut row = Row::of(cell);
+        let mut sums = Sums::default();
+        let mut rng = Rng::new(seed);
+        for _ in 0..topologies(plan.size) {
+            let side_km = cell.parameter("side_km") as u32;
+            self.one_topology(side_km, &mut rng, &mut sums)?;
+        }
+        sums.tell(&mut row);
+        Ok(row)
+    }
+
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+        Findings {
+            charts: vec![self.chart(rows)],
+            verdicts: self.verdicts(plan, rows),
+        }
+    }
+}
+
+/// Topologies per diameter; the paper has 1000.
+fn topologies(size: Size) -> u32 {
+    match size {
+        Size::Quick => 150,
+        Size::Full => 1_000,
+    }
+}
+
+/// What is added up over the topologies of a cell.
+#[derive(Default)]
+struct Sums {
+    topologies: f64,
+    diameter_ms: f64,
+    delivered: [f64; Routing::COMPARED.len()],
+    /// Expected latency minus latency, and expected latency minus loss: sums and sums of squares.
+    above_latency: (f64, f64),
+    above_loss: (f64, f64),
+    /// Topologies in which something delivers more than the best route.
+    beaten: f64,
+    widest_gap: f64,
+    /// Topologies in which the best route is not the best of all paths.
+    differing: f64,
+    exhaustive_work: f64,
+    best_work: f64,
+}
+
+const fn place(metric: Metric) -> usize {
+    // The order of Routing::COMPARED.
+    match metric {
+        Metric::Hops => 0,
+        Metric::Latency => 1,
+        Metric::Loss => 2,
+        Metric::ExpectedLatency => 3,
+    }
+}
+const BEST: usize = 5;
+
+impl Study {
+    fn one_topology(&self, side_km: u32, rng: &mut Rng, sums: &mut Sums) -> Result<(), CellError> {
+        let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
+        let shape = Waxman {
+            nodes: self.nodes,
+            side_km,
+            ..Waxman::default()
+        };
+        let network = shape.generate(rng).map_err(|e| failed(&e))?;
+        let losses = network.random_losses(LOSSY_SHARE, MOST_LOSS, rng);
+        let topology = network.topology(Parameters::default(), &losses);
+        let (a, b, far_us) = network.diameter().expect("more than one node");
+        let question = Question {
+            src: Network::addr(a),
+            dst: Network::addr(b),
+            deadline_us: THRESHOLD_US,
+            recovery: Recovery::Paper,
+        };
+        let mut delivered = [0.0; Routing::COMPARED.len()];
+        for (i, routing) in Routing::COMPARED.into_iter().enumerate() {
+            let route = routing
+                .route(&topology, &question)
+                .map_err(|e| failed(&e))?;
+            delivered[i] = route.delivery;
+            if i == BEST {
+                sums.widest_gap = sums.widest_gap.max(route.gap());
+                sums.best_work += route.work as f64;
+            }
+        }
+        if self.nodes <= 15 {
+            let all = Routing::Exhaustive.route(&topology, &question);
+            let all = all.map_err(|e| failed(&e))?;
+            let differs = (all.delivery - delivered[BEST]).abs() > 2.0 * ROUNDING;
+            sums.differing += f64::from(u8::from(differs));
+            sums.exhaustive_work += all.work as f64;
+        }
+        let most = delivered[..BEST].iter().copied().fold(0.0, f64::max);
+        sums.beaten += f64::from(u8::from(most > delivered[BEST] + 2.0 * ROUNDING));
+        sums.add(&delivered, far_us as f64 / 1e3);
+        Ok(())
+    }
+
+    fn chart(&self, rows: &Rows) -> Chart {
+        let over_diameter = |name: &str| {
+            let mut points: Vec<(f64, f64)> = rows
+                .0
+                .iter()
+                .map(|row| (row.value("diameter_ms"), 100.0 * row.value(name)))
+                .collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points
+        };
+        let series = |(i, routing): (usize, &Routing)| Series {
+            name: routing.as_str().into(),
+            color: i as u8,
+            mark: Mark::Line,
+            points: over_diameter(routing.as_str()),
+        };
+        let far = rows.0.iter().map(|row| row.value("diameter_ms"));
+        Chart {
+            title: format!("Delivered, {} nodes", self.nodes).into(),
+            x: Axis {
+                label: "network diameter, ms".into(),
+                min: 0.0,
+                max: far.fold(0.0, f64::max),
+            },
+            y: Axis {
+                label: "delivered within 100 ms, %".into(),
+                min: 0.0,
+                max: 100.0,
+            },
+            series: Routing::COMPARED.iter().enumerate().map(series).collect(),
+        }
+    }
+
+    fn verdicts(&self, plan: &Plan, rows: &Rows) -> Vec<Verdict> {
+        let mut by_diameter: Vec<&Row> = rows.0.iter().collect();
+        by_diameter.sort_by(|a, b| a.value("diameter_ms").total_cmp(&b.value("diameter_ms")));
+        let (Some(&small), Some(large)) = (by_diameter.first(), latency_bound(&by_diameter)) else {
+            return Vec::new();
+        };
+        let mut verdicts = vec![
+            self.setup(plan),
+            loss_small(small),
+            latency_large(large),
+            expected_below_loss(small),
+            expected_above_latency(&by_diameter),
+            greedy_fails(large),
+        ];
+        if self.nodes <= 15 {
+            verdicts.extend([
+                partial_paths(),
+                exhaustive_expensive(plan).expect("shapes within their ranges"),
+                small_drop(small),
+                expected_robust(small, large),
+                best_on_top(rows),
+            ]);
+        } else {
+            verdicts.push(best_proved(rows));
+        }
+        verdicts
+    }
+
+    fn setup(&self, plan: &Plan) -> Verdict {
+        let count = topologies(plan.size);
+        let text = format!(
+            "{count} topologies, {} nodes, {} links",
+            self.nodes,
+            2 * self.nodes
+        );
+        let verdict = Verdict::of("setup", true, text);
+        match plan.size {
+            Size::Full => verdict,
+            Size::Quick => verdict.note("the quick run has fewer topologies per diameter"),
+        }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, delivered: &[f64; Routing::COMPARED.len()], diameter_ms: f64) {
+        self.topologies += 1.0;
+        self.diameter_ms += diameter_ms;
+        for (sum, one) in self.delivered.iter_mut().zip(delivered) {
+            *sum += one;
+        }
+        let expected = delivered[place(Metric::ExpectedLatency)];
+        for (sum, other) in [
+            (&mut self.above_latency, Metric::Latency),
+            (&mut self.above_loss, Metric::Loss),
+        ] {
+            let above = expected - delivered[place(other)];
+            *sum = (sum.0 + above, sum.1 + above * above);
+        }
+    }
+
+    fn tell(&self, row: &mut Row) {
+        let n = self.topologies;
+        row.set("topologies", n);
+        row.set("diameter_ms", self.diameter_ms / n);
+        for (routing, sum) in Routing::COMPARED.iter().zip(self.delivered) {
+            row.set(routing.as_str(), sum / n);
+        }
+        for (name, (sum, squares)) in [
+            ("expected_above_latency", self.above_latency),
+            ("expected_above_loss", self.above_loss),
+        ] {
+            let mean = sum / n;
+            row.set(name, mean);
+            let variance = (squares / n - mean * mean).max(0.0);
+            row.set(format!("{name}_error"), (variance / n).sqrt());
+        }
+        row.set("beaten", self.beaten);
+        row.set("widest_gap", self.widest_gap);
+        row.set("best_work", self.best_work / n);
+        if self.exhaustive_work > 0.0 {
+            row.set("differing", self.differing);
+            row.set("exhaustive_work", self.exhaustive_work / n);
+        }
+    }
+}
+
+/// The largest diameter at which packets can still arrive: beyond it all ways of routing deliver
+/// next to nothing, and differences say nothing.
+fn latency_bound<'r>(by_diameter: &[&'r Row]) -> Option<&'r Row> {
+    let alive = |row: &&&'r Row| row.value("best") > 0.1;
+    by_diameter.iter().rev().find(alive).copied()
+}
+
+fn percent(row: &Row, name: &str) -> String {
+    format!("{name} {:.2} %", 100.0 * row.value(name))
+}
+
+fn at(row: &Row) -> String {
+    format!("at {:.0} ms", row.value("diameter_ms"))
+}
+
+fn loss_small(small: &Row) -> Verdict {
+    let below = small.value("best") - small.value("loss");
+    let text = format!(
+        "{}, {} {}",
+        percent(small, "loss"),
+        percent(small, "best"),
+        at(small)
+    );
+    Verdict::of("loss-small", below < 0.002, text)
+}
+
+fn latency_large(large: &Row) -> Verdict {
+    let text = format!(
+        "{}, {} {}",
+        percent(large, "latency"),
+        percent(large, "loss"),
+        at(large)
+    );
+    let holds = large.value("latency") > large.value("loss");
+    Verdict::of("latency-large", holds, text)
+}
+
+fn expected_below_loss(small: &Row) -> Verdict {
+    let (above, error) = (
+        small.value("expected_above_loss"),
+        small.value("expected_above_loss_error"),
+    );
+    let text = format!(
+        "expected latency − loss = {:+.3} ± {:.3} points {}",
+        100.0 * above,
+        100.0 * error,
+        at(small)
+    );
+    Verdict::of("expected-below-loss", above <= 0.0, text)
+}
+
+/// Differences are paired, topology by topology; what is within two standard errors of zero does
+/// not count as worse.
+fn expected_above_latency(by_diameter: &[&Row]) -> Verdict {
+    let worse = |row: &&&Row| {
+        let error = row.value("expected_above_latency_error");
+        row.value("expected_above_latency") < -2.0 * error
+    };
+    let shown = |row: &&Row| {
+        format!(
+            "{:+.2} ± {:.2} {}",
+            100.0 * row.value("expected_above_latency"),
+            100.0 * row.value("expected_above_latency_error"),
+            at(row)
+        )
+    };
+    let all: Vec<String> = by_diameter.iter().map(shown).collect();
+    let failing: Vec<String> = by_diameter
+        .iter()
+        .filter(worse)
+        .map(|row| at(row))
+        .collect();
+    let text = format!("expected latency − latency, points: {}", all.join("; "));
+    let verdict = Verdict::of("expected-above-latency", failing.is_empty(), text);
+    match failing.is_empty() {
+        true => verdict,
+        false => verdict.note(format!(
+            "worse {}: near the deadline a detour that avoids loss costs the time that a recovery, or \
+             even the packet itself, would have needed, which a sum of expectations cannot see",
+            failing.join(", ")
+        )),
+    }
+}
+
+fn greedy_fails(large: &Row) -> Verdict {
+    let metrics = Metric::ALL.map(|metric| large.value(metric.as_str()));
+    let most = metrics.into_iter().fold(0.0, f64::max);
+    let text = format!(
+        "{}, best metric {:.2} % {}",
+        percent(large, "greedy"),
+        100.0 * most,
+        at(large)
+    );
+    Verdict::of("greedy-fails", large.value("greedy") < most, text)
+}
+
+/// [Amir06 Fig. 11]: of the partial paths A-B-D (fast, lossy) and A-C-D (slow, clean), without
+/// recovery, which is better depends on D-E.
+fn partial_paths() -> Verdict {
+    let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(Network::addr);
+    let delivered = |last_ms: u32| {
+        let link = |from, to, ms: u32, loss| (from, to, LinkCost::new(ms * 1_000, loss));
+        let links = [
+            link(a, b, 20, 0.02),
+            link(b, d, 20, 0.02),
+            link(a, c, 35, 0.0),
+            link(c, d, 35, 0.0),
+            link(d, e, last_ms, 0.0),
+        ];
+        let topology = Topology::from_links(Parameters::default(), links);
+        let question = Question {
+            src: a,
+            dst: e,
+            deadline_us: THRESHOLD_US,
+            recovery: Recovery::None,
+        };
+        [[a, b, d, e], [a, c, d, e]].map(|path| {
+            let path = path.map(|node| topology.index(node).expect("its links were added"));
+            question.delivery(&topology, &path).unwrap_or(0.0)
+        })
+    };
+    let ([fast_near, slow_near], [fast_far, slow_far]) = (delivered(20), delivered(50));
+    let text = format!(
+        "D-E of 20 ms: {:.1} % by B, {:.1} % by C; of 50 ms: {:.1} % by B, {:.1} % by C",
+        100.0 * fast_near,
+        100.0 * slow_near,
+        100.0 * fast_far,
+        100.0 * slow_far
+    );
+    let holds = slow_near > fast_near && fast_far > slow_far;
+    Verdict::of("partial-paths", holds, text)
+}
+
+/// How the work of trying all paths grows, on networks of their own.
+fn exhaustive_expensive(plan: &Plan) -> Result<Verdict, CellError> {
+    let work = |nodes| {
+        let study = Study { nodes, ..FIG12 };
+        let (mut rng, mut sums) = (Rng::new(plan.seed), Sums::default());
+        for _ in 0..GROWTH_TOPOLOGIES {
+            study.one_topology(SIDES_KM[GROWTH_SIDE], &mut rng, &mut sums)?;
+        }
+        let n = f64::from(GROWTH_TOPOLOGIES);
+        Ok::<_, CellError>((sums.exhaustive_work / n, sums.best_work / n))
+    };
+    let [(few, few_best), (many, many_best)] = [work(10)?, work(15)?];
+    let text = format!(
+        "trying all paths: {few:.0} steps at 10 nodes, {many:.0} at 15; the best route's search: \
+         {few_best:.0} and {many_best:.0}"
+    );
+    Ok(Verdict::of("exhaustive-expensive", many > 10.0 * few, text))
+}
+
+fn small_drop(small: &Row) -> Verdict {
+    let drop = small.value("loss") - small.value("expected-latency");
+    let text = format!("{:.3} points {}", 100.0 * drop, at(small));
+    Verdict::of("small-drop", drop < 0.005, text)
+}
+
+fn expected_robust(small: &Row, large: &Row) -> Verdict {
+    let most = |row: &Row| {
+        let metrics = Metric::ALL.map(|metric| row.value(metric.as_str()));
+        metrics.into_iter().fold(0.0, f64::max)
+    };
+    let below = |row: &Row| most(row) - row.value("expected-latency");
+    let text = format!(
+        "{:.3} points below the best metric {}, {:.3} {}",
+        100.0 * below(small),
+        at(small),
+        100.0 * below(large),
+        at(large)
+    );
+    let error = large.value("expected_above_latency_error");
+    let holds = below(small) < 0.005 && below(large) <= 2.0 * error;
+    Verdict::of("expected-robust", holds, text)
+}
+
+fn best_on_top(rows: &Rows) -> Verdict {
+    let sum = |name: &str| rows.0.iter().map(|row| row.value(name)).sum::<f64>();
+    let text = format!(
+        "beaten in {} of {} topologies; differs from the best of all paths in {}",
+        sum("beaten"),
+        sum("topologies"),
+        sum("differing")
+    );
+    Verdict::of("best-on-top", sum("beaten") + sum("differing") == 0.0, text)
+}
+
+fn best_proved(rows: &Rows) -> Verdict {
+    let gap = rows
+        .0
+        .iter()
+        .map(|row| row.value("widest_gap"))
+        .fold(0.0, f64::max);
+    let text = format!("proved within {:.4} points in every topology", 100.0 * gap);
+    Verdict::of("best-proved", gap < 0.001, text)
+}

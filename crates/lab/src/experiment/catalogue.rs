@@ -1,0 +1,64 @@
+//! All experiments, and which of them a name means.
+
+use super::run::LabError;
+use super::{ClaimText, Experiment, Size, amir06};
+
+/// An experiment, as `sinew lab list` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Entry {
+    /// `amir06/fig4`.
+    pub id: &'static str,
+    /// A line about it.
+    pub title: &'static str,
+    /// Points of its grid, quick and full.
+    pub cells: (usize, usize),
+    /// Claims that it judges.
+    pub claims: usize,
+    /// Whether it starts real nodes.
+    pub real_time: bool,
+}
+
+/// All experiments, in the papers' order.
+#[must_use]
+pub fn list() -> Vec<Entry> {
+    let entry = |experiment: &&dyn Experiment| Entry {
+        id: experiment.id(),
+        title: experiment.title(),
+        cells: (
+            experiment.cells(Size::Quick).len(),
+            experiment.cells(Size::Full).len(),
+        ),
+        claims: claims(experiment.id()).count(),
+        real_time: experiment.is_real_time(),
+    };
+    all().iter().map(entry).collect()
+}
+
+/// All experiments.
+pub(super) fn all() -> Vec<&'static dyn Experiment> {
+    amir06::EXPERIMENTS.to_vec()
+}
+
+/// The claims that an experiment judges.
+pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
+    let all = amir06::claims::CLAIMS.iter();
+    all.filter(move |claim| claim.experiment == id)
+}
+
+/// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`.
+pub(super) fn select(names: &[String]) -> Result<Vec<&'static dyn Experiment>, LabError> {
+    let means = |name: &str, id: &str| {
+        let paper = name.strip_suffix("/all");
+        name == "all"
+            || name == id
+            || paper.is_some_and(|paper| id.split('/').next() == Some(paper))
+    };
+    let known = all();
+    for name in names {
+        if !known.iter().any(|experiment| means(name, experiment.id())) {
+            return Err(LabError::Unknown(name.clone()));
+        }
+    }
+    let wanted = |id: &str| names.iter().any(|name| means(name, id));
+    Ok(known.into_iter().filter(|e| wanted(e.id())).collect())
+}

@@ -1,0 +1,165 @@
+//! What an experiment leaves behind: `ID.csv`, `ID.svg`, `ID.json`, or, of a shard, its rows.
+
+use super::index::STYLE;
+use super::{Experiment, Findings, Plan, Row, Rows, Shard, Size, catalogue};
+use crate::files;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An experiment that is over, as its JSON has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    /// `amir06/fig4`.
+    pub(super) id: String,
+    /// A line about it.
+    pub(super) title: String,
+    /// How it was done.
+    pub(super) method: String,
+    /// Quick or full.
+    pub(super) size: Size,
+    /// The run's seed.
+    pub(super) seed: u64,
+    /// How many cells were measured.
+    pub(super) cells: usize,
+    /// How long it took.
+    pub(super) took_s: f64,
+    /// The drawings, beside this file.
+    pub(super) charts: Vec<String>,
+    /// The paper's claims with their verdicts.
+    pub(super) claims: Vec<Judged>,
+}
+
+/// A claim and its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Judged {
+    /// Its name within the experiment.
+    pub(super) key: String,
+    /// What the paper says.
+    pub(super) text: String,
+    /// Paper and section.
+    pub(super) source: String,
+    /// What that is as a number.
+    pub(super) expected: String,
+    /// What was measured.
+    pub(super) measured: String,
+    /// Whether it holds; null if it cannot be tested.
+    pub(super) holds: Option<bool>,
+    /// Why not, or what a reader should know.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) note: String,
+}
+
+/// The rows of some cells of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// The experiment.
+    pub(super) experiment: String,
+    /// Quick or full.
+    pub(super) size: Size,
+    /// The run's seed.
+    pub(super) seed: u64,
+    /// How long it took.
+    pub(super) took_s: f64,
+    /// What was measured.
+    pub(super) rows: Vec<Row>,
+}
+
+/// Pairs each claim of an experiment with its verdict. A verdict without a claim, a claim without a
+/// verdict or with two is a mistake of the experiment.
+pub(super) fn judge(id: &str, findings: &Findings) -> Result<Vec<Judged>, String> {
+    let mut judged = Vec::new();
+    for claim in catalogue::claims(id) {
+        let mut verdicts = findings.verdicts.iter().filter(|v| v.claim == claim.key);
+        let (Some(verdict), None) = (verdicts.next(), verdicts.next()) else {
+            return Err(format!("{id} must judge `{}` once", claim.key));
+        };
+        judged.push(Judged {
+            key: claim.key.to_owned(),
+            text: claim.text.to_owned(),
+            source: claim.source.to_owned(),
+            expected: claim.expected.to_owned(),
+            measured: verdict.measured.clone(),
+            holds: verdict.holds,
+            note: verdict.note.clone(),
+        });
+    }
+    match findings.verdicts.len() > judged.len() {
+        true => Err(format!("{id} judges what is not among its claims")),
+        false => Ok(judged),
+    }
+}
+
+/// Concludes an experiment and writes its files.
+pub(super) fn write_outcome(
+    out: &Path,
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    rows: &Rows,
+    took_s: f64,
+) -> io::Result<Outcome> {
+    let id = experiment.id();
+    let findings = experiment.conclude(plan, rows);
+    let claims = judge(id, &findings).map_err(io::Error::other)?;
+    let base = out.join(id);
+    fs::create_dir_all(base.parent().unwrap_or(out))?;
+    files::write(&base.with_extension("csv"), rows.csv().as_bytes())?;
+    if let Some(series) = rows.series_csv() {
+        files::write(&base.with_extension("series.csv"), series.as_bytes())?;
+    }
+    let name = id.rsplit('/').next().unwrap_or(id);
+    let mut charts = Vec::new();
+    for (i, chart) in findings.charts.iter().enumerate() {
+        let file = match i {
+            0 => format!("{name}.svg"),
+            i => format!("{name}-{}.svg", i + 1),
+        };
+        files::write(&base.with_file_name(&file), alone(&chart.svg()).as_bytes())?;
+        charts.push(file);
+    }
+    let outcome = Outcome {
+        id: id.to_owned(),
+        title: experiment.title().to_owned(),
+        method: experiment.method(plan.size),
+        size: plan.size,
+        seed: plan.seed,
+        cells: rows.0.len(),
+        took_s: crate::quality::round(took_s, 1),
+        charts,
+        claims,
+    };
+    let json = serde_json::to_string_pretty(&outcome).map_err(io::Error::other)?;
+    files::write(&base.with_extension("json"), (json + "\n").as_bytes())?;
+    Ok(outcome)
+}
+
+/// Writes the rows of a shard.
+pub(super) fn write_part(out: &Path, part: &Part, shard: Shard) -> io::Result<PathBuf> {
+    let path = out.join(format!("{}.rows-{shard}.json", part.experiment));
+    fs::create_dir_all(path.parent().unwrap_or(out))?;
+    let json = serde_json::to_string(part).map_err(io::Error::other)?;
+    files::write(&path, json.as_bytes())?;
+    Ok(path)
+}
+
+/// Every outcome in a folder, in the catalogue's order.
+pub(super) fn outcomes(out: &Path) -> Vec<Outcome> {
+    let read = |id: &str| -> Option<Outcome> {
+        let text = fs::read_to_string(out.join(id).with_extension("json")).ok()?;
+        serde_json::from_str(&text).ok()
+    };
+    let all = catalogue::all();
+    all.iter().filter_map(|e| read(e.id())).collect()
+}
+
+/// A drawing that does not need a page's style.
+fn alone(svg: &str) -> String {
+    let style =
+        format!("<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--ground)\" ");
+    let svg = svg.replacen("<svg ", &style, 1);
+    match svg.split_once('>') {
+        Some((head, body)) => format!("{head}>\n<style>\n{STYLE}</style>{body}"),
+        None => svg,
+    }
+}

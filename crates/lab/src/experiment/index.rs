@@ -1,0 +1,119 @@
+//! The page over all that ran: each experiment's drawing, the claims in words and numbers, holds or
+//! not.
+
+use super::files::{self, Judged, Outcome};
+use crate::plot::escape;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The style of the page, and of drawings that stand alone.
+pub(super) const STYLE: &str = include_str!("page.css");
+
+/// Writes `index.html` over all outcomes in a folder.
+pub(super) fn write(out: &Path) -> io::Result<PathBuf> {
+    let path = out.join("index.html");
+    crate::files::write(&path, page(out, &files::outcomes(out)).as_bytes())?;
+    Ok(path)
+}
+
+fn page(out: &Path, outcomes: &[Outcome]) -> String {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Sinew laboratory</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>Sinew laboratory</h1>\n"
+    );
+    html += &overview(outcomes);
+    for outcome in outcomes {
+        html += &section(out, outcome);
+    }
+    html += "</body>\n</html>\n";
+    html
+}
+
+/// A line per experiment, and the sums.
+fn overview(outcomes: &[Outcome]) -> String {
+    let count = |holds, outcome: &Outcome| {
+        let claims = outcome.claims.iter();
+        claims.filter(|claim| claim.holds == holds).count()
+    };
+    let sum = |holds| outcomes.iter().map(|o| count(holds, o)).sum::<usize>();
+    let (hold, fail, untested) = (sum(Some(true)), sum(Some(false)), sum(None));
+    let mut html = format!(
+        "<p>{} claims: {hold} hold, {fail} do not, {untested} cannot be tested.</p>\n\
+         <table class=\"wide\">\n<tr><th>experiment</th><th></th><th>hold</th><th>do not</th>\
+         <th>untested</th></tr>\n",
+        hold + fail + untested
+    );
+    for outcome in outcomes {
+        let _ = writeln!(
+            html,
+            "<tr><td><a href=\"#{0}\">{0}</a></td><td class=\"words\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td></tr>",
+            escape(&outcome.id),
+            escape(&outcome.title),
+            count(Some(true), outcome),
+            count(Some(false), outcome),
+            count(None, outcome),
+        );
+    }
+    html + "</table>\n"
+}
+
+fn section(out: &Path, outcome: &Outcome) -> String {
+    let id = escape(&outcome.id);
+    let folder = Path::new(&outcome.id).parent().unwrap_or(Path::new(""));
+    let mut html = format!(
+        "<h2 id=\"{id}\">{id}: {}</h2>\n<p>{}</p>\n",
+        escape(&outcome.title),
+        escape(&outcome.method)
+    );
+    for chart in &outcome.charts {
+        // What is not there is not shown; its file's name is.
+        let svg = fs::read_to_string(out.join(folder).join(chart)).unwrap_or_default();
+        let svg = without_style(&svg);
+        let _ = writeln!(html, "<figure>\n{svg}</figure>");
+    }
+    html += "<table class=\"wide\">\n<tr><th>the paper says</th><th>expected</th><th>measured</th>\
+             <th></th></tr>\n";
+    for claim in &outcome.claims {
+        html += &row(claim);
+    }
+    let _ = writeln!(
+        html,
+        "</table>\n<p class=\"soft\">{:?} run, seed {}, {} cells, {} s. \
+         <a href=\"{id}.csv\">csv</a> <a href=\"{id}.json\">json</a></p>",
+        outcome.size, outcome.seed, outcome.cells, outcome.took_s
+    );
+    html
+}
+
+fn row(claim: &Judged) -> String {
+    let (class, word) = match claim.holds {
+        Some(true) => ("holds", "holds"),
+        Some(false) => ("fails", "does not hold"),
+        None => ("untested", "cannot be tested"),
+    };
+    let note = match claim.note.is_empty() {
+        true => String::new(),
+        false => format!("<div class=\"soft\">{}</div>", escape(&claim.note)),
+    };
+    format!(
+        "<tr><td class=\"words\">{}<div class=\"soft\">{}</div></td><td class=\"words\">{}</td>\
+         <td class=\"words\">{}{note}</td><td class=\"{class}\">{word}</td></tr>\n",
+        escape(&claim.text),
+        escape(&claim.source),
+        escape(&claim.expected),
+        escape(&claim.measured),
+    )
+}
+
+/// A drawing's own style would apply to the whole page.
+fn without_style(svg: &str) -> String {
+    match (svg.find("<style>"), svg.find("</style>")) {
+        (Some(from), Some(to)) if from < to => {
+            format!("{}{}", &svg[..from], &svg[to + "</style>".len()..])
+        }
+        _ => svg.to_owned(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Puts shards together: the rows of all parts, checked to be a whole, concluded as if one machine
+//! had measured them.
+
+use super::files::{self, Part};
+use super::run::{LabError, LabSummary, Tally};
+use super::{Experiment, Plan, Row, Rows, catalogue, index};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Merges the shards in some folders into `out`. Whatever experiment has rows is concluded.
+///
+/// # Errors
+/// [`LabError`] when there are no rows, cells are missing, or parts are of different runs.
+pub fn merge(folders: &[PathBuf], out: &Path) -> Result<LabSummary, LabError> {
+    let mut parts: BTreeMap<String, Vec<Part>> = BTreeMap::new();
+    for folder in folders {
+        let before = parts.values().map(Vec::len).sum::<usize>();
+        for part in read(folder)? {
+            parts.entry(part.experiment.clone()).or_default().push(part);
+        }
+        if parts.values().map(Vec::len).sum::<usize>() == before {
+            return Err(LabError::NoRows(folder.clone()));
+        }
+    }
+    fs::create_dir_all(out).map_err(|error| LabError::at(out, error))?;
+    let mut tallies = Vec::new();
+    for experiment in catalogue::all() {
+        let Some(parts) = parts.remove(experiment.id()) else {
+            continue;
+        };
+        let (plan, rows, took_s) = whole(experiment, parts)?;
+        let outcome = files::write_outcome(out, experiment, &plan, &rows, took_s)
+            .map_err(|error| LabError::at(out, error))?;
+        tallies.push(Tally::of(&outcome));
+    }
+    if let Some(unknown) = parts.into_keys().next() {
+        return Err(LabError::Unknown(unknown));
+    }
+    Ok(LabSummary {
+        experiments: tallies,
+        index: Some(index::write(out).map_err(|error| LabError::at(out, error))?),
+        rows: Vec::new(),
+    })
+}
+
+/// The rows of all cells, in order.
+fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f64), LabError> {
+    let incomplete = |why: String| LabError::Incomplete {
+        experiment: experiment.id().to_owned(),
+        why,
+    };
+    let (size, seed) = (parts[0].size, parts[0].seed);
+    if parts
+        .iter()
+        .any(|part| (part.size, part.seed) != (size, seed))
+    {
+        let why = "its parts have different seeds or sizes: run all shards alike";
+        return Err(incomplete(why.into()));
+    }
+    let took_s = parts.iter().map(|part| part.took_s).sum();
+    let all = parts.into_iter().flat_map(|part| part.rows);
+    let mut rows: BTreeMap<String, Row> = all.map(|row| (row.cell.clone(), row)).collect();
+    let mut ordered = Vec::new();
+    for cell in experiment.cells(size) {
+        let missing = || incomplete(format!("no shard has measured {}", cell.key));
+        ordered.push(rows.remove(&cell.key).ok_or_else(missing)?);
+    }
+    let plan = Plan {
+        size,
+        seed,
+        program: PathBuf::new(),
+    };
+    Ok((plan, Rows(ordered), took_s))
+}
+
+/// Every part in a folder and the folders of papers in it.
+fn read(folder: &Path) -> Result<Vec<Part>, LabError> {
+    let mut parts = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    for depth in 0..2 {
+        for folder in std::mem::take(&mut folders) {
+            let at = |error| LabError::at(&folder, error);
+            for entry in fs::read_dir(&folder).map_err(at)? {
+                let path = entry.map_err(at)?.path();
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                if depth == 0 && path.is_dir() {
+                    folders.push(path);
+                } else if name.contains(".rows-") && name.ends_with(".json") {
+                    let text = fs::read(&path).map_err(|error| LabError::at(&path, error))?;
+                    let part = serde_json::from_slice(&text)
+                        .map_err(|error| LabError::at(&path, error.into()))?;
+                    parts.push(part);
+                }
+            }
+        }
+    }
+    Ok(parts)
+}

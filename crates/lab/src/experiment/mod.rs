@@ -1,0 +1,189 @@
+//! Experiments: figures and tables of the papers as families of measurements, with the papers'
+//! claims and a verdict on each.
+//!
+//! ```text
+//!   Experiment ── cells ──▶ measure, one by one or on all cores ──▶ Row … ──▶ conclude ──▶ Findings
+//!                   │                                                │           charts, verdicts
+//!                   └── --shard i/n: every n-th cell ──▶ rows file ──┘ merge           │
+//!                                                             ID.csv ID.svg ID.json  ◀─┘
+//!                                                             index.html over all that ran
+//! ```
+//!
+//! A *cell* is one point of the grid: a loss and a burstiness, a size of the plane. Cells know
+//! nothing of each other and each has a seed of its own, drawn from the run's seed, the experiment's
+//! name and the cell's key; so a run on one machine, on many cores, or in shards that are merged
+//! gives the same rows.
+//!
+//! A *claim* is a sentence of a paper. The list ([`ClaimText`]) is kept apart from the experiments;
+//! an experiment gives a [`Verdict`] on each of its claims: it holds, it does not, or it cannot be
+//! tested, with what was measured. [`run`] refuses an experiment that forgets one.
+
+mod amir06;
+mod catalogue;
+mod files;
+mod index;
+mod merge;
+mod row;
+mod run;
+mod shard;
+mod sweep;
+
+#[cfg(test)]
+mod tests;
+
+pub use catalogue::{Entry, list};
+pub use merge::merge;
+pub use run::{LabError, LabOptions, LabSummary, Tally, run};
+pub use shard::{BadShard, Shard};
+
+use crate::plot::Chart;
+use base::rng::Rng;
+pub(crate) use row::{Row, Rows};
+
+/// How much of an experiment is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// Under a minute on two cores: fewer packets, topologies, repetitions.
+    #[default]
+    Quick,
+    /// The paper's own size.
+    Full,
+}
+
+/// A sentence of a paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimText {
+    /// The experiment that judges it.
+    pub(crate) experiment: &'static str,
+    /// Its name within the experiment.
+    pub(crate) key: &'static str,
+    /// Paper and section.
+    pub(crate) source: &'static str,
+    /// What the paper says.
+    pub(crate) text: &'static str,
+    /// What that is as a number or comparison.
+    pub(crate) expected: &'static str,
+}
+
+/// What has been found out about a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Verdict {
+    /// The claim's name.
+    pub(crate) claim: &'static str,
+    /// What was measured, with its unit.
+    pub(crate) measured: String,
+    /// Whether it holds; `None` if it cannot be tested.
+    pub(crate) holds: Option<bool>,
+    /// Why it does not, or what a reader should know; may be empty.
+    pub(crate) note: String,
+}
+
+/// What an experiment comes to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    /// The measured series; the first is the paper's figure.
+    pub(crate) charts: Vec<Chart>,
+    /// One verdict for each claim, in any order.
+    pub(crate) verdicts: Vec<Verdict>,
+}
+
+/// One point of an experiment's grid.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cell {
+    /// Its name, unique and stable: `loss=5 burst=25`.
+    pub(crate) key: String,
+    /// Its coordinates.
+    pub(crate) parameters: Vec<(&'static str, f64)>,
+}
+
+/// What a run is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// How much is done.
+    pub(crate) size: Size,
+    /// The run's seed.
+    pub(crate) seed: u64,
+    /// The program itself, for experiments that start nodes.
+    pub(crate) program: std::path::PathBuf,
+}
+
+/// Why a cell could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CellError(pub(crate) String);
+
+/// A figure or table of a paper.
+pub(crate) trait Experiment: Sync {
+    /// `amir06/fig4`.
+    fn id(&self) -> &'static str;
+    /// A line about it.
+    fn title(&self) -> &'static str;
+    /// How it is done here, for the report: a paragraph.
+    fn method(&self, size: Size) -> String;
+    /// Its grid, in a stable order.
+    fn cells(&self, size: Size) -> Vec<Cell>;
+    /// Measures one cell. Equal plans, cells and seeds give equal rows, unless it is real-time.
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError>;
+    /// What the rows of all cells come to.
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings;
+    /// Whether it runs real nodes: then its cells run one by one, with nothing beside them.
+    fn is_real_time(&self) -> bool {
+        false
+    }
+}
+
+impl Cell {
+    /// A cell whose key is made of its coordinates.
+    pub(crate) fn at(parameters: &[(&'static str, f64)]) -> Cell {
+        let words: Vec<String> = parameters.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        Cell {
+            key: words.join(" "),
+            parameters: parameters.to_vec(),
+        }
+    }
+
+    /// One of its coordinates; what is not there is a mistake of the experiment.
+    pub(crate) fn parameter(&self, name: &str) -> f64 {
+        let found = self.parameters.iter().find(|(key, _)| *key == name);
+        found.expect("the experiment made this cell").1
+    }
+
+    /// The seed of this cell in a run.
+    pub(crate) fn seed(&self, experiment: &str, seed: u64) -> u64 {
+        let mut state = seed;
+        for byte in experiment.bytes().chain([0]).chain(self.key.bytes()) {
+            state = Rng::new(state ^ u64::from(byte)).next_u64();
+        }
+        state
+    }
+}
+
+impl Verdict {
+    /// It holds, or not.
+    pub(crate) fn of(claim: &'static str, holds: bool, measured: impl Into<String>) -> Verdict {
+        Verdict {
+            claim,
+            measured: measured.into(),
+            holds: Some(holds),
+            note: String::new(),
+        }
+    }
+
+    /// It cannot be tested, and why.
+    pub(crate) fn untested(claim: &'static str, why: impl Into<String>) -> Verdict {
+        Verdict {
+            claim,
+            measured: "not measured".into(),
+            holds: None,
+            note: why.into(),
+        }
+    }
+
+    /// With something a reader should know.
+    #[must_use]
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Verdict {
+        self.note = note.into();
+        self
+    }
+}

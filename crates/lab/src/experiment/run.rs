@@ -1,0 +1,213 @@
+//! Runs experiments, one after the other.
+
+use super::files::{self, Outcome, Part};
+use super::sweep::{self, Stopped};
+use super::{Experiment, Plan, Rows, Shard, Size, catalogue, index};
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use crate::table;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Names: `amir06/fig4`, `amir06/all`, `all`.
+    pub experiments: Vec<String>,
+    /// Quick or full.
+    pub size: Size,
+    /// The seed of everything.
+    pub seed: u64,
+    /// The folder for results.
+    pub out: PathBuf,
+    /// Only a part of the cells: rows are written, and nothing is concluded.
+    pub shard: Option<Shard>,
+    /// This program, for experiments that start nodes.
+    pub program: PathBuf,
+}
+
+/// Why the laboratory stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// No experiment has that name.
+    #[error(
+        "there is no experiment `{0}`: `sinew lab list` shows all; `amir06/all` and `all` mean many"
+    )]
+    Unknown(String),
+    /// Nothing to merge.
+    #[error("no rows of shards in {}: name folders that `sinew lab run --shard` wrote", .0.display())]
+    NoRows(PathBuf),
+    /// The parts do not make a whole.
+    #[error("{experiment} cannot be merged: {why}")]
+    Incomplete {
+        /// The experiment.
+        experiment: String,
+        /// What is missing or contradictory.
+        why: String,
+    },
+    /// A cell could not be measured.
+    #[error("{experiment} failed at {cell}: {why}")]
+    Cell {
+        /// The experiment.
+        experiment: String,
+        /// Where in its grid.
+        cell: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// A file could not be read or written.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// Ctrl-C: experiments that were over are written.
+    #[error("interrupted: what was over is in the folder, the rest is not")]
+    Interrupted,
+}
+
+/// How the claims of one experiment came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tally {
+    /// The experiment.
+    pub id: String,
+    /// Claims that hold.
+    pub hold: usize,
+    /// Claims that do not, by their names.
+    pub fail: Vec<String>,
+    /// Claims that cannot be tested.
+    pub untested: usize,
+    /// Seconds it took.
+    pub took_s: f64,
+}
+
+/// What ran.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LabSummary {
+    /// The experiments.
+    pub experiments: Vec<Tally>,
+    /// The page over all that ran; none of a shard.
+    pub index: Option<PathBuf>,
+    /// Files with a shard's rows.
+    pub rows: Vec<PathBuf>,
+}
+
+/// Runs experiments and writes their files; each is written as soon as it is over.
+///
+/// # Errors
+/// [`LabError`]; what was over by then stays written.
+pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabError> {
+    let experiments = catalogue::select(&options.experiments)?;
+    let plan = Plan {
+        size: options.size,
+        seed: options.seed,
+        program: options.program.clone(),
+    };
+    let failed = |error| LabError::at(&options.out, error);
+    let interrupt = Interrupt::install().map_err(failed)?;
+    std::fs::create_dir_all(&options.out).map_err(failed)?;
+    let mut summary = LabSummary {
+        experiments: Vec::new(),
+        index: None,
+        rows: Vec::new(),
+    };
+    for experiment in experiments {
+        progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
+        let begun = Instant::now();
+        let rows = sweep::measure(experiment, &plan, options.shard, &interrupt, progress)
+            .map_err(|stopped| LabError::stopped(experiment, stopped))?;
+        let took_s = begun.elapsed().as_secs_f64();
+        if let Some(shard) = options.shard {
+            let part = Part {
+                experiment: experiment.id().to_owned(),
+                size: plan.size,
+                seed: plan.seed,
+                took_s,
+                rows,
+            };
+            let path = files::write_part(&options.out, &part, shard).map_err(failed)?;
+            summary.rows.push(path);
+            continue;
+        }
+        let outcome = files::write_outcome(&options.out, experiment, &plan, &Rows(rows), took_s)
+            .map_err(failed)?;
+        progress.step(&format!("{}: {took_s:.1} s", experiment.id()));
+        summary.experiments.push(Tally::of(&outcome));
+        // After each, so that what is over can be looked at while the rest runs.
+        summary.index = Some(index::write(&options.out).map_err(failed)?);
+    }
+    Ok(summary)
+}
+
+impl LabError {
+    pub(super) fn at(path: &Path, error: io::Error) -> LabError {
+        LabError::Io {
+            path: path.to_owned(),
+            error,
+        }
+    }
+
+    fn stopped(experiment: &dyn Experiment, stopped: Stopped) -> LabError {
+        match stopped {
+            Stopped::Interrupted => LabError::Interrupted,
+            Stopped::Failed(cell, error) => LabError::Cell {
+                experiment: experiment.id().to_owned(),
+                cell,
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+impl Tally {
+    pub(super) fn of(outcome: &Outcome) -> Tally {
+        let count = |holds| outcome.claims.iter().filter(|c| c.holds == holds).count();
+        let failed = outcome.claims.iter().filter(|c| c.holds == Some(false));
+        Tally {
+            id: outcome.id.clone(),
+            hold: count(Some(true)),
+            fail: failed.map(|claim| claim.key.clone()).collect(),
+            untested: count(None),
+            took_s: outcome.took_s,
+        }
+    }
+}
+
+impl fmt::Display for LabSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.experiments.is_empty() {
+            let head = ["experiment", "hold", "do not", "untested", "seconds"];
+            let mut rows = vec![head.map(str::to_owned).to_vec()];
+            for tally in &self.experiments {
+                rows.push(vec![
+                    tally.id.clone(),
+                    tally.hold.to_string(),
+                    tally.fail.len().to_string(),
+                    tally.untested.to_string(),
+                    format!("{:.1}", tally.took_s),
+                ]);
+            }
+            f.write_str(&table::align(&rows))?;
+        }
+        for tally in self.experiments.iter().filter(|t| !t.fail.is_empty()) {
+            writeln!(
+                f,
+                "does not hold in {}: {}",
+                tally.id,
+                tally.fail.join(", ")
+            )?;
+        }
+        if let Some(index) = &self.index {
+            writeln!(f, "see {}", index.display())?;
+        }
+        for path in &self.rows {
+            writeln!(f, "rows in {}", path.display())?;
+        }
+        Ok(())
+    }
+}

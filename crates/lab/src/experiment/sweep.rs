@@ -1,0 +1,87 @@
+//! Measures cells: on all cores, or one by one when real time is measured.
+
+use super::{Cell, CellError, Experiment, Plan, Row, Shard};
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Why not all cells were measured.
+pub(super) enum Stopped {
+    /// Ctrl-C.
+    Interrupted,
+    /// A cell failed.
+    Failed(String, CellError),
+}
+
+/// How often it is looked whether to stop while cells are measured.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The rows of the shard's cells, by their places in the grid.
+pub(super) fn measure(
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    shard: Option<Shard>,
+    interrupt: &Interrupt,
+    progress: Progress,
+) -> Result<Vec<Row>, Stopped> {
+    let cells = experiment.cells(plan.size);
+    let mine = (0..cells.len()).filter(|place| shard.is_none_or(|shard| shard.holds(*place)));
+    let mine: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let work = |done: mpsc::Sender<(usize, Result<Row, CellError>)>| {
+        while !stop.load(Ordering::Relaxed) {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(cell) = mine.get(place) else { break };
+            let seed = cell.seed(experiment.id(), plan.seed);
+            if done
+                .send((place, experiment.measure(plan, cell, seed)))
+                .is_err()
+            {
+                break;
+            }
+        }
+    };
+    let workers = match experiment.is_real_time() {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let mut rows: Vec<Option<Row>> = vec![None; mine.len()];
+    let mut stopped = None;
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..workers.min(mine.len()) {
+            let sender = sender.clone();
+            scope.spawn(|| work(sender));
+        }
+        drop(sender);
+        let mut measured = 0;
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok((place, Ok(row))) => {
+                    measured += 1;
+                    let share = measured as f64 / mine.len() as f64;
+                    progress.draw(share, &format!("{} {}", experiment.id(), row.cell));
+                    rows[place] = Some(row);
+                }
+                Ok((place, Err(error))) => {
+                    stop.store(true, Ordering::Relaxed);
+                    stopped.get_or_insert(Stopped::Failed(mine[place].key.clone(), error));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            if stopped.is_none() && interrupt.came() {
+                stop.store(true, Ordering::Relaxed);
+                stopped = Some(Stopped::Interrupted);
+            }
+        }
+    });
+    progress.clear();
+    match stopped {
+        Some(stopped) => Err(stopped),
+        None => Ok(rows.into_iter().flatten().collect()),
+    }
+}

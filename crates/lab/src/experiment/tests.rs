@@ -1,0 +1,114 @@
+//! The laboratory's own promises: equal seeds give equal files, shards make a whole, and no claim is
+//! forgotten.
+
+use super::*;
+use crate::files::Scratch;
+use crate::progress::Progress;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
+    LabOptions {
+        experiments: vec![experiment.to_owned()],
+        size: Size::Quick,
+        seed: 7,
+        out: out.to_owned(),
+        shard: shard.map(|text| text.parse().unwrap()),
+        program: "sinew".into(),
+    }
+}
+
+#[test]
+fn every_claim_has_its_experiment_and_every_experiment_its_claims() {
+    let ids: BTreeSet<&str> = list().iter().map(|entry| entry.id).collect();
+    assert_eq!(ids.len(), list().len(), "two experiments of one name");
+    let mut keys = BTreeSet::new();
+    for claim in amir06::claims::CLAIMS {
+        assert!(
+            ids.contains(claim.experiment),
+            "{} is missing",
+            claim.experiment
+        );
+        assert!(
+            keys.insert((claim.experiment, claim.key)),
+            "{} twice",
+            claim.key
+        );
+    }
+    for entry in list() {
+        assert!(entry.claims > 0, "{} judges nothing", entry.id);
+        assert!(entry.cells.0 > 0 && entry.cells.1 >= entry.cells.0);
+    }
+}
+
+#[test]
+fn cells_have_different_keys_and_seeds() {
+    for experiment in catalogue::all() {
+        for size in [Size::Quick, Size::Full] {
+            let cells = experiment.cells(size);
+            let keys: BTreeSet<&String> = cells.iter().map(|cell| &cell.key).collect();
+            let seeds: BTreeSet<u64> = cells.iter().map(|c| c.seed(experiment.id(), 1)).collect();
+            assert_eq!((keys.len(), seeds.len()), (cells.len(), cells.len()));
+        }
+    }
+}
+
+#[test]
+fn shards_merge_to_what_one_machine_measures() {
+    let scratch = Scratch::new("lab").unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let whole = run(
+        &options("amir06/fig12", &at("whole"), None),
+        Progress::Silent,
+    )
+    .unwrap();
+    let mut folders = Vec::new();
+    for shard in ["1/3", "2/3", "3/3"] {
+        let folder = at(&shard.replace('/', "-"));
+        let summary = run(
+            &options("amir06/fig12", &folder, Some(shard)),
+            Progress::Silent,
+        );
+        assert_eq!(summary.unwrap().rows.len(), 1);
+        folders.push(folder);
+    }
+    let missing = merge(&folders[..2], &at("missing")).unwrap_err();
+    assert!(
+        missing.to_string().contains("no shard has measured"),
+        "{missing}"
+    );
+    let merged = merge(&folders, &at("merged")).unwrap();
+    assert_eq!(merged.experiments[0].hold, whole.experiments[0].hold);
+    for file in ["amir06/fig12.csv", "amir06/fig12.svg"] {
+        let read = |folder: &str| std::fs::read(at(folder).join(file)).unwrap();
+        assert_eq!(read("whole"), read("merged"), "{file}");
+    }
+    let page = std::fs::read_to_string(at("merged").join("index.html")).unwrap();
+    for claim in catalogue::claims("amir06/fig12") {
+        assert!(
+            page.contains(&crate::plot::escape(claim.text)),
+            "{}",
+            claim.key
+        );
+    }
+    assert_eq!(page.matches("<style>").count(), 1);
+}
+
+#[test]
+fn names_that_mean_nothing_are_refused() {
+    for name in ["amir06", "amir06/fig99", "", "all/amir06", "liu05/all"] {
+        let error = catalogue::select(&[name.to_owned()]).err().unwrap();
+        assert!(error.to_string().contains("sinew lab list"), "{error}");
+    }
+    let all = catalogue::select(&["all".to_owned(), "amir06/all".to_owned()]).unwrap();
+    assert_eq!(all.len(), list().len());
+}
+
+#[test]
+fn merging_nothing_says_so() {
+    let scratch = Scratch::new("lab-none").unwrap();
+    let folder = scratch.path().to_owned();
+    let error = merge(&[folder.clone()], &folder).unwrap_err();
+    assert!(error.to_string().contains("--shard"), "{error}");
+    assert!(merge(&[folder.join("missing")], &folder).is_err());
+}

@@ -1,0 +1,128 @@
+//! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict.
+
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::{Args, Subcommand};
+use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
+use lab::progress::Progress;
+use std::path::PathBuf;
+
+/// What to do in the laboratory.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// Show all experiments
+    #[command(after_help = "Example:\n  sinew lab list")]
+    List(List),
+    /// Run experiments: drawings, numbers, and a page with a verdict on every claim
+    #[command(after_help = "\
+Examples:
+  sinew lab run amir06/fig12 --out out
+  sinew lab run amir06/all --full --out out
+  sinew lab run all --shard 2/5 --out part-2")]
+    Run(Run),
+    /// Put the parts of --shard runs together
+    #[command(after_help = "Example:\n  sinew lab merge part-1 part-2 part-3 --out out")]
+    Merge(Merge),
+}
+
+/// Options of `sinew lab list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `sinew lab run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Experiments: their names, PAPER/all, or all
+    #[arg(required = true, value_name = "ID")]
+    pub experiments: Vec<String>,
+    /// The papers' own size instead of under a minute each
+    #[arg(long)]
+    pub full: bool,
+    /// The seed of everything that is random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The folder for results
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub out: PathBuf,
+    /// Only the I-th of N parts of the work, to be merged later
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Tell every step, also into a pipe
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Options of `sinew lab merge`.
+#[derive(Debug, Args)]
+pub struct Merge {
+    /// The folders that the parts wrote
+    #[arg(required = true, value_name = "DIR")]
+    pub folders: Vec<PathBuf>,
+    /// The folder for results
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    pub out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does it.
+pub fn run(lab: &Lab) -> Outcome {
+    match lab {
+        Lab::List(args) => list(args),
+        Lab::Run(args) => run_experiments(args),
+        Lab::Merge(args) => {
+            let summary = experiment::merge(&args.folders, &args.out);
+            tell(&summary.map_err(failure)?, args.json)
+        }
+    }
+}
+
+fn list(args: &List) -> Outcome {
+    let entries = experiment::list();
+    if args.json {
+        return terminal::json(&serde_json::to_value(&entries).map_err(Failure::failed)?);
+    }
+    for entry in entries {
+        let real = if entry.real_time { ", real nodes" } else { "" };
+        terminal::line(&format!(
+            "{:<16} {} ({} claims{real})",
+            entry.id, entry.title, entry.claims
+        ))?;
+    }
+    Ok(())
+}
+
+fn run_experiments(args: &Run) -> Outcome {
+    let options = LabOptions {
+        experiments: args.experiments.clone(),
+        size: if args.full { Size::Full } else { Size::Quick },
+        seed: args.seed,
+        out: args.out.clone(),
+        shard: args.shard,
+        program: std::env::current_exe().map_err(Failure::failed)?,
+    };
+    let summary = experiment::run(&options, Progress::choose(args.verbose));
+    tell(&summary.map_err(failure)?, args.json)
+}
+
+fn tell(summary: &LabSummary, json: bool) -> Outcome {
+    if json {
+        return terminal::json(&serde_json::to_value(summary).map_err(Failure::failed)?);
+    }
+    terminal::line(summary.to_string().trim_end())
+}
+
+fn failure(error: LabError) -> Failure {
+    match error {
+        LabError::Unknown(_) | LabError::NoRows(_) => Failure::misused(error),
+        _ => Failure::failed(error),
+    }
+}
