@@ -143,12 +143,13 @@ impl Distribution {
     /// The share of packets that arrives within `us`.
     pub fn within(&self, us: u64) -> f64 {
         let in_time = self.atoms.iter().take_while(|(at, _)| *at <= us);
-        in_time.map(|(_, share)| share).sum()
+        // Not `sum`, which of nothing is -0.
+        in_time.fold(0.0, |sum, (_, share)| sum + share)
     }
 
     /// The share of packets that arrives at all, before the deadline for which it was computed.
     pub fn delivered(&self) -> f64 {
-        self.atoms.iter().map(|(_, share)| share).sum()
+        self.atoms.iter().fold(0.0, |sum, (_, share)| sum + share)
     }
 
     /// Delays in microseconds with their shares, in order.

@@ -4,15 +4,17 @@
 //! ```text
 //!   link-state records ──▶ Topology ──▶ spf::Tree (one per metric) ──▶ table::Tables ──▶ next hop
 //!        (from, to,           │              ▲ update: only what a change touches
-//!         LinkCost)           └──▶ paths::explain, paths::shortest ──▶ path, costs, runners-up
+//!         LinkCost)           └──▶ explain::answer ──▶ path, runners-up, all numbers
 //! ```
 //!
 //! - [`metric`]: what a link costs, in whole numbers, so that every node of a network computes the
 //!   same routes from the same records, to the last bit.
 //! - [`topology`]: the directed graph, by dense indices.
 //! - [`spf`]: shortest-path trees, from scratch and incrementally.
+//! - [`width`]: paths whose narrowest link is wide, for bulk data.
 //! - [`table`]: the next hop to every destination, for each metric in use.
-//! - [`paths`]: single paths with their reasons, for people who ask why.
+//! - [`paths`]: single paths, and the next shortest ones.
+//! - [`explain`]: why packets go where they go, and what would be if links were otherwise.
 //! - [`disjoint`]: k paths that share no node, of the least total cost.
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
@@ -27,13 +29,14 @@
 //! Additive metrics are safe to route by table, hop by hop: every cost is positive, so the
 //! distance to the destination falls at each hop and no packet comes by twice. Ties are broken by
 //! node address alone, in such a way that the hops which the nodes choose one by one are the path
-//! which the source sees in its own tree (see [`spf`]). Best routes and disjoint paths are not safe
-//! by table: the source stamps them.
+//! which the source sees in its own tree (see [`spf`]). Best routes, disjoint and wide paths are not
+//! safe by table: the source stamps them.
 #![forbid(unsafe_code)]
 
 pub mod best;
 pub mod delivery;
 pub mod disjoint;
+pub mod explain;
 pub mod generate;
 pub mod metric;
 pub mod paths;
@@ -41,6 +44,7 @@ pub mod spf;
 pub mod stamp;
 pub mod table;
 pub mod topology;
+pub mod width;
 
 pub use metric::{Cost, LinkCost, Metric, Parameters};
 pub use topology::{Change, NodeIndex, Topology};

@@ -1,4 +1,4 @@
-//! Single paths with their reasons: what `why` tells.
+//! Single paths with what they cost.
 //!
 //! The shortest loop-free paths between two nodes in order of cost, by Yen's algorithm: each next
 //! best path leaves one of the better ones somewhere, so from every node of the last path found
@@ -10,9 +10,6 @@ use crate::topology::{NodeIndex, Topology};
 use base::{NodeAddr, Set};
 use core::fmt;
 use std::collections::BTreeSet;
-
-/// Paths in an explanation: the best one and two runners-up.
-pub const EXPLAINED_PATHS: usize = 3;
 
 /// A path and what it costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,17 +33,6 @@ pub struct Hop {
     pub cost: Cost,
 }
 
-/// Why packets go the way they go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// What counts.
-    pub metric: Metric,
-    /// The path that packets take.
-    pub path: Path,
-    /// The next best paths, best first.
-    pub runners_up: Vec<Path>,
-}
-
 /// Why there is no path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPath {
@@ -58,22 +44,6 @@ pub enum NoPath {
     Same(NodeAddr),
 }
 
-/// The path from `src` to `dst`, what each link of it costs, and the paths that came next.
-pub fn explain(
-    topology: &Topology,
-    src: NodeAddr,
-    dst: NodeAddr,
-    metric: Metric,
-) -> Result<Explanation, NoPath> {
-    let mut paths = shortest(topology, src, dst, metric, EXPLAINED_PATHS)?.into_iter();
-    let path = paths.next().ok_or(NoPath::Unreachable(src, dst))?;
-    Ok(Explanation {
-        metric,
-        path,
-        runners_up: paths.collect(),
-    })
-}
-
 /// The `k` cheapest loop-free paths, fewer if there are fewer. The first is the one that packets
 /// take by table; the others are in order of cost, then of length, then of node addresses.
 pub fn shortest(
@@ -83,11 +53,7 @@ pub fn shortest(
     metric: Metric,
     k: usize,
 ) -> Result<Vec<Path>, NoPath> {
-    if src == dst {
-        return Err(NoPath::Same(src));
-    }
-    let from = topology.index(src).ok_or(NoPath::Unknown(src))?;
-    let to = topology.index(dst).ok_or(NoPath::Unknown(dst))?;
+    let (from, to) = ends(topology, src, dst)?;
     let first = Tree::new(topology, from, metric).path(to);
     if first.is_empty() {
         return Err(NoPath::Unreachable(src, dst));
@@ -108,6 +74,19 @@ pub fn shortest(
     }
     let priced = found.iter().take(k);
     Ok(priced.map(|nodes| price(topology, metric, nodes)).collect())
+}
+
+/// The two nodes that a question is about.
+pub(crate) fn ends(
+    topology: &Topology,
+    src: NodeAddr,
+    dst: NodeAddr,
+) -> Result<(NodeIndex, NodeIndex), NoPath> {
+    if src == dst {
+        return Err(NoPath::Same(src));
+    }
+    let index = |addr| topology.index(addr).ok_or(NoPath::Unknown(addr));
+    Ok((index(src)?, index(dst)?))
 }
 
 /// The best path that begins with the nodes of `trunk`, then goes on otherwise than each path of
@@ -192,55 +171,3 @@ impl fmt::Display for NoPath {
 }
 
 impl core::error::Error for NoPath {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metric::Parameters;
-
-    /// The network of [Amir06 Fig. 11]'s kind: two ways from A to D, one short and lossy.
-    fn diamond() -> Topology {
-        let links = [
-            (1, 2, 10, 0.05),
-            (2, 4, 10, 0.0),
-            (1, 3, 30, 0.0),
-            (3, 4, 20, 0.0),
-        ];
-        Topology::from_links(
-            Parameters::default(),
-            links.map(|(from, to, ms, loss)| {
-                (
-                    NodeAddr(from),
-                    NodeAddr(to),
-                    LinkCost::new(ms * 1_000, loss),
-                )
-            }),
-        )
-    }
-
-    #[test]
-    fn an_explanation_names_the_path_its_costs_and_the_runner_up() {
-        let t = diamond();
-        let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);
-        let why = explain(&t, a, d, Metric::Latency).unwrap();
-        assert_eq!(why.path.nodes().collect::<Vec<_>>(), [a, b, d]);
-        assert_eq!(why.path.total, Cost(20_000_000));
-        assert_eq!(why.path.hops[0].cost, Cost(10_000_000));
-        assert_eq!(why.runners_up.len(), 1);
-        assert_eq!(why.runners_up[0].nodes().collect::<Vec<_>>(), [a, c, d]);
-        let why = explain(&t, a, d, Metric::Loss).unwrap();
-        assert_eq!(why.path.nodes().collect::<Vec<_>>(), [a, c, d]);
-    }
-
-    #[test]
-    fn the_reason_for_no_path_is_said() {
-        let mut t = diamond();
-        let [a, d, e] = [1, 4, 5].map(NodeAddr);
-        let why = |t: &Topology, from, to| explain(t, from, to, Metric::Hops).unwrap_err();
-        assert_eq!(why(&t, a, e), NoPath::Unknown(e));
-        assert_eq!(why(&t, d, a), NoPath::Unreachable(d, a));
-        assert_eq!(why(&t, a, a), NoPath::Same(a));
-        t.add_node(e);
-        assert_eq!(why(&t, a, e), NoPath::Unreachable(a, e));
-    }
-}

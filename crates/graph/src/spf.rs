@@ -14,8 +14,11 @@
 //!             2. seed       the heap: hung-off nodes from outside, ends of shortened links
 //!             3. settle     as Dijkstra does, but only what gets nearer or hangs loose
 //!             4. parents    of nodes that moved, of their successors, of ends of changed links
-//!             5. first hops along the tree, below parents that changed
+//!             5. first hops and delays along the tree, below parents that changed
 //! ```
+//!
+//! [`Tree::changed`] names the nodes whose route the last repair has touched, so that whoever
+//! keeps routes in another form follows without looking at the rest.
 
 use crate::metric::{Cost, Metric};
 use crate::topology::{Change, NodeIndex, Topology};
@@ -35,6 +38,8 @@ pub struct Tree {
     distance: Vec<Cost>,
     parent: Vec<NodeIndex>,
     first_hop: Vec<NodeIndex>,
+    /// The sums of the links' latencies along the tree's paths; 0 out of reach.
+    delay_us: Vec<u64>,
     scratch: Scratch,
 }
 
@@ -51,7 +56,7 @@ pub struct Work {
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     heap: BinaryHeap<Reverse<(Cost, NodeIndex)>>,
-    /// Nodes whose distance has changed, each once.
+    /// Nodes whose distance, first hop or delay has changed, each once. Kept until the next repair.
     moved: Vec<NodeIndex>,
     /// Whether a node is in `moved`.
     has_moved: Vec<bool>,
@@ -79,6 +84,7 @@ impl Tree {
             distance: Vec::new(),
             parent: Vec::new(),
             first_hop: Vec::new(),
+            delay_us: Vec::new(),
             scratch: Scratch::default(),
         };
         tree.cover(topology);
@@ -89,6 +95,9 @@ impl Tree {
     /// Repairs the tree after `changes`, all those that `topology` has seen since the tree was
     /// made or last repaired, in any order. Equals a tree from scratch.
     pub fn update(&mut self, topology: &Topology, changes: &[Change]) -> Work {
+        for node in self.scratch.moved.drain(..) {
+            self.scratch.has_moved[node.place()] = false;
+        }
         self.cover(topology);
         let mut work = Work::default();
         self.hang_off(topology, changes, &mut work);
@@ -127,6 +136,19 @@ impl Tree {
         known(self.first_hop.get(node.place()))
     }
 
+    /// How long a packet takes on the path to `node`, in microseconds, whatever the metric; 0 to
+    /// the root and to what is unreachable.
+    #[inline]
+    pub fn delay_us(&self, node: NodeIndex) -> u64 {
+        self.delay_us.get(node.place()).copied().unwrap_or(0)
+    }
+
+    /// The nodes whose distance, first hop or delay the last [`Tree::update`] may have changed, in
+    /// no particular order, each once. Empty after a computation from scratch.
+    pub fn changed(&self) -> &[NodeIndex] {
+        &self.scratch.moved
+    }
+
     /// The nodes on the path to `node`, from the root to `node` itself; empty if there is none.
     pub fn path(&self, node: NodeIndex) -> Vec<NodeIndex> {
         if self.distance(node).is_none() {
@@ -149,6 +171,7 @@ impl Tree {
         self.distance.resize(nodes, FAR);
         self.parent.resize(nodes, NONE);
         self.first_hop.resize(nodes, NONE);
+        self.delay_us.resize(nodes, 0);
         self.scratch.has_moved.resize(nodes, false);
         self.distance[self.root.place()] = Cost(0);
     }
@@ -177,13 +200,15 @@ impl Tree {
                 let candidate = distance + edge.cost(self.metric);
                 if candidate < self.distance[peer] {
                     self.distance[peer] = candidate;
-                    self.parent[peer] = node;
                     heap.push(Reverse((candidate, edge.peer)));
-                } else if candidate == self.distance[peer]
-                    && topology.addr(node) < topology.addr(self.parent[peer])
+                } else if candidate > self.distance[peer]
+                    || topology.addr(self.parent[peer]) < topology.addr(node)
                 {
-                    self.parent[peer] = node;
+                    continue;
                 }
+                self.parent[peer] = node;
+                // The node is settled, so its delay is final.
+                self.delay_us[peer] = self.delay_us[node.place()] + u64::from(edge.link.latency_us);
             }
         }
     }
@@ -269,12 +294,11 @@ impl Tree {
         }
     }
 
-    /// Steps 4 and 5: new parents, and new first hops below them.
+    /// Steps 4 and 5: new parents, and new first hops and delays below them.
     fn adopt(&mut self, topology: &Topology, changes: &[Change], work: &mut Work) {
         let mut suspects = core::mem::take(&mut self.scratch.suspects);
         suspects.extend(changes.iter().map(|change| change.to));
-        for node in self.scratch.moved.drain(..) {
-            self.scratch.has_moved[node.place()] = false;
+        for &node in &self.scratch.moved {
             suspects.push(node);
             suspects.extend(topology.links_from(node).iter().map(|edge| edge.peer));
         }
@@ -284,7 +308,7 @@ impl Tree {
         for node in suspects.drain(..) {
             let parent = self.best_parent(topology, node, work);
             self.parent[node.place()] = parent;
-            self.pass_on_first_hop(topology, node);
+            self.pass_on(topology, node);
         }
         self.scratch.suspects = suspects;
     }
@@ -302,21 +326,17 @@ impl Tree {
         good.map_or(NONE, |edge| edge.peer)
     }
 
-    fn pass_on_first_hop(&mut self, topology: &Topology, node: NodeIndex) {
+    /// Hands first hop and delay down from the node's parent as far as that changes anything.
+    fn pass_on(&mut self, topology: &Topology, node: NodeIndex) {
         self.scratch.stack.push(node);
         while let Some(node) = self.scratch.stack.pop() {
-            let parent = self.parent[node.place()];
-            let first_hop = if parent == NONE {
-                NONE
-            } else if parent == self.root {
-                node
-            } else {
-                self.first_hop[parent.place()]
-            };
-            if self.first_hop[node.place()] == first_hop {
+            let (first_hop, delay_us) = self.from_parent(topology, node);
+            let place = node.place();
+            if (self.first_hop[place], self.delay_us[place]) == (first_hop, delay_us) {
                 continue;
             }
-            self.first_hop[node.place()] = first_hop;
+            (self.first_hop[place], self.delay_us[place]) = (first_hop, delay_us);
+            self.mark_moved(node);
             let children = topology
                 .links_from(node)
                 .iter()
@@ -324,6 +344,26 @@ impl Tree {
                 .filter(|peer| self.parent[peer.place()] == node);
             self.scratch.stack.extend(children);
         }
+    }
+
+    fn from_parent(&self, topology: &Topology, node: NodeIndex) -> (NodeIndex, u64) {
+        let parent = self.parent[node.place()];
+        if parent == NONE {
+            return (NONE, 0);
+        }
+        let first_hop = if parent == self.root {
+            node
+        } else {
+            self.first_hop[parent.place()]
+        };
+        // A child whose own turn comes later may still hang on a link that is gone.
+        let link_us = topology
+            .link(parent, node)
+            .map_or(0, |edge| edge.link.latency_us);
+        (
+            first_hop,
+            self.delay_us[parent.place()] + u64::from(link_us),
+        )
     }
 }
 
@@ -337,5 +377,6 @@ impl PartialEq for Tree {
             && self.distance == other.distance
             && self.parent == other.parent
             && self.first_hop == other.first_hop
+            && self.delay_us == other.delay_us
     }
 }

@@ -7,6 +7,7 @@
 //! built from a topology does not depend on the order in which its links were learnt.
 
 use crate::metric::{self, Cost, LinkCost, Metric, Parameters};
+use crate::width::{self, Width};
 use base::{Map, NodeAddr};
 
 /// The place of a node in the arrays of one topology and of the trees over it.
@@ -30,6 +31,7 @@ pub struct Edge {
     /// What is known of the link.
     pub link: LinkCost,
     costs: [Cost; 4],
+    width: Width,
 }
 
 /// Nodes and directed links.
@@ -167,11 +169,16 @@ impl Topology {
 
     /// True if something changed.
     fn set(&mut self, from: NodeIndex, to: NodeIndex, link: Option<LinkCost>) -> bool {
+        // Records repeat most of what they say: costs are worked out for what is new.
+        if link.is_some() && self.link(from, to).map(|edge| edge.link) == link {
+            return false;
+        }
         let edge = |peer| {
             link.map(|link| Edge {
                 peer,
                 link,
                 costs: Metric::ALL.map(|m| metric::cost(m, link, &self.parameters)),
+                width: width::of_link(link),
             })
         };
         let (out, into) = (edge(to), edge(from));
@@ -197,6 +204,12 @@ impl Edge {
     #[inline]
     pub fn cost(&self, metric: Metric) -> Cost {
         self.costs[metric.index()]
+    }
+
+    /// The rate that one TCP connection over the link would have.
+    #[inline]
+    pub fn width(&self) -> Width {
+        self.width
     }
 }
 

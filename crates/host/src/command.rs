@@ -3,6 +3,7 @@
 use crate::status::Status;
 use net::epoll::Waker;
 use overlay::request::{Operation, RequestError};
+use overlay::snapshot::NetworkSnapshot;
 use secure::Revocations;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
@@ -19,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Command {
     /// Tell everything about the node.
     Status(Sender<Box<Status>>),
+    /// Tell the network as the node knows it.
+    Network(Sender<Box<NetworkSnapshot>>),
     /// Tell the newest list of revocations.
     Revocations(Sender<Option<Revocations>>),
     /// An operator's request to the engine, and where its answer goes.
@@ -56,6 +59,11 @@ impl Commander {
     /// The node as it is now.
     pub fn status(&self) -> Result<Box<Status>, Unavailable> {
         self.ask(Command::Status)
+    }
+
+    /// The network as the node knows it now.
+    pub fn network(&self) -> Result<Box<NetworkSnapshot>, Unavailable> {
+        self.ask(Command::Network)
     }
 
     /// The newest list of revocations that the node knows.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   {"cmd":"snapshot"}                                    {"snapshot":..,"counters":..,"host":..,"nodes":..}
+//!   {"cmd":"network"}                                     {"nodes":[..],"links":[..],"rule":{..},"holds":[..],..}
 //!   {"cmd":"link_set","neighbor":"fra","model":"loss=5%"} {"done":"link_set"}
 //!   {"cmd":"link_clear","neighbor":"10.7.0.2"}            {"done":"link_clear"}
 //!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}

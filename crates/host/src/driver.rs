@@ -360,6 +360,10 @@ impl Driver {
                 Command::Stop => return false,
                 // Whoever asked may have gone.
                 Command::Status(answer) => drop(answer.send(Box::new(self.status()))),
+                Command::Network(answer) => {
+                    let snapshot = self.node.network_snapshot(self.clock.now());
+                    let _ = answer.send(Box::new(snapshot));
+                }
                 Command::Revocations(answer) => {
                     let _ = answer.send(self.node.network().revocations().cloned());
                 }

@@ -15,6 +15,10 @@
 //! a link that swings is announced at its bad end and stays there. Latency and loss are damped
 //! each for itself: what is told is the last announced value of each.
 
+mod damping;
+
+pub use damping::{Damping, Pending, Quantity};
+
 use base::{Duration, Time};
 use graph::LinkCost;
 

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   Database --changes--> graph::table::Tables (a tree per metric, repaired)
-//!                              |  update: only when the topology has changed
+//!                              |  the destinations that the change has touched
 //!                              v
 //!                         one map: destination -> a route per metric
 //! ```
 //!
 //! The packet path reads the map alone: one hash. Nothing is computed between two changes of the
-//! topology, and a change costs the repair of four trees and the writing of the map: 0.1 ms at 100
-//! nodes, 1 ms at 1000, so the trees of all metrics are kept, used or not.
+//! topology. A change costs the repair of four trees, and the map is written where a tree has
+//! changed; `sinew bench routing` tells how long that takes. So the trees of all metrics are kept,
+//! used or not.
 //!
 //! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same
 //! records; a node that held on to its old next hop because the new one is better by little would
@@ -21,7 +22,7 @@
 use crate::link_state::{Database, Followed};
 use base::{Duration, Map, NodeAddr};
 use graph::spf::Tree;
-use graph::{Cost, Metric, Topology, table};
+use graph::{Change, Cost, Metric, NodeIndex, Topology, table};
 
 /// Where packets to a destination go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,26 +68,13 @@ impl Tables {
         if self.followed == Some(database.generation()) {
             return false;
         }
-        match database.take_changes() {
+        let changed = match database.take_changes() {
             Followed::Changes(changes) if self.followed.is_some() => {
-                self.trees.update(database.topology(), &changes);
+                self.follow(database.topology(), &changes)
             }
-            _ => {
-                self.trees = table::Tables::new(self.own);
-                for metric in Metric::ALL {
-                    self.trees.start(database.topology_mut(), metric);
-                }
-            }
-        }
+            _ => self.start_anew(database.topology_mut()),
+        };
         self.followed = Some(database.generation());
-        let routes = self.compute(database.topology());
-        let hop = |route: &Option<Route>| route.map(|r| r.next_hop);
-        let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
-        let changed = self.routes.len() != routes.len()
-            || routes
-                .iter()
-                .any(|(to, new)| self.routes.get(to).is_none_or(|old| !same(old, new)));
-        self.routes = routes;
         if changed {
             self.generation = self.generation.wrapping_add(1);
         }
@@ -131,6 +119,11 @@ impl Tables {
         all.into_iter()
     }
 
+    /// How many nodes can be reached.
+    pub fn reachable(&self) -> usize {
+        self.routes.len()
+    }
+
     /// Another number whenever a next hop has changed.
     #[inline]
     pub fn generation(&self) -> u32 {
@@ -142,7 +135,43 @@ impl Tables {
         self.trees.tree(metric)
     }
 
-    fn compute(&mut self, topology: &Topology) -> Map<NodeAddr, Routes> {
+    /// Everything from scratch, over a topology whose indices may mean other nodes than before.
+    fn start_anew(&mut self, topology: &mut Topology) -> bool {
+        self.trees = table::Tables::new(self.own);
+        for metric in Metric::ALL {
+            self.trees.start(topology, metric);
+        }
+        let before = core::mem::take(&mut self.routes);
+        for tree in Metric::ALL.iter().filter_map(|m| self.trees.tree(*m)) {
+            for node in topology.nodes() {
+                enter(&mut self.routes, topology, tree, node);
+            }
+        }
+        self.measure_links(topology);
+        let hop = |route: &Option<Route>| route.map(|r| r.next_hop);
+        let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
+        let mut new = self.routes.iter();
+        before.len() != self.routes.len()
+            || new.any(|(to, new)| before.get(to).is_none_or(|old| !same(old, new)))
+    }
+
+    /// Repairs the trees, and the routes to the destinations that the repair has touched.
+    fn follow(&mut self, topology: &Topology, changes: &[Change]) -> bool {
+        self.trees.update(topology, changes);
+        let mut changed = false;
+        for tree in Metric::ALL.iter().filter_map(|m| self.trees.tree(*m)) {
+            for &node in tree.changed() {
+                changed |= enter(&mut self.routes, topology, tree, node);
+            }
+        }
+        let own = topology.index(self.own);
+        if changes.iter().any(|change| Some(change.from) == own) {
+            self.measure_links(topology);
+        }
+        changed
+    }
+
+    fn measure_links(&mut self, topology: &Topology) {
         self.links.clear();
         if let Some(own) = topology.index(self.own) {
             for edge in topology.links_from(own) {
@@ -150,53 +179,35 @@ impl Tables {
                 self.links.insert(topology.addr(edge.peer), latency);
             }
         }
-        let mut routes: Map<NodeAddr, Routes> = Map::default();
-        for metric in Metric::ALL {
-            let Some(tree) = self.trees.tree(metric) else {
-                continue;
-            };
-            let latencies = path_latencies(topology, tree);
-            for node in topology.nodes().filter(|&node| node != tree.root()) {
-                if let (Some(hop), Some(cost)) = (tree.next_hop(node), tree.distance(node)) {
-                    let route = Route {
-                        next_hop: topology.addr(hop),
-                        cost,
-                        latency: latencies[node.place()].unwrap_or_default(),
-                    };
-                    routes.entry(topology.addr(node)).or_default()[metric.index()] = Some(route);
-                }
-            }
-        }
-        routes
     }
 }
 
-/// The one-way delays along the tree's paths, by the place of the node.
-fn path_latencies(topology: &Topology, tree: &Tree) -> Vec<Option<Duration>> {
-    let mut latencies = vec![None; topology.node_count()];
-    latencies[tree.root().place()] = Some(Duration::ZERO);
-    let mut path = Vec::new();
-    for node in topology.nodes() {
-        // Up to the first node whose delay is known, and down again.
-        let mut at = node;
-        while latencies[at.place()].is_none() {
-            let Some(parent) = tree.parent(at) else {
-                break;
-            };
-            path.push((parent, at));
-            at = parent;
+/// Enters what a tree says of a destination. True if its next hop has changed.
+fn enter(
+    routes: &mut Map<NodeAddr, Routes>,
+    topology: &Topology,
+    tree: &Tree,
+    node: NodeIndex,
+) -> bool {
+    let (to, place) = (topology.addr(node), tree.metric().index());
+    let route = tree.next_hop(node).zip(tree.distance(node));
+    let Some((next_hop, cost)) = route else {
+        let Some(known) = routes.get_mut(&to) else {
+            return false;
+        };
+        let changed = known[place].take().is_some();
+        if known.iter().all(Option::is_none) {
+            routes.remove(&to);
         }
-        while let Some((parent, child)) = path.pop() {
-            let link = topology
-                .link(parent, child)
-                .map(|edge| edge.link.latency_us);
-            let so_far = latencies[parent.place()];
-            latencies[child.place()] = so_far
-                .zip(link)
-                .map(|(sum, us)| sum + Duration::from_micros(u64::from(us)));
-        }
-    }
-    latencies
+        return changed;
+    };
+    let route = Route {
+        next_hop: topology.addr(next_hop),
+        cost,
+        latency: Duration::from_micros(tree.delay_us(node)),
+    };
+    let old = routes.entry(to).or_default()[place].replace(route);
+    old.is_none_or(|old| old.next_hop != route.next_hop)
 }
 
 #[cfg(test)]

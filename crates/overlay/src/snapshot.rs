@@ -1,6 +1,10 @@
 //! The node as it is at one moment, for status, metrics and tools. Plain data, ready for JSON; the
 //! keys are a contract.
 
+mod network;
+
+pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
+
 use serde::Serialize;
 
 /// Everything about a node.

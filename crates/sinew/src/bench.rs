@@ -3,11 +3,12 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, idle, latency, relay};
+use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -30,6 +31,12 @@ Examples:
     /// What the node's own code costs per packet, without sockets and kernel
     #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
     Engine(Engine),
+    /// How long routes take to compute, from scratch and after one link has changed
+    #[command(after_help = "\
+Examples:
+  sinew bench routing
+  sinew bench routing --nodes 200 --changes 300 --python venv/bin/python --json")]
+    Routing(Routing),
     /// A bare forwarder, one of those beside which nodes are measured; it ends with its input
     #[command(
         hide = true,
@@ -171,6 +178,29 @@ pub struct Engine {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench routing`.
+#[derive(Debug, Args)]
+pub struct Routing {
+    /// Nodes of the network
+    #[arg(long, default_value_t = routing::Options::default().nodes)]
+    pub nodes: usize,
+    /// Links per node; the network has nodes times so many
+    #[arg(long, default_value_t = routing::Options::default().links_per_node)]
+    pub links_per_node: usize,
+    /// Changes, each of one link
+    #[arg(long, default_value_t = routing::Options::default().changes)]
+    pub changes: usize,
+    /// Another network and other changes
+    #[arg(long, default_value_t = routing::Options::default().seed)]
+    pub seed: u64,
+    /// A Python with networkx, to compare with
+    #[arg(long)]
+    pub python: Option<PathBuf>,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench relay`.
 #[derive(Debug, Args)]
 pub struct Relay {
@@ -232,6 +262,16 @@ pub fn run(bench: &Bench) -> Outcome {
                 flows: args.flows,
                 packets: args.packets,
                 rate_pps: args.rate_pps,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Routing(args) => args.telling.tell(routing::run(
+            &routing::Options {
+                nodes: args.nodes,
+                links_per_node: args.links_per_node,
+                changes: args.changes,
+                seed: args.seed,
+                python: args.python.clone(),
             },
             args.telling.progress(),
         )),

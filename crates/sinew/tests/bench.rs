@@ -177,12 +177,34 @@ fn engine_counts_every_packet() {
 }
 
 #[test]
+fn routing_compares_repairs_with_computations_from_scratch() {
+    let small = "routing --nodes 30 --links-per-node 2 --changes 20";
+    let found = json(&small.split(' ').collect::<Vec<_>>());
+    assert_keys(&found, "nodes links changes seed metrics table networkx");
+    let names: Vec<&str> = found["metrics"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    let metrics = ["hops", "latency", "loss", "expected-latency", "width"];
+    assert_eq!(names, metrics);
+    let row = &found["metrics"][1];
+    let keys = "name full incremental effective baseline incremental_over_full effective_over_full";
+    assert_keys(row, keys);
+    assert_keys(&row["full"], "samples median_us mean_us p99_us");
+    assert_eq!(found["table"]["incremental"]["samples"], 20);
+}
+
+#[test]
 fn what_cannot_be_is_told_at_once() {
     for (args, expected) in [
         (["forward", "--burst", "100"], "1 to 48"),
         (["latency", "--streams", "0"], "1 to 1000"),
         (["latency", "--payload", "5"], "a payload has"),
         (["idle", "--links", "1"], "2 to 20"),
+        (["routing", "--nodes", "1"], "use 2 to 1024 nodes"),
+        (["routing", "--changes", "0"], "at least one change"),
     ] {
         let output = sinew(&args);
         let complaint = String::from_utf8_lossy(&output.stderr);

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 #[serde(tag = "cmd", rename_all = "snake_case", deny_unknown_fields)]
 enum Ask {
     Snapshot {},
+    Network {},
     LinkSet { neighbor: String, model: String },
     LinkClear { neighbor: String },
     Renew { certificate: String },
@@ -21,7 +22,7 @@ enum Ask {
     Stop {},
 }
 
-const COMMANDS: &str = "snapshot, link_set, link_clear, renew, revoke, stop";
+const COMMANDS: &str = "snapshot, network, link_set, link_clear, renew, revoke, stop";
 
 /// Where the node keeps what an operator may replace.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +69,10 @@ impl Operator {
             Ask::Snapshot {} => {
                 let status = self.commander.status().map_err(text)?;
                 serde_json::to_string(&*status).map_err(text)
+            }
+            Ask::Network {} => {
+                let network = self.commander.network().map_err(text)?;
+                serde_json::to_string(&*network).map_err(text)
             }
             Ask::LinkSet { neighbor, model } => {
                 let model = model.parse().map_err(|error| format!("model: {error}"))?;

@@ -5,6 +5,7 @@
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
+//!   routing   routes from scratch and after one change, beside a textbook's algorithm
 //! ```
 //!
 //! For the command line: each has plain `Options` and `run(&Options, Progress) -> Result<Report>`;
@@ -21,6 +22,7 @@ pub mod idle;
 pub mod latency;
 mod phone;
 pub mod relay;
+pub mod routing;
 mod row;
 mod trial;
 mod usage;

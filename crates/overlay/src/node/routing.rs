@@ -122,7 +122,7 @@ impl Node {
             self.originate_record(now);
         }
         if self.tables.update(&mut self.database) {
-            let reachable = self.tables.destinations().count() as u32;
+            let reachable = self.tables.reachable() as u32;
             out.report(Event::RoutesChanged { reachable });
         }
         // What became due on any link goes out in this flush.

@@ -1,0 +1,158 @@
+//! Changes of a topology that somebody wonders about.
+
+use crate::metric::LinkCost;
+use crate::topology::Topology;
+use base::NodeAddr;
+use core::fmt;
+
+/// What would be otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// A link is like this. What is not named stays as it is; a link that is not there is added if
+    /// its latency is named.
+    Link {
+        /// One end.
+        a: NodeAddr,
+        /// The other end.
+        b: NodeAddr,
+        /// Which directions.
+        direction: Direction,
+        /// Its one-way latency in microseconds.
+        latency_us: Option<u32>,
+        /// Its loss, in shares of 65 536.
+        loss: Option<u16>,
+    },
+    /// A link is down, in both directions: nodes use none that is up in one alone.
+    LinkDown {
+        /// One end.
+        a: NodeAddr,
+        /// The other end.
+        b: NodeAddr,
+    },
+    /// A node is down, and so are all its links.
+    NodeDown(NodeAddr),
+}
+
+/// The directions of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the first end to the second.
+    There,
+    /// Both.
+    Both,
+}
+
+/// Why a topology cannot be changed so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadEdit {
+    /// Nothing is known of the node.
+    Unknown(NodeAddr),
+    /// There is no link between the two, and too little is said to add one.
+    NoLink(NodeAddr, NodeAddr),
+    /// A link from a node to itself.
+    Same(NodeAddr),
+}
+
+/// The topology as it would be after all edits, in their order.
+pub fn apply(topology: &Topology, edits: &[Edit]) -> Result<Topology, BadEdit> {
+    let mut after = topology.clone();
+    edits.iter().try_for_each(|edit| edit.apply(&mut after))?;
+    Ok(after)
+}
+
+impl Edit {
+    fn apply(&self, topology: &mut Topology) -> Result<(), BadEdit> {
+        match *self {
+            Edit::Link {
+                a,
+                b,
+                direction,
+                latency_us,
+                loss,
+            } => {
+                known(topology, a, b)?;
+                for (from, to) in direction.of(a, b) {
+                    let link = match (present(topology, from, to), latency_us) {
+                        (Some(link), _) => LinkCost {
+                            latency_us: latency_us.unwrap_or(link.latency_us),
+                            loss: loss.unwrap_or(link.loss),
+                        },
+                        (None, Some(latency_us)) => LinkCost {
+                            latency_us,
+                            loss: loss.unwrap_or_default(),
+                        },
+                        (None, None) => return Err(BadEdit::NoLink(a, b)),
+                    };
+                    topology.set_link(from, to, Some(link));
+                }
+            }
+            Edit::LinkDown { a, b } => {
+                known(topology, a, b)?;
+                if present(topology, a, b)
+                    .or(present(topology, b, a))
+                    .is_none()
+                {
+                    return Err(BadEdit::NoLink(a, b));
+                }
+                topology.set_link(a, b, None);
+                topology.set_link(b, a, None);
+            }
+            Edit::NodeDown(node) => {
+                let index = topology.index(node).ok_or(BadEdit::Unknown(node))?;
+                let edges = topology
+                    .links_from(index)
+                    .iter()
+                    .chain(topology.links_to(index));
+                let peers: Vec<NodeAddr> = edges.map(|edge| topology.addr(edge.peer)).collect();
+                for peer in peers {
+                    topology.set_link(node, peer, None);
+                    topology.set_link(peer, node, None);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Direction {
+    fn of(self, a: NodeAddr, b: NodeAddr) -> impl Iterator<Item = (NodeAddr, NodeAddr)> {
+        let back = (self == Direction::Both).then_some((b, a));
+        core::iter::once((a, b)).chain(back)
+    }
+}
+
+fn known(topology: &Topology, a: NodeAddr, b: NodeAddr) -> Result<(), BadEdit> {
+    if a == b {
+        return Err(BadEdit::Same(a));
+    }
+    match [a, b]
+        .into_iter()
+        .find(|node| topology.index(*node).is_none())
+    {
+        Some(node) => Err(BadEdit::Unknown(node)),
+        None => Ok(()),
+    }
+}
+
+fn present(topology: &Topology, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
+    let ends = topology.index(from).zip(topology.index(to));
+    let edge = ends.and_then(|(from, to)| topology.link(from, to));
+    edge.map(|edge| edge.link)
+}
+
+impl fmt::Display for BadEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadEdit::Unknown(node) => write!(f, "nothing is known of a node {node}"),
+            BadEdit::NoLink(a, b) => write!(
+                f,
+                "there is no link between {a} and {b}: give it a delay to see what it would change"
+            ),
+            BadEdit::Same(node) => {
+                write!(f, "a link leads to another node, not from {node} to itself")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BadEdit {}

@@ -1,0 +1,127 @@
+//! The paths that came next.
+//!
+//! For a metric they are the next shortest ones, exactly. Width and delivery have no such order
+//! that is cheap to follow, so there the best of a bounded field are told: the shortest paths by
+//! every metric, which hold the short, the clean and the balanced ones, and the shortest ones of
+//! the next narrower widths.
+
+use super::{Class, PATH_METRIC, Question, RUNNERS_UP_MAX};
+use crate::delivery::{Distribution, Recovery};
+use crate::metric::Metric;
+use crate::paths::{self, NoPath, Path};
+use crate::topology::Topology;
+use crate::width::{Width, shortest_of_width};
+use core::cmp::Ordering;
+
+/// Up to as many as the question wants, best first by what decides. None of them is chosen.
+pub(super) fn runners_up(
+    topology: &Topology,
+    question: &Question,
+    chosen: &[Path],
+) -> Result<Vec<Path>, NoPath> {
+    let wanted = question.runners_up.min(RUNNERS_UP_MAX);
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    let Question { src, dst, .. } = *question;
+    let by = |metric| paths::shortest(topology, src, dst, metric, wanted + chosen.len());
+    let mut field = match question.class {
+        Class::Metric(metric) => by(metric)?,
+        Class::Disjoint(_) => by(PATH_METRIC)?,
+        Class::Width | Class::Best => {
+            let mut field = Vec::new();
+            for metric in Metric::ALL {
+                field.append(&mut by(metric)?);
+            }
+            field.extend(narrower(topology, question, chosen, wanted)?);
+            sort(topology, question, &mut field);
+            field
+        }
+    };
+    let same = |a: &Path, b: &Path| a.nodes().eq(b.nodes());
+    let mut next: Vec<Path> = Vec::new();
+    for path in field.drain(..) {
+        if !chosen.iter().chain(&next).any(|known| same(known, &path)) {
+            next.push(path);
+        }
+    }
+    next.truncate(wanted);
+    Ok(next)
+}
+
+/// The shortest paths that may be narrower than the chosen one, step by step: each is the shortest
+/// of those that are as wide as the widest link that the one before was too wide for.
+fn narrower(
+    topology: &Topology,
+    question: &Question,
+    chosen: &[Path],
+    wanted: usize,
+) -> Result<Vec<Path>, NoPath> {
+    let mut found = Vec::new();
+    let mut width = chosen.iter().map(Path::width).min().unwrap_or(Width::NONE);
+    let links = topology.nodes().flat_map(|node| topology.links_from(node));
+    let mut widths: Vec<Width> = links.map(|edge| edge.width()).collect();
+    widths.sort_unstable();
+    widths.dedup();
+    // As many widths are tried as make no more work than the other paths do.
+    for _ in 0..4 * wanted {
+        let below = widths.partition_point(|other| *other < width);
+        let Some(&next) = below.checked_sub(1).and_then(|at| widths.get(at)) else {
+            break;
+        };
+        width = next;
+        let path = shortest_of_width(topology, question.src, question.dst, PATH_METRIC, width)?;
+        if found.last() != Some(&path) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// By what decides, then by latency, then by addresses.
+fn sort(topology: &Topology, question: &Question, field: &mut [Path]) {
+    let score = |path: &Path| match question.class {
+        Class::Width => path.width().0 as f64,
+        _ => delivered(topology, path, question.deadline_us),
+    };
+    let latency = |path: &Path| -> u64 {
+        let links = path.hops.iter();
+        links.map(|hop| u64::from(hop.link.latency_us)).sum()
+    };
+    field.sort_by_cached_key(|path| {
+        let addrs: Vec<_> = path.nodes().collect();
+        (Descending(score(path)), latency(path), addrs)
+    });
+}
+
+fn delivered(topology: &Topology, path: &Path, deadline_us: u32) -> f64 {
+    let nodes: Vec<_> = path
+        .nodes()
+        .filter_map(|addr| topology.index(addr))
+        .collect();
+    let delays = Distribution::of_path(topology, &nodes, Recovery::default(), deadline_us);
+    delays.map_or(0.0, |delays| delays.delivered())
+}
+
+/// A number of which the larger comes first.
+struct Descending(f64);
+
+impl Ord for Descending {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.0.total_cmp(&self.0)
+    }
+}
+
+impl PartialOrd for Descending {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Descending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Descending {}

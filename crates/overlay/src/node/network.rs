@@ -1,0 +1,95 @@
+//! The network as this node knows it, for explanations.
+
+use super::Node;
+use crate::announce::{Damping, Pending, Quantity};
+use crate::link::Link;
+use crate::snapshot::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
+use base::{NodeAddr, Time};
+use graph::Topology;
+use wire::certificate::Certificate;
+
+impl Node {
+    /// The network at this moment, as the link-state database has it.
+    pub fn network_snapshot(&self, now: Time) -> NetworkSnapshot {
+        let topology = self.database.topology();
+        let mut nodes: Vec<NodeAddr> = self.database.nodes().chain([self.addr]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let parameters = topology.parameters();
+        let links = self.links.iter().map(|(_, link)| link);
+        NetworkSnapshot {
+            teller: Some(self.addr.to_string()),
+            profile: self.settings.name.to_owned(),
+            detect_us: parameters.detect_us,
+            late_us: parameters.late_us,
+            links: nodes
+                .iter()
+                .flat_map(|node| links_from(topology, *node))
+                .collect(),
+            nodes: nodes.into_iter().map(|node| self.named(node)).collect(),
+            rule: DampingRule::of(&self.settings.announce),
+            holds: links.filter_map(|link| self.hold(now, link)).collect(),
+        }
+    }
+
+    fn named(&self, node: NodeAddr) -> NamedNode {
+        let certificate = self.database.certificate(node).map(Certificate::parse);
+        let name = certificate
+            .and_then(Result::ok)
+            .map(|c| c.subject.name.to_owned());
+        NamedNode {
+            address: node.to_string(),
+            name: if node == self.addr {
+                Some(self.name.clone())
+            } else {
+                name
+            },
+        }
+    }
+
+    fn hold(&self, now: Time, link: &Link) -> Option<Hold> {
+        let Damping {
+            announced,
+            not_before,
+            pending,
+            latency_hold,
+            loss_hold,
+        } = link.announce.damping()?;
+        let measured = link.measured_cost();
+        let left = |until: Time| until.since(now).as_secs_f64();
+        let change = |pending: Pending| PendingChange {
+            what: match pending.what {
+                Quantity::Latency => "latency".to_owned(),
+                Quantity::Loss => "loss".to_owned(),
+            },
+            better: pending.better,
+            due_in_s: left(pending.due),
+        };
+        Some(Hold {
+            from: self.addr.to_string(),
+            to: link.peer.to_string(),
+            announced_latency_us: announced.latency_us,
+            announced_loss: announced.loss,
+            measured_latency_us: measured.latency_us,
+            measured_loss: measured.loss,
+            spacing_left_s: left(not_before),
+            better_latency_s: latency_hold.as_secs_f64(),
+            better_loss_s: loss_hold.as_secs_f64(),
+            pending: pending.into_iter().map(change).collect(),
+        })
+    }
+}
+
+fn links_from(topology: &Topology, from: NodeAddr) -> Vec<KnownLink> {
+    let Some(index) = topology.index(from) else {
+        return Vec::new();
+    };
+    let edges = topology.links_from(index).iter();
+    let known = edges.map(|edge| KnownLink {
+        from: from.to_string(),
+        to: topology.addr(edge.peer).to_string(),
+        latency_us: edge.link.latency_us,
+        loss: edge.link.loss,
+    });
+    known.collect()
+}

@@ -1,0 +1,116 @@
+//! The network as a node's link-state database has it, with what holds its announcements back: what
+//! explanations are made of. Plain data, ready for JSON both ways; the keys are a contract.
+
+use crate::announce;
+use serde::{Deserialize, Serialize};
+
+/// Nodes, links and rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NetworkSnapshot {
+    /// The address of the node that tells; none when no node does.
+    pub teller: Option<String>,
+    /// The profile of its timers.
+    pub profile: String,
+    /// Δ of the expected latency, in microseconds.
+    pub detect_us: u32,
+    /// Tmax of the expected latency, in microseconds.
+    pub late_us: u32,
+    /// The nodes in order of address.
+    pub nodes: Vec<NamedNode>,
+    /// The links that are up in both directions, each direction by itself.
+    pub links: Vec<KnownLink>,
+    /// When a node of this profile announces a change.
+    pub rule: DampingRule,
+    /// What holds back the announcements of the links that begin at the teller.
+    pub holds: Vec<Hold>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedNode {
+    /// Its overlay address.
+    pub address: String,
+    /// Its name, if it is known.
+    pub name: Option<String>,
+}
+
+/// A link in one direction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownLink {
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// One-way latency in microseconds.
+    pub latency_us: u32,
+    /// Packets lost, as a share of 65 536.
+    pub loss: u16,
+}
+
+/// When a node announces that a link's cost has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DampingRule {
+    /// The least time between two announcements of a link.
+    pub spacing_s: f64,
+    /// For how long a clear change to the worse must last.
+    pub worse_s: f64,
+    /// For how long one that is not clear must last.
+    pub worse_unclear_s: f64,
+    /// For how long a clear change to the better must last.
+    pub better_s: f64,
+    /// For how long one that is not clear must last.
+    pub better_unclear_s: f64,
+    /// A clear change to the better must last so long at most, after relapses.
+    pub better_max_s: f64,
+}
+
+/// What holds back the announcements of a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Where the link begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// What is announced: one-way latency.
+    pub announced_latency_us: u32,
+    /// What is announced: loss as a share of 65 536.
+    pub announced_loss: u16,
+    /// What is measured at the moment.
+    pub measured_latency_us: u32,
+    /// What is measured at the moment.
+    pub measured_loss: u16,
+    /// Nothing is announced for so long, whatever is measured.
+    pub spacing_left_s: f64,
+    /// For how long a clear improvement of the latency must last at the moment.
+    pub better_latency_s: f64,
+    /// For how long a clear improvement of the loss must last at the moment.
+    pub better_loss_s: f64,
+    /// Changes that wait.
+    pub pending: Vec<PendingChange>,
+}
+
+/// A change that is measured and not announced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingChange {
+    /// `latency` or `loss`.
+    pub what: String,
+    /// To the better.
+    pub better: bool,
+    /// It is announced after so long if it lasts.
+    pub due_in_s: f64,
+}
+
+impl DampingRule {
+    /// The rule of these settings.
+    pub fn of(s: &announce::Settings) -> DampingRule {
+        let [worse, hold] = [s.confirm, s.hold];
+        DampingRule {
+            spacing_s: s.spacing.as_secs_f64(),
+            worse_s: worse.as_secs_f64(),
+            worse_unclear_s: (worse * s.unclear).as_secs_f64(),
+            better_s: hold.as_secs_f64(),
+            better_unclear_s: (hold * s.unclear).as_secs_f64(),
+            better_max_s: s.hold_max.max(hold).as_secs_f64(),
+        }
+    }
+}
