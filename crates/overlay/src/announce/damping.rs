@@ -79,6 +79,10 @@ impl Damped {
 mod tests {
     use super::*;
 
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
     fn cost(latency_ms: u32, loss: f64) -> LinkCost {
         LinkCost::new(latency_ms * 1_000, loss)
     }
@@ -87,7 +91,7 @@ mod tests {
     fn what_waits_is_told_with_its_time() {
         let mut announce = Announce::new(Settings::modern());
         assert_eq!(announce.damping(), None, "the link is down");
-        let start = Time::from_secs(100);
+        let start = at(100);
         announce.on_link_up(start, cost(20, 0.0));
         let damping = announce.damping().unwrap();
         assert_eq!(damping.announced, cost(20, 0.0));
@@ -118,10 +122,10 @@ mod tests {
     #[test]
     fn the_paper_waits_half_a_minute() {
         let mut announce = Announce::new(Settings::paper());
-        announce.on_link_up(Time::ZERO, cost(20, 0.0));
-        announce.on_measure(Time::from_secs(1), cost(40, 0.0));
+        announce.on_link_up(at(0), cost(20, 0.0));
+        announce.on_measure(at(1), cost(40, 0.0));
         let damping = announce.damping().unwrap();
-        assert_eq!(damping.not_before, Time::from_secs(30));
-        assert_eq!(damping.pending[0].due, Time::from_secs(30));
+        assert_eq!(damping.not_before, at(30));
+        assert_eq!(damping.pending[0].due, at(30));
     }
 }
