@@ -100,6 +100,13 @@ impl Pool {
         Some(burst)
     }
 
+    /// Another burst with the same datagrams; `None` when the pool is exhausted.
+    pub fn copy_burst(&self, burst: &Burst) -> Option<Burst> {
+        let mut copy = self.copy_of(0, burst.bytes())?;
+        copy.fill(burst.len(), burst.stride());
+        Some(copy)
+    }
+
     /// Slots in use, large and small.
     pub fn in_use(&self) -> (usize, usize) {
         let used = |shelf: &Shelf| shelf.made.get() - shelf.free.borrow().len();
@@ -384,6 +391,19 @@ mod tests {
         let burst = filled(&pool, 4, 100, 30);
         assert_eq!((burst.segments(), burst.segment(3).len()), (4, 30));
         assert!(burst.segment(2).iter().all(|&b| b == 2));
+    }
+
+    #[test]
+    fn a_copy_has_the_same_segments_and_a_slot_of_its_own() {
+        let pool = Pool::new(1, 1);
+        let mut burst = filled(&pool, 3, 100, 60);
+        let rest = burst.split_front(1);
+        let mut copy = pool.copy_burst(&burst).unwrap();
+        assert_eq!((copy.segments(), copy.segment(1)), (2, burst.segment(1)));
+        copy.segment_mut(0).fill(0xee);
+        assert_ne!(copy.segment(0), burst.segment(0));
+        assert_eq!(pool.in_use(), (1, 1));
+        assert!(pool.copy_burst(&rest).is_none(), "there are no more slots");
     }
 
     #[test]

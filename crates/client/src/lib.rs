@@ -27,6 +27,6 @@ mod socket;
 mod target;
 
 pub use error::Error;
-pub use options::{Delivery, LinkProtocol, Options, Routing};
+pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
 pub use socket::{DatagramSocket, Info, Node};
 pub use target::{BadTarget, Target};

@@ -3,15 +3,15 @@
 use core::time::Duration;
 use wire::data::{Class, TTL_MAX};
 pub use wire::data::{LinkProtocol, Routing};
-pub use wire::ipc::Delivery;
+pub use wire::ipc::{Delivery, RouteBy, Scheme};
 
 /// How a socket's packets are carried, and how it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The protocol on each hop.
     pub link: LinkProtocol,
-    /// The metric that routes.
-    pub routing: Routing,
+    /// What routes: a metric, or a scheme by which the node stamps the packets.
+    pub routing: RouteBy,
     /// 0, the lowest, to 7.
     pub priority: u8,
     /// How long after sending a packet is of use.
@@ -27,7 +27,7 @@ impl Options {
     pub fn voice(deadline: Duration) -> Options {
         Options {
             link: LinkProtocol::RealTime,
-            routing: Routing::ExpectedLatency,
+            routing: RouteBy::Table(Routing::ExpectedLatency),
             priority: 4,
             deadline: Some(deadline),
             delivery: Delivery::AsItComes,
@@ -39,7 +39,7 @@ impl Options {
     pub fn best_effort() -> Options {
         Options {
             link: LinkProtocol::BestEffort,
-            routing: Routing::Latency,
+            routing: RouteBy::Table(Routing::Latency),
             priority: 0,
             deadline: None,
             ..Options::voice(Duration::ZERO)
@@ -50,9 +50,10 @@ impl Options {
         wire::ipc::Options {
             class: Class {
                 link: self.link,
-                routing: self.routing,
+                routing: self.routing.routing(),
                 priority: self.priority,
             },
+            scheme: self.routing.scheme(),
             deadline: self.deadline.map(|d| {
                 base::Duration::from_nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
             }),

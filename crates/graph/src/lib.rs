@@ -18,12 +18,12 @@
 //! - [`disjoint`]: k paths that share no node, of the least total cost.
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
-//! - [`stamp`]: stamped paths and subgraphs, without bytes.
+//! - [`stamp`]: the links of some paths together, as a source stamps them.
 //! - [`generate`]: networks to try all this on.
 //!
 //! ```text
 //!   Topology + Question ──▶ best_route ──▶ path, what it delivers, what none can exceed
-//!   Topology + k        ──▶ disjoint   ──▶ paths ──▶ stamp::LinkSet ──▶ mask, out-links of a node
+//!   Topology + k        ──▶ disjoint   ──▶ paths ──▶ stamp::Subgraph
 //! ```
 //!
 //! Additive metrics are safe to route by table, hop by hop: every cost is positive, so the

@@ -15,6 +15,8 @@ pub struct Counters {
     pub originated_packets: u64,
     /// Their bytes, all headers of the overlay included.
     pub originated_bytes: u64,
+    /// Packets of this node's clients that were to be stamped and went by table.
+    pub unstamped_packets: u64,
     /// Packets handed to clients.
     pub delivered_packets: u64,
     /// Their payload bytes.
@@ -88,6 +90,7 @@ impl Counters {
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
+            Event::Unstamped => self.unstamped_packets += 1,
             Event::RoutesChanged { .. } => self.route_computations += 1,
         }
     }

@@ -31,6 +31,7 @@ pub use result::{BothWays, CallResult, CallScenario};
 
 use crate::progress::Progress;
 use base::NodeAddr;
+use client::RouteBy;
 use std::io;
 use std::path::PathBuf;
 
@@ -56,6 +57,8 @@ pub struct CallOptions {
     pub calls: u32,
     /// Their length.
     pub seconds: u32,
+    /// What routes them over the overlay, if not expected latency.
+    pub routing: Option<RouteBy>,
     /// What is told meanwhile, on standard error.
     pub progress: Progress,
 }

@@ -51,11 +51,23 @@ pub enum Drop {
     TooLateForOrder,
     /// A record of a neighbour that has had too many checked lately.
     TooManyRecords,
+    /// A stamp that is none: its kind, lengths, places or addresses.
+    StampMalformed,
+    /// A stamp of more bytes, nodes or links than one may have.
+    StampTooLong,
+    /// A stamp in which a node stands twice, or a link leads back.
+    StampLoops,
+    /// A copy for a link that this node does not have, as the stamp says.
+    StampNoLink,
+    /// A packet that came where its stamp does not lead.
+    StampStray,
+    /// No link of the stamp leads on from here: where a flood ends, too.
+    DeadEnd,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 20] = [
+    pub const ALL: [Drop; 26] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -76,6 +88,12 @@ impl Drop {
         Drop::ResequencerFull,
         Drop::TooLateForOrder,
         Drop::TooManyRecords,
+        Drop::StampMalformed,
+        Drop::StampTooLong,
+        Drop::StampLoops,
+        Drop::StampNoLink,
+        Drop::StampStray,
+        Drop::DeadEnd,
     ];
 
     /// The metric's label.
@@ -101,6 +119,12 @@ impl Drop {
             Drop::ResequencerFull => "resequencer_full",
             Drop::TooLateForOrder => "too_late_for_order",
             Drop::TooManyRecords => "too_many_records",
+            Drop::StampMalformed => "stamp_malformed",
+            Drop::StampTooLong => "stamp_too_long",
+            Drop::StampLoops => "stamp_loops",
+            Drop::StampNoLink => "stamp_no_link",
+            Drop::StampStray => "stamp_stray",
+            Drop::DeadEnd => "dead_end",
         }
     }
 }
@@ -159,6 +183,9 @@ pub enum Event {
         /// With all headers of the overlay.
         bytes: u32,
     },
+    /// A packet of this node was to be stamped and goes by table, by expected latency: there is no
+    /// such path, no deadline for a best one, or the node rests from computing stamps.
+    Unstamped,
     /// A packet was handed to a client.
     Delivered {
         /// Payload bytes.

@@ -41,6 +41,7 @@ pub mod route;
 pub mod settings;
 pub mod snapshot;
 pub mod sockets;
+pub mod stamps;
 
 pub use event::{Drop, Event};
 pub use node::{Config, Neighbor, Node};

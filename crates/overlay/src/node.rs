@@ -14,6 +14,7 @@ mod operate;
 mod receive;
 mod routing;
 mod send;
+mod stamped;
 
 pub use send::MAX_PAYLOAD;
 
@@ -27,6 +28,7 @@ use crate::resequence::Resequencer;
 use crate::route::Tables;
 use crate::settings::Settings;
 use crate::sockets::Sockets;
+use crate::stamps::Stamps;
 use base::{ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr};
 use graph::metric::Parameters;
 use secure::{Handshakes, Identity, Network};
@@ -83,6 +85,9 @@ pub struct Node {
     flood: Flood,
     signers: routing::Signers,
     tables: Tables,
+    stamps: Stamps,
+    /// The links that copies of a packet take: kept for its memory alone.
+    ways: Vec<LinkIndex>,
     rng: Rng,
     /// A number that no other start of this node has: hellos carry it.
     boot: u32,
@@ -135,6 +140,8 @@ impl Node {
             flood: Flood::new(),
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
+            stamps: Stamps::default(),
+            ways: Vec::new(),
             settings: config.settings,
             rng,
             boot,

@@ -34,6 +34,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
             deadline: (!k.is_multiple_of(4)).then(|| Duration::from_millis(40)),
             delivery: [Delivery::AsItComes, Delivery::InOrder][(k % 2) as usize],
             ttl: 32,
+            scheme: None,
         },
     };
     let mut streams = Streams::begin(&mut nodes, (0..40).map(stream).collect());

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::names::{Names, client_socket};
 use crate::terminal;
 use clap::Args;
+use client::RouteBy;
 use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, DIRECT_PORT};
 use lab::progress::Progress;
 use serde_json::json;
@@ -26,6 +27,9 @@ pub struct Call {
     /// Length of the calls
     #[arg(long, default_value_t = 36, conflicts_with = "answer")]
     pub seconds: u32,
+    /// What routes the calls to the other node, if not expected latency; answers come by that
+    #[arg(long, value_parser = crate::echo::routing(), conflicts_with = "answer")]
+    pub routing: Option<RouteBy>,
     /// Answer calls at this node until Ctrl-C
     #[arg(long, conflicts_with = "to")]
     pub answer: bool,
@@ -61,6 +65,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
         direct: args.direct.clone(),
         calls: args.calls,
         seconds: args.seconds,
+        routing: args.routing,
         progress: Progress::choose(args.verbose),
     });
     let result = result.map_err(failure)?;

@@ -8,8 +8,9 @@ use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::{Names, client_socket};
 use base::{Duration, NodeAddr, Time};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use client::{DatagramSocket, LinkProtocol, Node, Options, Routing, Target};
+use client::{DatagramSocket, LinkProtocol, Node, Options, RouteBy, Routing, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller};
 use net::signals::Termination;
@@ -34,6 +35,10 @@ pub struct Way {
     /// How the packets are carried
     #[arg(long, value_enum, default_value_t = Class::BestEffort)]
     pub class: Class,
+    /// What routes the packets, if not the metric of the class: a metric by table, or a scheme by
+    /// which the node stamps them; answers come back the same way
+    #[arg(long, value_parser = routing())]
+    pub routing: Option<RouteBy>,
     /// How long an answer is waited for
     #[arg(long, value_name = "MS", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -55,6 +60,13 @@ pub struct Path {
     /// The node to ask.
     pub to: NodeAddr,
     class: Class,
+    routing: Option<RouteBy>,
+}
+
+/// The words for what routes packets.
+pub fn routing() -> impl TypedValueParser<Value = RouteBy> {
+    let words = PossibleValuesParser::new(RouteBy::ALL.map(RouteBy::label));
+    words.map(|word| RouteBy::from_label(&word).expect("the parser lets these words pass only"))
 }
 
 /// One socket that asks.
@@ -109,20 +121,26 @@ impl Path {
             node,
             names,
             class: way.class,
+            routing: way.routing,
         })
     }
 
     /// Opens a socket whose requests take at most `ttl` hops.
     pub fn prober(&self, ttl: u8, deadline_ms: u64) -> Result<Prober, Failure> {
         let deadline = std::time::Duration::from_millis(deadline_ms);
-        let options = match self.class {
+        let mut options = match self.class {
             Class::Voice => Options::voice(deadline),
             Class::BestEffort => Options {
                 link: LinkProtocol::BestEffort,
-                routing: Routing::Latency,
+                routing: Routing::Latency.into(),
                 ..Options::best_effort()
             },
         };
+        if let Some(routing) = self.routing {
+            options.routing = routing;
+            // A best path is one for a deadline.
+            options.deadline = Some(deadline);
+        }
         let socket = self.node.bind(0, Options { ttl, ..options })?;
         socket.set_nonblocking(true)?;
         let io = |error: std::io::Error| Failure::failed(error);

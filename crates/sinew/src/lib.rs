@@ -92,7 +92,8 @@ pub enum Command {
     #[command(after_help = "\
 Examples:
   sinew ping fra --node net/ams
-  sinew ping 10.7.0.3 --count 100 --interval 20 --class voice --json")]
+  sinew ping 10.7.0.3 --count 100 --interval 20 --class voice --json
+  sinew ping fra --routing disjoint")]
     Ping(ping::Ping),
     /// Measure round trip and loss to every node on the way to a node
     #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
@@ -101,7 +102,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew call --answer --node net/fra
-  sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams")]
+  sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams
+  sinew call fra --routing disjoint")]
     Call(call::Call),
     /// Simulate networks, traffic and mishaps out of a scenario file
     #[command(subcommand)]

@@ -18,8 +18,8 @@
 //! +-----------------------------------------------+---------------+
 //! ```
 //!
-//! X: an extension (the source's stamp) follows the fixed header, as a u16 length and that many
-//! bytes; a hop carries it untouched. F: the payload is a fragment (reserved; a relay forwards it
+//! X: an extension (the source's [stamp](crate::stamp)) follows the fixed header, as a u16 length
+//! and that many bytes; a hop carries it untouched. F: the payload is a fragment (reserved; a relay forwards it
 //! like any other packet, an exit that cannot reassemble drops and counts it).
 //!
 //! At a hop only ttl, remaining time and lane sequence number change. The lane sequence number is

@@ -27,10 +27,12 @@
 mod options;
 mod reply;
 mod request;
+mod routing;
 
 pub use options::{Delivery, Options};
 pub use reply::{DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, Reply, TEXT_BYTES_MAX};
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
+pub use routing::{RouteBy, Scheme};
 
 use base::VirtualPort;
 

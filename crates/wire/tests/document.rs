@@ -3,7 +3,7 @@
 use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Reply, Request};
-use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record};
+use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp};
 
 const FITS: &str = "the example is of its format";
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
@@ -39,6 +39,7 @@ fn every_limit_has_its_value() {
         ("data::HEADER_BYTES", data::HEADER_BYTES),
         ("data::HEADROOM", data::HEADROOM),
         ("data::TTL_MAX", data::TTL_MAX.into()),
+        ("stamp::STAMP_BYTES_MAX", stamp::STAMP_BYTES_MAX),
         ("record::BODY_BYTES_MAX", record::BODY_BYTES_MAX),
         ("link_state::LINKS_MAX", link_state::LINKS_MAX),
         (
@@ -100,6 +101,13 @@ fn reading(format: &str, bytes: &[u8]) -> String {
             let echo = echo::Echo::parse(bytes).expect(FITS);
             format!("{:?} {} {}", echo.kind, echo.node, echo.hop)
         }
+        "stamp" => match stamp::Stamp::parse(bytes).expect(FITS) {
+            stamp::Stamp::Subgraph(graph) => {
+                let links = graph.links().map(|(from, to)| format!("{from}>{to}"));
+                links.collect::<Vec<_>>().join(" ")
+            }
+            stamp::Stamp::Flooding => "flooding".to_owned(),
+        },
         "ipc request" => format!("{:?}", Request::parse(bytes).expect(FITS)),
         "ipc reply" => format!("{:?}", Reply::parse(bytes).expect(FITS)),
         _ => message(bytes),
@@ -137,9 +145,10 @@ fn every_example_reads_as_told() {
         "1 [5, 6, 37, 38]",
         "39 2",
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",
+        "10.7.0.1>10.7.0.2 10.7.0.2>10.7.0.3",
         "Reply 10.7.0.3 2",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
-         deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
+         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
          recovered: true, remaining: Remaining(650) }, [104, 105])",
     ];

@@ -14,6 +14,7 @@ use overlay::{Config, Event, Node, Reply, Request, Settings};
 use secure::{Authority, Context, Handshakes, Identity, Keys, Network, Outcome, Session, Validity};
 use wire::control::{Builder, Hello};
 use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
+use wire::ipc::Scheme;
 use wire::ipc::{Delivery, Options};
 use wire::link::{Kind, SEAL_BYTES};
 use wire::link_state::{Link, SIGNATURE_BYTES};
@@ -264,6 +265,7 @@ impl Scene {
             deadline: (flags & 1 != 0).then(|| Duration::from_millis(to.into())),
             delivery: [Delivery::AsItComes, Delivery::InOrder][usize::from(flags & 1)],
             ttl: 1 + (flags & 0x1f),
+            scheme: Scheme::ALL.get(usize::from(to % 5)).copied(),
         };
         self.ask(who, Request::Options(options));
         let payload = self.out.pool.copy_of(HEADROOM, &bytes[3..]);

@@ -4,6 +4,7 @@ use wire::control::{Builder, Hello, Message, Messages, TailProbe};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
+use wire::stamp::Stamp;
 use wire::{HEADER_BYTES, data, echo, link};
 
 use crate::Target;
@@ -11,6 +12,7 @@ use crate::Target;
 pub(crate) const TARGETS: &[Target] = &[
     ("wire_link", clear_header),
     ("wire_data", overlay_header),
+    ("wire_stamp", stamp),
     ("wire_control", control),
     ("wire_link_state", link_state_body),
     ("wire_echo", echo_packet),
@@ -49,6 +51,26 @@ fn overlay_header(data: &[u8]) {
     hop.set_remaining(data::Remaining::ZERO);
     assert_eq!(hop.flow_seq(), header.flow_seq());
     assert_eq!(hop.payload(), header.payload());
+}
+
+/// A stamp comes back from what it says, has no cycle, and its way back is a stamp.
+fn stamp(data: &[u8]) {
+    let Ok(stamp) = Stamp::parse(data) else {
+        return;
+    };
+    let mut again = vec![0xa5; data.len()];
+    assert_eq!(stamp.emit(&mut again), Some(data.len()));
+    assert_eq!(again, data);
+    assert_eq!(stamp.emit_reversed(&mut again), Some(data.len()));
+    let back = Stamp::parse(&again).expect("the way back is a stamp");
+    if let (Stamp::Subgraph(there), Stamp::Subgraph(back)) = (stamp, back) {
+        let nodes: Vec<_> = there.nodes().collect();
+        for (from, to) in there.links() {
+            let place = |node| nodes.iter().position(|n| *n == node);
+            assert!(place(from) < place(to) && back.has_link(to, from));
+            assert!(there.next(from).any(|next| next == to));
+        }
+    }
 }
 
 /// Nothing follows an error; messages come back from what they say.

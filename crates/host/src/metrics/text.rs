@@ -137,6 +137,11 @@ fn totals(page: &mut Page, status: &Status) {
             c.records_accepted,
         ),
         (
+            "unstamped_packets",
+            "Packets of a stamped class sent by table, for want of a stamp.",
+            c.unstamped_packets,
+        ),
+        (
             "records_refused",
             "Link-state records refused.",
             c.records_refused,

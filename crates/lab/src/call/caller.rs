@@ -129,7 +129,9 @@ impl Caller {
         let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
         let mut sockets = Vec::new();
         for _ in 0..options.calls {
-            let socket = node.bind(0, Options::voice(deadline))?;
+            let voice = Options::voice(deadline);
+            let routing = options.routing.unwrap_or(voice.routing);
+            let socket = node.bind(0, Options { routing, ..voice })?;
             socket.set_nonblocking(true)?;
             sockets.push(socket);
         }
@@ -385,6 +387,7 @@ mod tests {
             direct: None,
             calls,
             seconds,
+            routing: None,
             progress: crate::progress::Progress::Silent,
         };
         let node = NodeAddr(0x0a07_0003);

@@ -77,6 +77,8 @@ pub struct OverlayReport {
     pub links_down: u64,
     /// How often nodes changed their routes.
     pub route_changes: u64,
+    /// Packets that were to be stamped and went by table, for want of a stamp.
+    pub unstamped: u64,
     /// Packets that nodes dropped, by reason.
     pub dropped: BTreeMap<&'static str, u64>,
 }
@@ -178,6 +180,9 @@ impl fmt::Display for OverlayReport {
             "sent again: {}, recovered: {}; links up {}, down {}; route changes {}",
             self.retransmitted, self.recovered, self.links_up, self.links_down, self.route_changes
         )?;
+        if self.unstamped > 0 {
+            writeln!(f, "to be stamped, but sent by table: {}", self.unstamped)?;
+        }
         let dropped: Vec<String> = self
             .dropped
             .iter()

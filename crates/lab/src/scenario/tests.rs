@@ -98,6 +98,38 @@ fn a_partition_silences_only_what_crosses_it() {
     assert_eq!(between.reordered, 0, "handed over in order");
 }
 
+#[test]
+fn two_disjoint_paths_lose_nothing_when_a_node_on_one_of_them_dies() {
+    let report = example("disjoint.toml");
+    let [one, two] = [0, 1].map(|n| &report.flows[n].packets);
+    assert_eq!((one.gaps, two.gaps), (1, 0), "{one:?}");
+    assert_eq!((two.lost, two.late, two.duplicates), (0, 0, 0), "{two:?}");
+    assert_eq!(two.received, two.sent);
+    assert_eq!(two.delay_ms.max, Some(30.0));
+    assert_eq!(report.overlay.unstamped, 0);
+}
+
+#[test]
+fn stamped_flows_get_through_and_only_best_asks_for_a_deadline() {
+    let of = |routing: &str| {
+        let report = run(&format!(
+            "[[flow]]\nfrom = 'a'\nto = 'b'\n{routing}\nstop = '1s'"
+        ));
+        let packets = &report.flows[0].packets;
+        assert_eq!(packets.received, packets.sent, "{routing}");
+        report.overlay.unstamped > 0
+    };
+    for routing in ["best", "disjoint", "disjoint-3", "flooding"] {
+        assert!(!of(&format!("routing = '{routing}'")), "{routing}");
+    }
+    assert!(of("class = 'best-effort'\nrouting = 'best'"));
+    // A packet that has no room for its stamp is refused, and its client is told.
+    let long =
+        run("[[flow]]\nfrom = 'a'\nto = 'b'\nrouting = 'disjoint'\npacket = 1392\nstop = '1s'");
+    let packets = &long.flows[0].packets;
+    assert!(packets.refused > 0 && packets.received == 0, "{packets:?}");
+}
+
 /// A scenario with everything random in it.
 const RANDOM: &str = "[[flow]]\nfrom = 'a'\nto = 'b'\npattern = 'pareto'\ncount = 3\n\
     [[flow]]\nfrom = 'b'\nto = 'a'\ndirect = true\npattern = 'talkspurts'\ncount = 3\n\
@@ -264,7 +296,7 @@ fn every_mistake_names_file_line_and_key() {
         (
             "[[flow]]\nfrom = 'a'\nto = 'b'\nrouting = 'stamped'",
             4,
-            "not carried by this version",
+            "routing: `stamped`",
         ),
         (
             "[[flow]]\nfrom = 'a'\nto = 'b'\npattern = 'cbr'",
@@ -659,7 +691,7 @@ proptest! {
     /// An example with a piece cut out or doubled is a scenario, or an error with a line that the
     /// file has.
     #[test]
-    fn no_text_panics(which in 0usize..5, at in any::<u16>(), len in 1usize..60, doubled: bool) {
+    fn no_text_panics(which in 0usize..6, at in any::<u16>(), len in 1usize..60, doubled: bool) {
         let text = std::fs::read_to_string(&examples()[which]).unwrap();
         let place = |at: usize| text.floor_char_boundary(at.min(text.len()));
         let from = place(at as usize % text.len());

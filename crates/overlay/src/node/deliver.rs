@@ -1,13 +1,14 @@
 //! The way up: packets for this node's clients, and for the node itself.
 
 use super::Node;
-use super::send::own_header;
+use super::send::{assemble, own_header};
 use crate::event::{Drop, Event};
 use crate::request::{Delivery, Options, Reply};
 use crate::resequence::Verdict;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
-use wire::data::{Header, Remaining, Repr};
+use wire::data::{Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
+use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
 /// A datagram for a client, with what its reply tells.
@@ -78,11 +79,8 @@ impl Node {
 
     /// Answers an echo request; other messages on the echo port are dropped.
     fn on_echo(&mut self, now: Time, one: Burst, out: &mut impl Outbox<Node>) {
-        match echo_request(one.bytes()) {
-            Some((header, request)) => {
-                self.answer_echo(now, &header, request, echo::Kind::Reply, out);
-            }
-            None => self.drop_one(Drop::Malformed, out),
+        if !self.answer_echo(now, one.bytes(), echo::Kind::Reply, out) {
+            self.drop_one(Drop::Malformed, out);
         }
     }
 
@@ -94,32 +92,42 @@ impl Node {
         packet: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
-        if let Some((header, request)) = echo_request(packet) {
-            self.answer_echo(now, &header, request, echo::Kind::TtlExceeded, out);
-        }
+        self.answer_echo(now, packet, echo::Kind::TtlExceeded, out);
     }
 
+    /// Answers a packet if it is an echo request. What was stamped is answered by the stamp of the
+    /// way back, so that the answers tell of the same links.
     fn answer_echo(
         &mut self,
         now: Time,
-        request: &Repr,
-        asked: Echo,
+        packet: &[u8],
         kind: echo::Kind,
         out: &mut impl Outbox<Node>,
-    ) {
+    ) -> bool {
+        let Some((request, asked)) = echo_request(packet) else {
+            return false;
+        };
+        let mut back = [0; STAMP_BYTES_MAX];
+        let stamp = match request.class.routing {
+            Routing::Stamped => way_back(packet, &mut back),
+            _ => &[],
+        };
         // Every hop but the first has taken one off.
         let first = u8::from(request.source != self.addr);
         let hop = Options::TTL_DEFAULT.saturating_sub(request.ttl) + first;
         let mut bytes = [0; ECHO_BYTES];
         let written = asked.answer(kind, self.addr, hop).emit(&mut bytes);
         debug_assert!(written.is_ok(), "the buffer has the length of an echo");
-        let Some(payload) = out.pool().copy_of(HEADROOM, &bytes) else {
-            return self.drop_one(Drop::NoBuffer, out);
-        };
         let to = (request.source, request.source_port);
         let seq = self.next_echo_seq();
-        let header = own_header(request.class, (self.addr, echo::PORT), to, seq);
-        self.originate(now, &header, payload, out);
+        let mut header = own_header(request.class, (self.addr, echo::PORT), to, seq);
+        header.has_extension = !stamp.is_empty();
+        let payload = out.pool().copy_of(HEADROOM, &bytes);
+        match payload.and_then(|payload| assemble(&header, stamp, payload, out)) {
+            Some(answer) => self.originate(now, &header, answer, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+        true
     }
 }
 
@@ -129,6 +137,14 @@ fn echo_request(packet: &[u8]) -> Option<(Repr, Echo)> {
     let asked = Echo::parse(header.payload()).ok()?;
     let is_request = header.destination_port() == echo::PORT && asked.kind == echo::Kind::Request;
     is_request.then(|| (header.repr(), asked))
+}
+
+/// The stamp of the way back of a packet that was stamped.
+fn way_back<'a>(packet: &[u8], back: &'a mut [u8; STAMP_BYTES_MAX]) -> &'a [u8] {
+    let stamp = Header::trusted(packet);
+    let stamp = Stamp::parse(stamp.extension().unwrap_or_default());
+    let len = stamp.ok().and_then(|stamp| stamp.emit_reversed(back));
+    &back[..len.unwrap_or_default()]
 }
 
 fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbox<Node>) {

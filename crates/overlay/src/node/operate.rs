@@ -28,7 +28,8 @@ impl Node {
         options: Options,
     ) -> Result<Reply, RequestError> {
         let carried = options.class.link != LinkProtocol::Reliable
-            && !matches!(options.class.routing, Routing::Width | Routing::Stamped);
+            && options.class.routing != Routing::Width
+            && options.route_by().is_some();
         if !carried {
             return Err(RequestError::Unsupported);
         }

@@ -5,23 +5,26 @@
 
 use super::Node;
 use super::send::next_hop;
+use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
 use base::{Burst, Outbox, Time, UnderlayAddr};
-use wire::data::{Header, LinkProtocol};
+use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::{Clear, Kind};
 
 /// What is to be done with a packet that has been judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     /// Dropped, or handled on the spot.
     Done,
     /// For a client of this node, or for the node itself.
     Local,
     /// Onwards over this link.
     Forward(LinkIndex),
+    /// Copies over some links, as the stamp says; it came over this one.
+    Copies(LinkIndex),
 }
 
 impl Node {
@@ -54,7 +57,8 @@ impl Node {
     ) {
         match verdict {
             Verdict::Done => {}
-            Verdict::Forward(link) => self.forward(now, link, run, out),
+            Verdict::Forward(link) => self.send_run(now, link, run, false, out),
+            Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
             Verdict::Local => {
                 while run.segments() > 1 {
                     let one = run.split_front(1);
@@ -166,9 +170,23 @@ impl Node {
         }
         self.links.touch(index);
         let (source, destination) = (header.source(), header.destination());
+        let is_stamped = class.routing == Routing::Stamped;
         if !source.is_node() || source == self.addr {
-            self.drop_one(Drop::BadSource, out);
+            // A flood comes back to where it began.
+            let reason = match is_stamped && source == self.addr {
+                true => Drop::Duplicate,
+                false => Drop::BadSource,
+            };
+            self.drop_one(reason, out);
             return Verdict::Done;
+        }
+        if is_stamped {
+            let came = self.links.at(index).peer;
+            // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
+            if let Err(reason) = stamped::check(header.extension(), self.addr, came) {
+                self.drop_one(reason, out);
+                return Verdict::Done;
+            }
         }
         let key = FlowKey {
             source,
@@ -198,6 +216,9 @@ impl Node {
             return Verdict::Done;
         }
         header.set_ttl(ttl - 1);
+        if is_stamped {
+            return self.judge_stamped(index, &header, out);
+        }
         let cached = Some(&mut flow.cached);
         match next_hop(
             &self.tables,

@@ -8,45 +8,53 @@ use crate::link::{Counts, Impairment, LinkIndex, Links, transmit_through};
 use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
+use crate::stamps::Wish;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
 use graph::metric::Metric;
 use secure::Sessions;
-use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
+use wire::data::{
+    Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing,
+};
 use wire::link::Kind;
-use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
 
 /// The longest payload of one packet. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
-/// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header.
+/// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
+/// takes its bytes from it.
 pub const MAX_PAYLOAD: usize = 1_392;
 
 impl Node {
     /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
-    /// leaves as one burst.
-    pub(super) fn forward(
+    /// leaves as one burst. They are this node's own, or somebody else's.
+    pub(super) fn send_run(
         &mut self,
         now: Time,
         index: LinkIndex,
         mut run: Burst,
+        is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
-        let packets = run.segments();
+        let packets = run.segments() as u32;
         let bytes = run.len() as u32;
         let link = self.links.at_mut(index);
         if !link.seal_packets(now, &mut run) {
-            let packets = packets as u32;
-            out.report(Event::Dropped {
-                reason: Drop::LinkDown,
-                packets,
-            });
-            return;
+            let reason = Drop::LinkDown;
+            return out.report(Event::Dropped { reason, packets });
         }
         let peer = link.peer;
         link.transmit(now, run, out);
         self.links.touch(index);
-        out.report(Event::Forwarded {
-            peer,
-            packets: packets as u32,
-            bytes,
+        out.report(match is_own {
+            true => Event::Originated {
+                peer,
+                packets,
+                bytes,
+            },
+            false => Event::Forwarded {
+                peer,
+                packets,
+                bytes,
+            },
         });
     }
 
@@ -88,59 +96,80 @@ impl Node {
             out.deliver(client, Reply::Bound { port: bound });
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
-        let options = socket.options;
+        let Options {
+            mut class,
+            ttl,
+            deadline,
+            ..
+        } = socket.options;
+        let scheme = socket.options.scheme;
+        let source_port = socket.port.ok_or(RequestError::Exhausted)?;
+        let flow_seq = FlowSeq(socket.next_seq(to, port));
+        let mut stamp: &[u8] = &[];
+        if let Some(scheme) = scheme
+            && to != self.addr
+        {
+            let wish = Wish {
+                to,
+                scheme,
+                link: class.link,
+                deadline,
+            };
+            let (generation, topology) = (self.database.generation(), self.database.topology());
+            match self
+                .stamps
+                .stamp(now, self.addr, wish, generation, topology)
+            {
+                Some(known) => stamp = known,
+                None => {
+                    class.routing = Routing::ExpectedLatency;
+                    out.report(Event::Unstamped);
+                }
+            }
+        }
         let header = Repr {
-            class: options.class,
-            ttl: options.ttl,
-            has_extension: false,
+            class,
+            ttl,
+            has_extension: !stamp.is_empty(),
             fragment: false,
-            remaining: Remaining::from_deadline(options.deadline),
+            remaining: Remaining::from_deadline(deadline),
             source: self.addr,
             destination: to,
-            source_port: socket.port.ok_or(RequestError::Exhausted)?,
+            source_port,
             destination_port: port,
-            flow_seq: FlowSeq(socket.next_seq(to, port)),
+            flow_seq,
             lane_seq: LaneSeq::new(0),
         };
-        self.originate(now, &header, payload, out);
+        let max = MAX_PAYLOAD - extension_bytes(stamp);
+        if payload.len() > max {
+            return Err(RequestError::TooLong { max });
+        }
+        match assemble(&header, stamp, payload, out) {
+            Some(packet) => self.originate(now, &header, packet, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
         Ok(())
     }
 
-    /// Sends a packet of this node: the burst holds the payload with room before and behind it.
+    /// Sends a packet of this node, as [`assemble`] makes it.
     pub(super) fn originate(
         &mut self,
         now: Time,
         header: &Repr,
-        mut payload: Burst,
+        packet: Burst,
         out: &mut impl Outbox<Node>,
     ) {
-        payload.push_front(HEADROOM);
-        let len = payload.len();
-        payload.fill(len + TAG_BYTES, len + TAG_BYTES);
-        header
-            .emit(&mut payload.bytes_mut()[CLEAR_BYTES..])
-            .expect("the header fits its headroom");
-        if header.destination == self.addr {
-            return self.deliver_sealed(now, payload, out);
+        let destination = header.destination;
+        if destination == self.addr {
+            return self.deliver_sealed(now, packet, out);
         }
         let routing = header.class.routing;
-        match next_hop(&self.tables, &self.links, routing, header.destination, None) {
+        if routing == Routing::Stamped {
+            return self.send_copies(now, None, packet, out);
+        }
+        match next_hop(&self.tables, &self.links, routing, destination, None) {
             Err(reason) => self.drop_one(reason, out),
-            Ok(index) => {
-                let bytes = payload.len() as u32;
-                let link = self.links.at_mut(index);
-                if !link.seal_packets(now, &mut payload) {
-                    return self.drop_one(Drop::LinkDown, out);
-                }
-                let peer = link.peer;
-                link.transmit(now, payload, out);
-                self.links.touch(index);
-                out.report(Event::Originated {
-                    peer,
-                    packets: 1,
-                    bytes,
-                });
-            }
+            Ok(index) => self.send_run(now, index, packet, true, out),
         }
     }
 
@@ -177,6 +206,40 @@ impl Node {
     pub(super) fn next_echo_seq(&mut self) -> FlowSeq {
         self.echo_seq = self.echo_seq.wrapping_add(1);
         FlowSeq(self.echo_seq)
+    }
+}
+
+/// A packet that is not sealed yet: room for the clear header, the header, the stamp if there is
+/// one, the payload, room for the tag. The burst holds the payload with room for all but the stamp
+/// around it; with one the payload is copied. `None` if there is no buffer for that.
+pub(super) fn assemble(
+    header: &Repr,
+    stamp: &[u8],
+    mut payload: Burst,
+    out: &impl Outbox<Node>,
+) -> Option<Burst> {
+    let front = HEADROOM + extension_bytes(stamp);
+    if !stamp.is_empty() {
+        payload = out.pool().copy_of(front, payload.bytes())?;
+    }
+    payload.push_front(front);
+    let len = payload.len();
+    payload.fill(len + TAG_BYTES, len + TAG_BYTES);
+    let packet = &mut payload.bytes_mut()[CLEAR_BYTES..];
+    header.emit(packet).expect("the header fits its headroom");
+    if !stamp.is_empty() {
+        let (length, rest) = packet[HEADER_BYTES..].split_at_mut(EXTENSION_LENGTH_BYTES);
+        length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
+        rest[..stamp.len()].copy_from_slice(stamp);
+    }
+    Some(payload)
+}
+
+/// What a stamp takes from the payload.
+fn extension_bytes(stamp: &[u8]) -> usize {
+    match stamp.len() {
+        0 => 0,
+        len => EXTENSION_LENGTH_BYTES + len,
     }
 }
 

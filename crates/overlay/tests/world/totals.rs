@@ -24,6 +24,7 @@ pub struct Totals {
     pub downs: Vec<(Time, HostId, base::NodeAddr)>,
     pub route_changes: Vec<(Time, HostId)>,
     pub moves: u64,
+    pub unstamped: u64,
 }
 
 impl Totals {
@@ -46,6 +47,7 @@ impl Totals {
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
             Event::LinkDown { peer, .. } => self.downs.push((at, host, peer)),
+            Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),
             Event::Moved { .. } => self.moves += 1,
             Event::Established { .. } | Event::Control { .. } | Event::RecordAccepted { .. } => {}

@@ -1,8 +1,9 @@
 //! How a client wants its packets carried.
 
-use crate::Malformed;
-use crate::bytes::Reader;
-use crate::data::{Class, TTL_MAX};
+use super::{RouteBy, Scheme};
+use crate::bytes::{Reader, Writer};
+use crate::data::{Class, Routing, TTL_MAX};
+use crate::{Full, Malformed};
 use base::Duration;
 
 /// In which order packets reach a client. A group or socket chooses.
@@ -24,12 +25,16 @@ pub enum Delivery {
 /// |    type 3     |     class     |         deadline, us ..       |
 /// +---------------+---------------+---------------+---------------+
 /// |       .. deadline, us         |   delivery    |      ttl      |
-/// +-------------------------------+---------------+---------------+
+/// +---------------+---------------+---------------+---------------+
+/// |    scheme     |   only with routing "stamped": 1 best, 2 disjoint, 3 disjoint-3, 4 flooding
+/// +---------------+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Link protocol, routing, priority.
     pub class: Class,
+    /// How the node stamps packets of routing "stamped"; none for the others.
+    pub scheme: Option<Scheme>,
     /// How long after its sending a packet is of use; whole microseconds on the wire, 0 for none.
     pub deadline: Option<Duration>,
     /// In which order packets are delivered to this socket.
@@ -41,8 +46,22 @@ pub struct Options {
 impl Options {
     /// The time to live of a client that does not choose.
     pub const TTL_DEFAULT: u8 = 32;
-    /// Bytes of the body.
-    pub(super) const BYTES: usize = 7;
+
+    /// What routes the packets: `None` for stamped ones of which nobody said how.
+    pub fn route_by(&self) -> Option<RouteBy> {
+        match (self.class.routing, self.scheme) {
+            (Routing::Stamped, scheme) => scheme.map(RouteBy::Stamp),
+            (routing, _) => Some(RouteBy::Table(routing)),
+        }
+    }
+
+    /// The same, routed so.
+    pub fn routed_by(mut self, by: impl Into<RouteBy>) -> Options {
+        let by = by.into();
+        self.class.routing = by.routing();
+        self.scheme = by.scheme();
+        self
+    }
 
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Options, Malformed> {
         let class = Class::from_byte(r.u8()?)?;
@@ -56,15 +75,20 @@ impl Options {
         if ttl == 0 || ttl > TTL_MAX {
             return Err(Malformed::Value);
         }
+        let scheme = match class.routing {
+            Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
+            _ => None,
+        };
         Ok(Options {
             class,
+            scheme,
             deadline: (deadline_us != 0).then(|| Duration::from_micros(deadline_us.into())),
             delivery,
             ttl,
         })
     }
 
-    pub(super) fn to_bytes(self) -> [u8; Options::BYTES] {
+    pub(super) fn write(self, w: &mut Writer<'_>) -> Result<(), Full> {
         let deadline_us = self.deadline.map_or(0, |deadline| {
             // A deadline that is shorter than the unit must not become "none".
             u32::try_from(deadline.as_micros())
@@ -77,7 +101,13 @@ impl Options {
             Delivery::InOrder => 1,
         };
         let ttl = self.ttl.clamp(1, TTL_MAX);
-        [self.class.to_byte(), d0, d1, d2, d3, delivery, ttl]
+        w.put(&[self.class.to_byte(), d0, d1, d2, d3, delivery, ttl])?;
+        match (self.class.routing, self.scheme) {
+            // Of which nobody said how: the node refuses it.
+            (Routing::Stamped, None) => w.u8(0),
+            (Routing::Stamped, Some(scheme)) => w.u8(scheme.to_byte()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -85,6 +115,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             class: Class::default(),
+            scheme: None,
             deadline: None,
             delivery: Delivery::default(),
             ttl: Options::TTL_DEFAULT,

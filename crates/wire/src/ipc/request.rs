@@ -90,7 +90,7 @@ impl<'a> Request<'a> {
             }
             Request::Options(options) => {
                 w.u8(kind::OPTIONS)?;
-                w.put(&options.to_bytes())?;
+                options.write(&mut w)?;
             }
             Request::SendTo(destination, payload) => {
                 if payload.len() > super::PAYLOAD_BYTES_MAX {

@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 7] {
+fn requests() -> [(Request<'static>, &'static [u8]); 8] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -17,10 +17,12 @@ fn requests() -> [(Request<'static>, &'static [u8]); 7] {
     };
     let options = Options {
         class,
+        scheme: None,
         deadline: Some(Duration::from_millis(65)),
         delivery: Delivery::InOrder,
         ttl: 16,
     };
+    let stamped = options.routed_by(Scheme::Disjoint);
     [
         (Request::Hello { version: 1 }, &[1, 1]),
         (
@@ -46,6 +48,10 @@ fn requests() -> [(Request<'static>, &'static [u8]); 7] {
             &[5, 0, 0x13, 0x88, 10, 7, 0, 3],
         ),
         (Request::Raw, &[6]),
+        (
+            Request::Options(stamped),
+            &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 2],
+        ),
     ]
 }
 
@@ -182,6 +188,40 @@ fn options_out_of_range_are_refused() {
     assert_eq!(with(6, 2), Err(Malformed::Value), "delivery");
     assert_eq!(with(7, 0), Err(Malformed::Value), "ttl");
     assert_eq!(with(7, 64), Err(Malformed::Value), "ttl");
+    for scheme in 0..=255 {
+        let stamped = [3, 0x7d, 0, 0, 0, 0, 0, 32, scheme];
+        let expected = match (scheme as usize).checked_sub(1) {
+            Some(place) if place < Scheme::ALL.len() => Ok(Some(Scheme::ALL[place])),
+            _ => Err(Malformed::Value),
+        };
+        let told = Request::parse(&stamped).map(|request| match request {
+            Request::Options(options) => options.scheme,
+            other => panic!("not options: {other:?}"),
+        });
+        assert_eq!(told, expected, "{scheme}");
+    }
+}
+
+#[test]
+fn every_choice_of_routing_has_its_word_and_its_class() {
+    for by in RouteBy::ALL {
+        assert_eq!(RouteBy::from_label(by.label()), Some(by));
+        let options = Options::default().routed_by(by);
+        assert_eq!(options.route_by(), Some(by));
+        let mut message = [0; 9];
+        let len = Request::Options(options).emit(&mut message).unwrap();
+        assert_eq!(
+            Request::parse(&message[..len]),
+            Ok(Request::Options(options))
+        );
+    }
+    assert_eq!(RouteBy::from_label("stamped"), None);
+    let nobody_said_how = Options::default().routed_by(Scheme::Best);
+    let nobody_said_how = Options {
+        scheme: None,
+        ..nobody_said_how
+    };
+    assert_eq!(nobody_said_how.route_by(), None);
 }
 
 #[test]

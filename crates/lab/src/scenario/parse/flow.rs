@@ -9,6 +9,7 @@ use overlay::request::{Delivery, Options};
 use overlay::sockets::default_options;
 use sim::traffic::{Pattern, Spread, VOICE_BYTES};
 use wire::data::{Class, LinkProtocol, Routing, TTL_MAX};
+use wire::ipc::RouteBy;
 
 const KEYS: [&str; 22] = [
     "name", "from", "to", "start", "stop", "count", "pattern", "rate", "packet", "on", "off",
@@ -158,10 +159,7 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
         }
     }
     if let Some(value) = table.optional("routing") {
-        options.class.routing = value.word(&Routing::ALL.map(|r| (r.label(), r)))?;
-        if matches!(options.class.routing, Routing::Width | Routing::Stamped) {
-            return Err(not_carried(&value, "this routing"));
-        }
+        options = options.routed_by(value.word(&RouteBy::ALL.map(|by| (by.label(), by)))?);
     }
     if let Some(value) = table.optional("priority") {
         options.class.priority = value.integer(0, i64::from(Class::PRIORITY_MAX))? as u8;

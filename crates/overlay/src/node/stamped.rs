@@ -1,0 +1,178 @@
+//! Packets whose source has stamped where they go: copies instead of one next hop.
+//!
+//! ```text
+//!   judge_packet ── stamp good? new? in time? ──▶ ways on ──▶ none:    dead end
+//!                                                             one:     as any packet
+//!                                                             several: a copy of the run for each
+//! ```
+//!
+//! A node keeps nothing about stamps: each packet says what this node does with it. That copies end
+//! is sure twice over: a subgraph has no cycle, and what was here before is a duplicate, which is
+//! what ends a flood.
+
+use super::Node;
+use super::receive::Verdict;
+use crate::event::{Drop, Event};
+use crate::link::{LinkIndex, Links};
+use base::{Burst, NodeAddr, Outbox, Time};
+use wire::data::Header;
+use wire::stamp::{BadStamp, Stamp};
+use wire::{CLEAR_BYTES, HEADER_BYTES};
+
+/// The link that a stamp names from here, or why nothing goes there.
+enum Way {
+    Open(LinkIndex),
+    Down,
+    Missing,
+}
+
+/// The reason that is counted for a stamp.
+impl From<BadStamp> for Drop {
+    fn from(why: BadStamp) -> Drop {
+        match why {
+            BadStamp::Malformed(_) => Drop::StampMalformed,
+            BadStamp::TooLong => Drop::StampTooLong,
+            BadStamp::Loops => Drop::StampLoops,
+        }
+    }
+}
+
+/// Checks the stamp of a packet that `came` from a neighbour: this node and the link are in it.
+pub(super) fn check(stamp: Option<&[u8]>, own: NodeAddr, came: NodeAddr) -> Result<(), Drop> {
+    match Stamp::parse(stamp.unwrap_or_default())? {
+        Stamp::Subgraph(graph) if !graph.has_link(came, own) => Err(Drop::StampStray),
+        Stamp::Subgraph(_) | Stamp::Flooding => Ok(()),
+    }
+}
+
+impl Node {
+    /// Decides where copies of a packet from `came` go.
+    pub(super) fn judge_stamped(
+        &mut self,
+        came: LinkIndex,
+        header: &Header<&mut [u8]>,
+        out: &mut impl Outbox<Node>,
+    ) -> Verdict {
+        let (mut first, mut open, mut reason) = (None, 0, Some(Drop::DeadEnd));
+        let Self { links, addr, .. } = self;
+        let from = Some(links.at(came).peer);
+        each_way(links, *addr, from, header, |way| match way {
+            Way::Open(link) => {
+                first.get_or_insert(link);
+                open += 1;
+            }
+            Way::Down => reason = Some(Drop::LinkDown),
+            Way::Missing => {
+                reason = None;
+                out.report(Event::Dropped {
+                    reason: Drop::StampNoLink,
+                    packets: 1,
+                });
+            }
+        });
+        match (first, open) {
+            (Some(link), 1) => Verdict::Forward(link),
+            (Some(_), _) => Verdict::Copies(came),
+            (None, _) => {
+                if let Some(reason) = reason {
+                    self.drop_one(reason, out);
+                }
+                Verdict::Done
+            }
+        }
+    }
+
+    /// Sends a run of opened packets on, a copy over each of the links that their stamps name.
+    /// `came` is the link that they came by, none for packets of this node.
+    pub(super) fn send_copies(
+        &mut self,
+        now: Time,
+        came: Option<LinkIndex>,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        while !run.is_empty() {
+            let alike = alike(&run);
+            if alike == run.segments() {
+                return self.copy_run(now, came, run, out);
+            }
+            let front = run.split_front(alike);
+            self.copy_run(now, came, front, out);
+        }
+    }
+
+    /// The same for a run with one stamp.
+    fn copy_run(
+        &mut self,
+        now: Time,
+        came: Option<LinkIndex>,
+        run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut ways = core::mem::take(&mut self.ways);
+        let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
+        let from = came.map(|link| self.links.at(link).peer);
+        each_way(&self.links, self.addr, from, &header, |way| {
+            if let Way::Open(link) = way {
+                ways.push(link);
+            }
+        });
+        if let Some(last) = ways.pop() {
+            for link in ways.drain(..) {
+                match out.pool().copy_burst(&run) {
+                    Some(copy) => self.send_run(now, link, copy, came.is_none(), out),
+                    None => out.report(Event::Dropped {
+                        reason: Drop::NoBuffer,
+                        packets: run.segments() as u32,
+                    }),
+                }
+            }
+            self.send_run(now, last, run, came.is_none(), out);
+        }
+        self.ways = ways;
+    }
+}
+
+/// How many packets at the front of a run have the same stamp and source.
+fn alike(run: &Burst) -> usize {
+    let key = |i: usize| {
+        let packet = &run.segment(i)[CLEAR_BYTES..];
+        let header = Header::trusted(packet);
+        (
+            header.source(),
+            &packet[HEADER_BYTES..header.payload_offset()],
+        )
+    };
+    let first = key(0);
+    (0..run.segments()).take_while(|&i| key(i) == first).count()
+}
+
+/// Calls `take` for each link that the packet's stamp names from here, but for the way back.
+fn each_way<B: AsRef<[u8]>>(
+    links: &Links,
+    own: NodeAddr,
+    came: Option<NodeAddr>,
+    header: &Header<B>,
+    mut take: impl FnMut(Way),
+) {
+    let source = header.source();
+    let is_back = |to: NodeAddr| Some(to) == came || to == source;
+    match Stamp::parse(header.extension().unwrap_or_default()) {
+        Ok(Stamp::Subgraph(graph)) => {
+            for to in graph.next(own).filter(|to| !is_back(*to)) {
+                take(match links.by_peer(to) {
+                    Some(index) if links.at(index).is_up() => Way::Open(index),
+                    Some(_) => Way::Down,
+                    None => Way::Missing,
+                });
+            }
+        }
+        Ok(Stamp::Flooding) => {
+            let up = links.iter().filter(|(_, link)| link.is_up());
+            for (index, _) in up.filter(|(_, link)| !is_back(link.peer)) {
+                take(Way::Open(index));
+            }
+        }
+        Err(_) => {}
+    }
+}

@@ -1,0 +1,263 @@
+//! The stamp: what a source writes into a packet when it decides itself where the packet goes.
+//! It is the extension behind the fixed header of packets of routing "stamped", and no hop
+//! changes it.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+
+//! |    kind 0     |  nodes, n     |                  subgraph
+//! +---------------+---------------+-------------------------------+
+//! |                  n times: the address of a node               |
+//! +---------------+---------------+-------------------------------+
+//! | link from ..  |  .. to        |  m times: places in the list of nodes, from 0
+//! +---------------+---------------+
+//!
+//! +---------------+
+//! |    kind 1     |                                  flooding: every link that is up
+//! +---------------+
+//! ```
+//!
+//! A node forwards the first copy of a packet along each of its links in the stamp, never back,
+//! and drops later copies by (source, flow, sequence number). One mechanism so serves single
+//! paths, k disjoint paths, dissemination graphs and source trees.
+//!
+//! Explicit lists, because views of the topology differ while it changes: a place in a bit mask
+//! over all links would mean other links to other nodes. The nodes stand in an order in which
+//! every link leads to a later one. So a subgraph has no cycles, copies end by themselves even at
+//! nodes that have forgotten what they have seen, and whoever reads a stamp sees that in one pass.
+
+use crate::Malformed;
+use base::NodeAddr;
+
+/// Nodes of a subgraph: three disjoint paths of 20 hops, or one as long as a time to live.
+pub const NODES_MAX: usize = 64;
+/// Links of a subgraph: twice as many, which no set of disjoint paths needs.
+pub const LINKS_MAX: usize = 128;
+/// Bytes of a stamp: 2 + 64 · 4 + 128 · 2 = 514, so that 850 bytes of payload fit behind the
+/// longest.
+pub const STAMP_BYTES_MAX: usize = 2 + 4 * NODES_MAX + 2 * LINKS_MAX;
+
+const SUBGRAPH: u8 = 0;
+const FLOODING: u8 = 1;
+
+/// Why a stamp is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum BadStamp {
+    /// Its bytes are not a stamp.
+    #[error("not a stamp: {0}")]
+    Malformed(#[from] Malformed),
+    /// More bytes, nodes or links than a stamp may have.
+    #[error("the stamp is too long: at most 64 nodes and 128 links")]
+    TooLong,
+    /// A node stands in it twice, or a link leads back to an earlier node.
+    #[error("the stamp loops: name each node once, and before all that it leads to")]
+    Loops,
+}
+
+/// A stamp that has been read and checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp<'a> {
+    /// Along these links.
+    Subgraph(Subgraph<'a>),
+    /// Along every link.
+    Flooding,
+}
+
+/// Some nodes and directed links between them, without cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subgraph<'a> {
+    nodes: &'a [[u8; 4]],
+    links: &'a [[u8; 2]],
+}
+
+impl<'a> Stamp<'a> {
+    /// Reads a stamp, the extension of a packet without its length. Bounded: at most
+    /// [`STAMP_BYTES_MAX`] bytes are looked at, and 64·63/2 pairs of nodes.
+    pub fn parse(bytes: &'a [u8]) -> Result<Stamp<'a>, BadStamp> {
+        if bytes.len() > STAMP_BYTES_MAX {
+            return Err(BadStamp::TooLong);
+        }
+        let (kind, rest) = bytes.split_first().ok_or(Malformed::Short)?;
+        match *kind {
+            SUBGRAPH => Subgraph::parse(rest).map(Stamp::Subgraph),
+            FLOODING if rest.is_empty() => Ok(Stamp::Flooding),
+            FLOODING => Err(Malformed::Length.into()),
+            _ => Err(Malformed::Kind.into()),
+        }
+    }
+
+    /// Writes the stamp at the front of `out` and returns its length; `None` if there is no room.
+    pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
+        match self {
+            Stamp::Flooding => *out.first_mut()? = FLOODING,
+            Stamp::Subgraph(graph) => {
+                let out = out.get_mut(..self.len())?;
+                let (nodes, links) = begin(out, graph.nodes.len());
+                nodes.copy_from_slice(graph.nodes);
+                links.copy_from_slice(graph.links);
+            }
+        }
+        Some(self.len())
+    }
+
+    /// Writes the stamp of the way back, every link the other way round; as [`Stamp::emit`].
+    pub fn emit_reversed(&self, out: &mut [u8]) -> Option<usize> {
+        let Stamp::Subgraph(graph) = self else {
+            return self.emit(out);
+        };
+        let out = out.get_mut(..self.len())?;
+        let (nodes, links) = begin(out, graph.nodes.len());
+        for (node, forth) in nodes.iter_mut().zip(graph.nodes.iter().rev()) {
+            *node = *forth;
+        }
+        // Places count from the other end.
+        let last = (graph.nodes.len() - 1) as u8;
+        for (link, [from, to]) in links.iter_mut().zip(graph.links) {
+            *link = [last - to, last - from];
+        }
+        links.sort_unstable();
+        Some(self.len())
+    }
+
+    /// Bytes on the wire.
+    pub fn len(&self) -> usize {
+        match self {
+            Stamp::Flooding => 1,
+            Stamp::Subgraph(graph) => 2 + 4 * graph.nodes.len() + 2 * graph.links.len(),
+        }
+    }
+
+    /// Never: a stamp has its kind at least.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+}
+
+impl<'a> Subgraph<'a> {
+    fn parse(rest: &'a [u8]) -> Result<Subgraph<'a>, BadStamp> {
+        let (&count, rest) = rest.split_first().ok_or(Malformed::Short)?;
+        let count = usize::from(count);
+        if count > NODES_MAX {
+            return Err(BadStamp::TooLong);
+        }
+        if count < 2 {
+            return Err(Malformed::Value.into());
+        }
+        let (nodes, rest) = rest.split_at_checked(4 * count).ok_or(Malformed::Short)?;
+        let (nodes, _) = nodes.as_chunks();
+        let (links, odd) = rest.as_chunks();
+        if links.is_empty() || !odd.is_empty() {
+            return Err(Malformed::Short.into());
+        }
+        if links.len() > LINKS_MAX {
+            return Err(BadStamp::TooLong);
+        }
+        let graph = Subgraph { nodes, links };
+        graph.check_nodes()?;
+        graph.check_links()?;
+        Ok(graph)
+    }
+
+    fn check_nodes(&self) -> Result<(), BadStamp> {
+        for (place, node) in self.nodes.iter().enumerate() {
+            if !address(node).is_node() {
+                return Err(Malformed::Value.into());
+            }
+            if self.nodes[..place].contains(node) {
+                return Err(BadStamp::Loops);
+            }
+        }
+        Ok(())
+    }
+
+    /// Each link is there once, in order, between nodes of the list, and leads to a later one.
+    fn check_links(&self) -> Result<(), BadStamp> {
+        let mut before = None;
+        for link @ [from, to] in self.links {
+            if usize::from(*from.max(to)) >= self.nodes.len() {
+                return Err(Malformed::Value.into());
+            }
+            if from >= to {
+                return Err(BadStamp::Loops);
+            }
+            if before >= Some(link) {
+                return Err(Malformed::Value.into());
+            }
+            before = Some(link);
+        }
+        Ok(())
+    }
+
+    /// The nodes, every one before those to which its links lead.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeAddr> + use<'a> {
+        self.nodes.iter().map(address)
+    }
+
+    /// The links.
+    pub fn links(&self) -> impl ExactSizeIterator<Item = (NodeAddr, NodeAddr)> + use<'a> {
+        let nodes = self.nodes;
+        let at = move |place: u8| address(&nodes[usize::from(place)]);
+        self.links
+            .iter()
+            .map(move |[from, to]| (at(*from), at(*to)))
+    }
+
+    /// Where `node` sends its copies: the far ends of its links.
+    pub fn next(&self, node: NodeAddr) -> impl Iterator<Item = NodeAddr> + use<'a> {
+        let place = self.place(node);
+        let mine = move |link: &&[u8; 2]| Some(link[0]) == place;
+        let nodes = self.nodes;
+        let links = self.links.iter().filter(mine);
+        links.map(move |[_, to]| address(&nodes[usize::from(*to)]))
+    }
+
+    /// Whether the link is in the subgraph.
+    pub fn has_link(&self, from: NodeAddr, to: NodeAddr) -> bool {
+        let ends = self.place(from).zip(self.place(to));
+        ends.is_some_and(|(from, to)| self.links.contains(&[from, to]))
+    }
+
+    fn place(&self, node: NodeAddr) -> Option<u8> {
+        let bytes = node.0.to_be_bytes();
+        let place = self.nodes.iter().position(|other| *other == bytes)?;
+        Some(place as u8)
+    }
+}
+
+/// Writes a subgraph at the front of `out` and returns its length: the nodes in an order in which
+/// links lead to later ones, the links by their places in it, in order.
+pub fn emit_subgraph(
+    nodes: &[NodeAddr],
+    links: &[(u8, u8)],
+    out: &mut [u8],
+) -> Result<usize, BadStamp> {
+    let len = 2 + 4 * nodes.len() + 2 * links.len();
+    if nodes.len() > NODES_MAX || links.len() > LINKS_MAX {
+        return Err(BadStamp::TooLong);
+    }
+    let out = out.get_mut(..len).ok_or(BadStamp::TooLong)?;
+    let (table, pairs) = begin(out, nodes.len());
+    for (place, node) in table.iter_mut().zip(nodes) {
+        *place = node.0.to_be_bytes();
+    }
+    for (pair, (from, to)) in pairs.iter_mut().zip(links) {
+        *pair = [*from, *to];
+    }
+    Stamp::parse(out).map(|_| len)
+}
+
+/// Writes what stands before the nodes; gives where the nodes and the links go.
+fn begin(out: &mut [u8], nodes: usize) -> (&mut [[u8; 4]], &mut [[u8; 2]]) {
+    let (head, rest) = out.split_at_mut(2);
+    head.copy_from_slice(&[SUBGRAPH, nodes as u8]);
+    let (table, pairs) = rest.split_at_mut(4 * nodes);
+    (table.as_chunks_mut().0, pairs.as_chunks_mut().0)
+}
+
+fn address(bytes: &[u8; 4]) -> NodeAddr {
+    NodeAddr(u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;
