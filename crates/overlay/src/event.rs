@@ -63,11 +63,13 @@ pub enum Drop {
     StampStray,
     /// No link of the stamp leads on from here: where a flood ends, too.
     DeadEnd,
+    /// The way on leads back over the link that it came by: routes are changing.
+    Loop,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 26] = [
+    pub const ALL: [Drop; 27] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -94,6 +96,7 @@ impl Drop {
         Drop::StampNoLink,
         Drop::StampStray,
         Drop::DeadEnd,
+        Drop::Loop,
     ];
 
     /// The metric's label.
@@ -125,6 +128,7 @@ impl Drop {
             Drop::StampNoLink => "stamp_no_link",
             Drop::StampStray => "stamp_stray",
             Drop::DeadEnd => "dead_end",
+            Drop::Loop => "loop",
         }
     }
 }

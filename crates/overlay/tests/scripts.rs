@@ -246,6 +246,15 @@ fn voice_and_answers_whose_time_to_live_ends_are_not_answered() {
 }
 
 #[test]
+fn a_packet_is_not_sent_back_where_it_came_from() {
+    let mut s = Script::new();
+    s.say(WEST, &header(addr(EAST), addr(WEST), 0), b"");
+    s.run_ms(30);
+    assert_eq!((s.packets(WEST).len(), s.packets(EAST).len()), (0, 0));
+    assert_eq!((s.drops(Drop::Loop), s.all_drops()), (1, 1));
+}
+
+#[test]
 fn nowhere_to_go() {
     let mut s = Script::new();
     let unknown = header(addr(WEST), addr(9), 0);

@@ -156,6 +156,7 @@ impl Trial {
                 interval: Duration::from_millis(5 + rng.below(45)),
                 phase: Duration::from_micros(rng.below(5_000)),
                 options: Options {
+                    scheme: None,
                     class: class(rng),
                     deadline: rng
                         .chance(0.7)

@@ -169,8 +169,23 @@ impl Node {
             }
         }
         self.links.touch(index);
+        header.set_remaining(remaining);
+        self.judge_flow(now, index, packet, out)
+    }
+
+    /// Decides on a packet that its link has let through and whose remaining time is up to date.
+    fn judge_flow(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        packet: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Verdict {
+        let len = packet.len();
+        let mut header = Header::trusted(&mut *packet);
+        let routing = header.class().routing;
         let (source, destination) = (header.source(), header.destination());
-        let is_stamped = class.routing == Routing::Stamped;
+        let is_stamped = routing == Routing::Stamped;
         if !source.is_node() || source == self.addr {
             // A flood comes back to where it began.
             let reason = match is_stamped && source == self.addr {
@@ -200,12 +215,11 @@ impl Node {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
         }
-        if remaining.is_expired() {
+        if header.remaining().is_expired() {
             flow.expired += 1;
             self.drop_one(Drop::Expired, out);
             return Verdict::Done;
         }
-        header.set_remaining(remaining);
         if local {
             return Verdict::Local;
         }
@@ -220,13 +234,13 @@ impl Node {
             return self.judge_stamped(index, &header, out);
         }
         let cached = Some(&mut flow.cached);
-        match next_hop(
-            &self.tables,
-            &self.links,
-            class.routing,
-            destination,
-            cached,
-        ) {
+        match next_hop(&self.tables, &self.links, routing, destination, cached) {
+            // It has been there: while routes change, two nodes can each take the other for the
+            // next one. The other would drop it as a duplicate.
+            Ok(link) if link == index => {
+                self.drop_one(Drop::Loop, out);
+                Verdict::Done
+            }
             Ok(link) => Verdict::Forward(link),
             Err(reason) => {
                 self.drop_one(reason, out);
