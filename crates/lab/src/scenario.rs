@@ -27,6 +27,7 @@ mod tests;
 pub use error::{Mistake, ScenarioError};
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
+pub(crate) use simulate::Call;
 pub use simulate::{Simulation, simulate};
 pub use trace::TraceFile;
 
@@ -47,7 +48,7 @@ pub const FAULTS_MAX: usize = 10_000;
 /// A day.
 pub const DURATION_MAX: Duration = Duration::from_secs(86_400);
 /// Packets that all flows send together: 100 calls for an hour are 18 million. Each costs 4 bytes
-/// of memory for its delay and two bits for its fate, 90 MB in all.
+/// of memory for its delay and a bit for its fate, 83 MB in all.
 pub const PACKETS_MAX: u64 = 20_000_000;
 /// Nodes and ends of links times seconds, which is what hellos cost: 1000 nodes with 4000 links
 /// for an hour and more.

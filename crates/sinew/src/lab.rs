@@ -51,6 +51,9 @@ pub struct Run {
     /// Only the I-th of N parts of the work, to be merged later
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
+    /// Score this recording of talking people, 12 s or more, in experiments on voice quality
+    #[arg(long, value_name = "FILE.wav")]
+    pub speech: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -108,6 +111,7 @@ fn run_experiments(args: &Run) -> Outcome {
         out: args.out.clone(),
         shard: args.shard,
         program: std::env::current_exe().map_err(Failure::failed)?,
+        speech: args.speech.clone(),
     };
     let summary = experiment::run(&options, Progress::choose(args.verbose));
     tell(&summary.map_err(failure)?, args.json)

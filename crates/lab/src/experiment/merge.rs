@@ -70,6 +70,7 @@ fn whole(experiment: &dyn Experiment, parts: Vec<Part>) -> Result<(Plan, Rows, f
         size,
         seed,
         program: PathBuf::new(),
+        speech: None,
     };
     Ok((plan, Rows(ordered), took_s))
 }

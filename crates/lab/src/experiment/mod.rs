@@ -39,6 +39,7 @@ pub use shard::{BadShard, Shard};
 use crate::plot::Chart;
 use base::rng::Rng;
 pub(crate) use row::{Row, Rows};
+use std::path::PathBuf;
 
 /// How much of an experiment is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -105,7 +106,9 @@ pub(crate) struct Plan {
     /// The run's seed.
     pub(crate) seed: u64,
     /// The program itself, for experiments that start nodes.
-    pub(crate) program: std::path::PathBuf,
+    pub(crate) program: PathBuf,
+    /// A recording for experiments that score speech, instead of what they choose themselves.
+    pub(crate) speech: Option<PathBuf>,
 }
 
 /// Why a cell could not be measured.

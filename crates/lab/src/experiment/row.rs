@@ -58,9 +58,10 @@ impl Rows {
     /// All rows with these coordinates.
     pub(crate) fn with<'a>(
         &'a self,
-        parameters: &'a [(&'static str, f64)],
-    ) -> impl Iterator<Item = &'a Row> {
-        let fits = |row: &&Row| {
+        parameters: &[(&'static str, f64)],
+    ) -> impl Iterator<Item = &'a Row> + use<'a> {
+        let parameters = parameters.to_vec();
+        let fits = move |row: &&Row| {
             let mut wanted = parameters.iter();
             wanted.all(|(name, value)| row.parameter(name) == *value)
         };

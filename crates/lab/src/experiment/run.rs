@@ -27,6 +27,8 @@ pub struct LabOptions {
     pub shard: Option<Shard>,
     /// This program, for experiments that start nodes.
     pub program: PathBuf,
+    /// A recording for experiments that score speech, instead of what they choose themselves.
+    pub speech: Option<PathBuf>,
 }
 
 /// Why the laboratory stopped.
@@ -107,6 +109,7 @@ pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabEr
         size: options.size,
         seed: options.seed,
         program: options.program.clone(),
+        speech: options.speech.clone(),
     };
     let failed = |error| LabError::at(&options.out, error);
     let interrupt = Interrupt::install().map_err(failed)?;

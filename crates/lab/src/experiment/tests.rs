@@ -15,6 +15,7 @@ fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
         out: out.to_owned(),
         shard: shard.map(|text| text.parse().unwrap()),
         program: "sinew".into(),
+        speech: None,
     }
 }
 

@@ -3,6 +3,9 @@
 use base::{Duration, Time};
 use serde::Serialize;
 
+/// The delay of a packet that has not come; more than an hour.
+const MISSING: u32 = u32::MAX;
+
 /// One stream of packets, from its sender to its receiver.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -12,12 +15,11 @@ pub(super) struct Meter {
     /// The first packet that is judged.
     first: u32,
     sent: u32,
-    /// One bit per judged packet: it has come.
-    arrived: Bits,
     /// One bit per judged packet: it has come in time.
     in_time: Bits,
-    /// Delays of those that have come, in microseconds, in the order of arrival.
+    /// The delay of each judged packet in microseconds, [`MISSING`] if it has not come.
     delays_us: Vec<u32>,
+    received: u64,
     duplicates: u64,
     reordered: u64,
     highest: Option<u32>,
@@ -81,9 +83,9 @@ impl Meter {
             deadline,
             first: 0,
             sent: 0,
-            arrived: Bits::default(),
             in_time: Bits::default(),
             delays_us: Vec::new(),
+            received: 0,
             duplicates: 0,
             reordered: 0,
             highest: None,
@@ -108,16 +110,22 @@ impl Meter {
         if number >= self.sent || number < self.first {
             return;
         }
-        if self.arrived.set(number - self.first) {
+        let place = (number - self.first) as usize;
+        if place >= self.delays_us.len() {
+            self.delays_us.resize(place + 1, MISSING);
+        }
+        let delay = at.since(sent);
+        let us = u32::try_from(delay.as_micros()).unwrap_or(MISSING);
+        if self.delays_us[place] != MISSING {
             self.duplicates += 1;
             return;
         }
-        let delay = at.since(sent);
+        // An hour is as good as any longer delay.
+        self.delays_us[place] = us.min(MISSING - 1);
+        self.received += 1;
         if self.deadline.is_none_or(|deadline| delay <= deadline) {
             self.in_time.set(number - self.first);
         }
-        let us = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
-        self.delays_us.push(us);
         let transit = delay.as_nanos();
         if let Some(last) = self.last_transit.replace(transit) {
             // J += (|D| − J) / 16, as the RFC's example does it in whole numbers.
@@ -128,6 +136,14 @@ impl Meter {
             Some(highest) if number < highest => self.reordered += 1,
             _ => self.highest = Some(number),
         }
+    }
+
+    /// The delay of each judged packet in microseconds, in the order of sending.
+    pub(super) fn delays_us(&self) -> Vec<Option<u32>> {
+        let known = self.delays_us.iter();
+        let known = known.map(|us| Some(*us).filter(|us| *us != MISSING));
+        let judged = (self.sent - self.first) as usize;
+        known.chain(core::iter::repeat(None)).take(judged).collect()
     }
 
     /// Lengths of all rows of missed packets, in packets.
@@ -151,8 +167,8 @@ impl Judgement {
         let (mut delays, mut jitter_ns, mut longest) = (Vec::new(), 0.0, Duration::ZERO);
         for meter in meters {
             judgement.sent += u64::from(meter.sent - meter.first);
-            judgement.received += meter.delays_us.len() as u64;
-            judgement.late += meter.arrived.count - meter.in_time.count;
+            judgement.received += meter.received;
+            judgement.late += meter.received - meter.in_time.count;
             judgement.duplicates += meter.duplicates;
             judgement.reordered += meter.reordered;
             judgement.refused += meter.refused;
@@ -162,7 +178,7 @@ impl Judgement {
                 longest = longest.max(span);
                 judgement.gaps += u64::from(span >= gap);
             }
-            delays.extend_from_slice(&meter.delays_us);
+            delays.extend(meter.delays_us.iter().filter(|us| **us != MISSING));
         }
         judgement.lost = judgement.sent - judgement.received;
         let percent = |count: u64| 100.0 * count as f64 / (judgement.sent as f64).max(1.0);
@@ -208,8 +224,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Sets a bit; whether it was set before.
-    fn set(&mut self, n: u32) -> bool {
+    fn set(&mut self, n: u32) {
         let (word, bit) = (n as usize / 64, 1 << (n % 64));
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
@@ -217,7 +232,6 @@ impl Bits {
         let was_set = self.words[word] & bit != 0;
         self.words[word] |= bit;
         self.count += u64::from(!was_set);
-        was_set
     }
 
     fn is_set(&self, n: u32) -> bool {
@@ -300,6 +314,13 @@ mod tests {
             (nothing.lost_pct, nothing.delay_ms),
             (0.0, DelayMs::default())
         );
+    }
+
+    #[test]
+    fn delays_are_kept_by_number() {
+        let meter = meter(1, &[Some(5), Some(30), None, Some(10), None]);
+        let expected = [Some(30_000), None, Some(10_000), None];
+        assert_eq!(meter.delays_us(), expected);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct OverlayReport {
     pub retransmitted_bytes: u64,
     /// Bytes of control datagrams.
     pub control_bytes: u64,
+    /// Packets that nodes asked their neighbours for, each time counted.
+    pub requested: u64,
     /// Packets that were sent again.
     pub retransmitted: u64,
     /// Packets that a hop had lost and that came after all.

@@ -12,12 +12,12 @@ mod network;
 mod streams;
 
 use super::report::{FlowReport, Report};
-use super::{Carrier, Fault, FaultKind, Place, Scenario};
+use super::{Carrier, Fault, FaultKind, Place, Profile, Scenario};
 use crate::scenario::meter::{Judgement, rounded};
 use base::impair::Model;
 use base::{Duration, Time};
 use network::{Network, Party};
-use overlay::Event;
+use overlay::{Event, Settings};
 use sim::{Either, HostId, World};
 use streams::Streams;
 use wire::{HEADROOM, TAG_BYTES};
@@ -27,6 +27,10 @@ use wire::{HEADROOM, TAG_BYTES};
 const SLICE: Duration = Duration::from_millis(10);
 /// How long what is under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// One stream's packets: the delay of each in microseconds, in the order of sending; none for what
+/// never came.
+pub(crate) type Call = Vec<Option<u32>>;
 
 /// Runs a scenario to its end. Equal seeds give equal reports.
 #[must_use]
@@ -49,14 +53,31 @@ pub struct Simulation<'s> {
     next_fault: Option<&'s Fault>,
     /// Bytes on the wire before the scenario's time began.
     settled_bytes: Option<u64>,
+    watch: Option<Watch>,
 }
+
+/// Is told of what nodes report: when, by the scenario's time, and which node, by its place.
+type Watch = Box<dyn FnMut(Duration, usize, &Event)>;
 
 impl<'s> Simulation<'s> {
     /// A scenario at its very beginning: nodes are there and have not said anything.
     #[must_use]
     pub fn new(scenario: &'s Scenario, seed: u64) -> Simulation<'s> {
+        let settings = match scenario.profile {
+            Profile::Modern => Settings::modern(),
+            Profile::Paper => Settings::paper(),
+        };
+        Simulation::with_settings(scenario, seed, settings)
+    }
+
+    /// The same, with timers and thresholds that no profile has.
+    pub(crate) fn with_settings(
+        scenario: &'s Scenario,
+        seed: u64,
+        settings: Settings,
+    ) -> Simulation<'s> {
         let mut world = World::new(seed);
-        let network = Network::build(scenario, &mut world);
+        let network = Network::build(scenario, settings, &mut world);
         let streams = Streams::open(scenario, &mut world, &network);
         let mut faults = scenario.faults.iter();
         Simulation {
@@ -69,12 +90,19 @@ impl<'s> Simulation<'s> {
             report: Report::head(scenario, seed),
             world,
             settled_bytes: None,
+            watch: None,
         }
     }
 
     /// Tells `trace` of every packet from now on. Its times count from the nodes' start.
     pub fn trace(&mut self, trace: impl sim::Trace + 'static) {
         self.world.set_trace(trace);
+    }
+
+    /// Tells `watch` of everything that nodes report from the scenario's zero on: when, by the
+    /// scenario's time, and which node, by its place.
+    pub(crate) fn watch(&mut self, watch: impl FnMut(Duration, usize, &Event) + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     /// Goes on for so long; false when the scenario is over.
@@ -123,6 +151,12 @@ impl<'s> Simulation<'s> {
         self.report
     }
 
+    /// The same, and the packets of each flow's streams.
+    pub(crate) fn finish_with_calls(self) -> (Report, Vec<Vec<Call>>) {
+        let calls = self.streams.calls();
+        (self.finish(), calls)
+    }
+
     /// The scenario's zero.
     fn zero(&self) -> Time {
         Time::ZERO + self.scenario.settle
@@ -162,6 +196,9 @@ impl<'s> Simulation<'s> {
             if let Either::A(event) = report.event
                 && report.at >= from
             {
+                if let Some(watch) = &mut self.watch {
+                    watch(report.at.since(from), report.host.place(), &event);
+                }
                 self.count(event);
             }
         }
@@ -178,6 +215,7 @@ impl<'s> Simulation<'s> {
                 overlay.retransmitted += u64::from(packets);
                 overlay.retransmitted_bytes += u64::from(bytes);
             }
+            Event::Requested { packets, .. } => overlay.requested += u64::from(packets),
             Event::Recovered { .. } => overlay.recovered += 1,
             Event::Control { bytes, .. } => overlay.control_bytes += u64::from(bytes),
             Event::LinkUp { .. } => overlay.links_up += 1,

@@ -2,7 +2,7 @@
 //! plain hosts with a path of their own.
 
 use super::shifted;
-use crate::scenario::{Carrier, Profile, Scenario};
+use crate::scenario::{Carrier, Scenario};
 use base::{ClientId, Duration, Rng};
 use overlay::{Config, Neighbor, Node, Settings};
 use secure::{Authority, Identity, Keys, Validity};
@@ -28,6 +28,7 @@ const NODE: u64 = 2;
 /// The hosts of a scenario.
 pub(super) struct Network<'s> {
     scenario: &'s Scenario,
+    settings: Settings,
     /// Of each node.
     pub(super) hosts: Vec<HostId>,
     /// Of each flow, the two ends of its own path if it has one.
@@ -40,7 +41,11 @@ pub(super) struct Network<'s> {
 }
 
 impl<'s> Network<'s> {
-    pub(super) fn build(scenario: &'s Scenario, world: &mut World<Party>) -> Network<'s> {
+    pub(super) fn build(
+        scenario: &'s Scenario,
+        settings: Settings,
+        world: &mut World<Party>,
+    ) -> Network<'s> {
         let mut rng = world.rng_of(&[KEYS]);
         let mut root = [0; 32];
         rng.fill(&mut root);
@@ -57,6 +62,7 @@ impl<'s> Network<'s> {
         }
         let mut network = Network {
             scenario,
+            settings,
             hosts: Vec::new(),
             direct: vec![None; scenario.flows.len()],
             identities,
@@ -121,10 +127,7 @@ impl<'s> Network<'s> {
             network: self.network.clone(),
             neighbors: neighbors.collect(),
             accept: None,
-            settings: match self.scenario.profile {
-                Profile::Modern => Settings::modern(),
-                Profile::Paper => Settings::paper(),
-            },
+            settings: self.settings.clone(),
             lab: true,
             seed,
             unix_start_s: UNIX_START_S,

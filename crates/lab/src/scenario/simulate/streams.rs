@@ -2,6 +2,7 @@
 //!
 //! A packet's payload is `stream (32 bits) | number (32) | time of sending, ns (64) | zero`.
 
+use super::Call;
 use super::network::{Network, Party};
 use crate::scenario::meter::{Judgement, Meter};
 use crate::scenario::{Carrier, FLOWS_MAX, PACKET_BYTES_MIN, Scenario};
@@ -134,6 +135,15 @@ impl<'s> Streams<'s> {
                 Either::A(Reply::Bound { .. } | Reply::Done) => {}
             }
         }
+    }
+
+    /// The packets of each flow's streams.
+    pub(super) fn calls(&self) -> Vec<Vec<Call>> {
+        let mut calls: Vec<Vec<Call>> = vec![Vec::new(); self.scenario.flows.len()];
+        for stream in &self.streams {
+            calls[stream.flow].push(stream.meter.delays_us());
+        }
+        calls
     }
 
     /// The streams of each flow, judged together.

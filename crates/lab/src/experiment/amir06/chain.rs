@@ -1,0 +1,139 @@
+//! Voice over a chain of production nodes in the simulator: what figures 4 to 10 have in common.
+//!
+//! ```text
+//!   A ──10 ms── B            10 streams, a packet of 160 bytes every 20 ms each, their phases
+//!   A ── B ── C              spread: one packet every 2 ms
+//!   A ── B ── C ══ D ── E ── F      ══ loses, in both directions
+//! ```
+//!
+//! Each run is a scenario, written out as its text, so that it can be run alone.
+
+use crate::experiment::CellError;
+use crate::scenario::{Call, Report, Scenario, Simulation};
+use base::Duration;
+use std::fmt::Write as _;
+
+/// Delay of every link. [Amir06 §IV-A]
+pub(super) const LINK_MS: u32 = 10;
+/// Streams in parallel. [Amir06 §IV-A]
+pub(super) const STREAMS: u32 = 10;
+/// Between two packets of a stream.
+pub(super) const INTERVAL_MS: u32 = 20;
+/// Bytes of a packet: 20 ms of G.711. [Amir06 §IV-A]
+pub(super) const PACKET_BYTES: u32 = 160;
+/// Burstiness in percent: the chance that the packet after a lost one is lost. [Amir06 §II-C]
+pub(super) const BURSTS: [f64; 4] = [0.0, 25.0, 50.0, 75.0];
+
+/// What a path loses, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Loss {
+    pub(super) percent: f64,
+    pub(super) burst_percent: f64,
+}
+
+/// Voice over a chain.
+#[derive(Clone, Debug)]
+pub(super) struct Chain {
+    /// `paper` or `modern`.
+    pub(super) profile: &'static str,
+    /// Its links, by whether each loses packets.
+    pub(super) lossy: Vec<bool>,
+    pub(super) loss: Loss,
+    pub(super) streams: u32,
+    /// Of each stream.
+    pub(super) packets: u32,
+    /// When a packet is late.
+    pub(super) deadline_ms: u32,
+}
+
+/// What became of one run.
+pub(super) struct Outcome {
+    pub(super) report: Report,
+    /// The streams' packets.
+    pub(super) calls: Vec<Call>,
+}
+
+impl Loss {
+    /// In the words of a link.
+    pub(super) fn words(self) -> String {
+        match self {
+            Loss { percent: 0.0, .. } => String::new(),
+            Loss {
+                percent,
+                burst_percent: 0.0,
+            } => format!(" loss={percent}%"),
+            Loss {
+                percent,
+                burst_percent,
+            } => format!(" loss={percent}% burst={burst_percent}%"),
+        }
+    }
+}
+
+impl Chain {
+    /// Simulates it.
+    pub(super) fn run(&self, seed: u64) -> Result<Outcome, CellError> {
+        simulate("chain", &self.scenario(), seed)
+    }
+
+    fn scenario(&self) -> String {
+        let mut text = head("chain", self.profile, self.packets * INTERVAL_MS);
+        for n in 0..=self.lossy.len() {
+            let _ = write!(text, "[[node]]\nname = \"n{n}\"\n");
+        }
+        for (n, lossy) in self.lossy.iter().enumerate() {
+            let loss = if *lossy {
+                self.loss.words()
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                text,
+                "[[link]]\na = \"n{n}\"\nb = \"n{}\"\npath = \"delay={LINK_MS}ms{loss}\"\n",
+                n + 1
+            );
+        }
+        let _ = write!(
+            text,
+            "[[flow]]\nfrom = \"n0\"\nto = \"n{}\"\ncount = {}\npacket = {PACKET_BYTES}\n\
+             deadline = \"{}ms\"\n",
+            self.lossy.len(),
+            self.streams,
+            self.deadline_ms
+        );
+        text
+    }
+}
+
+/// The head of a scenario that lasts for so long.
+pub(super) fn head(name: &str, profile: &str, duration_ms: u32) -> String {
+    format!(
+        "[scenario]\nname = \"{name}\"\nprofile = \"{profile}\"\nduration = \"{duration_ms}ms\"\n"
+    )
+}
+
+/// Simulates the text of a scenario with one flow.
+pub(super) fn simulate(name: &str, text: &str, seed: u64) -> Result<Outcome, CellError> {
+    let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
+    let scenario = Scenario::parse(name, text).map_err(|error| failed(&error))?;
+    let mut simulation = Simulation::new(&scenario, seed);
+    while simulation.run_for(Duration::from_secs(3_600)) {}
+    let (report, mut calls) = simulation.finish_with_calls();
+    Ok(Outcome {
+        report,
+        calls: calls.drain(..).flatten().collect(),
+    })
+}
+
+impl Outcome {
+    /// Packets sent.
+    pub(super) fn sent(&self) -> f64 {
+        self.calls.iter().map(Vec::len).sum::<usize>() as f64
+    }
+
+    /// Packets that never came.
+    pub(super) fn lost(&self) -> f64 {
+        let packets = self.calls.iter().flatten();
+        packets.filter(|delay| delay.is_none()).count() as f64
+    }
+}
