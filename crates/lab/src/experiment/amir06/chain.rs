@@ -82,16 +82,19 @@ impl Chain {
             let _ = write!(text, "[[node]]\nname = \"n{n}\"\n");
         }
         for (n, lossy) in self.lossy.iter().enumerate() {
-            let loss = if *lossy {
-                self.loss.words()
-            } else {
-                String::new()
-            };
-            let _ = write!(
-                text,
-                "[[link]]\na = \"n{n}\"\nb = \"n{}\"\npath = \"delay={LINK_MS}ms{loss}\"\n",
+            let link = format!(
+                "a = \"n{n}\"\nb = \"n{}\"\npath = \"delay={LINK_MS}ms",
                 n + 1
             );
+            let _ = write!(text, "[[link]]\n{link}\"\n");
+            if *lossy {
+                // Links come up while nothing is lost: a call begins on a network that is there.
+                let _ = write!(
+                    text,
+                    "[[fault]]\nat = \"0s\"\nkind = \"link-set\"\n{link}{}\"\n",
+                    self.loss.words()
+                );
+            }
         }
         let _ = write!(
             text,

@@ -27,7 +27,7 @@ pub(super) const FIG5: Recovery = Recovery {
 const SEEDS: u32 = 10;
 /// Losses in percent.
 const FULL_GRID: [f64; 11] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0];
-const QUICK_GRID: [f64; 6] = [0.0, 1.0, 3.0, 5.0, 7.0, 10.0];
+const QUICK_GRID: [f64; 6] = [0.0, 1.0, 2.0, 5.0, 7.0, 10.0];
 /// No packet is too late: losses alone are counted. Histories forget much sooner.
 const DEADLINE_MS: u32 = 1_000;
 /// What counts as equal: this share of the expected, or [`ERRORS`] standard errors if that is more.
@@ -123,7 +123,7 @@ impl Experiment for Recovery {
 /// Packets of one stream in one run; the paper has two million per point in all.
 fn packets(size: Size) -> u32 {
     match size {
-        Size::Quick => 1_000,
+        Size::Quick => 6_000,
         Size::Full => 20_000,
     }
 }
