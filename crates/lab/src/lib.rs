@@ -15,6 +15,8 @@
 //!   [`call::answer`] takes [`call::AnswerOptions`] and answers such calls until Ctrl-C.
 //! - [`scenario::Scenario::load`] reads a scenario file, [`scenario::simulate`] runs it in virtual time
 //!   and gives a [`scenario::Report`], in the same two forms.
+//! - [`worlds::run`] takes [`worlds::Options`], lives random histories of whole networks, and gives a
+//!   [`worlds::Report`].
 //! - Shares such as `5%` are read by [`share::parse`].
 //! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
@@ -30,6 +32,7 @@ pub mod emulator;
 pub mod experiment;
 mod files;
 mod interrupt;
+mod members;
 mod pace;
 mod plot;
 pub mod progress;
@@ -38,3 +41,4 @@ pub mod rtp;
 pub mod scenario;
 pub mod share;
 mod table;
+pub mod worlds;

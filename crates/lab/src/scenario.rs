@@ -73,6 +73,8 @@ pub struct Scenario {
     pub settle: Duration,
     /// The nodes' timers and thresholds.
     pub profile: Profile,
+    /// Whether nodes seal and sign what they say, as they do in earnest.
+    pub sealing: bool,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// The links between them.

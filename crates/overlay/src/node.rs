@@ -30,7 +30,7 @@ use crate::settings::Settings;
 use crate::sockets::Sockets;
 use crate::stamps::Stamps;
 use base::{ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr};
-use graph::metric::Parameters;
+use graph::metric::{Metric, Parameters};
 use secure::{Handshakes, Identity, Network};
 
 /// How often the slow housekeeping runs: expiry of flows, own record, sessions without a link.
@@ -170,6 +170,18 @@ impl Node {
     /// What the node knows of the network: the records of all nodes.
     pub fn database(&self) -> &Database {
         &self.database
+    }
+
+    /// The neighbour that gets packets to `to` by `metric`.
+    pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
+        self.tables.next_hop(metric, to)
+    }
+
+    /// For how long a link that is down must work before it comes up again: the longest of any.
+    pub fn longest_hold(&self) -> Duration {
+        let down = self.links.iter().filter(|(_, link)| !link.is_up());
+        let holds = down.map(|(_, link)| link.hello.hold());
+        holds.max().unwrap_or_default()
     }
 
     /// Wall time, in seconds since 1970.

@@ -51,6 +51,7 @@ mod replay;
 pub mod session;
 pub mod sessions;
 pub mod signature;
+pub mod suite;
 #[cfg(test)]
 mod world;
 
@@ -62,3 +63,4 @@ pub use network::{CertificateError, Network, Peer};
 pub use session::{OpenError, Opened, SealError, Session};
 pub use sessions::Sessions;
 pub use signature::Context;
+pub use suite::Memo;

@@ -7,6 +7,7 @@
 //! does not offer.
 
 use crate::entropy::Secret;
+use crate::suite::Suite;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
@@ -27,26 +28,41 @@ pub(crate) fn public_key(secret: &[u8; KEY_BYTES]) -> [u8; KEY_BYTES] {
 }
 
 /// The side that writes the first message.
-pub(crate) fn dialler(secret: &[u8; KEY_BYTES], seed: &Secret, prologue: &[u8]) -> HandshakeState {
-    builder(secret, seed, prologue)
+pub(crate) fn dialler(
+    suite: &Suite,
+    secret: &[u8; KEY_BYTES],
+    seed: &Secret,
+    prologue: &[u8],
+) -> HandshakeState {
+    builder(suite, secret, seed, prologue)
         .build_initiator()
         .expect("XX needs nothing but the local key")
 }
 
 /// The side that reads the first message.
 pub(crate) fn responder(
+    suite: &Suite,
     secret: &[u8; KEY_BYTES],
     seed: &Secret,
     prologue: &[u8],
 ) -> HandshakeState {
-    builder(secret, seed, prologue)
+    builder(suite, secret, seed, prologue)
         .build_responder()
         .expect("XX needs nothing but the local key")
 }
 
-fn builder<'a>(secret: &'a [u8; KEY_BYTES], seed: &Secret, prologue: &'a [u8]) -> Builder<'a> {
+fn builder<'a>(
+    suite: &Suite,
+    secret: &'a [u8; KEY_BYTES],
+    seed: &Secret,
+    prologue: &'a [u8],
+) -> Builder<'a> {
     let params = PATTERN.parse().expect("the pattern is one of snow's");
-    Builder::with_resolver(params, Box::new(Resolver { seed: seed.clone() }))
+    let resolver = Resolver {
+        seed: seed.clone(),
+        open: suite.is_open(),
+    };
+    Builder::with_resolver(params, Box::new(resolver))
         .local_private_key(secret)
         .and_then(|builder| builder.prologue(prologue))
         .expect("each is set once")
@@ -54,6 +70,8 @@ fn builder<'a>(secret: &'a [u8; KEY_BYTES], seed: &Secret, prologue: &'a [u8]) -
 
 struct Resolver {
     seed: Secret,
+    /// Keys are agreed without secrets.
+    open: bool,
 }
 
 impl CryptoResolver for Resolver {
@@ -61,6 +79,9 @@ impl CryptoResolver for Resolver {
         Some(Box::new(Stream(ChaCha20Rng::from_seed(*self.seed))))
     }
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        if self.open {
+            return Some(Box::new(OpenDh([0; KEY_BYTES])));
+        }
         DefaultResolver.resolve_dh(choice)
     }
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -68,6 +89,40 @@ impl CryptoResolver for Resolver {
     }
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
         RingResolver.resolve_cipher(choice)
+    }
+}
+
+/// An agreement that everybody can listen to: the public key is the secret one, and what two keys
+/// agree on is their sum without carries.
+struct OpenDh([u8; KEY_BYTES]);
+
+impl Dh for OpenDh {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+    fn pub_len(&self) -> usize {
+        KEY_BYTES
+    }
+    fn priv_len(&self) -> usize {
+        KEY_BYTES
+    }
+    fn set(&mut self, secret: &[u8]) {
+        self.0.copy_from_slice(secret);
+    }
+    fn generate(&mut self, rng: &mut dyn Random) -> Result<(), snow::Error> {
+        rng.try_fill_bytes(&mut self.0)
+    }
+    fn pubkey(&self) -> &[u8] {
+        &self.0
+    }
+    fn privkey(&self) -> &[u8] {
+        &self.0
+    }
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        for ((out, ours), theirs) in out.iter_mut().zip(&self.0).zip(public) {
+            *out = ours ^ theirs;
+        }
+        Ok(())
     }
 }
 

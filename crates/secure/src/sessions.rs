@@ -165,6 +165,7 @@ mod tests {
                 version: 1,
                 dialled,
                 keys: ([n as u8; 32], [n as u8 + 100; 32]),
+                open: false,
             };
             Session::new(parts, T0)
         };

@@ -46,6 +46,24 @@ pub fn verify(
         .is_ok()
 }
 
+/// A name of all that [`verify`] depends on: no two questions share one.
+pub(crate) fn digest(
+    key: &[u8; KEY_BYTES],
+    context: Context,
+    body: &[u8],
+    signature: &[u8; SIGNATURE_BYTES],
+) -> [u8; 32] {
+    // What stands in front of the body has one length per context, and no context is a prefix of
+    // another.
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+    for part in [key, signature.as_slice(), context.as_str().as_bytes(), body] {
+        hash.update(part);
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(hash.finish().as_ref());
+    digest
+}
+
 pub(crate) fn sign(key: &SigningKey, context: Context, body: &[u8]) -> [u8; SIGNATURE_BYTES] {
     key.sign(&message(context, body)).to_bytes()
 }

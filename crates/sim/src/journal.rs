@@ -124,13 +124,12 @@ impl<E: Engine> Journal<E> {
     }
 
     pub(crate) fn note(&mut self, now: Time, wire: u32, burst: &Burst) {
-        let mut first = [0u8; 8];
-        let known = burst.len().min(8);
-        first[..known].copy_from_slice(&burst.bytes()[..known]);
         let words = [
             now.as_nanos(),
             u64::from(wire) << 32 | burst.len() as u64,
-            u64::from_le_bytes(first),
+            word(burst.bytes().iter()),
+            // In a sealed datagram this is half the tag, which depends on every byte.
+            word(burst.bytes().iter().rev()),
         ];
         for word in words {
             // Multiply and rotate: any difference changes what follows.
@@ -139,6 +138,13 @@ impl<E: Engine> Journal<E> {
                 .rotate_left(29);
         }
     }
+}
+
+/// The first eight bytes that there are.
+fn word<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
+    bytes
+        .take(8)
+        .fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 impl fmt::Display for Leak {

@@ -13,6 +13,8 @@ pub(crate) enum Wake {
     Wire(u32),
     /// A client's request.
     Request(u32),
+    /// A datagram that no wire has carried.
+    Forged(u32),
 }
 
 /// Wake-ups to come.

@@ -9,7 +9,7 @@ use crate::journal::{Answer, Counters, Journal, Leak, Report};
 use crate::queue::{Queue, Wake};
 use crate::trace::Trace;
 use base::impair::{Counts, Line, Model};
-use base::{ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
+use base::{Burst, ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
 
 /// Large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
 pub const POOL_LARGE: usize = 4096;
@@ -31,6 +31,9 @@ pub struct World<E: Engine> {
     /// Requests to come, by the number in their wake-up.
     requests: Map<u32, (HostId, ClientId, E::Request)>,
     requests_made: u32,
+    /// Datagrams from nowhere, by the number in their wake-up.
+    forged: Map<u32, (UnderlayAddr, HostId, Burst)>,
+    forged_made: u32,
     /// Hosts that have had inputs since they were last flushed, in order of the first one.
     dirty: Vec<HostId>,
     /// Wake-ups since time last passed.
@@ -57,6 +60,8 @@ impl<E: Engine> World<E> {
             wires: Vec::new(),
             requests: Map::default(),
             requests_made: 0,
+            forged: Map::default(),
+            forged_made: 0,
             dirty: Vec::new(),
             events_now: 0,
             journal: Journal::new(seed),
@@ -191,6 +196,15 @@ impl<E: Engine> World<E> {
         self.requests_made += 1;
         self.requests.insert(id, (host, client, request));
         self.queue.push(at.max(self.now), Wake::Request(id));
+    }
+
+    /// Lets datagrams arrive at a host at `at` that say they are from `from`, as whoever writes
+    /// what he likes into his packets can make them. No wire is asked.
+    pub fn forge_at(&mut self, at: Time, from: UnderlayAddr, to: HostId, burst: Burst) {
+        let id = self.forged_made;
+        self.forged_made += 1;
+        self.forged.insert(id, (from, to, burst));
+        self.queue.push(at.max(self.now), Wake::Forged(id));
     }
 
     /// Lets everything happen up to and including `until`, which then is the present.

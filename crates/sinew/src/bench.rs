@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing};
+use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing, sim};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -37,6 +37,12 @@ Examples:
   sinew bench routing
   sinew bench routing --nodes 200 --changes 300 --python venv/bin/python --json")]
     Routing(Routing),
+    /// How fast the simulator is, beside a bare event loop and ns-3 if that is here
+    #[command(after_help = "\
+Examples:
+  sinew bench sim
+  sinew bench sim --ns3 ~/venv/bin/python --json")]
+    Sim(Sim),
     /// A bare forwarder, one of those beside which nodes are measured; it ends with its input
     #[command(
         hide = true,
@@ -201,6 +207,29 @@ pub struct Routing {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench sim`.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// Bytes of payload
+    #[arg(long, default_value_t = sim::Options::default().payload)]
+    pub payload: usize,
+    /// Packets that clients send at one moment; several give rows each
+    #[arg(long, value_delimiter = ',', default_value = "1,16,32")]
+    pub burst: Vec<usize>,
+    /// Packets per measurement
+    #[arg(long, default_value_t = sim::Options::default().packets)]
+    pub packets: u64,
+    /// Measurements per number; the median counts
+    #[arg(long, default_value_t = sim::Options::default().repeats)]
+    pub repeats: usize,
+    /// A Python that has the package ns3, or crates/lab/peers/ns3_chain.cc compiled
+    #[arg(long, value_name = "PROGRAM")]
+    pub ns3: Option<PathBuf>,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench relay`.
 #[derive(Debug, Args)]
 pub struct Relay {
@@ -252,6 +281,16 @@ pub fn run(bench: &Bench) -> Outcome {
                 links: args.links,
                 clients: args.clients,
                 program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Sim(args) => args.telling.tell(sim::run(
+            &sim::Options {
+                payload: args.payload,
+                bursts: args.burst.clone(),
+                packets: args.packets,
+                repeats: args.repeats,
+                ns3: args.ns3.clone(),
             },
             args.telling.progress(),
         )),

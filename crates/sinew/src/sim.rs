@@ -1,10 +1,11 @@
-//! `sinew sim`: scenario files through the simulator, with the production nodes.
+//! `sinew sim`: scenario files through the simulator, with the production nodes; and worlds.
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::progress::Progress;
 use lab::scenario::{self, RunError, RunOptions};
+use lab::worlds::{self, WorldsError};
 use std::path::PathBuf;
 
 /// What to simulate.
@@ -16,6 +17,12 @@ Examples:
   sinew sim run examples/diamond.toml
   sinew sim run examples/chain.toml --seed 7 --trace chain.pcap --json")]
     Run(Run),
+    /// Live random histories of whole networks, one per seed, and tell those that go wrong
+    #[command(after_help = "\
+Examples:
+  sinew sim world --seeds 500
+  sinew sim world --seed 4711 --trace world.jsonl")]
+    World(World),
 }
 
 /// Options of `sinew sim run`.
@@ -34,21 +41,84 @@ pub struct Run {
     pub json: bool,
 }
 
+/// Options of `sinew sim world`.
+#[derive(Debug, Args)]
+pub struct World {
+    /// How many worlds
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    pub seeds: u64,
+    /// The seed of the first one; each has the next
+    #[arg(long, default_value_t = 0)]
+    pub first: u64,
+    /// Only the world of this seed, and what happens in it
+    #[arg(long, conflicts_with_all = ["seeds", "first"])]
+    pub seed: Option<u64>,
+    /// Worlds at the same time; as many as there are processors if not said
+    #[arg(long, value_name = "J")]
+    pub jobs: Option<usize>,
+    /// With --seed, write every packet here: as pcap if the name ends so, else as JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Simulates.
 pub fn run(sim: &Sim) -> Outcome {
-    let Sim::Run(args) = sim;
-    let options = RunOptions {
-        file: args.file.clone(),
-        seed: args.seed,
-        trace: args.trace.clone(),
-    };
-    let report = scenario::run(&options, Progress::choose(false)).map_err(|error| match error {
-        RunError::Scenario(_) => Failure::misused(error),
-        _ => Failure::failed(error),
-    })?;
-    if args.json {
-        let value = serde_json::to_value(&report).map_err(Failure::failed)?;
-        return terminal::json(&value);
+    match sim {
+        Sim::Run(args) => args.run(),
+        Sim::World(args) => args.run(),
     }
-    terminal::line(report.to_string().trim_end())
+}
+
+impl World {
+    fn run(&self) -> Outcome {
+        let options = worlds::Options {
+            first: self.seed.unwrap_or(self.first),
+            seeds: self.seed.map_or(self.seeds, |_| 1),
+            jobs: self.jobs,
+            trace: self.trace.clone(),
+            tell: self.seed.is_some(),
+        };
+        let report =
+            worlds::run(&options, Progress::choose(false)).map_err(|error| match error {
+                WorldsError::Option(_) => Failure::misused(error),
+                _ => Failure::failed(error),
+            })?;
+        if self.json {
+            terminal::json(&serde_json::to_value(&report).map_err(Failure::failed)?)?;
+        } else {
+            terminal::line(report.to_string().trim_end())?;
+        }
+        match report.failed.first() {
+            None => Ok(()),
+            Some(first) => Err(Failure::failed(format!(
+                "{} of {} worlds failed; live the first again: {}",
+                report.failed.len(),
+                report.seeds,
+                first.replay
+            ))),
+        }
+    }
+}
+
+impl Run {
+    fn run(&self) -> Outcome {
+        let options = RunOptions {
+            file: self.file.clone(),
+            seed: self.seed,
+            trace: self.trace.clone(),
+        };
+        let report =
+            scenario::run(&options, Progress::choose(false)).map_err(|error| match error {
+                RunError::Scenario(_) => Failure::misused(error),
+                _ => Failure::failed(error),
+            })?;
+        if self.json {
+            let value = serde_json::to_value(&report).map_err(Failure::failed)?;
+            return terminal::json(&value);
+        }
+        terminal::line(report.to_string().trim_end())
+    }
 }

@@ -6,6 +6,7 @@
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
+//!   sim       the simulator, beside a bare event loop and ns-3
 //! ```
 //!
 //! For the command line: each has plain `Options` and `run(&Options, Progress) -> Result<Report>`;
@@ -24,6 +25,7 @@ mod phone;
 pub mod relay;
 pub mod routing;
 mod row;
+pub mod sim;
 mod trial;
 mod usage;
 mod volley;

@@ -97,7 +97,9 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
 }
 
 fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
-    const KEYS: [&str; 6] = ["name", "about", "seed", "duration", "settle", "profile"];
+    const KEYS: [&str; 7] = [
+        "name", "about", "seed", "duration", "settle", "profile", "sealing",
+    ];
     let table = top
         .required("scenario", "a table [scenario] with a name and a duration")?
         .table("scenario", &KEYS)?;
@@ -131,6 +133,10 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
         duration: span,
         settle,
         profile,
+        sealing: match table.optional("sealing") {
+            Some(value) => value.bool()?,
+            None => true,
+        },
         nodes: Vec::new(),
         links: Vec::new(),
         flows: Vec::new(),

@@ -29,7 +29,7 @@ pub struct Report {
     /// Datagrams that arrived somewhere.
     pub datagrams: u64,
     /// A number made of every arrival: equal runs have equal ones.
-    pub digest: String,
+    pub trace_hash: String,
     #[serde(skip)]
     pub(super) columns: Vec<Column>,
 }
@@ -103,7 +103,7 @@ impl Report {
             overlay: OverlayReport::default(),
             events: 0,
             datagrams: 0,
-            digest: String::new(),
+            trace_hash: String::new(),
             columns: scenario.measure.columns.clone(),
         }
     }

@@ -146,7 +146,7 @@ impl<'s> Simulation<'s> {
             .then(|| rounded(overlay.wire_bytes as f64 / overlay.payload_bytes as f64, 4));
         let counters = self.world.counters();
         (self.report.events, self.report.datagrams) = (counters.events, counters.delivered);
-        self.report.digest = format!("{:016x}", self.world.digest());
+        self.report.trace_hash = format!("{:016x}", self.world.digest());
         self.report.seed = self.seed;
         self.report
     }

@@ -154,7 +154,7 @@ fn one_seed_gives_one_report_and_one_trace_byte_for_byte() {
     assert_eq!(first.0, second.0);
     assert!(first.1 == second.1, "the traces differ");
     assert!(first.1.lines().count() > 300);
-    assert_ne!(first.0.digest, other.0.digest);
+    assert_ne!(first.0.trace_hash, other.0.trace_hash);
     assert_ne!(first.1, other.1);
     // Neither the trace nor the steps in which it runs change the course of events.
     let scenario = parsed(&format!("{PAIR}{RANDOM}"));

@@ -8,7 +8,7 @@ use crate::link::LinkIndex;
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::request::{Reply, RequestError};
 use base::{Duration, Map, NodeAddr, Outbox, Time};
-use secure::{Certificate, Context, Identity, Network, Peer, Revocations, signature};
+use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::link_state::Link as Reported;
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
@@ -51,7 +51,9 @@ impl Proof<'_> {
                 Some(signer) => {
                     let (signed, signature) = (state.signed_bytes(), state.signature());
                     self.unix_s <= signer.not_after_s
-                        && signature::verify(&signer.key, Context::LinkState, signed, signature)
+                        && self
+                            .network
+                            .proves(&signer.key, Context::LinkState, signed, signature)
                 }
             },
         };
@@ -132,7 +134,7 @@ impl Node {
     }
 
     fn originate_record(&mut self, now: Time) {
-        let identity = self.handshakes.identity();
+        let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
         let mut reported: Vec<Reported> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
@@ -158,7 +160,7 @@ impl Node {
         let key = self
             .database
             .originate(now, what, |signed| {
-                identity.sign(Context::LinkState, signed)
+                network.sign(identity, Context::LinkState, signed)
             })
             .expect("the longest record fits its buffer");
         // What an earlier start of this node has signed is recognised by the same certificate.

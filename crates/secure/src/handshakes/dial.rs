@@ -69,7 +69,8 @@ impl Handshakes {
         let mut bytes = Box::new(header.to_bytes());
         let seed = self.entropy.draw();
         let prologue = self.prologue(bytes.as_slice());
-        let mut noise = noise::dialler(self.identity.static_secret(), &seed, &prologue);
+        let secret = self.identity.static_secret();
+        let mut noise = noise::dialler(self.network.suite(), secret, &seed, &prologue);
         // snow wants room for a tag even where nothing is encrypted yet.
         let mut message = [0; NOISE_INIT_BYTES + 16];
         let length = noise
@@ -177,6 +178,7 @@ impl Handshakes {
             peer_index,
             version,
             dialled: true,
+            open: self.network.suite().is_open(),
             keys: dial.noise.dangerously_get_raw_split(),
         };
         let confirming = Confirming {

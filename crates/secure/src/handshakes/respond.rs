@@ -6,6 +6,7 @@ use crate::entropy::Secret;
 use crate::limits::{HALF_OPEN_LIFETIME, MAX_HALF_OPEN, Verdict};
 use crate::noise;
 use crate::session::{Parts, Session};
+use crate::suite::Suite;
 use base::{Duration, Time, UnderlayAddr};
 use snow::HandshakeState;
 use std::sync::Arc;
@@ -104,7 +105,9 @@ impl Handshakes {
         let prologue = self.prologue(datagram);
         let payload = [&header.header(), self.identity.certificate().as_bytes()].concat();
         let secret = self.identity.static_secret();
-        let (noise, mut response) = respond(secret, &seed, &prologue, message.noise, &payload)?;
+        let suite = self.network.suite();
+        let (noise, mut response) =
+            respond(suite, secret, &seed, &prologue, message.noise, &payload)?;
         response.splice(..0, header.header());
         let mac1 = self.mac.of(&response);
         response.extend_from_slice(&mac1);
@@ -152,7 +155,7 @@ impl Handshakes {
         let mut payload = [0; MAX_FINISH_BYTES];
         let Ok(length) = half_open.noise.read_message(message.noise, &mut payload) else {
             half_open.bad_finishes += 1;
-            half_open.restore()?;
+            half_open.restore(self.network.suite())?;
             return Err(Refusal::Noise);
         };
         // Noise has taken the message, so this handshake comes to its end here.
@@ -180,6 +183,7 @@ impl Handshakes {
             peer_index: half_open.peer_index,
             version: half_open.version,
             dialled: false,
+            open: self.network.suite().is_open(),
             keys: half_open.noise.dangerously_get_raw_split(),
         };
         Ok(Outcome::Established(Box::new(Established {
@@ -219,12 +223,13 @@ impl HalfOpen {
 
     /// Makes the Noise state again as it was before it read a forged Finish: snow has by then
     /// overwritten the key that the true one needs.
-    fn restore(&mut self) -> Result<(), Refusal> {
+    fn restore(&mut self, suite: &Suite) -> Result<(), Refusal> {
         let certificate = self.identity.certificate().as_bytes();
         let header = &self.response[..wire::handshake::RESPONSE_HEADER_BYTES];
         let payload = [header, certificate].concat();
         let secret = self.identity.static_secret();
         let (noise, _) = respond(
+            suite,
             secret,
             &self.seed,
             &self.prologue,
@@ -238,13 +243,14 @@ impl HalfOpen {
 
 /// Reads the first Noise message and writes the second.
 fn respond(
+    suite: &Suite,
     secret: &[u8; 32],
     seed: &Secret,
     prologue: &[u8],
     init_noise: &[u8],
     payload: &[u8],
 ) -> Result<(HandshakeState, Vec<u8>), Refusal> {
-    let mut noise = noise::responder(secret, seed, prologue);
+    let mut noise = noise::responder(suite, secret, seed, prologue);
     noise
         .read_message(init_noise, &mut [])
         .map_err(|_| Refusal::Noise)?;

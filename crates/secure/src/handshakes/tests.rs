@@ -298,3 +298,64 @@ fn keys_changed_while_a_handshake_is_under_way_do_not_hurt_it() {
     assert_eq!(accepted.peer.address(), address(1));
     assert_eq!(dialled.peer.address(), address(2));
 }
+
+/// The datagrams of a handshake between two nodes of this network.
+fn handshake(network_of: impl Fn(&crate::Authority) -> Network) -> Vec<Vec<u8>> {
+    let mut authority = authority();
+    let identities = [1, 2].map(|n| identity_for(&mut authority, n, YEAR));
+    let [mut a, mut b] =
+        identities.map(|identity| Handshakes::new(identity, network_of(&authority), [7; 32], T0));
+    let init = a.dial(T0, at(2), Some(address(2))).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let dialled = a.on_datagram(T0, NOW_S, at(2), &response).established();
+    let finish = dialled.reply.unwrap();
+    let accepted = b.on_datagram(T0, NOW_S, at(1), &finish).established();
+    assert_eq!(accepted.peer.address(), address(1));
+    let (mut here, mut there) = (dialled.session, accepted.session);
+    let mut datagram = [7; 64];
+    here.seal(Kind::Data, &mut datagram).unwrap();
+    let sealed = datagram.to_vec();
+    assert!(there.open(&mut datagram).is_ok());
+    vec![init, response, finish, sealed]
+}
+
+#[test]
+fn an_unsealed_network_says_as_much_and_is_not_understood_by_the_true_one() {
+    let earnest = handshake(|authority| authority.network());
+    let open = handshake(|authority| authority.network().unsealed());
+    let lengths = |datagrams: &[Vec<u8>]| datagrams.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths(&earnest), lengths(&open));
+    assert_ne!(earnest[0], open[0], "no key was multiplied");
+
+    let mut authority = authority();
+    let identities = [1, 2].map(|n| identity_for(&mut authority, n, YEAR));
+    let networks = [authority.network().unsealed(), authority.network()];
+    let mut nodes = identities.into_iter().zip(networks);
+    let mut next = || {
+        let (identity, network) = nodes.next().unwrap();
+        Handshakes::new(identity, network, [7; 32], T0)
+    };
+    let (mut a, mut b) = (next(), next());
+    let init = a.dial(T0, at(2), None).unwrap();
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let refused = a.on_datagram(T0, NOW_S, at(2), &response).refused();
+    assert_eq!(refused, Refusal::Noise);
+}
+
+#[test]
+fn a_memo_changes_nothing_but_how_often_signatures_are_looked_at() {
+    #[derive(Debug, Default)]
+    struct Asked(std::sync::atomic::AtomicUsize);
+    impl crate::Memo for Asked {
+        fn recall(&self, _: &[u8; 32], verify: &mut dyn FnMut() -> bool) -> bool {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            verify()
+        }
+    }
+    let memo = Arc::new(Asked::default());
+    let shared = Arc::clone(&memo);
+    let remembered =
+        handshake(move |authority| authority.network().with_memo(Arc::clone(&shared) as _));
+    assert_eq!(remembered, handshake(|authority| authority.network()));
+    assert_eq!(memo.0.load(std::sync::atomic::Ordering::Relaxed), 2);
+}

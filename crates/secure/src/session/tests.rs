@@ -2,6 +2,10 @@ use super::*;
 use proptest::prelude::*;
 
 fn pair() -> (Session, Session) {
+    pair_of(false)
+}
+
+fn pair_of(open: bool) -> (Session, Session) {
     let make = |local, peer, dialled| {
         let parts = Parts {
             local_index: SessionIndex::new(local),
@@ -9,6 +13,7 @@ fn pair() -> (Session, Session) {
             version: 1,
             dialled,
             keys: ([1; 32], [2; 32]),
+            open,
         };
         Session::new(parts, Time::ZERO)
     };
@@ -112,12 +117,8 @@ fn seal_unlimited(session: &mut Session, counter: u64) -> Vec<u8> {
         counter_low: counter as u32,
     };
     let mut datagram = clear.to_bytes().to_vec();
-    let aad = Aad::from(clear.to_bytes());
-    let tag = session
-        .sealing
-        .seal_in_place_separate_tag(nonce(counter), aad, &mut [])
-        .unwrap();
-    datagram.extend_from_slice(tag.as_ref());
+    let tag = session.sealing.seal(counter, &clear.to_bytes(), &mut []);
+    datagram.extend_from_slice(&tag.unwrap());
     datagram
 }
 
@@ -164,4 +165,23 @@ proptest! {
             opened[at] = true;
         }
     }
+}
+
+#[test]
+fn an_open_session_differs_in_secrecy_alone() {
+    let ((mut a, mut b), (mut sealing, _)) = (pair_of(true), pair());
+    let mut datagram = sealed(&mut a, Kind::Data, b"hello");
+    let earnest = sealed(&mut sealing, Kind::Data, b"hello");
+    assert_eq!(datagram.len(), earnest.len());
+    assert_eq!(datagram[..8], earnest[..8], "the same header and counter");
+    assert_eq!(&datagram[8..13], b"hello");
+    let opened = b.open(&mut datagram).unwrap();
+    assert_eq!(&datagram[opened.plaintext], b"hello");
+    assert_eq!(b.open(&mut datagram), Err(OpenError::Replay));
+    let mut foreign = earnest;
+    assert_eq!(b.open(&mut foreign), Err(OpenError::Replay));
+    let mut foreign = sealed(&mut sealing, Kind::Data, b"hello");
+    assert_eq!(b.open(&mut foreign), Err(OpenError::Tag));
+    let mut back = sealed(&mut b, Kind::Control, b"");
+    assert!(a.open(&mut back).is_ok());
 }

@@ -47,6 +47,11 @@ impl<E: Engine> World<E> {
                     self.input(host, Input::Request { client, request });
                 }
             }
+            Wake::Forged(id) => {
+                if let Some((from, to, burst)) = self.forged.remove(&id) {
+                    self.arrive(u32::MAX, from, to, burst);
+                }
+            }
         }
         true
     }
@@ -205,6 +210,7 @@ impl<E: Engine> World<E> {
                 format!("packets without delay from {} to {}", wire.from, wire.to)
             }
             Wake::Request(_) => "requests".to_owned(),
+            Wake::Forged(_) => "forged datagrams".to_owned(),
         }
     }
 }

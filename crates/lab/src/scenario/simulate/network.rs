@@ -2,22 +2,15 @@
 //! plain hosts with a path of their own.
 
 use super::shifted;
+use crate::members::Members;
 use crate::scenario::{Carrier, Scenario};
-use base::{ClientId, Duration, Rng};
-use overlay::{Config, Neighbor, Node, Settings};
-use secure::{Authority, Identity, Keys, Validity};
+use base::{ClientId, Duration};
+use overlay::{Neighbor, Node, Settings};
 use sim::{Clock, Either, HostId, UdpHost, World};
 
 /// Who stands on a host.
 pub(super) type Party = Either<Node, UdpHost>;
 
-/// Wall time at the world's beginning: any will do that is always the same.
-const UNIX_START_S: u64 = 1_800_000_000;
-/// Certificates hold for as long as a world can last.
-const VALIDITY: Validity = Validity {
-    not_before_s: 0,
-    not_after_s: UNIX_START_S + 365 * 86_400,
-};
 /// Who is given what arrives at a plain host.
 const PLAIN_LISTENER: ClientId = ClientId(0);
 
@@ -33,8 +26,7 @@ pub(super) struct Network<'s> {
     pub(super) hosts: Vec<HostId>,
     /// Of each flow, the two ends of its own path if it has one.
     pub(super) direct: Vec<Option<(HostId, HostId)>>,
-    identities: Vec<Identity>,
-    network: secure::Network,
+    members: Members,
     /// The links of each node.
     links_of: Vec<Vec<usize>>,
     starts: u64,
@@ -47,14 +39,10 @@ impl<'s> Network<'s> {
         world: &mut World<Party>,
     ) -> Network<'s> {
         let mut rng = world.rng_of(&[KEYS]);
-        let mut root = [0; 32];
-        rng.fill(&mut root);
-        let mut authority = Authority::generate(&root);
-        let identities = scenario
-            .nodes
-            .iter()
-            .map(|node| identity(&mut authority, &mut rng, node))
-            .collect();
+        let mut members = Members::new(&mut rng, scenario.sealing);
+        for node in &scenario.nodes {
+            members.add(&mut rng, &node.name, node.address);
+        }
         let mut links_of = vec![Vec::new(); scenario.nodes.len()];
         for (n, link) in scenario.links.iter().enumerate() {
             links_of[link.a].push(n);
@@ -65,8 +53,7 @@ impl<'s> Network<'s> {
             settings,
             hosts: Vec::new(),
             direct: vec![None; scenario.flows.len()],
-            identities,
-            network: authority.network(),
+            members,
             links_of,
             starts: 0,
         };
@@ -110,8 +97,7 @@ impl<'s> Network<'s> {
 
     fn start(&mut self, world: &World<Party>, n: usize) -> Party {
         self.starts += 1;
-        let mut seed = [0; 32];
-        world.rng_of(&[NODE, n as u64, self.starts]).fill(&mut seed);
+        let rng = world.rng_of(&[NODE, n as u64, self.starts]);
         let neighbors = self.links_of[n].iter().map(|link| {
             let link = &self.scenario.links[*link];
             let dials = link.a == n;
@@ -122,28 +108,10 @@ impl<'s> Network<'s> {
                 at: dials.then(|| sim::underlay(peer as u32)),
             }
         });
-        Either::A(Node::new(Config {
-            identity: self.identities[n].clone(),
-            network: self.network.clone(),
-            neighbors: neighbors.collect(),
-            accept: None,
-            settings: self.settings.clone(),
-            lab: true,
-            seed,
-            unix_start_s: UNIX_START_S,
-        }))
+        let settings = self.settings.clone();
+        let config = self.members.config(n, rng, neighbors.collect(), settings);
+        Either::A(Node::new(config))
     }
-}
-
-fn identity(authority: &mut Authority, rng: &mut Rng, node: &crate::scenario::Node) -> Identity {
-    let mut entropy = [0; 64];
-    rng.fill(&mut entropy);
-    let keys = Keys::generate(&entropy);
-    let request = keys.request(authority.network().id(), node.address, &node.name, &[]);
-    let request = request.expect("the scenario's names and addresses can be certified");
-    let certificate = authority.issue(&request, VALIDITY);
-    let certificate = certificate.expect("no two nodes have one name or address");
-    Identity::new(keys, certificate).expect("the certificate was issued for these keys")
 }
 
 /// The longest a scenario runs is far within the certificates' time.

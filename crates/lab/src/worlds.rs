@@ -1,0 +1,341 @@
+//! Worlds: random histories of the whole overlay, one per seed, and what must hold in all of them.
+//!
+//! ```text
+//!   seed ─▶ plan: 2 to 50 nodes, paths, streams, an intruder or none
+//!             │
+//!   troubles: outages, partitions, crashes,      peace        whole            the end
+//!   restarts with lost memory, losses           (heals)    (within 5 s)
+//!   ───────────────────────────────────────────▶│──────────────▶│────────────────▶│
+//!   nothing twice, nothing late, nothing altered, nothing       all that is sent  every buffer
+//!   farther than its time to live, in order, no panic           arrives           is back
+//! ```
+//!
+//! Nodes are the production engine with keys and certificates, sealing what they say. Their paths
+//! lose, delay, reorder and duplicate; half of the worlds have somebody on the way who replays and
+//! forges handshakes and datagrams. After the last trouble every path works again, losing up to
+//! 10 %; then every node must know the same records and have routes to every other without a circle.
+//! Some worlds are lived twice, once with datagrams handed over in bursts and once one by one, and
+//! must deliver the same packets at the same moments.
+//!
+//! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
+
+mod history;
+mod intruder;
+mod network;
+mod plan;
+mod streams;
+
+pub use history::WHOLE_WITHIN;
+pub use plan::NODES_MAX;
+
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use crate::scenario::TraceFile;
+use base::Duration;
+use history::Past;
+use serde::Serialize;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Seeds whose failures are told at most.
+const FAILURES_MAX: usize = 100;
+/// Threads at most.
+pub const JOBS_MAX: usize = 256;
+
+/// Which worlds.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The first seed.
+    pub first: u64,
+    /// How many.
+    pub seeds: u64,
+    /// On how many threads; as many as there are processors if not said.
+    pub jobs: Option<usize>,
+    /// Where every packet of the world is written, if it is one.
+    pub trace: Option<PathBuf>,
+    /// What happened is kept in words, if it is one.
+    pub tell: bool,
+}
+
+/// Why worlds were not lived to their end.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldsError {
+    /// An option that cannot be.
+    #[error("{0}")]
+    Option(String),
+    /// The trace could not be written.
+    #[error("cannot write the trace {path}: {error}", path = path.display())]
+    Trace {
+        /// Its file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The kernel refused something else.
+    #[error("the worlds failed: {0}")]
+    Io(#[from] io::Error),
+    /// Ctrl-C, or the system asked to end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// What the worlds came to. The keys of its JSON are a contract; docs/scenario.md defines each.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The first seed.
+    pub first: u64,
+    /// How many worlds were lived.
+    pub seeds: u64,
+    /// Those in which something happened that must not.
+    pub failed: Vec<Failed>,
+    /// Nodes of all worlds together.
+    pub nodes: u64,
+    /// Time that passed in them.
+    pub simulated_s: f64,
+    /// Things that happened: timers, arrivals, requests.
+    pub events: u64,
+    /// Packets that clients sent.
+    pub sent: u64,
+    /// Packets that clients received.
+    pub received: u64,
+    /// Datagrams that were replayed or forged.
+    pub forged: u64,
+    /// Worlds in which a link was still held down for its earlier outages when all had healed.
+    pub held: u64,
+    /// The longest from when all had healed until the network was whole, in those without.
+    pub whole_after_s: f64,
+    /// The seed of that world.
+    pub slowest_seed: u64,
+    /// A number made of every arrival of every world: equal runs have equal ones.
+    pub trace_hash: String,
+    /// What happened, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
+}
+
+/// A world in which something happened that must not.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failed {
+    /// Its seed.
+    pub seed: u64,
+    /// What.
+    pub why: String,
+    /// The command that lives it again.
+    pub replay: String,
+}
+
+/// Lives the worlds.
+///
+/// # Errors
+/// [`WorldsError`]; worlds that fail are part of the report.
+pub fn run(options: &Options, progress: Progress) -> Result<Report, WorldsError> {
+    let jobs = check(options)?;
+    let interrupt = Interrupt::install()?;
+    progress.begin(&format!(
+        "{} worlds from seed {}",
+        options.seeds, options.first
+    ));
+    let trace = match &options.trace {
+        Some(path) => Some((
+            path.clone(),
+            TraceFile::create(path).map_err(|error| trace_error(path, error))?,
+        )),
+        None => None,
+    };
+    if let Some((path, file)) = trace {
+        let lived = live(options.first, options.tell, Some(&file));
+        file.finish().map_err(|error| trace_error(&path, error))?;
+        return Ok(Report::of(options, vec![lived]));
+    }
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let lived = Mutex::new(Vec::new());
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let work = || {
+            while !stop.load(Ordering::Relaxed) {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= options.seeds {
+                    break;
+                }
+                let seed = options.first + n;
+                let past = live(seed, options.tell, None);
+                lived
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(past);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            let asked = interrupt.wait(Duration::from_millis(50)).unwrap_or(true);
+            stop.fetch_or(asked, Ordering::Relaxed);
+            let done = done.load(Ordering::Relaxed);
+            progress.draw(
+                done as f64 / options.seeds as f64,
+                &format!("{done} worlds"),
+            );
+        }
+    });
+    progress.clear();
+    if stop.load(Ordering::Relaxed) {
+        return Err(WorldsError::Interrupted);
+    }
+    let mut lived = lived.into_inner().unwrap_or_else(PoisonError::into_inner);
+    lived.sort_unstable_by_key(|lived: &Lived| lived.seed);
+    Ok(Report::of(options, lived))
+}
+
+fn check(options: &Options) -> Result<usize, WorldsError> {
+    if options.seeds == 0 || options.first.checked_add(options.seeds).is_none() {
+        let what = "choose at least one seed, the last of them below 2^64";
+        return Err(WorldsError::Option(what.to_owned()));
+    }
+    if options.trace.is_some() && options.seeds != 1 {
+        let what = "a trace is of one world: choose it by --seed";
+        return Err(WorldsError::Option(what.to_owned()));
+    }
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    match options.jobs.unwrap_or_else(processors) {
+        jobs @ 1..=JOBS_MAX => Ok(jobs),
+        jobs => Err(WorldsError::Option(format!(
+            "{jobs} jobs: choose 1 to {JOBS_MAX}"
+        ))),
+    }
+}
+
+fn trace_error(path: &std::path::Path, error: io::Error) -> WorldsError {
+    WorldsError::Trace {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// A world that was lived, or why not to its end; and what happened in it.
+struct Lived {
+    seed: u64,
+    past: Result<Past, String>,
+    told: Vec<String>,
+}
+
+/// A panic is a failure like any other.
+fn live(seed: u64, tell: bool, trace: Option<&TraceFile>) -> Lived {
+    let witness = trace.map(|file| {
+        let mut sink = file.sink();
+        let witness: history::Witness =
+            Box::new(move |packet| sim::Trace::packet(&mut sink, packet));
+        witness
+    });
+    let told = history::Told::default();
+    let teller = tell.then(|| told.clone());
+    let past = catch_unwind(AssertUnwindSafe(|| history::live(seed, teller, witness)));
+    let past = past.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without words")))
+    });
+    Lived {
+        seed,
+        past,
+        told: told.take(),
+    }
+}
+
+impl Report {
+    fn of(options: &Options, lived: Vec<Lived>) -> Report {
+        let mut report = Report {
+            first: options.first,
+            seeds: options.seeds,
+            failed: Vec::new(),
+            nodes: 0,
+            simulated_s: 0.0,
+            events: 0,
+            sent: 0,
+            received: 0,
+            forged: 0,
+            held: 0,
+            whole_after_s: 0.0,
+            slowest_seed: options.first,
+            trace_hash: String::new(),
+            told: Vec::new(),
+        };
+        let (mut hash, mut simulated) = (0u64, Duration::ZERO);
+        for Lived { seed, past, told } in lived {
+            report.told.extend(told);
+            match past {
+                Ok(past) => {
+                    hash = (hash ^ past.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                    hash = hash.rotate_left(29);
+                    simulated = simulated + past.simulated;
+                    report.add(seed, past);
+                }
+                Err(why) if report.failed.len() < FAILURES_MAX => report.failed.push(Failed {
+                    seed,
+                    why,
+                    replay: format!("sinew sim world --seed {seed} --trace world-{seed}.jsonl"),
+                }),
+                Err(_) => {}
+            }
+        }
+        report.simulated_s = simulated.as_secs_f64();
+        report.trace_hash = format!("{hash:016x}");
+        report
+    }
+
+    fn add(&mut self, seed: u64, past: Past) {
+        self.nodes += past.nodes as u64;
+        self.events += past.events;
+        self.sent += past.sent;
+        self.received += past.received;
+        self.forged += past.forged;
+        if past.held > Duration::ZERO {
+            self.held += 1;
+        } else if past.whole_after.as_secs_f64() > self.whole_after_s {
+            (self.whole_after_s, self.slowest_seed) = (past.whole_after.as_secs_f64(), seed);
+        }
+    }
+
+    /// Whether nothing happened that must not.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.told {
+            writeln!(f, "{line}")?;
+        }
+        for Failed { seed, why, replay } in &self.failed {
+            writeln!(f, "seed {seed}: {why}\n  {replay}")?;
+        }
+        writeln!(
+            f,
+            "{} worlds from seed {}: {} failed\n\
+             {} nodes, {:.0} s simulated, {} events; {} packets sent, {} received; {} forged\n\
+             whole {:.2} s after all had healed at most (seed {}); in {} worlds links were held for longer\n\
+             trace hash {}",
+            self.seeds,
+            self.first,
+            self.failed.len(),
+            self.nodes,
+            self.simulated_s,
+            self.events,
+            self.sent,
+            self.received,
+            self.forged,
+            self.whole_after_s,
+            self.slowest_seed,
+            self.held,
+            self.trace_hash
+        )
+    }
+}

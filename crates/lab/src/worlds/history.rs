@@ -1,0 +1,403 @@
+//! One world from its beginning to its end: what happens, and what must never.
+
+use super::intruder::Intruder;
+use super::network::Nodes;
+use super::plan::{DELAY_MAX_US, JITTER_MAX_US, Plan};
+use super::streams::Streams;
+use base::{Duration, Rng, Time};
+use overlay::{Drop, Event};
+use sim::Arrivals;
+use sim::trace::Packet;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// After everything has healed: every node knows the same, and reaches every other. A link that
+/// went down several times is held down for longer, on purpose; then it counts from there.
+pub const WHOLE_WITHIN: Duration = Duration::from_secs(5);
+/// What the first outage of a link is held against it: part of [`WHOLE_WITHIN`].
+const FIRST_HOLD: Duration = Duration::from_secs(1);
+/// How far ahead packets are scheduled, and how often a world is looked at.
+const SLICE: Duration = Duration::from_millis(50);
+/// Times that a second without a change of routes is looked for.
+const QUIET_TRIES: usize = 20;
+/// Longest that anything stays under way, or waits for its deadline, once streams have ended.
+const DRAIN: Duration = Duration::from_secs(3);
+/// After that, moments at which idle nodes may have no hello under way.
+const IDLE_LOOKS: usize = 2_000;
+const IDLE_STEP: Duration = Duration::from_micros(1_300);
+
+/// What one world came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Past {
+    pub(super) nodes: usize,
+    /// From when everything had healed until the network was whole.
+    pub(super) whole_after: Duration,
+    /// What was held against a link when everything had healed, if more than the first time.
+    pub(super) held: Duration,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) forged: u64,
+    pub(super) events: u64,
+    pub(super) simulated: Duration,
+    pub(super) digest: u64,
+}
+
+/// A world while it runs.
+struct History<'p> {
+    plan: &'p Plan,
+    rng: Rng,
+    nodes: Nodes<'p>,
+    streams: Streams,
+    intruder: Intruder,
+    dropped: BTreeMap<Drop, u64>,
+    originated: u64,
+    forwarded: u64,
+    route_changes: u64,
+    /// A node has forgotten what it sent on.
+    forgetful: bool,
+    past: Past,
+    told: Option<Told>,
+}
+
+/// What happened in words; it outlives a world that fails.
+pub(super) type Told = Rc<RefCell<Vec<String>>>;
+
+/// What somebody outside wants to see of each packet.
+pub(super) type Witness = Box<dyn FnMut(&Packet<'_>)>;
+
+/// Runs the world of a seed. An error is what must not happen; panics are the caller's.
+pub(super) fn live(
+    seed: u64,
+    told: Option<Told>,
+    witness: Option<Witness>,
+) -> Result<Past, String> {
+    let plan = Plan::draw(&mut Rng::new(seed));
+    let (past, deliveries) = lived(seed, &plan, Arrivals::Bursts, told, witness)?;
+    if plan.twice {
+        let (_, singly) = lived(seed, &plan, Arrivals::Single, None, None)?;
+        for (i, (a, b)) in deliveries.iter().zip(&singly).enumerate() {
+            if let Some(n) = (0..a.len().max(b.len())).find(|n| a.get(*n) != b.get(*n)) {
+                return Err(format!(
+                    "bursts and single packets differ: packet {n} of stream {i} came at {:?} and {:?}",
+                    a.get(n),
+                    b.get(n)
+                ));
+            }
+        }
+    }
+    Ok(past)
+}
+
+type Deliveries = Vec<Vec<Option<Time>>>;
+
+fn lived(
+    seed: u64,
+    plan: &Plan,
+    arrivals: Arrivals,
+    told: Option<Told>,
+    witness: Option<Witness>,
+) -> Result<(Past, Deliveries), String> {
+    let mut history = History::begin(seed, plan, arrivals, told, witness);
+    history.troubles()?;
+    history.peace()?;
+    history.become_whole()?;
+    history.serve()?;
+    history.end()
+}
+
+impl<'p> History<'p> {
+    fn begin(
+        seed: u64,
+        plan: &'p Plan,
+        arrivals: Arrivals,
+        told: Option<Told>,
+        mut witness: Option<Witness>,
+    ) -> History<'p> {
+        let mut nodes = Nodes::new(seed, plan, arrivals);
+        let intruder = Intruder::default();
+        let observer = plan.hostile.then(|| intruder.clone());
+        if observer.is_some() || witness.is_some() {
+            nodes.world.set_trace(move |packet: &Packet<'_>| {
+                if let Some(observer) = &observer {
+                    observer.observe(packet);
+                }
+                if let Some(witness) = &mut witness {
+                    witness(packet);
+                }
+            });
+        }
+        let streams = Streams::open(&mut nodes, plan);
+        let mut history = History {
+            plan,
+            rng: nodes.world.rng_of(&[3]),
+            nodes,
+            streams,
+            intruder,
+            dropped: BTreeMap::new(),
+            originated: 0,
+            forwarded: 0,
+            route_changes: 0,
+            forgetful: false,
+            past: Past {
+                nodes: plan.nodes,
+                ..Past::default()
+            },
+            told,
+        };
+        history.tell(|| format!("{} nodes, {}: {plan:#?}", plan.nodes, plan.shape));
+        for link in 0..plan.links.len() {
+            history.disturb(link);
+        }
+        history
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if let Some(told) = &self.told {
+            let line = format!("{} {}", self.nodes.world.now(), what());
+            told.borrow_mut().push(line);
+        }
+    }
+
+    /// Draws new losses for a link, each direction for itself.
+    fn disturb(&mut self, link: usize) {
+        let mut path = || {
+            let lossless = self.rng.chance(0.5);
+            let loss_pct = if lossless { 0 } else { self.rng.below(12) };
+            self.plan.links[link].path(loss_pct, self.rng.below(60))
+        };
+        let (there, back) = (path(), path());
+        self.nodes.set_path(link, &there, &back);
+    }
+
+    fn troubles(&mut self) -> Result<(), String> {
+        self.run(self.plan.settle)?;
+        let faults = self.rng.below(16);
+        let patience_ms = if self.rng.chance(0.1) { 6_000 } else { 1_200 };
+        for _ in 0..faults {
+            // Faults come one upon the other, or after what came before was dealt with.
+            let close = self.rng.chance(0.3);
+            let span = 1 + self.rng.below(if close { 60 } else { patience_ms });
+            self.run(Duration::from_millis(span))?;
+            self.fault();
+        }
+        let span = Duration::from_millis(self.rng.below(3_000));
+        self.run(span)
+    }
+
+    /// One thing that goes wrong, or ends to.
+    fn fault(&mut self) {
+        let i = self.rng.below(self.plan.nodes as u64) as usize;
+        let link = self.rng.below(self.plan.links.len() as u64) as usize;
+        let ends = (self.plan.links[link].a, self.plan.links[link].b);
+        match self.rng.below(8) {
+            0 | 1 => {
+                self.tell(|| format!("outage of {ends:?}"));
+                self.nodes.set_outage(link, true);
+            }
+            2 => {
+                self.tell(|| format!("no outage of {ends:?}"));
+                self.nodes.set_outage(link, false);
+            }
+            3 => {
+                let rng = &mut self.rng;
+                let island: Vec<usize> = (0..self.plan.nodes).filter(|_| rng.chance(0.5)).collect();
+                self.tell(|| format!("partition {island:?}"));
+                let island: Vec<_> = island.iter().map(|i| self.nodes.hosts[*i]).collect();
+                self.nodes.world.partition(&island);
+            }
+            4 => {
+                self.tell(|| "no partition".to_owned());
+                self.nodes.world.heal();
+            }
+            5 if !self.nodes.down[i] => {
+                self.tell(|| format!("crash of {i}"));
+                self.nodes.crash(i);
+                self.forgetful = true;
+            }
+            5 | 6 => self.restart(i),
+            _ => {
+                self.tell(|| format!("other losses on {ends:?}"));
+                self.disturb(link);
+            }
+        }
+    }
+
+    fn restart(&mut self, i: usize) {
+        self.tell(|| format!("restart of {i}"));
+        self.nodes.restart(i);
+        self.forgetful = true;
+        self.streams.reopen(&mut self.nodes, i);
+    }
+
+    /// Everything heals, but for the losses that the plan leaves.
+    fn peace(&mut self) -> Result<(), String> {
+        self.tell(|| "peace".to_owned());
+        self.nodes.world.heal();
+        for (link, path) in self.plan.links.iter().enumerate() {
+            let path = path.path(self.plan.loss_in_peace, 0);
+            self.nodes.set_path(link, &path, &path);
+            self.nodes.set_outage(link, false);
+        }
+        for i in 0..self.plan.nodes {
+            if self.nodes.down[i] {
+                self.restart(i);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets time pass with the streams on, and looks whether anything happened that must not.
+    fn run(&mut self, span: Duration) -> Result<(), String> {
+        let end = self.nodes.world.now() + span;
+        while self.nodes.world.now() < end {
+            let until = (self.nodes.world.now() + SLICE).min(end);
+            self.streams.send(&mut self.nodes, until);
+            if self.plan.hostile && self.rng.chance(0.2) {
+                let world = &mut self.nodes.world;
+                self.past.forged += self.intruder.strike(&mut self.rng, world);
+            }
+            self.pass(until)?;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, until: Time) -> Result<(), String> {
+        self.nodes.world.run_until(until);
+        self.observe();
+        let slack = Duration::from_micros((JITTER_MAX_US + 200) * self.plan.nodes as u64);
+        self.streams.receive(&mut self.nodes, slack)?;
+        // Each node sends a packet on once at most, but for those that forget that they did.
+        let most = (self.originated + 1) * self.plan.nodes as u64;
+        if !self.forgetful && self.forwarded > most {
+            return Err(format!(
+                "{} packets were forwarded {} times",
+                self.originated, self.forwarded
+            ));
+        }
+        if let Some(packets) = self.dropped.get(&Drop::NoBuffer) {
+            return Err(format!(
+                "{packets} packets found no buffer: {:?}",
+                self.nodes.world.pool()
+            ));
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self) {
+        for report in self.nodes.world.take_events() {
+            let host = report.host;
+            match report.event {
+                Event::Originated { packets, .. } => self.originated += u64::from(packets),
+                Event::Forwarded { packets, .. } => self.forwarded += u64::from(packets),
+                Event::Dropped { reason, packets } => {
+                    *self.dropped.entry(reason).or_default() += u64::from(packets);
+                }
+                Event::RoutesChanged { .. } => self.route_changes += 1,
+                Event::LinkUp { peer } => self.tell(|| format!("{host}: link to {peer} up")),
+                Event::LinkDown { peer, why } => {
+                    self.tell(|| format!("{host}: link to {peer} down: {why}"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn become_whole(&mut self) -> Result<(), String> {
+        let start = self.nodes.world.now();
+        let hold = self.nodes.longest_hold();
+        self.past.held = if hold > FIRST_HOLD {
+            hold
+        } else {
+            Duration::ZERO
+        };
+        while let Some(complaint) = self.nodes.complaint() {
+            let waited = self.nodes.world.now().since(start);
+            if waited >= WHOLE_WITHIN + self.past.held {
+                let held = self.past.held;
+                return Err(format!(
+                    "not whole after {waited} (held {held}): {complaint}"
+                ));
+            }
+            self.run(SLICE)?;
+        }
+        self.past.whole_after = self.nodes.world.now().since(start);
+        let took = self.past.whole_after;
+        self.tell(|| format!("whole after {took}"));
+        Ok(())
+    }
+
+    /// Where links lose nothing, all that is sent now arrives, as far as its time to live and its
+    /// deadline permit; everywhere the network is whole again.
+    fn serve(&mut self) -> Result<(), String> {
+        // Links that are held for longer come up; streams of restarted nodes find their numbers.
+        self.run(self.past.held + Duration::from_secs(1))?;
+        let (mut from, mut until) = (Time::ZERO, Time::ZERO);
+        let mut quiet = false;
+        for _ in 0..QUIET_TRIES {
+            // While routes change, packets may meet a loop and end there.
+            let known = self.route_changes;
+            self.run(Duration::from_millis(300))?;
+            from = self.nodes.world.now();
+            self.run(Duration::from_secs(1))?;
+            until = self.nodes.world.now();
+            self.run(Duration::from_millis(700))?;
+            quiet = self.route_changes == known;
+            if quiet {
+                break;
+            }
+        }
+        let end = self.nodes.world.now() + DRAIN;
+        while self.nodes.world.now() < end {
+            self.pass(self.nodes.world.now() + SLICE)?;
+        }
+        if !quiet || self.plan.loss_in_peace > 0 {
+            return Ok(());
+        }
+        for (i, stream) in self.streams.streams().iter().enumerate() {
+            // Any loop-free path, whatever the metric.
+            let hops = (self.plan.nodes - 1) as u64;
+            let longest = Duration::from_micros((DELAY_MAX_US + 2 * JITTER_MAX_US) * hops);
+            let options = &stream.options;
+            if u64::from(options.ttl) < hops || options.deadline.is_some_and(|d| d < longest) {
+                continue;
+            }
+            let lost = self.streams.lost_between(i, from, until);
+            if lost > 0 {
+                return Err(format!(
+                    "{lost} packets of stream {i} lost in peace between {from} and {until}: \
+                     {stream:?}, drops {:?}",
+                    self.dropped
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the world came to, when all packet buffers have come back.
+    fn end(mut self) -> Result<(Past, Deliveries), String> {
+        for look in 0.. {
+            if self.nodes.world.pool().in_use() == (0, 0) {
+                break;
+            }
+            if look >= IDLE_LOOKS {
+                return Err(format!("nodes keep buffers: {:?}", self.nodes.world.pool()));
+            }
+            let until = self.nodes.world.now() + IDLE_STEP;
+            self.pass(until)?;
+        }
+        let past = Past {
+            sent: self.streams.sent(),
+            received: self.streams.received(),
+            simulated: self.nodes.world.now().since(Time::ZERO),
+            digest: self.nodes.world.digest(),
+            ..self.past
+        };
+        let counters = self.nodes.world.close().map_err(|leak| leak.to_string())?;
+        let past = Past {
+            events: counters.events,
+            ..past
+        };
+        Ok((past, self.streams.deliveries()))
+    }
+}

@@ -1,0 +1,175 @@
+//! The nodes of a world.
+
+use super::plan::Plan;
+use crate::members::Members;
+use base::impair::Model;
+use base::{ClientId, Duration, NodeAddr, Pool};
+use overlay::{Neighbor, Node, Request, Settings};
+use sim::{Arrivals, Clock, HostId, World};
+
+/// Packet buffers per node: what streams send in a slice, copies, and control of all its links.
+const LARGE_PER_NODE: usize = 16;
+const SMALL_PER_NODE: usize = 2_048;
+
+// Which generator of the world is for what; the numbers are part of what makes a run repeatable.
+const KEYS: u64 = 1;
+const NODE: u64 = 2;
+
+/// Nodes with keys and certificates, that seal what they say.
+pub(super) struct Nodes<'p> {
+    pub(super) world: World<Node>,
+    pub(super) hosts: Vec<HostId>,
+    pub(super) down: Vec<bool>,
+    plan: &'p Plan,
+    members: Members,
+    starts: u64,
+}
+
+impl<'p> Nodes<'p> {
+    /// All nodes of the plan, with clean paths.
+    pub(super) fn new(seed: u64, plan: &'p Plan, arrivals: Arrivals) -> Nodes<'p> {
+        let pool = Pool::new(plan.nodes * LARGE_PER_NODE, plan.nodes * SMALL_PER_NODE);
+        let mut world = World::with_pool(seed, pool);
+        world.set_arrivals(arrivals);
+        let mut rng = world.rng_of(&[KEYS]);
+        let mut members = Members::new(&mut rng, true);
+        for i in 0..plan.nodes {
+            members.add(&mut rng, &format!("n{i}"), address(i));
+        }
+        let mut nodes = Nodes {
+            world,
+            hosts: Vec::new(),
+            down: vec![false; plan.nodes],
+            plan,
+            members,
+            starts: 0,
+        };
+        for (i, (ahead, drift_ppm)) in plan.clocks.iter().enumerate() {
+            let node = nodes.start(i);
+            let host = nodes.world.add_host(node);
+            nodes.world.set_clock(host, Clock::new(*ahead, *drift_ppm));
+            nodes.hosts.push(host);
+        }
+        nodes
+    }
+
+    /// A fresh start of node `i`; it remembers nothing.
+    fn start(&mut self, i: usize) -> Node {
+        self.starts += 1;
+        let rng = self.world.rng_of(&[NODE, i as u64, self.starts]);
+        let neighbors = self
+            .plan
+            .links
+            .iter()
+            .filter(|link| link.a == i || link.b == i)
+            .map(|link| {
+                let peer = if link.a == i { link.b } else { link.a };
+                let dials = link.a == i || self.plan.mutual;
+                Neighbor {
+                    addr: address(peer),
+                    name: format!("n{peer}"),
+                    at: dials.then(|| sim::underlay(peer as u32)),
+                }
+            });
+        let neighbors = neighbors.collect();
+        let config = self.members.config(i, rng, neighbors, Settings::modern());
+        Node::new(config)
+    }
+
+    pub(super) fn addr(&self, i: usize) -> NodeAddr {
+        address(i)
+    }
+
+    /// Makes a link like this, each direction for itself.
+    pub(super) fn set_path(&mut self, link: usize, there: &str, back: &str) {
+        let link = &self.plan.links[link];
+        let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
+        for (from, to, path) in [(a, b, there), (b, a, back)] {
+            let model: Model = path.parse().expect("a plan's paths are well formed");
+            self.world.link_one_way(from, to, model);
+        }
+    }
+
+    pub(super) fn set_outage(&mut self, link: usize, outage: bool) {
+        let link = &self.plan.links[link];
+        let (a, b) = (self.hosts[link.a], self.hosts[link.b]);
+        self.world.set_outage(a, b, outage);
+    }
+
+    pub(super) fn crash(&mut self, i: usize) {
+        drop(self.world.crash(self.hosts[i]));
+        self.down[i] = true;
+    }
+
+    pub(super) fn restart(&mut self, i: usize) {
+        let node = self.start(i);
+        self.world.restart(self.hosts[i], node);
+        self.down[i] = false;
+    }
+
+    pub(super) fn request(&mut self, i: usize, client: ClientId, request: Request) {
+        self.world.request(self.hosts[i], client, request);
+    }
+
+    /// The nodes that run.
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, &Node)> {
+        let hosts = self.hosts.iter().enumerate();
+        hosts.filter_map(|(i, host)| Some((i, self.world.engine(*host)?)))
+    }
+
+    /// Why the network is not whole, or nothing: every node has the same records, and every node
+    /// has a route by every metric to every other, which does not go in circles.
+    pub(super) fn complaint(&self) -> Option<String> {
+        let mut keys: Option<Vec<_>> = None;
+        for (i, node) in self.running() {
+            let ours: Vec<_> = node.database().keys().collect();
+            match &keys {
+                None => keys = Some(ours),
+                Some(first) if *first == ours => {}
+                Some(_) => return Some(format!("nodes 0 and {i} know different records")),
+            }
+        }
+        self.routes_complaint()
+    }
+
+    fn routes_complaint(&self) -> Option<String> {
+        let n = self.plan.nodes;
+        for metric in graph::Metric::ALL {
+            // Where packets to `to` go from each node.
+            let next = |i: usize, to: usize| {
+                let node = self.world.engine(self.hosts[i])?;
+                let hop = node.next_hop(metric, address(to))?;
+                Some(place(hop))
+            };
+            for to in 0..n {
+                for from in 0..n {
+                    let (mut at, mut taken) = (from, 0);
+                    while at != to {
+                        let Some(hop) = next(at, to) else {
+                            return Some(format!("{metric}: {at} has no route to {to}"));
+                        };
+                        (at, taken) = (hop, taken + 1);
+                        if taken > n {
+                            return Some(format!("{metric}: a loop from {from} to {to}"));
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The longest that is held against any link that is down.
+    pub(super) fn longest_hold(&self) -> Duration {
+        let holds = self.running().map(|(_, node)| node.longest_hold());
+        holds.max().unwrap_or_default()
+    }
+}
+
+fn address(i: usize) -> NodeAddr {
+    NodeAddr(0x0a07_0001 + i as u32)
+}
+
+fn place(addr: NodeAddr) -> usize {
+    (addr.0 - 0x0a07_0001) as usize
+}

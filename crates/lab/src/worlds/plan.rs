@@ -1,0 +1,205 @@
+//! What a world is like: drawn from its seed before anything happens.
+
+use base::{Duration, Rng};
+use graph::generate::transit_stub::TransitStub;
+use graph::generate::waxman::{Growth, Waxman};
+use graph::generate::{Network, regular};
+use overlay::request::{Delivery, Options};
+use wire::data::{Class, LinkProtocol, Routing};
+
+/// The largest world.
+pub const NODES_MAX: usize = 50;
+/// The longest delay of a link; longer ones of generated networks are cut to it, so that no path
+/// takes longer than hellos allow.
+pub(super) const DELAY_MAX_US: u64 = 26_000;
+/// The most that a link delays a packet beyond its usual delay.
+pub(super) const JITTER_MAX_US: u64 = 3_000;
+/// Hello stamps wrap after 4294.97 s; clocks near it begin so far ahead.
+const STAMPS_WRAP: Duration = Duration::from_secs(4_294);
+
+/// A world before its history.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// What made the links.
+    pub(super) shape: &'static str,
+    pub(super) nodes: usize,
+    pub(super) links: Vec<Link>,
+    /// Neighbours dial each other both.
+    pub(super) mutual: bool,
+    /// How far each node's clock is ahead, and how fast it is, in parts per million.
+    pub(super) clocks: Vec<(Duration, i32)>,
+    pub(super) streams: Vec<Stream>,
+    /// Somebody replays and forges datagrams.
+    pub(super) hostile: bool,
+    /// The same history is run again with each datagram an input of its own.
+    pub(super) twice: bool,
+    /// Percent that every link loses after everything has healed.
+    pub(super) loss_in_peace: u64,
+    /// How long nodes have for themselves before things go wrong.
+    pub(super) settle: Duration,
+}
+
+/// What is always true of a link.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) a: usize,
+    pub(super) b: usize,
+    delay_us: u64,
+    jitter_us: u64,
+    reorders: bool,
+    duplicates_pct: u64,
+}
+
+/// Packets from one node to another.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) interval: Duration,
+    pub(super) phase: Duration,
+    /// Packets at each moment.
+    pub(super) burst: u64,
+    pub(super) bytes: usize,
+    pub(super) options: Options,
+}
+
+impl Link {
+    /// The path with these losses, in the words of a scenario.
+    pub(super) fn path(&self, loss_pct: u64, burst_pct: u64) -> String {
+        let reorder = if self.reorders { "reorder" } else { "" };
+        format!(
+            "delay={}us jitter={}us {reorder} duplicate={}% loss={loss_pct}% burst={burst_pct}%",
+            self.delay_us, self.jitter_us, self.duplicates_pct
+        )
+    }
+}
+
+impl Plan {
+    pub(super) fn draw(rng: &mut Rng) -> Plan {
+        let wanted = match rng.below(100) {
+            0 => 30 + rng.below(NODES_MAX as u64 - 29),
+            1..=6 => 10 + rng.below(20),
+            7..=29 => 5 + rng.below(5),
+            _ => 2 + rng.below(4),
+        } as usize;
+        let (shape, network) = network(rng, wanted);
+        let nodes = network.nodes.len();
+        let links = network.links.iter().map(|link| {
+            let turned = rng.chance(0.5);
+            Link {
+                a: if turned { link.b } else { link.a },
+                b: if turned { link.a } else { link.b },
+                delay_us: u64::from(link.delay_us).clamp(300, DELAY_MAX_US),
+                jitter_us: rng.below(JITTER_MAX_US),
+                reorders: rng.chance(0.5),
+                duplicates_pct: [0, 0, 2][rng.below(3) as usize],
+            }
+        });
+        let links = links.collect();
+        let clocks = (0..nodes).map(|_| clock(rng)).collect();
+        let twice = rng.chance(0.15);
+        Plan {
+            shape,
+            nodes,
+            links,
+            mutual: rng.chance(0.3),
+            clocks,
+            streams: (0..1 + rng.below(6)).map(|_| stream(rng, nodes)).collect(),
+            // What an intruder sees first depends on how datagrams are handed over.
+            hostile: !twice && rng.chance(0.5),
+            twice,
+            loss_in_peace: [0, 0, 2, 10][rng.below(4) as usize],
+            settle: Duration::from_millis(rng.below(3_000)),
+        }
+    }
+
+    /// The fewest hops between any two nodes.
+    pub(super) fn hops(&self) -> Vec<Vec<usize>> {
+        let n = self.nodes;
+        let mut hops = vec![vec![n; n]; n];
+        for link in &self.links {
+            (hops[link.a][link.b], hops[link.b][link.a]) = (1, 1);
+        }
+        for k in 0..n {
+            hops[k][k] = 0;
+            for i in 0..n {
+                for j in 0..n {
+                    hops[i][j] = hops[i][j].min(hops[i][k] + hops[k][j]);
+                }
+            }
+        }
+        hops
+    }
+}
+
+/// A connected network of about so many nodes.
+fn network(rng: &mut Rng, wanted: usize) -> (&'static str, Network) {
+    let delay_us = 300 + rng.below(DELAY_MAX_US - 300) as u32;
+    let waxman = Waxman {
+        nodes: wanted,
+        links_per_node: (1 + rng.below(3) as usize).min(wanted - 1),
+        growth: Growth::Incremental,
+        ..Waxman::default()
+    };
+    let stubs = TransitStub {
+        transit_nodes: 2 + rng.below(3) as usize,
+        stubs_per_transit_node: 1 + rng.below(2) as usize,
+        stub_nodes: 1 + wanted / 8,
+        ..TransitStub::default()
+    };
+    let (shape, network) = match rng.below(8) {
+        0 => ("chain", regular::chain(wanted, delay_us)),
+        1 if wanted >= 3 => ("ring", regular::ring(wanted, delay_us)),
+        2 if wanted >= 3 => ("diamond", regular::diamond(wanted, delay_us)),
+        3 if wanted <= 12 => ("full mesh", regular::full_mesh(wanted, delay_us)),
+        4 if wanted >= 8 => ("transit-stub", stubs.generate(rng)),
+        _ => ("waxman", waxman.generate(rng)),
+    };
+    match network {
+        Ok(network) if network.nodes.len() <= NODES_MAX && network.is_connected() => {
+            (shape, network)
+        }
+        _ => {
+            let chain = regular::chain(wanted, delay_us);
+            ("chain", chain.expect("two to fifty nodes make a chain"))
+        }
+    }
+}
+
+fn clock(rng: &mut Rng) -> (Duration, i32) {
+    let ahead = match rng.below(3) {
+        0 => STAMPS_WRAP - Duration::from_millis(rng.below(10_000)),
+        1 => Duration::from_millis(rng.below(100_000)),
+        _ => Duration::ZERO,
+    };
+    let drift_ppm = match rng.below(3) {
+        0 => rng.below(201) as i32 - 100,
+        _ => 0,
+    };
+    (ahead, drift_ppm)
+}
+
+fn stream(rng: &mut Rng, nodes: usize) -> Stream {
+    let class = Class {
+        link: [LinkProtocol::RealTime, LinkProtocol::BestEffort][rng.below(2) as usize],
+        routing: Routing::ALL[rng.below(4) as usize],
+        priority: rng.below(8) as u8,
+    };
+    let deadline = rng.chance(0.7);
+    let short = rng.chance(0.2);
+    Stream {
+        from: rng.below(nodes as u64) as usize,
+        to: rng.below(nodes as u64) as usize,
+        interval: Duration::from_millis(5 + rng.below(45)),
+        // Whole milliseconds, so that several streams send at one moment.
+        phase: Duration::from_millis(rng.below(5)),
+        burst: [1, 1, 1, 2, 5][rng.below(5) as usize],
+        bytes: [20, 160, 160, 1_200][rng.below(4) as usize],
+        options: Options {
+            class,
+            deadline: deadline.then(|| Duration::from_millis(20 + rng.below(400))),
+            delivery: [Delivery::AsItComes, Delivery::InOrder][rng.below(2) as usize],
+            ttl: if short { 1 + rng.below(4) as u8 } else { 63 },
+        },
+    }
+}

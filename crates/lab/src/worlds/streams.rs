@@ -1,0 +1,213 @@
+//! The streams of a world, and the fate of each of their packets.
+
+use super::network::Nodes;
+use super::plan::{Plan, Stream};
+use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
+use overlay::request::Delivery;
+use overlay::{Reply, Request};
+use wire::HEADROOM;
+
+/// Bytes of payload that say which packet it is and when it was sent.
+const LABEL_BYTES: usize = 16;
+
+/// All streams.
+pub(super) struct Streams {
+    streams: Vec<Stream>,
+    start: Time,
+    /// Per stream and packet: when it came, if it did.
+    arrivals: Vec<Vec<Option<Time>>>,
+    /// Per stream: the number of the latest one delivered, and whether it must not go back.
+    latest: Vec<Option<u32>>,
+    /// Per node: when it lost its memory last.
+    forgot: Vec<Option<Time>>,
+    /// The fewest hops between any two nodes.
+    hops: Vec<Vec<usize>>,
+    /// How often clients were told something else than a datagram.
+    pub(super) refused: u64,
+}
+
+impl Streams {
+    /// Opens the sockets; packets go out when [`Streams::send`] is called.
+    pub(super) fn open(nodes: &mut Nodes<'_>, plan: &Plan) -> Streams {
+        let streams = plan.streams.clone();
+        let all = Streams {
+            start: nodes.world.now(),
+            arrivals: vec![Vec::new(); streams.len()],
+            latest: vec![None; streams.len()],
+            forgot: vec![None; nodes.hosts.len()],
+            streams,
+            hops: plan.hops(),
+            refused: 0,
+        };
+        for i in 0..all.streams.len() {
+            all.open_one(nodes, i);
+        }
+        all
+    }
+
+    /// A node has restarted: its clients open their sockets again.
+    pub(super) fn reopen(&mut self, nodes: &mut Nodes<'_>, node: usize) {
+        self.forgot[node] = Some(nodes.world.now());
+        for i in 0..self.streams.len() {
+            if self.streams[i].from == node || self.streams[i].to == node {
+                self.open_one(nodes, i);
+            }
+        }
+    }
+
+    fn open_one(&self, nodes: &mut Nodes<'_>, i: usize) {
+        let (stream, (client, port)) = (&self.streams[i], receiver(i));
+        let options = Request::Options(stream.options);
+        nodes.request(stream.to, client, Request::Bind { port });
+        nodes.request(stream.to, client, options);
+        nodes.request(stream.from, sender(i), Request::Options(stream.options));
+    }
+
+    /// Schedules what is sent before `until`.
+    pub(super) fn send(&mut self, nodes: &mut Nodes<'_>, until: Time) {
+        for (i, stream) in self.streams.iter().enumerate() {
+            loop {
+                let n = self.arrivals[i].len() as u64;
+                let at = self.sent_at(i, n as usize);
+                if at >= until {
+                    break;
+                }
+                self.arrivals[i].push(None);
+                let mut bytes = vec![n as u8; stream.bytes.max(LABEL_BYTES)];
+                bytes[..8].copy_from_slice(&((i as u64) << 32 | n).to_be_bytes());
+                bytes[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
+                // A host without a buffer sends nothing, and the packet counts as lost.
+                let Some(payload) = nodes.world.pool().copy_of(HEADROOM, &bytes) else {
+                    continue;
+                };
+                let request = Request::Send {
+                    to: nodes.addr(stream.to),
+                    port: receiver(i).1,
+                    payload,
+                };
+                let host = nodes.hosts[stream.from];
+                nodes.world.request_at(at, host, sender(i), request);
+            }
+        }
+    }
+
+    /// Takes in what clients were told. What must not be is the error.
+    pub(super) fn receive(&mut self, nodes: &mut Nodes<'_>, slack: Duration) -> Result<(), String> {
+        for answer in nodes.world.take_replies() {
+            match answer.reply {
+                Reply::Datagram { from, payload, .. } => {
+                    let (at, client) = (answer.at, answer.client);
+                    self.on_datagram(at, client, from, payload.bytes(), nodes, slack)?;
+                }
+                Reply::Refused(_) => self.refused += 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn on_datagram(
+        &mut self,
+        at: Time,
+        client: ClientId,
+        from: NodeAddr,
+        payload: &[u8],
+        nodes: &Nodes<'_>,
+        slack: Duration,
+    ) -> Result<(), String> {
+        let word = |i: usize| payload.get(i..i + 8).and_then(|w| w.try_into().ok());
+        let (Some(number), Some(sent)) = (word(0), word(8)) else {
+            return Err("a payload was cut short".to_owned());
+        };
+        let (number, sent) = (u64::from_be_bytes(number), u64::from_be_bytes(sent));
+        let (i, n, sent) = (
+            (number >> 32) as usize,
+            number as u32,
+            Time::from_nanos(sent),
+        );
+        let Some(stream) = self.streams.get(i) else {
+            return Err(format!("a packet of stream {i}, which does not exist"));
+        };
+        let intact = payload.len() == stream.bytes.max(LABEL_BYTES)
+            && payload[LABEL_BYTES..].iter().all(|byte| *byte == n as u8)
+            && (n as usize) < self.arrivals[i].len()
+            && sent == self.sent_at(i, n as usize);
+        if !intact || client != receiver(i).0 || from != nodes.addr(stream.from) {
+            return Err(format!("packet {n} of stream {i} is not what was sent"));
+        }
+        let delay = at.since(sent);
+        if stream
+            .options
+            .deadline
+            .is_some_and(|most| delay > most + slack)
+        {
+            return Err(format!(
+                "packet {n} of stream {i} came after {delay}: {stream:?}"
+            ));
+        }
+        if self.hops[stream.from][stream.to] > usize::from(stream.options.ttl) {
+            return Err(format!(
+                "packet {n} went farther than its time to live: {stream:?}"
+            ));
+        }
+        // A receiver that has restarted since does not know what it had.
+        let forgot = self.forgot[stream.to];
+        if let Some(before) = self.arrivals[i][n as usize].replace(at)
+            && forgot.is_none_or(|forgot| forgot < before)
+        {
+            return Err(format!(
+                "packet {n} of stream {i} was delivered at {before} and again at {at}"
+            ));
+        }
+        let latest = self.latest[i].replace(n);
+        let restarted = forgot.is_some() || self.forgot[stream.from].is_some();
+        if stream.options.delivery == Delivery::InOrder
+            && !restarted
+            && latest.is_some_and(|latest| latest > n)
+        {
+            return Err(format!("stream {i} is out of order: {latest:?} before {n}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Packets sent by all streams.
+    pub(super) fn sent(&self) -> u64 {
+        self.arrivals.iter().map(|all| all.len() as u64).sum()
+    }
+
+    /// Packets that came.
+    pub(super) fn received(&self) -> u64 {
+        self.arrivals.iter().flatten().flatten().count() as u64
+    }
+
+    /// Packets of stream `i` that were sent in a time and did not come.
+    pub(super) fn lost_between(&self, i: usize, from: Time, until: Time) -> usize {
+        let all = self.arrivals[i].iter().enumerate();
+        let lost = all.filter(|(n, arrival)| {
+            arrival.is_none() && (from..until).contains(&self.sent_at(i, *n))
+        });
+        lost.count()
+    }
+
+    /// Which packets came and when: what must not depend on how datagrams are handed over.
+    pub(super) fn deliveries(self) -> Vec<Vec<Option<Time>>> {
+        self.arrivals
+    }
+
+    fn sent_at(&self, i: usize, n: usize) -> Time {
+        let stream = &self.streams[i];
+        self.start + stream.phase + stream.interval * (n as u64 / stream.burst)
+    }
+}
+
+fn sender(i: usize) -> ClientId {
+    ClientId(100 + i as u32)
+}
+
+fn receiver(i: usize) -> (ClientId, VirtualPort) {
+    (ClientId(1_000 + i as u32), VirtualPort(6_000 + i as u16))
+}
