@@ -41,4 +41,5 @@ pub mod rtp;
 pub mod scenario;
 pub mod share;
 mod table;
+mod whole;
 pub mod worlds;

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing, sim};
+use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing, scale, sim};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -37,6 +37,12 @@ Examples:
   sinew bench routing
   sinew bench routing --nodes 200 --changes 300 --python venv/bin/python --json")]
     Routing(Routing),
+    /// How a large network finds itself after each trouble, and what that costs it
+    #[command(after_help = "\
+Examples:
+  sinew bench scale
+  sinew bench scale --full --json")]
+    Scale(Scale),
     /// How fast the simulator is, beside a bare event loop and ns-3 if that is here
     #[command(after_help = "\
 Examples:
@@ -207,6 +213,26 @@ pub struct Routing {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench scale`.
+#[derive(Debug, Args)]
+pub struct Scale {
+    /// Nodes
+    #[arg(long, default_value_t = scale::Options::default().nodes)]
+    pub nodes: usize,
+    /// Links that each node brings
+    #[arg(long, default_value_t = scale::Options::default().links_per_node)]
+    pub links_per_node: usize,
+    /// Another network
+    #[arg(long, default_value_t = scale::Options::default().seed)]
+    pub seed: u64,
+    /// 1000 nodes with 4000 links: it takes minutes
+    #[arg(long, conflicts_with = "nodes")]
+    pub full: bool,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench sim`.
 #[derive(Debug, Args)]
 pub struct Sim {
@@ -281,6 +307,14 @@ pub fn run(bench: &Bench) -> Outcome {
                 links: args.links,
                 clients: args.clients,
                 program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Scale(args) => args.telling.tell(scale::run(
+            &scale::Options {
+                nodes: if args.full { 1_000 } else { args.nodes },
+                links_per_node: args.links_per_node,
+                seed: args.seed,
             },
             args.telling.progress(),
         )),

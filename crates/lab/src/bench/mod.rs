@@ -6,6 +6,7 @@
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
+//!   scale     how a large simulated network finds itself, and what that costs
 //!   sim       the simulator, beside a bare event loop and ns-3
 //! ```
 //!
@@ -25,6 +26,7 @@ mod phone;
 pub mod relay;
 pub mod routing;
 mod row;
+pub mod scale;
 pub mod sim;
 mod trial;
 mod usage;

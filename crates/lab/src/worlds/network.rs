@@ -2,6 +2,7 @@
 
 use super::plan::Plan;
 use crate::members::Members;
+use crate::whole::{self, address};
 use base::impair::Model;
 use base::{ClientId, Duration, NodeAddr, Pool};
 use overlay::{Neighbor, Node, Request, Settings};
@@ -111,65 +112,18 @@ impl<'p> Nodes<'p> {
         self.world.request(self.hosts[i], client, request);
     }
 
-    /// The nodes that run.
-    pub(super) fn running(&self) -> impl Iterator<Item = (usize, &Node)> {
-        let hosts = self.hosts.iter().enumerate();
-        hosts.filter_map(|(i, host)| Some((i, self.world.engine(*host)?)))
-    }
-
-    /// Why the network is not whole, or nothing: every node has the same records, and every node
-    /// has a route by every metric to every other, which does not go in circles.
+    /// Why the network is not whole, or nothing.
     pub(super) fn complaint(&self) -> Option<String> {
-        let mut keys: Option<Vec<_>> = None;
-        for (i, node) in self.running() {
-            let ours: Vec<_> = node.database().keys().collect();
-            match &keys {
-                None => keys = Some(ours),
-                Some(first) if *first == ours => {}
-                Some(_) => return Some(format!("nodes 0 and {i} know different records")),
-            }
-        }
-        self.routes_complaint()
-    }
-
-    fn routes_complaint(&self) -> Option<String> {
-        let n = self.plan.nodes;
-        for metric in graph::Metric::ALL {
-            // Where packets to `to` go from each node.
-            let next = |i: usize, to: usize| {
-                let node = self.world.engine(self.hosts[i])?;
-                let hop = node.next_hop(metric, address(to))?;
-                Some(place(hop))
-            };
-            for to in 0..n {
-                for from in 0..n {
-                    let (mut at, mut taken) = (from, 0);
-                    while at != to {
-                        let Some(hop) = next(at, to) else {
-                            return Some(format!("{metric}: {at} has no route to {to}"));
-                        };
-                        (at, taken) = (hop, taken + 1);
-                        if taken > n {
-                            return Some(format!("{metric}: a loop from {from} to {to}"));
-                        }
-                    }
-                }
-            }
-        }
-        None
+        whole::complaint(&self.world, &self.hosts)
     }
 
     /// The longest that is held against any link that is down.
     pub(super) fn longest_hold(&self) -> Duration {
-        let holds = self.running().map(|(_, node)| node.longest_hold());
+        let running = self
+            .hosts
+            .iter()
+            .filter_map(|host| self.world.engine(*host));
+        let holds = running.map(Node::longest_hold);
         holds.max().unwrap_or_default()
     }
-}
-
-fn address(i: usize) -> NodeAddr {
-    NodeAddr(0x0a07_0001 + i as u32)
-}
-
-fn place(addr: NodeAddr) -> usize {
-    (addr.0 - 0x0a07_0001) as usize
 }

@@ -1,0 +1,64 @@
+//! Whether a simulated network is whole: every node knows the same, and reaches every other.
+
+use base::NodeAddr;
+use graph::Metric;
+use overlay::Node;
+use sim::{HostId, World};
+
+/// The overlay address of the `i`-th node.
+pub(crate) fn address(i: usize) -> NodeAddr {
+    NodeAddr(0x0a07_0001 + i as u32)
+}
+
+/// Why the nodes on these hosts are not a whole network, or nothing. The `i`-th has the `i`-th
+/// address; those that are down do not count.
+pub(crate) fn complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+    views_complaint(world, hosts).or_else(|| routes_complaint(world, hosts))
+}
+
+/// Two nodes that know different records.
+fn views_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+    let mut running = nodes(world, hosts);
+    let (first, node) = running.next()?;
+    let differs = |other: &Node| !other.database().keys().eq(node.database().keys());
+    let (other, _) = running.find(|(_, other)| differs(other))?;
+    Some(format!("nodes {first} and {other} know different records"))
+}
+
+/// A node without a route to another, or a route that leads in a circle, by any metric.
+pub(crate) fn routes_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+    let running: Vec<(usize, &Node)> = nodes(world, hosts).collect();
+    for metric in Metric::ALL {
+        for &(to, _) in &running {
+            // Whether a packet that is at a node arrives.
+            let mut arrives = vec![false; hosts.len()];
+            arrives[to] = true;
+            for &(from, _) in &running {
+                let (mut at, mut path) = (from, Vec::new());
+                while !arrives[at] {
+                    path.push(at);
+                    if path.len() > hosts.len() {
+                        return Some(format!("{metric}: a loop from {from} to {to}"));
+                    }
+                    let hop = world
+                        .engine(hosts[at])
+                        .and_then(|node| node.next_hop(metric, address(to)));
+                    let Some(hop) = hop else {
+                        return Some(format!("{metric}: node {at} has no route to {to}"));
+                    };
+                    at = (hop.0 - address(0).0) as usize;
+                }
+                path.into_iter().for_each(|at| arrives[at] = true);
+            }
+        }
+    }
+    None
+}
+
+fn nodes<'w>(
+    world: &'w World<Node>,
+    hosts: &'w [HostId],
+) -> impl Iterator<Item = (usize, &'w Node)> {
+    let hosts = hosts.iter().enumerate();
+    hosts.filter_map(|(i, host)| Some((i, world.engine(*host)?)))
+}
