@@ -277,6 +277,7 @@ impl Neighbor {
         // Kinds from the highest: revocations, certificates, link state.
         let names: Vec<Name> = self.queue.keys().rev().copied().collect();
         let mut due = Time::FAR;
+        let mut window_is_full = false;
         for name in names {
             let Some(&queued) = self.queue.get(&name) else {
                 continue;
@@ -288,6 +289,10 @@ impl Neighbor {
                     continue;
                 }
             }
+            // A joining neighbour's queue is long: what cannot go is not looked up either.
+            if queued.sent.is_none() && window_is_full {
+                continue;
+            }
             let Some((seq, record)) = database.record(now, name) else {
                 self.in_flight -= queued.bytes;
                 self.queue.remove(&name);
@@ -295,6 +300,7 @@ impl Neighbor {
             };
             if queued.sent.is_none() && self.in_flight + record.len() > WINDOW_BYTES {
                 // An acknowledgement opens the window again, or a retransmission's time comes.
+                window_is_full = true;
                 continue;
             }
             if datagram.record(&record).is_err() {

@@ -250,3 +250,20 @@ fn a_request_to_the_wrong_kind_is_found() {
     world.request(plain, ClientId(1), Either::A(()));
     world.run_for(MS);
 }
+
+#[test]
+fn forged_datagrams_come_from_where_they_say() {
+    let mut world = World::new(1);
+    let host = world.add_host(UdpHost::default().listening(ClientId(1)));
+    let from = sim::underlay(99);
+    let at = Time::ZERO + Duration::from_millis(3);
+    let burst = world.pool().copy_of(0, b"forged").expect("there is room");
+    world.forge_at(at, from, host, burst);
+    world.run_for(Duration::from_millis(10));
+    let replies = world.take_replies();
+    assert_eq!(replies.len(), 1);
+    assert_eq!((replies[0].at, replies[0].reply.from), (at, from));
+    assert_eq!(replies[0].reply.payload.bytes(), b"forged");
+    drop(replies);
+    assert!(world.close().is_ok());
+}

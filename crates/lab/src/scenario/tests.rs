@@ -704,3 +704,25 @@ proptest! {
         }
     }
 }
+
+/// The same on every machine, in debug and in release. Whoever changes what nodes say, or when,
+/// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
+#[test]
+fn the_trace_of_an_example_is_pinned() {
+    assert_eq!(example("diamond.toml").trace_hash, "242326dc17472711");
+}
+
+#[test]
+fn without_sealing_the_same_happens_in_other_bytes() {
+    const FLOW: &str = "[[flow]]\nfrom = 'a'\nto = 'b'\n";
+    let sealed = run(FLOW);
+    let text = format!("{PAIR}{FLOW}").replace("'2s'", "'2s'\nsealing = false");
+    let open = simulate(&parsed(&text), 1);
+    assert_eq!(open.flows[0].packets.lost, 0);
+    assert_eq!(sealed.flows[0].packets.sent, open.flows[0].packets.sent);
+    assert_eq!(sealed.overlay.payload_bytes, open.overlay.payload_bytes);
+    assert_ne!(sealed.trace_hash, open.trace_hash);
+    let wrong = text.replace("= false", "= 'no'");
+    let mistake = Scenario::parse("test.toml", &wrong).unwrap_err();
+    assert!(mistake.to_string().contains("sealing"), "{mistake}");
+}

@@ -267,8 +267,8 @@ impl<'p> History<'p> {
         self.observe();
         let slack = Duration::from_micros((JITTER_MAX_US + 200) * self.plan.nodes as u64);
         self.streams.receive(&mut self.nodes, slack)?;
-        // Each node sends a packet on once at most, but for those that forget that they did.
-        let most = (self.originated + 1) * self.plan.nodes as u64;
+        // A packet crosses each link once each way at most, but for nodes that forget that it did.
+        let most = (self.originated + 1) * 2 * self.plan.links.len() as u64;
         if !self.forgetful && self.forwarded > most {
             return Err(format!(
                 "{} packets were forwarded {} times",

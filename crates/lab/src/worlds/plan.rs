@@ -6,6 +6,7 @@ use graph::generate::waxman::{Growth, Waxman};
 use graph::generate::{Network, regular};
 use overlay::request::{Delivery, Options};
 use wire::data::{Class, LinkProtocol, Routing};
+use wire::ipc::{RouteBy, Scheme};
 
 /// The largest world.
 pub const NODES_MAX: usize = 50;
@@ -185,8 +186,9 @@ fn stream(rng: &mut Rng, nodes: usize) -> Stream {
         routing: Routing::ALL[rng.below(4) as usize],
         priority: rng.below(8) as u8,
     };
-    let deadline = rng.chance(0.7);
-    let short = rng.chance(0.2);
+    let scheme = rng
+        .chance(0.3)
+        .then(|| Scheme::ALL[rng.below(Scheme::ALL.len() as u64) as usize]);
     Stream {
         from: rng.below(nodes as u64) as usize,
         to: rng.below(nodes as u64) as usize,
@@ -194,12 +196,28 @@ fn stream(rng: &mut Rng, nodes: usize) -> Stream {
         // Whole milliseconds, so that several streams send at one moment.
         phase: Duration::from_millis(rng.below(5)),
         burst: [1, 1, 1, 2, 5][rng.below(5) as usize],
-        bytes: [20, 160, 160, 1_200][rng.below(4) as usize],
-        options: Options {
-            class,
-            deadline: deadline.then(|| Duration::from_millis(20 + rng.below(400))),
-            delivery: [Delivery::AsItComes, Delivery::InOrder][rng.below(2) as usize],
-            ttl: if short { 1 + rng.below(4) as u8 } else { 63 },
+        // A stamp takes its bytes from the payload's.
+        bytes: [20, 160, 160, if scheme.is_some() { 160 } else { 1_200 }][rng.below(4) as usize],
+        options: options(rng, class, scheme),
+    }
+}
+
+fn options(rng: &mut Rng, class: Class, scheme: Option<Scheme>) -> Options {
+    let options = Options {
+        class,
+        deadline: rng
+            .chance(0.7)
+            .then(|| Duration::from_millis(20 + rng.below(400))),
+        delivery: [Delivery::AsItComes, Delivery::InOrder][rng.below(2) as usize],
+        ttl: if rng.chance(0.2) {
+            1 + rng.below(4) as u8
+        } else {
+            63
         },
+        ..Options::default()
+    };
+    match scheme {
+        Some(scheme) => options.routed_by(RouteBy::Stamp(scheme)),
+        None => options,
     }
 }

@@ -1,0 +1,55 @@
+//! Random histories of whole networks, as `sinew sim world` lives them.
+#![allow(clippy::unwrap_used)]
+
+use lab::progress::Progress;
+use lab::worlds::{Options, Report, WorldsError, run};
+
+fn lived(first: u64, seeds: u64, tell: bool) -> Report {
+    let options = Options {
+        first,
+        seeds,
+        jobs: None,
+        trace: None,
+        tell,
+    };
+    run(&options, Progress::Silent).unwrap()
+}
+
+/// All in one test: worlds take over the signals of the process while they are lived.
+#[test]
+fn nothing_happens_in_500_worlds_that_must_not() {
+    let report = lived(0, 500, false);
+    assert!(report.is_clean(), "{report}");
+    assert!(report.nodes > 2_000 && report.forged > 10_000, "{report}");
+    // What chaos leaves of the packets; in peace all come.
+    assert!(report.received * 2 > report.sent, "{report}");
+
+    let again = lived(7, 1, true);
+    assert_eq!(again.trace_hash, lived(7, 1, false).trace_hash);
+    assert_ne!(again.trace_hash, lived(8, 1, false).trace_hash);
+    assert!(again.told.iter().any(|line| line.contains("whole after")));
+
+    let path = std::env::temp_dir().join(format!("worlds-{}.jsonl", std::process::id()));
+    let options = Options {
+        first: 7,
+        seeds: 1,
+        jobs: None,
+        trace: Some(path.clone()),
+        tell: false,
+    };
+    let traced = run(&options, Progress::Silent).unwrap();
+    assert_eq!(traced.trace_hash, again.trace_hash);
+    let trace = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(trace.lines().count() as u64 > traced.sent);
+
+    for (seeds, jobs) in [(0, None), (2, Some(1)), (1, Some(0)), (1, Some(1_000))] {
+        let wrong = Options {
+            seeds,
+            jobs,
+            ..options.clone()
+        };
+        let refused = run(&wrong, Progress::Silent);
+        assert!(matches!(refused, Err(WorldsError::Option(_))), "{wrong:?}");
+    }
+}
