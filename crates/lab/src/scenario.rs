@@ -13,11 +13,12 @@
 //! its zero, so that links are up and routes known when the first packet is sent.
 
 mod error;
-mod meter;
+pub(crate) mod meter;
 mod parse;
 mod report;
 mod run;
 mod simulate;
+pub(crate) mod stamp;
 mod table;
 mod trace;
 
@@ -186,6 +187,8 @@ pub enum FaultKind {
     Crash(usize),
     /// A node starts, anew if it runs.
     Restart(usize),
+    /// A node's machine is busy with something else for so long: nothing there is scheduled.
+    Stall(usize, Duration),
     /// Sets of nodes are cut from each other, and from all others.
     Partition(Vec<Vec<usize>>),
     /// All partitions end.

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::journal::{Answer, Journal, Report};
 use crate::queue::{Queue, Wake};
 use crate::trace::{Fate, Packet};
+use crate::world::Stall;
 use base::impair::{Line, Verdict};
 use base::{Burst, ClientId, Engine, Map, Outbox, Pool, Time, UnderlayAddr};
 use core::fmt;
@@ -50,6 +51,8 @@ pub(crate) struct Host<E> {
     pub(crate) wake_at: Time,
     /// Whether it has had inputs since it was last flushed.
     pub(crate) dirty: bool,
+    /// Until it is scheduled again, what waits for it.
+    pub(crate) stall: Option<Box<Stall>>,
 }
 
 /// One direction of a path between two hosts.

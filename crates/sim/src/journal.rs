@@ -46,6 +46,8 @@ pub struct Counters {
     pub cut: u64,
     /// Dropped: the receiving host was down.
     pub host_down: u64,
+    /// Dropped: the receiving host was stalled and its socket buffer full.
+    pub buffer_full: u64,
     /// Inputs by which they were handed over, each a burst or a single datagram.
     pub inputs: u64,
     /// Requests to a host that was down.

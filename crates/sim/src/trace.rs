@@ -1,7 +1,7 @@
 //! Every datagram of a world, told to a sink as it is sent, lost, or arrives.
 //!
 //! ```text
-//!   outbox ──▶ sent(arrives at ..) ──────────▶ arrived │ host-down
+//!   outbox ──▶ sent(arrives at ..) ──────────▶ arrived │ host-down │ buffer-full
 //!         └──▶ dropped(loss, queue, outage, full, no-path, cut)
 //! ```
 //!
@@ -61,12 +61,14 @@ pub enum Fate {
     Arrived,
     /// It has arrived at a host that is down.
     HostDown,
+    /// It has arrived at a host that is not scheduled, and whose socket buffer is full.
+    BufferFull,
 }
 
 impl Fate {
     /// Whether this is the packet's beginning: true once for each datagram that was sent.
     pub fn is_first(self) -> bool {
-        !matches!(self, Fate::Arrived | Fate::HostDown)
+        !matches!(self, Fate::Arrived | Fate::HostDown | Fate::BufferFull)
     }
 
     /// Why the packet was dropped, if it was.
@@ -77,6 +79,7 @@ impl Fate {
             Fate::NoPath => Some("no-path"),
             Fate::Cut => Some("cut"),
             Fate::HostDown => Some("host-down"),
+            Fate::BufferFull => Some("buffer-full"),
         }
     }
 }

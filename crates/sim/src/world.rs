@@ -1,6 +1,7 @@
 //! The world: hosts, wires, faults, and what can be asked of them.
 
 mod run;
+mod stall;
 
 use crate::arrival::Arrivals;
 use crate::clock::Clock;
@@ -10,6 +11,7 @@ use crate::queue::{Queue, Wake};
 use crate::trace::Trace;
 use base::impair::{Counts, Line, Model};
 use base::{Burst, ClientId, Duration, Engine, Map, Pool, Rng, Time, UnderlayAddr};
+pub(crate) use stall::Stall;
 
 /// Large packet buffers of a world: 4096 of 64 KiB are 256 MiB at most.
 pub const POOL_LARGE: usize = 4096;
@@ -94,6 +96,7 @@ impl<E: Engine> World<E> {
             wires: Map::default(),
             wake_at: Time::FAR,
             dirty: false,
+            stall: None,
         });
         self.restart(id, engine);
         id
@@ -172,6 +175,7 @@ impl<E: Engine> World<E> {
     pub fn crash(&mut self, host: HostId) -> Option<E> {
         let host = &mut self.hosts[host.place()];
         host.wake_at = Time::FAR;
+        host.stall = None;
         host.engine.take()
     }
 
@@ -181,6 +185,7 @@ impl<E: Engine> World<E> {
         let h = &mut self.hosts[host.place()];
         h.engine = Some(engine);
         h.started = false;
+        h.stall = None;
         h.wake_at = now;
         self.queue.push(now, Wake::Timer(host.0));
     }

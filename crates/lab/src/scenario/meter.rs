@@ -8,7 +8,7 @@ const MISSING: u32 = u32::MAX;
 
 /// One stream of packets, from its sender to its receiver.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     /// Between two packets of a spurt: what one missed packet costs in time.
     interval: Duration,
     deadline: Option<Duration>,
@@ -27,7 +27,7 @@ pub(super) struct Meter {
     jitter_16: u64,
     last_transit: Option<u64>,
     /// Requests that the node refused.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
 }
 
 /// The streams of a flow, judged together.
@@ -77,7 +77,7 @@ pub struct DelayMs {
 }
 
 impl Meter {
-    pub(super) fn new(interval: Duration, deadline: Option<Duration>) -> Meter {
+    pub(crate) fn new(interval: Duration, deadline: Option<Duration>) -> Meter {
         Meter {
             interval,
             deadline,
@@ -96,7 +96,7 @@ impl Meter {
     }
 
     /// A packet is sent; its number. Those that are not to be judged come first.
-    pub(super) fn on_sent(&mut self, judged: bool) -> u32 {
+    pub(crate) fn on_sent(&mut self, judged: bool) -> u32 {
         let number = self.sent;
         self.sent += 1;
         if !judged {
@@ -105,7 +105,12 @@ impl Meter {
         number
     }
 
-    pub(super) fn on_arrival(&mut self, number: u32, sent: Time, at: Time) {
+    /// Delays of those that have come, in microseconds, in the order of arrival.
+    pub(crate) fn delays_us(&self) -> &[u32] {
+        &self.delays_us
+    }
+
+    pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time) {
         // Of a packet that is not judged there is no bit.
         if number >= self.sent || number < self.first {
             return;
@@ -162,7 +167,7 @@ impl Meter {
 
 impl Judgement {
     /// The streams of one flow together; a row of missed packets as long as `gap` is a gap.
-    pub(super) fn of(meters: &[Meter], gap: Duration) -> Judgement {
+    pub(crate) fn of(meters: &[Meter], gap: Duration) -> Judgement {
         let mut judgement = Judgement::default();
         let (mut delays, mut jitter_ns, mut longest) = (Vec::new(), 0.0, Duration::ZERO);
         for meter in meters {
@@ -212,7 +217,7 @@ impl DelayMs {
 }
 
 /// With as many digits as mean something, so that the JSON can be read.
-pub(super) fn rounded(value: f64, digits: i32) -> f64 {
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
     crate::quality::round(value, digits)
 }
 

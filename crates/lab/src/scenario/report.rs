@@ -1,7 +1,7 @@
 //! What a scenario has come to: a table for people, JSON for programs.
 
 use super::meter::{DelayMs, Judgement};
-use super::{Column, Scenario};
+use super::{Carrier, Column, Flow, Scenario};
 use crate::table;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub struct Report {
     /// A number made of every arrival: equal runs have equal ones.
     pub trace_hash: String,
     #[serde(skip)]
-    pub(super) columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
 }
 
 /// One flow.
@@ -85,6 +85,23 @@ pub struct OverlayReport {
     pub dropped: BTreeMap<&'static str, u64>,
 }
 
+impl FlowReport {
+    pub(crate) fn of(scenario: &Scenario, flow: &Flow, packets: Judgement) -> FlowReport {
+        FlowReport {
+            name: flow.name.clone(),
+            from: scenario.nodes[flow.from].name.clone(),
+            to: scenario.nodes[flow.to].name.clone(),
+            carrier: match flow.carrier {
+                Carrier::Overlay(_) => "overlay",
+                Carrier::Direct(_) => "direct",
+            },
+            count: flow.count,
+            deadline_ms: flow.deadline.map(|d| d.as_secs_f64() * 1e3),
+            packets,
+        }
+    }
+}
+
 impl Report {
     /// The documented JSON, in lines.
     #[must_use]
@@ -92,7 +109,7 @@ impl Report {
         serde_json::to_string_pretty(self).expect("a report has text keys and plain values only")
     }
 
-    pub(super) fn head(scenario: &Scenario, seed: u64) -> Report {
+    pub(crate) fn head(scenario: &Scenario, seed: u64) -> Report {
         Report {
             scenario: scenario.name.clone(),
             seed,

@@ -12,8 +12,8 @@ mod network;
 mod streams;
 
 use super::report::{FlowReport, Report};
-use super::{Carrier, Fault, FaultKind, Place, Profile, Scenario};
-use crate::scenario::meter::{Judgement, rounded};
+use super::{Fault, FaultKind, Place, Profile, Scenario};
+use crate::scenario::meter::rounded;
 use base::impair::Model;
 use base::{Duration, Time};
 use network::{Network, Party};
@@ -25,6 +25,9 @@ use wire::{HEADROOM, TAG_BYTES};
 /// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until
 /// then. 10 ms of 600 000 packets/s are 6 000 buffers, of 131 072.
 const SLICE: Duration = Duration::from_millis(10);
+/// What a socket's buffer holds while nobody reads: Linux's default of old, 64 KiB, in which a small
+/// datagram takes some 512 bytes with the kernel's own.
+pub(crate) const SOCKET_DATAGRAMS: usize = (64 << 10) / 512;
 /// How long what is under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -121,23 +124,17 @@ impl<'s> Simulation<'s> {
         self.world.now().as_secs_f64() / (self.end() + DRAIN).as_secs_f64()
     }
 
+    /// Delays of all packets of each flow that have come so far, in microseconds.
+    pub(crate) fn delays_us(&self) -> Vec<Vec<u32>> {
+        self.streams.delays_us()
+    }
+
     /// What it has come to so far.
     #[must_use]
     pub fn finish(mut self) -> Report {
         let flows = self.scenario.flows.iter().zip(self.streams.judge());
         self.report.flows = flows
-            .map(|(flow, packets): (_, Judgement)| FlowReport {
-                name: flow.name.clone(),
-                from: self.scenario.nodes[flow.from].name.clone(),
-                to: self.scenario.nodes[flow.to].name.clone(),
-                carrier: match flow.carrier {
-                    Carrier::Overlay(_) => "overlay",
-                    Carrier::Direct(_) => "direct",
-                },
-                count: flow.count,
-                deadline_ms: flow.deadline.map(|d| d.as_secs_f64() * 1e3),
-                packets,
-            })
+            .map(|(flow, packets)| FlowReport::of(self.scenario, flow, packets))
             .collect();
         let before = self.settled_bytes.unwrap_or_default();
         let overlay = &mut self.report.overlay;
@@ -245,6 +242,13 @@ impl<'s> Simulation<'s> {
             FaultKind::Restart(node) => {
                 self.network.restart(&mut self.world, *node);
                 self.streams.reopen(&mut self.world, &self.network, *node);
+            }
+            FaultKind::Stall(node, span) => {
+                let until = self.world.now() + *span;
+                for host in self.network.hosts_at(*node) {
+                    self.world.stall(host, until, SOCKET_DATAGRAMS);
+                }
+                self.streams.stall(*node, until);
             }
             FaultKind::Partition(groups) => {
                 for group in groups {

@@ -43,7 +43,10 @@ impl<E: Engine> World<E> {
             Wake::Timer(host) => self.on_timer(HostId(host)),
             Wake::Wire(wire) => self.on_arrival(wire),
             Wake::Request(id) => {
-                if let Some((host, client, request)) = self.requests.remove(&id) {
+                let host = self.requests.get(&id).map(|(host, ..)| *host);
+                if let Some(until) = host.and_then(|host| self.stalled_until(host)) {
+                    self.queue.push(until, Wake::Request(id));
+                } else if let Some((host, client, request)) = self.requests.remove(&id) {
                     self.input(host, Input::Request { client, request });
                 }
             }
@@ -95,6 +98,13 @@ impl<E: Engine> World<E> {
             // An earlier one took its place, or the host went down meanwhile.
             return;
         }
+        if let Some(until) = self.stalled_until(id) {
+            self.hosts[id.place()].wake_at = until;
+            self.queue.push(until, Wake::Timer(id.0));
+            return;
+        }
+        self.end_stall(id);
+        let host = &mut self.hosts[id.place()];
         host.wake_at = Time::FAR;
         let clock = host.clock.shows(self.now);
         let due = host
@@ -138,7 +148,7 @@ impl<E: Engine> World<E> {
         self.wires[id as usize].schedule(id, &mut self.queue);
     }
 
-    fn arrive(&mut self, wire: u32, from: UnderlayAddr, to: HostId, mut burst: Burst) {
+    fn arrive(&mut self, wire: u32, from: UnderlayAddr, to: HostId, burst: Burst) {
         let datagrams = burst.segments() as u64;
         self.journal.note(self.now, wire, &burst);
         let host = &self.hosts[to.place()];
@@ -152,6 +162,18 @@ impl<E: Engine> World<E> {
             self.journal.counters.host_down += datagrams;
             return;
         }
+        if host.stall.is_some() {
+            if self.stalled_until(to).is_some() {
+                return self.hold(to, from, burst);
+            }
+            self.end_stall(to);
+        }
+        self.hand_over(to, from, burst);
+    }
+
+    /// Hands datagrams to a host that is up and scheduled.
+    pub(super) fn hand_over(&mut self, to: HostId, from: UnderlayAddr, mut burst: Burst) {
+        let datagrams = burst.segments() as u64;
         self.journal.counters.delivered += datagrams;
         if self.arrivals == Arrivals::Single {
             for _ in 1..datagrams {

@@ -5,8 +5,8 @@ use super::super::{Carrier, FAULTS_MAX, Fault, FaultKind, Flow, Place};
 use super::{Draft, Mistake, TIME, both_ways, time};
 use base::Duration;
 
-const KEYS: [&str; 11] = [
-    "at", "kind", "every", "times", "a", "b", "flow", "node", "groups", "path", "back",
+const KEYS: [&str; 12] = [
+    "at", "kind", "every", "times", "a", "b", "flow", "node", "groups", "path", "back", "for",
 ];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -16,16 +16,18 @@ enum Kind {
     Set,
     Crash,
     Restart,
+    Stall,
     Partition,
     Heal,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     ("link-down", Kind::Down),
     ("link-up", Kind::Up),
     ("link-set", Kind::Set),
     ("crash", Kind::Crash),
     ("restart", Kind::Restart),
+    ("stall", Kind::Stall),
     ("partition", Kind::Partition),
     ("heal", Kind::Heal),
 ];
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Down | Kind::Up => &["a", "b", "flow"],
             Kind::Set => &["a", "b", "flow", "path", "back"],
             Kind::Crash | Kind::Restart => &["node"],
+            Kind::Stall => &["node", "for"],
             Kind::Partition => &["groups"],
             Kind::Heal => &[],
         }
@@ -88,6 +91,7 @@ fn kind(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<FaultKind, M
         ),
         Kind::Crash => FaultKind::Crash(node(table, draft)?),
         Kind::Restart => FaultKind::Restart(node(table, draft)?),
+        Kind::Stall => FaultKind::Stall(node(table, draft)?, stall(table)?),
         Kind::Partition => FaultKind::Partition(groups(table, draft)?),
         Kind::Heal => FaultKind::Heal,
     })
@@ -95,6 +99,15 @@ fn kind(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<FaultKind, M
 
 fn node(table: &Table<'_>, draft: &Draft) -> Result<usize, Mistake> {
     draft.node(&table.required("node", "the name of a node")?)
+}
+
+/// How long a node is not scheduled.
+fn stall(table: &Table<'_>) -> Result<Duration, Mistake> {
+    let value = table.required("for", TIME)?;
+    match time(&value)? {
+        Duration::ZERO => Err(value.mistake("expected a time above zero")),
+        span => Ok(span),
+    }
 }
 
 fn place(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<Place, Mistake> {

@@ -86,6 +86,15 @@ impl<'s> Network<'s> {
         world.restart(self.hosts[node], party);
     }
 
+    /// The hosts that are a node's machine: its own, and the ends of direct flows there.
+    pub(super) fn hosts_at(&self, node: usize) -> Vec<HostId> {
+        let flows = self.scenario.flows.iter().zip(&self.direct);
+        let ends = flows.filter_map(|(flow, ends)| ends.map(|ends| (flow, ends)));
+        let ends = ends.flat_map(|(flow, (a, b))| [(flow.from, a), (flow.to, b)]);
+        let ends = ends.filter(|(at, _)| *at == node).map(|(_, host)| host);
+        ends.chain([self.hosts[node]]).collect()
+    }
+
     /// Bytes of all datagrams between nodes so far.
     pub(super) fn wire_bytes(&self, world: &World<Party>) -> u64 {
         let both = |link: &crate::scenario::Link| {

@@ -1,11 +1,9 @@
 //! The traffic of a scenario: clients that send and receive, and a meter for each stream.
-//!
-//! A packet's payload is `stream (32 bits) | number (32) | time of sending, ns (64) | zero`.
 
 use super::Call;
 use super::network::{Network, Party};
 use crate::scenario::meter::{Judgement, Meter};
-use crate::scenario::{Carrier, FLOWS_MAX, PACKET_BYTES_MIN, Scenario};
+use crate::scenario::{Carrier, FLOWS_MAX, Scenario, stamp};
 use base::{Burst, ClientId, Duration, Time, VirtualPort};
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
@@ -26,6 +24,8 @@ const TRAFFIC: u64 = 3;
 pub(super) struct Streams<'s> {
     scenario: &'s Scenario,
     streams: Vec<Stream>,
+    /// Of each node: until when nothing there is scheduled.
+    stalled_until: Vec<Time>,
 }
 
 struct Stream {
@@ -63,7 +63,11 @@ impl<'s> Streams<'s> {
                 });
             }
         }
-        let streams = Streams { scenario, streams };
+        let streams = Streams {
+            scenario,
+            streams,
+            stalled_until: vec![Time::ZERO; scenario.nodes.len()],
+        };
         for node in 0..scenario.nodes.len() {
             streams.reopen(world, network, node);
         }
@@ -89,6 +93,21 @@ impl<'s> Streams<'s> {
         }
     }
 
+    /// Nothing at a node is scheduled until then: its clients send later what they would have sent.
+    pub(super) fn stall(&mut self, node: usize, until: Time) {
+        let stalled = &mut self.stalled_until[node];
+        *stalled = until.max(*stalled);
+    }
+
+    /// Delays of all packets of each flow that have come so far, in microseconds.
+    pub(super) fn delays_us(&self) -> Vec<Vec<u32>> {
+        let mut delays = vec![Vec::new(); self.scenario.flows.len()];
+        for stream in &self.streams {
+            delays[stream.flow].extend_from_slice(stream.meter.delays_us());
+        }
+        delays
+    }
+
     /// Schedules all packets up to `until`.
     pub(super) fn send(&mut self, world: &mut World<Party>, network: &Network<'_>, until: Time) {
         let from = Time::ZERO + self.scenario.settle + self.scenario.measure.from;
@@ -101,6 +120,7 @@ impl<'s> Streams<'s> {
                 stream.source.next();
                 let number = stream.meter.on_sent(at >= from);
                 let flow = &self.scenario.flows[stream.flow];
+                let at = at.max(self.stalled_until[flow.from]);
                 let Some(payload) = payload(world, (n as u32, number), at, flow.packet) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
@@ -160,12 +180,9 @@ impl<'s> Streams<'s> {
 
     fn arrived(&mut self, at: Time, payload: &Burst) {
         for i in 0..payload.segments() {
-            let Some((head, _)) = payload.segment(i).split_first_chunk::<PACKET_BYTES_MIN>() else {
+            let Some((stream, number, sent)) = stamp::read(payload.segment(i)) else {
                 continue;
             };
-            let head = u128::from_be_bytes(*head);
-            let (stream, number) = ((head >> 96) as u32, (head >> 64) as u32);
-            let sent = Time::from_nanos(head as u64);
             if let Some(stream) = self.streams.get_mut(stream as usize) {
                 stream.meter.on_arrival(number, sent, at);
             }
@@ -193,10 +210,9 @@ fn payload(
         world.pool().large()?
     };
     burst.reserve_front(HEADROOM);
-    let head = u128::from(stream) << 96 | u128::from(number) << 64 | u128::from(at.as_nanos());
     let spare = &mut burst.spare_mut()[..bytes];
     spare.fill(0);
-    spare[..PACKET_BYTES_MIN].copy_from_slice(&head.to_be_bytes());
+    stamp::put(spare, stream, number, at);
     burst.fill(bytes, bytes);
     Some(burst)
 }

@@ -1,0 +1,305 @@
+//! Figures 16 and 17: calls between 32 nodes at 26 sites in North America, over the overlay and by
+//! UDP beside it; which share of the streams lost, or missed, how much. [Amir06 §V-B]
+//!
+//! ```text
+//!   32 nodes, full mesh ─▶ 62 rounds of 16 disjoint pairs ─▶ 4 + 4 streams each ─▶ lost, missed
+//! ```
+//!
+//! A cell is a round: every node sends to one other or receives from one. The paper lets one pair
+//! speak at a time, which takes eleven hours; here links have no capacity that pairs would compete
+//! for, so sixteen speak at once. Both figures show one measurement, which is made once per process.
+
+mod intercontinental;
+mod mesh;
+mod verdicts;
+
+pub(super) use intercontinental::FIG18;
+
+use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
+use crate::plot::{Axis, Chart, Mark, Series};
+use crate::scenario::FlowReport;
+use base::{Duration, Rng};
+use graph::generate::cities::{AMIR06_TABLE_I, great_circle_km};
+use mesh::{Mesh, Pair, STREAMS, Trial, loads};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Figure 16: lost packets.
+pub(super) const FIG16: Continental = Continental {
+    id: "amir06/fig16",
+    title: "Planetlab, North America: lost packets per stream",
+    figure: Figure::Lost,
+};
+/// Figure 17: missed packets, lost or late.
+pub(super) const FIG17: Continental = Continental {
+    id: "amir06/fig17",
+    title: "Planetlab, North America: missed packets per stream",
+    figure: Figure::Missed,
+};
+
+/// Nodes and sites. [Amir06 §V-B]
+const NODES: usize = 32;
+const SITES: usize = AMIR06_TABLE_I.len();
+/// The largest delay, between MIT and Denver. [Amir06 §V-B]
+const LONGEST_US: u32 = 47_000;
+/// "In order to compensate for the 20 msec clock difference" [Amir06 §V-B].
+const THRESHOLD: Duration = Duration::from_millis(120);
+/// Additional loss on each overlay link and UDP stream. [Amir06 §V-B]
+const INJECTED: f64 = 0.05;
+/// Packets of each stream. [Amir06 §V-B]
+const PACKETS: u64 = 2_000;
+/// Rounds in which every ordered pair has its turn.
+const ROUNDS: usize = 2 * (NODES - 1);
+/// Nodes measure their links for a minute, a hello per second, before calls begin.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// What a stream is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    Lost,
+    Missed,
+}
+
+impl Figure {
+    const fn word(self) -> &'static str {
+        match self {
+            Figure::Lost => "lost",
+            Figure::Missed => "missed",
+        }
+    }
+}
+
+/// One of the two figures.
+pub(super) struct Continental {
+    id: &'static str,
+    title: &'static str,
+    figure: Figure,
+}
+
+/// Rounds that have been measured in this process, by seed and round: for the second figure.
+static MEASURED: Mutex<BTreeMap<(u64, usize), Row>> = Mutex::new(BTreeMap::new());
+
+impl Experiment for Continental {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "Production nodes (paper profile) in the simulator: {NODES} nodes at the {SITES} sites of \
+             Table I, a full mesh, one-way delays by great-circle distance at the speed at which the \
+             farthest two sites are 47 ms apart, MIT-Denver set to 47 ms. Every path loses 0.42 % with a \
+             burstiness of 72 % [§II-C] and another 5 % at random. Nodes are not scheduled for 0.2 to \
+             8 s at a time (tens to hundreds of packets [§V-B]), each for a share of its time that is drawn \
+             evenly from 0 to {:.0} %: nodes, clients and UDP receivers there handle nothing meanwhile, 128 \
+             datagrams wait in each socket, later ones are dropped. {} rounds of 16 disjoint ordered \
+             pairs, {STREAMS} overlay and {STREAMS} UDP streams of {PACKETS} packets each; late is later \
+             than 120 ms.",
+            100.0 * mesh::STALLED_SHARE_MAX,
+            rounds(size),
+        )
+    }
+
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let cell = |round| Cell::at(&[("round", round as f64)]);
+        (0..rounds(size)).map(cell).collect()
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
+        let round = cell.parameter("round") as usize;
+        let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = known().get(&(plan.seed, round)) {
+            return Ok(row.clone());
+        }
+        // One seed for both figures.
+        let row = measure(plan.seed, round, cell.seed("amir06/planetlab", plan.seed))?;
+        let mut row = Row {
+            cell: cell.key.clone(),
+            ..row
+        };
+        row.parameters = Row::of(cell).parameters;
+        known().insert((plan.seed, round), row.clone());
+        Ok(row)
+    }
+
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+        let verdicts = match self.figure {
+            Figure::Lost => verdicts::lost(plan.size, rows),
+            Figure::Missed => verdicts::missed(rows),
+        };
+        Findings {
+            charts: vec![self.chart(rows)],
+            verdicts,
+        }
+    }
+}
+
+/// Rounds that are measured; each has 16 pairs.
+const fn rounds(size: Size) -> usize {
+    match size {
+        Size::Quick => 2,
+        Size::Full => ROUNDS,
+    }
+}
+
+/// The sites of Table I; the first six have two nodes.
+fn continent() -> Mesh {
+    let km = |a, b| great_circle_km(a, b);
+    let pairs = AMIR06_TABLE_I
+        .iter()
+        .flat_map(|a| AMIR06_TABLE_I.iter().map(move |b| km(a, b)));
+    let farthest_km = pairs.fold(0.0, f64::max);
+    let km_per_ms = farthest_km * 1e3 / f64::from(LONGEST_US);
+    let mut mesh = Mesh::of(&AMIR06_TABLE_I, NODES - SITES, km_per_ms);
+    let (a, b) = (mesh.place("mit"), mesh.place("internet2-denver"));
+    mesh.set_delay_us(a, b, LONGEST_US);
+    mesh
+}
+
+/// The pairs of a round, as in a tournament in which everybody meets everybody: odd rounds are the
+/// ones before them the other way round. The seed decides who has which number.
+fn pairs(seed: u64, round: usize) -> Vec<Pair> {
+    let mut order: Vec<usize> = (0..NODES).collect();
+    let mut rng = Rng::new(seed);
+    for i in 0..NODES {
+        let other = i + rng.below((NODES - i) as u64) as usize;
+        order.swap(i, other);
+    }
+    let (others, turn) = (NODES - 1, round / 2);
+    let meets = |i: usize| match i {
+        0 => (others, turn % others),
+        i => ((turn + i) % others, (turn + others - i) % others),
+    };
+    let pair = |(a, b): (usize, usize)| {
+        let (a, b) = match round % 2 {
+            0 => (a, b),
+            _ => (b, a),
+        };
+        Pair {
+            from: order[a],
+            to: order[b],
+            start: Duration::ZERO,
+        }
+    };
+    (0..NODES / 2).map(meets).map(pair).collect()
+}
+
+fn measure(run_seed: u64, round: usize, seed: u64) -> Result<Row, CellError> {
+    let trial = Trial {
+        mesh: &continent(),
+        pairs: &pairs(run_seed, round),
+        packets: PACKETS,
+        injected: INJECTED,
+        loads: &loads(NODES, run_seed),
+        threshold: Some(THRESHOLD),
+        settle: SETTLE,
+    };
+    let measured = trial.run(seed)?;
+    let mut row = Row::default();
+    row.set("pairs", trial.pairs.len() as f64);
+    row.set("stalls", measured.stalls.len() as f64);
+    for (i, carrier) in ["overlay", "udp"].into_iter().enumerate() {
+        let streams = measured.streams.iter().flat_map(|both| &both[i]);
+        for figure in [Figure::Lost, Figure::Missed] {
+            let shares = streams.clone().enumerate();
+            let shares = shares.map(|(n, stream)| (n as f64, share_pct(stream, figure)));
+            let name = format!("{carrier} {}", figure.word());
+            row.series.insert(name, shares.collect());
+        }
+    }
+    let stalls = measured.stalls.iter().enumerate();
+    let stalls = stalls.map(|(n, span)| (n as f64, span.as_secs_f64()));
+    row.series.insert("stall seconds".into(), stalls.collect());
+    Ok(row)
+}
+
+fn share_pct(stream: &FlowReport, figure: Figure) -> f64 {
+    let packets = &stream.packets;
+    let bad = match figure {
+        Figure::Lost => packets.lost,
+        Figure::Missed => packets.lost + packets.late,
+    };
+    100.0 * bad as f64 / packets.sent.max(1) as f64
+}
+
+/// What the streams of all rounds lost or missed, in percent, in the order of pairs and streams.
+fn streams(rows: &Rows, carrier: &str, figure: Figure) -> Vec<f64> {
+    let name = format!("{carrier} {}", figure.word());
+    let points = rows.0.iter().flat_map(|row| row.points(&name));
+    points.map(|(_, share)| *share).collect()
+}
+
+/// The same in ascending order.
+fn sorted(rows: &Rows, carrier: &str, figure: Figure) -> Vec<f64> {
+    let mut shares = streams(rows, carrier, figure);
+    shares.sort_by(f64::total_cmp);
+    shares
+}
+
+impl Continental {
+    /// The share of streams that lost at least so much.
+    fn chart(&self, rows: &Rows) -> Chart {
+        const MOST_PCT: f64 = 30.0;
+        let word = self.figure.word();
+        let series = |(color, carrier): (usize, &'static str)| {
+            let shares = sorted(rows, carrier, self.figure);
+            let at_least = |least: f64| {
+                let below = shares.partition_point(|share| *share < least);
+                100.0 * (shares.len() - below) as f64 / shares.len().max(1) as f64
+            };
+            let grid = (0..=300).map(|n| f64::from(n) * MOST_PCT / 300.0);
+            Series {
+                name: carrier.into(),
+                color: color as u8,
+                mark: Mark::Line,
+                points: grid.map(|x| (x, at_least(x))).collect(),
+            }
+        };
+        let carriers = ["overlay", "udp"].into_iter().enumerate();
+        Chart {
+            title: format!("Streams that {word} at least so many packets").into(),
+            x: Axis {
+                label: format!("{word} packets, %").into(),
+                min: 0.0,
+                max: MOST_PCT,
+            },
+            y: Axis {
+                label: "streams, %".into(),
+                min: 0.0,
+                max: 100.0,
+            },
+            series: carriers.map(series).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_ordered_pair_has_one_turn_and_rounds_are_disjoint() {
+        let mut all = BTreeSet::new();
+        for round in 0..ROUNDS {
+            let pairs = pairs(5, round);
+            let ends = pairs.iter().flat_map(|pair| [pair.from, pair.to]);
+            assert_eq!(ends.collect::<BTreeSet<_>>().len(), NODES);
+            all.extend(pairs.iter().map(|pair| (pair.from, pair.to)));
+        }
+        assert_eq!(all.len(), 992);
+        assert_ne!(pairs(5, 0), pairs(6, 0));
+    }
+
+    #[test]
+    fn the_largest_delay_is_the_papers() {
+        let mesh = continent();
+        assert_eq!((mesh.names.len(), mesh.longest_us()), (NODES, LONGEST_US));
+        let (a, b) = (mesh.place("mit"), mesh.place("internet2-denver"));
+        assert_eq!(mesh.delay_us[b][a], LONGEST_US);
+    }
+}

@@ -1,0 +1,331 @@
+//! The Planetlab of the paper as a scenario: a full mesh of sites, background loss on every path,
+//! nodes that now and then are not scheduled, and calls between pairs of nodes, each over the
+//! overlay and by UDP beside it. [Amir06 §V-B]
+//!
+//! ```text
+//!   sites ─▶ delays ─┐
+//!   loads ─▶ stalls ─┼─▶ Scenario ─▶ production nodes in the simulator ─▶ per stream: lost, missed
+//!   pairs ─▶ flows  ─┘
+//! ```
+
+use crate::experiment::CellError;
+use crate::scenario::{
+    BothWays, Carrier, Fault, FaultKind, Flow, FlowReport, Link, Scenario, Simulation,
+};
+use base::impair::{LossModel, Model};
+use base::{Duration, Rng};
+use graph::generate::cities::{Site, great_circle_km};
+use sim::traffic::{Pattern, VOICE_BYTES, VOICE_INTERVAL};
+use std::fmt::Write as _;
+
+/// Background loss of every path, in bursts: what Internet paths lost in 2003, which the paper
+/// quotes. [Amir06 §II-C]
+const BACKGROUND_LOSS: f64 = 0.0042;
+const BACKGROUND_BURSTINESS: f64 = 0.72;
+/// Streams of each kind between a pair. [Amir06 §V-B]
+pub(super) const STREAMS: u64 = 4;
+/// Shortest and longest time in which a node is not scheduled: "tens to hundreds of packets lost in
+/// a row" [Amir06 §V-B], so from 10 packets of a stream to 8 s, 400 packets, the longest time that
+/// the text tells of [Amir06 §V].
+const STALL_MIN: Duration = Duration::from_millis(200);
+const STALL_MAX: Duration = Duration::from_secs(8);
+/// The most of its time in which a node is not scheduled.
+///
+/// Choice: the text says that losses come from busy machines and that they differ, and gives no
+/// number. Each node's share is drawn evenly from nothing to a tenth. This is the model's only free
+/// number.
+pub(super) const STALLED_SHARE_MAX: f64 = 0.1;
+/// Two nodes at one site.
+const WITHIN_SITE_US: u32 = 200;
+/// Time for what is under way after the last packet.
+const TAIL: Duration = Duration::from_secs(1);
+
+/// Nodes, and the delay between each two.
+#[derive(Clone, Debug)]
+pub(super) struct Mesh {
+    /// Their names.
+    pub(super) names: Vec<String>,
+    /// One-way delays in microseconds, by the places of both ends.
+    pub(super) delay_us: Vec<Vec<u32>>,
+}
+
+/// A pair of nodes and when their calls begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) start: Duration,
+}
+
+/// What is measured in one go.
+pub(super) struct Trial<'a> {
+    pub(super) mesh: &'a Mesh,
+    pub(super) pairs: &'a [Pair],
+    /// Packets of each stream.
+    pub(super) packets: u64,
+    /// Additional loss on each overlay link and each UDP stream.
+    pub(super) injected: f64,
+    /// Of each node, the share of its time in which it is not scheduled.
+    pub(super) loads: &'a [f64],
+    /// When a packet is late.
+    pub(super) threshold: Option<Duration>,
+    /// How long nodes measure their links before the first call.
+    pub(super) settle: Duration,
+}
+
+/// A trial that is over.
+pub(super) struct Measured {
+    /// Of each pair, of each stream: over the overlay, and by UDP.
+    pub(super) streams: Vec<[Vec<FlowReport>; 2]>,
+    /// Of each pair, delays of all packets that came: over the overlay, and by UDP.
+    pub(super) delays_us: Vec<[Vec<u32>; 2]>,
+    /// How long each stall was.
+    pub(super) stalls: Vec<Duration>,
+}
+
+impl Mesh {
+    /// One node per site, and a second one at the first `doubled` sites; delays by great circle.
+    pub(super) fn of(sites: &[Site], doubled: usize, km_per_ms: f64) -> Mesh {
+        let second = sites.iter().take(doubled);
+        let second = second.map(|site| (format!("{}-2", site.name), site));
+        let first = sites.iter().map(|site| (site.name.to_owned(), site));
+        let nodes: Vec<(String, &Site)> = first.chain(second).collect();
+        let delay = |a: &Site, b: &Site| match a == b {
+            true => WITHIN_SITE_US,
+            false => (great_circle_km(a, b) * 1e3 / km_per_ms).round() as u32,
+        };
+        let row = |(_, a): &(String, &Site)| nodes.iter().map(|(_, b)| delay(a, b)).collect();
+        Mesh {
+            delay_us: nodes.iter().map(row).collect(),
+            names: nodes.into_iter().map(|(name, _)| name).collect(),
+        }
+    }
+
+    /// The place of a node.
+    pub(super) fn place(&self, name: &str) -> usize {
+        let found = self.names.iter().position(|other| other == name);
+        found.expect("a site of the paper's tables")
+    }
+
+    /// Gives two nodes a delay of their own, in both directions.
+    pub(super) fn set_delay_us(&mut self, a: usize, b: usize, us: u32) {
+        self.delay_us[a][b] = us;
+        self.delay_us[b][a] = us;
+    }
+
+    /// The largest delay.
+    pub(super) fn longest_us(&self) -> u32 {
+        self.delay_us.iter().flatten().copied().max().unwrap_or(0)
+    }
+}
+
+/// Every node's share of time in which it is not scheduled: the same in the whole run.
+pub(super) fn loads(nodes: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Rng::new(seed);
+    (0..nodes).map(|_| rng.unit() * STALLED_SHARE_MAX).collect()
+}
+
+impl Trial<'_> {
+    /// Simulates it.
+    pub(super) fn run(&self, seed: u64) -> Result<Measured, CellError> {
+        let scenario = self.scenario(seed)?;
+        let mut simulation = Simulation::new(&scenario, seed);
+        while simulation.run_for(Duration::from_secs(60)) {}
+        let mut delays = simulation.delays_us().into_iter();
+        let mut flows = simulation.finish().flows.into_iter();
+        // The overlay's streams of a pair come first, then its direct ones, as they were made.
+        let mut measured = Measured {
+            streams: Vec::new(),
+            delays_us: Vec::new(),
+            stalls: Vec::new(),
+        };
+        for _ in self.pairs {
+            measured
+                .streams
+                .push([(); 2].map(|()| flows.by_ref().take(STREAMS as usize).collect()));
+            measured
+                .delays_us
+                .push([(); 2].map(|()| delays.by_ref().take(STREAMS as usize).flatten().collect()));
+        }
+        for fault in &scenario.faults {
+            if let FaultKind::Stall(_, span) = fault.kind {
+                measured.stalls.push(span);
+            }
+        }
+        Ok(measured)
+    }
+
+    fn scenario(&self, seed: u64) -> Result<Scenario, CellError> {
+        let calls = VOICE_INTERVAL * self.packets;
+        let last = self.pairs.iter().map(|pair| pair.start).max();
+        let duration = last.unwrap_or_default() + calls + TAIL;
+        let mut text = format!(
+            "[scenario]\nname = \"planetlab\"\nprofile = \"paper\"\nduration = \"{}ms\"\nsettle = \"{}ms\"\n",
+            duration.as_millis(),
+            self.settle.as_millis()
+        );
+        for name in &self.mesh.names {
+            let _ = write!(text, "[[node]]\nname = \"{name}\"\n");
+        }
+        let scenario = Scenario::parse("planetlab", &text);
+        let mut scenario = scenario.map_err(|error| CellError(error.to_string()))?;
+        let nodes = self.mesh.names.len();
+        for a in 0..nodes {
+            for b in a + 1..nodes {
+                let path = self.path(a, b)?;
+                scenario.links.push(Link { a, b, path });
+            }
+        }
+        for pair in self.pairs {
+            self.add_flows(&mut scenario, pair)?;
+        }
+        scenario.faults = self.stalls(duration, seed);
+        Ok(scenario)
+    }
+
+    /// The way between two nodes. "Dropping packets at each node, just before processing them"
+    /// [Amir06 §V-B] comes to independent loss on top of what the path loses.
+    fn path(&self, a: usize, b: usize) -> Result<BothWays, CellError> {
+        // P(lost) = p and P(lost | previous lost) = b: a bad state that is left with 1−b.
+        let (p, burst) = (BACKGROUND_LOSS, BACKGROUND_BURSTINESS);
+        let loss = LossModel::GilbertElliott {
+            enter: p * (1.0 - burst) / (1.0 - p),
+            leave: 1.0 - burst,
+            loss_good: self.injected,
+            loss_bad: 1.0,
+        };
+        let delay = Duration::from_micros(u64::from(self.mesh.delay_us[a][b]));
+        let model = Model::default().with_loss(loss);
+        let model = model.and_then(|model| model.with_delay(delay));
+        let there = model.map_err(|error| CellError(error.to_string()))?;
+        Ok(BothWays {
+            back: there.clone(),
+            there,
+        })
+    }
+
+    /// Four streams over the overlay and four by UDP, their phases spread over an interval.
+    fn add_flows(&self, scenario: &mut Scenario, pair: &Pair) -> Result<(), CellError> {
+        let (from, to) = (pair.from, pair.to);
+        for direct in [false, true] {
+            for stream in 0..STREAMS {
+                let carrier = match direct {
+                    true => Carrier::Direct(Box::new(self.path(from, to)?)),
+                    // Real-time links and expected latency. What is late still comes, and counts
+                    // as late.
+                    false => Carrier::Overlay(overlay::sockets::default_options()),
+                };
+                let phase = VOICE_INTERVAL.div(STREAMS) * stream;
+                let start = pair.start + phase;
+                scenario.flows.push(Flow {
+                    name: format!("{from}-{to} {direct} {stream}"),
+                    from,
+                    to,
+                    carrier,
+                    pattern: Pattern::voice(),
+                    packet: VOICE_BYTES,
+                    count: 1,
+                    start,
+                    stop: start + VOICE_INTERVAL * self.packets,
+                    deadline: self.threshold,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// When nodes are not scheduled: lengths evenly by their logarithm, times between them without
+    /// memory, so that a node is away for its share of the time.
+    fn stalls(&self, duration: Duration, seed: u64) -> Vec<Fault> {
+        let mut rng = Rng::new(seed);
+        let (min, max) = (STALL_MIN.as_secs_f64(), STALL_MAX.as_secs_f64());
+        let mean_s = (max - min) / (max / min).ln();
+        let mut faults = Vec::new();
+        for (node, load) in self
+            .loads
+            .iter()
+            .enumerate()
+            .filter(|(_, load)| **load > 0.0)
+        {
+            let gap_s = mean_s * (1.0 - load) / load;
+            let mut at_s = 0.0;
+            loop {
+                at_s -= gap_s * (1.0 - rng.unit()).ln();
+                let at = Duration::from_secs_f64(at_s);
+                if at >= duration {
+                    break;
+                }
+                let span_s = min * (max / min).powf(rng.unit());
+                let span = Duration::from_secs_f64(span_s);
+                let kind = FaultKind::Stall(node, span);
+                faults.push(Fault { at, kind });
+                at_s += span_s;
+            }
+        }
+        faults.sort_by_key(|fault| fault.at);
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::generate::cities::AMIR06_TABLE_I;
+
+    #[test]
+    fn nodes_are_away_for_their_share_of_the_time() {
+        let mesh = Mesh::of(&AMIR06_TABLE_I[..2], 0, 100.0);
+        let trial = Trial {
+            mesh: &mesh,
+            pairs: &[],
+            packets: 0,
+            injected: 0.05,
+            loads: &[0.08, 0.0],
+            threshold: None,
+            settle: Duration::ZERO,
+        };
+        let stalls = trial.stalls(Duration::from_secs(200_000), 1);
+        let mut away_s = 0.0;
+        for fault in &stalls {
+            let FaultKind::Stall(0, span) = fault.kind else {
+                panic!("only the first node is busy")
+            };
+            assert!((STALL_MIN..=STALL_MAX).contains(&span));
+            away_s += span.as_secs_f64();
+        }
+        assert!((away_s / 200_000.0 - 0.08).abs() < 0.004, "{away_s}");
+        let model = trial.path(0, 1).unwrap().there;
+        let lost = 0.0042 + 0.9958 * 0.05;
+        assert!((model.loss().marginal() - lost).abs() < 1e-4);
+    }
+
+    #[test]
+    fn calls_without_stalls_lose_what_was_injected_or_less() {
+        let mesh = Mesh::of(&AMIR06_TABLE_I[..4], 1, 100.0);
+        assert_eq!((mesh.names.len(), mesh.delay_us[0][4]), (5, WITHIN_SITE_US));
+        let pair = Pair {
+            from: 0,
+            to: 3,
+            start: Duration::ZERO,
+        };
+        let trial = Trial {
+            mesh: &mesh,
+            pairs: &[pair],
+            packets: 300,
+            injected: 0.05,
+            loads: &[0.0; 5],
+            threshold: Some(Duration::from_millis(120)),
+            settle: Duration::from_secs(15),
+        };
+        let measured = trial.run(1).unwrap();
+        let [overlay, direct] = &measured.streams[0];
+        let lost = |streams: &[FlowReport]| streams.iter().map(|s| s.packets.lost).sum::<u64>();
+        assert_eq!((overlay.len(), direct.len()), (4, 4));
+        assert!((20..130).contains(&lost(direct)), "{}", lost(direct));
+        assert!(lost(overlay) * 3 < lost(direct), "{}", lost(overlay));
+        assert!(measured.stalls.is_empty());
+        let [over, by_udp] = &measured.delays_us[0];
+        assert_eq!(over.len() as u64, 1_200 - lost(overlay));
+        assert!(by_udp.iter().all(|us| *us == mesh.delay_us[0][3]));
+    }
+}
