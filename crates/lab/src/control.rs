@@ -11,10 +11,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Everything about the node whose operator's socket is at `path`.
 pub(crate) fn snapshot(path: &Path) -> io::Result<Value> {
+    ask(path, &serde_json::json!({"cmd": "snapshot"}))
+}
+
+/// What the node whose operator's socket is at `path` answers.
+pub(crate) fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(b"{\"cmd\":\"snapshot\"}\n")?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let answer: Value = serde_json::from_str(&line)?;
@@ -29,6 +34,14 @@ pub(crate) fn links_up(status: &Value, links: usize) -> bool {
     let up = |link: &Value| link["state"] == "up";
     let all = status["snapshot"]["links"].as_array();
     all.is_some_and(|all| all.len() == links && all.iter().all(up))
+}
+
+/// How many links of the node are up.
+pub(crate) fn links_up_count(status: &Value) -> usize {
+    let all = status["snapshot"]["links"].as_array();
+    all.map_or(0, |all| {
+        all.iter().filter(|link| link["state"] == "up").count()
+    })
 }
 
 /// True if the node has a route to `address` by the metric of least expected latency.

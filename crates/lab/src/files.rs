@@ -38,6 +38,11 @@ impl Scratch {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Leaves the folder where it is.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Scratch {

@@ -9,7 +9,8 @@ use std::io;
 /// Whether it was asked to end. While it lives, SIGINT and SIGTERM do nothing else.
 pub(crate) struct Interrupt {
     poller: RefCell<Poller>,
-    termination: Termination,
+    /// `None` if somebody else in this process watches.
+    termination: Option<Termination>,
     came: Cell<bool>,
 }
 
@@ -19,20 +20,33 @@ impl Interrupt {
         poller.add(&termination, 0, Interest::READ)?;
         Ok(Interrupt {
             poller: RefCell::new(poller),
-            termination,
+            termination: Some(termination),
+            came: Cell::new(false),
+        })
+    }
+
+    /// One that never comes: somebody else in this process has the signals, and ends it.
+    pub(crate) fn elsewhere() -> io::Result<Interrupt> {
+        Ok(Interrupt {
+            poller: RefCell::new(Poller::new()?),
+            termination: None,
             came: Cell::new(false),
         })
     }
 
     /// For a poller that also waits for other things.
     pub(crate) fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
-        poller.add(&self.termination, token, Interest::READ)
+        match &self.termination {
+            Some(termination) => poller.add(termination, token, Interest::READ),
+            None => Ok(()),
+        }
     }
 
     /// True once it was asked to end.
     pub(crate) fn came(&self) -> bool {
-        self.came
-            .set(self.came.get() || self.termination.take() > 0);
+        let termination = self.termination.as_ref();
+        let comes = termination.is_some_and(|termination| termination.take() > 0);
+        self.came.set(self.came.get() || comes);
         self.came.get()
     }
 

@@ -36,6 +36,15 @@ impl Issuer {
 
     /// Keys and certificate of the `i`-th node.
     pub(crate) fn identity(&mut self, i: usize) -> Result<Identity, BenchError> {
+        self.identity_of(&name(i), address(i))
+    }
+
+    /// Keys and certificate of a node.
+    pub(crate) fn identity_of(
+        &mut self,
+        name: &str,
+        address: NodeAddr,
+    ) -> Result<Identity, BenchError> {
         let start = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
         let mut entropy = [0; 64];
         for half in entropy.chunks_mut(32) {
@@ -44,7 +53,7 @@ impl Issuer {
         let keys = Keys::generate(&entropy);
         let id = self.authority.network().id();
         let request = keys
-            .request(id, address(i), &name(i), &[])
+            .request(id, address, name, &[])
             .map_err(|e| start(&e))?;
         let certificate = self
             .authority

@@ -1,5 +1,6 @@
 //! Nodes as processes: each is what an operator would run, with a certificate of a network that
-//! exists for this run only. Dropping the fleet ends them and removes their files.
+//! exists for this run only. Dropping the fleet ends them, unless they were left running, and removes
+//! their files, unless the folder is someone else's.
 //!
 //! ```text
 //!   keys, certificate, configuration ─> spawn, pinned, in its network ─> wait ─> ... ─> kill
@@ -11,8 +12,8 @@ use super::{BenchError, go_on};
 use crate::control;
 use crate::files::{Scratch, write};
 use crate::interrupt::Interrupt;
-use base::Duration;
 use base::impair::Model;
+use base::{Duration, NodeAddr};
 use net::Clock;
 use net::netns::Namespace;
 use serde_json::Value;
@@ -20,6 +21,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -27,6 +29,8 @@ use std::process::{Child, Command, Stdio};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often nodes are asked whether they are ready.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+/// Nodes that have names and addresses of their own accord.
+const MEMBERS: usize = 26;
 /// Lines of a node's log that an error shows.
 const LOG_LINES: usize = 8;
 
@@ -42,6 +46,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) inside: Option<&'a Namespace>,
     /// It asks for real-time priority.
     pub(crate) realtime: bool,
+    /// It has the papers' timers and thresholds.
+    pub(crate) paper: bool,
 }
 
 /// A neighbour of a node.
@@ -59,54 +65,139 @@ pub(crate) struct Fleet {
     program: PathBuf,
     processes: Vec<Process>,
     pub(crate) issuer: Issuer,
+    members: Vec<Member>,
+    folder: PathBuf,
     // The last to be dropped: the nodes' files are in it.
-    dir: Scratch,
+    scratch: Option<Scratch>,
+}
+
+/// Who may be in the network.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) address: NodeAddr,
+    /// What its files are called.
+    pub(crate) stem: String,
 }
 
 /// One node.
 pub(crate) struct Process {
     index: usize,
-    child: Child,
+    /// `None` once it was ended.
+    child: Option<Child>,
+    member: Member,
     dir: PathBuf,
 }
 
+impl Member {
+    /// A node whose files are called like it, or by its number where that is no good file name.
+    pub(crate) fn new(index: usize, name: &str, address: NodeAddr) -> Member {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_plain = !name.starts_with('.') && name.chars().all(plain);
+        Member {
+            name: name.to_owned(),
+            address,
+            stem: match is_plain {
+                true => name.to_owned(),
+                false => format!("node-{index}"),
+            },
+        }
+    }
+}
+
 impl Fleet {
-    /// No nodes yet. `program` is run as `PROGRAM node --config FILE`; `None` for the running one.
+    /// No nodes yet, and names and addresses for some. `program` is run as
+    /// `PROGRAM node --config FILE`; `None` for the running one.
     pub(crate) fn new(program: Option<&Path>) -> Result<Fleet, BenchError> {
         let program = match program {
             Some(program) => program.to_owned(),
             None => std::env::current_exe()?,
         };
-        let dir = Scratch::new("bench")?;
+        let members = (0..MEMBERS).map(|i| Member::new(i, &name(i), address(i)));
+        Fleet::of(program, members.collect(), None)
+    }
+
+    /// No nodes yet. Their files are in `folder`, or in one that disappears with the fleet.
+    pub(crate) fn of(
+        program: PathBuf,
+        members: Vec<Member>,
+        folder: Option<&Path>,
+    ) -> Result<Fleet, BenchError> {
+        let (folder, scratch) = match folder {
+            Some(folder) => (folder.to_owned(), None),
+            None => {
+                let scratch = Scratch::new("bench")?;
+                (scratch.path().to_owned(), Some(scratch))
+            }
+        };
         let issuer = Issuer::new(Clock::new().unix_s())?;
-        write(
-            &dir.path().join("network.pub"),
-            issuer.network().to_text().as_bytes(),
-        )?;
+        let network = issuer.network().to_text();
+        write(&folder.join("network.pub"), network.as_bytes())?;
         Ok(Fleet {
             program,
             processes: Vec::new(),
             issuer,
-            dir,
+            members,
+            folder,
+            scratch,
         })
     }
 
     /// Starts node `index`.
     pub(crate) fn start(&mut self, index: usize, spec: &Spec<'_>) -> Result<(), BenchError> {
-        let dir = self.dir.path().to_owned();
-        let identity = self.issuer.identity(index)?;
-        let put = |suffix: &str, text: &str| {
-            write(
-                &dir.join(format!("{}.{suffix}", name(index))),
-                text.as_bytes(),
-            )
-        };
+        let member = self.members[index].clone();
+        let identity = self.issuer.identity_of(&member.name, member.address)?;
+        let put = |suffix: &str, text: &str| self.put(&member, suffix, text);
         put("key", &identity.keys().to_text())?;
         put("cert", &identity.certificate().to_text())?;
-        put("toml", &config(index, spec))?;
-        let child = self.spawn(index, spec)?;
-        self.processes.push(Process { index, child, dir });
+        put("toml", &self.config(index, spec))?;
+        let child = self.spawn(&member, spec)?;
+        self.processes.push(Process {
+            index,
+            child: Some(child),
+            member,
+            dir: self.folder.clone(),
+        });
         Ok(())
+    }
+
+    /// Ends node `index` without a word.
+    pub(crate) fn kill(&mut self, index: usize) -> Result<(), BenchError> {
+        let process = self.processes.iter_mut().find(|one| one.index == index);
+        if let Some(mut child) = process.and_then(|process| process.child.take()) {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Starts a node that was started before, anew if it runs, with the same keys.
+    pub(crate) fn restart(&mut self, index: usize, spec: &Spec<'_>) -> Result<(), BenchError> {
+        self.kill(index)?;
+        let member = self.members[index].clone();
+        self.put(&member, "toml", &self.config(index, spec))?;
+        let child = self.spawn(&member, spec)?;
+        let process = self.processes.iter_mut().find(|one| one.index == index);
+        process.expect("only nodes that were started").child = Some(child);
+        Ok(())
+    }
+
+    /// All nodes that were started.
+    pub(crate) fn nodes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// Leaves the nodes running, and their files where they are.
+    pub(crate) fn leave(mut self) {
+        self.processes.clear();
+        if let Some(scratch) = self.scratch.take() {
+            scratch.keep();
+        }
+    }
+
+    fn put(&self, member: &Member, suffix: &str, text: &str) -> Result<(), BenchError> {
+        let path = self.folder.join(format!("{}.{suffix}", member.stem));
+        Ok(write(&path, text.as_bytes())?)
     }
 
     /// Node `index`, which was started.
@@ -126,9 +217,10 @@ impl Fleet {
         loop {
             go_on(interrupt)?;
             let waiting = self.processes.iter().find(|process| {
-                process
-                    .snapshot()
-                    .map_or(true, |status| !ready(process.index, &status))
+                process.child.is_some()
+                    && process
+                        .snapshot()
+                        .map_or(true, |status| !ready(process.index, &status))
             });
             let Some(waiting) = waiting.map(|process| process.index) else {
                 return Ok(());
@@ -146,27 +238,33 @@ impl Fleet {
     /// Fails if a node has ended.
     pub(crate) fn check(&mut self) -> Result<(), BenchError> {
         for process in &mut self.processes {
-            if let Some(status) = process.child.try_wait()? {
+            let status = process.child.as_mut().map(Child::try_wait).transpose()?;
+            if let Some(status) = status.flatten() {
                 return Err(process.error(&format!("has ended: {status}")));
             }
         }
         Ok(())
     }
 
-    fn spawn(&self, index: usize, spec: &Spec<'_>) -> Result<Child, BenchError> {
-        let dir = self.dir.path();
+    fn spawn(&self, member: &Member, spec: &Spec<'_>) -> Result<Child, BenchError> {
+        let file = |suffix: &str| self.folder.join(format!("{}.{suffix}", member.stem));
         let mut command = match spec.inside {
             Some(namespace) => namespace.command(&self.program.to_string_lossy())?,
             None => Command::new(&self.program),
         };
-        let log = File::create(dir.join(format!("{}.log", name(index))))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(file("log"))?;
         command
             .arg("node")
             .arg("--config")
-            .arg(dir.join(format!("{}.toml", name(index))))
+            .arg(file("toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(log);
+            .stderr(log)
+            // Ctrl-C is for whoever started them.
+            .process_group(0);
         // A process runs where the thread that starts it may run.
         let cpu = spec.cpu;
         let started = std::thread::scope(|scope| {
@@ -187,29 +285,51 @@ impl Fleet {
 impl Process {
     /// What it has used.
     pub(crate) fn usage(&self) -> io::Result<Usage> {
-        Usage::of(self.child.id())
+        Usage::of(self.id()?)
     }
 
     /// Bytes of memory that it has in use.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
-        usage::resident_bytes(self.child.id())
+        usage::resident_bytes(self.id()?)
+    }
+
+    /// Its process, if it runs.
+    pub(crate) fn id(&self) -> io::Result<u32> {
+        let child = self.child.as_ref();
+        child
+            .map(Child::id)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Who it is.
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Its operator's socket file.
+    pub(crate) fn control_socket(&self) -> PathBuf {
+        self.file("control")
+    }
+
+    fn file(&self, suffix: &str) -> PathBuf {
+        self.dir.join(format!("{}.{suffix}", self.member.stem))
     }
 
     /// Its state.
     pub(crate) fn snapshot(&self) -> io::Result<Value> {
-        control::snapshot(&self.dir.join(format!("{}.control", name(self.index))))
+        control::snapshot(&self.control_socket())
     }
 
     /// Its clients' socket file.
     pub(crate) fn client_socket(&self) -> PathBuf {
-        self.dir.join(format!("{}.sock", name(self.index)))
+        self.file("sock")
     }
 
     /// Something is wrong with it: what, and the end of its log.
     pub(crate) fn error(&self, what: &str) -> BenchError {
-        let log = fs::read_to_string(self.dir.join(format!("{}.log", name(self.index))));
+        let log = fs::read_to_string(self.file("log"));
         let log = log.unwrap_or_default();
-        let mut text = format!("node {} {what}", name(self.index));
+        let mut text = format!("node {} {what}", self.member.name);
         let lines: Vec<&str> = log.lines().collect();
         for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
             let _ = write!(text, "\n  {line}");
@@ -222,37 +342,42 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         for process in &mut self.processes {
             // Fails for one that has ended already.
-            let _ = process.child.kill();
+            let _ = process.child.as_mut().map(Child::kill);
         }
         for process in &mut self.processes {
-            let _ = process.child.wait();
+            let _ = process.child.as_mut().map(Child::wait);
         }
     }
 }
 
-/// The configuration of node `index`.
-fn config(index: usize, spec: &Spec<'_>) -> String {
-    let name_of = name(index);
-    let mut text = format!(
-        "certificate = \"{name_of}.cert\"\nkey = \"{name_of}.key\"\nnetwork = \"network.pub\"\n\
-         listen = [\"{}\"]\nclient_socket = \"{name_of}.sock\"\n\
-         control_socket = \"{name_of}.control\"\nlab = true\nrealtime_priority = {}\n",
-        spec.listen, spec.realtime,
-    );
-    for beside in &spec.neighbors {
-        let (name, address) = (name(beside.index), address(beside.index));
-        let _ = write!(
-            text,
-            "\n[[neighbor]]\nname = \"{name}\"\naddress = \"{address}\"\n"
+impl Fleet {
+    /// The configuration of node `index`.
+    fn config(&self, index: usize, spec: &Spec<'_>) -> String {
+        let stem = &self.members[index].stem;
+        let profile = if spec.paper { "paper" } else { "modern" };
+        let mut text = format!(
+            "certificate = \"{stem}.cert\"\nkey = \"{stem}.key\"\nnetwork = \"network.pub\"\n\
+             listen = [\"{}\"]\nclient_socket = \"{stem}.sock\"\n\
+             control_socket = \"{stem}.control\"\nlab = true\nrealtime_priority = {}\n\
+             profile = \"{profile}\"\n",
+            spec.listen, spec.realtime,
         );
-        if let Some(at) = beside.dial {
-            let _ = writeln!(text, "endpoint = \"{at}\"");
+        for beside in &spec.neighbors {
+            let Member { name, address, .. } = &self.members[beside.index];
+            let name = toml::Value::String(name.clone());
+            let _ = write!(
+                text,
+                "\n[[neighbor]]\nname = {name}\naddress = \"{address}\"\n"
+            );
+            if let Some(at) = beside.dial {
+                let _ = writeln!(text, "endpoint = \"{at}\"");
+            }
+            if let Some(model) = &beside.impair {
+                let _ = writeln!(text, "impair = \"{model}\"");
+            }
         }
-        if let Some(model) = &beside.impair {
-            let _ = writeln!(text, "impair = \"{model}\"");
-        }
+        text
     }
-    text
 }
 
 /// A port that is free on `at`'s address now.

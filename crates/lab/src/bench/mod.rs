@@ -18,7 +18,7 @@
 mod credentials;
 mod endpoint;
 pub mod engine;
-mod fleet;
+pub(crate) mod fleet;
 pub mod forward;
 pub mod idle;
 pub mod latency;

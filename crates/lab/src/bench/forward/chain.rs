@@ -84,6 +84,7 @@ impl Chain {
                 cpu: arena.cpus.map(|[forwarder, _]| forwarder),
                 inside: row.space(MIDDLE),
                 realtime: true,
+                paper: false,
             },
         )?;
         let mut ends = Vec::new();

@@ -158,6 +158,7 @@ impl Star {
                 cpu: None,
                 inside: None,
                 realtime: true,
+                paper: false,
             };
             fleet.start(index, &spec)?;
         }

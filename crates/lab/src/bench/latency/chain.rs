@@ -6,6 +6,7 @@ use crate::bench::credentials::address;
 use crate::bench::fleet::{Beside, Fleet, Spec, free};
 use crate::bench::phone::{Sender, receiver, sender};
 use crate::bench::trial::{Plan, Trial, run};
+use crate::bench::usage::Usage;
 use crate::control;
 use client::{DatagramSocket, Target};
 use std::net::SocketAddr;
@@ -48,7 +49,8 @@ impl Chain {
                 neighbors: neighbors.into_iter().flatten().map(beside).collect(),
                 cpu: arena.cpu(host + 1),
                 inside: row.space(host),
-                realtime: true,
+                realtime: arena.realtime,
+                paper: false,
             };
             fleet.start(host, &spec)?;
         }
@@ -79,6 +81,11 @@ impl Chain {
         trial.wakeups = Some(used.wakeups);
         trial.cpu_ns = Some(used.cpu_ns);
         Ok(trial)
+    }
+
+    /// What a node has used since its start.
+    pub(super) fn usage(&self, host: usize) -> Result<Usage, BenchError> {
+        Ok(self.fleet.node(host).usage()?)
     }
 
     /// The scheduling that the middle node has got.

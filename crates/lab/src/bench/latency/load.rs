@@ -11,12 +11,16 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Starts `count` loops. The caller's scheduling is inherited, so it must be a normal one.
-    pub(super) fn start(count: usize) -> Load {
+    /// Starts `count` loops, all on one processor if there is one named. The caller's scheduling is inherited, so it must be a normal one.
+    pub(super) fn start(count: usize, cpu: Option<usize>) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = |_| {
             let stop = stop.clone();
             std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    // It is one of those that this process may use.
+                    let _ = net::sched::pin(cpu);
+                }
                 let mut x = 1u64;
                 // No pause instruction: on virtual machines it gives the processor away.
                 while !stop.load(Ordering::Relaxed) {

@@ -16,6 +16,7 @@
 
 mod chain;
 mod load;
+pub(crate) mod probe;
 mod relays;
 mod report;
 
@@ -151,6 +152,8 @@ struct Arena<'a> {
     processors: Vec<usize>,
     interrupt: Interrupt,
     progress: Progress,
+    /// Nodes ask for real-time priority.
+    realtime: bool,
 }
 
 impl Arena<'_> {
@@ -198,6 +201,7 @@ fn measure(
         processors: net::sched::processors()?,
         interrupt,
         progress,
+        realtime: true,
     };
     let streams_max = options.streams.iter().copied().max().unwrap_or(1);
     let mut paths = Paths {
@@ -206,7 +210,7 @@ fn measure(
         runs: 0,
     };
     let load_before = usage::load();
-    let busy = Load::start(options.busy);
+    let busy = Load::start(options.busy, None);
     let mut cells = Vec::new();
     for &streams in &options.streams {
         cells.push(paths.cell(&arena, streams)?);

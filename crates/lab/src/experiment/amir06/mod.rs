@@ -5,11 +5,16 @@
 //! | fig1, fig2, fig9, fig10 | speech over direct paths and over production nodes, scored by P.862 |
 //! | fig4 to fig7 | production nodes in the simulator: what recovery leaves, and how late it is |
 //! | fig12, fig13 | graph alone: routes on random topologies |
+//! | fig15, load | real nodes in real time |
+//! | fig16, fig17, fig18 | production nodes in the simulator: the sites of Planetlab |
 //! | reroute | production nodes in the simulator: links that fail, or come and go |
 
 mod chain;
 pub(super) mod claims;
 mod delay;
+mod forwarding;
+mod load;
+mod planetlab;
 mod quality;
 mod recovery;
 mod reroute;
@@ -30,5 +35,10 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &quality::FIG10,
     &routing::FIG12,
     &routing::FIG13,
+    &forwarding::FIG15,
+    &planetlab::FIG16,
+    &planetlab::FIG17,
+    &planetlab::FIG18,
+    &load::LOAD,
     &reroute::REROUTE,
 ];
