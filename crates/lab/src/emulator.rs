@@ -14,8 +14,8 @@ use net::Clock;
 use net::epoll::{Interest, Poller, Waker};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Longest datagram that passes; longer ones are cut. Voice packets have 172 bytes.
@@ -31,7 +31,9 @@ const TOKEN_WAKER: u64 = 1;
 pub struct Emulator {
     address: SocketAddr,
     stopping: Arc<AtomicBool>,
-    waker: Waker,
+    /// What the path is to become.
+    order: Arc<Mutex<Option<Model>>>,
+    waker: Arc<Waker>,
     thread: Option<JoinHandle<io::Result<Traffic>>>,
 }
 
@@ -52,9 +54,10 @@ impl Emulator {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        let (poller, waker) = (Poller::new()?, Waker::new()?);
+        let (poller, waker) = (Poller::new()?, Arc::new(Waker::new()?));
         poller.add(&socket, TOKEN_SOCKET, Interest::READ)?;
-        poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
+        poller.add(&*waker, TOKEN_WAKER, Interest::READ)?;
+        let order = Arc::new(Mutex::new(None));
         let stopping = Arc::new(AtomicBool::new(false));
         let path = Path {
             socket,
@@ -62,6 +65,8 @@ impl Emulator {
             line: Line::new(model, Rng::new(seed)),
             clock: Clock::new(),
             traffic: Traffic::default(),
+            order: Arc::clone(&order),
+            waker: Arc::clone(&waker),
         };
         let stop = Arc::clone(&stopping);
         let thread = std::thread::Builder::new().name("emulator".into());
@@ -69,6 +74,7 @@ impl Emulator {
         Ok(Emulator {
             address,
             stopping,
+            order,
             waker,
             thread: Some(thread),
         })
@@ -77,6 +83,12 @@ impl Emulator {
     /// Where the path begins.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Makes the path like `model`; what is under way arrives as it would have.
+    pub fn set_model(&self, model: Model) {
+        *self.order.lock().unwrap_or_else(PoisonError::into_inner) = Some(model);
+        self.waker.wake();
     }
 
     /// Ends the path and tells what it carried. What is still under way is lost.
@@ -104,6 +116,8 @@ struct Path {
     line: Line<Vec<u8>>,
     clock: Clock,
     traffic: Traffic,
+    order: Arc<Mutex<Option<Model>>>,
+    waker: Arc<Waker>,
 }
 
 impl Path {
@@ -117,6 +131,13 @@ impl Path {
             poller.wait(timeout, &mut ready)?;
             if ready.iter().any(|event| event.token == TOKEN_SOCKET) {
                 self.receive()?;
+            }
+            if ready.iter().any(|event| event.token == TOKEN_WAKER) {
+                self.waker.drain();
+                let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(model) = { order }.take() {
+                    self.line.set_model(model);
+                }
             }
         }
         self.traffic.counts = self.line.pipe().counts();
@@ -196,6 +217,27 @@ mod tests {
         let traffic = emulator.stop().unwrap();
         assert_eq!(traffic.counts.delivered, expected.len() as u64);
         assert_eq!(traffic.refused, 0);
+    }
+
+    #[test]
+    fn a_path_that_goes_down_carries_nothing_until_it_is_up() {
+        let receiver = receiver();
+        let clean: Model = "clean".parse().unwrap();
+        let emulator = Emulator::start(clean.clone(), 1, receiver.local_addr().unwrap()).unwrap();
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut buffer = [0; 8];
+        emulator.set_model(clean.clone().with_outage(true));
+        // Until the thread has seen the order, packets pass; then none does, and then all do.
+        receiver
+            .set_read_timeout(Some(std::time::Duration::from_millis(200)))
+            .unwrap();
+        let mut passes = || {
+            sender.send_to(b"x", emulator.address()).unwrap();
+            receiver.recv(&mut buffer).is_ok()
+        };
+        assert!((0..100).any(|_| !passes()));
+        emulator.set_model(clean);
+        assert!((0..100).any(|_| passes()));
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //!   and gives a [`scenario::Report`], in the same two forms.
 //! - [`worlds::run`] takes [`worlds::Options`], lives random histories of whole networks, and gives a
 //!   [`worlds::Report`].
+//! - [`live::up`] runs the same with real nodes, [`live::down`] ends those that were left running.
 //! - Shares such as `5%` are read by [`share::parse`].
 //! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
@@ -33,6 +34,7 @@ pub mod experiment;
 mod files;
 mod interrupt;
 mod members;
+pub mod live;
 mod pace;
 mod plot;
 pub mod progress;

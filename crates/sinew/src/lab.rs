@@ -1,9 +1,11 @@
-//! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict.
+//! `sinew lab`: the papers' figures as experiments, each with the paper's claims and a verdict; and
+//! scenarios with real nodes.
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
+use lab::live::{self, LiveError, LiveOptions};
 use lab::progress::Progress;
 use std::path::PathBuf;
 
@@ -20,6 +22,16 @@ Examples:
   sinew lab run amir06/all --full --out out
   sinew lab run all --shard 2/5 --out part-2")]
     Run(Run),
+    /// Run a scenario file with real nodes on this machine, their links emulated
+    #[command(after_help = "\
+Examples:
+  sinew lab up examples/diamond.toml
+  sinew lab up examples/chain.toml --seconds 10 --json
+  sinew lab up examples/cities.toml --out cities --keep")]
+    Up(Up),
+    /// End the nodes that `lab up --keep` left running in a folder
+    #[command(after_help = "Example:\n  sinew lab down cities")]
+    Down(Down),
     /// Put the parts of --shard runs together
     #[command(after_help = "Example:\n  sinew lab merge part-1 part-2 part-3 --out out")]
     Merge(Merge),
@@ -62,6 +74,38 @@ pub struct Run {
     pub verbose: bool,
 }
 
+/// Options of `sinew lab up`.
+#[derive(Debug, Args)]
+pub struct Up {
+    /// The scenario, as docs/scenario.md has it
+    pub file: PathBuf,
+    /// The folder for the nodes' files, their logs and the report
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// End it after so many seconds
+    #[arg(long, value_name = "S")]
+    pub seconds: Option<f64>,
+    /// Leave the nodes running at the end
+    #[arg(long)]
+    pub keep: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Tell every step, also into a pipe
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+/// Options of `sinew lab down`.
+#[derive(Debug, Args)]
+pub struct Down {
+    /// The folder that `lab up` was given, or has told
+    pub dir: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of `sinew lab merge`.
 #[derive(Debug, Args)]
 pub struct Merge {
@@ -81,6 +125,8 @@ pub fn run(lab: &Lab) -> Outcome {
     match lab {
         Lab::List(args) => list(args),
         Lab::Run(args) => run_experiments(args),
+        Lab::Up(args) => up(args),
+        Lab::Down(args) => down(args),
         Lab::Merge(args) => {
             let summary = experiment::merge(&args.folders, &args.out);
             tell(&summary.map_err(failure)?, args.json)
@@ -115,6 +161,42 @@ fn run_experiments(args: &Run) -> Outcome {
     };
     let summary = experiment::run(&options, Progress::choose(args.verbose));
     tell(&summary.map_err(failure)?, args.json)
+}
+
+fn up(args: &Up) -> Outcome {
+    let options = LiveOptions {
+        file: args.file.clone(),
+        seconds: args.seconds,
+        out: args.out.clone(),
+        keep: args.keep,
+        program: std::env::current_exe().map_err(Failure::failed)?,
+    };
+    let result = live::up(&options, Progress::choose(args.verbose)).map_err(live_failure)?;
+    if args.json {
+        return terminal::json(&result.json());
+    }
+    terminal::line(result.to_string().trim_end())
+}
+
+fn down(args: &Down) -> Outcome {
+    let ended = live::down(&args.dir).map_err(live_failure)?;
+    if args.json {
+        return terminal::json(&serde_json::to_value(&ended).map_err(Failure::failed)?);
+    }
+    terminal::line(&format!(
+        "{} nodes of {} have ended",
+        ended.nodes.len(),
+        ended.scenario
+    ))
+}
+
+fn live_failure(error: LiveError) -> Failure {
+    match error {
+        LiveError::Scenario(_) | LiveError::NotLive { .. } | LiveError::Option(_) => {
+            Failure::misused(error)
+        }
+        _ => Failure::failed(error),
+    }
 }
 
 fn tell(summary: &LabSummary, json: bool) -> Outcome {

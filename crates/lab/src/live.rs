@@ -1,0 +1,273 @@
+//! A scenario with real nodes: processes on loopback whose links are emulated, and real clients.
+//!
+//! ```text
+//!   Scenario ─▶ can it run live? ─▶ nodes (bench::fleet) ─▶ all links up ─▶ its zero
+//!                                                                             │
+//!   Report ◀─ meters ◀─ clients send and receive, faults happen at their times ◀─┘
+//! ```
+//!
+//! What a link is like is emulated in the nodes at both of its ends, as `sinew link set` does; the
+//! paths of direct flows by [`crate::emulator`]. A crash kills a process, a partition takes the links
+//! between its groups down. Times are the machine's: two runs are alike, not equal.
+//!
+//! [`up`] ends what it started, whatever happens, unless it is to keep the nodes; then a state file
+//! in the folder says which they are, and [`down`] ends exactly those.
+
+mod check;
+mod network;
+mod state;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+pub use state::{Kept, down};
+
+use crate::bench::BenchError;
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use crate::scenario::{Fault, FaultKind, FlowReport, Place, Report, Scenario, ScenarioError};
+use base::Duration;
+use net::Clock;
+use network::Network;
+use serde_json::Value;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use traffic::Traffic;
+
+/// How long what is under way may take to arrive after the end.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How often it is looked whether the nodes are still there, and whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// The scenario's file.
+    pub file: PathBuf,
+    /// Ends it earlier.
+    pub seconds: Option<f64>,
+    /// Where the nodes' files and the report go; none for a folder that disappears again.
+    pub out: Option<PathBuf>,
+    /// Leaves the nodes running at the end. Without flows they are left running in any case.
+    pub keep: bool,
+    /// Run as `PROGRAM node --config FILE`.
+    pub program: PathBuf,
+}
+
+/// What a live run has come to.
+#[derive(Clone, Debug)]
+pub struct LiveResult {
+    /// As of a simulation, if there was traffic.
+    pub report: Option<Report>,
+    /// The nodes that are left running.
+    pub kept: Option<Kept>,
+}
+
+/// Why a live run did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The scenario cannot be used.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The scenario has something that only the simulator does.
+    #[error("{file}: {key}: {what}")]
+    NotLive {
+        /// The scenario's file.
+        file: String,
+        /// Which key of what.
+        key: String,
+        /// Why not, and what to do.
+        what: String,
+    },
+    /// An option that cannot be; the command was misused.
+    #[error("{0}")]
+    Option(String),
+    /// A node could not be started, or has ended.
+    #[error("{0}")]
+    Node(String),
+    /// A file or folder could not be used.
+    #[error("{}: {error}", path.display())]
+    At {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The kernel refused something else.
+    #[error("the live run failed: {0}")]
+    Io(#[from] io::Error),
+    /// Ctrl-C, or the system asked to end.
+    #[error("interrupted: all nodes have been ended")]
+    Interrupted,
+}
+
+impl From<BenchError> for LiveError {
+    fn from(error: BenchError) -> LiveError {
+        match error {
+            BenchError::Option(text) | BenchError::Start(text) => LiveError::Node(text),
+            BenchError::Io(error) => LiveError::Io(error),
+            BenchError::Interrupted => LiveError::Interrupted,
+        }
+    }
+}
+
+/// Runs a scenario with real nodes.
+///
+/// # Errors
+/// [`LiveError`]; whatever was started has ended then.
+pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveError> {
+    let scenario = Scenario::load(&options.file)?;
+    let scenario = match options.seconds {
+        Some(seconds) if (0.1..=86_400.0).contains(&seconds) => {
+            scenario.shortened(Duration::from_secs_f64(seconds))
+        }
+        Some(_) => {
+            let what = "a run lasts 0.1 to 86400 seconds";
+            return Err(LiveError::Option(what.to_owned()));
+        }
+        None => scenario,
+    };
+    check::can_run(&scenario).map_err(|(key, what)| LiveError::NotLive {
+        file: options.file.display().to_string(),
+        key,
+        what,
+    })?;
+    let keep = options.keep || scenario.flows.is_empty();
+    let folder = state::Folder::open(options.out.as_deref(), keep)?;
+    let interrupt = Interrupt::install()?;
+    net::sched::raise_descriptors()?;
+    progress.begin(&format!(
+        "{}: {} node processes, {} links, {} s",
+        scenario.name,
+        scenario.nodes.len(),
+        scenario.links.len(),
+        scenario.duration.as_secs_f64()
+    ));
+    let mut network = Network::start(&scenario, &options.program, folder.path())?;
+    network.wait(&interrupt)?;
+    progress.step("all links are up");
+    let report = match scenario.flows.is_empty() {
+        true => None,
+        false => Some(run(&scenario, &mut network, &interrupt, progress)?),
+    };
+    progress.clear();
+    if let (Some(report), Some(out)) = (&report, &options.out) {
+        let path = out.join("report.json");
+        let json = serde_json::to_string_pretty(&json(report)).map_err(io::Error::other)?;
+        let written = crate::files::write(&path, (json + "\n").as_bytes());
+        written.map_err(|error| LiveError::At { path, error })?;
+    }
+    let kept = match keep {
+        true => Some(folder.keep(&scenario, network)?),
+        false => {
+            drop(network);
+            folder.clear();
+            None
+        }
+    };
+    Ok(LiveResult { report, kept })
+}
+
+/// From the scenario's zero to its end.
+fn run(
+    scenario: &Scenario,
+    network: &mut Network<'_>,
+    interrupt: &Interrupt,
+    progress: Progress,
+) -> Result<Report, LiveError> {
+    let clock = Clock::new();
+    let before = network.totals();
+    let zero = clock.now();
+    let mut traffic = Traffic::start(scenario, network, clock, zero)?;
+    let end = zero + scenario.duration;
+    let mut faults = scenario.faults.iter().peekable();
+    while clock.now() < end {
+        let now = clock.now();
+        while let Some(fault) = faults.next_if(|fault| zero + fault.at <= now) {
+            happen(fault, network, &traffic)?;
+        }
+        let next = faults.peek().map_or(end, |fault| zero + fault.at);
+        let pause = next.min(end).since(clock.now()).min(LOOK);
+        if interrupt.wait(pause)? {
+            return Err(LiveError::Interrupted);
+        }
+        network.check()?;
+        traffic.check()?;
+        let share = clock.now().since(zero).as_secs_f64() / scenario.duration.as_secs_f64();
+        progress.draw(share.min(1.0), &scenario.name);
+    }
+    traffic.stop_sending()?;
+    let drained = clock.now() + DRAIN;
+    while clock.now() < drained {
+        if interrupt.wait(drained.since(clock.now()).min(LOOK))? {
+            return Err(LiveError::Interrupted);
+        }
+    }
+    let mut report = Report::head(scenario, scenario.seed);
+    report.overlay = network.totals().since(&before);
+    let judged = scenario.flows.iter().zip(traffic.judge()?);
+    report.flows = judged
+        .map(|(flow, packets)| FlowReport::of(scenario, flow, packets))
+        .collect();
+    Ok(report)
+}
+
+fn happen(fault: &Fault, network: &mut Network<'_>, traffic: &Traffic) -> Result<(), LiveError> {
+    match &fault.kind {
+        FaultKind::Down(Place::Link(link)) => network.set_outage(*link, true),
+        FaultKind::Up(Place::Link(link)) => network.set_outage(*link, false),
+        FaultKind::Set(Place::Link(link), path) => network.set_path(*link, path),
+        FaultKind::Down(Place::Flow(flow)) => traffic.set_outage(*flow, true),
+        FaultKind::Up(Place::Flow(flow)) => traffic.set_outage(*flow, false),
+        FaultKind::Set(Place::Flow(flow), path) => traffic.set_path(*flow, path),
+        FaultKind::Crash(node) => return network.crash(*node),
+        FaultKind::Restart(node) => return network.restart(*node),
+        FaultKind::Partition(groups) => network.partition(groups),
+        FaultKind::Heal => network.heal(),
+        // `check` has refused the scenario.
+        FaultKind::Stall(..) => {}
+    }
+    Ok(())
+}
+
+/// A report without what only the simulator knows.
+fn json(report: &Report) -> Value {
+    let mut value = serde_json::to_value(report).unwrap_or_default();
+    if let Some(fields) = value.as_object_mut() {
+        for key in ["events", "datagrams", "digest", "trace_hash"] {
+            fields.remove(key);
+        }
+        fields.insert("live".to_owned(), true.into());
+    }
+    value
+}
+
+impl LiveResult {
+    /// The documented JSON: a simulation's without what only the simulator knows, and `nodes_left`.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut value = match &self.report {
+            Some(report) => json(report),
+            None => serde_json::json!({"live": true}),
+        };
+        if let (Some(kept), Some(fields)) = (&self.kept, value.as_object_mut()) {
+            let left = serde_json::to_value(kept).unwrap_or_default();
+            fields.insert("left".to_owned(), left);
+        }
+        value
+    }
+}
+
+impl fmt::Display for LiveResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(report) = &self.report {
+            writeln!(f, "{}", report.to_string().trim_end())?;
+        }
+        match &self.kept {
+            Some(kept) => write!(f, "{kept}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What of a scenario real nodes cannot do: told before anything is started, by its key.
+
+use crate::scenario::{BothWays, Carrier, FaultKind, Flow, Scenario};
+use base::Duration;
+use base::impair::Model;
+
+/// Node processes: each has a dozen threads and descriptors, and all share this machine.
+pub(super) const NODES_MAX: usize = 100;
+/// Streams of all flows: each is a client at both ends, or two sockets.
+pub(super) const STREAMS_MAX: usize = 1_000;
+
+/// Which key of what cannot be done, and why.
+type Refusal = (String, String);
+
+/// Whether real nodes on one machine can do all of it.
+pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
+    let refuse = |key: String, what: String| Err((key, what));
+    let nodes = scenario.nodes.len();
+    if nodes > NODES_MAX {
+        let what =
+            format!("{nodes} node processes are more than the limit of {NODES_MAX}: simulate it");
+        return refuse("node".into(), what);
+    }
+    for node in &scenario.nodes {
+        let keys = [
+            ("clock_ahead", node.clock_ahead != Duration::ZERO),
+            ("clock_drift_ppm", node.clock_drift_ppm != 0),
+        ];
+        if let Some((key, _)) = keys.into_iter().find(|(_, set)| *set) {
+            let what = "all nodes have this machine's clock: leave it out, or simulate it";
+            return refuse(format!("node {}: {key}", node.name), what.into());
+        }
+    }
+    let name = |node: usize| &scenario.nodes[node].name;
+    for link in &scenario.links {
+        path(&link.path, || {
+            format!("link {}-{}", name(link.a), name(link.b))
+        })?;
+    }
+    for flow in &scenario.flows {
+        if let Carrier::Direct(both) = &flow.carrier {
+            path(both, || format!("flow {}", flow.name))?;
+        }
+    }
+    let streams: usize = scenario.flows.iter().map(|flow: &Flow| flow.count).sum();
+    if streams > STREAMS_MAX {
+        let what =
+            format!("{streams} streams are more than the limit of {STREAMS_MAX} for real clients");
+        return refuse("flow: count".into(), what);
+    }
+    for fault in &scenario.faults {
+        let at = format!("fault at {}", fault.at);
+        match &fault.kind {
+            FaultKind::Stall(..) => {
+                let what = "only the simulator stops a node's clients with it: simulate it, or use \
+                            `crash` and `restart`";
+                return refuse(format!("{at}: kind"), what.into());
+            }
+            FaultKind::Set(_, both) => path(both, || at.clone())?,
+            FaultKind::Down(_)
+            | FaultKind::Up(_)
+            | FaultKind::Crash(_)
+            | FaultKind::Restart(_)
+            | FaultKind::Partition(_)
+            | FaultKind::Heal => {}
+        }
+    }
+    Ok(())
+}
+
+/// Scheduled outages of a path count from the scenario's zero, which the nodes do not know.
+fn path(both: &BothWays, what: impl Fn() -> String) -> Result<(), Refusal> {
+    let scheduled = |model: &Model| !model.outages().is_empty();
+    let key = match (scheduled(&both.there), scheduled(&both.back)) {
+        (true, _) => "path",
+        (false, true) => "back",
+        (false, false) => return Ok(()),
+    };
+    let why = "`outage=10s..12s` is for the simulator: use the faults `link-down` and `link-up`";
+    Err((format!("{}: {key}", what()), why.into()))
+}

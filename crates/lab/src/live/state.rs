@@ -1,0 +1,260 @@
+//! Nodes that are left running: the file that says which they are, and how they are ended.
+//!
+//! ```text
+//!   up --keep ──▶ DIR/lab.json (process numbers and start times, sockets) ──▶ down DIR
+//! ```
+//!
+//! A process is known by its number and the moment of its start, so that a number which the system
+//! has given to somebody else since is left alone.
+
+use super::LiveError;
+use super::network::Network;
+use crate::control;
+use crate::files::{Scratch, write};
+use crate::scenario::Scenario;
+use net::signals;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The file in the folder.
+const FILE: &str = "lab.json";
+/// A socket's path has at most 107 bytes.
+const SOCKET_PATH_MAX: usize = 107;
+/// The longest name of a file in the folder: a node's name of 32 bytes and ".control".
+const FILE_NAME_MAX: usize = 41;
+/// How long a node may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Nodes that are left running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Where the nodes' files are.
+    pub folder: PathBuf,
+    /// The folder was made for them and goes with them.
+    pub temporary: bool,
+    /// The nodes.
+    pub nodes: Vec<KeptNode>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptNode {
+    /// Its name.
+    pub name: String,
+    /// Its overlay address.
+    pub address: String,
+    /// Its process.
+    pub pid: u32,
+    /// When that was started, in the kernel's own count.
+    pub started: u64,
+    /// What its files are called, without endings.
+    pub stem: String,
+    /// Its operator's socket.
+    pub control_socket: PathBuf,
+    /// Its clients' socket.
+    pub client_socket: PathBuf,
+}
+
+/// Where the nodes' files are.
+pub(super) enum Folder {
+    /// Disappears with everything in it.
+    Temporary(Scratch),
+    /// Somebody's, with what we have put there.
+    Named(PathBuf),
+}
+
+impl Folder {
+    /// A folder for nodes; it must not be that of nodes that run.
+    pub(super) fn open(out: Option<&Path>, keep: bool) -> Result<Folder, LiveError> {
+        let Some(out) = out else {
+            return Ok(Folder::Temporary(Scratch::new("lab")?));
+        };
+        let at = |error| LiveError::At {
+            path: out.to_owned(),
+            error,
+        };
+        fs::create_dir_all(out).map_err(at)?;
+        let out = fs::canonicalize(out).map_err(at)?;
+        if let Ok(kept) = read(&out)
+            && kept.nodes.iter().any(KeptNode::runs)
+        {
+            return Err(LiveError::Option(format!(
+                "nodes of {} run in {}: end them first, with `sinew lab down {}`",
+                kept.scenario,
+                out.display(),
+                out.display()
+            )));
+        }
+        if out.as_os_str().len() + FILE_NAME_MAX > SOCKET_PATH_MAX {
+            // Sockets need short paths: only the report goes there.
+            return match keep {
+                true => Err(LiveError::Option(format!(
+                    "{}: sockets need a shorter path: choose a folder of up to {} bytes",
+                    out.display(),
+                    SOCKET_PATH_MAX - FILE_NAME_MAX
+                ))),
+                false => Ok(Folder::Temporary(Scratch::new("lab")?)),
+            };
+        }
+        // Told now, and not after all nodes have been started.
+        let probe = out.join(FILE);
+        write(&probe, b"{}\n").map_err(at)?;
+        fs::remove_file(&probe).map_err(at)?;
+        Ok(Folder::Named(out))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Folder::Temporary(scratch) => scratch.path(),
+            Folder::Named(path) => path,
+        }
+    }
+
+    /// Leaves the nodes running and writes which they are.
+    pub(super) fn keep(self, scenario: &Scenario, network: Network<'_>) -> Result<Kept, LiveError> {
+        let nodes = network.nodes().iter().filter_map(|process| {
+            let pid = process.id().ok()?;
+            Some(KeptNode {
+                name: process.member().name.clone(),
+                address: process.member().address.to_string(),
+                pid,
+                started: started(pid)?,
+                stem: process.member().stem.clone(),
+                control_socket: process.control_socket(),
+                client_socket: process.client_socket(),
+            })
+        });
+        let kept = Kept {
+            scenario: scenario.name.clone(),
+            folder: self.path().to_owned(),
+            temporary: matches!(self, Folder::Temporary(_)),
+            nodes: nodes.collect(),
+        };
+        let json = serde_json::to_string_pretty(&kept).map_err(io::Error::other)?;
+        let path = self.path().join(FILE);
+        write(&path, (json + "\n").as_bytes()).map_err(|error| LiveError::At { path, error })?;
+        network.leave();
+        if let Folder::Temporary(scratch) = self {
+            scratch.keep();
+        }
+        Ok(kept)
+    }
+
+    /// Removes keys, certificates and sockets of nodes that have ended; logs stay.
+    pub(super) fn clear(self) {
+        if let Folder::Named(path) = &self {
+            clear(path, ["sock", "control", "key", "cert", "toml"]);
+        }
+    }
+}
+
+/// Ends the nodes that were left running in a folder, and removes their files.
+///
+/// # Errors
+/// [`LiveError`] if there are none, or one cannot be ended.
+pub fn down(folder: &Path) -> Result<Kept, LiveError> {
+    let kept = read(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => LiveError::Option(format!(
+            "{}: no nodes were left running there: it has no {FILE}",
+            folder.display()
+        )),
+        _ => LiveError::At {
+            path: folder.join(FILE),
+            error,
+        },
+    })?;
+    for node in kept.nodes.iter().filter(|node| node.runs()) {
+        // One that hangs is ended all the same.
+        let _ = control::ask(&node.control_socket, &serde_json::json!({"cmd": "stop"}));
+    }
+    let until = Instant::now() + PATIENCE;
+    while kept.nodes.iter().any(KeptNode::runs) && Instant::now() < until {
+        std::thread::sleep(LOOK);
+    }
+    for node in kept.nodes.iter().filter(|node| node.runs()) {
+        signals::kill(node.pid)?;
+    }
+    if kept.temporary {
+        // What `up` has made.
+        let _ = fs::remove_dir_all(&kept.folder);
+    } else {
+        clear(folder, ["sock", "control", "key", "cert", "toml"]);
+        let _ = fs::remove_file(folder.join(FILE));
+    }
+    Ok(kept)
+}
+
+fn read(folder: &Path) -> io::Result<Kept> {
+    let text = fs::read_to_string(folder.join(FILE))?;
+    serde_json::from_str(&text).map_err(io::Error::from)
+}
+
+/// Removes the files of nodes. Whose the folder's other files are is not known.
+fn clear(folder: &Path, endings: [&str; 5]) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let certificates: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "cert"))
+        .collect();
+    for certificate in certificates {
+        for ending in endings {
+            let _ = fs::remove_file(certificate.with_extension(ending));
+        }
+    }
+    let _ = fs::remove_file(folder.join("network.pub"));
+}
+
+impl KeptNode {
+    /// Whether it still runs, and is the one that was started.
+    fn runs(&self) -> bool {
+        started(self.pid) == Some(self.started)
+    }
+}
+
+/// When a process was started, in ticks since the machine was; nothing for one that has ended.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may contain anything. Behind it: state, and 18 fields on, field 22.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    match state {
+        "Z" | "X" => None,
+        _ => fields.nth(18)?.parse().ok(),
+    }
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} nodes of {} are running:",
+            self.nodes.len(),
+            self.scenario
+        )?;
+        for node in &self.nodes {
+            writeln!(
+                f,
+                "  {} {}  control {}  clients {}",
+                node.name,
+                node.address,
+                node.control_socket.display(),
+                node.client_socket.display()
+            )?;
+        }
+        if let Some(node) = self.nodes.first() {
+            writeln!(
+                f,
+                "ask one: sinew status --node {}",
+                node.control_socket.display()
+            )?;
+        }
+        write!(f, "end them: sinew lab down {}", self.folder.display())
+    }
+}

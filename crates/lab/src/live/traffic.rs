@@ -1,0 +1,437 @@
+//! The traffic of a live run: real clients of the nodes, and UDP sockets through emulated paths.
+//!
+//! ```text
+//!   sending thread ─▶ client ─▶ node ══▶ node ─▶ client ─▶ receiving thread ─▶ meters
+//!              └────▶ UDP ─▶ Emulator ─▶ UDP ─────────────┘
+//! ```
+//!
+//! A client whose node is gone opens its socket again when the node is back; what it would have sent
+//! meanwhile counts as sent and lost, as in the simulator.
+
+use super::LiveError;
+use super::network::Network;
+use crate::emulator::Emulator;
+use crate::pace::{prepare_thread, sleep_until};
+use crate::scenario::meter::{Judgement, Meter};
+use crate::scenario::{BothWays, Carrier, Scenario, stamp};
+use base::{Duration, Rng, Time};
+use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
+use net::Clock;
+use net::epoll::{Interest, Poller};
+use sim::traffic::{Pattern, Source};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// The port of stream 0's receiver; the others follow.
+const PORTS: u16 = 1_024;
+/// How often it is looked whether to stop, and whether a node is back.
+const LOOK: Duration = Duration::from_millis(50);
+/// A node that lives answers at once; the others have their turn meanwhile.
+const BIND_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+/// Datagrams taken from one socket before the others have their turn.
+const READS_PER_TURN: usize = 64;
+/// Longest datagram.
+const DATAGRAM_BYTES_MAX: usize = 2_048;
+/// From the call of `start` to the scenario's zero nothing is sent.
+const TRAFFIC_RNG: u64 = 3;
+
+/// The running traffic. Dropping it ends the threads.
+pub(super) struct Traffic {
+    /// Of each stream: its flow and what became of its packets.
+    shared: Arc<Shared>,
+    flows: usize,
+    gap: Duration,
+    /// Of each direct flow, its path at present.
+    paths: Vec<Option<Path>>,
+    sending: Option<JoinHandle<io::Result<()>>>,
+    receiving: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// The path of a direct flow.
+struct Path {
+    emulator: Emulator,
+    there: Mutex<base::impair::Model>,
+}
+
+struct Shared {
+    meters: Mutex<Vec<(usize, Meter)>>,
+    stop_sending: AtomicBool,
+    stop_receiving: AtomicBool,
+}
+
+impl Shared {
+    fn meters(&self) -> MutexGuard<'_, Vec<(usize, Meter)>> {
+        self.meters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a stream's packets go in.
+struct Sender {
+    end: End,
+    to: Target,
+    source: Source,
+    start: Time,
+    stop: Time,
+    bytes: usize,
+    retry_at: Time,
+}
+
+/// A socket at one end of a stream.
+enum End {
+    /// A client of a node, while that is there.
+    Overlay {
+        node: Node,
+        port: u16,
+        options: Options,
+        socket: Option<DatagramSocket>,
+    },
+    Direct(UdpSocket),
+}
+
+impl Traffic {
+    /// Opens all sockets and starts to send at `zero`, as the flows say.
+    pub(super) fn start(
+        scenario: &Scenario,
+        network: &Network<'_>,
+        clock: Clock,
+        zero: Time,
+    ) -> Result<Traffic, LiveError> {
+        let mut rng = Rng::new(scenario.seed ^ TRAFFIC_RNG);
+        let (mut meters, mut senders, mut receivers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut paths = Vec::new();
+        for (n, flow) in scenario.flows.iter().enumerate() {
+            let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;
+            let path = match &flow.carrier {
+                Carrier::Direct(both) => Some(direct(both, rng.next_u64())?),
+                Carrier::Overlay(_) => None,
+            };
+            for i in 0..flow.count as u64 {
+                let port = PORTS + meters.len() as u16;
+                let phase = (interval * i).div(flow.count as u64);
+                let (from, to) = match (&flow.carrier, &path) {
+                    (Carrier::Overlay(options), _) => {
+                        let at = |node| network.client_socket(node);
+                        let options = options_of(options);
+                        (
+                            End::overlay(at(flow.from), 0, options),
+                            End::overlay(at(flow.to), port, options),
+                        )
+                    }
+                    (Carrier::Direct(_), Some((path, receiver))) => {
+                        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                        socket.connect(path.emulator.address())?;
+                        socket.set_nonblocking(true)?;
+                        (End::Direct(socket), End::Direct(receiver.try_clone()?))
+                    }
+                    (Carrier::Direct(_), None) => continue,
+                };
+                meters.push((n, Meter::new(interval, flow.deadline)));
+                senders.push(Sender {
+                    end: from,
+                    to: Target::new(scenario.nodes[flow.to].address, port),
+                    source: Source::new(flow.pattern, rng.fork()),
+                    start: zero + flow.start + phase,
+                    stop: zero + flow.stop,
+                    bytes: flow.packet,
+                    retry_at: Time::ZERO,
+                });
+                receivers.push(to);
+            }
+            paths.push(path.map(|(path, _)| path));
+        }
+        let shared = Arc::new(Shared {
+            meters: Mutex::new(meters),
+            stop_sending: AtomicBool::new(false),
+            stop_receiving: AtomicBool::new(false),
+        });
+        // All are there before the first packet; one whose node is gone already comes later.
+        for end in senders
+            .iter_mut()
+            .map(|sender| &mut sender.end)
+            .chain(&mut receivers)
+        {
+            end.open();
+        }
+        let (mine, from) = (Arc::clone(&shared), zero + scenario.measure.from);
+        let receiving = spawn("receiver", move || receive(receivers, &mine, clock))?;
+        let mine = Arc::clone(&shared);
+        let sending = spawn("sender", move || send(senders, &mine, clock, from))?;
+        Ok(Traffic {
+            shared,
+            flows: scenario.flows.len(),
+            gap: scenario.measure.gap,
+            paths,
+            sending: Some(sending),
+            receiving: Some(receiving),
+        })
+    }
+
+    /// Fails if a thread has.
+    pub(super) fn check(&mut self) -> Result<(), LiveError> {
+        for thread in [&mut self.sending, &mut self.receiving] {
+            // The sending thread ends by itself when all flows have stopped.
+            if thread.as_ref().is_some_and(JoinHandle::is_finished) {
+                join(thread.take())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_outage(&self, flow: usize, out: bool) {
+        self.change(flow, |model| model.clone().with_outage(out));
+    }
+
+    pub(super) fn set_path(&self, flow: usize, path: &BothWays) {
+        self.change(flow, |_| path.there.clone());
+    }
+
+    fn change(&self, flow: usize, to: impl FnOnce(&base::impair::Model) -> base::impair::Model) {
+        if let Some(path) = &self.paths[flow] {
+            let mut model = path.there.lock().unwrap_or_else(PoisonError::into_inner);
+            *model = to(&model);
+            path.emulator.set_model(model.clone());
+        }
+    }
+
+    /// Nothing more is sent.
+    pub(super) fn stop_sending(&mut self) -> Result<(), LiveError> {
+        self.shared.stop_sending.store(true, Ordering::Release);
+        Ok(join(self.sending.take())?)
+    }
+
+    /// What became of each flow's packets.
+    pub(super) fn judge(mut self) -> Result<Vec<Judgement>, LiveError> {
+        self.shared.stop_receiving.store(true, Ordering::Release);
+        join(self.receiving.take())?;
+        let mut meters: Vec<Vec<Meter>> = Vec::new();
+        meters.resize_with(self.flows, Vec::new);
+        for (flow, meter) in self.shared.meters().drain(..) {
+            meters[flow].push(meter);
+        }
+        let judged = meters.iter().map(|meters| Judgement::of(meters, self.gap));
+        Ok(judged.collect())
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.shared.stop_sending.store(true, Ordering::Release);
+        self.shared.stop_receiving.store(true, Ordering::Release);
+        for thread in [&mut self.sending, &mut self.receiving] {
+            let _ = join(thread.take());
+        }
+    }
+}
+
+impl End {
+    fn overlay(socket: PathBuf, port: u16, options: Options) -> End {
+        End::Overlay {
+            node: Node::at(socket).with_timeout(BIND_PATIENCE),
+            port,
+            options,
+            socket: None,
+        }
+    }
+
+    /// Opens the socket of a client that has none, if its node is there; whether it has one now and
+    /// had none before.
+    fn open(&mut self) -> bool {
+        let End::Overlay {
+            node,
+            port,
+            options,
+            socket,
+        } = self
+        else {
+            return false;
+        };
+        if socket.is_some() {
+            return false;
+        }
+        let Ok(bound) = node.bind(*port, *options) else {
+            return false;
+        };
+        let opened = bound.set_nonblocking(true).is_ok();
+        *socket = opened.then_some(bound);
+        opened
+    }
+}
+
+/// The client's words for what the scenario says.
+fn options_of(options: &overlay::request::Options) -> Options {
+    Options {
+        link: options.class.link,
+        // The scenario's words always say how packets are stamped.
+        routing: options
+            .route_by()
+            .unwrap_or(RouteBy::Table(Routing::ExpectedLatency)),
+        priority: options.class.priority,
+        deadline: options
+            .deadline
+            .map(|deadline| std::time::Duration::from_nanos(deadline.as_nanos())),
+        delivery: options.delivery,
+        ttl: options.ttl,
+    }
+}
+
+/// The path of a direct flow, and the socket at its end.
+fn direct(both: &BothWays, seed: u64) -> io::Result<(Path, UdpSocket)> {
+    let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    receiver.set_nonblocking(true)?;
+    let emulator = Emulator::start(both.there.clone(), seed, receiver.local_addr()?)?;
+    let there = Mutex::new(both.there.clone());
+    Ok((Path { emulator, there }, receiver))
+}
+
+fn spawn(
+    name: &str,
+    work: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    std::thread::Builder::new().name(name.into()).spawn(work)
+}
+
+fn join(thread: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    let Some(thread) = thread else { return Ok(()) };
+    let joined = thread.join();
+    joined.unwrap_or_else(|_| Err(io::Error::other("a thread of the traffic panicked")))
+}
+
+fn send(
+    mut senders: Vec<Sender>,
+    shared: &Shared,
+    clock: Clock,
+    judged_from: Time,
+) -> io::Result<()> {
+    prepare_thread();
+    let due = |sender: &Sender| sender.start + sender.source.peek();
+    let first = senders.iter().enumerate();
+    let mut next: BinaryHeap<Reverse<(Time, usize)>> =
+        first.map(|(n, sender)| Reverse((due(sender), n))).collect();
+    while let Some(&Reverse((at, n))) = next.peek() {
+        if shared.stop_sending.load(Ordering::Acquire) {
+            break;
+        }
+        let now = clock.now();
+        if at > now {
+            sleep_until(clock, at.min(now + LOOK));
+            continue;
+        }
+        next.pop();
+        let sender = &mut senders[n];
+        if at >= sender.stop {
+            continue;
+        }
+        sender.source.next();
+        next.push(Reverse((due(sender), n)));
+        let number = shared.meters()[n].1.on_sent(at >= judged_from);
+        let refused = sender.send((n as u32, number), clock);
+        shared.meters()[n].1.refused += u64::from(refused);
+    }
+    Ok(())
+}
+
+impl Sender {
+    /// Sends a packet; whether the node refused it. What cannot be sent is lost.
+    fn send(&mut self, (stream, number): (u32, u32), clock: Clock) -> bool {
+        let now = clock.now();
+        if now >= self.retry_at {
+            self.retry_at = now + LOOK;
+            self.end.open();
+        }
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        stamp::put(&mut packet, stream, number, clock.now());
+        let packet = &packet[..self.bytes];
+        match &mut self.end {
+            End::Direct(socket) => {
+                let _ = socket.send(packet);
+                false
+            }
+            End::Overlay { socket, .. } => {
+                match socket.as_ref().map(|s| s.send_to(packet, self.to)) {
+                    None | Some(Ok(()) | Err(client::Error::WouldBlock)) => false,
+                    Some(Err(client::Error::Refused { .. })) => true,
+                    Some(Err(_)) => {
+                        *socket = None;
+                        false
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn receive(mut ends: Vec<End>, shared: &Shared, clock: Clock) -> io::Result<()> {
+    prepare_thread();
+    let mut poller = Poller::new()?;
+    for (n, end) in ends.iter().enumerate() {
+        end.watch(&poller, n as u64)?;
+    }
+    let mut ready = Vec::new();
+    let mut look_at = clock.now();
+    while !shared.stop_receiving.load(Ordering::Acquire) {
+        poller.wait(Some(LOOK), &mut ready)?;
+        for event in &ready {
+            if let Some(end) = ends.get_mut(event.token as usize) {
+                end.take_all(shared, clock);
+            }
+        }
+        if clock.now() >= look_at {
+            look_at = clock.now() + LOOK;
+            for (n, end) in ends.iter_mut().enumerate() {
+                if end.open() {
+                    end.watch(&poller, n as u64)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl End {
+    fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        match self {
+            End::Direct(socket) => poller.add(socket, token, Interest::READ),
+            End::Overlay { socket, .. } => match socket {
+                Some(socket) => poller.add(socket, token, Interest::READ),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Takes what has come.
+    fn take_all(&mut self, shared: &Shared, clock: Clock) {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        for _ in 0..READS_PER_TURN {
+            let len = match self {
+                End::Direct(socket) => match socket.recv(&mut buffer) {
+                    Ok(len) => len,
+                    Err(_) => return,
+                },
+                End::Overlay { socket, .. } => {
+                    match socket.as_ref().map(|socket| socket.recv_from(&mut buffer)) {
+                        Some(Ok((len, ..))) => len,
+                        None | Some(Err(client::Error::WouldBlock)) => return,
+                        Some(Err(client::Error::Refused { .. })) => continue,
+                        Some(Err(_)) => {
+                            // Closing the descriptor takes it out of the poller.
+                            *socket = None;
+                            return;
+                        }
+                    }
+                }
+            };
+            let now = clock.now();
+            if let Some((stream, number, sent)) = stamp::read(&buffer[..len])
+                && let Some((_, meter)) = shared.meters().get_mut(stream as usize)
+            {
+                meter.on_arrival(number, sent, now);
+            }
+        }
+    }
+}
