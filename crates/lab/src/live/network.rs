@@ -278,6 +278,7 @@ impl Totals {
             retransmitted: more("retransmitted_packets"),
             recovered: more("recovered_packets"),
             unstamped: more("unstamped_packets"),
+            requested: more("requested_packets"),
             links_up: more("links_up"),
             links_down: more("links_down"),
             route_changes: more("route_computations"),

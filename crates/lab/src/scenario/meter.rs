@@ -105,11 +105,6 @@ impl Meter {
         number
     }
 
-    /// Delays of those that have come, in microseconds, in the order of arrival.
-    pub(crate) fn delays_us(&self) -> &[u32] {
-        &self.delays_us
-    }
-
     pub(crate) fn on_arrival(&mut self, number: u32, sent: Time, at: Time) {
         // Of a packet that is not judged there is no bit.
         if number >= self.sent || number < self.first {

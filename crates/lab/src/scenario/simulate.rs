@@ -25,9 +25,12 @@ use wire::{HEADROOM, TAG_BYTES};
 /// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until
 /// then. 10 ms of 600 000 packets/s are 6 000 buffers, of 131 072.
 const SLICE: Duration = Duration::from_millis(10);
-/// What a socket's buffer holds while nobody reads: Linux's default of old, 64 KiB, in which a small
-/// datagram takes some 512 bytes with the kernel's own.
+/// What the socket of a program holds while nobody reads: Linux's default of old, 64 KiB, in which a
+/// small datagram takes some 512 bytes with the kernel's own.
 pub(crate) const SOCKET_DATAGRAMS: usize = (64 << 10) / 512;
+/// The same of a node, whose one socket serves many streams. Choice: four times as much, so that a
+/// node and the receivers of four direct flows beside it hold out equally long.
+pub(crate) const NODE_DATAGRAMS: usize = 4 * SOCKET_DATAGRAMS;
 /// How long what is under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
@@ -122,11 +125,6 @@ impl<'s> Simulation<'s> {
     #[must_use]
     pub fn progress(&self) -> f64 {
         self.world.now().as_secs_f64() / (self.end() + DRAIN).as_secs_f64()
-    }
-
-    /// Delays of all packets of each flow that have come so far, in microseconds.
-    pub(crate) fn delays_us(&self) -> Vec<Vec<u32>> {
-        self.streams.delays_us()
     }
 
     /// What it has come to so far.
@@ -245,7 +243,9 @@ impl<'s> Simulation<'s> {
             }
             FaultKind::Stall(node, span) => {
                 let until = self.world.now() + *span;
-                for host in self.network.hosts_at(*node) {
+                self.world
+                    .stall(self.network.hosts[*node], until, NODE_DATAGRAMS);
+                for host in self.network.plain_hosts_at(*node) {
                     self.world.stall(host, until, SOCKET_DATAGRAMS);
                 }
                 self.streams.stall(*node, until);

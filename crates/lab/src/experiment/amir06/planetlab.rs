@@ -96,7 +96,8 @@ impl Experiment for Continental {
              burstiness of 72 % [§II-C] and another 5 % at random. Nodes are not scheduled for 0.2 to \
              8 s at a time (tens to hundreds of packets [§V-B]), each for a share of its time that is drawn \
              evenly from 0 to {:.0} %: nodes, clients and UDP receivers there handle nothing meanwhile, 128 \
-             datagrams wait in each socket, later ones are dropped. {} rounds of 16 disjoint ordered \
+             datagrams wait for each UDP receiver and 512 for the node, which has the streams of four, later \
+             ones are dropped. {} rounds of 16 disjoint ordered \
              pairs, {STREAMS} overlay and {STREAMS} UDP streams of {PACKETS} packets each; late is later \
              than 120 ms.",
             100.0 * mesh::STALLED_SHARE_MAX,

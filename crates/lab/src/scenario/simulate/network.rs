@@ -86,13 +86,13 @@ impl<'s> Network<'s> {
         world.restart(self.hosts[node], party);
     }
 
-    /// The hosts that are a node's machine: its own, and the ends of direct flows there.
-    pub(super) fn hosts_at(&self, node: usize) -> Vec<HostId> {
+    /// The ends of direct flows on a node's machine.
+    pub(super) fn plain_hosts_at(&self, node: usize) -> Vec<HostId> {
         let flows = self.scenario.flows.iter().zip(&self.direct);
         let ends = flows.filter_map(|(flow, ends)| ends.map(|ends| (flow, ends)));
         let ends = ends.flat_map(|(flow, (a, b))| [(flow.from, a), (flow.to, b)]);
-        let ends = ends.filter(|(at, _)| *at == node).map(|(_, host)| host);
-        ends.chain([self.hosts[node]]).collect()
+        let ends = ends.filter(|(at, _)| *at == node);
+        ends.map(|(_, host)| host).collect()
     }
 
     /// Bytes of all datagrams between nodes so far.

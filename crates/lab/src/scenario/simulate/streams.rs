@@ -99,15 +99,6 @@ impl<'s> Streams<'s> {
         *stalled = until.max(*stalled);
     }
 
-    /// Delays of all packets of each flow that have come so far, in microseconds.
-    pub(super) fn delays_us(&self) -> Vec<Vec<u32>> {
-        let mut delays = vec![Vec::new(); self.scenario.flows.len()];
-        for stream in &self.streams {
-            delays[stream.flow].extend_from_slice(stream.meter.delays_us());
-        }
-        delays
-    }
-
     /// Schedules all packets up to `until`.
     pub(super) fn send(&mut self, world: &mut World<Party>, network: &Network<'_>, until: Time) {
         let from = Time::ZERO + self.scenario.settle + self.scenario.measure.from;

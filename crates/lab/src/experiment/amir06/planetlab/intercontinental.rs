@@ -7,7 +7,7 @@
 //!               └───────── Monash
 //! ```
 //!
-//! A cell is a sending site; it calls the other four, one after the other.
+//! A cell is a sending site in one repetition; it calls the other four, one after the other.
 
 use super::mesh::{Mesh, Pair, Trial, loads};
 use super::verdicts::quantile;
@@ -30,6 +30,8 @@ const MONASH: usize = 4;
 /// The shortest and the longest delay. [Amir06 §V-B]
 const SHORTEST_US: u32 = 59_000;
 const LONGEST_US: u32 = 290_000;
+/// Packets of each stream. [Amir06 §V-B]
+const PACKETS: u64 = 2_000;
 /// Nodes measure their links for a minute before calls begin.
 const SETTLE: Duration = Duration::from_secs(60);
 /// Points of a distribution.
@@ -54,20 +56,23 @@ impl Experiment for Intercontinental {
              continents are as far apart as by great circle at the speed of Washington-KAIST, and what lies \
              between Asia or Australia and Europe or South America leads by way of Washington. Every path \
              loses 0.42 % with a burstiness of 72 %, nodes are not scheduled for 0.2 to 8 s at a time, as \
-             in Figure 16. Each site calls each other one for {} packets, 4 overlay and 4 UDP streams, one \
-             pair after the other.",
-            packets(size)
+             in Figure 16. Each site calls each other one for {PACKETS} packets, 4 overlay and 4 UDP streams, \
+             one pair after the other; {} times, with other stalls.",
+            repetitions(size)
         )
     }
 
-    fn cells(&self, _: Size) -> Vec<Cell> {
-        let cell = |from| Cell::at(&[("from", from as f64)]);
-        (0..SITES).map(cell).collect()
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let cell = |n: usize| {
+            let (run, from) = (n / SITES, n % SITES);
+            Cell::at(&[("from", from as f64), ("run", run as f64)])
+        };
+        (0..SITES * repetitions(size)).map(cell).collect()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
         let from = cell.parameter("from") as usize;
-        let span = VOICE_INTERVAL * packets(plan.size) + Duration::from_secs(1);
+        let span = VOICE_INTERVAL * PACKETS + Duration::from_secs(1);
         let others = (0..SITES).filter(|to| *to != from).enumerate();
         let pair = |(n, to): (usize, usize)| Pair {
             from,
@@ -78,10 +83,11 @@ impl Experiment for Intercontinental {
         let trial = Trial {
             mesh: &world(),
             pairs: &pairs,
-            packets: packets(plan.size),
+            packets: PACKETS,
             // Choice: the text tells of additional loss in the first experiment only.
             injected: 0.0,
-            loads: &loads(SITES, plan.seed),
+            // Other machines are busy in each repetition.
+            loads: &loads(SITES, plan.seed ^ cell.parameter("run") as u64),
             threshold: None,
             settle: SETTLE,
         };
@@ -118,11 +124,11 @@ impl Experiment for Intercontinental {
     }
 }
 
-/// Packets of each stream; the paper has 2000.
-const fn packets(size: Size) -> u64 {
+/// Worlds with other stalls. The paper has one.
+const fn repetitions(size: Size) -> usize {
     match size {
-        Size::Quick => 500,
-        Size::Full => 2_000,
+        Size::Quick => 2,
+        Size::Full => 20,
     }
 }
 
@@ -169,11 +175,12 @@ fn all(rows: &Rows, carrier: &str) -> Vec<f64> {
 
 /// The median delay between two sites.
 fn median_ms(rows: &Rows, carrier: &str, from: usize, to: usize) -> f64 {
-    let row = rows.with(&[("from", from as f64)]).next().cloned();
-    let row = row.unwrap_or_default();
-    let points = row.points(&format!("{carrier} to {to}"));
-    let half = points.iter().find(|(share, _)| *share >= 0.5);
-    half.map_or(f64::NAN, |(_, ms)| *ms)
+    let name = format!("{carrier} to {to}");
+    let at = [("from", from as f64)];
+    let points = rows.with(&at).flat_map(|row| row.points(&name));
+    let mut ms: Vec<f64> = points.map(|(_, ms)| *ms).collect();
+    ms.sort_by(f64::total_cmp);
+    quantile(&ms, 0.5)
 }
 
 fn chart(rows: &Rows) -> Chart {
@@ -267,7 +274,9 @@ fn fewer_late(rows: &Rows) -> Verdict {
     let verdict = Verdict::of("fewer-late", later.is_empty(), text);
     match (later.first(), later.last()) {
         (Some(first), Some(last)) => verdict.note(format!(
-            "later than UDP from the {first:.0}th to the {last:.0}th percentile"
+            "later than UDP between the {first:.0}th and the {last:.0}th percentile: after a stall a link is \
+             announced with what was measured through it, for 30 s at least by the paper's rule, and packets take \
+             a longer way meanwhile; and an overlay packet waits when a relay is not scheduled, too"
         )),
         _ => verdict,
     }

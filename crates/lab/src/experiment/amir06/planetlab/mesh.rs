@@ -10,7 +10,7 @@
 
 use crate::experiment::CellError;
 use crate::scenario::{
-    BothWays, Carrier, Fault, FaultKind, Flow, FlowReport, Link, Scenario, Simulation,
+    BothWays, Call, Carrier, Fault, FaultKind, Flow, FlowReport, Link, Scenario, Simulation,
 };
 use base::impair::{LossModel, Model};
 use base::{Duration, Rng};
@@ -131,8 +131,10 @@ impl Trial<'_> {
         let scenario = self.scenario(seed)?;
         let mut simulation = Simulation::new(&scenario, seed);
         while simulation.run_for(Duration::from_secs(60)) {}
-        let mut delays = simulation.delays_us().into_iter();
-        let mut flows = simulation.finish().flows.into_iter();
+        let (report, calls) = simulation.finish_with_calls();
+        let came = |calls: Vec<Call>| calls.into_iter().flatten().flatten();
+        let mut delays = calls.into_iter().map(came);
+        let mut flows = report.flows.into_iter();
         // The overlay's streams of a pair come first, then its direct ones, as they were made.
         let mut measured = Measured {
             streams: Vec::new(),
