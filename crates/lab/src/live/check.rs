@@ -21,6 +21,10 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
             format!("{nodes} node processes are more than the limit of {NODES_MAX}: simulate it");
         return refuse("node".into(), what);
     }
+    if !scenario.sealing {
+        let what = "real nodes always seal: leave it out, or simulate it";
+        return refuse("scenario: sealing".into(), what.into());
+    }
     for node in &scenario.nodes {
         let keys = [
             ("clock_ahead", node.clock_ahead != Duration::ZERO),

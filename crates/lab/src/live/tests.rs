@@ -49,6 +49,8 @@ fn what_only_the_simulator_does_is_refused_by_its_key() {
         assert_eq!(found, key);
         assert!(what.contains("simulat"), "{what}");
     }
+    let open = PAIR.replacen("[[node]]", "sealing = false\n[[node]]", 1);
+    assert_eq!(refused(&open).0, "scenario: sealing");
     let many = "[scenario]\nname = 'm'\nduration = '1s'\n[topology]\nkind = 'ring'\nnodes = 101\ndelay = '1ms'\n";
     assert_eq!(refused(many).0, "node");
 }

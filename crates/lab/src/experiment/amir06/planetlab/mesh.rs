@@ -162,7 +162,7 @@ impl Trial<'_> {
         let last = self.pairs.iter().map(|pair| pair.start).max();
         let duration = last.unwrap_or_default() + calls + TAIL;
         let mut text = format!(
-            "[scenario]\nname = \"planetlab\"\nprofile = \"paper\"\nduration = \"{}ms\"\nsettle = \"{}ms\"\n",
+            "[scenario]\nname = \"planetlab\"\nprofile = \"paper\"\nsealing = false\nduration = \"{}ms\"\nsettle = \"{}ms\"\n",
             duration.as_millis(),
             self.settle.as_millis()
         );
