@@ -5,7 +5,9 @@
 //!                                   -> timers -> flush -> send what these had to say
 //! ```
 
-use crate::clients::{ACCEPTS_PER_TURN, Clients, READS_PER_TURN};
+mod clients;
+
+use crate::clients::Clients;
 use crate::command::{Command, Commander};
 use crate::counters::Counters;
 use crate::log::{Lines, Log};
@@ -21,7 +23,6 @@ use overlay::request::{Operation, RequestError};
 use overlay::{Node, Reply, Request};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 
@@ -272,85 +273,6 @@ impl Driver {
                 .modify(&self.sockets[i], token, Interest::READ)?;
         }
         Ok(())
-    }
-
-    fn accept(&mut self) {
-        let Some(listener) = &mut self.listener else {
-            return;
-        };
-        for _ in 0..ACCEPTS_PER_TURN {
-            match listener.accept() {
-                Ok(Some(stream)) => {
-                    let Some(id) = self.io.clients.next_id() else {
-                        Clients::refuse(&stream);
-                        continue;
-                    };
-                    let token = TOKEN_CLIENTS + u64::from(id.0);
-                    if self
-                        .poller
-                        .add(stream.as_fd(), token, Interest::READ)
-                        .is_ok()
-                    {
-                        self.io.clients.insert(id, stream);
-                    }
-                }
-                Ok(None) => return,
-                Err(error) => {
-                    let text = format!("a client was turned away: {error}");
-                    self.io
-                        .log
-                        .limited(self.io.now, "clients turned away", &text);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn on_client(&mut self, id: ClientId, event: &Ready) {
-        if event.writable {
-            self.io.clients.write(id);
-        }
-        if event.closed && self.io.clients.is_held(id) {
-            // Nobody waits for what it still had to say, and its hang-up would wake the loop on.
-            self.close_client(id);
-        } else if event.readable || event.closed {
-            self.read_client(id);
-        }
-    }
-
-    fn read_client(&mut self, id: ClientId) {
-        for _ in 0..READS_PER_TURN {
-            match self.io.clients.read(id, &self.io.pool) {
-                Ok(Some(request)) => {
-                    let input = Input::Request {
-                        client: id,
-                        request,
-                    };
-                    self.node.handle(self.io.now, input, &mut self.io);
-                }
-                Ok(None) => return,
-                Err(_gone) => return self.close_client(id),
-            }
-        }
-    }
-
-    fn close_client(&mut self, id: ClientId) {
-        // Closing the descriptor takes it out of the poller.
-        self.io.clients.remove(id);
-        let input = Input::Request {
-            client: id,
-            request: Request::Close,
-        };
-        self.node.handle(self.io.now, input, &mut self.io);
-    }
-
-    fn watch_clients(&mut self) {
-        self.io.clients.release_held(&self.io.pool);
-        let poller = &self.poller;
-        self.io.clients.take_changed(|id, fd, interest| {
-            // It can fail only for a descriptor that is not watched, and all of them are.
-            let _ = poller.modify(fd, TOKEN_CLIENTS + u64::from(id.0), interest);
-        });
     }
 
     /// Handles what other threads want; false when the loop is to end.

@@ -45,6 +45,13 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     assert!(ping["rtt_ms"]["median"].as_f64().unwrap() > 0.0);
     world.ping("10.7.0.3 --count 3 --class voice --node net/ams/ams.ctl");
     world.ping("10.7.0.3 --count 1 --node net/ams/ams.sock");
+    for routing in ["best", "disjoint", "disjoint-3", "flooding"] {
+        world.ping(&format!("lon --count 3 --routing {routing} --node net/ams"));
+    }
+    // A request that leaves no room for its stamp is refused, with the length that fits.
+    let long = "ping lon --count 1 --size 1392 --routing disjoint --node net/ams";
+    let (status, text) = failure(&world.try_sinew(long));
+    assert!(status == 1 && text.contains("at most 1372 bytes"), "{text}");
     let mut trace = json!(null);
     world.wait("a trace finds both hops", || {
         trace = world.json("trace 10.7.0.3 --count 2 --timeout 5000 --node net/ams");

@@ -27,13 +27,16 @@
 mod claim;
 mod edges;
 mod own;
+mod pending;
 
 pub use claim::{Claim, Judgement, Reason, Verdict};
 pub(crate) use edges::Followed;
 pub use own::{LIFETIME_S, Origination};
+pub use pending::MAX_PENDING;
+use pending::Pending;
 
 use crate::link::LinkIndex;
-use base::{Duration, NodeAddr, Time};
+use base::{NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
 use std::collections::BTreeMap;
 use wire::link_state::Link;
@@ -42,11 +45,6 @@ use wire::record::{Key, Record, RecordKind, RecordSeq};
 /// Nodes of one network. "Tens to hundreds of nodes" [Amir06 §III]; with 1024 of them a database
 /// holds at most 1024 · (1200 + 1200) bytes of records, 2.4 MB.
 pub const MAX_ORIGINS: usize = 1_024;
-/// Records that wait for the certificate of their origin. Certificates are flooded first, so few
-/// ever wait; 64 · 1200 bytes.
-pub const MAX_PENDING: usize = 64;
-/// For how long they wait: several retransmissions of the certificate.
-const PENDING_FOR: Duration = Duration::from_secs(20);
 /// How long a certificate is kept after the last link state of its origin: a node that comes back
 /// within an hour need not be introduced again.
 const CERTIFICATE_LINGERS_S: u16 = 3_600;
@@ -97,15 +95,6 @@ impl Entry {
         self.age_s
             .saturating_add(u16::try_from(held_s).unwrap_or(u16::MAX))
     }
-}
-
-#[derive(Clone, Debug)]
-struct Pending {
-    from: LinkIndex,
-    since: Time,
-    kind: RecordKind,
-    age_s: u16,
-    body: Box<[u8]>,
 }
 
 /// All records that a node holds, and what follows from them.
@@ -175,37 +164,9 @@ impl Database {
         Verdict::Accepted(key)
     }
 
-    /// Judges again what waited for a certificate: to be called when one was accepted.
-    pub fn retry_pending(
-        &mut self,
-        now: Time,
-        mut verify: impl FnMut(&Claim<'_>) -> Judgement,
-    ) -> Vec<(LinkIndex, Verdict)> {
-        let waiting = core::mem::take(&mut self.pending);
-        let mut verdicts = Vec::new();
-        for p in waiting {
-            let held_s = u16::try_from(now.since(p.since).as_millis() / 1_000).unwrap_or(u16::MAX);
-            let record = Record {
-                kind: p.kind,
-                age_s: p.age_s.saturating_add(held_s),
-                body: &p.body,
-            };
-            match self.on_record(now, p.from, &record, &mut verify) {
-                Verdict::Pending => {
-                    // Held back again, and its wait began when it first came.
-                    if let Some(again) = self.pending.last_mut() {
-                        (again.since, again.age_s) = (p.since, p.age_s);
-                    }
-                }
-                verdict => verdicts.push((p.from, verdict)),
-            }
-        }
-        verdicts
-    }
-
     /// Removes what has grown too old; true if anything was. Call it about once per second.
     pub fn expire(&mut self, now: Time) -> bool {
-        self.pending.retain(|p| now.since(p.since) < PENDING_FOR);
+        self.forget_pending(now);
         let own = self.own;
         for name in self.names_of(RecordKind::CERTIFICATE) {
             let accompanied = name.origin == own || self.link_state_of(name.origin).is_some();
@@ -338,24 +299,6 @@ impl Database {
             }
             Claim::Revocations { .. } => u16::MAX,
         }
-    }
-
-    fn hold_back(&mut self, now: Time, from: LinkIndex, record: &Record<'_>) -> Verdict {
-        let same = |p: &Pending| p.kind == record.kind && *p.body == *record.body;
-        if self.pending.iter().any(same) {
-            return Verdict::Pending;
-        }
-        if self.pending.len() >= MAX_PENDING {
-            return Verdict::dropped(None, Reason::Full);
-        }
-        self.pending.push(Pending {
-            from,
-            since: now,
-            kind: record.kind,
-            age_s: record.age_s,
-            body: record.body.into(),
-        });
-        Verdict::Pending
     }
 
     fn store(&mut self, now: Time, key: Key, age_s: u16, claim: &Claim<'_>, body: &[u8]) {

@@ -1,0 +1,89 @@
+//! The loop's part in serving clients: who comes, who speaks, who goes, and for what each is watched.
+
+use super::{Driver, TOKEN_CLIENTS};
+use crate::clients::{ACCEPTS_PER_TURN, Clients, READS_PER_TURN};
+use base::{ClientId, Engine, Input};
+use net::epoll::{Interest, Ready};
+use overlay::Request;
+use std::os::fd::AsFd;
+
+impl Driver {
+    pub(super) fn accept(&mut self) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        for _ in 0..ACCEPTS_PER_TURN {
+            match listener.accept() {
+                Ok(Some(stream)) => {
+                    let Some(id) = self.io.clients.next_id() else {
+                        Clients::refuse(&stream);
+                        continue;
+                    };
+                    let token = TOKEN_CLIENTS + u64::from(id.0);
+                    if self
+                        .poller
+                        .add(stream.as_fd(), token, Interest::READ)
+                        .is_ok()
+                    {
+                        self.io.clients.insert(id, stream);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!("a client was turned away: {error}");
+                    self.io
+                        .log
+                        .limited(self.io.now, "clients turned away", &text);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_client(&mut self, id: ClientId, event: &Ready) {
+        if event.writable {
+            self.io.clients.write(id);
+        }
+        if event.closed && self.io.clients.is_held(id) {
+            // Nobody waits for what it still had to say, and its hang-up would wake the loop on.
+            self.close_client(id);
+        } else if event.readable || event.closed {
+            self.read_client(id);
+        }
+    }
+
+    fn read_client(&mut self, id: ClientId) {
+        for _ in 0..READS_PER_TURN {
+            match self.io.clients.read(id, &self.io.pool) {
+                Ok(Some(request)) => {
+                    let input = Input::Request {
+                        client: id,
+                        request,
+                    };
+                    self.node.handle(self.io.now, input, &mut self.io);
+                }
+                Ok(None) => return,
+                Err(_gone) => return self.close_client(id),
+            }
+        }
+    }
+
+    fn close_client(&mut self, id: ClientId) {
+        // Closing the descriptor takes it out of the poller.
+        self.io.clients.remove(id);
+        let input = Input::Request {
+            client: id,
+            request: Request::Close,
+        };
+        self.node.handle(self.io.now, input, &mut self.io);
+    }
+
+    pub(super) fn watch_clients(&mut self) {
+        self.io.clients.release_held(&self.io.pool);
+        let poller = &self.poller;
+        self.io.clients.take_changed(|id, fd, interest| {
+            // It can fail only for a descriptor that is not watched, and all of them are.
+            let _ = poller.modify(fd, TOKEN_CLIENTS + u64::from(id.0), interest);
+        });
+    }
+}
