@@ -13,7 +13,9 @@
 //!
 //! A source that starts again numbers its packets anew, behind what was seen. It is taken for
 //! restarted when a packet comes from behind
-//! - after [`RESTART_SILENCE`] without a packet of the flow: no copy is under way for so long; or
+//! - after [`RESTART_SILENCE`] without a packet of the flow: no copy is under way for so long.
+//!   Copies of stamped packets take several paths, and one of them may be slow: such a packet must
+//!   also be from behind all that the window remembers, which a random first number is; or
 //! - from further behind than the largest window, twice in a row, the second one shortly after the
 //!   first in number. The first of the two is dropped as stale.
 
@@ -128,11 +130,35 @@ impl Flows {
         seq: FlowSeq,
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
+        self.note(now, key, seq, bytes, false)
+    }
+
+    /// The same for a packet that was stamped, of which copies come by several paths.
+    #[inline]
+    pub fn on_stamped(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        seq: FlowSeq,
+        bytes: usize,
+    ) -> (Verdict, &mut Flow) {
+        self.note(now, key, seq, bytes, true)
+    }
+
+    #[inline]
+    fn note(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        seq: FlowSeq,
+        bytes: usize,
+        stamped: bool,
+    ) -> (Verdict, &mut Flow) {
         if self.flows.get(self.last).is_none_or(|f| f.key != key) {
             self.last = self.place(now, key);
         }
         let flow = &mut self.flows[self.last];
-        (flow.on_packet(now, seq, bytes), flow)
+        (flow.on_packet(now, seq, bytes, stamped), flow)
     }
 
     /// The flow of a key.
@@ -237,8 +263,8 @@ impl Flow {
         }
     }
 
-    fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize) -> Verdict {
-        let verdict = self.note(now, seq);
+    fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize, stamped: bool) -> Verdict {
+        let verdict = self.note(now, seq, stamped);
         self.last_seen = now;
         if verdict == Verdict::New {
             self.packets += 1;
@@ -249,13 +275,15 @@ impl Flow {
         verdict
     }
 
-    fn note(&mut self, now: Time, seq: FlowSeq) -> Verdict {
+    fn note(&mut self, now: Time, seq: FlowSeq, stamped: bool) -> Verdict {
         let next = self.window.next();
         if next == 0 {
             return self.restart(now, seq);
         }
         let wide = seq.widen(next);
-        if wide < next && now.since(self.last_seen) >= RESTART_SILENCE {
+        let remembered = stamped && next.saturating_sub(wide) <= self.window.capacity();
+        let silent = now.since(self.last_seen) >= RESTART_SILENCE;
+        if wide < next && silent && !remembered {
             return self.restart(now, seq);
         }
         let seen = self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);

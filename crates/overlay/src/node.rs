@@ -145,7 +145,8 @@ impl Node {
             settings: config.settings,
             rng,
             boot,
-            echo_seq: 0,
+            // Not where an earlier start began: its packets may still be remembered.
+            echo_seq: boot.rotate_left(16),
             own_record_due: true,
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,

@@ -42,6 +42,26 @@ fn copies_are_recognised_and_counted() {
     assert_eq!(flows.iter().map(|f| f.packets).sum::<u64>(), 3);
 }
 
+/// A stamped packet's second copy may come by a path with a long queue, long after the talkspurt is
+/// over; only what is behind all that is remembered is of a restarted source.
+#[test]
+fn a_slow_copy_is_no_restarted_source() {
+    let mut flows = Flows::new();
+    let mut stamped = |ms, seq| flows.on_stamped(at_ms(ms), key(1), FlowSeq(seq), 100).0;
+    for seq in (1_000..1_010).filter(|seq| *seq != 1_004) {
+        assert_eq!(stamped(u64::from(seq), seq), Verdict::New);
+    }
+    assert_eq!(stamped(9_000, 1_003), Verdict::Duplicate);
+    assert_eq!(
+        stamped(19_000, 1_004),
+        Verdict::New,
+        "its first copy was lost"
+    );
+    assert_eq!(stamped(29_000, 1_009), Verdict::Duplicate);
+    assert_eq!(stamped(39_000, 7), Verdict::New);
+    assert_eq!(stamped(39_001, 8), Verdict::New);
+}
+
 #[test]
 fn every_part_of_the_key_counts() {
     let mut flows = Flows::new();

@@ -210,7 +210,11 @@ impl Node {
             destination_port: header.destination_port(),
         };
         let local = destination == self.addr;
-        let (verdict, flow) = self.flows.on_packet(now, key, header.flow_seq(), len);
+        let seq = header.flow_seq();
+        let (verdict, flow) = match is_stamped {
+            true => self.flows.on_stamped(now, key, seq, len),
+            false => self.flows.on_packet(now, key, seq, len),
+        };
         if verdict != flow::Verdict::New {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
