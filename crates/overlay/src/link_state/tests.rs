@@ -1,4 +1,5 @@
 use super::*;
+use base::Duration;
 use proptest::prelude::*;
 use wire::certificate::{Certificate, Domains, NetworkId, Options, Subject};
 use wire::link_state::{OPTIONS_BYTES_MAX, Opt, Repr, SIGNATURE_BYTES, write_option};
