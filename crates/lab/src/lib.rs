@@ -31,6 +31,7 @@ mod control;
 pub mod demo;
 pub mod emulator;
 pub mod experiment;
+pub mod explain;
 mod files;
 mod interrupt;
 pub mod live;

@@ -4,6 +4,7 @@
 //!   sinew net ..      authority: keys, certificates, configurations (files only)
 //!   sinew node        a running node            <- host, overlay, net
 //!   status links ..   asks a running node       <- its control socket, JSON
+//!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   demo bench        starts nodes of its own   <- lab
 //! ```
@@ -33,6 +34,7 @@ pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod why;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
@@ -82,6 +84,19 @@ pub enum Command {
     /// Show the flows through a node
     #[command(after_help = "Example:\n  sinew flows --watch")]
     Flows(Show),
+    /// Why packets take their path: the path, the runners-up, the numbers that decided
+    #[command(after_help = "\
+Examples:
+  sinew why ams par --node net/ams
+  sinew why west east --class best --deadline 60ms --scenario examples/diamond.toml --json")]
+    Why(why::Why),
+    /// What would be if links or nodes were otherwise, for one pair of nodes or for all
+    #[command(after_help = "\
+Examples:
+  sinew whatif 'ams-par loss=8%' ams par --node net/ams
+  sinew whatif 'fra down, ams-lon delay=40ms' --class latency
+  sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
+    Whatif(why::WhatIf),
     /// Impair a link between nodes of a laboratory
     #[command(subcommand)]
     Link(link::Link),
@@ -125,6 +140,8 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Links(args) => show::run(What::Links, args),
         Command::Routes(args) => show::run(What::Routes, args),
         Command::Flows(args) => show::run(What::Flows, args),
+        Command::Why(args) => why::why(args),
+        Command::Whatif(args) => why::what_if(args),
         Command::Link(command) => link::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Ping(args) => ping::run(args),

@@ -17,6 +17,7 @@ use crate::scenario::meter::rounded;
 use base::impair::Model;
 use base::{Duration, Time};
 use network::{Network, Party};
+use overlay::snapshot::NetworkSnapshot;
 use overlay::{Event, Settings};
 use sim::{Either, HostId, World};
 use streams::Streams;
@@ -119,6 +120,16 @@ impl<'s> Simulation<'s> {
             self.slice(until);
         }
         until < end
+    }
+
+    /// The network as a node knows it at this moment; none while it is down. The node's clock is
+    /// taken to be the world's.
+    #[must_use]
+    pub fn network_snapshot(&self, node: usize) -> Option<NetworkSnapshot> {
+        match self.world.engine(*self.network.hosts.get(node)?)? {
+            Either::A(node) => Some(node.network_snapshot(self.world.now())),
+            Either::B(_) => None,
+        }
     }
 
     /// How far it has come, from 0 to 1.

@@ -168,7 +168,9 @@ impl Trial {
             let topology = &self.topology;
             for (tree, samples) in trees.iter_mut().zip(&mut samples) {
                 let metric = tree.metric();
-                let repair = timed(&mut || drop(tree.update(topology, &changes)));
+                let repair = timed(&mut || {
+                    tree.update(topology, &changes);
+                });
                 samples.repair_ns.push(repair);
                 if !tree.changed().is_empty() {
                     samples.effective_ns.push(repair);
@@ -188,7 +190,9 @@ impl Trial {
             let samples = samples.last_mut().expect("width comes last");
             let all = |w: &Widths| topology.nodes().map(|n| w.width(n)).collect::<Vec<_>>();
             let before = all(&widths);
-            let repair = timed(&mut || drop(widths.update(topology, &changes)));
+            let repair = timed(&mut || {
+                widths.update(topology, &changes);
+            });
             samples.repair_ns.push(repair);
             if before != all(&widths) {
                 samples.effective_ns.push(repair);

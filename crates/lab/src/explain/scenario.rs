@@ -1,0 +1,125 @@
+//! The network of a scenario file as its nodes would come to know it: one-way latency is half the
+//! round trip, jitter counts by its mean, loss by its share in the long run.
+
+use crate::scenario::{BothWays, FaultKind, Place, Profile, Scenario};
+use base::impair::Model;
+use base::{Duration, Time};
+use graph::LinkCost;
+use overlay::Settings;
+use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
+
+/// The network at a moment of the scenario's time, after the faults up to then.
+#[must_use]
+pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
+    let settings = match scenario.profile {
+        Profile::Modern => Settings::modern(),
+        Profile::Paper => Settings::paper(),
+    };
+    let state = State::at(scenario, at);
+    let mut nodes: Vec<_> = scenario.nodes.iter().collect();
+    nodes.sort_by_key(|node| node.address);
+    let mut links: Vec<_> = (0..scenario.links.len())
+        .filter(|link| state.is_up(scenario, *link, at))
+        .flat_map(|link| {
+            let ends = &scenario.links[link];
+            let path = &state.paths[link];
+            let address = |node: usize| scenario.nodes[node].address;
+            let latency_us = latency_us(path);
+            [(ends.a, ends.b, &path.there), (ends.b, ends.a, &path.back)].map(
+                |(from, to, model)| {
+                    let loss = LinkCost::new(latency_us, model.loss().marginal()).loss;
+                    (address(from), address(to), latency_us, loss)
+                },
+            )
+        })
+        .collect();
+    links.sort_unstable();
+    NetworkSnapshot {
+        teller: None,
+        profile: settings.name.to_owned(),
+        detect_us: settings.detection.as_micros() as u32,
+        late_us: settings.codec_threshold.as_micros() as u32,
+        nodes: nodes
+            .into_iter()
+            .map(|node| NamedNode {
+                address: node.address.to_string(),
+                name: Some(node.name.clone()),
+            })
+            .collect(),
+        links: links
+            .into_iter()
+            .map(|(from, to, latency_us, loss)| KnownLink {
+                from: from.to_string(),
+                to: to.to_string(),
+                latency_us,
+                loss,
+            })
+            .collect(),
+        rule: DampingRule::of(&settings.announce),
+        holds: Vec::new(),
+    }
+}
+
+fn latency_us(path: &BothWays) -> u32 {
+    let mean = |model: &Model| model.delay() + model.jitter().div(2);
+    let one_way = (mean(&path.there) + mean(&path.back)).div(2);
+    u32::try_from(one_way.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// What faults have made of the links.
+struct State {
+    paths: Vec<BothWays>,
+    crashed: Vec<bool>,
+    islands: Vec<Vec<usize>>,
+}
+
+impl State {
+    fn at(scenario: &Scenario, at: Duration) -> State {
+        let mut state = State {
+            paths: scenario
+                .links
+                .iter()
+                .map(|link| link.path.clone())
+                .collect(),
+            crashed: vec![false; scenario.nodes.len()],
+            islands: Vec::new(),
+        };
+        for fault in scenario.faults.iter().take_while(|fault| fault.at <= at) {
+            match &fault.kind {
+                FaultKind::Down(Place::Link(link)) => state.set_outage(*link, true),
+                FaultKind::Up(Place::Link(link)) => state.set_outage(*link, false),
+                FaultKind::Set(Place::Link(link), path) => state.paths[*link] = (**path).clone(),
+                FaultKind::Crash(node) => state.crashed[*node] = true,
+                FaultKind::Restart(node) => state.crashed[*node] = false,
+                FaultKind::Partition(groups) => state.islands.extend(groups.iter().cloned()),
+                FaultKind::Heal => state.islands.clear(),
+                // A direct flow has a path of its own, beside the overlay.
+                FaultKind::Down(Place::Flow(_))
+                | FaultKind::Up(Place::Flow(_))
+                | FaultKind::Set(Place::Flow(_), _) => {}
+            }
+        }
+        state
+    }
+
+    fn set_outage(&mut self, link: usize, outage: bool) {
+        let BothWays { there, back } = &mut self.paths[link];
+        for model in [there, back] {
+            *model = core::mem::take(model).with_outage(outage);
+        }
+    }
+
+    fn is_up(&self, scenario: &Scenario, link: usize, at: Duration) -> bool {
+        let ends = [scenario.links[link].a, scenario.links[link].b];
+        let path = &self.paths[link];
+        let is_cut = |island: &Vec<usize>| {
+            let [a, b] = ends.map(|end| island.contains(&end));
+            a != b
+        };
+        !ends.iter().any(|end| self.crashed[*end])
+            && !self.islands.iter().any(is_cut)
+            && ![&path.there, &path.back]
+                .iter()
+                .any(|model| model.is_out(Time::ZERO + at))
+    }
+}

@@ -1,0 +1,354 @@
+//! Explanations for people.
+
+use super::whatif::{Pair, PairChange, Pairs, WhatIf};
+use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
+use crate::table::align;
+use graph::Metric;
+use graph::explain::{Answer, Route};
+use graph::width::Width;
+use overlay::snapshot::{DampingRule, NetworkSnapshot};
+use std::fmt;
+
+/// Why the chosen path is the one, in a sentence.
+pub(super) fn reason(view: &View, answer: &Answer) -> String {
+    let class = answer.question.class;
+    let Some(first) = answer.chosen.first() else {
+        return "there is no path".to_owned();
+    };
+    let next = answer.runners_up.first();
+    let path = |route: &Route| {
+        route
+            .nodes()
+            .map(|node| view.name(node))
+            .collect::<Vec<_>>()
+            .join("-")
+    };
+    match class {
+        Class::Disjoint(k) => disjoint(answer, k),
+        _ => {
+            let mut text = format!("{}: {}", superlative(class), number(class, first));
+            if class == Class::Best
+                && let Some(most) = answer.upper
+            {
+                let most = (most.min(1.0) * 100.0).max(deciding(class, first));
+                text += &format!(" by the deadline, and no path delivers more than {most:.3} %");
+            }
+            match next {
+                None if answer.question.runners_up == 0 => {}
+                None => text += "; there is no other path",
+                Some(next) => {
+                    text += &format!("; next is {} with {}", path(next), number(class, next));
+                    text += &difference(class, first, next);
+                }
+            }
+            text
+        }
+    }
+}
+
+fn superlative(class: Class) -> &'static str {
+    match class {
+        Class::Metric(Metric::Hops) => "fewest hops",
+        Class::Metric(Metric::Latency) => "least latency",
+        Class::Metric(Metric::Loss) => "least loss",
+        Class::Metric(Metric::ExpectedLatency) => "least expected latency",
+        Class::Width => "widest, and of the widest the least latency",
+        Class::Best => "delivers the most",
+        Class::Disjoint(_) => "least latency together",
+    }
+}
+
+fn disjoint(answer: &Answer, k: usize) -> String {
+    let found = answer.chosen.len();
+    let latency: u64 = answer.chosen.iter().map(|route| route.latency_us).sum();
+    let latency = latency as f64 / 1e3;
+    let paths = match found {
+        1 => "one path; there are no two without a common node".to_owned(),
+        _ if found < k => format!("{found} paths without a common node, all that there are"),
+        _ => format!("{found} paths without a common node"),
+    };
+    format!("{paths}; of the least latency together: {latency:.2} ms")
+}
+
+fn number(class: Class, route: &Route) -> String {
+    let value = deciding(class, route);
+    match class {
+        Class::Metric(Metric::Hops) => format!("{value:.0}"),
+        Class::Metric(Metric::Loss) => format!("{value:.2} %"),
+        Class::Best => format!("{value:.3} %"),
+        Class::Width => Width(value as u64).to_string(),
+        Class::Metric(_) | Class::Disjoint(_) => format!("{value:.2} ms"),
+    }
+}
+
+fn difference(class: Class, first: &Route, next: &Route) -> String {
+    let (mine, other) = (deciding(class, first), deciding(class, next));
+    if (mine - other).abs() <= 1e-9 * mine.abs().max(other.abs()) {
+        return match class {
+            Class::Metric(_) => ", the same: lower addresses go first".to_owned(),
+            Class::Width => ", as wide and longer".to_owned(),
+            Class::Best | Class::Disjoint(_) => ", the same".to_owned(),
+        };
+    }
+    let (less, more) = if mine < other {
+        (mine, other)
+    } else {
+        (other, mine)
+    };
+    let by = more - less;
+    match class {
+        Class::Metric(Metric::Hops) => format!(", {by:.0} more"),
+        Class::Metric(Metric::Loss) => format!(", {by:.2} points more"),
+        Class::Metric(_) => format!(", {by:.2} ms more"),
+        Class::Width => format!(", {:.0} % less", by / more * 100.0),
+        Class::Best => format!(", {by:.3} points less"),
+        Class::Disjoint(_) => String::new(),
+    }
+}
+
+/// The timer that ends first, in words.
+pub(super) fn timer(snapshot: &NetworkSnapshot, links: &[Held]) -> String {
+    let rule = rule(&snapshot.rule);
+    let pending = links
+        .iter()
+        .flat_map(|link| link.pending.iter().map(move |change| (link, change)));
+    let first = pending.min_by(|a, b| a.1.due_in_s.total_cmp(&b.1.due_in_s));
+    if let Some((link, change)) = first {
+        let (announced, measured) = match change.what.as_str() {
+            "loss" => (
+                format!("{:.2} %", link.announced_loss_pct),
+                format!("{:.2} %", link.measured_loss_pct),
+            ),
+            _ => (
+                format!("{:.2} ms", link.announced_latency_ms),
+                format!("{:.2} ms", link.measured_latency_ms),
+            ),
+        };
+        return format!(
+            "{} of {}-{} is announced as {announced} and measured as {measured}: told in {:.1} s if \
+             that lasts; {rule}",
+            change.what, link.from, link.to, change.due_in_s
+        );
+    }
+    match links {
+        [] => rule,
+        links => {
+            let soonest = links
+                .iter()
+                .map(|link| link.may_announce_in_s)
+                .fold(f64::MAX, f64::min);
+            let when = if soonest > 0.0 {
+                format!("in {soonest:.1} s at the earliest")
+            } else {
+                "as soon as it has lasted".to_owned()
+            };
+            format!(
+                "no change of this node's links on these paths waits; one is told {when}; {rule}"
+            )
+        }
+    }
+}
+
+fn rule(rule: &DampingRule) -> String {
+    let lasting = |s: f64| {
+        if s > 0.0 {
+            format!("after {s} s")
+        } else {
+            "at once".to_owned()
+        }
+    };
+    let mut text = format!(
+        "a link is announced at most every {} s, clearly worse {}, clearly better {}",
+        rule.spacing_s,
+        lasting(rule.worse_s),
+        lasting(rule.better_s)
+    );
+    if rule.better_max_s > rule.better_s {
+        text += &format!(", up to {} s after relapses", rule.better_max_s);
+    }
+    text + ", up and down at once"
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.forwarding {
+            "table" => "by table, hop by hop",
+            _ => "stamped by the source",
+        };
+        writeln!(
+            f,
+            "{} to {} by {} ({how}), deadline {} ms\n",
+            self.from.name, self.to.name, self.class, self.deadline_ms
+        )?;
+        f.write_str(&table(&self.choice))?;
+        writeln!(
+            f,
+            "\nlinks of the chosen path{}",
+            plural(self.choice.chosen.len())
+        )?;
+        f.write_str(&links(&self.choice))?;
+        writeln!(f, "\nwhy   {}", self.choice.reason)?;
+        write!(f, "held  {}", self.held_by.timer)
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+const NUMBERS: [&str; 7] = [
+    "expected",
+    "latency",
+    "loss",
+    "hops",
+    "width",
+    "in time",
+    "unrecovered",
+];
+
+fn numbers(path: &PathNumbers) -> [String; 7] {
+    [
+        format!("{:.2} ms", path.expected_latency_ms),
+        format!("{:.2} ms", path.latency_ms),
+        format!("{:.2} %", path.loss_pct),
+        path.hops.to_string(),
+        Width(path.width_bps).to_string(),
+        format!("{:.3} %", path.in_time_pct),
+        format!("{:.3} %", path.in_time_unrecovered_pct),
+    ]
+}
+
+fn heading(first: &str) -> Vec<String> {
+    [first]
+        .iter()
+        .chain(&NUMBERS)
+        .map(|&title| title.to_owned())
+        .collect()
+}
+
+/// The chosen paths, and those that came next, below each other.
+fn table(choice: &Choice) -> String {
+    let mut rows = vec![heading("  path")];
+    let chosen = choice.chosen.iter().map(|path| ("*", path));
+    let next = choice.runners_up.iter().map(|path| (" ", path));
+    for (mark, path) in chosen.chain(next) {
+        let mut row = vec![format!("{mark} {}", path.path.join("-"))];
+        row.extend(numbers(path));
+        rows.push(row);
+    }
+    align(&rows)
+}
+
+fn links(choice: &Choice) -> String {
+    let titles = ["  link", "expected", "latency", "loss", "width"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for link in choice.chosen.iter().flat_map(|path| &path.links) {
+        rows.push(vec![
+            format!("  {}-{}", link.from, link.to),
+            format!("{:.2} ms", link.expected_latency_ms),
+            format!("{:.2} ms", link.latency_ms),
+            format!("{:.2} %", link.loss_pct),
+            Width(link.width_bps).to_string(),
+        ]);
+    }
+    align(&rows)
+}
+
+impl fmt::Display for WhatIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = format!("by {}, deadline {} ms", self.class, self.deadline_ms);
+        writeln!(f, "if {}", self.edits.join(", "))?;
+        if let Some(pair) = &self.pair {
+            pair.tell(f, &about)?;
+        }
+        if let Some(pairs) = &self.pairs {
+            pairs.tell(f, &about, self.decided_by)?;
+        }
+        Ok(())
+    }
+}
+
+impl Pair {
+    fn tell(&self, f: &mut fmt::Formatter<'_>, about: &str) -> fmt::Result {
+        let (from, to) = (&self.from.name, &self.to.name);
+        let verdict = match (self.changes, &self.before, &self.after) {
+            (_, None, None) => "there is no path, before and after",
+            (_, Some(_), None) => "the path is lost",
+            (_, None, Some(_)) => "there is a path only then",
+            (true, ..) => "the path changes",
+            (false, ..) => "the path stays",
+        };
+        writeln!(f, "{from} to {to} {about}: {verdict}")?;
+        for (when, choice) in [("before", &self.before), ("after", &self.after)] {
+            match choice {
+                None => write!(f, "\n{when}\n  no path\n")?,
+                Some(choice) => write!(f, "\n{when}  {}\n{}", choice.reason, table(choice))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pairs {
+    fn tell(&self, f: &mut fmt::Formatter<'_>, about: &str, decided_by: &str) -> fmt::Result {
+        writeln!(
+            f,
+            "{} of {} paths {about} change: {} lost, {} gained",
+            self.changed, self.compared, self.lost, self.gained
+        )?;
+        if self.listed.is_empty() {
+            return Ok(());
+        }
+        let number = title(decided_by);
+        let mut rows = vec![
+            ["from-to", "before", number, "after", number]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
+        rows.extend(self.listed.iter().map(|pair| pair.row(decided_by)));
+        write!(f, "\n{}", align(&rows))?;
+        if self.listed.len() < self.changed {
+            writeln!(f, "and {} more", self.changed - self.listed.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl PairChange {
+    fn row(&self, decided_by: &str) -> Vec<String> {
+        let path = |paths: &[PathNumbers]| {
+            let paths: Vec<String> = paths.iter().map(|path| path.path.join("-")).collect();
+            if paths.is_empty() {
+                "no path".to_owned()
+            } else {
+                paths.join(" + ")
+            }
+        };
+        let number = |paths: &[PathNumbers]| match paths.first() {
+            None => "-".to_owned(),
+            Some(first) => {
+                let at = NUMBERS.iter().position(|name| *name == title(decided_by));
+                numbers(first)[at.unwrap_or(1)].clone()
+            }
+        };
+        vec![
+            format!("{}-{}", self.from.name, self.to.name),
+            path(&self.before),
+            number(&self.before),
+            path(&self.after),
+            number(&self.after),
+        ]
+    }
+}
+
+/// The column that shows a key of the JSON.
+fn title(key: &str) -> &'static str {
+    match key {
+        "expected_latency_ms" => "expected",
+        "loss_pct" => "loss",
+        "hops" => "hops",
+        "width_bps" => "width",
+        "in_time_pct" => "in time",
+        _ => "latency",
+    }
+}

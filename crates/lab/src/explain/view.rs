@@ -1,0 +1,136 @@
+//! A snapshot made ready: a topology, and names for its nodes.
+
+use super::{ExplainError, Named};
+use base::NodeAddr;
+use graph::{LinkCost, Parameters, Topology};
+use overlay::snapshot::NetworkSnapshot;
+use std::collections::BTreeMap;
+
+/// The network as a node or a scenario tells it.
+#[derive(Clone, Debug)]
+pub struct View {
+    snapshot: NetworkSnapshot,
+    topology: Topology,
+    names: BTreeMap<NodeAddr, String>,
+}
+
+impl View {
+    /// The view of a snapshot.
+    ///
+    /// # Errors
+    /// [`ExplainError::Snapshot`] when an address in it is none.
+    pub fn new(snapshot: NetworkSnapshot) -> Result<View, ExplainError> {
+        let address = |text: &str| -> Result<NodeAddr, ExplainError> {
+            text.parse()
+                .map_err(|why| ExplainError::Snapshot(format!("`{text}`: {why}")))
+        };
+        let mut topology = Topology::new(Parameters {
+            detect_us: snapshot.detect_us,
+            late_us: snapshot.late_us,
+        });
+        let mut names = BTreeMap::new();
+        for node in &snapshot.nodes {
+            let addr = address(&node.address)?;
+            topology.add_node(addr);
+            if let Some(name) = &node.name {
+                names.insert(addr, name.clone());
+            }
+        }
+        for link in &snapshot.links {
+            let cost = LinkCost {
+                latency_us: link.latency_us,
+                loss: link.loss,
+            };
+            topology.set_link(address(&link.from)?, address(&link.to)?, Some(cost));
+        }
+        Ok(View {
+            snapshot,
+            topology,
+            names,
+        })
+    }
+
+    /// What it was made of.
+    #[must_use]
+    pub fn snapshot(&self) -> &NetworkSnapshot {
+        &self.snapshot
+    }
+
+    /// The links.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The node that a word names, by its name or its overlay address.
+    ///
+    /// # Errors
+    /// [`ExplainError::Misused`] when none is called so, or several are.
+    pub fn address(&self, word: &str) -> Result<NodeAddr, ExplainError> {
+        if let Ok(addr) = word.parse::<NodeAddr>() {
+            if self.topology.index(addr).is_some() {
+                return Ok(addr);
+            }
+            return Err(ExplainError::Misused(format!(
+                "nothing is known of a node {addr}; known are {}",
+                self.known()
+            )));
+        }
+        let mut called = self.names.iter().filter(|(_, name)| *name == word);
+        match (called.next(), called.next()) {
+            (Some((addr, _)), None) => Ok(*addr),
+            (Some(_), Some(_)) => Err(ExplainError::Misused(format!(
+                "two nodes are called `{word}`: use the overlay address"
+            ))),
+            (None, _) => Err(ExplainError::Misused(format!(
+                "no node `{word}` is known; known are {}",
+                self.known()
+            ))),
+        }
+    }
+
+    /// Two nodes.
+    pub(super) fn ends(&self, src: &str, dst: &str) -> Result<(NodeAddr, NodeAddr), ExplainError> {
+        Ok((self.address(src)?, self.address(dst)?))
+    }
+
+    /// The name, or the address of a node whose name is not known or not its own alone.
+    pub(super) fn name(&self, node: NodeAddr) -> String {
+        match self.names.get(&node) {
+            Some(name) if self.names.values().filter(|other| *other == name).count() == 1 => {
+                name.clone()
+            }
+            _ => node.to_string(),
+        }
+    }
+
+    /// Name and address.
+    pub(super) fn both(&self, node: NodeAddr) -> String {
+        match self.names.get(&node) {
+            Some(name) => format!("{name} ({node})"),
+            None => node.to_string(),
+        }
+    }
+
+    pub(super) fn named(&self, node: NodeAddr) -> Named {
+        Named {
+            name: self.name(node),
+            address: node.to_string(),
+        }
+    }
+
+    /// Some nodes by name, for errors.
+    fn known(&self) -> String {
+        const SHOWN: usize = 20;
+        let nodes = self.topology.nodes();
+        let mut names: Vec<String> = nodes.map(|n| self.name(self.topology.addr(n))).collect();
+        names.sort();
+        let rest = names.len().saturating_sub(SHOWN);
+        names.truncate(SHOWN);
+        match (names.is_empty(), rest) {
+            (true, _) => "none".to_owned(),
+            (_, 0) => names.join(", "),
+            _ => format!("{} and {rest} more", names.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The answer before and after some edits.
+
+use super::edits::edited;
+use super::{Asked, Choice, ExplainError, Named, PathNumbers, View};
+use base::NodeAddr;
+use graph::Topology;
+use graph::explain::Route;
+use graph::explain::pairs::{self, Changed, TooManyPairs};
+use serde::Serialize;
+
+/// Pairs that are listed at most; all are counted.
+pub const LISTED_PAIRS: usize = 50;
+
+/// What would be if links were otherwise.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// The edits, in one way of writing.
+    pub edits: Vec<String>,
+    /// How paths are chosen.
+    pub class: String,
+    /// The key of the number that decides, in paths.
+    pub decided_by: &'static str,
+    /// What arrives later does not count.
+    pub deadline_ms: f64,
+    /// The pair that was asked about; none if all were.
+    pub pair: Option<Pair>,
+    /// All pairs; none if one was asked about.
+    pub pairs: Option<Pairs>,
+}
+
+/// One pair, before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// Where packets come from.
+    pub from: Named,
+    /// Where they go.
+    pub to: Named,
+    /// Their path becomes another.
+    pub changes: bool,
+    /// The choice as it is; none if there is no path.
+    pub before: Option<Choice>,
+    /// The choice as it would be.
+    pub after: Option<Choice>,
+}
+
+/// All pairs whose path changes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pairs {
+    /// Pairs that were compared.
+    pub compared: usize,
+    /// Pairs whose path becomes another.
+    pub changed: usize,
+    /// Of those, pairs that lose their path.
+    pub lost: usize,
+    /// And pairs that get one.
+    pub gained: usize,
+    /// Up to [`LISTED_PAIRS`] of them, those that lose their path first.
+    pub listed: Vec<PairChange>,
+}
+
+/// A pair whose path changes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PairChange {
+    /// Where packets come from.
+    pub from: Named,
+    /// Where they go.
+    pub to: Named,
+    /// Their path, or paths; empty if there is none.
+    pub before: Vec<PathNumbers>,
+    /// The same after the edits.
+    pub after: Vec<PathNumbers>,
+}
+
+/// Compares the network with what it would be after the edits: for one pair of nodes, or for all.
+///
+/// # Errors
+/// [`ExplainError`] when an edit or a node is not understood, when there is no path before nor
+/// after, or when there are more pairs than are compared for the class.
+pub fn what_if(
+    view: &View,
+    edits: &str,
+    pair: Option<(&str, &str)>,
+    asked: &Asked,
+) -> Result<WhatIf, ExplainError> {
+    asked.check()?;
+    let (topology, edits) = edited(view, edits)?;
+    let (one, all) = match pair {
+        Some((src, dst)) => (
+            Some(compare(view, &topology, view.ends(src, dst)?, asked)?),
+            None,
+        ),
+        None => (None, Some(compare_all(view, &topology, asked)?)),
+    };
+    Ok(WhatIf {
+        edits,
+        class: asked.class.to_string(),
+        decided_by: asked.decided_by(),
+        deadline_ms: super::millis(asked.deadline),
+        pair: one,
+        pairs: all,
+    })
+}
+
+fn compare(
+    view: &View,
+    after: &Topology,
+    ends: (NodeAddr, NodeAddr),
+    asked: &Asked,
+) -> Result<Pair, ExplainError> {
+    let choice = |topology| match asked.answer(view, topology, ends) {
+        Ok(answer) => Ok(Some(Choice::of(view, &answer))),
+        Err(ExplainError::NoPath(_)) => Ok(None),
+        Err(other) => Err(other),
+    };
+    let (before, after) = (choice(view.topology())?, choice(after)?);
+    let paths = |choice: &Option<Choice>| -> Option<Vec<Vec<String>>> {
+        let choice = choice.as_ref()?;
+        Some(
+            choice
+                .chosen
+                .iter()
+                .map(|path| path.addresses.clone())
+                .collect(),
+        )
+    };
+    Ok(Pair {
+        from: view.named(ends.0),
+        to: view.named(ends.1),
+        changes: paths(&before) != paths(&after),
+        before,
+        after,
+    })
+}
+
+fn compare_all(view: &View, after: &Topology, asked: &Asked) -> Result<Pairs, ExplainError> {
+    let deadline_us = asked.deadline_us();
+    let changed = pairs::changed(
+        view.topology(),
+        after,
+        asked.class,
+        deadline_us,
+        LISTED_PAIRS,
+    );
+    let changed: Changed = changed.map_err(|TooManyPairs { pairs, most }| {
+        ExplainError::Misused(format!(
+            "{pairs} pairs are more than the {most} that are compared for class {}: name a source \
+             and a destination",
+            asked.class
+        ))
+    })?;
+    let numbers = |routes: &[Route]| -> Vec<PathNumbers> {
+        routes
+            .iter()
+            .map(|route| PathNumbers::of(view, route))
+            .collect()
+    };
+    let listed = changed.listed.iter().map(|pair| PairChange {
+        from: view.named(pair.src),
+        to: view.named(pair.dst),
+        before: numbers(&pair.before),
+        after: numbers(&pair.after),
+    });
+    Ok(Pairs {
+        compared: changed.compared,
+        changed: changed.changed,
+        lost: changed.lost,
+        gained: changed.gained,
+        listed: listed.collect(),
+    })
+}

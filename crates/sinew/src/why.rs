@@ -1,0 +1,154 @@
+//! `sinew why` and `sinew whatif`: the path that packets take, the ones that came next, the numbers
+//! that decided, and what would be if links were otherwise.
+//!
+//! The network is that of a running node, asked through its control socket, or that of a scenario
+//! file; all else is `lab::explain`, for both the same.
+
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use base::{Duration, impair};
+use clap::Args;
+use lab::explain::{self, Asked, Class, ExplainError, RUNNERS_UP_MAX, View};
+use lab::scenario::{Scenario, ScenarioError};
+use overlay::snapshot::NetworkSnapshot;
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Display;
+use std::path::PathBuf;
+
+/// Arguments of `sinew why`.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// Where packets come from: name or overlay address
+    pub src: String,
+    /// Where they go
+    pub dst: String,
+    /// What is asked, and of whom
+    #[command(flatten)]
+    pub about: About,
+}
+
+/// Arguments of `sinew whatif`.
+#[derive(Debug, Args)]
+pub struct WhatIf {
+    /// What would be otherwise: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; several with
+    /// commas between them; `C>D loss=8%` is one direction; a delay adds a link that is not there
+    pub edits: String,
+    /// Where packets come from; without, every pair whose path changes is shown
+    #[arg(requires = "dst")]
+    pub src: Option<String>,
+    /// Where they go
+    pub dst: Option<String>,
+    /// What is asked, and of whom
+    #[command(flatten)]
+    pub about: About,
+}
+
+/// What both ask, and of whom.
+#[derive(Debug, Args)]
+pub struct About {
+    /// How the path is chosen: expected-latency, latency, loss, hops, width, best, disjoint, or
+    /// disjoint-3 and more
+    #[arg(long, default_value = "expected-latency")]
+    pub class: Class,
+    /// What arrives later does not count
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
+    pub deadline: Duration,
+    /// How many other paths are shown
+    #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
+          value_parser = runners_up)]
+    pub runners_up: usize,
+    /// The control socket of a node that is asked; default: SINEW_NODE, else the only one below this
+    /// directory or in /run/sinew
+    #[arg(long, value_name = "SOCKET", conflicts_with = "scenario")]
+    pub node: Option<PathBuf>,
+    /// Ask a scenario file instead of a node
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
+    /// The moment in the scenario, after the faults up to then
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time,
+          requires = "scenario")]
+    pub at: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Tells why packets take their path.
+pub fn why(args: &Why) -> Outcome {
+    let Why { src, dst, about } = args;
+    let why = explain::why(&about.view()?, src, dst, &about.asked()).map_err(failure)?;
+    about.tell(&why)
+}
+
+/// Tells what would be.
+pub fn what_if(args: &WhatIf) -> Outcome {
+    let WhatIf {
+        edits,
+        src,
+        dst,
+        about,
+    } = args;
+    let pair = src.as_deref().zip(dst.as_deref());
+    let told = explain::what_if(&about.view()?, edits, pair, &about.asked());
+    about.tell(&told.map_err(failure)?)
+}
+
+/// The network as a node knows it.
+pub fn ask(control: &mut Control) -> Result<View, Failure> {
+    let answer = control.ask(&json!({"cmd": "network"}))?;
+    let snapshot: NetworkSnapshot = serde_json::from_value(answer)
+        .map_err(|error| failure(ExplainError::Snapshot(error.to_string())))?;
+    View::new(snapshot).map_err(failure)
+}
+
+impl About {
+    fn asked(&self) -> Asked {
+        Asked {
+            class: self.class,
+            deadline: self.deadline,
+            runners_up: self.runners_up,
+        }
+    }
+
+    fn view(&self) -> Result<View, Failure> {
+        let Some(file) = &self.scenario else {
+            return ask(&mut Control::find(self.node.as_deref())?);
+        };
+        let scenario = Scenario::load(file).map_err(|error| match error {
+            ScenarioError::Bad(_) => Failure::misused(error),
+            ScenarioError::Read { .. } => Failure::failed(error),
+        })?;
+        if self.at > scenario.duration {
+            return Err(Failure::misused(format_args!(
+                "--at {}: the scenario is over after {}",
+                self.at, scenario.duration
+            )));
+        }
+        View::new(explain::snapshot_of(&scenario, self.at)).map_err(failure)
+    }
+
+    fn tell(&self, told: &(impl Serialize + Display)) -> Outcome {
+        if self.json {
+            return terminal::json(&serde_json::to_value(told).map_err(Failure::failed)?);
+        }
+        terminal::line(told.to_string().trim_end())
+    }
+}
+
+fn failure(error: ExplainError) -> Failure {
+    match error {
+        ExplainError::Misused(_) => Failure::misused(error),
+        ExplainError::NoPath(_) | ExplainError::Snapshot(_) => Failure::failed(error),
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    impair::span(text).ok_or_else(|| "expected a time such as 100ms (ns, us, ms, s)".to_owned())
+}
+
+fn runners_up(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|n| *n <= RUNNERS_UP_MAX);
+    number.ok_or_else(|| format!("expected a number up to {RUNNERS_UP_MAX}"))
+}
