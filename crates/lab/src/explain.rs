@@ -232,8 +232,8 @@ impl Asked {
         match self.class {
             Class::Metric(Metric::Hops) => "hops",
             Class::Metric(Metric::Loss) => "loss_pct",
-            Class::Metric(Metric::ExpectedLatency) => "expected_latency_ms",
-            Class::Metric(Metric::Latency) | Class::Disjoint(_) => "latency_ms",
+            Class::Metric(Metric::ExpectedLatency) | Class::Disjoint(_) => "expected_latency_ms",
+            Class::Metric(Metric::Latency) => "latency_ms",
             Class::Width => "width_bps",
             Class::Best => "in_time_pct",
         }

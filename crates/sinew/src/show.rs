@@ -1,5 +1,6 @@
 //! `sinew status | links | routes | flows`: what a running node tells of itself.
 
+mod flows;
 mod links;
 mod status;
 
@@ -43,7 +44,7 @@ pub enum What {
 pub fn run(what: What, args: &Show) -> Outcome {
     let mut control = Control::find(args.node.as_deref())?;
     terminal::show(args.watch, || {
-        let status = match control.status() {
+        let mut status = match control.status() {
             Ok(status) => status,
             // A node that was restarted is found again by those who watch.
             Err(_) if args.watch => {
@@ -52,6 +53,9 @@ pub fn run(what: What, args: &Show) -> Outcome {
             }
             Err(error) => return Err(error),
         };
+        if what == What::Flows {
+            flows::add_reasons(&mut control, &mut status);
+        }
         Ok(if args.json {
             json(what, &status)
         } else {
@@ -77,7 +81,7 @@ fn page(what: What, status: &Value) -> String {
         What::Status => status::page(status),
         What::Links => links::page(status),
         What::Routes => routes(status),
-        What::Flows => flows(status),
+        What::Flows => flows::page(status),
     }
 }
 
@@ -100,36 +104,6 @@ fn routes(status: &Value) -> String {
         ]);
     }
     or_else(&table, "no routes: is a link up? see `sinew links`")
-}
-
-fn flows(status: &Value) -> String {
-    let mut table = Table::new(&[
-        ("FROM", Align::Left),
-        ("TO", Align::Left),
-        ("NEXT", Align::Left),
-        ("PACKETS", Align::Right),
-        ("BYTES", Align::Right),
-        ("DUPLICATES", Align::Right),
-        ("EXPIRED", Align::Right),
-        ("IDLE", Align::Right),
-    ]);
-    let names = Names::of(status);
-    for flow in list(&status["snapshot"]["flows"]) {
-        table.row([
-            text(&flow["from"]).to_owned(),
-            text(&flow["to"]).to_owned(),
-            flow["next_hop"]
-                .as_str()
-                .map_or("-", |next| names.name(next))
-                .to_owned(),
-            count(&flow["packets"]),
-            count(&flow["bytes"]),
-            count(&flow["duplicates"]),
-            count(&flow["expired"]),
-            format!("{} s", number(&flow["idle_s"], 1)),
-        ]);
-    }
-    or_else(&table, "no flows now")
 }
 
 fn or_else(table: &Table, nothing: &str) -> String {

@@ -34,19 +34,21 @@ use core::str::FromStr;
 pub const RUNNERS_UP_MAX: usize = 8;
 /// Disjoint paths that are told at most.
 pub const DISJOINT_MAX: usize = 8;
-/// What disjoint paths and the shortest of the widest are measured by.
-pub const PATH_METRIC: Metric = Metric::Latency;
+/// What disjoint paths and the shortest of the widest are measured by: what nodes stamp by.
+pub const PATH_METRIC: Metric = Metric::ExpectedLatency;
+/// What links are taken to do about losses: real-time recovery, as nodes reckon.
+pub const RECOVERY: Recovery = Recovery::Paper;
 
 /// How a class chooses its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The least cost, by table.
     Metric(Metric),
-    /// The widest, and of those the shortest by latency; stamped.
+    /// The widest, and of those the one of the least expected latency; stamped.
     Width,
     /// The one that delivers the most within the deadline; stamped.
     Best,
-    /// So many paths without a common node, of the least latency together; stamped.
+    /// So many paths without a common node, of the least expected latency together; stamped.
     Disjoint(usize),
 }
 
@@ -139,8 +141,7 @@ pub fn answer(topology: &Topology, question: &Question) -> Result<Answer, NoPath
     })
 }
 
-/// The best path as a node's source computes it, and what none can exceed. When no path is in
-/// time, as a node does, the shortest by expected latency.
+/// The best path as a node's source computes it, and what none can exceed.
 fn best(topology: &Topology, question: &Question) -> Result<(Path, f64), NoPath> {
     let Question {
         src,
@@ -152,16 +153,14 @@ fn best(topology: &Topology, question: &Question) -> Result<(Path, f64), NoPath>
         src,
         dst,
         deadline_us,
-        recovery: Recovery::default(),
+        recovery: RECOVERY,
     };
     let route = best::best_route(topology, &asked, &Effort::ROUTING)?;
-    if route.delivery <= 0.0 || route.nodes.is_empty() {
-        let mut paths = paths::shortest(topology, src, dst, Metric::ExpectedLatency, 1)?;
-        let path = paths.pop().ok_or(NoPath::Unreachable(src, dst))?;
-        return Ok((path, route.upper.max(0.0)));
+    if route.nodes.is_empty() {
+        return Err(NoPath::Unreachable(src, dst));
     }
     Ok((
-        paths::price(topology, Metric::Latency, &route.nodes),
+        paths::price(topology, PATH_METRIC, &route.nodes),
         route.upper,
     ))
 }
@@ -186,7 +185,7 @@ impl Route {
             width: path.width(),
             latency_us: legs.iter().map(|leg| u64::from(leg.link.latency_us)).sum(),
             unrecovered: in_time(Recovery::None),
-            recovered: in_time(Recovery::Independent),
+            recovered: in_time(RECOVERY),
             legs,
         }
     }

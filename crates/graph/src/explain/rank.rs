@@ -5,9 +5,9 @@
 //! every metric, which hold the short, the clean and the balanced ones, and the shortest ones of
 //! the next narrower widths.
 
-use super::{Class, PATH_METRIC, Question, RUNNERS_UP_MAX};
-use crate::delivery::{Distribution, Recovery};
-use crate::metric::Metric;
+use super::{Class, PATH_METRIC, Question, RECOVERY, RUNNERS_UP_MAX};
+use crate::delivery::Distribution;
+use crate::metric::{self, Metric};
 use crate::paths::{self, NoPath, Path};
 use crate::topology::Topology;
 use crate::width::{Width, shortest_of_width};
@@ -78,19 +78,20 @@ fn narrower(
     Ok(found)
 }
 
-/// By what decides, then by latency, then by addresses.
+/// By what decides, then by cost, then by addresses.
 fn sort(topology: &Topology, question: &Question, field: &mut [Path]) {
     let score = |path: &Path| match question.class {
         Class::Width => path.width().0 as f64,
         _ => delivered(topology, path, question.deadline_us),
     };
-    let latency = |path: &Path| -> u64 {
+    let cost = |path: &Path| -> u64 {
         let links = path.hops.iter();
-        links.map(|hop| u64::from(hop.link.latency_us)).sum()
+        let cost = |link| metric::cost(PATH_METRIC, link, topology.parameters());
+        links.map(|hop| cost(hop.link).0).sum()
     };
     field.sort_by_cached_key(|path| {
         let addrs: Vec<_> = path.nodes().collect();
-        (Descending(score(path)), latency(path), addrs)
+        (Descending(score(path)), cost(path), addrs)
     });
 }
 
@@ -99,7 +100,7 @@ fn delivered(topology: &Topology, path: &Path, deadline_us: u32) -> f64 {
         .nodes()
         .filter_map(|addr| topology.index(addr))
         .collect();
-    let delays = Distribution::of_path(topology, &nodes, Recovery::default(), deadline_us);
+    let delays = Distribution::of_path(topology, &nodes, RECOVERY, deadline_us);
     delays.map_or(0.0, |delays| delays.delivered())
 }
 

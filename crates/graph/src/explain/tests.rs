@@ -98,7 +98,7 @@ fn a_route_has_all_its_numbers() {
     );
     assert!((route.unrecovered - 0.95).abs() < 1e-4);
     let p = route.legs[0].link.loss_share();
-    assert!((route.recovered - (1.0 - p * (1.0 - (1.0 - p) * (1.0 - p)))).abs() < 1e-9);
+    assert!((route.recovered - (1.0 - (2.0 * p * p - 3.0 * p * p * p))).abs() < 1e-9);
     // Recovered packets take three times the link's latency and the time to detect: too late.
     let soon = answer(
         &network(),

@@ -175,7 +175,7 @@ fn every_class_has_its_words() {
             "width",
             "stamped",
             "width_bps",
-            "widest, and of the widest the least latency: ",
+            "widest, and of the widest the least expected latency: ",
         ),
         (
             "best",
@@ -186,13 +186,13 @@ fn every_class_has_its_words() {
         (
             "disjoint",
             "stamped",
-            "latency_ms",
+            "expected_latency_ms",
             "2 paths without a common node; of the least",
         ),
         (
             "disjoint-3",
             "stamped",
-            "latency_ms",
+            "expected_latency_ms",
             "2 paths without a common node, all that there are",
         ),
     ] {
@@ -211,7 +211,7 @@ fn every_class_has_its_words() {
         ..Asked::default()
     };
     assert_eq!(
-        super::why(&view, "lon", "fra", &ask)
+        why(&view, "lon", "fra", &ask)
             .unwrap()
             .choice
             .runners_up,

@@ -52,22 +52,25 @@ fn superlative(class: Class) -> &'static str {
         Class::Metric(Metric::Latency) => "least latency",
         Class::Metric(Metric::Loss) => "least loss",
         Class::Metric(Metric::ExpectedLatency) => "least expected latency",
-        Class::Width => "widest, and of the widest the least latency",
+        Class::Width => "widest, and of the widest the least expected latency",
         Class::Best => "delivers the most",
-        Class::Disjoint(_) => "least latency together",
+        Class::Disjoint(_) => "least expected latency together",
     }
 }
 
 fn disjoint(answer: &Answer, k: usize) -> String {
     let found = answer.chosen.len();
-    let latency: u64 = answer.chosen.iter().map(|route| route.latency_us).sum();
-    let latency = latency as f64 / 1e3;
+    let together: f64 = answer
+        .chosen
+        .iter()
+        .map(|route| deciding(Class::Disjoint(k), route))
+        .sum();
     let paths = match found {
         1 => "one path; there are no two without a common node".to_owned(),
         _ if found < k => format!("{found} paths without a common node, all that there are"),
         _ => format!("{found} paths without a common node"),
     };
-    format!("{paths}; of the least latency together: {latency:.2} ms")
+    format!("{paths}; of the least expected latency together: {together:.2} ms")
 }
 
 fn number(class: Class, route: &Route) -> String {

@@ -1,0 +1,171 @@
+//! The table of flows, each with its class, its path from here on, and the reason of it.
+
+use super::{count, list, number, or_else, text};
+use crate::control::Control;
+use crate::names::Names;
+use crate::terminal::{Align, Table};
+use lab::explain::{self, Asked, View};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Reasons that are looked for at most, one per destination and class: each costs the node nothing
+/// and this program some ten shortest-path trees.
+const REASONS_MAX: usize = 64;
+
+/// Adds to each flow why it takes its path, as far as that is decided here: for what this node
+/// sends or forwards by table, and for what it stamps itself.
+pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
+    let own = text(&status["snapshot"]["address"]).to_owned();
+    // A node of another version may not tell its network: then there are no reasons.
+    let view = crate::why::ask(control).ok();
+    let Some(flows) = status["snapshot"]["flows"].as_array_mut() else {
+        return;
+    };
+    let mut known = BTreeMap::new();
+    for flow in flows {
+        let reason = view.as_ref().and_then(|view| {
+            let wish = wish(flow)?;
+            if known.len() >= REASONS_MAX && !known.contains_key(&wish) {
+                return None;
+            }
+            let reason = known.entry(wish).or_insert_with_key(|wish| reason(view, &own, wish));
+            reason.clone()
+        });
+        flow["reason"] = reason.map_or(Value::Null, Value::String);
+    }
+}
+
+/// Destination, class and deadline in microseconds.
+type Wish = (String, String, u64);
+
+fn wish(flow: &Value) -> Option<Wish> {
+    if flow["role"] == "delivers" {
+        return None;
+    }
+    let (to, _port) = text(&flow["to"]).rsplit_once(':')?;
+    let deadline_ms = flow["deadline_ms"].as_f64().unwrap_or(0.0);
+    Some((to.to_owned(), text(&flow["routing"]).to_owned(), (deadline_ms * 1e3) as u64))
+}
+
+fn reason(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<String> {
+    let mut asked = Asked { class: class.parse().ok()?, runners_up: 1, ..Asked::default() };
+    if *deadline_us > 0 {
+        asked.deadline = base::Duration::from_micros(*deadline_us).min(explain::DEADLINE_MAX);
+    }
+    let why = explain::why(view, own, to, &asked).ok()?;
+    Some(why.choice.reason)
+}
+
+pub(super) fn page(status: &Value) -> String {
+    let mut table = Table::new(&[
+        ("FROM", Align::Left),
+        ("TO", Align::Left),
+        ("CLASS", Align::Left),
+        ("PACKETS", Align::Right),
+        ("BYTES", Align::Right),
+        ("DUPLICATES", Align::Right),
+        ("EXPIRED", Align::Right),
+        ("IDLE", Align::Right),
+        ("PATH FROM HERE", Align::Left),
+        ("WHY", Align::Left),
+    ]);
+    let names = Names::of(status);
+    for flow in list(&status["snapshot"]["flows"]) {
+        table.row([
+            text(&flow["from"]).to_owned(),
+            text(&flow["to"]).to_owned(),
+            class(flow),
+            count(&flow["packets"]),
+            count(&flow["bytes"]),
+            count(&flow["duplicates"]),
+            count(&flow["expired"]),
+            format!("{} s", number(&flow["idle_s"], 1)),
+            path(&names, flow),
+            flow["reason"].as_str().unwrap_or("-").to_owned(),
+        ]);
+    }
+    or_else(&table, "no flows now")
+}
+
+fn class(flow: &Value) -> String {
+    let words = ["link", "routing"].map(|key| text(&flow[key]));
+    match (words, flow["priority"].as_u64()) {
+        ([link, routing], Some(priority)) => format!("{link}/{routing}/{priority}"),
+        _ => "-".to_owned(),
+    }
+}
+
+fn path(names: &Names, flow: &Value) -> String {
+    let named = |path: &Value| {
+        let nodes: Vec<&str> = list(path).iter().map(|node| names.name(text(node))).collect();
+        nodes.join("-")
+    };
+    let paths: Vec<String> = list(&flow["paths"]).iter().map(named).collect();
+    match (text(&flow["role"]), paths.is_empty()) {
+        ("delivers", _) => "here".to_owned(),
+        (_, false) => paths.join(" + "),
+        // What passes with a stamp goes where the stamp says.
+        (_, true) => flow["next_hop"].as_str().map_or("-", |next| names.name(next)).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use overlay::snapshot::NetworkSnapshot;
+    use serde_json::json;
+
+    fn flow(role: &str, to: &str, routing: &str) -> Value {
+        json!({
+            "from": "10.7.0.1:5000", "to": to, "role": role, "link": "real-time",
+            "routing": routing, "priority": 4, "deadline_ms": 100.0, "next_hop": "10.7.0.2",
+            "paths": [["10.7.0.1", "10.7.0.2", "10.7.0.3"]], "packets": 7, "bytes": 900,
+            "duplicates": 0, "expired": 0, "idle_s": 0.25,
+        })
+    }
+
+    #[test]
+    fn a_flow_says_its_class_its_path_and_why() {
+        let mut flow = flow("originates", "10.7.0.3:6000", "expected-latency");
+        flow["reason"] = json!("least expected latency: 20.00 ms");
+        let status = json!({"snapshot": {
+            "name": "ams", "address": "10.7.0.1", "flows": [flow],
+            "links": [{"name": "fra", "peer": "10.7.0.2"}],
+        }});
+        let page = page(&status);
+        for expected in [
+            "real-time/expected-latency/4",
+            "ams-fra-10.7.0.3",
+            "least expected latency: 20.00 ms",
+        ] {
+            assert!(page.contains(expected), "{expected}: {page}");
+        }
+    }
+
+    #[test]
+    fn reasons_are_looked_for_where_the_path_is_decided() {
+        let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": 10_000, "loss": 0});
+        let node = |address: &str| json!({"address": address, "name": null});
+        let snapshot = json!({
+            "teller": "10.7.0.1", "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+            "nodes": [node("10.7.0.1"), node("10.7.0.2"), node("10.7.0.3")],
+            "links": [link("10.7.0.1", "10.7.0.2"), link("10.7.0.2", "10.7.0.3")],
+            "rule": {"spacing_s": 2.0, "worse_s": 1.0, "worse_unclear_s": 15.0, "better_s": 20.0,
+                     "better_unclear_s": 300.0, "better_max_s": 600.0},
+            "holds": [],
+        });
+        let snapshot: NetworkSnapshot = serde_json::from_value(snapshot).unwrap();
+        let view = View::new(snapshot).unwrap();
+        let why = |role, to, routing| {
+            let wish = wish(&flow(role, to, routing))?;
+            reason(&view, "10.7.0.1", &wish)
+        };
+        let least = why("forwards", "10.7.0.3:1", "latency").unwrap();
+        assert!(least.starts_with("least latency: 20.00 ms"), "{least}");
+        assert!(why("originates", "10.7.0.3:1", "best").is_some());
+        assert_eq!(why("delivers", "10.7.0.1:1", "latency"), None);
+        assert_eq!(why("forwards", "10.7.0.3:1", "stamped"), None, "the source knows");
+        assert_eq!(why("forwards", "10.7.0.9:1", "latency"), None, "not known any more");
+        assert_eq!(why("originates", "nowhere", "latency"), None);
+    }
+}

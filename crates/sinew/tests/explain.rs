@@ -1,0 +1,266 @@
+//! `sinew why` and `sinew whatif` of running nodes and of scenario files.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod world;
+
+use serde_json::{Value, json};
+use std::process::{Command, Output};
+use world::World;
+
+fn sinew(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    command.args(args).current_dir(examples).output().unwrap()
+}
+
+fn told(args: &[&str]) -> String {
+    let output = sinew(args);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {complaint}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str], status: i32) -> String {
+    let output = sinew(args);
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {complaint}");
+    assert!(output.stdout.is_empty(), "nothing on standard output");
+    complaint
+}
+
+fn paths(choice: &Value) -> Vec<String> {
+    let chosen = choice["chosen"].as_array().unwrap();
+    chosen.iter().map(|path| path["path"].to_string()).collect()
+}
+
+/// The same three nodes as the running ones below.
+const TRIANGLE: &str = r#"
+[scenario]
+name = "triangle"
+duration = "10s"
+[[node]]
+name = "ams"
+[[node]]
+name = "fra"
+[[node]]
+name = "lon"
+[[link]]
+a = "fra"
+b = "ams"
+path = "delay=60ms"
+[[link]]
+a = "lon"
+b = "ams"
+path = "delay=10ms"
+[[link]]
+a = "lon"
+b = "fra"
+path = "delay=10ms"
+"#;
+
+#[test]
+fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
+    let mut world = World::new("explain");
+    for (number, name) in (1..).zip(["ams", "fra", "lon"]) {
+        world.add(name, number, "--lab");
+    }
+    world.impair("ams", "fra", "delay=60ms");
+    world.impair("ams", "lon", "delay=10ms");
+    world.impair("fra", "lon", "delay=10ms");
+    let names = ["ams", "fra", "lon"];
+    names.iter().for_each(|name| world.start(name));
+    let file = world.dir.join("triangle.toml");
+    std::fs::write(&file, TRIANGLE).unwrap();
+    let of_file = |words: &str| {
+        let file = file.to_str().unwrap();
+        let args: Vec<&str> = words
+            .split(' ')
+            .chain(["--scenario", file, "--json"])
+            .collect();
+        serde_json::from_str::<Value>(&told(&args)).unwrap()
+    };
+    // All links are there, by what each of the three knows.
+    for name in names {
+        world.wait(&format!("{name} knows all links"), || {
+            let network = world.ask(name, r#"{"cmd":"network"}"#);
+            let network: Value = serde_json::from_str(&network).unwrap();
+            network["links"]
+                .as_array()
+                .is_some_and(|links| links.len() == 6)
+        });
+    }
+    for words in [
+        "why ams fra",
+        "why fra ams --class latency",
+        "why ams fra --class hops",
+        "why ams fra --class disjoint",
+        "why lon ams --class best --deadline 50ms",
+    ] {
+        let (node, file) = (
+            world.json(&format!("{words} --node net/ams")),
+            of_file(words),
+        );
+        assert_eq!(paths(&node), paths(&file), "{words}");
+        for key in [
+            "from",
+            "to",
+            "class",
+            "forwarding",
+            "decided_by",
+            "deadline_ms",
+        ] {
+            assert_eq!(node[key], file[key], "{words}: {key}");
+        }
+        let latency = |why: &Value| why["chosen"][0]["latency_ms"].as_f64().unwrap();
+        let (measured, configured) = (latency(&node), latency(&file));
+        assert!(
+            measured >= configured - 1.0 && measured < configured + 40.0,
+            "{words}: {measured} ms, configured {configured} ms"
+        );
+        assert_eq!(node["held_by"]["rule"], file["held_by"]["rule"]);
+    }
+    // Only the node that holds a link's announcements back knows for how long.
+    let why = world.json("why ams lon --class latency --node net/ams");
+    let held = &why["held_by"]["links"][0];
+    assert_eq!((&held["from"], &held["to"]), (&json!("ams"), &json!("lon")));
+    assert!(held["may_announce_in_s"].as_f64().unwrap() <= 2.0, "{held}");
+    assert_eq!(of_file("why ams lon")["held_by"]["links"], json!([]));
+
+    for words in [
+        "whatif lon|down ams fra",
+        "whatif ams-lon|delay=200ms,lon-fra|loss=20%",
+    ] {
+        let words: Vec<String> = words
+            .split(' ')
+            .map(|word| word.replace('|', " "))
+            .collect();
+        let ask = |more: &[&str]| {
+            let words = words.iter().map(String::as_str);
+            let args: Vec<&str> = words
+                .chain(more.iter().copied())
+                .chain(["--json"])
+                .collect();
+            serde_json::from_str::<Value>(&told(&args)).unwrap()
+        };
+        let socket = world.control("ams");
+        let node = ask(&["--node", socket.to_str().unwrap()]);
+        let file = ask(&["--scenario", file.to_str().unwrap()]);
+        assert_eq!(node["edits"], file["edits"]);
+        if file["pair"].is_null() {
+            assert_eq!(
+                node["pairs"]["changed"], file["pairs"]["changed"],
+                "{node} {file}"
+            );
+        } else {
+            assert_eq!(paths(&node["pair"]["after"]), paths(&file["pair"]["after"]));
+            assert_eq!(paths(&node["pair"]["after"]), [r#"["ams","fra"]"#]);
+        }
+    }
+    let output = world.try_sinew("why ams mars --node net/ams");
+    assert_eq!(output.status.code(), Some(2));
+    // A path that is gone is told, and is no misuse.
+    world.stop("lon");
+    world.stop("fra");
+    world.wait("ams is alone", || {
+        let output = world.try_sinew("why ams fra --node net/ams");
+        output.status.code() == Some(1)
+    });
+}
+
+#[test]
+fn scenarios_are_explained_in_words() {
+    let text = told(&["why", "west", "east", "--scenario", "diamond.toml"]);
+    for expected in [
+        "west to east by expected-latency",
+        "* west-upper-east",
+        "why ",
+        "held ",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let at = [
+        "why",
+        "west",
+        "east",
+        "--scenario",
+        "diamond.toml",
+        "--at",
+        "12s",
+    ];
+    assert!(told(&at).contains("* west-lower-east"));
+    let text = told(&["whatif", "upper down", "--scenario", "diamond.toml"]);
+    assert!(
+        text.contains("8 of 12 paths") && text.contains("west-lower-east"),
+        "{text}"
+    );
+    let edit = "upper>east loss=8%";
+    let text = told(&["whatif", edit, "west", "east", "--scenario", "diamond.toml"]);
+    assert!(
+        text.starts_with("if upper>east loss=8%\nwest to east by"),
+        "{text}"
+    );
+    // Every example can be asked.
+    for file in ["chain", "cities", "flapping", "partition"] {
+        let file = format!("{file}.toml");
+        let output = sinew(&["whatif", "10.7.0.2 down", "--scenario", &file, "--json"]);
+        assert!(output.status.success(), "{file}");
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_with_what_to_do() {
+    let diamond = |words: &[&'static str]| {
+        let file = ["--scenario", "diamond.toml"];
+        words.iter().copied().chain(file).collect::<Vec<&str>>()
+    };
+    for (words, expected) in [
+        (
+            &["why", "west", "mars"][..],
+            "no node `mars` is known; known are east, lower",
+        ),
+        (&["why", "west", "west"], "name two nodes"),
+        (&["why", "west"], "<DST>"),
+        (
+            &["why", "west", "east", "--class", "fast"],
+            "use expected-latency, latency",
+        ),
+        (
+            &["why", "west", "east", "--deadline", "soon"],
+            "expected a time",
+        ),
+        (
+            &["why", "west", "east", "--deadline", "1h"],
+            "expected a time",
+        ),
+        (&["why", "west", "east", "--deadline", "60s"], "up to"),
+        (&["why", "west", "east", "--runners-up", "99"], "up to 8"),
+        (&["why", "west", "east", "--at", "31s"], "over after"),
+        (
+            &["why", "west", "east", "--node", "net"],
+            "cannot be used with",
+        ),
+        (&["whatif", "west"], "nothing is said of it"),
+        (
+            &["whatif", "west-east loss=5%"],
+            "there is no link between west and east",
+        ),
+        (&["whatif", "west-upper loss=5"], "is not a share"),
+        (&["whatif", "upper down", "west"], "<DST>"),
+        (&["whatif"], "<EDITS>"),
+    ] {
+        let complaint = refused(&diamond(words), 2);
+        assert!(complaint.contains(expected), "{words:?}: {complaint}");
+    }
+    let file = ["why", "a", "b", "--scenario", "no.toml"];
+    assert!(refused(&file, 1).contains("cannot read no.toml"));
+    let no_scenario = ["why", "a", "b", "--at", "3s", "--node", "nowhere.ctl"];
+    assert!(refused(&no_scenario, 2).contains("--scenario"));
+    let nobody = ["why", "a", "b", "--node", "nowhere.ctl"];
+    assert!(refused(&nobody, 1).contains("no node at nowhere.ctl"));
+    let down = refused(&diamond(&["why", "west", "upper", "--at", "12s"]), 1);
+    assert!(
+        down.contains("no chain of links that are up leads from west"),
+        "{down}"
+    );
+}
