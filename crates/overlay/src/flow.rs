@@ -22,7 +22,7 @@
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
-use wire::data::{FlowSeq, Routing};
+use wire::data::{Class, FlowSeq, Routing};
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
@@ -84,6 +84,8 @@ pub struct Cached {
 pub struct Flow {
     /// What it is known by.
     pub key: FlowKey,
+    /// The class of its last packet; the caller notes it.
+    pub class: Class,
     /// Packets that were here for the first time.
     pub packets: u64,
     /// Their bytes, as the caller counts.
@@ -251,6 +253,7 @@ impl Flow {
     fn new(now: Time, key: FlowKey) -> Flow {
         Flow {
             key,
+            class: Class::default(),
             packets: 0,
             bytes: 0,
             duplicates: 0,

@@ -9,6 +9,7 @@
 
 pub(crate) mod control;
 mod deliver;
+mod flows;
 mod network;
 mod operate;
 mod receive;

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub links: Vec<LinkStatus>,
     /// Its routes, one per destination and metric.
     pub routes: Vec<RouteStatus>,
-    /// The flows that it forwards or delivers.
+    /// The flows that begin here, pass, or end here.
     pub flows: Vec<FlowStatus>,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
@@ -114,9 +114,22 @@ pub struct RouteStatus {
     pub latency_ms: f64,
 }
 
-/// One flow.
+/// One flow that begins here, passes, or ends here.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowStatus {
+    /// What this node does: `originates`, `forwards` or `delivers`.
+    pub role: &'static str,
+    /// The link protocol that it uses.
+    pub link: &'static str,
+    /// What routes it: a metric, `stamped`, or, where it begins, the scheme of the stamps.
+    pub routing: &'static str,
+    /// Its priority.
+    pub priority: u8,
+    /// The deadline of its packets, known where it begins.
+    pub deadline_ms: Option<f64>,
+    /// The paths that its packets take from this node on, by address, this node first. Empty for
+    /// what passes with a stamp, which only its source knows, for floods, and without a route.
+    pub paths: Vec<Vec<String>>,
     /// Source node and port.
     pub from: String,
     /// Destination node and port.

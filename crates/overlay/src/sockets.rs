@@ -4,7 +4,7 @@
 //! [`EPHEMERAL_FIRST`] are given to those who ask for any.
 
 use crate::request::{Delivery, Options, RequestError};
-use base::{ClientId, Map, NodeAddr, Rng, VirtualPort};
+use base::{ClientId, Map, NodeAddr, Rng, Time, VirtualPort};
 use wire::data::{Class, LinkProtocol, Routing};
 
 /// Ports below this belong to the node.
@@ -13,8 +13,22 @@ pub const RESERVED_PORTS: u16 = 16;
 pub const EPHEMERAL_FIRST: u16 = 32_768;
 /// Sockets of one node: a thousand clients, with room for each to have a few.
 pub const MAX_SOCKETS: usize = 4_096;
-/// Destinations whose flow sequence a socket remembers; 16 bytes each.
+/// Destinations whose flow a socket remembers; 40 bytes each.
 const MAX_FLOWS_PER_SOCKET: usize = 1_024;
+
+/// What a socket sends to one destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The next flow sequence number.
+    next: u32,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// When the last one was sent.
+    pub last: Time,
+}
+
 /// One client's socket.
 #[derive(Debug)]
 pub struct Socket {
@@ -22,8 +36,8 @@ pub struct Socket {
     pub port: Option<VirtualPort>,
     /// What it stamps into packets and how it receives.
     pub options: Options,
-    /// The next flow sequence number per destination.
-    flows: Map<(NodeAddr, VirtualPort), u32>,
+    /// What goes to each destination.
+    flows: Map<(NodeAddr, VirtualPort), Outgoing>,
     /// Where a flow that is not remembered starts: above all that was used before.
     next_start: u32,
 }
@@ -60,13 +74,16 @@ impl Socket {
         }
     }
 
-    /// The sequence number of the next packet to a destination.
-    pub fn next_seq(&mut self, to: NodeAddr, port: VirtualPort) -> u32 {
-        if let Some(next) = self.flows.get_mut(&(to, port)) {
-            let seq = *next;
-            *next = next.wrapping_add(1);
-            if next.wrapping_sub(self.next_start) as i32 > 0 {
-                self.next_start = *next;
+    /// Counts a packet of so many bytes to a destination, and gives its sequence number.
+    pub fn next_seq(&mut self, now: Time, to: NodeAddr, port: VirtualPort, bytes: usize) -> u32 {
+        if let Some(flow) = self.flows.get_mut(&(to, port)) {
+            let seq = flow.next;
+            flow.next = seq.wrapping_add(1);
+            flow.packets += 1;
+            flow.bytes += bytes as u64;
+            flow.last = now;
+            if flow.next.wrapping_sub(self.next_start) as i32 > 0 {
+                self.next_start = flow.next;
             }
             return seq;
         }
@@ -75,7 +92,13 @@ impl Socket {
             self.flows.clear();
         }
         let seq = self.next_start;
-        self.flows.insert((to, port), seq.wrapping_add(1));
+        let flow = Outgoing {
+            next: seq.wrapping_add(1),
+            packets: 1,
+            bytes: bytes as u64,
+            last: now,
+        };
+        self.flows.insert((to, port), flow);
         seq
     }
 }
@@ -139,6 +162,20 @@ impl Sockets {
         Some((client, self.by_client.get(&client)?.options.delivery))
     }
 
+    /// What bound sockets send: from which port with which options, and where to. In no particular
+    /// order but the same in every run.
+    pub fn outgoing(
+        &self,
+    ) -> impl Iterator<Item = (VirtualPort, &Options, NodeAddr, VirtualPort, &Outgoing)> {
+        self.by_client.values().flat_map(|socket| {
+            let flows = socket.port.map(|port| (port, socket.flows.iter()));
+            let flows = flows
+                .into_iter()
+                .flat_map(|(port, flows)| flows.map(move |f| (port, f)));
+            flows.map(|(port, ((to, to_port), flow))| (port, &socket.options, *to, *to_port, flow))
+        })
+    }
+
     /// How many sockets there are.
     pub fn len(&self) -> usize {
         self.by_client.len()
@@ -196,13 +233,33 @@ mod tests {
     fn flow_numbers_rise_even_when_flows_are_forgotten() {
         let mut socket = Socket::new(&mut Rng::new(3));
         let to = |i: u32| (NodeAddr(0x0a00_0001 + i), VirtualPort(9));
-        let first = socket.next_seq(to(0).0, to(0).1);
-        assert_eq!(socket.next_seq(to(0).0, to(0).1), first.wrapping_add(1));
+        let mut next = |i| socket.next_seq(Time::ZERO, to(i).0, to(i).1, 100);
+        let first = next(0);
+        assert_eq!(next(0), first.wrapping_add(1));
         for i in 1..=MAX_FLOWS_PER_SOCKET as u32 {
-            socket.next_seq(to(i).0, to(i).1);
+            next(i);
         }
-        let again = socket.next_seq(to(0).0, to(0).1);
+        let again = next(0);
         assert!(again.wrapping_sub(first) as i32 > 1, "{first} {again}");
+    }
+
+    #[test]
+    fn what_bound_sockets_send_is_told() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        let (to, port, later) = (NodeAddr(0x0a00_0002), VirtualPort(9), Time::from_nanos(5));
+        let socket = sockets.open(ClientId(1), &mut rng).unwrap();
+        for (now, bytes) in [(Time::ZERO, 100), (later, 60)] {
+            socket.next_seq(now, to, port, bytes);
+        }
+        assert_eq!(sockets.outgoing().count(), 0, "from no port");
+        let own = sockets.bind(ClientId(1), VirtualPort(0), &mut rng).unwrap();
+        let told: Vec<_> = sockets.outgoing().collect();
+        let [(from, options, told_to, told_port, flow)] = told.as_slice() else {
+            panic!("{told:?}");
+        };
+        assert_eq!((*from, *told_to, *told_port), (own, to, port));
+        assert_eq!(**options, default_options());
+        assert_eq!((flow.packets, flow.bytes, flow.last), (2, 160, later));
     }
 
     #[test]

@@ -34,13 +34,8 @@ use wire::stamp::{STAMP_BYTES_MAX, Stamp, emit_subgraph};
 /// Stamps kept: 256 of at most 514 bytes are 130 kB. When there are more, the one that was wanted
 /// least lately goes.
 pub const STAMPS_MAX: usize = 256;
-/// What is spent on a best route: half of a tenth of a point from the optimum, and at most about
-/// 5 ms of search. What is found by then is never worse than the path of the least expected
-/// latency, with which the search begins.
-pub const EFFORT: Effort = Effort {
-    tolerance: 0.000_5,
-    work: 1_000_000,
-};
+/// What is spent on a best route.
+pub const EFFORT: Effort = Effort::STAMP;
 /// One unit of work, as [`Effort::work`] counts.
 const WORK: Duration = Duration::from_nanos(5);
 /// Work per link of the topology, in each of the runs of Dijkstra's algorithm that any scheme
@@ -174,6 +169,18 @@ impl Stamps {
         let entry = self.entries.get_mut(&wish)?;
         entry.wanted = now;
         (!entry.stamp.is_empty()).then_some(&entry.stamp)
+    }
+
+    /// The paths of the stamp that packets get at present; none if they get none.
+    pub fn present(&self, wish: &Wish) -> impl Iterator<Item = &[NodeAddr]> {
+        let entry = self
+            .entries
+            .get(wish)
+            .filter(|entry| !entry.stamp.is_empty());
+        let paths = entry
+            .into_iter()
+            .flat_map(|entry| entry.old.iter().chain(&entry.paths));
+        paths.map(Vec::as_slice)
     }
 
     /// What computing stamps has come to.

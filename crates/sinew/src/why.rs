@@ -67,8 +67,7 @@ pub struct About {
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     /// The moment in the scenario, after the faults up to then
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time,
-          requires = "scenario")]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     pub at: Duration,
     /// Print JSON
     #[arg(long)]
@@ -114,6 +113,11 @@ impl About {
 
     fn view(&self) -> Result<View, Failure> {
         let Some(file) = &self.scenario else {
+            if self.at > Duration::ZERO {
+                return Err(Failure::misused(
+                    "--at is a moment of a scenario: name its file by --scenario",
+                ));
+            }
             return ask(&mut Control::find(self.node.as_deref())?);
         };
         let scenario = Scenario::load(file).map_err(|error| match error {

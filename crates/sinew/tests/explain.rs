@@ -83,7 +83,7 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
     // All links are there, by what each of the three knows.
     for name in names {
         world.wait(&format!("{name} knows all links"), || {
-            let network = world.ask(name, r#"{"cmd":"network"}"#);
+            let network = world.ask(name, "{\"cmd\":\"network\"}\n");
             let network: Value = serde_json::from_str(&network).unwrap();
             network["links"]
                 .as_array()
@@ -166,6 +166,77 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
         let output = world.try_sinew("why ams fra --node net/ams");
         output.status.code() == Some(1)
     });
+}
+
+#[test]
+fn flows_say_their_class_their_path_and_why() {
+    let mut world = World::new("flows");
+    for (number, name) in (1..).zip(["ams", "fra", "lon"]) {
+        world.add(name, number, "--lab");
+    }
+    world.impair("ams", "fra", "delay=60ms");
+    world.impair("ams", "lon", "delay=10ms");
+    world.impair("fra", "lon", "delay=10ms");
+    ["ams", "fra", "lon"]
+        .iter()
+        .for_each(|name| world.start(name));
+    world.wait("the way over lon is known", || {
+        let output = world.try_sinew("why ams fra --json --node net/ams");
+        let why: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        why["chosen"][0]["path"] == json!(["ams", "lon", "fra"])
+            && why["runners_up"][0]["path"] == json!(["ams", "fra"])
+    });
+    for (routing, path) in [("expected-latency", 1), ("best", 1), ("disjoint", 2)] {
+        let ping = format!(
+            "ping fra --class voice --routing {routing} --count 3000 --interval 20 --node net/ams"
+        );
+        let mut pinging = Command::new(env!("CARGO_BIN_EXE_sinew"))
+            .args(ping.split(' '))
+            .current_dir(&world.dir)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut flow = json!(null);
+        world.wait("the flow is there with its path", || {
+            let flows = world.json("flows --node net/ams");
+            let mut flows = flows.as_array().unwrap().iter();
+            let found = flows.find(|f| f["role"] == "originates" && f["routing"] == routing);
+            flow = found.cloned().unwrap_or_default();
+            flow["paths"]
+                .as_array()
+                .is_some_and(|paths| paths.len() == path)
+        });
+        assert_eq!(flow["link"], "real-time", "{flow}");
+        assert_eq!(flow["to"], "10.7.0.2:7", "{flow}");
+        assert_eq!(
+            flow["paths"][0],
+            json!(["10.7.0.1", "10.7.0.3", "10.7.0.2"]),
+            "{flow}"
+        );
+        assert!(flow["packets"].as_u64().unwrap() > 0, "{flow}");
+        let reason = flow["reason"].as_str().unwrap_or_else(|| panic!("{flow}"));
+        let expected = match routing {
+            "best" => "delivers the most",
+            "disjoint" => "2 paths without a common node",
+            _ => "least expected latency: ",
+        };
+        assert!(reason.contains(expected), "{reason}");
+        let page = world.sinew("flows --node net/ams");
+        assert!(
+            page.contains("ams-lon-fra") && page.contains(reason),
+            "{page}"
+        );
+        if path == 1 {
+            world.wait("the relay forwards it", || {
+                let flows = world.json("flows --node net/lon");
+                let mut flows = flows.as_array().unwrap().iter();
+                flows.any(|f| f["role"] == "forwards" && f["to"] == "10.7.0.2:7")
+            });
+        }
+        pinging.kill().unwrap();
+        pinging.wait().unwrap();
+    }
 }
 
 #[test]

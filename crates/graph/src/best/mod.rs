@@ -103,7 +103,15 @@ impl Effort {
         work: 400_000_000,
     };
 
-    /// What a node spends on a route: half of a tenth of a point from the optimum, and at most
+    /// What a node spends on a stamp, on the thread that forwards: the same tolerance, and at most
+    /// about 5 ms of search. What is found by then is never worse than the path of the least
+    /// expected latency, with which the search begins.
+    pub const STAMP: Effort = Effort {
+        tolerance: 0.000_5,
+        work: 1_000_000,
+    };
+
+    /// What a program spends on a route: half of a tenth of a point from the optimum, and at most
     /// about a quarter of a second of work.
     pub const ROUTING: Effort = Effort {
         tolerance: 0.000_5,

@@ -155,7 +155,7 @@ fn best(topology: &Topology, question: &Question) -> Result<(Path, f64), NoPath>
         deadline_us,
         recovery: RECOVERY,
     };
-    let route = best::best_route(topology, &asked, &Effort::ROUTING)?;
+    let route = best::best_route(topology, &asked, &Effort::STAMP)?;
     if route.nodes.is_empty() {
         return Err(NoPath::Unreachable(src, dst));
     }

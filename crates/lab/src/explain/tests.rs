@@ -211,10 +211,7 @@ fn every_class_has_its_words() {
         ..Asked::default()
     };
     assert_eq!(
-        why(&view, "lon", "fra", &ask)
-            .unwrap()
-            .choice
-            .runners_up,
+        why(&view, "lon", "fra", &ask).unwrap().choice.runners_up,
         []
     );
     assert_eq!(all("par-1").choice.chosen[0].hops, 1);

@@ -2,16 +2,13 @@
 
 use super::Node;
 use crate::hello::State;
-use crate::link::{Impairment, Link, LinkIndex};
+use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
-use crate::snapshot::{FlowStatus, LaneStatus, LinkStatus, RouteStatus, Snapshot};
+use crate::snapshot::{LaneStatus, LinkStatus, RouteStatus, Snapshot};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use graph::metric::Metric;
 use secure::network::EXPIRY_NOTICE_S;
 use wire::data::{LinkProtocol, Routing};
-
-/// Flows that a snapshot lists: the first of a full table would be 4096.
-const MAX_FLOWS_LISTED: usize = 512;
 
 /// The metrics that are routed by table, with their names.
 const METRICS: [(Metric, &str); 4] = [
@@ -145,31 +142,6 @@ impl Node {
             }
         }
         routes
-    }
-
-    fn flow_statuses(&self, now: Time) -> Vec<FlowStatus> {
-        let generation = self.tables.generation();
-        let flows = self.flows.iter().take(MAX_FLOWS_LISTED);
-        flows
-            .map(|flow| FlowStatus {
-                from: format!("{}:{}", flow.key.source, flow.key.source_port),
-                to: format!("{}:{}", flow.key.destination, flow.key.destination_port),
-                next_hop: flow
-                    .cached
-                    .filter(|cached| cached.generation == generation)
-                    .map(|cached| {
-                        self.links
-                            .at(LinkIndex(cached.link as u16))
-                            .peer
-                            .to_string()
-                    }),
-                packets: flow.packets,
-                bytes: flow.bytes,
-                duplicates: flow.duplicates,
-                expired: flow.expired,
-                idle_s: now.since(flow.last_seen).as_secs_f64(),
-            })
-            .collect()
     }
 }
 

@@ -219,6 +219,7 @@ impl Node {
             self.drop_one(Drop::Duplicate, out);
             return Verdict::Done;
         }
+        flow.class = header.class();
         if header.remaining().is_expired() {
             flow.expired += 1;
             self.drop_one(Drop::Expired, out);

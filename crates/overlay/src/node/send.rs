@@ -104,7 +104,7 @@ impl Node {
         } = socket.options;
         let scheme = socket.options.scheme;
         let source_port = socket.port.ok_or(RequestError::Exhausted)?;
-        let flow_seq = FlowSeq(socket.next_seq(to, port));
+        let flow_seq = FlowSeq(socket.next_seq(now, to, port, payload.len()));
         let mut stamp: &[u8] = &[];
         if let Some(scheme) = scheme
             && to != self.addr

@@ -28,7 +28,9 @@ pub(super) fn add_reasons(control: &mut Control, status: &mut Value) {
             if known.len() >= REASONS_MAX && !known.contains_key(&wish) {
                 return None;
             }
-            let reason = known.entry(wish).or_insert_with_key(|wish| reason(view, &own, wish));
+            let reason = known
+                .entry(wish)
+                .or_insert_with_key(|wish| reason(view, &own, wish));
             reason.clone()
         });
         flow["reason"] = reason.map_or(Value::Null, Value::String);
@@ -44,11 +46,19 @@ fn wish(flow: &Value) -> Option<Wish> {
     }
     let (to, _port) = text(&flow["to"]).rsplit_once(':')?;
     let deadline_ms = flow["deadline_ms"].as_f64().unwrap_or(0.0);
-    Some((to.to_owned(), text(&flow["routing"]).to_owned(), (deadline_ms * 1e3) as u64))
+    Some((
+        to.to_owned(),
+        text(&flow["routing"]).to_owned(),
+        (deadline_ms * 1e3) as u64,
+    ))
 }
 
 fn reason(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<String> {
-    let mut asked = Asked { class: class.parse().ok()?, runners_up: 1, ..Asked::default() };
+    let mut asked = Asked {
+        class: class.parse().ok()?,
+        runners_up: 1,
+        ..Asked::default()
+    };
     if *deadline_us > 0 {
         asked.deadline = base::Duration::from_micros(*deadline_us).min(explain::DEADLINE_MAX);
     }
@@ -97,7 +107,10 @@ fn class(flow: &Value) -> String {
 
 fn path(names: &Names, flow: &Value) -> String {
     let named = |path: &Value| {
-        let nodes: Vec<&str> = list(path).iter().map(|node| names.name(text(node))).collect();
+        let nodes: Vec<&str> = list(path)
+            .iter()
+            .map(|node| names.name(text(node)))
+            .collect();
         nodes.join("-")
     };
     let paths: Vec<String> = list(&flow["paths"]).iter().map(named).collect();
@@ -105,7 +118,10 @@ fn path(names: &Names, flow: &Value) -> String {
         ("delivers", _) => "here".to_owned(),
         (_, false) => paths.join(" + "),
         // What passes with a stamp goes where the stamp says.
-        (_, true) => flow["next_hop"].as_str().map_or("-", |next| names.name(next)).to_owned(),
+        (_, true) => flow["next_hop"]
+            .as_str()
+            .map_or("-", |next| names.name(next))
+            .to_owned(),
     }
 }
 
@@ -144,7 +160,8 @@ mod tests {
 
     #[test]
     fn reasons_are_looked_for_where_the_path_is_decided() {
-        let link = |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": 10_000, "loss": 0});
+        let link =
+            |from: &str, to: &str| json!({"from": from, "to": to, "latency_us": 10_000, "loss": 0});
         let node = |address: &str| json!({"address": address, "name": null});
         let snapshot = json!({
             "teller": "10.7.0.1", "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
@@ -164,8 +181,16 @@ mod tests {
         assert!(least.starts_with("least latency: 20.00 ms"), "{least}");
         assert!(why("originates", "10.7.0.3:1", "best").is_some());
         assert_eq!(why("delivers", "10.7.0.1:1", "latency"), None);
-        assert_eq!(why("forwards", "10.7.0.3:1", "stamped"), None, "the source knows");
-        assert_eq!(why("forwards", "10.7.0.9:1", "latency"), None, "not known any more");
+        assert_eq!(
+            why("forwards", "10.7.0.3:1", "stamped"),
+            None,
+            "the source knows"
+        );
+        assert_eq!(
+            why("forwards", "10.7.0.9:1", "latency"),
+            None,
+            "not known any more"
+        );
         assert_eq!(why("originates", "nowhere", "latency"), None);
     }
 }

@@ -1,0 +1,131 @@
+//! The flows of this node, for status: what they are, and which way they go from here.
+
+use super::{Node, send};
+use crate::flow::Flow;
+use crate::link::LinkIndex;
+use crate::snapshot::FlowStatus;
+use crate::sockets::Outgoing;
+use crate::stamps::Wish;
+use base::{NodeAddr, Time, VirtualPort};
+use wire::HEADER_BYTES;
+use wire::data::{Class, Routing};
+use wire::ipc::{Options, RouteBy, Scheme};
+
+/// Flows that a snapshot lists, of those that begin here and of the others each: the first of a full
+/// table would be 4096.
+const MAX_FLOWS_LISTED: usize = 512;
+
+impl Node {
+    pub(super) fn flow_statuses(&self, now: Time) -> Vec<FlowStatus> {
+        let own = self.sockets.outgoing().take(MAX_FLOWS_LISTED);
+        let own = own.map(|(from, options, to, port, flow)| {
+            self.outgoing(now, from, options, (to, port), flow)
+        });
+        let others = self.flows.iter().take(MAX_FLOWS_LISTED);
+        own.chain(others.map(|flow| self.passing(now, flow)))
+            .collect()
+    }
+
+    /// A flow that begins here.
+    fn outgoing(
+        &self,
+        now: Time,
+        from: VirtualPort,
+        options: &Options,
+        (to, port): (NodeAddr, VirtualPort),
+        flow: &Outgoing,
+    ) -> FlowStatus {
+        let by = options.route_by();
+        let paths = match by {
+            Some(RouteBy::Stamp(Scheme::Flooding)) => Vec::new(),
+            Some(RouteBy::Stamp(scheme)) => self.stamped_paths(to, scheme, options),
+            _ => self.path_by_table(options.class.routing, to),
+        };
+        FlowStatus {
+            role: "originates",
+            link: options.class.link.label(),
+            routing: by.map_or(options.class.routing.label(), RouteBy::label),
+            priority: options.class.priority,
+            deadline_ms: options
+                .deadline
+                .map(|deadline| deadline.as_secs_f64() * 1e3),
+            from: format!("{}:{from}", self.addr),
+            to: format!("{to}:{port}"),
+            next_hop: paths.first().and_then(|path| path.get(1)).cloned(),
+            paths,
+            packets: flow.packets,
+            bytes: flow.bytes + flow.packets * HEADER_BYTES as u64,
+            duplicates: 0,
+            expired: 0,
+            idle_s: now.since(flow.last).as_secs_f64(),
+        }
+    }
+
+    /// A flow that passes, or ends here.
+    fn passing(&self, now: Time, flow: &Flow) -> FlowStatus {
+        let Class {
+            link,
+            routing,
+            priority,
+        } = flow.class;
+        let to = flow.key.destination;
+        let is_here = to == self.addr;
+        let generation = self.tables.generation();
+        let cached = flow.cached.filter(|cached| cached.generation == generation);
+        let next = cached.map(|cached| self.links.at(LinkIndex(cached.link as u16)).peer);
+        FlowStatus {
+            role: if is_here { "delivers" } else { "forwards" },
+            link: link.label(),
+            routing: routing.label(),
+            priority,
+            deadline_ms: None,
+            paths: if is_here {
+                Vec::new()
+            } else {
+                self.path_by_table(routing, to)
+            },
+            from: format!("{}:{}", flow.key.source, flow.key.source_port),
+            to: format!("{to}:{}", flow.key.destination_port),
+            next_hop: next.map(|next| next.to_string()),
+            packets: flow.packets,
+            bytes: flow.bytes,
+            duplicates: flow.duplicates,
+            expired: flow.expired,
+            idle_s: now.since(flow.last_seen).as_secs_f64(),
+        }
+    }
+
+    /// The path that the tables of all nodes make, or none.
+    fn path_by_table(&self, routing: Routing, to: NodeAddr) -> Vec<Vec<String>> {
+        let topology = self.database.topology();
+        let tree = send::metric(routing).and_then(|metric| self.tables.tree(metric));
+        let path = tree
+            .zip(topology.index(to))
+            .map(|(tree, node)| tree.path(node));
+        let path = path.filter(|path| path.len() > 1);
+        let addresses = |path: Vec<_>| {
+            path.into_iter()
+                .map(|n| topology.addr(n).to_string())
+                .collect()
+        };
+        path.map(addresses).into_iter().collect()
+    }
+
+    /// The paths that this node stamps at present; without a stamp packets go by table.
+    fn stamped_paths(&self, to: NodeAddr, scheme: Scheme, options: &Options) -> Vec<Vec<String>> {
+        let wish = Wish {
+            to,
+            scheme,
+            link: options.class.link,
+            deadline: options.deadline,
+        };
+        let paths = self.stamps.present(&wish);
+        let paths: Vec<Vec<String>> = paths
+            .map(|path| path.iter().map(ToString::to_string).collect())
+            .collect();
+        if paths.is_empty() {
+            return self.path_by_table(Routing::ExpectedLatency, to);
+        }
+        paths
+    }
+}
