@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What networkx says of random graphs, for crates/graph/tests/networkx.rs.
+"""What networkx says of random graphs, for crates/graph/tests/networkx.rs and crates/lab/tests/networkx.rs.
 
     python3 corpus.py make              graphs.txt and digests.txt beside this file (minutes)
     python3 corpus.py live FIRST COUNT  the graphs of these seeds in full, on standard output
