@@ -122,8 +122,9 @@ fn running_nodes_and_a_scenario_file_of_the_same_links_give_the_same_answer() {
     }
     // Only the node that holds a link's announcements back knows for how long.
     let why = world.json("why ams lon --class latency --node net/ams");
-    let held = &why["held_by"]["links"][0];
-    assert_eq!((&held["from"], &held["to"]), (&json!("ams"), &json!("lon")));
+    let held = why["held_by"]["links"].as_array().unwrap();
+    assert!(held.iter().all(|link| link["from"] == "ams"), "{why}");
+    let held = held.iter().find(|link| link["to"] == "lon").unwrap();
     assert!(held["may_announce_in_s"].as_f64().unwrap() <= 2.0, "{held}");
     assert_eq!(of_file("why ams lon")["held_by"]["links"], json!([]));
 
