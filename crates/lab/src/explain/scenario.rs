@@ -93,6 +93,9 @@ impl State {
                 FaultKind::Restart(node) => state.crashed[*node] = false,
                 FaultKind::Partition(groups) => state.islands.extend(groups.iter().cloned()),
                 FaultKind::Heal => state.islands.clear(),
+                // A node that stalls says nothing meanwhile; most stalls are over before links count
+                // as down.
+                FaultKind::Stall(..) => {}
                 // A direct flow has a path of its own, beside the overlay.
                 FaultKind::Down(Place::Flow(_))
                 | FaultKind::Up(Place::Flow(_))
