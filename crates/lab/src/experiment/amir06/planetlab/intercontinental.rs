@@ -7,7 +7,9 @@
 //!               └───────── Monash
 //! ```
 //!
-//! A cell is a sending site in one repetition; it calls the other four, one after the other.
+//! A cell is a sending site in one repetition; it calls the other four, one after the other. The text
+//! tells of no losses by scheduling in this experiment, so claims are judged on nodes that are always
+//! scheduled; what stalls as in Figure 16 make of them is measured beside it.
 
 use super::mesh::{Mesh, Pair, Trial, loads};
 use super::verdicts::quantile;
@@ -55,19 +57,26 @@ impl Experiment for Intercontinental {
              RNP-KAIST takes 290 ms and Washington-KAIST 59 ms, as in the text; other neighbouring \
              continents are as far apart as by great circle at the speed of Washington-KAIST, and what lies \
              between Asia or Australia and Europe or South America leads by way of Washington. Every path \
-             loses 0.42 % with a burstiness of 72 %, nodes are not scheduled for 0.2 to 8 s at a time, as \
-             in Figure 16. Each site calls each other one for {PACKETS} packets, 4 overlay and 4 UDP streams, \
+             loses 0.42 % with a burstiness of 72 %. The text tells of no losses by scheduling here: nodes \
+             are always scheduled, and in runs beside these (busy) not scheduled for 0.2 to 8 s at a time, as in \
+             Figure 16. Each site calls each other one for {PACKETS} packets, 4 overlay and 4 UDP streams, \
              one pair after the other; {} times, with other stalls.",
             repetitions(size)
         )
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        let cell = |n: usize| {
-            let (run, from) = (n / SITES, n % SITES);
-            Cell::at(&[("from", from as f64), ("run", run as f64)])
+        let runs = (0..repetitions(size)).flat_map(|run| (0..SITES).map(move |from| (run, from)));
+        let cell = |busy: u8| {
+            move |(run, from): (usize, usize)| {
+                Cell::at(&[
+                    ("busy", f64::from(busy)),
+                    ("from", from as f64),
+                    ("run", run as f64),
+                ])
+            }
         };
-        (0..SITES * repetitions(size)).map(cell).collect()
+        runs.clone().map(cell(0)).chain(runs.map(cell(1))).collect()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
@@ -80,14 +89,18 @@ impl Experiment for Intercontinental {
             start: span * n as u64,
         };
         let pairs: Vec<Pair> = others.map(pair).collect();
+        // Other machines are busy in each repetition.
+        let loads = match cell.parameter("busy") {
+            0.0 => vec![0.0; SITES],
+            _ => loads(SITES, plan.seed ^ cell.parameter("run") as u64),
+        };
         let trial = Trial {
             mesh: &world(),
             pairs: &pairs,
             packets: PACKETS,
             // Choice: the text tells of additional loss in the first experiment only.
             injected: 0.0,
-            // Other machines are busy in each repetition.
-            loads: &loads(SITES, plan.seed ^ cell.parameter("run") as u64),
+            loads: &loads,
             threshold: None,
             settle: SETTLE,
         };
@@ -165,8 +178,9 @@ fn distribution(delays_us: &[u32]) -> Vec<(f64, f64)> {
 }
 
 /// Delays of all pairs together, ascending. Each pair has the same number of points.
-fn all(rows: &Rows, carrier: &str) -> Vec<f64> {
-    let series = rows.0.iter().flat_map(|row| &row.series);
+fn all(rows: &Rows, carrier: &str, busy: bool) -> Vec<f64> {
+    let at = [("busy", f64::from(u8::from(busy)))];
+    let series = rows.with(&at).flat_map(|row| &row.series);
     let mine = series.filter(|(name, _)| name.starts_with(carrier));
     let mut ms: Vec<f64> = mine.flat_map(|(_, points)| points).map(|p| p.1).collect();
     ms.sort_by(f64::total_cmp);
@@ -176,7 +190,7 @@ fn all(rows: &Rows, carrier: &str) -> Vec<f64> {
 /// The median delay between two sites.
 fn median_ms(rows: &Rows, carrier: &str, from: usize, to: usize) -> f64 {
     let name = format!("{carrier} to {to}");
-    let at = [("from", from as f64)];
+    let at = [("busy", 0.0), ("from", from as f64)];
     let points = rows.with(&at).flat_map(|row| row.points(&name));
     let mut ms: Vec<f64> = points.map(|(_, ms)| *ms).collect();
     ms.sort_by(f64::total_cmp);
@@ -185,13 +199,19 @@ fn median_ms(rows: &Rows, carrier: &str, from: usize, to: usize) -> f64 {
 
 fn chart(rows: &Rows) -> Chart {
     const MOST_MS: f64 = 400.0;
-    let series = |(color, carrier): (usize, &'static str)| {
-        let ms = all(rows, carrier);
+    let lines = [
+        ("overlay", "overlay", false),
+        ("udp", "udp", false),
+        ("overlay, busy nodes", "overlay", true),
+        ("udp, busy nodes", "udp", true),
+    ];
+    let series = |(color, (name, carrier, busy)): (usize, (&'static str, &str, bool))| {
+        let ms = all(rows, carrier, busy);
         let count = ms.len().max(1) as f64;
         let grid = (0..=400).map(|n| f64::from(n) * MOST_MS / 400.0);
         let earlier = |limit: f64| ms.partition_point(|ms| *ms <= limit) as f64;
         Series {
-            name: carrier.into(),
+            name: name.into(),
             color: color as u8,
             mark: Mark::Line,
             points: grid.map(|x| (x, 100.0 * earlier(x) / count)).collect(),
@@ -209,11 +229,7 @@ fn chart(rows: &Rows) -> Chart {
             min: 0.0,
             max: 100.0,
         },
-        series: ["overlay", "udp"]
-            .into_iter()
-            .enumerate()
-            .map(series)
-            .collect(),
+        series: lines.into_iter().enumerate().map(series).collect(),
     }
 }
 
@@ -235,57 +251,60 @@ fn sites() -> Verdict {
 }
 
 fn same_loss(rows: &Rows) -> Verdict {
-    let sum = |name: &str| rows.0.iter().map(|row| row.value(name)).sum::<f64>();
-    let lost = |carrier: &str| {
-        100.0 * sum(&format!("{carrier} lost")) / sum(&format!("{carrier} sent")).max(1.0)
+    let lost = |carrier: &str, busy: f64| {
+        let at = [("busy", busy)];
+        let sum = |what: &str| {
+            let name = format!("{carrier} {what}");
+            rows.with(&at).map(|row| row.value(&name)).sum::<f64>()
+        };
+        100.0 * sum("lost") / sum("sent").max(1.0)
     };
-    let (overlay, udp) = (lost("overlay"), lost("udp"));
+    let [(overlay, udp), (overlay_busy, udp_busy)] =
+        [0.0, 1.0].map(|busy| (lost("overlay", busy), lost("udp", busy)));
     let text = format!("overlay {overlay:.2} %, UDP {udp:.2} %");
-    let alike = (overlay - udp).abs() < 0.2;
-    let verdict = Verdict::of("same-loss", alike, text);
-    match alike {
-        true => verdict,
-        false => verdict.note(
-            "no loss is recovered, since the paper's history of 100 ms is shorter than any round trip here; \
-             stalls differ: an overlay stream also suffers when a relay is not scheduled, and its node's socket \
-             also takes control traffic while it is not",
-        ),
-    }
+    Verdict::of("same-loss", (overlay - udp).abs() < 0.2, text).note(format!(
+        "no loss is recovered: the paper's history of 100 ms is shorter than any round trip here. With \
+         busy nodes {overlay_busy:.2} and {udp_busy:.2} %: an overlay packet also waits, or is lost, where a \
+         relay is not scheduled"
+    ))
 }
 
 /// Percentile by percentile, within what timers and rounding add.
 fn fewer_late(rows: &Rows) -> Verdict {
     const ALIKE_MS: f64 = 1.0;
-    let (overlay, udp) = (all(rows, "overlay"), all(rows, "udp"));
-    let shares = (1..100).map(|n| f64::from(n) / 100.0);
-    let later: Vec<f64> = shares
-        .filter(|share| quantile(&overlay, *share) > quantile(&udp, *share) + ALIKE_MS)
-        .map(|share| 100.0 * share)
-        .collect();
-    let at = |ms: &[f64]| {
-        let shares = [0.5, 0.9, 0.95, 0.99].map(|share| format!("{:.0}", quantile(ms, share)));
+    let later = |busy: bool| -> Vec<f64> {
+        let (overlay, udp) = (all(rows, "overlay", busy), all(rows, "udp", busy));
+        let shares = (1..100).map(|n| f64::from(n) / 100.0);
+        shares
+            .filter(|share| quantile(&overlay, *share) > quantile(&udp, *share) + ALIKE_MS)
+            .map(|share| 100.0 * share)
+            .collect()
+    };
+    let at = |carrier: &str, busy: bool| {
+        let ms = all(rows, carrier, busy);
+        let shares = [0.5, 0.9, 0.95, 0.99].map(|share| format!("{:.0}", quantile(&ms, share)));
         shares.join(", ")
     };
     let text = format!(
-        "percentiles 50, 90, 95, 99: overlay {} ms, UDP {} ms",
-        at(&overlay),
-        at(&udp)
+        "percentiles 50, 90, 95, 99: overlay {} ms, UDP {} ms; later than UDP at {} of 99 percentiles",
+        at("overlay", false),
+        at("udp", false),
+        later(false).len()
     );
-    let verdict = Verdict::of("fewer-late", later.is_empty(), text);
-    match (later.first(), later.last()) {
-        (Some(first), Some(last)) => verdict.note(format!(
-            "later than UDP between the {first:.0}th and the {last:.0}th percentile: after a stall a link is \
-             announced with what was measured through it, for 30 s at least by the paper's rule, and packets take \
-             a longer way meanwhile; and an overlay packet waits when a relay is not scheduled, too"
-        )),
-        _ => verdict,
-    }
+    Verdict::of("fewer-late", later(false).is_empty(), text).note(format!(
+        "with busy nodes: overlay {} ms, UDP {} ms, later at {} of 99. After a stall a link is announced with \
+         what was measured through it, for 30 s at least by the paper's rule, and packets take a longer way \
+         meanwhile",
+        at("overlay", true),
+        at("udp", true),
+        later(true).len()
+    ))
 }
 
 fn slowest_tenth(rows: &Rows) -> Verdict {
     // The middle of the slowest tenth.
     const SHARE: f64 = 0.95;
-    let (overlay, udp) = (all(rows, "overlay"), all(rows, "udp"));
+    let (overlay, udp) = (all(rows, "overlay", false), all(rows, "udp", false));
     let (overlay, udp) = (quantile(&overlay, SHARE), quantile(&udp, SHARE));
     let text = format!("middle of the slowest tenth: overlay {overlay:.0} ms, UDP {udp:.0} ms");
     let about = |ms: f64, paper: f64| (ms - paper).abs() < 0.15 * paper;
