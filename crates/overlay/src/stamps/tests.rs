@@ -143,7 +143,7 @@ fn they_are_bounded_and_the_least_lately_wanted_goes() {
 #[test]
 fn a_path_that_does_not_fit_is_none() {
     let path: Vec<NodeAddr> = (1..=65).map(node).collect();
-    assert_eq!(bytes_of(&[path.clone()]), None);
+    assert_eq!(bytes_of(std::slice::from_ref(&path)), None);
     assert!(bytes_of(&[path[..64].to_vec()]).is_some());
     assert_eq!(bytes_of(&[]), None);
 }

@@ -37,6 +37,9 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
     arena.progress.step(&format!(
         "{payload} bytes, bursts of {burst}: 1 % loss, 20 ms"
     ));
+    let mut chain = Chain::start(arena, Some(chain::lossy()?))?;
+    // The first volley shows the estimators what the link is like, at a rate that does not hurt.
+    attempt(arena, &mut chain, cell, limit / 4)?;
     let mut last = None;
     'search: for (i, share) in SHARES_PCT.into_iter().enumerate() {
         for _ in 0..TRIES {
@@ -45,11 +48,6 @@ pub(super) fn measure(arena: &Arena<'_>, cell: &Cell) -> Result<Impaired, BenchE
             arena
                 .progress
                 .draw(i as f64 / SHARES_PCT.len() as f64, &text);
-            // A chain of its own: what too high a rate leaves behind in estimators, most of all a
-            // round trip through full queues, does not make the next one fail.
-            let mut chain = Chain::start(arena, Some(chain::lossy()?))?;
-            // The first volley shows them what the link is like, at a rate that does not hurt.
-            attempt(arena, &mut chain, cell, limit / 4)?;
             let tried = last.insert(attempt(arena, &mut chain, cell, rate)?);
             arena.progress.step(&format!(
                 "{text}: {} sent at {:.0}/s, {} lost by the link, {} arrived, {} under way at the end",
