@@ -1,6 +1,6 @@
 //! One point: calls over a path, scored.
 
-use super::{CALLS, DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MS, Path};
+use super::{DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MS, Path, SCORED};
 use crate::experiment::amir06::chain::{self, Chain, INTERVAL_MS, Loss, PACKET_BYTES, STREAMS};
 use crate::experiment::amir06::speech;
 use crate::experiment::{Cell, CellError, Plan, Row};
@@ -20,13 +20,14 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
         burst_percent: cell.parameter("burst"),
     };
     let packets = speech.original.packets().len() as u32;
+    let (runs, count) = (super::runs(plan.size), super::calls(plan.size));
     let calls = match Path::of(cell) {
-        Path::Direct if loss == LINE => direct(loss, LINE_CALLS, packets, seed)?,
-        Path::Direct => direct(loss, CALLS, packets, seed)?,
-        Path::Paper => overlay("paper", loss, packets, seed)?,
-        Path::Default => overlay("modern", loss, packets, seed)?,
+        Path::Direct if loss == LINE => direct(loss, LINE_CALLS * count, packets, seed)?,
+        Path::Direct => direct(loss, count, packets, seed)?,
+        Path::Paper => overlay("paper", loss, (runs, packets), seed)?,
+        Path::Default => overlay("modern", loss, (runs, packets), seed)?,
     };
-    let (mut scores, mut sent, mut lost, mut late) = (Scores::default(), 0.0, 0.0, 0.0);
+    let (mut of_calls, mut sent, mut lost, mut late) = (Vec::new(), 0.0, 0.0, 0.0);
     for call in &calls {
         let delays_us: Vec<Option<u64>> = call.iter().map(|us| us.map(u64::from)).collect();
         let deadline_us = u64::from(DEADLINE_MS) * 1_000;
@@ -35,8 +36,9 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
         sent += f64::from(evaluation.totals.sent);
         lost += f64::from(evaluation.totals.lost);
         late += f64::from(evaluation.totals.late);
-        scores.extend(evaluation.scores.0);
+        of_calls.push(evaluation.scores);
     }
+    let scores = together(&of_calls);
     let mut row = Row::of(cell);
     row.set("sent", sent);
     row.set("lost", lost / sent);
@@ -45,7 +47,7 @@ pub(super) fn point(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellErro
     let of = |score: Option<RawPesq>| score.map_or(f64::NAN, |score| f64::from(score.0));
     row.set("mean", of(scores.raw_mean()));
     row.set("p5", of(scores.raw_p5()));
-    let (mean, p5) = errors(&scores, seed);
+    let (mean, p5) = errors(&moments(&of_calls), seed);
     row.set("mean_error", mean);
     row.set("p5_error", p5);
     row.set("codec_alone", of(speech.original.ceiling().raw_mean()));
@@ -69,11 +71,11 @@ fn direct(loss: Loss, calls: u32, packets: u32, seed: u64) -> Result<Vec<Call>, 
     Ok(chain::simulate("direct", &text, seed)?.calls)
 }
 
-/// Calls over five links, the third of which loses; ten at a time.
+/// Calls over five links, the third of which loses; ten at a time, of which some are scored.
 fn overlay(
     profile: &'static str,
     loss: Loss,
-    packets: u32,
+    (runs, packets): (u32, u32),
     seed: u64,
 ) -> Result<Vec<Call>, CellError> {
     let chain = Chain {
@@ -85,21 +87,43 @@ fn overlay(
         deadline_ms: DEADLINE_MS,
     };
     let mut calls = Vec::new();
-    for run in 0..CALLS / STREAMS {
-        calls.extend(chain.run(seed.wrapping_add(u64::from(run)))?.calls);
+    for run in 0..runs {
+        let streams = chain.run(seed.wrapping_add(u64::from(run)))?.calls;
+        // As far apart in phase as they come.
+        let apart = (STREAMS / SCORED) as usize;
+        calls.extend(streams.into_iter().step_by(apart).take(SCORED as usize));
     }
     Ok(calls)
 }
 
+fn together(calls: &[Scores]) -> Scores {
+    Scores(calls.iter().flat_map(|call| &call.0).copied().collect())
+}
+
+/// Scores that belong together: of the calls that shared a link, those of the same interval. They
+/// met the same losses and do not count as independent.
+fn moments(calls: &[Scores]) -> Vec<Vec<RawPesq>> {
+    let of_run = |run: &[Scores]| {
+        let intervals = run.iter().map(|call| call.0.len()).max().unwrap_or(0);
+        let at = |n: usize| {
+            run.iter()
+                .filter_map(|call| call.0.get(n).copied())
+                .collect()
+        };
+        (0..intervals).map(at).collect::<Vec<Vec<RawPesq>>>()
+    };
+    calls.chunks(SCORED as usize).flat_map(of_run).collect()
+}
+
 /// Standard errors of mean and 5th percentile, by resampling: those of a percentile have no
 /// formula without knowing the distribution.
-fn errors(scores: &Scores, seed: u64) -> (f64, f64) {
+fn errors(moments: &[Vec<RawPesq>], seed: u64) -> (f64, f64) {
     let mut rng = Rng::new(seed);
     let (mut means, mut fifths) = (Vec::new(), Vec::new());
-    let count = scores.0.len() as u64;
+    let count = moments.len() as u64;
     for _ in 0..RESAMPLINGS {
-        let drawn = (0..count).map(|_| scores.0[rng.below(count) as usize]);
-        let drawn = Scores(drawn.collect());
+        let drawn = (0..count).flat_map(|_| &moments[rng.below(count) as usize]);
+        let drawn = Scores(drawn.copied().collect());
         means.extend(drawn.raw_mean().map(|score| f64::from(score.0)));
         fifths.extend(drawn.raw_p5().map(|score| f64::from(score.0)));
     }
@@ -111,4 +135,35 @@ fn deviation(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / n;
     let squares = values.iter().map(|value| (value - mean).powi(2));
     (squares.sum::<f64>() / (n - 1.0)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_shared_a_link_are_resampled_together() {
+        let call = |scores: [f32; 3]| Scores(scores.map(RawPesq).to_vec());
+        let calls = [
+            call([1.0, 2.0, 3.0]),
+            call([1.0, 2.0, 3.0]),
+            call([4.0; 3]),
+            call([4.0; 3]),
+        ];
+        let moments = moments(&calls);
+        assert_eq!(moments.len(), 6);
+        assert!(
+            moments
+                .iter()
+                .all(|scores| scores.len() == 2 && scores[0] == scores[1])
+        );
+        let (together, _) = errors(&moments, 1);
+        let alone: Vec<Vec<RawPesq>> = moments
+            .into_iter()
+            .flatten()
+            .map(|score| vec![score])
+            .collect();
+        let (independent, _) = errors(&alone, 1);
+        assert!(together > 1.2 * independent, "{together} {independent}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What the scores say about the paper's sentences.
 
 use super::{
-    BURSTS, CALLS, DEADLINE_MS, INTERNET, LINE, LINKS, Loss, PATH_MS, Path, Quality, Statistic,
+    BURSTS, DEADLINE_MS, INTERNET, LINE, LINKS, Loss, PATH_MS, Path, Quality, Statistic,
     coordinates,
 };
 use crate::experiment::amir06::chain::{LINK_MS, STREAMS};
@@ -127,6 +127,9 @@ impl Points<'_> {
         let (mut crossings, mut below, mut clearly) = (Vec::new(), Vec::new(), false);
         for burst in BURSTS {
             let curve = self.curve(path, burst);
+            if curve.is_empty() {
+                continue;
+            }
             crossings.push(format!("{} at {burst} %", crossing(&curve, line.value)));
             for (loss, score) in curve.iter().filter(|(loss, _)| *loss <= up_to) {
                 if score.value < line.value {
@@ -213,8 +216,9 @@ impl Points<'_> {
             .find(|row| row.parameter("loss") != LINE.percent);
         let value = |name: &str| row.map_or(f64::NAN, |row| row.value(name));
         let text = format!(
-            "{} s, {CALLS} calls, 12 s intervals ({} of them per point)",
+            "{} s, {} calls, 12 s intervals ({} of them per point)",
             value("speech_s"),
+            super::calls(size),
             value("intervals")
         );
         let verdict = Verdict::of("setup-audio", true, text);
