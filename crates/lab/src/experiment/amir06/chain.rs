@@ -140,3 +140,47 @@ impl Outcome {
         packets.filter(|delay| delay.is_none()).count() as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(links: usize, percent: f64) -> Chain {
+        Chain {
+            profile: "paper",
+            lossy: vec![true; links],
+            loss: Loss {
+                percent,
+                burst_percent: 25.0,
+            },
+            streams: STREAMS,
+            packets: 300,
+            deadline_ms: 1_000,
+        }
+    }
+
+    #[test]
+    fn without_loss_all_arrive_and_nothing_is_asked_for() {
+        let outcome = chain(2, 0.0).run(1).unwrap();
+        assert_eq!((outcome.sent(), outcome.lost()), (3_000.0, 0.0));
+        assert_eq!(outcome.report.overlay.requested, 0);
+        let delays = outcome.calls.iter().flatten();
+        assert!(delays.flatten().all(|us| *us == 20_000));
+    }
+
+    #[test]
+    fn what_is_lost_comes_a_round_trip_later_or_not_at_all() {
+        let outcome = chain(1, 10.0).run(1).unwrap();
+        let overlay = &outcome.report.overlay;
+        assert!(outcome.lost() > 0.0 && overlay.recovered > 100);
+        assert!(overlay.recovered <= overlay.retransmitted);
+        assert!(overlay.retransmitted <= overlay.requested);
+        let late = outcome.calls.iter().flatten().flatten().filter(|us| **us > 10_000);
+        let late: Vec<u32> = late.copied().collect();
+        assert_eq!(late.len() as u64, overlay.recovered);
+        // Three times the link, and one packet interval or more.
+        assert!(late.iter().all(|us| *us >= 32_000));
+        assert_eq!(outcome.calls, chain(1, 10.0).run(1).unwrap().calls);
+        assert_ne!(outcome.calls, chain(1, 10.0).run(2).unwrap().calls);
+    }
+}

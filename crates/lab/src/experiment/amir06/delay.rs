@@ -400,3 +400,28 @@ fn twice(row: &Row) -> Verdict {
          counts what was not recovered as well",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_steps_end_where_losses_begin() {
+        let p = LOSS / 100.0;
+        let lost = 1.0 - (1.0 - p) - estimated_recovered(p);
+        for (figure, top) in [(FIG6, 1.0 - lost), (FIG7, (1.0 - lost).powi(2))] {
+            let steps = figure.steps();
+            assert_eq!(steps[0].1, 0.0);
+            assert!(steps.is_sorted_by(|a, b| a.1 <= b.1));
+            assert!((steps.last().unwrap().1 - 100.0 * top).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn quantiles_are_nearest_rank() {
+        let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
+        let at = |q| quantile(&sorted, q);
+        assert_eq!((at(0.05), at(0.5), at(0.95), at(1.0)), (1.0, 10.0, 19.0, 20.0));
+        assert!(quantile(&[], 0.5).is_nan());
+    }
+}

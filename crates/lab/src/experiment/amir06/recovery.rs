@@ -501,3 +501,29 @@ fn buffer() -> Verdict {
     let holds = (settings.history_packets, bytes) == (1_000, 160_000);
     Verdict::of("buffer", holds, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estimate_lacks_two_p_cubed() {
+        for p in [0.01, 0.05, 0.1] {
+            let (exact, estimate) = (exact(p, 1), estimate(p, 1));
+            assert!((exact - estimate - 2.0 * p.powi(3)).abs() < 1e-12);
+        }
+        // Two links lose what either loses.
+        assert!((exact(0.05, 2) - 0.009_726).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_point_fits_within_a_tenth_or_three_errors() {
+        let fits = |measured, error| {
+            let expected = 0.01;
+            Against { measured, error, expected }.fits()
+        };
+        assert!(fits(0.010_9, 0.0) && fits(0.009_1, 0.0) && fits(0.013, 0.001_1));
+        assert!(!fits(0.011_1, 0.0) && !fits(0.014, 0.001_1));
+        assert!(!fits(f64::NAN, 0.0), "what was not measured does not fit");
+    }
+}

@@ -520,3 +520,26 @@ fn instability(
         _ => verdict.note(format!("damping costs more here than the changes that it prevents; {unseen}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mishap_is_a_scenario() {
+        for (mishap, _) in ALL {
+            let text = scenario(mishap, 200);
+            let parsed = Scenario::parse("reroute", &text);
+            assert!(!parsed.unwrap().faults.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn misses_are_counted_by_the_second() {
+        let mut call: Call = vec![Some(20_000); 150];
+        call[50..75].fill(None);
+        call[149] = Some(DEADLINE_US + 1);
+        let pct: Vec<f64> = missed_pct(&[call.clone(), call]).iter().map(|point| point.1).collect();
+        assert_eq!(pct, [0.0, 50.0, 2.0]);
+    }
+}

@@ -226,18 +226,21 @@ impl Experiment for Quality {
 impl Quality {
     /// The grid in percent of loss.
     fn losses(&self, path: Path, size: Size) -> &'static [f64] {
+        let fifth = self.statistic == Statistic::Fifth;
         match (self.overlay, path, size) {
             (false, Path::Direct, Size::Quick) => &[0.5, 1.0, 2.0, 3.5, 5.0, 7.0, 10.0],
             (false, Path::Direct, Size::Full) => &[
                 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0,
             ],
             (false, ..) => &[],
+            (true, Path::Direct, Size::Quick) if fifth => &[1.0, 3.5],
             (true, Path::Direct, Size::Quick) => &[1.0, 3.5, 5.0, 7.0, 10.0],
             (true, Path::Paper, Size::Quick) => &[1.0, 3.5, 5.0, 7.0, 10.0],
             (true, Path::Direct | Path::Paper, Size::Full) => {
                 &[0.5, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]
             }
-            (true, Path::Default, Size::Quick) => &[5.0, 8.0, 15.0, 20.0],
+            (true, Path::Default, Size::Quick) if fifth => &[5.0, 8.0, 12.0],
+            (true, Path::Default, Size::Quick) => &[10.0, 15.0, 20.0],
             (true, Path::Default, Size::Full) => &[
                 2.0, 3.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 12.0, 15.0, 18.0, 20.0,
             ],

@@ -433,3 +433,17 @@ fn crossing(curve: &[(f64, Score)], line: f64) -> String {
     let share = (above.value - line) / (above.value - below.value);
     format!("{:.1} %", before + share * (after - before))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crossings_lie_between_points() {
+        let score = |value| Score { value, error: 0.0 };
+        let curve = [(1.0, score(4.0)), (3.0, score(3.8)), (5.0, score(3.4))];
+        assert_eq!(crossing(&curve, 3.6), "4.0 %");
+        assert_eq!(crossing(&curve, 3.0), "above 5 %");
+        assert_eq!(crossing(&curve, 4.1), "below 1 %");
+    }
+}
