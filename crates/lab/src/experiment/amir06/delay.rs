@@ -421,7 +421,10 @@ mod tests {
     fn quantiles_are_nearest_rank() {
         let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
         let at = |q| quantile(&sorted, q);
-        assert_eq!((at(0.05), at(0.5), at(0.95), at(1.0)), (1.0, 10.0, 19.0, 20.0));
+        assert_eq!(
+            (at(0.05), at(0.5), at(0.95), at(1.0)),
+            (1.0, 10.0, 19.0, 20.0)
+        );
         assert!(quantile(&[], 0.5).is_nan());
     }
 }

@@ -520,7 +520,12 @@ mod tests {
     fn a_point_fits_within_a_tenth_or_three_errors() {
         let fits = |measured, error| {
             let expected = 0.01;
-            Against { measured, error, expected }.fits()
+            Against {
+                measured,
+                error,
+                expected,
+            }
+            .fits()
         };
         assert!(fits(0.010_9, 0.0) && fits(0.009_1, 0.0) && fits(0.013, 0.001_1));
         assert!(!fits(0.011_1, 0.0) && !fits(0.014, 0.001_1));

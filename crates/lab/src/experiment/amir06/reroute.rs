@@ -539,7 +539,10 @@ mod tests {
         let mut call: Call = vec![Some(20_000); 150];
         call[50..75].fill(None);
         call[149] = Some(DEADLINE_US + 1);
-        let pct: Vec<f64> = missed_pct(&[call.clone(), call]).iter().map(|point| point.1).collect();
+        let pct: Vec<f64> = missed_pct(&[call.clone(), call])
+            .iter()
+            .map(|point| point.1)
+            .collect();
         assert_eq!(pct, [0.0, 50.0, 2.0]);
     }
 }
