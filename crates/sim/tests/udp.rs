@@ -255,7 +255,7 @@ fn a_request_to_the_wrong_kind_is_found() {
 fn forged_datagrams_come_from_where_they_say() {
     let mut world = World::new(1);
     let host = world.add_host(UdpHost::default().listening(ClientId(1)));
-    let from = sim::underlay(99);
+    let from = underlay(99);
     let at = Time::ZERO + Duration::from_millis(3);
     let burst = world.pool().copy_of(0, b"forged").expect("there is room");
     world.forge_at(at, from, host, burst);
