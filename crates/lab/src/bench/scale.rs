@@ -98,7 +98,6 @@ struct Scale {
     control_bytes: u64,
     route_changes: u64,
     starts: u64,
-    interrupt: Interrupt,
 }
 
 /// Measures.
@@ -106,6 +105,16 @@ struct Scale {
 /// # Errors
 /// [`BenchError`], when an option cannot be, or the network does not find itself.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    let interrupt = Interrupt::install()?;
+    measure(options, progress, &|| go_on(&interrupt))
+}
+
+/// The same; `go_on` fails once it is to end.
+fn measure(
+    options: &Options,
+    progress: Progress,
+    go_on: &dyn Fn() -> Result<(), BenchError>,
+) -> Result<Report, BenchError> {
     if !(2..=NODES_MAX).contains(&options.nodes) || options.links_per_node == 0 {
         return Err(BenchError::Option(format!(
             "{} nodes with {} links each: choose 2 to {NODES_MAX} nodes and at least one link",
@@ -118,7 +127,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     let mut phase = |what, scale: &mut Scale, happen: &mut dyn FnMut(&mut Scale), span| {
         progress.step(what);
         scale
-            .phase(what, happen, span)
+            .phase(what, happen, span, go_on)
             .map(|phase| phases.push(phase))
     };
     phase("all nodes start", &mut scale, &mut |_| {}, None)?;
@@ -184,7 +193,6 @@ impl Scale {
             control_bytes: 0,
             route_changes: 0,
             starts: 0,
-            interrupt: Interrupt::install()?,
         };
         for i in 0..options.nodes {
             let node = scale.node(i);
@@ -224,6 +232,7 @@ impl Scale {
         what: &'static str,
         happen: &mut dyn FnMut(&mut Scale),
         span: Option<Duration>,
+        go_on: &dyn Fn() -> Result<(), BenchError>,
     ) -> Result<Phase, BenchError> {
         let clock = std::time::Instant::now();
         let start = self.world.now();
@@ -245,7 +254,7 @@ impl Scale {
                     "{what}: after {passed}, {complaint}"
                 )));
             }
-            go_on(&self.interrupt)?;
+            go_on()?;
             self.world.run_for(LOOK);
             self.observe();
         }
@@ -350,7 +359,7 @@ mod tests {
             links_per_node: 2,
             seed: 3,
         };
-        let report = run(&options, Progress::Silent).unwrap();
+        let report = measure(&options, Progress::Silent, &|| Ok(())).unwrap();
         assert_eq!(report.phases.len(), 7);
         for phase in &report.phases {
             assert!(phase.control_bytes_per_link > 0.0, "{phase:?}");
@@ -364,7 +373,7 @@ mod tests {
             ..options
         };
         assert!(matches!(
-            run(&none, Progress::Silent),
+            measure(&none, Progress::Silent, &|| Ok(())),
             Err(BenchError::Option(_))
         ));
     }

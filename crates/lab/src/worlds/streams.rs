@@ -211,3 +211,53 @@ fn sender(i: usize) -> ClientId {
 fn receiver(i: usize) -> (ClientId, VirtualPort) {
     (ClientId(1_000 + i as u32), VirtualPort(6_000 + i as u16))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+    use sim::Arrivals;
+
+    /// Packet `n` of the first stream as it was sent at `at`.
+    fn payload(stream: &Stream, n: u64, at: Time) -> Vec<u8> {
+        let mut bytes = vec![n as u8; stream.bytes.max(LABEL_BYTES)];
+        bytes[..8].copy_from_slice(&n.to_be_bytes());
+        bytes[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_must_not_be_delivered_is_noticed() {
+        let mut plan = Plan::draw(&mut Rng::new(1));
+        let stream = &mut plan.streams[0];
+        (stream.burst, stream.options.ttl) = (1, 63);
+        stream.options.deadline = Some(Duration::from_millis(100));
+        stream.options.delivery = Delivery::InOrder;
+        let stream = stream.clone();
+        let mut nodes = Nodes::new(1, &plan, Arrivals::Bursts);
+        let mut streams = Streams::open(&mut nodes, &plan);
+        streams.send(&mut nodes, Time::ZERO + Duration::from_secs(1));
+        let from = nodes.addr(stream.from);
+        let sent = |n: u64| Time::ZERO + stream.phase + stream.interval * n;
+        let mut deliver = |n: u64, bytes: &[u8], delay_ms: u64, nodes: &Nodes<'_>| {
+            let at = sent(n) + Duration::from_millis(delay_ms);
+            let slack = Duration::from_millis(1);
+            streams.on_datagram(at, receiver(0).0, from, bytes, nodes, slack)
+        };
+        let packet = |n| payload(&stream, n, sent(n));
+        assert_eq!(deliver(2, &packet(2), 50, &nodes), Ok(()));
+        let again = deliver(2, &packet(2), 60, &nodes).unwrap_err();
+        assert!(again.contains("and again"), "{again}");
+        let late = deliver(3, &packet(3), 102, &nodes).unwrap_err();
+        assert!(late.contains("came after"), "{late}");
+        let back = deliver(1, &packet(1), 90, &nodes).unwrap_err();
+        assert!(back.contains("out of order"), "{back}");
+        let mut altered = packet(4);
+        altered[LABEL_BYTES] ^= 1;
+        assert!(deliver(4, &altered, 10, &nodes).is_err());
+        assert!(deliver(4, &packet(4)[..LABEL_BYTES], 10, &nodes).is_err());
+        assert!(deliver(4, &[], 10, &nodes).is_err());
+        let never_sent = payload(&stream, 1 << 20, sent(1 << 20));
+        assert!(deliver(1 << 20, &never_sent, 10, &nodes).is_err());
+    }
+}

@@ -270,10 +270,8 @@ mod tests {
             ns3: Some("/nonexistent".into()),
             ..Options::default()
         };
-        assert!(matches!(
-            run(&options, Progress::Silent),
-            Err(BenchError::Option(_))
-        ));
+        let absent = ns3::Peer::find(options.ns3.as_deref());
+        assert!(matches!(absent, Err(BenchError::Option(_))));
         let options = Options {
             ns3: None,
             ..options
