@@ -14,6 +14,7 @@
 //! in the folder says which they are, and [`down`] ends exactly those.
 
 mod check;
+mod end;
 mod network;
 mod state;
 mod traffic;
@@ -135,7 +136,7 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
         what,
     })?;
     let keep = options.keep || scenario.flows.is_empty();
-    let folder = state::Folder::open(options.out.as_deref(), keep)?;
+    let folder = state::Folder::open(&scenario, options.out.as_deref(), keep)?;
     let interrupt = Interrupt::install()?;
     net::sched::raise_descriptors()?;
     progress.begin(&format!(
@@ -163,7 +164,6 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
         true => Some(folder.keep(&scenario, network)?),
         false => {
             drop(network);
-            folder.clear();
             None
         }
     };

@@ -173,10 +173,11 @@ fn nodes_that_are_left_running_are_ended_by_down_and_nothing_else_is() {
     let ended = json(&["lab", "down", out, "--json"]);
     assert_eq!(ended["scenario"], "pair");
     wait("both have ended", || nodes_in(&folder.0).is_empty());
-    let left: Vec<_> = std::fs::read_dir(out).unwrap().flatten().collect();
+    assert!(!Path::new(out).join("lab.json").exists());
+    let left = std::fs::read_dir(Path::new(out).join("nodes")).unwrap();
+    let left: Vec<PathBuf> = left.map(|entry| entry.unwrap().path()).collect();
     assert!(
-        left.iter()
-            .all(|entry| entry.path().extension().unwrap() == "log"),
+        left.iter().all(|path| path.extension().unwrap() == "log"),
         "{left:?}"
     );
     assert!(refused(&["lab", "down", out]).contains("no nodes were left running"));

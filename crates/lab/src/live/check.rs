@@ -48,8 +48,10 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     }
     let streams: usize = scenario.flows.iter().map(|flow: &Flow| flow.count).sum();
     if streams > STREAMS_MAX {
-        let what =
-            format!("{streams} streams are more than the limit of {STREAMS_MAX} for real clients");
+        let what = format!(
+            "{streams} streams are more than the limit of {STREAMS_MAX} for real clients: simulate \
+             it"
+        );
         return refuse("flow: count".into(), what);
     }
     for fault in &scenario.faults {

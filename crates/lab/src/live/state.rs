@@ -9,9 +9,10 @@
 
 use super::LiveError;
 use super::network::Network;
+use crate::bench::fleet::Member;
 use crate::control;
 use crate::files::{Scratch, write};
-use crate::scenario::Scenario;
+use crate::scenario::{Node, Scenario};
 use net::signals;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// The file in the folder.
 const FILE: &str = "lab.json";
+/// The folder of the nodes' files in somebody's folder.
+const WITHIN: &str = "nodes";
 /// A socket's path has at most 107 bytes.
 const SOCKET_PATH_MAX: usize = 107;
 /// The longest name of a file in the folder: a node's name of 32 bytes and ".control".
@@ -41,6 +44,8 @@ pub struct Kept {
     pub temporary: bool,
     /// The nodes.
     pub nodes: Vec<KeptNode>,
+    /// What the nodes' files are called, without endings.
+    pub stems: Vec<String>,
 }
 
 /// One of them.
@@ -54,71 +59,95 @@ pub struct KeptNode {
     pub pid: u32,
     /// When that was started, in the kernel's own count.
     pub started: u64,
-    /// What its files are called, without endings.
-    pub stem: String,
     /// Its operator's socket.
     pub control_socket: PathBuf,
     /// Its clients' socket.
     pub client_socket: PathBuf,
 }
 
-/// Where the nodes' files are.
-pub(super) enum Folder {
-    /// Disappears with everything in it.
-    Temporary(Scratch),
-    /// Somebody's, with what we have put there.
-    Named(PathBuf),
+/// Where the nodes' files are. Dropping it removes them, except logs in somebody's folder.
+pub(super) struct Folder {
+    path: PathBuf,
+    /// A folder that disappears with everything in it.
+    scratch: Option<Scratch>,
+    /// What the nodes' files are called, without endings.
+    stems: Vec<String>,
+    /// The nodes are left running.
+    kept: bool,
 }
 
 impl Folder {
-    /// A folder for nodes; it must not be that of nodes that run.
-    pub(super) fn open(out: Option<&Path>, keep: bool) -> Result<Folder, LiveError> {
+    /// A folder for the nodes of a scenario; it must not be that of nodes that run.
+    pub(super) fn open(
+        scenario: &Scenario,
+        out: Option<&Path>,
+        keep: bool,
+    ) -> Result<Folder, LiveError> {
+        let members = scenario.nodes.iter().enumerate();
+        let stem = |(i, node): (usize, &Node)| Member::new(i, &node.name, node.address).stem;
+        let stems: Vec<String> = members.map(stem).collect();
+        let temporary = |stems| {
+            let scratch = Scratch::new("lab")?;
+            Ok(Folder {
+                path: scratch.path().to_owned(),
+                scratch: Some(scratch),
+                stems,
+                kept: false,
+            })
+        };
         let Some(out) = out else {
-            return Ok(Folder::Temporary(Scratch::new("lab")?));
+            return temporary(stems);
         };
         let at = |error| LiveError::At {
             path: out.to_owned(),
             error,
         };
-        fs::create_dir_all(out).map_err(at)?;
-        let out = fs::canonicalize(out).map_err(at)?;
-        if let Ok(kept) = read(&out)
+        // Of their own, so that nobody's keys are overwritten.
+        let nodes = out.join(WITHIN);
+        fs::create_dir_all(&nodes).map_err(at)?;
+        let path = fs::canonicalize(&nodes).map_err(at)?;
+        if let Ok(kept) = read(out)
             && kept.nodes.iter().any(KeptNode::runs)
         {
             return Err(LiveError::Option(format!(
-                "nodes of {} run in {}: end them first, with `sinew lab down {}`",
+                "nodes of {} run in {1}: end them first, with `sinew lab down {1}`",
                 kept.scenario,
-                out.display(),
                 out.display()
             )));
         }
-        if out.as_os_str().len() + FILE_NAME_MAX > SOCKET_PATH_MAX {
+        if path.as_os_str().len() + FILE_NAME_MAX > SOCKET_PATH_MAX {
             // Sockets need short paths: only the report goes there.
             return match keep {
                 true => Err(LiveError::Option(format!(
                     "{}: sockets need a shorter path: choose a folder of up to {} bytes",
                     out.display(),
-                    SOCKET_PATH_MAX - FILE_NAME_MAX
+                    SOCKET_PATH_MAX - FILE_NAME_MAX - WITHIN.len() - 1
                 ))),
-                false => Ok(Folder::Temporary(Scratch::new("lab")?)),
+                false => temporary(stems),
             };
         }
         // Told now, and not after all nodes have been started.
-        let probe = out.join(FILE);
+        let probe = path.join(FILE);
         write(&probe, b"{}\n").map_err(at)?;
         fs::remove_file(&probe).map_err(at)?;
-        Ok(Folder::Named(out))
+        Ok(Folder {
+            path,
+            scratch: None,
+            stems,
+            kept: false,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
-        match self {
-            Folder::Temporary(scratch) => scratch.path(),
-            Folder::Named(path) => path,
-        }
+        &self.path
     }
 
     /// Leaves the nodes running and writes which they are.
-    pub(super) fn keep(self, scenario: &Scenario, network: Network<'_>) -> Result<Kept, LiveError> {
+    pub(super) fn keep(
+        mut self,
+        scenario: &Scenario,
+        network: Network<'_>,
+    ) -> Result<Kept, LiveError> {
         let nodes = network.nodes().iter().filter_map(|process| {
             let pid = process.id().ok()?;
             Some(KeptNode {
@@ -126,31 +155,38 @@ impl Folder {
                 address: process.member().address.to_string(),
                 pid,
                 started: started(pid)?,
-                stem: process.member().stem.clone(),
                 control_socket: process.control_socket(),
                 client_socket: process.client_socket(),
             })
         });
+        let temporary = self.scratch.is_some();
+        let folder = match temporary {
+            true => self.path.as_path(),
+            false => self.path.parent().unwrap_or(&self.path),
+        };
         let kept = Kept {
             scenario: scenario.name.clone(),
-            folder: self.path().to_owned(),
-            temporary: matches!(self, Folder::Temporary(_)),
+            folder: folder.to_owned(),
+            temporary,
             nodes: nodes.collect(),
+            stems: self.stems.clone(),
         };
         let json = serde_json::to_string_pretty(&kept).map_err(io::Error::other)?;
-        let path = self.path().join(FILE);
+        let path = folder.join(FILE);
         write(&path, (json + "\n").as_bytes()).map_err(|error| LiveError::At { path, error })?;
         network.leave();
-        if let Folder::Temporary(scratch) = self {
+        self.kept = true;
+        if let Some(scratch) = self.scratch.take() {
             scratch.keep();
         }
         Ok(kept)
     }
+}
 
-    /// Removes keys, certificates and sockets of nodes that have ended; logs stay.
-    pub(super) fn clear(self) {
-        if let Folder::Named(path) = &self {
-            clear(path, ["sock", "control", "key", "cert", "toml"]);
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.scratch.is_none() && !self.kept {
+            clear(&self.path, &self.stems);
         }
     }
 }
@@ -185,7 +221,7 @@ pub fn down(folder: &Path) -> Result<Kept, LiveError> {
         // What `up` has made.
         let _ = fs::remove_dir_all(&kept.folder);
     } else {
-        clear(folder, ["sock", "control", "key", "cert", "toml"]);
+        clear(&folder.join(WITHIN), &kept.stems);
         let _ = fs::remove_file(folder.join(FILE));
     }
     Ok(kept)
@@ -196,16 +232,11 @@ fn read(folder: &Path) -> io::Result<Kept> {
     serde_json::from_str(&text).map_err(io::Error::from)
 }
 
-/// Removes the files of nodes. Whose the folder's other files are is not known.
-fn clear(folder: &Path, endings: [&str; 5]) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let certificates: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "cert"))
-        .collect();
-    for certificate in certificates {
-        for ending in endings {
-            let _ = fs::remove_file(certificate.with_extension(ending));
+/// Removes keys, certificates, configurations and sockets of nodes that have ended; logs stay.
+fn clear(folder: &Path, stems: &[String]) {
+    for stem in stems {
+        for ending in ["sock", "control", "key", "cert", "toml"] {
+            let _ = fs::remove_file(folder.join(format!("{stem}.{ending}")));
         }
     }
     let _ = fs::remove_file(folder.join("network.pub"));

@@ -9,21 +9,21 @@
 //! meanwhile counts as sent and lost, as in the simulator.
 
 use super::LiveError;
+use super::end::{DATAGRAM_BYTES_MAX, End, options_of};
 use super::network::Network;
 use crate::emulator::Emulator;
 use crate::pace::{prepare_thread, sleep_until};
 use crate::scenario::meter::{Judgement, Meter};
 use crate::scenario::{BothWays, Carrier, Scenario, stamp};
 use base::{Duration, Rng, Time};
-use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
+use client::Target;
 use net::Clock;
-use net::epoll::{Interest, Poller};
+use net::epoll::Poller;
 use sim::traffic::{Pattern, Source};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,13 +32,7 @@ use std::thread::JoinHandle;
 const PORTS: u16 = 1_024;
 /// How often it is looked whether to stop, and whether a node is back.
 const LOOK: Duration = Duration::from_millis(50);
-/// A node that lives answers at once; the others have their turn meanwhile.
-const BIND_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
-/// Datagrams taken from one socket before the others have their turn.
-const READS_PER_TURN: usize = 64;
-/// Longest datagram.
-const DATAGRAM_BYTES_MAX: usize = 2_048;
-/// From the call of `start` to the scenario's zero nothing is sent.
+/// Whose random numbers these are.
 const TRAFFIC_RNG: u64 = 3;
 
 /// The running traffic. Dropping it ends the threads.
@@ -80,18 +74,6 @@ struct Sender {
     stop: Time,
     bytes: usize,
     retry_at: Time,
-}
-
-/// A socket at one end of a stream.
-enum End {
-    /// A client of a node, while that is there.
-    Overlay {
-        node: Node,
-        port: u16,
-        options: Options,
-        socket: Option<DatagramSocket>,
-    },
-    Direct(UdpSocket),
 }
 
 impl Traffic {
@@ -229,57 +211,6 @@ impl Drop for Traffic {
     }
 }
 
-impl End {
-    fn overlay(socket: PathBuf, port: u16, options: Options) -> End {
-        End::Overlay {
-            node: Node::at(socket).with_timeout(BIND_PATIENCE),
-            port,
-            options,
-            socket: None,
-        }
-    }
-
-    /// Opens the socket of a client that has none, if its node is there; whether it has one now and
-    /// had none before.
-    fn open(&mut self) -> bool {
-        let End::Overlay {
-            node,
-            port,
-            options,
-            socket,
-        } = self
-        else {
-            return false;
-        };
-        if socket.is_some() {
-            return false;
-        }
-        let Ok(bound) = node.bind(*port, *options) else {
-            return false;
-        };
-        let opened = bound.set_nonblocking(true).is_ok();
-        *socket = opened.then_some(bound);
-        opened
-    }
-}
-
-/// The client's words for what the scenario says.
-fn options_of(options: &overlay::request::Options) -> Options {
-    Options {
-        link: options.class.link,
-        // The scenario's words always say how packets are stamped.
-        routing: options
-            .route_by()
-            .unwrap_or(RouteBy::Table(Routing::ExpectedLatency)),
-        priority: options.class.priority,
-        deadline: options
-            .deadline
-            .map(|deadline| std::time::Duration::from_nanos(deadline.as_nanos())),
-        delivery: options.delivery,
-        ttl: options.ttl,
-    }
-}
-
 /// The path of a direct flow, and the socket at its end.
 fn direct(both: &BothWays, seed: u64) -> io::Result<(Path, UdpSocket)> {
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -347,22 +278,16 @@ impl Sender {
         let mut packet = [0; DATAGRAM_BYTES_MAX];
         stamp::put(&mut packet, stream, number, clock.now());
         let packet = &packet[..self.bytes];
-        match &mut self.end {
-            End::Direct(socket) => {
-                let _ = socket.send(packet);
-                false
-            }
-            End::Overlay { socket, .. } => {
-                match socket.as_ref().map(|s| s.send_to(packet, self.to)) {
-                    None | Some(Ok(()) | Err(client::Error::WouldBlock)) => false,
-                    Some(Err(client::Error::Refused { .. })) => true,
-                    Some(Err(_)) => {
-                        *socket = None;
-                        false
-                    }
-                }
-            }
-        }
+        self.end.send(packet, self.to)
+    }
+}
+
+/// A packet has come.
+fn take(packet: &[u8], shared: &Shared, now: Time) {
+    if let Some((stream, number, sent)) = stamp::read(packet)
+        && let Some((_, meter)) = shared.meters().get_mut(stream as usize)
+    {
+        meter.on_arrival(number, sent, now);
     }
 }
 
@@ -378,7 +303,7 @@ fn receive(mut ends: Vec<End>, shared: &Shared, clock: Clock) -> io::Result<()> 
         poller.wait(Some(LOOK), &mut ready)?;
         for event in &ready {
             if let Some(end) = ends.get_mut(event.token as usize) {
-                end.take_all(shared, clock);
+                end.take_all(|packet| take(packet, shared, clock.now()));
             }
         }
         if clock.now() >= look_at {
@@ -391,47 +316,4 @@ fn receive(mut ends: Vec<End>, shared: &Shared, clock: Clock) -> io::Result<()> 
         }
     }
     Ok(())
-}
-
-impl End {
-    fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
-        match self {
-            End::Direct(socket) => poller.add(socket, token, Interest::READ),
-            End::Overlay { socket, .. } => match socket {
-                Some(socket) => poller.add(socket, token, Interest::READ),
-                None => Ok(()),
-            },
-        }
-    }
-
-    /// Takes what has come.
-    fn take_all(&mut self, shared: &Shared, clock: Clock) {
-        let mut buffer = [0; DATAGRAM_BYTES_MAX];
-        for _ in 0..READS_PER_TURN {
-            let len = match self {
-                End::Direct(socket) => match socket.recv(&mut buffer) {
-                    Ok(len) => len,
-                    Err(_) => return,
-                },
-                End::Overlay { socket, .. } => {
-                    match socket.as_ref().map(|socket| socket.recv_from(&mut buffer)) {
-                        Some(Ok((len, ..))) => len,
-                        None | Some(Err(client::Error::WouldBlock)) => return,
-                        Some(Err(client::Error::Refused { .. })) => continue,
-                        Some(Err(_)) => {
-                            // Closing the descriptor takes it out of the poller.
-                            *socket = None;
-                            return;
-                        }
-                    }
-                }
-            };
-            let now = clock.now();
-            if let Some((stream, number, sent)) = stamp::read(&buffer[..len])
-                && let Some((_, meter)) = shared.meters().get_mut(stream as usize)
-            {
-                meter.on_arrival(number, sent, now);
-            }
-        }
-    }
 }

@@ -1,0 +1,134 @@
+//! A socket at one end of a stream: a client of a node, which opens its socket again when the node is
+//! back, or plain UDP.
+
+use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
+use net::epoll::{Interest, Poller};
+use std::io;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+
+/// A node that lives answers at once; the others have their turn meanwhile.
+const BIND_PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+/// Datagrams taken from one socket before the others have their turn.
+const READS_PER_TURN: usize = 64;
+/// Longest datagram.
+pub(super) const DATAGRAM_BYTES_MAX: usize = 2_048;
+
+/// A socket at one end of a stream.
+pub(super) enum End {
+    /// A client of a node, while that is there.
+    Overlay {
+        node: Node,
+        port: u16,
+        options: Options,
+        socket: Option<DatagramSocket>,
+    },
+    Direct(UdpSocket),
+}
+
+impl End {
+    /// A client that is opened when its node is there.
+    pub(super) fn overlay(socket: PathBuf, port: u16, options: Options) -> End {
+        End::Overlay {
+            node: Node::at(socket).with_timeout(BIND_PATIENCE),
+            port,
+            options,
+            socket: None,
+        }
+    }
+
+    /// Opens the socket of a client that has none, if its node is there; whether it has one now and
+    /// had none before.
+    pub(super) fn open(&mut self) -> bool {
+        let End::Overlay {
+            node,
+            port,
+            options,
+            socket,
+        } = self
+        else {
+            return false;
+        };
+        if socket.is_some() {
+            return false;
+        }
+        let Ok(bound) = node.bind(*port, *options) else {
+            return false;
+        };
+        let opened = bound.set_nonblocking(true).is_ok();
+        *socket = opened.then_some(bound);
+        opened
+    }
+
+    /// Has the poller tell of what comes.
+    pub(super) fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
+        match self {
+            End::Direct(socket) => poller.add(socket, token, Interest::READ),
+            End::Overlay { socket, .. } => match socket {
+                Some(socket) => poller.add(socket, token, Interest::READ),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Takes what has come.
+    pub(super) fn take_all(&mut self, mut take: impl FnMut(&[u8])) {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        for _ in 0..READS_PER_TURN {
+            let len = match self {
+                End::Direct(socket) => match socket.recv(&mut buffer) {
+                    Ok(len) => len,
+                    Err(_) => return,
+                },
+                End::Overlay { socket, .. } => {
+                    match socket.as_ref().map(|socket| socket.recv_from(&mut buffer)) {
+                        Some(Ok((len, ..))) => len,
+                        None | Some(Err(client::Error::WouldBlock)) => return,
+                        Some(Err(client::Error::Refused { .. })) => continue,
+                        Some(Err(_)) => {
+                            // Closing the descriptor takes it out of the poller.
+                            *socket = None;
+                            return;
+                        }
+                    }
+                }
+            };
+            take(&buffer[..len]);
+        }
+    }
+
+    /// Sends a packet; whether the node refused it. What cannot be sent is lost.
+    pub(super) fn send(&mut self, packet: &[u8], to: Target) -> bool {
+        match self {
+            End::Direct(socket) => {
+                let _ = socket.send(packet);
+                false
+            }
+            End::Overlay { socket, .. } => match socket.as_ref().map(|s| s.send_to(packet, to)) {
+                None | Some(Ok(()) | Err(client::Error::WouldBlock)) => false,
+                Some(Err(client::Error::Refused { .. })) => true,
+                Some(Err(_)) => {
+                    *socket = None;
+                    false
+                }
+            },
+        }
+    }
+}
+
+/// The client's words for what the scenario says.
+pub(super) fn options_of(options: &overlay::request::Options) -> Options {
+    Options {
+        link: options.class.link,
+        // The scenario's words always say how packets are stamped.
+        routing: options
+            .route_by()
+            .unwrap_or(RouteBy::Table(Routing::ExpectedLatency)),
+        priority: options.class.priority,
+        deadline: options
+            .deadline
+            .map(|deadline| std::time::Duration::from_nanos(deadline.as_nanos())),
+        delivery: options.delivery,
+        ttl: options.ttl,
+    }
+}
