@@ -330,7 +330,7 @@ impl Tree {
     fn pass_on(&mut self, topology: &Topology, node: NodeIndex) {
         self.scratch.stack.push(node);
         while let Some(node) = self.scratch.stack.pop() {
-            let (first_hop, delay_us) = self.from_parent(topology, node);
+            let (first_hop, delay_us) = self.inherit(topology, node);
             let place = node.place();
             if (self.first_hop[place], self.delay_us[place]) == (first_hop, delay_us) {
                 continue;
@@ -346,7 +346,7 @@ impl Tree {
         }
     }
 
-    fn from_parent(&self, topology: &Topology, node: NodeIndex) -> (NodeIndex, u64) {
+    fn inherit(&self, topology: &Topology, node: NodeIndex) -> (NodeIndex, u64) {
         let parent = self.parent[node.place()];
         if parent == NONE {
             return (NONE, 0);
