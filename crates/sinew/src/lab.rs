@@ -27,10 +27,10 @@ Examples:
 Examples:
   sinew lab up examples/diamond.toml
   sinew lab up examples/chain.toml --seconds 10 --json
-  sinew lab up examples/cities.toml --out cities --keep")]
+  sinew lab up examples/partition.toml --out ring --keep")]
     Up(Up),
     /// End the nodes that `lab up --keep` left running in a folder
-    #[command(after_help = "Example:\n  sinew lab down cities")]
+    #[command(after_help = "Example:\n  sinew lab down ring")]
     Down(Down),
     /// Put the parts of --shard runs together
     #[command(after_help = "Example:\n  sinew lab merge part-1 part-2 part-3 --out out")]

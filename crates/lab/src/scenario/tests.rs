@@ -185,6 +185,35 @@ fn faults_reach_both_directions_and_direct_paths() {
     assert_eq!(packets.lost, 13 + 13 + 50, "{packets:?}");
 }
 
+/// For 300 ms nobody reads at the receiver: what had arrived by then is late, nothing is lost, over the
+/// overlay and beside it. What a stalled sender would have sent it sends later, and that is in time.
+#[test]
+fn packets_wait_for_a_node_that_is_stalled() {
+    let flows = "[[flow]]\nfrom = 'a'\nto = 'b'\n\
+                 [[flow]]\nfrom = 'a'\nto = 'b'\ndirect = true\npath = 'delay=10ms'\ndeadline = '100ms'\n";
+    let stalled = |node: &str| {
+        run(&format!(
+            "{flows}[[fault]]\nat = '500ms'\nkind = 'stall'\nnode = '{node}'\nfor = '300ms'\n"
+        ))
+    };
+    let report = stalled("b");
+    for flow in &report.flows {
+        let packets = &flow.packets;
+        // Of 15 packets in 300 ms the last five have waited for no more than the deadline.
+        assert!(
+            (8..=12).contains(&(packets.late + packets.lost)),
+            "{packets:?}"
+        );
+    }
+    assert_eq!(
+        report.flows[1].packets.lost, 0,
+        "the buffer is large enough"
+    );
+    for flow in &stalled("a").flows {
+        assert_eq!((flow.packets.lost, flow.packets.late), (0, 0), "{flow:?}");
+    }
+}
+
 #[test]
 fn what_is_sent_before_the_measurement_is_not_judged() {
     let report = run("[[flow]]\nfrom = 'a'\nto = 'b'\nstart = '500ms'\n\
@@ -413,6 +442,16 @@ fn every_mistake_names_file_line_and_key() {
             "[[fault]]\nat = '1s'\nkind = 'crash'",
             1,
             "`node` is missing",
+        ),
+        (
+            "[[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'a'",
+            1,
+            "`for` is missing",
+        ),
+        (
+            "[[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'a'\nfor = '0s'",
+            5,
+            "expected a time above zero",
         ),
         (
             "[[fault]]\nat = '1s'\nkind = 'link-down'\nflow = 'x'",
