@@ -514,10 +514,13 @@ fn instability(
     match (papers, defaults) {
         (true, true) => verdict.note(unseen),
         (false, true) => verdict.note(format!(
-            "the least time between two cost updates does not pay here: it keeps calls on the longer \
-             way, or on the dead one, until the next update; {unseen}"
+            "the defaults' damping pays; the paper's 30 s lie between two updates of a cost, and a \
+             link that goes down or comes up is told at once, so they change nothing where a link \
+             comes and goes; {unseen}"
         )),
-        _ => verdict.note(format!("damping costs more here than the changes that it prevents; {unseen}")),
+        _ => verdict.note(format!(
+            "damping costs more here than the changes that it prevents; {unseen}"
+        )),
     }
 }
 
