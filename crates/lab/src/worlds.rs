@@ -273,7 +273,7 @@ impl Report {
                 Ok(past) => {
                     hash = (hash ^ past.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     hash = hash.rotate_left(29);
-                    simulated = simulated + past.simulated;
+                    simulated += past.simulated;
                     report.add(seed, past);
                 }
                 Err(why) if report.failed.len() < FAILURES_MAX => report.failed.push(Failed {
