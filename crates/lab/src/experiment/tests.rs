@@ -109,7 +109,7 @@ fn names_that_mean_nothing_are_refused() {
 fn merging_nothing_says_so() {
     let scratch = Scratch::new("lab-none").unwrap();
     let folder = scratch.path().to_owned();
-    let error = merge(&[folder.clone()], &folder).unwrap_err();
+    let error = merge(std::slice::from_ref(&folder), &folder).unwrap_err();
     assert!(error.to_string().contains("--shard"), "{error}");
     assert!(merge(&[folder.join("missing")], &folder).is_err());
 }

@@ -118,7 +118,8 @@ fn said((mean, max): (f64, f64)) -> String {
 fn chart(rows: &Rows) -> Chart {
     let normal = [("realtime", 0.0)];
     let real = [("realtime", 1.0)];
-    let lines: [(&'static str, &[(&'static str, f64)], &str); 4] = [
+    type Line<'l> = (&'static str, &'l [(&'static str, f64)], &'l str);
+    let lines: [Line<'_>; 4] = [
         ("normal, average", &normal, "nodes_mean_ms"),
         ("normal, maximum", &normal, "nodes_max_ms"),
         ("real time, average", &real, "nodes_mean_ms"),
