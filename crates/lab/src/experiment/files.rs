@@ -155,8 +155,9 @@ pub(super) fn outcomes(out: &Path) -> Vec<Outcome> {
 
 /// A drawing that does not need a page's style.
 fn alone(svg: &str) -> String {
-    let style = "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--ground)\" ";
-    let svg = svg.replacen("<svg ", style, 1);
+    const HEAD: &str =
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" style=\"background:var(--ground)\" ";
+    let svg = svg.replacen("<svg ", HEAD, 1);
     match svg.split_once('>') {
         Some((head, body)) => format!("{head}>\n<style>\n{STYLE}</style>{body}"),
         None => svg,

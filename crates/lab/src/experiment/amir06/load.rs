@@ -116,25 +116,23 @@ fn said((mean, max): (f64, f64)) -> String {
 }
 
 fn chart(rows: &Rows) -> Chart {
-    let normal = [("realtime", 0.0)];
-    let real = [("realtime", 1.0)];
-    type Line<'l> = (&'static str, &'l [(&'static str, f64)], &'l str);
-    let lines: [Line<'_>; 4] = [
-        ("normal, average", &normal, "nodes_mean_ms"),
-        ("normal, maximum", &normal, "nodes_max_ms"),
-        ("real time, average", &real, "nodes_mean_ms"),
-        ("real time, maximum", &real, "nodes_max_ms"),
+    let (normal, real) = (0.0, 1.0);
+    let lines = [
+        ("normal, average", normal, "nodes_mean_ms"),
+        ("normal, maximum", normal, "nodes_max_ms"),
+        ("real time, average", real, "nodes_mean_ms"),
+        ("real time, maximum", real, "nodes_max_ms"),
     ];
     let most = rows.0.iter().map(|row| row.value("nodes_max_ms"));
     let most = most.fold(1.0, f64::max);
     let drawn = lines
         .iter()
         .enumerate()
-        .map(|(color, (name, at, value))| Series {
+        .map(|(color, (name, priority, value))| Series {
             name: (*name).into(),
             color: color as u8,
             mark: Mark::Dots,
-            points: rows.line(at, "loops", value),
+            points: rows.line(&[("realtime", *priority)], "loops", value),
         });
     Chart {
         title: "One-way delay over three nodes".into(),
