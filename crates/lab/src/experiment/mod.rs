@@ -14,9 +14,9 @@
 //! name and the cell's key; so a run on one machine, on many cores, or in shards that are merged
 //! gives the same rows.
 //!
-//! A *claim* is a sentence of a paper. The list ([`ClaimText`]) is kept apart from the experiments;
-//! an experiment gives a [`Verdict`] on each of its claims: it holds, it does not, or it cannot be
-//! tested, with what was measured. [`run`] refuses an experiment that forgets one.
+//! A *claim* is a sentence of a paper. The list (`ClaimText`) is kept apart from the experiments;
+//! an experiment gives a `Verdict` on each of its claims: it holds, it does not, or it cannot be
+//! tested, with what was measured. [`run()`] refuses an experiment that forgets one.
 
 mod amir06;
 mod catalogue;

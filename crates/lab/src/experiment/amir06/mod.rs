@@ -1,4 +1,4 @@
-//! [Amir06]: An Overlay Architecture for High Quality VoIP Streams.
+//! Amir06: An Overlay Architecture for High Quality VoIP Streams.
 //!
 //! | experiments | run |
 //! |---|---|
