@@ -38,20 +38,24 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(40);
 /// The longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
-/// A record that a neighbour does not have yet, as far as is known.
+/// A record that was sent to a neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Outgoing {
-    /// The edition that was sent last, or is to be sent.
+    /// The edition that was sent last.
     seq: RecordSeq,
     /// When it was sent last.
-    sent: Option<Time>,
+    at: Time,
     attempts: u32,
     bytes: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Neighbor {
-    queue: BTreeMap<Name, Outgoing>,
+    /// Editions that were not sent yet: up to all of the database.
+    waiting: BTreeMap<Name, RecordSeq>,
+    /// What was sent and is not confirmed: no more than the window holds, so that an
+    /// acknowledgement costs the same however much still waits.
+    sent: BTreeMap<Name, Outgoing>,
     acks: BTreeSet<Key>,
     in_flight: usize,
     /// No record needs to be looked at before.
@@ -138,10 +142,9 @@ impl Flood {
         };
         if let Some(outgoing) = neighbor.has(key)
             && outgoing.attempts == 1
-            && let Some(sent) = outgoing.sent
         {
             // Only what was sent once tells how long an answer takes (Karn's rule).
-            neighbor.rtt.on_sample(now, now.since(sent));
+            neighbor.rtt.on_sample(now, now.since(outgoing.at));
         }
     }
 
@@ -164,7 +167,7 @@ impl Flood {
             neighbor.acks.pop_first();
             self.stats.acks += 1;
         }
-        if now >= neighbor.due && !neighbor.queue.is_empty() {
+        if now >= neighbor.due && !neighbor.is_done() {
             neighbor.fill_records(now, database, datagram, &mut self.stats);
         }
     }
@@ -190,7 +193,7 @@ impl Flood {
 
     /// Every neighbour that is up has confirmed everything.
     pub fn is_settled(&self) -> bool {
-        let settled = |n: &Neighbor| n.queue.is_empty() && n.acks.is_empty();
+        let settled = |n: &Neighbor| n.is_done() && n.acks.is_empty();
         self.links.values().all(settled)
     }
 
@@ -222,39 +225,44 @@ impl Neighbor {
     /// Queues an edition, in the place of older ones.
     fn put(&mut self, key: Key) {
         let name = Name::of(key);
-        if self.queue.get(&name).is_some_and(|o| o.seq >= key.seq) {
+        let is_newer = |seq: RecordSeq| seq >= key.seq;
+        let waits = self.waiting.get(&name).copied().is_some_and(is_newer);
+        if waits || self.sent.get(&name).is_some_and(|o| is_newer(o.seq)) {
             return;
         }
-        let fresh = Outgoing {
-            seq: key.seq,
-            sent: None,
-            attempts: 0,
-            bytes: 0,
-        };
-        if let Some(before) = self.queue.insert(name, fresh) {
-            self.in_flight -= before.bytes;
-        }
+        self.forget(name);
+        self.waiting.insert(name, key.seq);
         self.due = Time::ZERO;
     }
 
-    /// The neighbour has this edition: nothing older needs to be sent. Returns what was queued.
+    /// The neighbour has this edition: nothing older needs to be sent. Returns what was sent of it.
     fn has(&mut self, key: Key) -> Option<Outgoing> {
         let name = Name::of(key);
-        let queued = *self.queue.get(&name)?;
-        if queued.seq > key.seq {
+        if self.waiting.get(&name).is_some_and(|seq| *seq <= key.seq) {
+            self.waiting.remove(&name);
+        }
+        if self.sent.get(&name)?.seq > key.seq {
             return None;
         }
-        self.queue.remove(&name);
-        if queued.bytes > 0 {
-            self.in_flight -= queued.bytes;
-            // There is room in the window.
-            self.due = Time::ZERO;
-        }
-        Some(queued)
+        // There is room in the window.
+        self.due = Time::ZERO;
+        self.forget(name)
+    }
+
+    /// What was sent under a name is no longer under way.
+    fn forget(&mut self, name: Name) -> Option<Outgoing> {
+        let sent = self.sent.remove(&name)?;
+        self.in_flight -= sent.bytes;
+        Some(sent)
+    }
+
+    /// Everything is confirmed.
+    fn is_done(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
     }
 
     fn next(&self) -> Option<Time> {
-        match (self.acks.is_empty(), self.queue.is_empty()) {
+        match (self.acks.is_empty(), self.is_done()) {
             (false, _) => Some(Time::ZERO),
             (true, false) => Some(self.due),
             (true, true) => None,
@@ -266,7 +274,8 @@ impl Neighbor {
         (wait * (1 << attempts.saturating_sub(1).min(10))).min(LONGEST_WAIT)
     }
 
-    /// Looks at the whole queue once, and finds out when to look again.
+    /// Sends what was not confirmed in time, then what waits, as far as window and datagram have
+    /// room, and finds out when to look again.
     fn fill_records(
         &mut self,
         now: Time,
@@ -274,52 +283,69 @@ impl Neighbor {
         datagram: &mut Builder<'_>,
         stats: &mut Stats,
     ) {
-        // Kinds from the highest: revocations, certificates, link state.
-        let names: Vec<Name> = self.queue.keys().rev().copied().collect();
-        let mut due = Time::FAR;
-        let mut window_is_full = false;
-        for name in names {
-            let Some(&queued) = self.queue.get(&name) else {
-                continue;
-            };
-            if let Some(sent) = queued.sent {
-                let again_at = sent + self.wait(queued.attempts);
-                if again_at > now {
-                    due = due.min(again_at);
-                    continue;
-                }
-            }
-            // A joining neighbour's queue is long: what cannot go is not looked up either.
-            if queued.sent.is_none() && window_is_full {
-                continue;
-            }
-            let Some((seq, record)) = database.record(now, name) else {
-                self.in_flight -= queued.bytes;
-                self.queue.remove(&name);
-                continue;
-            };
-            if queued.sent.is_none() && self.in_flight + record.len() > WINDOW_BYTES {
-                // An acknowledgement opens the window again, or a retransmission's time comes.
-                window_is_full = true;
-                continue;
-            }
-            if datagram.record(&record).is_err() {
-                due = now;
-                break;
-            }
-            stats.records += 1;
-            stats.retransmissions += u64::from(queued.sent.is_some());
-            self.in_flight = self.in_flight - queued.bytes + record.len();
-            let sent = Outgoing {
-                seq,
-                sent: Some(now),
-                attempts: queued.attempts + 1,
-                bytes: record.len(),
-            };
-            due = due.min(now + self.wait(sent.attempts));
-            self.queue.insert(name, sent);
+        let again_at = |sent: &Outgoing| sent.at + self.wait(sent.attempts);
+        let late: Vec<Name> = self
+            .sent
+            .iter()
+            .rev()
+            .filter(|(_, sent)| again_at(sent) <= now)
+            .map(|(name, _)| *name)
+            .collect();
+        let mut is_full = false;
+        for name in late {
+            is_full = is_full || !self.send(now, name, database, datagram, stats);
         }
-        self.due = due;
+        // Kinds from the highest: revocations, certificates, link state.
+        while !is_full && self.in_flight < WINDOW_BYTES {
+            let Some((&name, _)) = self.waiting.last_key_value() else {
+                break;
+            };
+            match database.record(now, name) {
+                Some((_, record)) if self.in_flight + record.len() > WINDOW_BYTES => {
+                    // An acknowledgement opens the window again, or a retransmission's time comes.
+                    break;
+                }
+                _ => is_full = !self.send(now, name, database, datagram, stats),
+            }
+        }
+        let again_at = |sent: &Outgoing| sent.at + self.wait(sent.attempts);
+        self.due = match is_full {
+            true => now,
+            false => self.sent.values().map(again_at).min().unwrap_or(Time::FAR),
+        };
+    }
+
+    /// Appends the newest edition of a record; false if the datagram has no room for it. A record
+    /// that is no more is forgotten.
+    fn send(
+        &mut self,
+        now: Time,
+        name: Name,
+        database: &Database,
+        datagram: &mut Builder<'_>,
+        stats: &mut Stats,
+    ) -> bool {
+        let Some((seq, record)) = database.record(now, name) else {
+            self.waiting.remove(&name);
+            self.forget(name);
+            return true;
+        };
+        if datagram.record(&record).is_err() {
+            return false;
+        }
+        self.waiting.remove(&name);
+        let attempts = self.forget(name).map_or(0, |before| before.attempts);
+        stats.records += 1;
+        stats.retransmissions += u64::from(attempts > 0);
+        self.in_flight += record.len();
+        let sent = Outgoing {
+            seq,
+            at: now,
+            attempts: attempts + 1,
+            bytes: record.len(),
+        };
+        self.sent.insert(name, sent);
+        true
     }
 }
 
