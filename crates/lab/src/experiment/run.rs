@@ -104,6 +104,16 @@ pub struct LabSummary {
 /// # Errors
 /// [`LabError`]; what was over by then stays written.
 pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabError> {
+    let interrupt = Interrupt::install().map_err(|error| LabError::at(&options.out, error))?;
+    run_until(&interrupt, options, progress)
+}
+
+/// The same, for who has the signals already.
+pub(super) fn run_until(
+    interrupt: &Interrupt,
+    options: &LabOptions,
+    progress: Progress,
+) -> Result<LabSummary, LabError> {
     let experiments = catalogue::select(&options.experiments)?;
     let plan = Plan {
         size: options.size,
@@ -112,7 +122,6 @@ pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabEr
         speech: options.speech.clone(),
     };
     let failed = |error| LabError::at(&options.out, error);
-    let interrupt = Interrupt::install().map_err(failed)?;
     std::fs::create_dir_all(&options.out).map_err(failed)?;
     let mut summary = LabSummary {
         experiments: Vec::new(),
@@ -122,7 +131,7 @@ pub fn run(options: &LabOptions, progress: Progress) -> Result<LabSummary, LabEr
     for experiment in experiments {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
-        let rows = sweep::measure(experiment, &plan, options.shard, &interrupt, progress)
+        let rows = sweep::measure(experiment, &plan, options.shard, interrupt, progress)
             .map_err(|stopped| LabError::stopped(experiment, stopped))?;
         let took_s = begun.elapsed().as_secs_f64();
         if let Some(shard) = options.shard {

@@ -1,8 +1,10 @@
 //! The laboratory's own promises: equal seeds give equal files, shards make a whole, and no claim is
 //! forgotten.
 
+use super::run::run_until;
 use super::*;
 use crate::files::Scratch;
+use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -57,19 +59,15 @@ fn cells_have_different_keys_and_seeds() {
 #[test]
 fn shards_merge_to_what_one_machine_measures() {
     let scratch = Scratch::new("lab").unwrap();
+    // Other tests in this process have the signals.
+    let elsewhere = Interrupt::elsewhere().unwrap();
+    let run = |options: LabOptions| run_until(&elsewhere, &options, Progress::Silent);
     let at = |name: &str| scratch.path().join(name);
-    let whole = run(
-        &options("amir06/fig12", &at("whole"), None),
-        Progress::Silent,
-    )
-    .unwrap();
+    let whole = run(options("amir06/fig12", &at("whole"), None)).unwrap();
     let mut folders = Vec::new();
     for shard in ["1/3", "2/3", "3/3"] {
         let folder = at(&shard.replace('/', "-"));
-        let summary = run(
-            &options("amir06/fig12", &folder, Some(shard)),
-            Progress::Silent,
-        );
+        let summary = run(options("amir06/fig12", &folder, Some(shard)));
         assert_eq!(summary.unwrap().rows.len(), 1);
         folders.push(folder);
     }
