@@ -1,0 +1,190 @@
+//! The members of the family by name, and what they can be told.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::Control;
+use crate::aimd::Aimd;
+use crate::cubic::Cubic;
+
+/// A congestion control out of the family, named by its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// Back to one segment on every loss [Jacobson88].
+    Tahoe,
+    /// Fast recovery [RFC 2581].
+    Reno,
+    /// Fast recovery that survives partial acknowledgements [RFC 6582].
+    NewReno,
+    /// Recovery by selective acknowledgements [RFC 6675].
+    Sack,
+    /// Forward acknowledgement [Mathis96].
+    Fack,
+    /// Queueing delay as the signal [Brakmo95, Papadimitriou06 §3.3].
+    Vegas,
+    /// Bandwidth estimate as the threshold [Mascolo01, Papadimitriou06 §3.2].
+    Westwood,
+    /// Westwood with one sample of bandwidth per round trip [Grieco04].
+    WestwoodPlus,
+    /// The receiver's rate decides whether a loss was congestion [Zhang02, Papadimitriou06 §3.1].
+    Real,
+    /// A cubic function of the time since the last loss [RFC 9438].
+    Cubic,
+}
+
+/// What a member of the family can be told. Windows are in segments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The window at the start, and the largest after a pause [RFC 6928: 10; the papers: 1].
+    pub initial_window: f64,
+    /// Where the first slow start ends at the latest.
+    pub initial_threshold: f64,
+    /// The window never exceeds this: the peer's buffer, or ns-2's `window_`.
+    pub max_window: f64,
+    /// Fast recovery never starts with less [RFC 5681: 2; ns-2: 1].
+    pub minimum_window: f64,
+    /// Segments by which the window grows each round trip, for Tahoe to FACK and TCP-Real.
+    pub alpha: f64,
+    /// The share of the window that is kept on a loss, for Tahoe to FACK and TCP-Real.
+    pub beta: f64,
+    /// The weight of a new sample in TCP-Real's comparison of rates.
+    pub gamma: f64,
+}
+
+/// No member of the family has this label.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no congestion control is called {0:?}: use one of tahoe, reno, newreno, sack, fack, vegas, westwood, westwood+, real, cubic"
+)]
+pub struct UnknownFamily(pub String);
+
+impl Family {
+    /// Every member.
+    pub const ALL: [Family; 10] = [
+        Family::Tahoe,
+        Family::Reno,
+        Family::NewReno,
+        Family::Sack,
+        Family::Fack,
+        Family::Vegas,
+        Family::Westwood,
+        Family::WestwoodPlus,
+        Family::Real,
+        Family::Cubic,
+    ];
+
+    /// How configuration, tables and figures call it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Family::Tahoe => "tahoe",
+            Family::Reno => "reno",
+            Family::NewReno => "newreno",
+            Family::Sack => "sack",
+            Family::Fack => "fack",
+            Family::Vegas => "vegas",
+            Family::Westwood => "westwood",
+            Family::WestwoodPlus => "westwood+",
+            Family::Real => "real",
+            Family::Cubic => "cubic",
+        }
+    }
+
+    /// A fresh control of this kind.
+    pub fn control(self, settings: Settings) -> Box<dyn Control + Send> {
+        match self {
+            Family::Tahoe => Box::new(Aimd::tahoe(settings)),
+            Family::Cubic => Box::new(Cubic::new(settings)),
+            _ => Box::new(Aimd::new(settings)),
+        }
+    }
+}
+
+impl Settings {
+    /// More than any path of today needs: 65 535 segments of 1400 bytes are 92 MB, 73 ms of
+    /// 10 Gbit/s.
+    pub const MAX_WINDOW: f64 = 65_535.0;
+
+    /// The same settings with every number inside the range in which the rules make sense: what
+    /// comes from a configuration cannot stop a sender.
+    #[must_use]
+    pub fn sane(mut self) -> Settings {
+        self.max_window = within(self.max_window, 1.0, Settings::MAX_WINDOW);
+        self.initial_window = within(self.initial_window, 1.0, self.max_window);
+        self.initial_threshold = within(self.initial_threshold, 1.0, Settings::MAX_WINDOW);
+        self.minimum_window = within(self.minimum_window, 1.0, self.max_window);
+        self.alpha = within(self.alpha, 0.0, Settings::MAX_WINDOW);
+        self.beta = within(self.beta, 0.0, 1.0);
+        self.gamma = within(self.gamma, 0.0, 1.0);
+        self
+    }
+}
+
+/// Not `clamp`, which keeps a not-a-number.
+fn within(x: f64, low: f64, high: f64) -> f64 {
+    x.min(high).max(low)
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            initial_window: 10.0,
+            initial_threshold: Settings::MAX_WINDOW,
+            max_window: Settings::MAX_WINDOW,
+            minimum_window: 2.0,
+            alpha: 1.0,
+            beta: 0.5,
+            gamma: 0.125,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+impl FromStr for Family {
+    type Err = UnknownFamily;
+
+    fn from_str(label: &str) -> Result<Family, UnknownFamily> {
+        Family::ALL
+            .into_iter()
+            .find(|family| family.label() == label)
+            .ok_or_else(|| UnknownFamily(label.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_name_their_members() {
+        for family in Family::ALL {
+            assert_eq!(family.to_string().parse(), Ok(family));
+        }
+        assert_eq!(
+            "bbr".parse::<Family>(),
+            Err(UnknownFamily("bbr".to_string()))
+        );
+    }
+
+    #[test]
+    fn absurd_settings_become_sane() {
+        let absurd = Settings {
+            initial_window: f64::NAN,
+            initial_threshold: f64::INFINITY,
+            max_window: -3.0,
+            minimum_window: 1e300,
+            alpha: f64::NAN,
+            beta: 7.0,
+            gamma: -1.0,
+        };
+        for family in Family::ALL {
+            let control = family.control(absurd);
+            assert_eq!(control.window(), 1.0, "{family}");
+            assert!(control.threshold().is_finite(), "{family}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The congestion control family behind one trait: how much may be in flight, never how what was
+//! lost is found and sent again.
+//!
+//! ```text
+//!   sender (reliable link, session, simulated TCP)         a member of the Family
+//!     an acknowledgement of something new  ── on_ack ────────▶  window, threshold
+//!     first loss of a window               ── on_congestion ─▶  cut, once per window
+//!     everything of that window arrived    ── on_recovered ──▶
+//!     nothing heard for an RTO             ── on_timeout ────▶  back to one segment
+//!     in flight < window()  ⇒ send; pace at window() / srtt
+//! ```
+//!
+//! Windows are counted in segments, as fractions, as ns-2 does; a user of bytes multiplies by its
+//! own segment size. Time is an argument, and there is no randomness: the same calls give the same
+//! windows.
+//!
+//! - [`Control`]: the trait; [`Family`] names the members and makes them; [`Settings`] are theirs.
+//! - [`mod@aimd`] is the window of Tahoe, Reno, NewReno, SACK and FACK, which differ in how they
+//!   recover and share this window, with the parameters α and β of the TCP-friendly family.
+//! - [`mod@cubic`] is CUBIC.
+#![forbid(unsafe_code)]
+
+use base::{Duration, Time};
+
+pub mod aimd;
+pub mod cubic;
+mod family;
+mod window;
+
+pub use family::{Family, Settings, UnknownFamily};
+
+/// One acknowledgement of new data, as the sender sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// When it came.
+    pub now: Time,
+    /// Segments that it newly acknowledges, cumulatively or selectively. A sender that counts
+    /// acknowledgements instead, as ns-2 does, puts 1.
+    pub segments: f64,
+    /// The same in bytes of payload.
+    pub bytes: u64,
+    /// Round trip of a segment that was sent only once, if this acknowledgement measures one.
+    pub rtt: Option<Duration>,
+    /// Segments in flight before this acknowledgement.
+    pub in_flight: f64,
+    /// The window limited the sender, not the application. A window that nobody uses proves
+    /// nothing, so it does not grow [RFC 9438 §5.8].
+    pub limited: bool,
+    /// The rate at which data arrived, as the receiver measured it [Papadimitriou06 §3.1].
+    pub receive_rate_bps: Option<u64>,
+    /// How much that rate, or the spacing behind it, varied at the receiver.
+    pub receive_jitter: Option<Duration>,
+    /// The smoothed round trip of the connection.
+    pub srtt: Duration,
+}
+
+/// Why the sender believes that the path is congested. Reported once per window of data, the
+/// recovery epoch, and not once per packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// A segment is missing.
+    Loss,
+    /// A mark of congestion came back [RFC 3168].
+    Explicit,
+}
+
+/// A rule for the congestion window.
+///
+/// `in_flight`, where a method takes it, is what the window is cut *from*: the segments outstanding
+/// [RFC 5681 §3.1, equation 4]. A sender whose window does not grow while the application limits
+/// it, or one that follows ns-2, passes its effective window instead.
+pub trait Control: core::fmt::Debug {
+    /// New data was acknowledged while nothing is being recovered, or after a timeout.
+    fn on_ack(&mut self, ack: &Acked);
+    /// The path is congested: recovery begins, and window and threshold change.
+    fn on_congestion(&mut self, now: Time, in_flight: f64, why: Congestion);
+    /// Everything that was in flight when recovery began has arrived.
+    fn on_recovered(&mut self, _now: Time) {}
+    /// The retransmission timer expired.
+    fn on_timeout(&mut self, now: Time, in_flight: f64);
+    /// The sender was silent for `idle` and is about to send again.
+    fn on_idle(&mut self, _idle: Duration, _rto: Duration) {}
+    /// How many segments may be in flight, at least 1.
+    fn window(&self) -> f64;
+    /// The window at which slow start ends.
+    fn threshold(&self) -> f64;
+    /// The window still doubles each round trip.
+    fn in_slow_start(&self) -> bool {
+        self.window() < self.threshold()
+    }
+}
+
+#[cfg(test)]
+mod tests;

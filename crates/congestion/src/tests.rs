@@ -1,0 +1,135 @@
+//! What holds for every member of the family, whatever happens to it.
+
+use super::*;
+use proptest::prelude::*;
+
+/// An ordinary acknowledgement of `segments` by a sender that its window limits.
+pub(crate) fn ack(segments: f64) -> Acked {
+    let rtt = Duration::from_millis(100);
+    Acked {
+        now: Time::ZERO + rtt,
+        segments,
+        bytes: (segments * 1000.0) as u64,
+        rtt: Some(rtt),
+        in_flight: segments,
+        limited: true,
+        receive_rate_bps: None,
+        receive_jitter: None,
+        srtt: rtt,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Ack {
+        segments: u8,
+        limited: bool,
+        rtt_ms: u16,
+        rate_kbps: u32,
+    },
+    Loss,
+    Mark,
+    Recovered,
+    Timeout,
+    Idle {
+        ms: u32,
+    },
+}
+
+fn anything() -> impl Strategy<Value = Vec<(u16, Happens)>> {
+    let happens = prop_oneof![
+        8 => (1..20_u8, any::<bool>(), 1..2000_u16, any::<u32>()).prop_map(
+            |(segments, limited, rtt_ms, rate_kbps)| Happens::Ack { segments, limited, rtt_ms, rate_kbps }),
+        1 => Just(Happens::Loss),
+        1 => Just(Happens::Mark),
+        1 => Just(Happens::Recovered),
+        1 => Just(Happens::Timeout),
+        1 => any::<u32>().prop_map(|ms| Happens::Idle { ms }),
+    ];
+    prop::collection::vec((any::<u16>(), happens), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_member_leaves_its_bounds_or_grows_by_bad_news(
+        course in anything(),
+        max in 1.0..200.0_f64,
+        initial in 1.0..20.0_f64,
+    ) {
+        let settings = Settings {
+            max_window: max,
+            initial_window: initial,
+            minimum_window: 1.0,
+            ..Settings::default()
+        };
+        for family in Family::ALL {
+            let mut control = family.control(settings);
+            let mut now = Time::ZERO;
+            for (wait_ms, happens) in &course {
+                now += Duration::from_millis(u64::from(*wait_ms));
+                let before = control.window();
+                apply(control.as_mut(), now, happens);
+                let after = control.window();
+                prop_assert!((1.0..=max.max(1.0)).contains(&after), "{family}: {after} after {happens:?}");
+                prop_assert!(control.threshold() >= 1.0, "{family}: {}", control.threshold());
+                match happens {
+                    Happens::Ack { segments, limited, .. } => {
+                        prop_assert!(after <= before + f64::from(*segments), "{family}: {before} to {after}");
+                        prop_assert!(*limited || after <= before, "{family} grew unused");
+                    }
+                    Happens::Timeout => prop_assert_eq!(after, 1.0, "{}", family),
+                    _ => prop_assert!(after <= before, "{family}: {before} to {after} after {happens:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_course_gives_the_same_windows(course in anything()) {
+        for family in Family::ALL {
+            let run = || {
+                let mut control = family.control(Settings::default());
+                let mut now = Time::ZERO;
+                for (wait_ms, happens) in &course {
+                    now += Duration::from_millis(u64::from(*wait_ms));
+                    apply(control.as_mut(), now, happens);
+                }
+                control.window().to_bits()
+            };
+            prop_assert_eq!(run(), run());
+        }
+    }
+}
+
+fn apply(control: &mut dyn Control, now: Time, happens: &Happens) {
+    let in_flight = control.window();
+    match happens {
+        Happens::Ack {
+            segments,
+            limited,
+            rtt_ms,
+            rate_kbps,
+        } => {
+            let rtt = Duration::from_millis(u64::from(*rtt_ms));
+            control.on_ack(&Acked {
+                now,
+                limited: *limited,
+                rtt: Some(rtt),
+                in_flight,
+                receive_rate_bps: Some(u64::from(*rate_kbps) * 1000),
+                receive_jitter: Some(rtt.div(10)),
+                ..ack(f64::from(*segments))
+            });
+        }
+        Happens::Loss => control.on_congestion(now, in_flight, Congestion::Loss),
+        Happens::Mark => control.on_congestion(now, in_flight, Congestion::Explicit),
+        Happens::Recovered => control.on_recovered(now),
+        Happens::Timeout => control.on_timeout(now, in_flight),
+        Happens::Idle { ms } => control.on_idle(
+            Duration::from_millis(u64::from(*ms)),
+            Duration::from_millis(200),
+        ),
+    }
+}

@@ -1,0 +1,97 @@
+//! The pair that every member of the family keeps: the window and the threshold of slow start.
+
+use base::Duration;
+
+use crate::Settings;
+
+/// Slow-start thresholds never fall below two segments [RFC 5681 §3.1].
+const THRESHOLD_MIN: f64 = 2.0;
+
+/// Window and threshold in segments, with the limits that hold for every rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    size: f64,
+    threshold: f64,
+    settings: Settings,
+}
+
+impl Window {
+    pub(crate) fn new(settings: Settings) -> Window {
+        let settings = settings.sane();
+        Window {
+            size: settings.initial_window.min(settings.max_window),
+            threshold: settings.initial_threshold,
+            settings,
+        }
+    }
+
+    pub(crate) fn size(&self) -> f64 {
+        self.size
+    }
+
+    pub(crate) fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.size < self.threshold
+    }
+
+    pub(crate) fn set(&mut self, size: f64) {
+        // `max` last: it also turns a not-a-number into 1.
+        self.size = size.min(self.settings.max_window).max(1.0);
+    }
+
+    /// Whole segments, as RFC 5681's integers and ns-2's have it: a threshold between two whole
+    /// windows would only tell slow start to end a fraction of a segment later.
+    pub(crate) fn set_threshold(&mut self, threshold: f64) {
+        self.threshold = threshold.floor().max(THRESHOLD_MIN);
+    }
+
+    /// Grows by what was acknowledged, up to the threshold, and gives back what is left over for
+    /// congestion avoidance [RFC 5681 §3.1; all of it and not two at most as RFC 3465 has it,
+    /// because users pace].
+    pub(crate) fn slow_start(&mut self, segments: f64) -> f64 {
+        if !self.in_slow_start() {
+            return segments;
+        }
+        let room = self.threshold - self.size;
+        // One acknowledged segment is never split: ns-2 takes the whole step across the threshold.
+        let step = if segments <= 1.0 {
+            segments
+        } else {
+            segments.min(room.ceil())
+        };
+        self.set(self.size + step);
+        segments - step
+    }
+
+    /// Cuts to `kept` segments, for fast recovery.
+    pub(crate) fn cut(&mut self, kept: f64) {
+        self.set_threshold(kept);
+        self.set(kept.max(self.settings.minimum_window));
+    }
+
+    /// Starts over from one segment, with slow start up to `kept`.
+    pub(crate) fn collapse(&mut self, kept: f64) {
+        self.set_threshold(kept);
+        self.set(1.0);
+    }
+
+    /// Halves the window for each RTO of silence, down to the initial window, and remembers three
+    /// quarters of it in the threshold [RFC 2861 §3.2, RFC 5681 §4.1].
+    pub(crate) fn restart(&mut self, idle: Duration, rto: Duration) {
+        let halvings = idle.as_nanos() / rto.as_nanos().max(1);
+        let floor = self.settings.initial_window.min(self.size);
+        if halvings == 0 || self.size <= floor {
+            return;
+        }
+        self.threshold = self.threshold.max((0.75 * self.size).floor());
+        let factor = 0.5_f64.powi(halvings.min(64) as i32);
+        self.set((self.size * factor).max(floor));
+    }
+}
