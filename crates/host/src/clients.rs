@@ -252,6 +252,8 @@ impl Clients {
                 request: kind::OPTIONS,
             }),
             Reply::Refused(why) => client.refuse(&why),
+            // The messages of clients have no streams, so no client has asked for one.
+            Reply::Stream(_) => return Err(Drop::NoSocket),
         }
         if before == 0 && !client.waiting.is_empty() {
             self.changed.push(id);

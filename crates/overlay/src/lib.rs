@@ -42,6 +42,7 @@ pub mod settings;
 pub mod snapshot;
 pub mod sockets;
 pub mod stamps;
+pub mod stream;
 
 pub use event::{Drop, Event};
 pub use node::{Config, Neighbor, Node};

@@ -16,6 +16,7 @@ mod receive;
 mod routing;
 mod send;
 mod stamped;
+mod streams;
 
 pub use send::MAX_PAYLOAD;
 
@@ -212,6 +213,9 @@ impl Node {
                 bound.map(|port| Reply::Bound { port })
             }
             Request::Options(options) => self.set_options(client, options),
+            Request::Stream(request) => {
+                return self.on_stream_request(now, client, request, out);
+            }
             Request::Operate(operation) => self.operate(now, operation, out),
         };
         out.deliver(client, reply.unwrap_or_else(Reply::Refused));

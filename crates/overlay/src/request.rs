@@ -3,6 +3,7 @@
 //! One client is one overlay socket: it binds a virtual port, sets the class of what it sends, and
 //! exchanges datagrams. [Amir06 §III-A]
 
+use crate::stream::{StreamReply, StreamRequest};
 use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
 use wire::data::Remaining;
 pub use wire::ipc::{Delivery, Options};
@@ -27,6 +28,8 @@ pub enum Request {
         /// The payload.
         payload: Burst,
     },
+    /// Something about streams.
+    Stream(StreamRequest),
     /// The client is gone: its port is free again.
     Close,
     /// Something that only the operator may ask.
@@ -139,4 +142,6 @@ pub enum Reply {
         /// The payload alone.
         payload: Burst,
     },
+    /// Something about streams.
+    Stream(StreamReply),
 }

@@ -226,7 +226,8 @@ fn absurd_packet(rng: &mut Rng) -> Vec<u8> {
     let sent = Repr {
         ttl: rng.below(64) as u8,
         has_extension: rng.chance(0.2),
-        fragment: rng.chance(0.1),
+        congested: false,
+        has_transport: rng.chance(0.1),
         remaining: [
             Remaining::NONE,
             Remaining::MAX,

@@ -278,7 +278,7 @@ fn nowhere_to_go() {
     let deaf = header(addr(WEST), addr(0), 3);
     s.say(WEST, &deaf, b"");
     let fragment = Repr {
-        fragment: true,
+        has_transport: true,
         ..header(addr(WEST), addr(0), 4)
     };
     s.say(WEST, &fragment, b"");

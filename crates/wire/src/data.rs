@@ -4,7 +4,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---+-----+-----+-+-+-----------+-------------------------------+
-//! |lnk|route|prior|X|F|    ttl    | remaining, units of 100 us    |   0
+//! |lnk|route|prior|X|T|    ttl    | remaining, units of 100 us    |   0
 //! +---+-----+-----+-+-+-----------+-------------------------------+
 //! |                          source node                          |   4
 //! +---------------------------------------------------------------+
@@ -19,10 +19,14 @@
 //! ```
 //!
 //! X: an extension (the source's [stamp](crate::stamp)) follows the fixed header, as a u16 length
-//! and that many bytes; a hop carries it untouched. F: the payload is a fragment (reserved; a relay forwards it
-//! like any other packet, an exit that cannot reassemble drops and counts it).
+//! and that many bytes; a hop carries it untouched. T: the payload begins with a transport header,
+//! whose first byte is its kind (a fragment of a long datagram, a segment of a stream); it concerns the two
+//! ends only, a relay forwards it like any other packet, an exit that does not know the kind drops and counts it.
 //!
-//! At a hop only ttl, remaining time and lane sequence number change. The lane sequence number is
+//! lnk 3 is "reliable, congestion experienced": a relay whose buffer fills turns 2 into 3, and the
+//! exit's session tells the source. [Amir03 §II, §IV]
+//!
+//! At a hop only that mark, ttl, remaining time and lane sequence number change. The lane sequence number is
 //! that of the link protocol's lane on this hop; the flow sequence number is the source's and
 //! serves duplicate suppression and reordering at the exit.
 
@@ -46,7 +50,11 @@ pub const TTL_MAX: u8 = 0x3f;
 pub const EXTENSION_LENGTH_BYTES: usize = 2;
 
 const EXTENSION: u8 = 0x80;
-const FRAGMENT: u8 = 0x40;
+const TRANSPORT: u8 = 0x40;
+/// The link protocol of a reliable packet that has met congestion.
+const CONGESTED: u8 = 0b11;
+/// What tells it from other reliable packets.
+const CONGESTED_BIT: u8 = 0x40;
 
 mod field {
     pub(super) const CLASS: usize = 0;
@@ -120,7 +128,7 @@ impl<B: AsRef<[u8]>> Header<B> {
         if packet.len() < HEADER_BYTES {
             return Err(Malformed::Short);
         }
-        let class = Class::from_byte(packet[field::CLASS])?;
+        let class = Class::from_byte(unmarked(packet[field::CLASS]))?;
         if packet[field::FLAGS_TTL] & EXTENSION != 0 {
             let length: &[u8; EXTENSION_LENGTH_BYTES] = packet[HEADER_BYTES..]
                 .first_chunk()
@@ -152,9 +160,13 @@ impl<B: AsRef<[u8]>> Header<B> {
     pub fn class(&self) -> Class {
         Class::from_byte(self.class_byte()).expect("parse has seen a valid class")
     }
-    /// The class as its byte: an index for tables.
+    /// The class as its byte, without the mark of congestion: an index for tables.
     pub fn class_byte(&self) -> u8 {
-        self.at::<1>(field::CLASS)[0]
+        unmarked(self.at::<1>(field::CLASS)[0])
+    }
+    /// A relay on the way had its reliable lane's buffer filling.
+    pub fn is_congested(&self) -> bool {
+        self.at::<1>(field::CLASS)[0] >> 6 == CONGESTED
     }
     /// How many more hops the packet may take.
     pub fn ttl(&self) -> u8 {
@@ -164,9 +176,9 @@ impl<B: AsRef<[u8]>> Header<B> {
     pub fn has_extension(&self) -> bool {
         self.at::<1>(field::FLAGS_TTL)[0] & EXTENSION != 0
     }
-    /// The payload is a fragment.
-    pub fn is_fragment(&self) -> bool {
-        self.at::<1>(field::FLAGS_TTL)[0] & FRAGMENT != 0
+    /// The payload begins with a transport header.
+    pub fn has_transport(&self) -> bool {
+        self.at::<1>(field::FLAGS_TTL)[0] & TRANSPORT != 0
     }
     /// The time left to the deadline.
     pub fn remaining(&self) -> Remaining {
@@ -226,7 +238,8 @@ impl<B: AsRef<[u8]>> Header<B> {
             class: self.class(),
             ttl: self.ttl(),
             has_extension: self.has_extension(),
-            fragment: self.is_fragment(),
+            congested: self.is_congested(),
+            has_transport: self.has_transport(),
             remaining: self.remaining(),
             source: self.source(),
             destination: self.destination(),
@@ -243,7 +256,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
         self.bytes.as_mut()[offset..offset + N].copy_from_slice(&value);
     }
 
-    /// Changes the class.
+    /// Marks a reliable packet as having met congestion; others have no room for the mark.
+    pub fn set_congested(&mut self) {
+        let class = self.at::<1>(field::CLASS)[0];
+        if class >> 6 == CONGESTED & !1 {
+            self.put(field::CLASS, [class | CONGESTED_BIT]);
+        }
+    }
+    /// Changes the class; a mark of congestion goes.
     pub fn set_class(&mut self, class: Class) {
         self.put(field::CLASS, [class.to_byte()]);
     }
@@ -282,6 +302,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
     }
 }
 
+/// The class byte of a packet without the mark of congestion.
+const fn unmarked(class: u8) -> u8 {
+    match class >> 6 {
+        CONGESTED => class & !CONGESTED_BIT,
+        _ => class,
+    }
+}
+
 /// The fixed header as values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr {
@@ -291,8 +319,10 @@ pub struct Repr {
     pub ttl: u8,
     /// An extension follows; the writer appends it.
     pub has_extension: bool,
-    /// The payload is a fragment.
-    pub fragment: bool,
+    /// A reliable packet that has met congestion.
+    pub congested: bool,
+    /// The payload begins with a transport header; the writer puts it there.
+    pub has_transport: bool,
     /// The time left to the deadline.
     pub remaining: Remaining,
     /// The node where the packet entered.
@@ -314,10 +344,13 @@ impl Repr {
     pub fn emit(&self, packet: &mut [u8]) -> Result<(), Full> {
         let header: &mut [u8; HEADER_BYTES] = packet.first_chunk_mut().ok_or(Full)?;
         let extension = if self.has_extension { EXTENSION } else { 0 };
-        let fragment = if self.fragment { FRAGMENT } else { 0 };
-        header[field::FLAGS_TTL] = extension | fragment;
+        let transport = if self.has_transport { TRANSPORT } else { 0 };
+        header[field::FLAGS_TTL] = extension | transport;
         let mut view = Header::trusted(header);
         view.set_class(self.class);
+        if self.congested {
+            view.set_congested();
+        }
         view.set_ttl(self.ttl);
         view.set_remaining(self.remaining);
         view.set_source(self.source, self.source_port);

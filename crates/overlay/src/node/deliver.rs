@@ -35,7 +35,7 @@ impl Node {
         let (from, port) = (header.source(), header.source_port());
         let (to_port, remaining) = (header.destination_port(), header.remaining());
         let (seq, offset) = (header.flow_seq(), header.payload_offset());
-        if header.is_fragment() {
+        if header.has_transport() {
             return self.drop_one(Drop::Unsupported, out);
         }
         if to_port == echo::PORT {

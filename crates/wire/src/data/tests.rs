@@ -18,7 +18,8 @@ const REPR: Repr = Repr {
     },
     ttl: 32,
     has_extension: false,
-    fragment: false,
+    congested: false,
+    has_transport: false,
     remaining: Remaining(650),
     source: NodeAddr(0x0a07_0003),
     destination: NodeAddr(0x0a07_0009),
@@ -90,7 +91,7 @@ fn an_extension_stands_between_header_and_payload() {
 #[test]
 fn reserved_classes_and_a_stamp_that_is_missing_are_refused() {
     let mut packet = VECTOR;
-    for reserved in [0b11_000_000, 0b00_101_000, 0b00_110_000] {
+    for reserved in [0b11_101_000, 0b00_101_000, 0b00_110_000] {
         packet[0] = reserved;
         assert_eq!(
             Header::parse(&packet[..]).unwrap_err(),
@@ -103,11 +104,11 @@ fn reserved_classes_and_a_stamp_that_is_missing_are_refused() {
 }
 
 #[test]
-fn a_fragment_is_a_packet_like_any_other() {
+fn a_transport_header_is_payload_like_any_other() {
     let mut packet = VECTOR;
     packet[1] |= 0x40;
     let header = Header::parse(&packet[..]).unwrap();
-    assert!(header.is_fragment());
+    assert!(header.has_transport());
     assert_eq!(header.ttl(), 32);
 }
 
@@ -142,11 +143,12 @@ fn lane_numbers_wrap_at_24_bits() {
 prop_compose! {
     fn repr()(
         class in any::<u8>().prop_filter_map("reserved", |b| Class::from_byte(b).ok()),
-        ttl in 0..=TTL_MAX, fragment: bool, remaining: u16,
+        ttl in 0..=TTL_MAX, (congested, has_transport) in any::<(bool, bool)>(), remaining: u16,
         nodes: (u32, u32), ports: (u16, u16), flow: u32, lane: u32,
     ) -> Repr {
         Repr {
-            class, ttl, fragment,
+            class, ttl, has_transport,
+            congested: congested && class.link == LinkProtocol::Reliable,
             has_extension: class.routing == Routing::Stamped,
             remaining: Remaining(remaining),
             source: NodeAddr(nodes.0), destination: NodeAddr(nodes.1),
@@ -174,5 +176,30 @@ proptest! {
             repr.emit(&mut bytes).unwrap();
             prop_assert_eq!(bytes, before);
         }
+    }
+}
+
+#[test]
+fn congestion_is_a_mark_on_reliable_packets_only() {
+    for link in LinkProtocol::ALL {
+        let class = Class { link, ..REPR.class };
+        let mut packet = [0; HEADER_BYTES];
+        Repr { class, ..REPR }.emit(&mut packet).unwrap();
+        let mut header = Header::parse(&mut packet[..]).unwrap();
+        assert!(!header.is_congested());
+        header.set_congested();
+        header.set_congested();
+        let reliable = link == LinkProtocol::Reliable;
+        assert_eq!(header.is_congested(), reliable);
+        assert_eq!(header.class(), class);
+        assert_eq!(header.class_byte(), class.to_byte());
+        let repr = Repr {
+            class,
+            congested: reliable,
+            ..REPR
+        };
+        assert_eq!(header.repr(), repr);
+        let parsed = Header::parse(&packet[..]).unwrap();
+        assert_eq!((parsed.is_congested(), parsed.class()), (reliable, class));
     }
 }
