@@ -14,21 +14,11 @@
 //! without bound.
 
 use base::{Burst, NodeAddr, VirtualPort};
-use core::fmt;
+pub use wire::ipc::{Framing, ResetReason};
 
 /// A stream that has come in and waits to be accepted. Never reused while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
-
-/// What a stream carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Framing {
-    /// Bytes; the boundaries of writes are not kept.
-    #[default]
-    Bytes,
-    /// Messages; each write is one, and arrives as one.
-    Messages,
-}
 
 /// What a client asks about streams.
 #[derive(Debug)]
@@ -109,63 +99,4 @@ pub enum StreamReply {
     Finished,
     /// The stream has ended before its time. Nothing more follows.
     Reset(ResetReason),
-}
-
-/// Why a stream has ended before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ResetReason {
-    /// The peer, or its node, has ended it.
-    Peer,
-    /// Nobody listens at the peer's port, or too many wait there.
-    Refused,
-    /// The peer's node does not know the stream: it has restarted.
-    Unknown,
-    /// The peer has not answered for too long.
-    Timeout,
-    /// There has been no route to the peer for too long.
-    NoRoute,
-    /// An end did not keep to the protocol.
-    Protocol,
-    /// A node has no room for one more stream.
-    Exhausted,
-}
-
-impl ResetReason {
-    /// All of them, in the order of their labels' first use.
-    pub const ALL: [ResetReason; 7] = [
-        ResetReason::Peer,
-        ResetReason::Refused,
-        ResetReason::Unknown,
-        ResetReason::Timeout,
-        ResetReason::NoRoute,
-        ResetReason::Protocol,
-        ResetReason::Exhausted,
-    ];
-
-    /// A short stable word for people and metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            ResetReason::Peer => "peer",
-            ResetReason::Refused => "refused",
-            ResetReason::Unknown => "unknown",
-            ResetReason::Timeout => "timeout",
-            ResetReason::NoRoute => "no_route",
-            ResetReason::Protocol => "protocol",
-            ResetReason::Exhausted => "exhausted",
-        }
-    }
-}
-
-impl fmt::Display for ResetReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ResetReason::Peer => "the peer has ended the stream",
-            ResetReason::Refused => "nobody takes connections at that port",
-            ResetReason::Unknown => "the peer's node has restarted and does not know the stream",
-            ResetReason::Timeout => "the peer has not answered for too long",
-            ResetReason::NoRoute => "there is no route to the peer",
-            ResetReason::Protocol => "an end did not keep to the protocol",
-            ResetReason::Exhausted => "a node has no room for one more stream",
-        })
-    }
 }

@@ -23,16 +23,40 @@
 //! size, shorter than [`crate::HEADROOM`], so the payload is read to where it leaves from and
 //! nothing is moved. In raw mode the descriptor works with plain read and write; for that the C
 //! library hands it to programs that know nothing of overlays. [Amir06 §III-A]
+//!
+//! # Streams
+//!
+//! A stream is a descriptor of its own, one end of a socket pair that the node makes and passes
+//! (SCM_RIGHTS) beside a message: SOCK_STREAM for bytes, SOCK_SEQPACKET for messages. It works with
+//! poll, read, write, shutdown and close.
+//!
+//! ```text
+//!   client                                  node
+//!     | -- ConnectStream(to, framing) ------> |      the answer comes when the peer has answered
+//!     | <-- Connected(port) + the stream ---- |
+//!     | <============ bytes ================> |      over the stream
+//!     | <-- Finished, or Reset(why) --------- |      before the stream ends, over this connection
+//!
+//!     | -- Bind(port), Listen(backlog) -----> |
+//!     | <---------------- Done(Listen) ------ |
+//!     | <-- Incoming(from) + two descriptors  |      the stream, and a connection that tells of
+//!     | <-- Incoming(from) + two descriptors  |      its end as the one above does
+//! ```
+//! A descriptor of the kernel cannot be made to end with a reason, so the connection beside it
+//! tells it: an end of the stream before which neither Finished nor Reset was told is the end of
+//! the node. A client that does not want to know closes that connection and keeps the stream.
 
 mod options;
 mod reply;
 mod request;
 mod routing;
+mod stream;
 
 pub use options::{Delivery, Options};
 pub use reply::{DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, Reply, TEXT_BYTES_MAX};
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
 pub use routing::{RouteBy, Scheme};
+pub use stream::{Framing, ResetReason};
 
 use base::VirtualPort;
 
@@ -59,6 +83,10 @@ pub mod kind {
     pub const CONNECT: u8 = 5;
     /// [`super::Request::Raw`].
     pub const RAW: u8 = 6;
+    /// [`super::Request::Listen`].
+    pub const LISTEN: u8 = 7;
+    /// [`super::Request::ConnectStream`].
+    pub const CONNECT_STREAM: u8 = 8;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].
@@ -71,6 +99,14 @@ pub mod kind {
     pub const DROPPED: u8 = 0x85;
     /// [`super::Reply::Done`].
     pub const DONE: u8 = 0x86;
+    /// [`super::Reply::Connected`].
+    pub const CONNECTED: u8 = 0x87;
+    /// [`super::Reply::Incoming`].
+    pub const INCOMING: u8 = 0x88;
+    /// [`super::Reply::Finished`].
+    pub const FINISHED: u8 = 0x89;
+    /// [`super::Reply::Reset`].
+    pub const RESET: u8 = 0x8a;
 }
 
 #[cfg(test)]

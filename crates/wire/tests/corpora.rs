@@ -37,14 +37,20 @@ fn each_input_is_understood() {
         Request::parse(input!("ipc_request/send-to")).map(drop),
         Request::parse(input!("ipc_request/connect")).map(drop),
         Request::parse(input!("ipc_request/raw")).map(drop),
+        Request::parse(input!("ipc_request/listen")).map(drop),
+        Request::parse(input!("ipc_request/connect-stream")).map(drop),
         Reply::parse(input!("ipc_reply/welcome")).map(drop),
         Reply::parse(input!("ipc_reply/bound")).map(drop),
         Reply::parse(input!("ipc_reply/error")).map(drop),
         Reply::parse(input!("ipc_reply/datagram")).map(drop),
         Reply::parse(input!("ipc_reply/dropped")).map(drop),
         Reply::parse(input!("ipc_reply/done")).map(drop),
+        Reply::parse(input!("ipc_reply/connected")).map(drop),
+        Reply::parse(input!("ipc_reply/incoming")).map(drop),
+        Reply::parse(input!("ipc_reply/finished")).map(drop),
+        Reply::parse(input!("ipc_reply/reset")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 22]);
+    assert_eq!(understood, [Ok(()); 28]);
 }
 
 #[test]

@@ -151,6 +151,8 @@ fn every_example_reads_as_told() {
          scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
          recovered: true, remaining: Remaining(650) }, [104, 105])",
+        "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",
+        "Reset { reason: NoRoute }",
     ];
     let told: Vec<_> = rows("Examples")[1..]
         .iter()

@@ -114,6 +114,10 @@ impl Client {
                 );
                 None
             }
+            ipc::Request::Listen { .. } | ipc::Request::ConnectStream(..) => {
+                self.refuse(&RequestError::Unsupported);
+                None
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a node tells its client.
 
-use super::{VERSION, kind};
+use super::{Framing, ResetReason, VERSION, kind};
 use crate::bytes::{Reader, Writer};
 use crate::data::Remaining;
 use crate::{Full, Malformed};
@@ -47,10 +47,44 @@ pub enum Reply<'a> {
         /// How many.
         count: u32,
     },
-    /// The answer to Options and Raw: type 0x86, the type of the request.
+    /// The answer to Options, Raw and Listen: type 0x86, the type of the request.
     Done {
         /// One of [`kind`].
         request: u8,
+    },
+    /// The answer to ConnectStream, with the stream's descriptor: type 0x87, framing u8, port u16.
+    Connected {
+        /// What the stream carries.
+        framing: Framing,
+        /// The port of this end.
+        port: VirtualPort,
+    },
+    /// A stream has come, with two descriptors, its own and that of the connection that tells of
+    /// its end.
+    ///
+    /// ```text
+    ///  0                   1                   2                   3
+    ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+    /// +---------------+---------------+-------------------------------+
+    /// |   type 0x88   |    framing    |          peer's port          |
+    /// +---------------+---------------+-------------------------------+
+    /// |                          peer's node                          |
+    /// +---------------------------------------------------------------+
+    /// ```
+    Incoming {
+        /// What the stream carries.
+        framing: Framing,
+        /// The peer's node.
+        from: NodeAddr,
+        /// Its port.
+        port: VirtualPort,
+    },
+    /// The peer has written everything, and everything is in the stream's descriptor: type 0x89.
+    Finished,
+    /// The stream has ended before its time, or was never opened: type 0x8a, reason u8.
+    Reset {
+        /// Why.
+        reason: ResetReason,
     },
 }
 
@@ -159,6 +193,24 @@ impl<'a> Reply<'a> {
                 count: r.u32()?,
             },
             kind::DONE => Reply::Done { request: r.u8()? },
+            kind::CONNECTED => Reply::Connected {
+                framing: Framing::from_byte(r.u8()?)?,
+                port: VirtualPort(r.u16()?),
+            },
+            kind::INCOMING => {
+                let framing = Framing::from_byte(r.u8()?);
+                let port = VirtualPort(r.u16()?);
+                let from = NodeAddr(r.u32()?);
+                Reply::Incoming {
+                    framing: framing?,
+                    from,
+                    port,
+                }
+            }
+            kind::FINISHED => Reply::Finished,
+            kind::RESET => Reply::Reset {
+                reason: ResetReason::from_byte(r.u8()?)?,
+            },
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -198,6 +250,21 @@ impl<'a> Reply<'a> {
                 w.u32(count)?;
             }
             Reply::Done { request } => w.put(&[kind::DONE, request])?,
+            Reply::Connected { framing, port } => {
+                w.put(&[kind::CONNECTED, framing.to_byte()])?;
+                w.u16(port.0)?;
+            }
+            Reply::Incoming {
+                framing,
+                from,
+                port,
+            } => {
+                w.put(&[kind::INCOMING, framing.to_byte()])?;
+                w.u16(port.0)?;
+                w.u32(from.0)?;
+            }
+            Reply::Finished => w.u8(kind::FINISHED)?,
+            Reply::Reset { reason } => w.put(&[kind::RESET, reason.to_byte()])?,
         }
         Ok(w.len())
     }

@@ -1,6 +1,6 @@
 //! What a client asks of its node.
 
-use super::{Options, kind};
+use super::{Framing, Options, kind};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
@@ -51,6 +51,14 @@ pub enum Request<'a> {
     Connect(Destination),
     /// Bare payload from here on: type 6.
     Raw,
+    /// Takes streams at the socket's port from here on: type 7, reserved u8, backlog u16.
+    Listen {
+        /// Streams that may wait to be accepted; the node has a limit of its own.
+        backlog: u16,
+    },
+    /// Opens a stream: the eight bytes of Connect with type 8, and what it carries in the place of
+    /// the reserved byte.
+    ConnectStream(Destination, Framing),
 }
 
 impl<'a> Request<'a> {
@@ -73,6 +81,17 @@ impl<'a> Request<'a> {
             }
             kind::CONNECT => Request::Connect(Destination::read(&mut r)?),
             kind::RAW => Request::Raw,
+            kind::LISTEN => {
+                // The reserved byte is not looked at.
+                r.u8()?;
+                Request::Listen { backlog: r.u16()? }
+            }
+            kind::CONNECT_STREAM => {
+                let framing = Framing::from_byte(r.u8()?);
+                let port = VirtualPort(r.u16()?);
+                let node = NodeAddr(r.u32()?);
+                Request::ConnectStream(Destination { node, port }, framing?)
+            }
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -99,8 +118,15 @@ impl<'a> Request<'a> {
                 w.put(&destination.send_to_header())?;
                 w.put(payload)?;
             }
-            Request::Connect(destination) => w.put(&destination.to_bytes(kind::CONNECT))?,
+            Request::Connect(destination) => w.put(&destination.to_bytes(kind::CONNECT, 0))?,
             Request::Raw => w.u8(kind::RAW)?,
+            Request::Listen { backlog } => {
+                let [b0, b1] = backlog.to_be_bytes();
+                w.put(&[kind::LISTEN, 0, b0, b1])?;
+            }
+            Request::ConnectStream(destination, framing) => {
+                w.put(&destination.to_bytes(kind::CONNECT_STREAM, framing.to_byte()))?;
+            }
         }
         Ok(w.len())
     }
@@ -109,13 +135,13 @@ impl<'a> Request<'a> {
 impl Destination {
     /// The header in front of a payload, for who writes both with one system call.
     pub const fn send_to_header(self) -> [u8; SEND_TO_HEADER_BYTES] {
-        self.to_bytes(kind::SEND_TO)
+        self.to_bytes(kind::SEND_TO, 0)
     }
 
-    const fn to_bytes(self, kind: u8) -> [u8; SEND_TO_HEADER_BYTES] {
+    const fn to_bytes(self, kind: u8, second: u8) -> [u8; SEND_TO_HEADER_BYTES] {
         let [n0, n1, n2, n3] = self.node.0.to_be_bytes();
         let [p0, p1] = self.port.0.to_be_bytes();
-        [kind, 0, p0, p1, n0, n1, n2, n3]
+        [kind, second, p0, p1, n0, n1, n2, n3]
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Destination, Malformed> {

@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 8] {
+fn requests() -> [(Request<'static>, &'static [u8]); 10] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -52,10 +52,15 @@ fn requests() -> [(Request<'static>, &'static [u8]); 8] {
             Request::Options(stamped),
             &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 2],
         ),
+        (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
+        (
+            Request::ConnectStream(DESTINATION, Framing::Messages),
+            &[8, 1, 0x13, 0x88, 10, 7, 0, 3],
+        ),
     ]
 }
 
-fn replies() -> [(Reply<'static>, &'static [u8]); 6] {
+fn replies() -> [(Reply<'static>, &'static [u8]); 10] {
     let datagram = Datagram {
         source: NodeAddr(0x0a07_0003),
         source_port: VirtualPort(5000),
@@ -94,6 +99,28 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 6] {
                 request: kind::OPTIONS,
             },
             &[0x86, 3],
+        ),
+        (
+            Reply::Connected {
+                framing: Framing::Bytes,
+                port: VirtualPort(40_000),
+            },
+            &[0x87, 0, 0x9c, 0x40],
+        ),
+        (
+            Reply::Incoming {
+                framing: Framing::Messages,
+                from: NodeAddr(0x0a07_0003),
+                port: VirtualPort(5000),
+            },
+            &[0x88, 1, 0x13, 0x88, 10, 7, 0, 3],
+        ),
+        (Reply::Finished, &[0x89]),
+        (
+            Reply::Reset {
+                reason: ResetReason::NoRoute,
+            },
+            &[0x8a, 5],
         ),
     ]
 }
@@ -166,12 +193,36 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=6).contains(&byte) {
+        if !(1..=8).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
-        if !(0x81..=0x86).contains(&byte) {
+        if !(0x81..=0x8a).contains(&byte) {
             assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
+    }
+}
+
+#[test]
+fn what_streams_carry_and_why_they_end_has_its_number_and_no_other_does() {
+    for framing in [Framing::Bytes, Framing::Messages] {
+        assert_eq!(Framing::from_byte(framing.to_byte()), Ok(framing));
+    }
+    let numbers: Vec<u8> = ResetReason::ALL.map(ResetReason::to_byte).to_vec();
+    assert_eq!(numbers, (1..=7).collect::<Vec<u8>>());
+    for byte in 0..=255 {
+        let known = numbers.contains(&byte);
+        assert_eq!(
+            Reply::parse(&[0x8a, byte]).map(drop),
+            if known { Ok(()) } else { Err(Malformed::Value) }
+        );
+        let carried = if byte < 2 {
+            Ok(())
+        } else {
+            Err(Malformed::Value)
+        };
+        let connect = [8, byte, 0, 9, 10, 7, 0, 3];
+        assert_eq!(Request::parse(&connect).map(drop), carried);
+        assert_eq!(Reply::parse(&[0x87, byte, 0, 9]).map(drop), carried);
     }
 }
 

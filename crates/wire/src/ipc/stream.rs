@@ -1,0 +1,119 @@
+//! What client and node say about streams: what one carries, and why one has ended.
+
+use crate::Malformed;
+use core::fmt;
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Framing {
+    /// Bytes; the boundaries of writes are not kept.
+    #[default]
+    Bytes,
+    /// Messages; each write is one, and arrives as one.
+    Messages,
+}
+
+/// Why a stream has ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResetReason {
+    /// The peer, or its node, has ended it.
+    Peer,
+    /// Nobody listens at the peer's port, or too many wait there.
+    Refused,
+    /// The peer's node does not know the stream: it has restarted.
+    Unknown,
+    /// The peer has not answered for too long.
+    Timeout,
+    /// There has been no route to the peer for too long.
+    NoRoute,
+    /// An end did not keep to the protocol.
+    Protocol,
+    /// A node has no room for one more stream.
+    Exhausted,
+}
+
+impl Framing {
+    /// The number on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            Framing::Bytes => 0,
+            Framing::Messages => 1,
+        }
+    }
+
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> Result<Framing, Malformed> {
+        match byte {
+            0 => Ok(Framing::Bytes),
+            1 => Ok(Framing::Messages),
+            _ => Err(Malformed::Value),
+        }
+    }
+}
+
+impl ResetReason {
+    /// All of them, in the order of their numbers on the wire, the first of which is 1.
+    pub const ALL: [ResetReason; 7] = [
+        ResetReason::Peer,
+        ResetReason::Refused,
+        ResetReason::Unknown,
+        ResetReason::Timeout,
+        ResetReason::NoRoute,
+        ResetReason::Protocol,
+        ResetReason::Exhausted,
+    ];
+
+    /// The number on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            ResetReason::Peer => 1,
+            ResetReason::Refused => 2,
+            ResetReason::Unknown => 3,
+            ResetReason::Timeout => 4,
+            ResetReason::NoRoute => 5,
+            ResetReason::Protocol => 6,
+            ResetReason::Exhausted => 7,
+        }
+    }
+
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> Result<ResetReason, Malformed> {
+        match byte {
+            1 => Ok(ResetReason::Peer),
+            2 => Ok(ResetReason::Refused),
+            3 => Ok(ResetReason::Unknown),
+            4 => Ok(ResetReason::Timeout),
+            5 => Ok(ResetReason::NoRoute),
+            6 => Ok(ResetReason::Protocol),
+            7 => Ok(ResetReason::Exhausted),
+            _ => Err(Malformed::Value),
+        }
+    }
+
+    /// A short stable word for people and metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            ResetReason::Peer => "peer",
+            ResetReason::Refused => "refused",
+            ResetReason::Unknown => "unknown",
+            ResetReason::Timeout => "timeout",
+            ResetReason::NoRoute => "no_route",
+            ResetReason::Protocol => "protocol",
+            ResetReason::Exhausted => "exhausted",
+        }
+    }
+}
+
+impl fmt::Display for ResetReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ResetReason::Peer => "the peer has ended the stream",
+            ResetReason::Refused => "nobody takes connections at that port",
+            ResetReason::Unknown => "the peer's node has restarted and does not know the stream",
+            ResetReason::Timeout => "the peer has not answered for too long",
+            ResetReason::NoRoute => "there is no route to the peer",
+            ResetReason::Protocol => "an end did not keep to the protocol",
+            ResetReason::Exhausted => "a node has no room for one more stream",
+        })
+    }
+}
