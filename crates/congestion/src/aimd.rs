@@ -11,7 +11,7 @@
 //!
 //! These protocols differ in how they find and repair losses, which is the sender's business; their
 //! windows are this one. α = 1 and β = 1/2 are TCP; other pairs with α = 4(1 - β²)/3 take as
-//! much as TCP does and vary less [Yang00, Papadimitriou06 §3.1].
+//! much as TCP does and vary less [Papadimitriou06 §3.1].
 //!
 //! State: window and threshold, nothing else.
 
@@ -62,7 +62,7 @@ impl Control for Aimd {
         if !ack.limited {
             return;
         }
-        let rest = self.window.slow_start(ack.segments);
+        let rest = self.window.slow_start(self.window.counted(ack.segments));
         let size = self.window.size();
         self.window
             .set(size + self.window.settings().alpha * rest / size);
@@ -74,6 +74,10 @@ impl Control for Aimd {
             OnLoss::Cut => self.window.cut(kept),
             OnLoss::StartOver => self.window.collapse(kept),
         }
+    }
+
+    fn on_partial(&mut self, deflate: f64) {
+        self.window.deflate(deflate);
     }
 
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
@@ -185,9 +189,7 @@ mod tests {
         let rto = Duration::from_millis(200);
         reno.on_idle(Duration::from_millis(199), rto);
         assert_eq!(reno.window(), 32.0);
-        reno.on_idle(Duration::from_millis(400), rto);
-        assert_eq!(reno.window(), 8.0);
-        reno.on_idle(Duration::MAX, Duration::ZERO);
+        reno.on_idle(rto, rto);
         assert_eq!(reno.window(), 4.0);
     }
 }

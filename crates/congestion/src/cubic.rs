@@ -130,7 +130,7 @@ impl Control for Cubic {
             }
             return;
         }
-        let rest = self.window.slow_start(ack.segments);
+        let rest = self.window.slow_start(self.window.counted(ack.segments));
         if rest > 0.0 {
             self.avoid(ack, rest);
         }
@@ -139,6 +139,10 @@ impl Control for Cubic {
     fn on_congestion(&mut self, _now: Time, in_flight: f64, _why: Congestion) {
         self.remember();
         self.window.cut(in_flight * BETA);
+    }
+
+    fn on_partial(&mut self, deflate: f64) {
+        self.window.deflate(deflate);
     }
 
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {

@@ -6,11 +6,14 @@ use core::str::FromStr;
 use crate::Control;
 use crate::aimd::Aimd;
 use crate::cubic::Cubic;
+use crate::real::Real;
+use crate::vegas::Vegas;
+use crate::westwood::Westwood;
 
 /// A congestion control out of the family, named by its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// Back to one segment on every loss [Jacobson88].
+    /// Back to one segment on every loss (Jacobson 1988).
     Tahoe,
     /// Fast recovery [RFC 2581].
     Reno,
@@ -18,15 +21,16 @@ pub enum Family {
     NewReno,
     /// Recovery by selective acknowledgements [RFC 6675].
     Sack,
-    /// Forward acknowledgement [Mathis96].
+    /// Forward acknowledgement (Mathis and Mahdavi 1996).
     Fack,
-    /// Queueing delay as the signal [Brakmo95, Papadimitriou06 §3.3].
+    /// Queueing delay as the signal (Brakmo and Peterson 1995) [Papadimitriou06 §3.3].
     Vegas,
-    /// Bandwidth estimate as the threshold [Mascolo01, Papadimitriou06 §3.2].
+    /// Bandwidth estimate as the threshold (Mascolo et al. 2001) [Papadimitriou06 §3.2].
     Westwood,
-    /// Westwood with one sample of bandwidth per round trip [Grieco04].
+    /// Westwood with one sample of bandwidth per round trip (Grieco and Mascolo 2004).
     WestwoodPlus,
-    /// The receiver's rate decides whether a loss was congestion [Zhang02, Papadimitriou06 §3.1].
+    /// The receiver's rate decides whether a loss was congestion (Tsaoussidis and Zhang 2002)
+    /// [Papadimitriou06 §3.1].
     Real,
     /// A cubic function of the time since the last loss [RFC 9438].
     Cubic,
@@ -47,8 +51,12 @@ pub struct Settings {
     pub alpha: f64,
     /// The share of the window that is kept on a loss, for Tahoe to FACK and TCP-Real.
     pub beta: f64,
-    /// The weight of a new sample in TCP-Real's comparison of rates.
+    /// The share of the window that TCP-Real gives up when the receiver's rate falls
+    /// [Papadimitriou06 §3.1].
     pub gamma: f64,
+    /// Every acknowledgement counts as one segment, however many it acknowledges, as in ns-2 and
+    /// RFC 2581.
+    pub count_acks: bool,
 }
 
 /// No member of the family has this label.
@@ -93,8 +101,14 @@ impl Family {
     pub fn control(self, settings: Settings) -> Box<dyn Control + Send> {
         match self {
             Family::Tahoe => Box::new(Aimd::tahoe(settings)),
+            Family::Reno | Family::NewReno | Family::Sack | Family::Fack => {
+                Box::new(Aimd::new(settings))
+            }
+            Family::Vegas => Box::new(Vegas::new(settings)),
+            Family::Westwood => Box::new(Westwood::new(settings)),
+            Family::WestwoodPlus => Box::new(Westwood::plus(settings)),
+            Family::Real => Box::new(Real::new(settings)),
             Family::Cubic => Box::new(Cubic::new(settings)),
-            _ => Box::new(Aimd::new(settings)),
         }
     }
 }
@@ -134,6 +148,7 @@ impl Default for Settings {
             alpha: 1.0,
             beta: 0.5,
             gamma: 0.125,
+            count_acks: false,
         }
     }
 }
@@ -180,6 +195,7 @@ mod tests {
             alpha: f64::NAN,
             beta: 7.0,
             gamma: -1.0,
+            count_acks: true,
         };
         for family in Family::ALL {
             let control = family.control(absurd);

@@ -17,7 +17,9 @@
 //! - [`Control`]: the trait; [`Family`] names the members and makes them; [`Settings`] are theirs.
 //! - [`mod@aimd`] is the window of Tahoe, Reno, NewReno, SACK and FACK, which differ in how they
 //!   recover and share this window, with the parameters α and β of the TCP-friendly family.
-//! - [`mod@cubic`] is CUBIC.
+//! - [`mod@cubic`], [`mod@vegas`], [`mod@westwood`] (both kinds) and [`mod@real`] (TCP-Real) are the
+//!   others.
+//! - [`model`] says what a window of this kind comes to at a loss rate and a round trip.
 #![forbid(unsafe_code)]
 
 use base::{Duration, Time};
@@ -25,6 +27,10 @@ use base::{Duration, Time};
 pub mod aimd;
 pub mod cubic;
 mod family;
+pub mod model;
+pub mod real;
+pub mod vegas;
+pub mod westwood;
 mod window;
 
 pub use family::{Family, Settings, UnknownFamily};
@@ -34,8 +40,7 @@ pub use family::{Family, Settings, UnknownFamily};
 pub struct Acked {
     /// When it came.
     pub now: Time,
-    /// Segments that it newly acknowledges, cumulatively or selectively. A sender that counts
-    /// acknowledgements instead, as ns-2 does, puts 1.
+    /// Segments that it newly acknowledges, cumulatively or selectively.
     pub segments: f64,
     /// The same in bytes of payload.
     pub bytes: u64,
@@ -76,6 +81,9 @@ pub trait Control: core::fmt::Debug {
     fn on_congestion(&mut self, now: Time, in_flight: f64, why: Congestion);
     /// Everything that was in flight when recovery began has arrived.
     fn on_recovered(&mut self, _now: Time) {}
+    /// A sender without selective acknowledgements takes back `deflate` segments of its window,
+    /// because a partial acknowledgement shows that they left the path [RFC 6582 §3.2, step 3].
+    fn on_partial(&mut self, _deflate: f64) {}
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Time, in_flight: f64);
     /// The sender was silent for `idle` and is about to send again.

@@ -82,16 +82,25 @@ impl Window {
         self.set(1.0);
     }
 
-    /// Halves the window for each RTO of silence, down to the initial window, and remembers three
-    /// quarters of it in the threshold [RFC 2861 §3.2, RFC 5681 §4.1].
+    /// Takes back what a partial acknowledgement shows to have left the path.
+    pub(crate) fn deflate(&mut self, segments: f64) {
+        self.set(self.size - segments);
+    }
+
+    /// After an RTO of silence the path may have changed: no more than the initial window at once
+    /// [RFC 5681 §4.1].
     pub(crate) fn restart(&mut self, idle: Duration, rto: Duration) {
-        let halvings = idle.as_nanos() / rto.as_nanos().max(1);
-        let floor = self.settings.initial_window.min(self.size);
-        if halvings == 0 || self.size <= floor {
-            return;
+        if idle >= rto {
+            self.set(self.size.min(self.settings.initial_window));
         }
-        self.threshold = self.threshold.max((0.75 * self.size).floor());
-        let factor = 0.5_f64.powi(halvings.min(64) as i32);
-        self.set((self.size * factor).max(floor));
+    }
+
+    /// What an acknowledgement counts for.
+    pub(crate) fn counted(&self, segments: f64) -> f64 {
+        if self.settings.count_acks {
+            segments.min(1.0)
+        } else {
+            segments
+        }
     }
 }
