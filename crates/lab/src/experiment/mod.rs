@@ -23,6 +23,7 @@ mod catalogue;
 mod files;
 mod index;
 mod merge;
+mod papadimitriou06;
 mod row;
 mod run;
 mod shard;
