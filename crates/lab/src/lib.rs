@@ -18,6 +18,7 @@
 //! - [`worlds::run`] takes [`worlds::Options`], lives random histories of whole networks, and gives a
 //!   [`worlds::Report`].
 //! - [`live::up`] runs the same with real nodes, [`live::down`] ends those that were left running.
+//! - [`emulate::run`] joins two networks through an emulated link until Ctrl-C.
 //! - Shares such as `5%` are read by [`share::parse`].
 //! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
 //!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
@@ -29,6 +30,7 @@ pub mod bench;
 pub mod call;
 mod control;
 pub mod demo;
+pub mod emulate;
 pub mod emulator;
 pub mod experiment;
 pub mod explain;

@@ -1,4 +1,5 @@
-//! System calls: UDP in bursts, readiness, local message sockets, clocks, scheduling, namespaces.
+//! System calls: UDP in bursts, TAP devices, readiness, local message sockets, clocks, scheduling,
+//! namespaces.
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -21,6 +22,7 @@ pub mod netns;
 pub mod sched;
 pub mod signals;
 mod sys;
+pub mod tap;
 pub mod udp;
 pub mod unix;
 

@@ -7,8 +7,8 @@
 //!   a.run(|| Socket::bind(...))                               // in a thread inside
 //! ```
 //!
-//! A namespace here has no name: it lives as long as its descriptor, so nothing is left behind
-//! however the process ends. Interfaces are set up by the `ip` command. Needs root.
+//! A namespace made here has no name: it lives as long as its descriptor, so nothing is left behind
+//! however the process ends. Those that others made are opened by name. Interfaces are set up by the `ip` command. Needs root.
 
 use crate::sys;
 use std::ffi::OsString;
@@ -99,6 +99,32 @@ impl Namespace {
         let namespace = Namespace { fd };
         namespace.ip(&["link", "set", "lo", "up"])?;
         Ok(namespace)
+    }
+
+    /// A network that exists already: by the name that `ip netns add` gave it, or, with a slash in
+    /// it, by a file such as `/proc/4711/ns/net`.
+    pub fn open(name: &str) -> Result<Namespace, SetupError> {
+        let path = match name.contains('/') {
+            true => PathBuf::from(name),
+            false => PathBuf::from("/run/netns").join(name),
+        };
+        let failed = |error| SetupError::Io {
+            what: format!("the network namespace {}", path.display()),
+            error,
+        };
+        let fd = OwnedFd::from(fs::File::open(&path).map_err(failed)?);
+        let namespace = Namespace { fd };
+        // A file of another kind is noticed here, not by whoever comes first.
+        namespace.run(|| ()).map_err(|error| match error {
+            SetupError::Io { error, .. } => failed(error),
+            other => other,
+        })?;
+        Ok(namespace)
+    }
+
+    /// The network that the calling thread is in.
+    pub fn here() -> Result<Namespace, SetupError> {
+        Namespace::open("/proc/thread-self/ns/net")
     }
 
     /// Runs `work` in a thread inside and returns what it returns. Sockets that it opens belong

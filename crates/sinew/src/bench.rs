@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, engine, forward, idle, latency, relay, routing, scale, sim};
+use lab::bench::{BenchError, emulate, engine, forward, idle, latency, relay, routing, scale, sim};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -25,6 +25,12 @@ Examples:
   sinew bench latency
   sinew bench latency --streams 10 --busy 10 --json")]
     Latency(Latency),
+    /// How exact an emulated link is and what it carries, beside a cable; needs root
+    #[command(after_help = "\
+Examples:
+  sinew bench emulate
+  sinew bench emulate --streams 1,100 --tcp-seconds 60 --json")]
+    Emulate(Emulate),
     /// Memory, processor time and control traffic of a node that has little to do
     #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
     Idle(Idle),
@@ -148,6 +154,26 @@ impl From<Pinning> for latency::Pinning {
             Pinning::Free => latency::Pinning::Free,
         }
     }
+}
+
+/// Options of `sinew bench emulate`.
+#[derive(Debug, Args)]
+pub struct Emulate {
+    /// Streams of 50 packets/s at once; several, like 10,200, are measured one after the other
+    #[arg(long, value_delimiter = ',', default_value = "10,200")]
+    pub streams: Vec<u32>,
+    /// Length of a trial
+    #[arg(long, default_value_t = emulate::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials per number; the median counts
+    #[arg(long, default_value_t = emulate::Options::default().repeats)]
+    pub repeats: usize,
+    /// Length of each TCP connection; 0 for none
+    #[arg(long, default_value_t = emulate::Options::default().tcp_seconds)]
+    pub tcp_seconds: f64,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 /// Options of `sinew bench idle`.
@@ -298,6 +324,15 @@ pub fn run(bench: &Bench) -> Outcome {
                 pinning: args.pinning.into(),
                 netns: args.netns,
                 program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Emulate(args) => args.telling.tell(emulate::run(
+            &emulate::Options {
+                streams: args.streams.clone(),
+                seconds: args.seconds,
+                repeats: args.repeats,
+                tcp_seconds: args.tcp_seconds,
             },
             args.telling.progress(),
         )),

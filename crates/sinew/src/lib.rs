@@ -7,6 +7,7 @@
 //!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   demo bench        starts nodes of its own   <- lab
+//!   emulate           a link for any IP traffic <- lab, net
 //! ```
 //!
 //! Data goes to standard output, everything else to standard error. Exit status: 0 done, 1 failed,
@@ -21,6 +22,7 @@ pub mod control;
 pub mod date;
 pub mod demo;
 pub mod echo;
+pub mod emulate;
 pub mod failure;
 pub mod identity;
 pub mod lab;
@@ -123,6 +125,13 @@ Examples:
     /// Simulate networks, traffic and mishaps out of a scenario file
     #[command(subcommand)]
     Sim(sim::Sim),
+    /// Join two network namespaces by a link that loses, delays and queues; needs root
+    #[command(after_help = "\
+Examples:
+  sinew emulate --between left right 'loss=1% delay=10ms rate=10mbit queue=50' \\
+    --address-a 10.9.0.1/24 --address-b 10.9.0.2/24
+  sinew emulate --between left tap:vm0 'delay=40ms' --back 'delay=40ms loss=2%' --seconds 60 --json")]
+    Emulate(emulate::Emulate),
     /// Run the papers' figures as experiments, with a verdict on every claim
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -148,6 +157,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Trace(args) => trace::run(args),
         Command::Call(args) => call::run(args),
         Command::Sim(command) => sim::run(command),
+        Command::Emulate(args) => emulate::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
     }

@@ -3,6 +3,7 @@
 //! ```text
 //!   forward   the middle node of a chain of three, beside three bare forwarders
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
+//!   emulate   an emulated link for any IP traffic, beside a cable
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
@@ -16,6 +17,7 @@
 //! and medians and ratios are printed.
 
 mod credentials;
+pub mod emulate;
 mod endpoint;
 pub mod engine;
 pub(crate) mod fleet;

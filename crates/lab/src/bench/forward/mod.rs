@@ -19,7 +19,7 @@ mod bare;
 mod chain;
 mod impaired;
 mod report;
-mod search;
+pub(super) mod search;
 
 pub use report::{Cell, Impaired, Measured, Ratios, Report};
 

@@ -1,0 +1,142 @@
+//! The two namespaces, with a cable and an emulated link between them.
+
+use crate::bench::BenchError;
+use crate::emulate::bridge::Bridge;
+use crate::emulate::end::{self, End};
+use crate::emulate::{Options, Place};
+use base::impair::Model;
+use net::netns::Namespace;
+use net::udp;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// By a pair of veth.
+    Cable,
+    /// Through the emulator.
+    Emulated,
+}
+
+impl Path {
+    /// The addresses of the two ends.
+    fn ends(self) -> [Ipv4Addr; 2] {
+        let net = if self == Path::Cable { 8 } else { 9 };
+        [1, 2].map(|end| Ipv4Addr::new(10, 9, net, end))
+    }
+}
+
+/// Both.
+pub(super) struct Link {
+    spaces: [Namespace; 2],
+    _ends: [End; 2],
+    bridge: Bridge,
+}
+
+impl Link {
+    pub(super) fn new() -> Result<Link, BenchError> {
+        let start = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
+        net::netns::available().map_err(|why| start(&why))?;
+        let spaces = [Namespace::new(), Namespace::new()];
+        let [a, b] = spaces;
+        let spaces = [a.map_err(|e| start(&e))?, b.map_err(|e| start(&e))?];
+        spaces[0]
+            .veth("cable", &spaces[1], "cable")
+            .map_err(|e| start(&e))?;
+        for (space, ip) in spaces.iter().zip(Path::Cable.ends()) {
+            let address = format!("{ip}/24");
+            let words = ["addr", "add", &address, "dev", "cable"];
+            space.ip(&words).map_err(|e| start(&e))?;
+            // What one connection learns of a path would be the next one's.
+            let forget = space.sysctl("net/ipv4/tcp_no_metrics_save", "1");
+            forget.map_err(|e| start(&e))?;
+        }
+        let file = |space: &Namespace| Place::Namespace(space.path().display().to_string());
+        let options = Options {
+            between: spaces.each_ref().map(file),
+            models: [Model::default(), Model::default()],
+            interface: "emu0".into(),
+            addresses: Path::Emulated.ends().map(|ip| vec![format!("{ip}/24")]),
+            mtu: 1_500,
+            seed: 1,
+            seconds: None,
+        };
+        let ends = end::open(&options).map_err(|e| start(&e))?;
+        let taps = ends.each_ref().map(End::tap);
+        Ok(Link {
+            bridge: Bridge::start(taps, &options.models, options.seed)?,
+            _ends: ends,
+            spaces,
+        })
+    }
+
+    /// Makes the emulated link like this, there and back.
+    pub(super) fn set(&self, there: &str, back: &str) {
+        for (way, text) in [there, back].into_iter().enumerate() {
+            let model = text.parse().expect("the words are this benchmark's own");
+            self.bridge.set_model(way, model);
+        }
+    }
+
+    /// Chooses the congestion control of connections from now on; false if the kernel has it not.
+    pub(super) fn choose(&self, control: &str) -> bool {
+        let choose = |space: &Namespace| space.sysctl("net/ipv4/tcp_congestion_control", control);
+        self.spaces.iter().all(|space| choose(space).is_ok())
+    }
+
+    /// Sockets that send from the first namespace to the socket that receives in the second.
+    pub(super) fn udp(
+        &self,
+        path: Path,
+        sources: usize,
+    ) -> Result<(Vec<UdpSocket>, UdpSocket), BenchError> {
+        let [from, to] = path.ends();
+        let drain = self.within(1, || UdpSocket::bind((to, 0)))?;
+        drain.set_nonblocking(true)?;
+        let at = drain.local_addr()?;
+        let source = || {
+            let socket = UdpSocket::bind((from, 0))?;
+            socket.connect(at)?;
+            Ok(socket)
+        };
+        let sources = self.within(0, || (0..sources).map(|_| source()).collect())?;
+        Ok((sources, drain))
+    }
+
+    /// A socket that sends to one that counts. The calling thread goes to the first namespace and
+    /// stays there.
+    pub(super) fn counted(&self, path: Path) -> Result<(UdpSocket, udp::Socket), BenchError> {
+        let [from, to] = path.ends();
+        self.spaces[1].enter()?;
+        let sink = udp::Socket::bind(SocketAddr::from((to, 0)), udp::Options::default())?;
+        self.spaces[0].enter()?;
+        let source = UdpSocket::bind((from, 0))?;
+        source.connect(sink.local_addr()?)?;
+        Ok((source, sink))
+    }
+
+    /// A connection through the emulated link.
+    pub(super) fn tcp(&self) -> Result<(TcpStream, TcpStream), BenchError> {
+        let [_, to] = Path::Emulated.ends();
+        let listener = self.within(1, || TcpListener::bind((to, 0)))?;
+        let at = listener.local_addr()?;
+        let source = self.within(0, || TcpStream::connect(at))?;
+        let (sink, _) = listener.accept()?;
+        Ok((source, sink))
+    }
+
+    /// Ends the emulator; the scheduling that it had.
+    pub(super) fn stop(self) -> Result<String, BenchError> {
+        Ok(self.bridge.stop()?.scheduling)
+    }
+
+    fn within<T: Send>(
+        &self,
+        side: usize,
+        work: impl FnOnce() -> std::io::Result<T> + Send,
+    ) -> Result<T, BenchError> {
+        let done = self.spaces[side].run(work);
+        let done = done.map_err(|error| BenchError::Start(error.to_string()))?;
+        Ok(done?)
+    }
+}
