@@ -23,6 +23,7 @@ pub mod sched;
 pub mod signals;
 mod sys;
 pub mod tap;
+pub mod tcp;
 pub mod udp;
 pub mod unix;
 

@@ -131,7 +131,7 @@ Examples:
   sinew emulate --between left right 'loss=1% delay=10ms rate=10mbit queue=50' \\
     --address-a 10.9.0.1/24 --address-b 10.9.0.2/24
   sinew emulate --between left tap:vm0 'delay=40ms' --back 'delay=40ms loss=2%' --seconds 60 --json")]
-    Emulate(emulate::Emulate),
+    Emulate(Box<emulate::Emulate>),
     /// Run the papers' figures as experiments, with a verdict on every claim
     #[command(subcommand)]
     Lab(lab::Lab),

@@ -78,12 +78,6 @@ impl Link {
         }
     }
 
-    /// Chooses the congestion control of connections from now on; false if the kernel has it not.
-    pub(super) fn choose(&self, control: &str) -> bool {
-        let choose = |space: &Namespace| space.sysctl("net/ipv4/tcp_congestion_control", control);
-        self.spaces.iter().all(|space| choose(space).is_ok())
-    }
-
     /// Sockets that send from the first namespace to the socket that receives in the second.
     pub(super) fn udp(
         &self,
@@ -115,14 +109,17 @@ impl Link {
         Ok((source, sink))
     }
 
-    /// A connection through the emulated link.
-    pub(super) fn tcp(&self) -> Result<(TcpStream, TcpStream), BenchError> {
+    /// A connection through the emulated link with this congestion control; none if the kernel has
+    /// it not.
+    pub(super) fn tcp(&self, control: &str) -> Result<Option<(TcpStream, TcpStream)>, BenchError> {
         let [_, to] = Path::Emulated.ends();
         let listener = self.within(1, || TcpListener::bind((to, 0)))?;
         let at = listener.local_addr()?;
         let source = self.within(0, || TcpStream::connect(at))?;
         let (sink, _) = listener.accept()?;
-        Ok((source, sink))
+        // What has been sent by now is the handshake.
+        let chosen = net::tcp::set_congestion_control(&source, control);
+        Ok(chosen.is_ok().then_some((source, sink)))
     }
 
     /// Ends the emulator; the scheduling that it had.

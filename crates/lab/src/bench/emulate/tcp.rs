@@ -20,12 +20,11 @@ pub(super) fn goodput(
     loss: &str,
     seconds: f64,
 ) -> Result<Option<Tcp>, BenchError> {
-    if !link.choose(control) {
+    let Some((mut source, mut sink)) = link.tcp(control)? else {
         return Ok(None);
-    }
+    };
     let words = format!("loss={loss} {LINK}");
     link.set(&words, &words);
-    let (mut source, mut sink) = link.tcp()?;
     source.set_write_timeout(Some(PATIENCE))?;
     sink.set_read_timeout(Some(PATIENCE))?;
     let (clock, span) = (Clock::new(), Duration::from_secs_f64(seconds));
