@@ -27,6 +27,7 @@ mod socket;
 mod target;
 
 pub use error::Error;
+pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
 pub use socket::{DatagramSocket, Info, Node};
 pub use target::{BadTarget, Target};

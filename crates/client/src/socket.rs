@@ -3,15 +3,17 @@
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
 use core::time::Duration;
-use net::unix::{Received, SeqStream};
+use net::unix::{How, Received, SeqStream};
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-use wire::ipc::{DATAGRAM_HEADER_BYTES, Destination, MESSAGE_BYTES_MAX, Reply, Request, kind};
+use wire::ipc::{
+    DATAGRAM_HEADER_BYTES, Destination, MESSAGE_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, kind,
+};
 
 /// Datagrams kept while an answer of the node is awaited. They came before it; more are lost, as
 /// they would be in a full socket buffer.
@@ -19,6 +21,8 @@ const MAX_KEPT: usize = 1_024;
 /// How long a node may take to answer, or to take a datagram. A node answers within a turn of its
 /// loop, microseconds; one whose machine swaps takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a message that is no datagram, at most.
+const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
 /// From one attempt to connect to the next, when a thousand others connect at the same moment.
 const CONNECT_AGAIN: Duration = Duration::from_millis(5);
 
@@ -65,6 +69,13 @@ impl Node {
 
     /// Opens a socket bound to virtual port `port`; 0 takes any free one.
     pub fn bind(&self, port: u16, options: Options) -> Result<DatagramSocket, Error> {
+        let mut socket = self.open(options)?;
+        socket.bind(port)?;
+        Ok(socket)
+    }
+
+    /// Opens a socket that is not bound yet.
+    pub fn open(&self, options: Options) -> Result<DatagramSocket, Error> {
         let until = Instant::now() + self.timeout;
         let mut socket = DatagramSocket {
             stream: self.connect(until)?,
@@ -92,13 +103,6 @@ impl Node {
         }
         let carried = Request::Options(options.to_wire());
         done(socket.ask(&carried, until, &mut buffer)?, kind::OPTIONS)?;
-        let bind = Request::Bind {
-            port: VirtualPort(port),
-        };
-        match socket.ask(&bind, until, &mut buffer)? {
-            Reply::Bound { port } => socket.port = port,
-            _ => return Err(Error::Protocol("bound")),
-        }
         socket.stream.set_timeouts(None, Some(self.timeout))?;
         Ok(socket)
     }
@@ -136,7 +140,44 @@ impl Node {
 }
 
 impl DatagramSocket {
-    /// The socket's own node and port.
+    /// Binds a socket that was only opened to virtual port `port`; 0 takes any free one. Waits for
+    /// the node's word, also on a non-blocking socket.
+    pub fn bind(&mut self, port: u16) -> Result<(), Error> {
+        let port = VirtualPort(port);
+        match self.ask_waiting(&Request::Bind { port }, &mut vec![0; MESSAGE_BYTES_MAX])? {
+            Reply::Bound { port } => {
+                self.port = port;
+                Ok(())
+            }
+            _ => Err(Error::Protocol("bound")),
+        }
+    }
+
+    /// Gives the descriptor up to plain reads and writes: each write is a datagram to `to`, each
+    /// read one from there, and what others send is dropped. A socket that is not bound is bound
+    /// to any port first; tells which it has. Datagrams that came before are lost.
+    pub fn into_raw(self, to: Target) -> Result<(OwnedFd, VirtualPort), (DatagramSocket, Error)> {
+        let destination = Destination {
+            node: to.node,
+            port: to.port,
+        };
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let bound = match self.ask_waiting(&Request::Connect(destination), &mut buffer) {
+            Ok(Reply::Bound { port }) => Ok(port),
+            Ok(_) => Err(Error::Protocol("bound")),
+            Err(error) => Err(error),
+        };
+        let raw = bound.and_then(|port| {
+            done(self.ask_waiting(&Request::Raw, &mut buffer)?, kind::RAW)?;
+            Ok(port)
+        });
+        match raw {
+            Ok(port) => Ok((self.stream.into(), port)),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// The socket's own node and port; port 0 for one that is not bound.
     pub fn local(&self) -> Target {
         Target {
             node: self.node,
@@ -153,14 +194,23 @@ impl DatagramSocket {
     /// non-blocking socket. Not while another thread receives.
     pub fn set_options(&self, options: Options) -> Result<(), Error> {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let request = Request::Options(options.to_wire());
+        done(self.ask_waiting(&request, &mut buffer)?, kind::OPTIONS)
+    }
+
+    /// Asks, and waits for the answer also on a non-blocking socket.
+    fn ask_waiting<'b>(
+        &self,
+        request: &Request<'_>,
+        buffer: &'b mut [u8],
+    ) -> Result<Reply<'b>, Error> {
         let until = Instant::now() + self.by.timeout;
         let nonblocking = self.nonblocking.load(Ordering::Acquire);
         self.stream.set_nonblocking(false)?;
-        let request = Request::Options(options.to_wire());
-        let answer = self.ask(&request, until, &mut buffer);
+        let answer = self.ask(request, until, buffer);
         self.stream.set_timeouts(None, Some(self.by.timeout))?;
         self.stream.set_nonblocking(nonblocking)?;
-        done(answer?, kind::OPTIONS)
+        answer
     }
 
     /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
@@ -172,6 +222,11 @@ impl DatagramSocket {
 
     /// Sends one datagram. Blocks while the node takes no more, up to the node's timeout.
     pub fn send_to(&self, payload: &[u8], to: Target) -> Result<(), Error> {
+        self.send_to_how(payload, to, How::default())
+    }
+
+    /// The same, in the way that `how` says.
+    pub fn send_to_how(&self, payload: &[u8], to: Target, how: How) -> Result<(), Error> {
         if payload.len() > self.max_payload {
             return Err(Error::TooLong {
                 len: payload.len(),
@@ -184,35 +239,60 @@ impl DatagramSocket {
         }
         .send_to_header();
         self.stream
-            .send_parts(&[IoSlice::new(&header), IoSlice::new(payload)])
-            .map_err(|error| match self.nonblocking.load(Ordering::Acquire) {
-                true => Error::of(error),
-                false => self.late(Error::of(error)),
-            })
+            .send_how(&[IoSlice::new(&header), IoSlice::new(payload)], how)
+            .map_err(
+                |error| match how.at_once || self.nonblocking.load(Ordering::Acquire) {
+                    true => Error::of(error),
+                    false => self.late(Error::of(error)),
+                },
+            )
     }
 
     /// Receives one datagram into `buffer` and tells its length and who sent it. A longer one is
     /// cut, as `recvfrom` does.
     pub fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, Target, Info), Error> {
-        if let Some(kept) = self.kept().pop_front() {
+        self.recv_from_how(buffer, How::default())
+    }
+
+    /// The same, in the way that `how` says.
+    pub fn recv_from_how(
+        &self,
+        buffer: &mut [u8],
+        how: How,
+    ) -> Result<(usize, Target, Info), Error> {
+        if let Some(kept) = self.first_kept(how) {
             return parse_datagram(&kept, buffer).unwrap_or(Err(Error::Protocol("datagram")));
         }
-        // One byte for each byte of the caller's buffer, and the header before it.
-        let mut message = [0u8; DATAGRAM_HEADER_BYTES + 2_048];
-        let mut long;
-        let need = DATAGRAM_HEADER_BYTES + buffer.len().max(self.max_payload);
-        let message = if need <= message.len() {
-            &mut message[..]
-        } else {
-            long = vec![0; need];
-            &mut long[..]
-        };
         loop {
-            let len = self.receive(message)?;
-            if let Some(received) = parse_datagram(&message[..len], buffer) {
-                return received;
+            // The payload goes to where the caller wants it. What else the node says is short; it
+            // begins in the caller's buffer all the same.
+            let mut header = [0; DATAGRAM_HEADER_BYTES];
+            let mut more = [0; OTHER_BYTES];
+            let mut parts = [&mut header[..], &mut *buffer, &mut more].map(IoSliceMut::new);
+            let len = match self.stream.recv_parts(&mut parts, how).map_err(Error::of)? {
+                Received::Message(len) => len,
+                Received::Truncated(_) => header.len() + buffer.len() + more.len(),
+                Received::Empty => return Err(Error::WouldBlock),
+                Received::Closed => return Err(Error::Closed),
+            };
+            if header[0] == kind::DATAGRAM {
+                let payload = len.saturating_sub(header.len()).min(buffer.len());
+                let (_, from, info) = parse_datagram(&header[..len.min(header.len())], &mut [])
+                    .unwrap_or(Err(Error::Protocol("datagram")))?;
+                return Ok((payload, from, info));
             }
-            match Reply::parse(&message[..len]) {
+            if how.peek {
+                // Only a datagram may be received again.
+                let at_once = How { peek: false, ..how };
+                let _ = self.stream.recv_parts(&mut [], at_once);
+            }
+            let message: Vec<u8> = header
+                .iter()
+                .chain(&*buffer)
+                .chain(&more)
+                .copied()
+                .collect();
+            match Reply::parse(&message[..len.min(message.len())]) {
                 Ok(Reply::Error { code, text }) => {
                     return Err(Error::Refused {
                         code,
@@ -222,6 +302,14 @@ impl DatagramSocket {
                 Ok(_) => {}
                 Err(why) => return Err(Error::Protocol(why.label())),
             }
+        }
+    }
+
+    fn first_kept(&self, how: How) -> Option<Vec<u8>> {
+        let mut kept = self.kept();
+        match how.peek {
+            true => kept.front().cloned(),
+            false => kept.pop_front(),
         }
     }
 

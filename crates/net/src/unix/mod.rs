@@ -16,4 +16,4 @@ mod stream;
 mod tests;
 
 pub use listener::{BindError, SeqListener};
-pub use stream::{Peer, Received, SeqStream};
+pub use stream::{How, Peer, Received, SeqStream};

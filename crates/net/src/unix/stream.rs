@@ -1,7 +1,7 @@
 //! A connection of messages.
 
 use crate::sys;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -30,6 +30,22 @@ pub enum Received {
     Empty,
     /// The other side has closed. (A message without bytes looks the same: there are none.)
     Closed,
+}
+
+/// How one call differs from what the socket is set to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct How {
+    /// It does not wait, though the socket may.
+    pub at_once: bool,
+    /// What is received stays, and is received again.
+    pub peek: bool,
+}
+
+impl How {
+    fn flags(self) -> libc::c_int {
+        let at_once = libc::MSG_DONTWAIT * libc::c_int::from(self.at_once);
+        at_once | libc::MSG_PEEK * libc::c_int::from(self.peek)
+    }
 }
 
 /// Who is at the other end, as the kernel saw him connect or listen.
@@ -102,9 +118,43 @@ impl SeqStream {
         }
     }
 
+    /// Receives one message into `parts`, one after the other, in the way that `how` says.
+    pub fn recv_parts(&self, parts: &mut [IoSliceMut<'_>], how: How) -> io::Result<Received> {
+        let room: usize = parts.iter().map(|part| part.len()).sum();
+        loop {
+            // SAFETY: all zero is a valid `msghdr`.
+            let mut header: libc::msghdr = unsafe { mem::zeroed() };
+            // An IoSliceMut "is guaranteed to be ABI compatible with the iovec type".
+            header.msg_iov = parts.as_mut_ptr().cast();
+            header.msg_iovlen = parts.len() as _;
+            let flags = how.flags() | libc::MSG_TRUNC;
+            // SAFETY: the header points to `parts`, which are ours for the call.
+            let len = sys::check_len(unsafe {
+                libc::recvmsg(self.fd.as_raw_fd(), &raw mut header, flags)
+            });
+            return match len {
+                Ok(0) => Ok(Received::Closed),
+                Ok(len) if len > room => Ok(Received::Truncated(len)),
+                Ok(len) => Ok(Received::Message(len)),
+                Err(error) => match sys::errno(&error) {
+                    libc::EINTR => continue,
+                    libc::EAGAIN => Ok(Received::Empty),
+                    libc::ECONNRESET => Ok(Received::Closed),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
     /// Sends one message out of `parts`. `WouldBlock` when the other side's buffer is full,
     /// `BrokenPipe` when it is gone.
     pub fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        self.send_how(parts, How::default())
+    }
+
+    /// The same, in the way that `how` says.
+    pub fn send_how(&self, parts: &[IoSlice<'_>], how: How) -> io::Result<()> {
+        let flags = how.flags() | libc::MSG_NOSIGNAL;
         loop {
             // SAFETY: all zero is a valid `msghdr`.
             let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -113,7 +163,7 @@ impl SeqStream {
             header.msg_iovlen = parts.len() as _;
             // SAFETY: the header points to `parts`, which outlive the call and are only read.
             let sent = sys::check_len(unsafe {
-                libc::sendmsg(self.fd.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL)
+                libc::sendmsg(self.fd.as_raw_fd(), &raw const header, flags)
             });
             match sent {
                 Ok(_) => return Ok(()),
