@@ -196,7 +196,9 @@ impl Control for Vegas {
     }
 
     fn on_idle(&mut self, idle: Duration, rto: Duration) {
-        self.window.restart(idle, rto);
+        if idle >= rto {
+            self.on_timeout(Time::ZERO, self.window.size());
+        }
     }
 
     fn window(&self) -> f64 {

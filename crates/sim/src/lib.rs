@@ -16,6 +16,7 @@
 //! - What a line does to packets is `base::impair`'s: rate, queue, delay, jitter, order, copies,
 //!   loss, outages. On top of it a world has partitions, crashes and restarts.
 //! - [`Either`] puts engines of two kinds into one world; [`UdpHost`] is one without an overlay.
+//! - [`tcp`] is TCP with ns-2's semantics, on hosts and routers.
 //! - [`traffic`] says when applications send.
 //! - [`trace`] tells of every packet.
 //!
@@ -30,6 +31,7 @@ mod either;
 mod host;
 mod journal;
 mod queue;
+pub mod tcp;
 pub mod trace;
 pub mod traffic;
 pub mod udp;

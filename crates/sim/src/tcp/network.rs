@@ -1,0 +1,297 @@
+//! Makes a world of TCP hosts: which there are, how they are linked, what flows between them.
+
+use super::host::{Datagrams, Incoming, Kind, Outgoing, TcpHost};
+use super::receiver::{Delivery, Order, Reader, Received, Receiver};
+use super::sender::{Sender, Sent};
+use super::settings::Settings;
+use super::traffic::{Application, Traffic};
+use crate::arrival::Arrivals;
+use crate::host::{HostId, underlay};
+use crate::world::World;
+use base::impair::Model;
+use base::{Duration, Time, UnderlayAddr};
+use std::collections::VecDeque;
+
+/// Bytes of IP and UDP header beside each datagram of a flow without a connection.
+const UDP_HEADER_BYTES: usize = 28;
+
+/// A network to be.
+///
+/// ```
+/// use base::{Duration, Time};
+/// use congestion::Family;
+/// use sim::tcp::{Network, Settings, Traffic};
+///
+/// let mut network = Network::default();
+/// let (a, router, b) = (network.host(), network.host(), network.host());
+/// let wire = "rate=10mbit delay=10ms queue=50".parse().unwrap();
+/// network.link(a, router, &wire);
+/// network.link(router, b, &wire);
+/// let file = network.connect(a, b, Settings::ns2(Family::NewReno), Traffic::unlimited());
+/// let mut world = network.build(1);
+/// world.run_until(Time::ZERO + Duration::from_secs(2));
+/// assert!(file.received(&world).delivered > 500);
+/// ```
+#[derive(Default)]
+pub struct Network {
+    hosts: u32,
+    links: Vec<(u32, u32, Model)>,
+    flows: Vec<Plan>,
+}
+
+/// A flow of a network, from one host to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    id: u32,
+    from: HostId,
+    to: HostId,
+}
+
+/// How a relay hands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forward {
+    /// As a socket is read: in the order of the connection that it comes from.
+    InOrder,
+    /// At once and as it comes; the last receiver restores the order [Amir03 §III].
+    AsItComes,
+}
+
+/// A relay between two connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// How it hands on.
+    pub forward: Forward,
+    /// It reads one segment in so much time; without, whenever there is room.
+    pub pace: Option<Duration>,
+}
+
+struct Plan {
+    from: u32,
+    to: u32,
+    /// `None` for datagrams.
+    settings: Option<Settings>,
+    /// `None` behind a relay.
+    traffic: Option<Traffic>,
+    /// The flow that this one goes on with, and how.
+    onward: Option<(u32, Relay)>,
+    /// The receiver of the whole restores the order by the first sender's numbers.
+    as_they_come: bool,
+    /// A slow reader at the end.
+    pace: Option<Duration>,
+    records: bool,
+}
+
+impl Network {
+    /// Adds a host; it routes as well.
+    pub fn host(&mut self) -> HostId {
+        self.hosts += 1;
+        HostId(self.hosts - 1)
+    }
+
+    /// Links two hosts, in both directions alike.
+    pub fn link(&mut self, a: HostId, b: HostId, model: &Model) {
+        self.link_one_way(a, b, model.clone());
+        self.link_one_way(b, a, model.clone());
+    }
+
+    /// Links a host to another, in this direction.
+    pub fn link_one_way(&mut self, from: HostId, to: HostId, model: Model) {
+        self.links.push((from.0, to.0, model));
+    }
+
+    /// A connection, and what its application writes.
+    pub fn connect(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        settings: Settings,
+        traffic: Traffic,
+    ) -> Flow {
+        self.add(from, to, Some(settings), Some(traffic))
+    }
+
+    /// Messages without a connection, each in a datagram of 28 bytes more.
+    pub fn datagrams(&mut self, from: HostId, to: HostId, traffic: Traffic) -> Flow {
+        self.add(from, to, None, Some(traffic))
+    }
+
+    /// Another connection from where a first one ends, and the relay that hands on to it. The
+    /// result is to be looked at for what arrives at the end.
+    pub fn relay(&mut self, flow: Flow, relay: Relay, to: HostId, settings: Settings) -> Flow {
+        let onward = self.add(flow.to, to, Some(settings), None);
+        self.flows[flow.id as usize].onward = Some((onward.id, relay));
+        if relay.forward == Forward::AsItComes {
+            self.flows[onward.id as usize].as_they_come = true;
+            self.flows[flow.id as usize].as_they_come = true;
+        }
+        onward
+    }
+
+    /// Lets the application at the end of a flow take one segment in so much time.
+    pub fn read_slowly(&mut self, flow: Flow, pace: Duration) {
+        self.flows[flow.id as usize].pace = Some(pace);
+    }
+
+    /// Counts what a flow delivers without keeping a record of each message.
+    pub fn count_only(&mut self, flow: Flow) {
+        self.flows[flow.id as usize].records = false;
+    }
+
+    /// The world. Equal networks and seeds go the same way.
+    pub fn build(self, seed: u64) -> World<TcpHost> {
+        let mut world = World::new(seed);
+        world.set_arrivals(Arrivals::Single);
+        let mut hosts: Vec<TcpHost> = (0..self.hosts)
+            .map(|me| TcpHost::new(me, self.routes(me)))
+            .collect();
+        for (id, plan) in self.flows.iter().enumerate() {
+            self.add_sender(id as u32, plan, &mut hosts[plan.from as usize], &world);
+        }
+        for (id, plan) in self.flows.iter().enumerate() {
+            let incoming = incoming(id as u32, plan);
+            hosts[plan.to as usize].add_incoming(id as u32, incoming);
+        }
+        for (upstream, plan) in self.flows.iter().enumerate() {
+            if let Some((onward, _)) = plan.onward {
+                hosts[plan.to as usize].join(upstream as u32, onward);
+            }
+        }
+        let ids: Vec<HostId> = hosts.into_iter().map(|host| world.add_host(host)).collect();
+        for (from, to, model) in self.links {
+            world.link_one_way(ids[from as usize], ids[to as usize], model);
+        }
+        world
+    }
+
+    fn add(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        settings: Option<Settings>,
+        traffic: Option<Traffic>,
+    ) -> Flow {
+        let id = self.flows.len() as u32;
+        self.flows.push(Plan {
+            from: from.0,
+            to: to.0,
+            settings,
+            traffic,
+            onward: None,
+            as_they_come: false,
+            pace: None,
+            records: true,
+        });
+        Flow { id, from, to }
+    }
+
+    fn add_sender(&self, id: u32, plan: &Plan, host: &mut TcpHost, world: &World<TcpHost>) {
+        let mut rng = world.rng_of(&[FLOWS, u64::from(id)]);
+        let phase = rng.unit();
+        let kind = match &plan.settings {
+            Some(settings) => {
+                let sender = Sender::new(plan.to, id, settings.clone(), phase);
+                Kind::Connection(Box::new(sender))
+            }
+            None => Kind::Datagrams(Datagrams {
+                to: plan.to,
+                flow: id,
+                header_bytes: UDP_HEADER_BYTES,
+                counts: Sent::default(),
+            }),
+        };
+        let outgoing = Outgoing {
+            kind,
+            application: plan.traffic.map(|traffic| Application::new(traffic, rng)),
+            upstream: None,
+            queued: Time::FAR,
+        };
+        host.add_outgoing(id, outgoing);
+    }
+
+    /// The next hop from `me` to each host, by the fewest links; among equal ones, by the link that
+    /// was made first.
+    fn routes(&self, me: u32) -> Vec<Option<UnderlayAddr>> {
+        let mut first = vec![None; self.hosts as usize];
+        let mut queue = VecDeque::from([me]);
+        while let Some(at) = queue.pop_front() {
+            for (from, to, _) in &self.links {
+                if *from == at && *to != me && first[*to as usize].is_none() {
+                    first[*to as usize] = if at == me {
+                        Some(*to)
+                    } else {
+                        first[at as usize]
+                    };
+                    queue.push_back(*to);
+                }
+            }
+        }
+        first.into_iter().map(|hop| hop.map(underlay)).collect()
+    }
+}
+
+/// Tells the generators of flows from those of wires.
+const FLOWS: u64 = 0x7463_7000;
+
+fn incoming(id: u32, plan: &Plan) -> Incoming {
+    let waits = plan.onward.is_some() || plan.pace.is_some();
+    let reader = if waits {
+        Reader::Waits
+    } else {
+        Reader::Application
+    };
+    let order = if plan.as_they_come {
+        Order::AsTheyCome
+    } else {
+        Order::Connection
+    };
+    let mut receiver = Receiver::new(plan.from, id, reader, order);
+    if let Some(settings) = &plan.settings {
+        receiver = receiver.with(settings.receive_buffer, settings.delayed_ack);
+    }
+    receiver.records = plan.records;
+    let relay_pace = plan.onward.and_then(|(_, relay)| relay.pace);
+    Incoming {
+        receiver,
+        downstream: plan.onward.map(|(flow, _)| flow),
+        pace: plan.pace.or(relay_pace),
+        reads_at: None,
+        queued: Time::FAR,
+    }
+}
+
+impl Flow {
+    /// Where it begins.
+    pub fn from(&self) -> HostId {
+        self.from
+    }
+
+    /// Where it ends.
+    pub fn to(&self) -> HostId {
+        self.to
+    }
+
+    /// What its sender has done.
+    pub fn sent(&self, world: &World<TcpHost>) -> Sent {
+        let host = world.engine(self.from);
+        host.and_then(|host| host.sent(self.id)).unwrap_or_default()
+    }
+
+    /// What its receiver has got.
+    pub fn received(&self, world: &World<TcpHost>) -> Received {
+        let host = world.engine(self.to);
+        host.and_then(|host| host.received(self.id))
+            .unwrap_or_default()
+    }
+
+    /// The messages that it delivered, in order.
+    pub fn deliveries<'a>(&self, world: &'a World<TcpHost>) -> &'a [Delivery] {
+        let host = world.engine(self.to);
+        host.map_or(&[], |host| host.deliveries(self.id))
+    }
+
+    /// Its congestion window in segments; 0 for datagrams.
+    pub fn window(&self, world: &World<TcpHost>) -> f64 {
+        let host = world.engine(self.from);
+        host.and_then(|host| host.window(self.id)).unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,367 @@
+//! The receiving half of a connection: order, acknowledgements, and what the application is given.
+//!
+//! ```text
+//!   segments ─▶ beyond `next`: held ─▶ in order: ready ─▶ read ─▶ delivered, by the sender's number
+//!                   │                     └── what nobody reads closes the window
+//!                   └─ blocks of the acknowledgement
+//! ```
+
+use super::packet::{Ack, BLOCKS, Segment};
+use super::sender::Data;
+use base::{Duration, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A message as the last application got it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Which segment of the first sender's ended it, counted from zero.
+    pub number: u32,
+    /// When it was written.
+    pub written: Time,
+    /// When it was delivered: in order, or as it came for datagrams.
+    pub delivered: Time,
+}
+
+impl Delivery {
+    /// From write to delivery.
+    pub fn delay(&self) -> Duration {
+        self.delivered.since(self.written)
+    }
+}
+
+/// What a receiver has got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Segments, or datagrams, that came the first time.
+    pub segments: u64,
+    /// Segments that had come before.
+    pub duplicates: u64,
+    /// Segments beyond the receive buffer, dropped.
+    pub beyond: u64,
+    /// Segments delivered to the last application, in order.
+    pub delivered: u64,
+}
+
+/// In which order a receiver gives segments away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Its connection's.
+    Connection,
+    /// As they come [Amir03 §III].
+    AsTheyCome,
+}
+
+/// What is done with a segment's worth of data.
+pub(crate) enum Reader {
+    /// The application takes it at once.
+    Application,
+    /// It waits for a relay's sender, or for a slow reader.
+    Waits,
+}
+
+pub(crate) struct Receiver {
+    /// The host of the sender.
+    pub(crate) to: u32,
+    pub(crate) flow: u32,
+    pub(crate) reader: Reader,
+    order: Order,
+    buffer: u32,
+    delayed_ack: Option<Duration>,
+    /// What was read goes into [`Receiver::deliveries`].
+    pub(crate) records: bool,
+
+    /// The next in order.
+    next: i64,
+    /// From `next` on, what has come.
+    held: VecDeque<Option<Data>>,
+    /// Not yet read.
+    ready: VecDeque<Data>,
+    /// Those of `ready` that came before their turn.
+    early: i64,
+    blocks: Vec<(i64, i64)>,
+    echo: Time,
+    acked: i64,
+    /// An acknowledgement that waits for a second segment.
+    pub(crate) timer: Option<Time>,
+    advertised: u32,
+    rate: Rate,
+
+    /// What the next to be delivered is.
+    number: u32,
+    waiting: BTreeMap<u32, Data>,
+    deliveries: Vec<Delivery>,
+    pub(crate) counts: Received,
+}
+
+/// The rate at which the data of one round trip arrives, and its jitter: TCP-Real's measurement
+/// [Papadimitriou06 §3.1].
+#[derive(Debug, Default)]
+struct Rate {
+    wave: u32,
+    began: Time,
+    ended: Time,
+    bytes: u64,
+    kbps: u32,
+    /// Between arrival and sending of the last segment; the clocks are one in a simulation.
+    transit: Option<Duration>,
+    jitter_ns: f64,
+}
+
+impl Receiver {
+    pub(crate) fn new(to: u32, flow: u32, reader: Reader, order: Order) -> Receiver {
+        Receiver {
+            to,
+            flow,
+            reader,
+            order,
+            buffer: u32::MAX,
+            delayed_ack: None,
+            records: true,
+            next: 0,
+            held: VecDeque::new(),
+            ready: VecDeque::new(),
+            early: 0,
+            blocks: Vec::new(),
+            echo: Time::ZERO,
+            acked: -1,
+            timer: None,
+            advertised: u32::MAX,
+            rate: Rate::default(),
+            number: 0,
+            waiting: BTreeMap::new(),
+            deliveries: Vec::new(),
+            counts: Received::default(),
+        }
+    }
+
+    pub(crate) fn with(mut self, buffer: u32, delayed_ack: Option<Duration>) -> Receiver {
+        self.buffer = buffer;
+        self.advertised = buffer;
+        self.delayed_ack = delayed_ack;
+        self
+    }
+
+    pub(crate) fn deliveries(&self) -> &[Delivery] {
+        &self.deliveries
+    }
+
+    /// A segment has come; what is to be answered, if anything, now.
+    pub(crate) fn on_segment(&mut self, now: Time, segment: &Segment, bytes: usize) -> Option<Ack> {
+        // The stamp of the last segment in order, so that a round trip includes the wait of an
+        // acknowledgement for the segments that fill a hole [RFC 7323 §4.3].
+        if segment.stamp >= self.echo && segment.seq <= self.acked + 1 {
+            self.echo = segment.stamp;
+        }
+        self.rate.on_arrival(now, segment, bytes);
+        let in_order = segment.seq == self.next;
+        let fills = in_order && !self.held.is_empty();
+        self.take_in(now, segment);
+        if let Some(wait) = self.delayed_ack
+            && in_order
+            && !fills
+            && self.timer.is_none()
+            && segment.seq > 0
+        {
+            self.timer = Some(now + wait);
+            return None;
+        }
+        self.timer = None;
+        Some(self.ack(Some(segment.seq)))
+    }
+
+    /// A datagram of a flow without a connection has come.
+    pub(crate) fn on_datagram(&mut self, now: Time, segment: &Segment) {
+        self.counts.segments += 1;
+        self.counts.delivered += 1;
+        if self.records {
+            self.deliveries.push(Delivery {
+                number: segment.number,
+                written: segment.written,
+                delivered: now,
+            });
+        }
+    }
+
+    /// The acknowledgement that waited.
+    pub(crate) fn on_timer(&mut self) -> Ack {
+        self.timer = None;
+        self.ack(None)
+    }
+
+    /// What a relay or a slow reader may take next.
+    pub(crate) fn read(&mut self) -> Option<Data> {
+        let data = self.ready.pop_front()?;
+        if self.early > 0 && self.order == Order::AsTheyCome {
+            self.early = self.early.min(self.ready.len() as i64);
+        }
+        Some(data)
+    }
+
+    /// Whether something waits to be read.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Tells the sender that there is room again, once it is worth a segment to one who was told
+    /// of none, or half of the buffer to others.
+    pub(crate) fn update(&mut self) -> Option<Ack> {
+        let window = self.window();
+        let worth = if self.advertised == 0 {
+            1
+        } else {
+            (self.buffer / 2).max(1)
+        };
+        (window >= self.advertised.saturating_add(worth)).then(|| self.ack(None))
+    }
+
+    /// The application has got it.
+    pub(crate) fn deliver(&mut self, now: Time, data: Data) {
+        if data.number != self.number {
+            self.waiting.insert(data.number, data);
+            return;
+        }
+        self.record(now, data);
+        while let Some(data) = self.waiting.remove(&self.number) {
+            self.record(now, data);
+        }
+    }
+
+    fn record(&mut self, now: Time, data: Data) {
+        self.number = data.number.wrapping_add(1);
+        self.counts.delivered += 1;
+        if self.records && data.last {
+            self.deliveries.push(Delivery {
+                number: data.number,
+                written: data.written,
+                delivered: now,
+            });
+        }
+    }
+
+    fn take_in(&mut self, now: Time, segment: &Segment) {
+        let Ok(place) = usize::try_from(segment.seq - self.next) else {
+            self.counts.duplicates += 1;
+            return;
+        };
+        if place >= self.window().max(1) as usize {
+            self.counts.beyond += 1;
+            return;
+        }
+        if self.held.len() <= place {
+            self.held.resize(place + 1, None);
+        }
+        if self.held[place].is_some() {
+            self.counts.duplicates += 1;
+            return;
+        }
+        self.counts.segments += 1;
+        let data = Data {
+            number: segment.number,
+            written: segment.written,
+            last: segment.last,
+        };
+        self.held[place] = Some(data);
+        if self.order == Order::AsTheyCome {
+            self.give(now, data);
+        }
+        while let Some(Some(data)) = self.held.front().copied() {
+            self.held.pop_front();
+            self.next += 1;
+            if self.order == Order::Connection {
+                self.give(now, data);
+            }
+        }
+    }
+
+    fn give(&mut self, now: Time, data: Data) {
+        match self.reader {
+            Reader::Application => self.deliver(now, data),
+            Reader::Waits => self.ready.push_back(data),
+        }
+    }
+
+    /// Segments beyond the last in order that are taken.
+    fn window(&self) -> u32 {
+        let waits = u32::try_from(self.ready.len()).unwrap_or(u32::MAX);
+        self.buffer.saturating_sub(waits)
+    }
+
+    /// The acknowledgement of everything so far; `seq` is the segment that called for it.
+    fn ack(&mut self, seq: Option<i64>) -> Ack {
+        let acked = self.next - 1;
+        self.acked = acked;
+        self.advertised = self.window();
+        let mut ack = Ack {
+            to: self.to,
+            flow: self.flow,
+            acked,
+            echo: self.echo,
+            window: self.advertised,
+            rate_kbps: self.rate.kbps,
+            jitter_us: (self.rate.jitter_ns / 1000.0) as u32,
+            ..Ack::default()
+        };
+        if self.held.is_empty() {
+            self.blocks.clear();
+        } else if let Some(seq) = seq {
+            self.note_block(seq);
+        }
+        for (place, block) in ack.blocks.iter_mut().zip(&self.blocks) {
+            *place = *block;
+            ack.blocks_len += 1;
+        }
+        ack
+    }
+
+    /// Puts the block that `seq` belongs to first [RFC 2018 §4].
+    fn note_block(&mut self, seq: i64) {
+        let next = self.next;
+        self.blocks.retain(|(from, _)| *from >= next);
+        if seq < next {
+            return;
+        }
+        let held = |seq: i64| {
+            self.held
+                .get((seq - next) as usize)
+                .is_some_and(Option::is_some)
+        };
+        if !held(seq) {
+            return;
+        }
+        let from = (next..seq)
+            .rev()
+            .find(|s| !held(*s))
+            .map_or(next, |s| s + 1);
+        let to = (seq..).find(|s| !held(*s)).unwrap_or(seq + 1);
+        self.blocks.retain(|block| block.1 <= from || block.0 >= to);
+        self.blocks.insert(0, (from, to));
+        self.blocks.truncate(BLOCKS);
+    }
+}
+
+impl Rate {
+    fn on_arrival(&mut self, now: Time, segment: &Segment, bytes: usize) {
+        let transit = now.since(segment.stamp);
+        if let Some(before) = self.transit.replace(transit) {
+            let change = transit.as_nanos().abs_diff(before.as_nanos()) as f64;
+            self.jitter_ns += (change - self.jitter_ns) / 16.0;
+        }
+        if segment.wave != self.wave || self.bytes == 0 {
+            self.end_wave();
+            (self.wave, self.began, self.ended) = (segment.wave, now, now);
+            // The first marks the beginning: what arrives after it counts.
+            self.bytes = 1;
+        } else {
+            self.ended = now;
+            self.bytes += bytes as u64;
+        }
+    }
+
+    fn end_wave(&mut self) {
+        let span = self.ended.since(self.began);
+        if span > Duration::ZERO && self.bytes > 1 {
+            let kbps = (self.bytes as f64 * 8.0) / span.as_secs_f64() / 1000.0;
+            self.kbps = (kbps as u32).max(1);
+        }
+    }
+}

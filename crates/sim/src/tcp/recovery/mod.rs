@@ -1,0 +1,102 @@
+//! How losses are found and repaired.
+//!
+//! | | finds a loss by | sends again | during recovery |
+//! |---|---|---|---|
+//! | Tahoe | 3 duplicates | everything from it on | – |
+//! | Reno | 3 duplicates | that one | each duplicate inflates the window; over with the first new acknowledgement |
+//! | NewReno | 3 duplicates | that one, and on each partial acknowledgement the next | the same until the window of the loss is acknowledged [RFC 6582] |
+//! | SACK | 3 duplicates with news | what the receiver's blocks show to be missing | *pipe* estimates what is in flight [RFC 6675] |
+//! | FACK | a gap of 3 below the highest that arrived | the same | in flight is what lies beyond the highest that arrived |
+//! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | that one | as Reno |
+//!
+//! Westwood, Westwood+ and TCP-Real recover as NewReno, CUBIC as SACK.
+
+mod fack;
+mod inflating;
+mod sack;
+mod vegas;
+
+use super::packet::Ack;
+use super::sender::Sender;
+use base::Time;
+use congestion::Family;
+use fack::Fack;
+use inflating::NewReno;
+use sack::Sack;
+use vegas::Vegas;
+
+/// The way, and what it remembers.
+#[derive(Debug)]
+pub(crate) enum Recovery {
+    Tahoe,
+    Reno,
+    NewReno(NewReno),
+    Sack(Sack),
+    Fack(Fack),
+    Vegas(Vegas),
+}
+
+impl Recovery {
+    pub(crate) fn of(family: Family) -> Recovery {
+        match family {
+            Family::Tahoe => Recovery::Tahoe,
+            Family::Reno => Recovery::Reno,
+            Family::NewReno | Family::Westwood | Family::WestwoodPlus | Family::Real => {
+                Recovery::NewReno(NewReno::default())
+            }
+            Family::Sack | Family::Cubic => Recovery::Sack(Sack::default()),
+            Family::Fack => Recovery::Fack(Fack::default()),
+            Family::Vegas => Recovery::Vegas(Vegas::default()),
+        }
+    }
+}
+
+impl Sender {
+    /// An acknowledgement, as each TCP takes it.
+    pub(super) fn recover_by(&mut self, now: Time, ack: &Ack) {
+        match self.recovery {
+            Recovery::Tahoe => self.tahoe(now, ack),
+            Recovery::Reno => self.reno(now, ack),
+            Recovery::NewReno(_) => self.new_reno(now, ack),
+            Recovery::Sack(_) => self.sack(now, ack),
+            Recovery::Fack(_) => self.fack(now, ack),
+            Recovery::Vegas(_) => self.vegas(now, ack),
+        }
+    }
+
+    /// Sends what may be sent; at most `burst` segments.
+    pub(super) fn send_more(&mut self, now: Time, burst: i64) {
+        match self.recovery {
+            Recovery::Sack(_) => self.send_sack(now),
+            Recovery::Fack(_) => self.send_fack(now),
+            _ => self.send_in_order(now, burst),
+        }
+        if self.timer.is_none() && self.next < self.end {
+            // The receiver takes nothing: ask again, should its update be lost.
+            self.set_timer(now);
+        }
+    }
+
+    /// A timeout ends every recovery.
+    pub(super) fn before_timeout(&mut self, now: Time) {
+        self.dupacks = 0;
+        self.inflation = 0;
+        // FACK goes on until what was in flight before has arrived.
+        if !matches!(self.recovery, Recovery::Fack(_)) {
+            self.recover = self.sent;
+        }
+        self.last_ack = self.last_ack.max(self.acked);
+        match &mut self.recovery {
+            Recovery::Sack(sack) => sack.on_timeout(),
+            Recovery::Fack(fack) => fack.on_timeout(self.acked),
+            Recovery::Vegas(vegas) => vegas.on_timeout(now),
+            Recovery::Tahoe | Recovery::Reno | Recovery::NewReno(_) => {}
+        }
+    }
+
+    /// Three duplicates count only beyond the last recovery: more of them are echoes of what it
+    /// sent again [RFC 6582 §3.2, step 1, the careful variant].
+    fn is_beyond_recovery(&self) -> bool {
+        self.acked > self.recover || self.acked == 0
+    }
+}
