@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::io;
 use std::path::PathBuf;
-use wire::ipc::ErrorCode;
+use wire::ipc::{ErrorCode, ResetReason};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,9 @@ pub enum Error {
     /// The node has gone away.
     #[error("the node has closed the connection: it was stopped, or restarted")]
     Closed,
+    /// The stream has ended before its time, or was never opened.
+    #[error("{0}")]
+    Reset(ResetReason),
     /// The node said something that this library does not understand.
     #[error("the node does not speak this library's protocol ({0}): use matching versions")]
     Protocol(&'static str),

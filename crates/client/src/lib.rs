@@ -19,15 +19,36 @@
 //! when the node hangs. A node that was stopped or killed closes its sockets ([`Error::Closed`]):
 //! bind anew when it is back. Semantics are those of UDP sockets, with a class, a deadline and a delivery
 //! option per socket. [Amir06 §III-A]
+//!
+//! ```no_run
+//! use client::{Node, Options, Target};
+//! use std::io::{Read, Write};
+//!
+//! let node = Node::at("/run/sinew/ams.sock");
+//! let mut stream = node.connect(Target::parse("10.7.0.3:5000")?, Options::stream())?;
+//! stream.write_all(b"hello")?;
+//! stream.shutdown(std::net::Shutdown::Write)?;
+//! let mut answer = Vec::new();
+//! stream.read_to_end(&mut answer)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Stream`] is a reliable one, in order, with semantics of TCP; a [`Listener`] takes them. A
+//! stream that ends before its time fails with `ConnectionReset` and tells why; a clean end of the
+//! data is told apart from the end of the node.
 #![deny(unsafe_code)]
 
+mod connection;
 mod error;
 mod options;
 mod socket;
+mod stream;
 mod target;
 
 pub use error::Error;
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
 pub use socket::{DatagramSocket, Info, Node};
+pub use stream::{Accepted, Listener, MessageStream, Stream};
 pub use target::{BadTarget, Target};
+pub use wire::ipc::{Framing, ResetReason};

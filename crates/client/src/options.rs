@@ -46,6 +46,17 @@ impl Options {
         }
     }
 
+    /// Reliable links over the path of the least expected latency, for streams and bulk.
+    pub fn stream() -> Options {
+        Options {
+            link: LinkProtocol::Reliable,
+            routing: RouteBy::Table(Routing::ExpectedLatency),
+            priority: 2,
+            deadline: None,
+            ..Options::voice(Duration::ZERO)
+        }
+    }
+
     pub(crate) fn to_wire(self) -> wire::ipc::Options {
         wire::ipc::Options {
             class: Class {

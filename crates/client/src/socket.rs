@@ -1,11 +1,12 @@
 //! The datagram socket.
 
+use crate::connection::{Connection, answered, done};
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
 use core::time::Duration;
 use net::unix::{How, Received, SeqStream};
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -23,8 +24,6 @@ const MAX_KEPT: usize = 1_024;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a message that is no datagram, at most.
 const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
-/// From one attempt to connect to the next, when a thousand others connect at the same moment.
-const CONNECT_AGAIN: Duration = Duration::from_millis(5);
 
 /// A node of this host, by the file of its socket.
 #[derive(Clone, Debug)]
@@ -77,61 +76,29 @@ impl Node {
     /// Opens a socket that is not bound yet.
     pub fn open(&self, options: Options) -> Result<DatagramSocket, Error> {
         let until = Instant::now() + self.timeout;
-        let mut socket = DatagramSocket {
-            stream: self.connect(until)?,
-            node: NodeAddr::default(),
+        let connection = Connection::open(self, options, until)?;
+        let socket = DatagramSocket {
+            stream: connection.stream,
+            node: connection.node,
             port: VirtualPort(0),
-            max_payload: 0,
+            max_payload: connection.max_payload,
             kept: Mutex::default(),
             by: self.clone(),
             nonblocking: AtomicBool::new(false),
         };
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        let hello = Request::Hello {
-            version: wire::ipc::VERSION,
-        };
-        match socket.ask(&hello, until, &mut buffer)? {
-            Reply::Welcome {
-                node,
-                payload_bytes_max,
-                ..
-            } => {
-                socket.node = node;
-                socket.max_payload = payload_bytes_max.into();
-            }
-            _ => return Err(Error::Protocol("welcome")),
-        }
-        let carried = Request::Options(options.to_wire());
-        done(socket.ask(&carried, until, &mut buffer)?, kind::OPTIONS)?;
         socket.stream.set_timeouts(None, Some(self.timeout))?;
         Ok(socket)
     }
 
-    /// A blocking connection.
-    fn connect(&self, until: Instant) -> Result<SeqStream, Error> {
-        loop {
-            let error = match SeqStream::connect(&self.path) {
-                Ok(stream) => {
-                    stream.set_nonblocking(false)?;
-                    return Ok(stream);
-                }
-                Err(error) => error,
-            };
-            // That many wait already that there is no place to wait.
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return Err(Error::NoNode {
-                    path: self.path.clone(),
-                    error,
-                });
-            }
-            if Instant::now() >= until {
-                return Err(self.timed_out());
-            }
-            std::thread::sleep(CONNECT_AGAIN);
-        }
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn timed_out(&self) -> Error {
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn timed_out(&self) -> Error {
         Error::Timeout {
             path: self.path.clone(),
             after: self.timeout,
@@ -341,11 +308,7 @@ impl DatagramSocket {
             }
         };
         match Reply::parse(&buffer[..len]) {
-            Ok(Reply::Error { code, text }) => Err(Error::Refused {
-                code,
-                text: text.to_owned(),
-            }),
-            Ok(reply) => Ok(reply),
+            Ok(reply) => answered(reply),
             Err(why) => Err(Error::Protocol(why.label())),
         }
     }
@@ -379,13 +342,6 @@ impl DatagramSocket {
         self.kept
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-fn done(reply: Reply<'_>, request: u8) -> Result<(), Error> {
-    match reply {
-        Reply::Done { request: done } if done == request => Ok(()),
-        _ => Err(Error::Protocol("done")),
     }
 }
 

@@ -8,8 +8,13 @@
 //! is affected by any of them. Data is read into packet buffers with the headroom that the way out
 //! needs, so nothing is copied inside the node. When there is no buffer, messages stay in the
 //! clients' sockets, and the clients wait.
+//!
+//! A client that has opened a stream, or stands for one that a listener has been given, has a
+//! second descriptor, the stream's: see [`stream`] and [`serve`].
 
 mod client;
+mod serve;
+mod stream;
 
 use base::{ClientId, Map, NodeAddr, Pool};
 use client::Client;
@@ -18,6 +23,7 @@ use net::unix::{Received, SeqStream};
 use overlay::event::Drop;
 use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Reply, Request, RequestError};
+pub use serve::STREAM_READS_PER_TURN;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,8 +52,38 @@ pub struct Clients {
     ungreeted: VecDeque<ClientId>,
     /// Held back until there are buffers again.
     held: Vec<ClientId>,
-    /// Those that want to be woken for something else than before.
+    /// Those that may want to be woken for something else than before.
     changed: Vec<ClientId>,
+    /// What the clients' streams ask of the engine beside what the clients say.
+    asks: VecDeque<(ClientId, Request)>,
+    /// Those whose applications have taken bytes that the engine has not been told about.
+    consuming: Vec<ClientId>,
+    /// Those whose streams are to be read though no descriptor will say so.
+    resumed: Vec<ClientId>,
+}
+
+/// Which descriptor of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The connection over which it asks and is told.
+    Connection,
+    /// Its stream.
+    Stream,
+}
+
+/// What a descriptor is to be watched for from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// Whose it is.
+    pub client: ClientId,
+    /// Which of his.
+    pub which: Which,
+    /// The descriptor.
+    pub fd: BorrowedFd<'a>,
+    /// What it was watched for; `None` for nothing at all.
+    pub was: Option<Interest>,
+    /// What it is to be watched for.
+    pub is: Option<Interest>,
 }
 
 impl Clients {
@@ -66,6 +102,9 @@ impl Clients {
             ungreeted: VecDeque::new(),
             held: Vec::new(),
             changed: Vec::new(),
+            asks: VecDeque::new(),
+            consuming: Vec::new(),
+            resumed: Vec::new(),
         }
     }
 
@@ -145,6 +184,10 @@ impl Clients {
             if client.failed {
                 return Err(Gone);
             }
+            if client.deaf {
+                self.changed.push(id);
+                return Ok(None);
+            }
             let Some(mut burst) = pool.small() else {
                 if !core::mem::replace(&mut client.held, true) {
                     self.held.push(id);
@@ -165,6 +208,12 @@ impl Clients {
                     None
                 }
                 Ok(Received::Empty) => return Ok(None),
+                Ok(Received::Closed) | Err(_) if client.end().is_some() => {
+                    // It keeps the stream and does not want to know how it ends.
+                    client.deaf = true;
+                    self.changed.push(id);
+                    return Ok(None);
+                }
                 Ok(Received::Closed) | Err(_) => return Err(Gone),
             };
             if before == 0 && !client.waiting.is_empty() {
@@ -194,6 +243,12 @@ impl Clients {
         for id in self.held.drain(..) {
             if let Some(client) = self.clients.get_mut(&id) {
                 client.held = false;
+                if let Some(end) = client.end() {
+                    end.held = false;
+                    if end.is_hung_up() {
+                        self.resumed.push(id);
+                    }
+                }
                 self.changed.push(id);
             }
         }
@@ -204,15 +259,36 @@ impl Clients {
         self.clients.get(&id).is_some_and(|client| client.held)
     }
 
-    /// Calls `watch` for each client that wants to be woken for something else than before.
-    pub fn take_changed(&mut self, mut watch: impl FnMut(ClientId, BorrowedFd<'_>, Interest)) {
-        for id in self.changed.drain(..) {
-            if let Some(client) = self.clients.get(&id) {
-                let interest = Interest {
-                    read: !client.held,
-                    write: !client.waiting.is_empty(),
-                };
-                watch(id, client.stream.as_fd(), interest);
+    /// Calls `watch` for each descriptor that is to be watched for something else than before.
+    pub fn take_changed(&mut self, mut watch: impl FnMut(Change<'_>)) {
+        for client_id in self.changed.drain(..) {
+            let Some(client) = self.clients.get_mut(&client_id) else {
+                continue;
+            };
+            let is = client.interest();
+            if client.watched != is {
+                watch(Change {
+                    client: client_id,
+                    which: Which::Connection,
+                    fd: client.stream.as_fd(),
+                    was: client.watched,
+                    is,
+                });
+                client.watched = is;
+            }
+            let Some(end) = client.end() else {
+                continue;
+            };
+            let is = end.interest();
+            if end.watched != is {
+                watch(Change {
+                    client: client_id,
+                    which: Which::Stream,
+                    fd: end.as_fd(),
+                    was: end.watched,
+                    is,
+                });
+                end.watched = is;
             }
         }
     }
@@ -251,9 +327,8 @@ impl Clients {
             Reply::Done => client.answer(&ipc::Reply::Done {
                 request: kind::OPTIONS,
             }),
-            Reply::Refused(why) => client.refuse(&why),
-            // The messages of clients have no streams, so no client has asked for one.
-            Reply::Stream(_) => return Err(Drop::NoSocket),
+            Reply::Refused(why) => return self.on_refused(id, &why),
+            Reply::Stream(reply) => return self.on_stream(id, reply),
         }
         if before == 0 && !client.waiting.is_empty() {
             self.changed.push(id);

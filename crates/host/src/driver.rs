@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::log::{Lines, Log};
 use crate::outbox::{Io, OPERATOR};
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
-use base::{Burst, ClientId, Engine, Input, Pool, UnderlayAddr};
+use base::{Burst, ClientId, Duration, Engine, Input, Pool, UnderlayAddr};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use net::signals::Termination;
@@ -41,6 +41,10 @@ const TOKEN_LISTENER: u64 = 2;
 const TOKEN_SIGNAL: u64 = 3;
 const TOKEN_UDP: u64 = 16;
 const TOKEN_CLIENTS: u64 = 1 << 32;
+const TOKEN_STREAMS: u64 = 1 << 33;
+/// How often one turn asks the engine again because of what it has just said: Accept, Consumed
+/// and what they lead to. What is left has its turn at once.
+const ASKS_PER_TURN: usize = 4;
 
 /// What a loop needs beside its engine.
 #[derive(Clone, Debug)]
@@ -176,7 +180,10 @@ impl Driver {
         self.turn(&[], &mut going)?;
         while going {
             let now = self.clock.now();
-            let timeout = self.node.next_timeout().map(|(at, _)| at.since(now));
+            let timeout = match self.io.clients.has_asks() {
+                true => Some(Duration::ZERO),
+                false => self.node.next_timeout().map(|(at, _)| at.since(now)),
+            };
             self.poller.wait(timeout, &mut ready)?;
             self.wakeups += 1;
             self.turn(&ready, &mut going)?;
@@ -210,6 +217,9 @@ impl Driver {
                     let signalled = self.termination.as_ref().is_some_and(|t| t.take() > 0);
                     *going &= !signalled;
                 }
+                token if token >= TOKEN_STREAMS => {
+                    self.on_stream(ClientId((token - TOKEN_STREAMS) as u32), event);
+                }
                 token if token >= TOKEN_CLIENTS => {
                     self.on_client(ClientId((token - TOKEN_CLIENTS) as u32), event);
                 }
@@ -228,7 +238,15 @@ impl Driver {
         if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
             self.node.handle(now, Input::Timeout, &mut self.io);
         }
+        self.ask_for_streams();
         self.node.flush(now, &mut self.io);
+        for _ in 0..ASKS_PER_TURN {
+            if !self.io.clients.has_asks() {
+                break;
+            }
+            self.ask_for_streams();
+            self.node.flush(now, &mut self.io);
+        }
         self.send()?;
         self.watch_clients();
         Ok(())

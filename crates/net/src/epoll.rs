@@ -55,6 +55,8 @@ pub struct Ready {
     pub writable: bool,
     /// The other side is gone, or an error is pending. Data may still be readable.
     pub closed: bool,
+    /// It is gone in both directions, or an error is pending: nothing that is sent arrives.
+    pub hung_up: bool,
 }
 
 impl Interest {
@@ -186,6 +188,7 @@ impl Poller {
                         readable: any(libc::EPOLLIN | libc::EPOLLRDHUP),
                         writable: any(libc::EPOLLOUT),
                         closed: any(libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP),
+                        hung_up: any(libc::EPOLLHUP | libc::EPOLLERR),
                     }
                 }),
         );
@@ -309,6 +312,7 @@ mod tests {
             readable: true,
             writable: true,
             closed: true,
+            hung_up: true,
         }];
         for timeout in [Duration::from_nanos(1), Duration::from_micros(300)] {
             let start = clock.now();

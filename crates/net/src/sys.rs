@@ -36,6 +36,33 @@ pub(crate) fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
     own(unsafe { libc::socket(family, kind, 0) })
 }
 
+/// Two connected sockets of this host, closed on exec and non-blocking.
+pub(crate) fn socketpair(kind: i32) -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [-1; 2];
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: "the file descriptors used in referencing the new sockets are returned in sv[0]
+    // and sv[1]", which are ours.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+    let [a, b] = fds.map(own);
+    Ok((a?, b?))
+}
+
+/// Makes calls on a descriptor wait, or not.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    let mut flag = libc::c_int::from(on);
+    // SAFETY: FIONBIO reads an `int`.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut flag) }).map(drop)
+}
+
+/// Lets the kernel buffer so much towards the other side, or as much as it permits.
+pub(crate) fn enlarge_send_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+    for name in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
+        if set_option(fd, libc::SOL_SOCKET, name, bytes).is_ok() {
+            break;
+        }
+    }
+}
+
 /// Values that a socket option may have: any bit pattern is one, and there is no padding.
 pub(crate) trait OptionValue: Copy + Default {}
 impl OptionValue for libc::c_int {}

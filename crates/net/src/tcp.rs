@@ -2,6 +2,7 @@
 
 use crate::sys;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Chooses a connection's congestion control by the kernel's name for it: `reno`, `cubic`, `bbr`.
@@ -25,10 +26,44 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
+/// Resets the connection of `socket`: the peer gets an error and not an end, and so do the threads
+/// that read or write here.
+pub fn abort(socket: impl AsFd) {
+    // SAFETY: all zero is a valid `sockaddr`.
+    let mut nobody: libc::sockaddr = unsafe { mem::zeroed() };
+    nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    let len = size_of::<libc::sockaddr>() as libc::socklen_t;
+    // "Some protocol sockets (e.g., TCP sockets) may dissolve the association by connecting to an
+    // address with the sa_family member of sockaddr set to AF_UNSPEC."
+    // SAFETY: the kernel reads `nobody`, which is of the length given.
+    let dissolved =
+        sys::check(unsafe { libc::connect(socket.as_fd().as_raw_fd(), &raw const nobody, len) });
+    // It fails only when there is no connection any more.
+    drop(dissolved);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn both_ends_of_an_aborted_connection_get_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut there, _) = listener.accept().unwrap();
+        let reader = here.try_clone().unwrap();
+        let waiting = std::thread::spawn(move || (&reader).read(&mut [0; 8]).map(drop));
+        abort(&here);
+        assert_eq!(
+            there.read(&mut [0; 8]).unwrap_err().kind(),
+            io::ErrorKind::ConnectionReset
+        );
+        // Whether it waited already or came later, it does not wait for ever.
+        drop(waiting.join().unwrap());
+        drop(here.read(&mut [0; 8]));
+    }
 
     #[test]
     fn every_kernel_has_reno_and_none_has_nonsense() {

@@ -175,8 +175,8 @@ fn check_neighbors(path: &Path, config: &Config, identity: &Identity) -> Outcome
 
 /// Makes room for as many clients as the node may have; says so when there is less.
 fn take_descriptors(lines: &Lines) {
-    // A client, its neighbours in the table, and some for everything else.
-    let wanted = host::clients::MAX_CLIENTS as u64 + 256;
+    // A connection and a stream for each client, and some for everything else.
+    let wanted = 2 * host::clients::MAX_CLIENTS as u64 + 256;
     match sched::raise_descriptors() {
         Ok(granted) if granted >= wanted => {}
         Ok(granted) => lines.say(&format!(

@@ -87,6 +87,8 @@ pub mod kind {
     pub const LISTEN: u8 = 7;
     /// [`super::Request::ConnectStream`].
     pub const CONNECT_STREAM: u8 = 8;
+    /// [`super::Request::Reset`].
+    pub const RESET_STREAM: u8 = 9;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].

@@ -39,6 +39,7 @@ fn each_input_is_understood() {
         Request::parse(input!("ipc_request/raw")).map(drop),
         Request::parse(input!("ipc_request/listen")).map(drop),
         Request::parse(input!("ipc_request/connect-stream")).map(drop),
+        Request::parse(input!("ipc_request/reset")).map(drop),
         Reply::parse(input!("ipc_reply/welcome")).map(drop),
         Reply::parse(input!("ipc_reply/bound")).map(drop),
         Reply::parse(input!("ipc_reply/error")).map(drop),
@@ -50,7 +51,7 @@ fn each_input_is_understood() {
         Reply::parse(input!("ipc_reply/finished")).map(drop),
         Reply::parse(input!("ipc_reply/reset")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 28]);
+    assert_eq!(understood, [Ok(()); 29]);
 }
 
 #[test]

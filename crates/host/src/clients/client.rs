@@ -1,10 +1,13 @@
 //! One client: what it says, and what it is told.
 
+use super::stream::{End, Role};
 use base::{Burst, NodeAddr, VirtualPort};
+use net::epoll::Interest;
 use net::unix::SeqStream;
 use overlay::event::Drop;
 use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Request, RequestError};
+use overlay::stream::{ResetReason, StreamRequest};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
@@ -24,6 +27,11 @@ pub(super) struct Client {
     /// No message is taken from it until there are buffers again.
     pub(super) held: bool,
     pub(super) failed: bool,
+    pub(super) role: Role,
+    /// It has closed this connection and keeps its stream: nothing can be told to it.
+    pub(super) deaf: bool,
+    /// What the connection is watched for.
+    pub(super) watched: Option<Interest>,
 }
 
 impl Client {
@@ -38,7 +46,41 @@ impl Client {
             waiting: VecDeque::new(),
             held: false,
             failed: false,
+            role: Role::Socket,
+            deaf: false,
+            watched: Some(Interest::READ),
         }
+    }
+
+    /// One that stands for a stream which has come to a listener.
+    pub(super) fn accepting(stream: SeqStream, offer: super::stream::Offer) -> Client {
+        Client {
+            greeted: true,
+            role: Role::Accepting(Box::new(offer)),
+            watched: None,
+            ..Client::new(stream)
+        }
+    }
+
+    /// What the connection is to be watched for.
+    pub(super) fn interest(&self) -> Option<Interest> {
+        (!self.deaf).then(|| Interest {
+            read: !self.held,
+            write: !self.waiting.is_empty(),
+        })
+    }
+
+    /// Its end of a stream, if it has one.
+    pub(super) fn end(&mut self) -> Option<&mut End> {
+        match &mut self.role {
+            Role::Stream(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Tells why its stream has ended before its time.
+    pub(super) fn reset(&mut self, reason: ResetReason) {
+        self.answer(&ipc::Reply::Reset { reason });
     }
 
     /// Handles one message; a request when the engine has to act.
@@ -75,6 +117,25 @@ impl Client {
                 self.fail(ErrorCode::Version, "say Hello first");
                 None
             }
+            ipc::Request::Options(options) => Some(Request::Options(options)),
+            ipc::Request::Reset => match self.end() {
+                Some(end) => {
+                    end.hang_up();
+                    self.failed = true;
+                    Some(Request::Stream(StreamRequest::Reset))
+                }
+                None => {
+                    self.error(ErrorCode::NotBound, "there is no stream to be reset");
+                    None
+                }
+            },
+            _ if !matches!(self.role, Role::Socket) => {
+                self.error(
+                    ErrorCode::AlreadyBound,
+                    "the socket is a stream: open another one",
+                );
+                None
+            }
             ipc::Request::Bind { port } => match self.port {
                 Some(bound) if port.0 != 0 && port != bound => {
                     self.error(
@@ -87,7 +148,6 @@ impl Client {
                     port: bound.unwrap_or(port),
                 }),
             },
-            ipc::Request::Options(options) => Some(Request::Options(options)),
             ipc::Request::SendTo(to, _) => {
                 message.trim(ipc::SEND_TO_HEADER_BYTES, 0);
                 Some(Request::Send {
@@ -114,9 +174,20 @@ impl Client {
                 );
                 None
             }
-            ipc::Request::Listen { .. } | ipc::Request::ConnectStream(..) => {
-                self.refuse(&RequestError::Unsupported);
+            ipc::Request::Listen { .. } if self.port.is_none() => {
+                self.error(ErrorCode::NotBound, "bind the socket before it listens");
                 None
+            }
+            ipc::Request::Listen { backlog } => {
+                Some(Request::Stream(StreamRequest::Listen { backlog }))
+            }
+            ipc::Request::ConnectStream(to, framing) => {
+                self.role = Role::Connecting(framing);
+                Some(Request::Stream(StreamRequest::Connect {
+                    to: to.node,
+                    port: to.port,
+                    framing,
+                }))
             }
         }
     }
@@ -147,7 +218,7 @@ impl Client {
 
     /// Sends an answer, or keeps it until the client reads; a client that never does is sent away.
     pub(super) fn answer(&mut self, reply: &ipc::Reply<'_>) {
-        if self.raw {
+        if self.raw || self.deaf {
             return;
         }
         let mut bytes = [0; ipc::TEXT_BYTES_MAX + 16];
@@ -164,6 +235,8 @@ impl Client {
             let patient = error.kind() == ErrorKind::WouldBlock;
             if patient && self.waiting.len() < MAX_WAITING_ANSWERS {
                 self.waiting.push_back(bytes[..len].to_vec());
+            } else if matches!(self.role, Role::Stream(_)) {
+                self.deaf = true;
             } else {
                 self.failed = true;
             }

@@ -13,6 +13,8 @@ const PEER: Destination = Destination {
     port: VirtualPort(5000),
 };
 
+mod streams;
+
 struct World {
     clients: Clients,
     pool: Pool,
@@ -259,7 +261,7 @@ fn a_client_that_stops_reading_loses_datagrams_and_gets_its_answers_later() {
         }
     };
     assert_eq!(lost, Drop::ClientSlow);
-    world.clients.take_changed(|_, _, _| {});
+    world.clients.take_changed(|_| {});
     // Its buffer is full, so the answer waits, and the loop is asked to watch for room.
     assert_eq!(
         world.clients.deliver(
@@ -273,7 +275,7 @@ fn a_client_that_stops_reading_loses_datagrams_and_gets_its_answers_later() {
     let mut watched = Vec::new();
     world
         .clients
-        .take_changed(|id, _, interest| watched.push((id, interest)));
+        .take_changed(|change| watched.extend(change.is.map(|is| (change.client, is))));
     assert_eq!(
         watched,
         [(
@@ -296,7 +298,7 @@ fn a_client_that_stops_reading_loses_datagrams_and_gets_its_answers_later() {
     assert_eq!(hear(&stream), [kind::BOUND, 0, 5]);
     world
         .clients
-        .take_changed(|id, _, interest| watched.push((id, interest)));
+        .take_changed(|change| watched.extend(change.is.map(|is| (change.client, is))));
     assert_eq!(
         watched[1],
         (
@@ -361,7 +363,7 @@ fn without_buffers_clients_wait_and_nothing_is_lost() {
     let mut watched = Vec::new();
     world
         .clients
-        .take_changed(|_, _, interest| watched.push(interest));
+        .take_changed(|change| watched.extend(change.is));
     assert_eq!(watched, [Interest::NONE], "or the loop would spin");
     world.clients.release_held(&world.pool);
     assert!(world.clients.is_held(id), "there is still no buffer");
@@ -369,7 +371,7 @@ fn without_buffers_clients_wait_and_nothing_is_lost() {
     world.clients.release_held(&world.pool);
     world
         .clients
-        .take_changed(|_, _, interest| watched.push(interest));
+        .take_changed(|change| watched.extend(change.is));
     assert_eq!(watched, [Interest::NONE, Interest::READ]);
     assert!(matches!(
         world.clients.read(id, &world.pool),

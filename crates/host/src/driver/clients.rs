@@ -1,7 +1,9 @@
 //! The loop's part in serving clients: who comes, who speaks, who goes, and for what each is watched.
 
-use super::{Driver, TOKEN_CLIENTS};
-use crate::clients::{ACCEPTS_PER_TURN, Clients, READS_PER_TURN};
+use super::{Driver, TOKEN_CLIENTS, TOKEN_STREAMS};
+use crate::clients::{
+    ACCEPTS_PER_TURN, Change, Clients, READS_PER_TURN, STREAM_READS_PER_TURN, Which,
+};
 use base::{ClientId, Engine, Input};
 use net::epoll::{Interest, Ready};
 use overlay::Request;
@@ -46,7 +48,9 @@ impl Driver {
         }
         if event.closed && self.io.clients.is_held(id) {
             // Nobody waits for what it still had to say, and its hang-up would wake the loop on.
-            self.close_client(id);
+            if !self.io.clients.deafen(id) {
+                self.close_client(id);
+            }
         } else if event.readable || event.closed {
             self.read_client(id);
         }
@@ -68,6 +72,51 @@ impl Driver {
         }
     }
 
+    /// A client's stream is ready.
+    pub(super) fn on_stream(&mut self, id: ClientId, event: &Ready) {
+        if event.writable {
+            self.io.clients.write_stream(id);
+        }
+        if event.hung_up {
+            self.io.clients.hang_up(id);
+        }
+        if event.readable || event.closed {
+            self.read_stream(id);
+        }
+    }
+
+    fn read_stream(&mut self, id: ClientId) {
+        // What a closed stream still holds is bounded by the kernel's buffer and by the credit.
+        let reads = match self.io.clients.is_hung_up(id) {
+            true => usize::MAX,
+            false => STREAM_READS_PER_TURN,
+        };
+        for _ in 0..reads {
+            match self.io.clients.read_stream(id, &self.io.pool) {
+                Ok(Some(request)) => {
+                    let input = Input::Request {
+                        client: id,
+                        request,
+                    };
+                    self.node.handle(self.io.now, input, &mut self.io);
+                }
+                Ok(None) => return,
+                Err(_gone) => return self.close_client(id),
+            }
+        }
+    }
+
+    /// Asks the engine what the clients' streams have to ask, because of what it has told them.
+    pub(super) fn ask_for_streams(&mut self) {
+        for id in self.io.clients.take_resumed() {
+            self.read_stream(id);
+        }
+        while let Some((client, request)) = self.io.clients.take_ask() {
+            let input = Input::Request { client, request };
+            self.node.handle(self.io.now, input, &mut self.io);
+        }
+    }
+
     fn close_client(&mut self, id: ClientId) {
         // Closing the descriptor takes it out of the poller.
         self.io.clients.remove(id);
@@ -81,9 +130,26 @@ impl Driver {
     pub(super) fn watch_clients(&mut self) {
         self.io.clients.release_held(&self.io.pool);
         let poller = &self.poller;
-        self.io.clients.take_changed(|id, fd, interest| {
-            // It can fail only for a descriptor that is not watched, and all of them are.
-            let _ = poller.modify(fd, TOKEN_CLIENTS + u64::from(id.0), interest);
+        self.io.clients.take_changed(|change| {
+            let Change {
+                client,
+                which,
+                fd,
+                was,
+                is,
+            } = change;
+            let token = u64::from(client.0)
+                + match which {
+                    Which::Connection => TOKEN_CLIENTS,
+                    Which::Stream => TOKEN_STREAMS,
+                };
+            // It can fail only for want of kernel memory.
+            let _ = match (was, is) {
+                (None, None) => Ok(()),
+                (None, Some(interest)) => poller.add(fd, token, interest),
+                (Some(_), Some(interest)) => poller.modify(fd, token, interest),
+                (Some(_), None) => poller.remove(fd),
+            };
         });
     }
 }

@@ -6,14 +6,20 @@
 //! ```
 //!
 //! A message arrives whole or not at all, in order, and file permissions say who may connect.
+//! Descriptors can travel beside a message: so the node gives its clients [`ByteStream`]s, which
+//! they use as they use any descriptor.
 //!
 //! Choice: a message per call. recvmmsg and sendmmsg save 15 and 27 % at 16 messages; who has many
 //! packets at once gains more by putting several into one message.
 
+mod bytes;
 mod listener;
+mod rights;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use bytes::{ByteStream, Taken, shutdown_write};
 pub use listener::{BindError, SeqListener};
+pub use rights::FDS_MAX;
 pub use stream::{How, Peer, Received, SeqStream};

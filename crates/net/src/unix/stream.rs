@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// What the kernel may buffer towards the other side: 16 of the longest datagrams, or some
 /// thousand short ones, which cost the kernel about 1 KiB each.
-const KERNEL_BUFFER_BYTES: libc::c_int = 1 << 20;
+pub(super) const KERNEL_BUFFER_BYTES: libc::c_int = 1 << 20;
 
 /// A connection over which whole messages travel, in order. Non-blocking unless switched.
 #[derive(Debug)]
@@ -73,21 +73,12 @@ impl SeqStream {
 
     /// Two connected ends.
     pub fn pair() -> io::Result<(SeqStream, SeqStream)> {
-        let mut fds = [-1; 2];
-        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: "the file descriptors used in referencing the new sockets are returned in sv[0]
-        // and sv[1]", which are ours.
-        sys::check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
-        let [a, b] = fds.map(sys::own);
-        Ok((SeqStream::from_fd(a?), SeqStream::from_fd(b?)))
+        let (a, b) = sys::socketpair(libc::SOCK_SEQPACKET)?;
+        Ok((SeqStream::from_fd(a), SeqStream::from_fd(b)))
     }
 
     pub(super) fn from_fd(fd: OwnedFd) -> SeqStream {
-        for name in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
-            if sys::set_option(fd.as_fd(), libc::SOL_SOCKET, name, KERNEL_BUFFER_BYTES).is_ok() {
-                break;
-            }
-        }
+        sys::enlarge_send_buffer(fd.as_fd(), KERNEL_BUFFER_BYTES);
         SeqStream { fd }
     }
 
@@ -231,16 +222,37 @@ impl SeqStream {
 
     /// Makes receiving and sending wait, or not.
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        let mut flag = libc::c_int::from(on);
-        // SAFETY: FIONBIO reads an `int`.
-        sys::check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::FIONBIO, &raw mut flag) })
-            .map(drop)
+        sys::set_nonblocking(self.fd.as_fd(), on)
+    }
+
+    /// How long the next message is, without taking it: [`Received::Truncated`] of its length.
+    pub fn peek_len(&self) -> io::Result<Received> {
+        let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+        let nothing = ptr::null_mut();
+        // SAFETY: a buffer of no bytes. "MSG_TRUNC: return the real length of the packet".
+        match sys::check_len(unsafe { libc::recv(self.fd.as_raw_fd(), nothing, 0, flags) }) {
+            Ok(0) => Ok(Received::Closed),
+            Ok(len) => Ok(Received::Truncated(len)),
+            Err(error) if sys::errno(&error) == libc::EAGAIN => Ok(Received::Empty),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn raw(&self) -> libc::c_int {
+        self.fd.as_raw_fd()
     }
 }
 
 impl AsFd for SeqStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl From<OwnedFd> for SeqStream {
+    /// A descriptor that came beside a message; it must be of a message socket.
+    fn from(fd: OwnedFd) -> SeqStream {
+        SeqStream::from_fd(fd)
     }
 }
 

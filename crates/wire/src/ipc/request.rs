@@ -59,6 +59,8 @@ pub enum Request<'a> {
     /// Opens a stream: the eight bytes of Connect with type 8, and what it carries in the place of
     /// the reserved byte.
     ConnectStream(Destination, Framing),
+    /// Ends the stream beside this connection at once, in both directions: type 9. Not answered.
+    Reset,
 }
 
 impl<'a> Request<'a> {
@@ -92,6 +94,7 @@ impl<'a> Request<'a> {
                 let node = NodeAddr(r.u32()?);
                 Request::ConnectStream(Destination { node, port }, framing?)
             }
+            kind::RESET_STREAM => Request::Reset,
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -127,6 +130,7 @@ impl<'a> Request<'a> {
             Request::ConnectStream(destination, framing) => {
                 w.put(&destination.to_bytes(kind::CONNECT_STREAM, framing.to_byte()))?;
             }
+            Request::Reset => w.u8(kind::RESET_STREAM)?,
         }
         Ok(w.len())
     }

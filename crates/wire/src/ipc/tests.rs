@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 10] {
+fn requests() -> [(Request<'static>, &'static [u8]); 11] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -57,6 +57,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 10] {
             Request::ConnectStream(DESTINATION, Framing::Messages),
             &[8, 1, 0x13, 0x88, 10, 7, 0, 3],
         ),
+        (Request::Reset, &[9]),
     ]
 }
 
@@ -193,7 +194,7 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=8).contains(&byte) {
+        if !(1..=9).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
         if !(0x81..=0x8a).contains(&byte) {

@@ -1,0 +1,322 @@
+//! Carrying a TCP port over the overlay: the near half and the exit.
+//!
+//! ```text
+//!   Near: TCP listener ── each connection ──▶ stream to the exit's node and port
+//!   Exit: overlay port ── each stream ──▶ TCP connection to the one target that it is for
+//! ```
+//! A connection that cannot be carried on ends in a reset on both sides, never in what looks like
+//! the end of the data. Both halves report what happens as [`Event`]s, whose text is for people.
+
+use crate::pump::{Carried, carry};
+use client::{Accepted, Listener, Node, Options, Stream, Target};
+use core::fmt;
+use core::time::Duration;
+use net::tcp;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Connections at the same time: two threads and four descriptors each. A browser has some dozens.
+pub const MAX_CONNECTIONS: usize = 512;
+/// How long a target may take to answer: as long as the near half waits for the exit.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection's thread holds a buffer on the heap and little on its stack.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Something that happened to a connection.
+#[derive(Debug)]
+pub enum Event {
+    /// A connection is carried.
+    Opened {
+        /// Who has connected: a TCP address, or an overlay one.
+        from: String,
+        /// Where to.
+        to: String,
+    },
+    /// It has ended in order.
+    Closed {
+        /// Who had connected.
+        from: String,
+        /// Where to.
+        to: String,
+        /// What was carried.
+        carried: Carried,
+    },
+    /// It was not opened, or has ended before its time.
+    Failed {
+        /// Who had connected.
+        from: String,
+        /// Where to.
+        to: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Who is told what happens, on any thread.
+pub type Report = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// The near half: a TCP port of this host.
+pub struct Near {
+    listener: TcpListener,
+    node: Node,
+    to: Target,
+    options: Options,
+    connections: Connections,
+}
+
+/// The far half: a port of the node, and the one target that it is for.
+pub struct Exit {
+    listener: Listener,
+    target: String,
+    connections: Connections,
+}
+
+/// The connections of one half.
+#[derive(Clone)]
+struct Connections {
+    open: Arc<AtomicUsize>,
+    report: Report,
+}
+
+impl Near {
+    /// Listens at `local` and carries connections to `to`, by way of `node`.
+    pub fn bind(
+        local: SocketAddr,
+        node: Node,
+        to: Target,
+        options: Options,
+        report: Report,
+    ) -> io::Result<Near> {
+        Ok(Near {
+            listener: TcpListener::bind(local)?,
+            node,
+            to,
+            options,
+            connections: Connections::new(report),
+        })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Accepts the next connection, waiting for it, and carries it on threads of its own.
+    pub fn serve_next(&self) -> io::Result<()> {
+        let (tcp, from) = match self.listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one_connection(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let (node, to, options) = (self.node.clone(), self.to, self.options);
+        let (from, target) = (from.to_string(), to.to_string());
+        self.connections.start(from, target, move |opened| {
+            match node.connect(to, options) {
+                Ok(stream) => {
+                    opened();
+                    carry(tcp, stream)
+                }
+                Err(error) => {
+                    tcp::abort(&tcp);
+                    (Carried::default(), Err(io::Error::other(error)))
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Exit {
+    /// Takes streams at `port` of `node` and carries each to `target`, a host and a port.
+    pub fn bind(
+        node: &Node,
+        port: u16,
+        target: &str,
+        options: Options,
+        report: Report,
+    ) -> Result<Exit, client::Error> {
+        Ok(Exit {
+            listener: node.listen(port, options)?,
+            target: target.to_owned(),
+            connections: Connections::new(report),
+        })
+    }
+
+    /// Where it takes streams.
+    pub fn local(&self) -> Target {
+        self.listener.local()
+    }
+
+    /// Accepts the next stream, waiting for it, and carries it on threads of its own.
+    pub fn serve_next(&self) -> Result<(), client::Error> {
+        let stream = match self.listener.accept()? {
+            Accepted::Bytes(stream) => stream,
+            Accepted::Messages(stream) => {
+                // TCP has no messages.
+                stream.reset();
+                return Ok(());
+            }
+        };
+        let (from, target) = (stream.peer().to_string(), self.target.clone());
+        self.connections
+            .start(from, target.clone(), move |opened| match dial(&target) {
+                Ok(tcp) => {
+                    opened();
+                    carry(tcp, stream)
+                }
+                Err(error) => refuse(stream, error),
+            });
+        Ok(())
+    }
+
+    /// Serves until the node goes.
+    pub fn serve(&self) -> client::Error {
+        loop {
+            if let Err(error) = self.serve_next() {
+                return error;
+            }
+        }
+    }
+}
+
+fn refuse(stream: Stream, error: io::Error) -> (Carried, io::Result<()>) {
+    stream.reset();
+    (Carried::default(), Err(error))
+}
+
+/// The first of the target's addresses that answers.
+fn dial(target: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for addr in target.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&addr, DIAL_TIMEOUT) {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// True for errors of accept that concern one connection, which has gone.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+impl Connections {
+    fn new(report: Report) -> Connections {
+        Connections {
+            open: Arc::default(),
+            report,
+        }
+    }
+
+    /// Carries one connection on a thread of its own. `carry` gets what it is to call once the
+    /// connection is open on both sides.
+    fn start(
+        &self,
+        from: String,
+        to: String,
+        carry: impl FnOnce(&dyn Fn()) -> (Carried, io::Result<()>) + Send + 'static,
+    ) {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            let why = format!("{MAX_CONNECTIONS} connections are open already");
+            return (self.report)(&Event::Failed { from, to, why });
+        }
+        let (open, report) = (Open(self.open.clone()), self.report.clone());
+        let (whose, where_to) = (from.clone(), to.clone());
+        let thread = thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _open = open;
+                let opened = || {
+                    report(&Event::Opened {
+                        from: from.clone(),
+                        to: to.clone(),
+                    });
+                };
+                let (carried, ended) = carry(&opened);
+                let (from, to) = (from.clone(), to.clone());
+                report(&match ended {
+                    Ok(()) => Event::Closed { from, to, carried },
+                    Err(error) => Event::Failed {
+                        from,
+                        to,
+                        why: error.to_string(),
+                    },
+                });
+            });
+        if let Err(error) = thread {
+            (self.report)(&Event::Failed {
+                from: whose,
+                to: where_to,
+                why: format!("no thread for it: {error}"),
+            });
+        }
+    }
+}
+
+/// One of the open connections.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Opened { from, to } => write!(f, "{from} -> {to}: open"),
+            Event::Closed { from, to, carried } => write!(
+                f,
+                "{from} -> {to}: closed, {} bytes to the overlay, {} bytes from it",
+                carried.to_overlay, carried.to_tcp
+            ),
+            Event::Failed { from, to, why } => write!(f, "{from} -> {to}: {why}"),
+        }
+    }
+}
+
+impl fmt::Debug for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Near { listener, to, .. } = self;
+        f.debug_struct("Near")
+            .field("listener", listener)
+            .field("to", to)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exit {
+            listener, target, ..
+        } = self;
+        f.debug_struct("Exit")
+            .field("listener", listener)
+            .field("target", target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Near {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl AsFd for Exit {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}

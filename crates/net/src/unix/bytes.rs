@@ -1,0 +1,118 @@
+//! A connection of bytes: a client's end of a stream over the overlay, and the node's.
+
+use super::stream::KERNEL_BUFFER_BYTES;
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// A connection over which bytes travel, in order. Non-blocking unless switched.
+#[derive(Debug)]
+pub struct ByteStream {
+    fd: OwnedFd,
+}
+
+/// What [`ByteStream::recv_into`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing now.
+    Empty,
+    /// The other side writes nothing more, and everything has been taken.
+    End,
+    /// The other side has closed without having read everything.
+    Reset,
+}
+
+impl ByteStream {
+    /// Two connected ends.
+    pub fn pair() -> io::Result<(ByteStream, ByteStream)> {
+        let (a, b) = sys::socketpair(libc::SOCK_STREAM)?;
+        Ok((ByteStream::from_fd(a), ByteStream::from_fd(b)))
+    }
+
+    fn from_fd(fd: OwnedFd) -> ByteStream {
+        sys::enlarge_send_buffer(fd.as_fd(), KERNEL_BUFFER_BYTES);
+        ByteStream { fd }
+    }
+
+    /// Makes receiving and sending wait, or not.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        sys::set_nonblocking(self.fd.as_fd(), on)
+    }
+
+    /// Receives what there is, as far as `buffer` goes. `buffer` must not be empty.
+    pub fn recv_into(&self, buffer: &mut [u8]) -> io::Result<Taken> {
+        loop {
+            // SAFETY: the buffer is ours and of the length given.
+            let len = sys::check_len(unsafe {
+                libc::recv(
+                    self.fd.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    0,
+                )
+            });
+            return match len {
+                Ok(0) => Ok(Taken::End),
+                Ok(len) => Ok(Taken::Bytes(len)),
+                Err(error) => match sys::errno(&error) {
+                    libc::EINTR => continue,
+                    libc::EAGAIN => Ok(Taken::Empty),
+                    libc::ECONNRESET => Ok(Taken::Reset),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Sends as much of `bytes` as the other side's buffer takes, and tells how much that is.
+    /// `BrokenPipe` when the other side is gone.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: the bytes are ours and of the length given, and only read.
+            let sent = sys::check_len(unsafe {
+                libc::send(
+                    self.fd.as_raw_fd(),
+                    bytes.as_ptr().cast(),
+                    bytes.len(),
+                    libc::MSG_NOSIGNAL,
+                )
+            });
+            return match sent {
+                Ok(sent) => Ok(sent),
+                Err(error) => match sys::errno(&error) {
+                    libc::EINTR => continue,
+                    libc::EAGAIN => Ok(0),
+                    libc::ECONNRESET => Err(io::ErrorKind::BrokenPipe.into()),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+}
+
+impl AsFd for ByteStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<OwnedFd> for ByteStream {
+    /// A descriptor that came beside a message; it must be of a socket of bytes.
+    fn from(fd: OwnedFd) -> ByteStream {
+        ByteStream::from_fd(fd)
+    }
+}
+
+impl From<ByteStream> for OwnedFd {
+    fn from(stream: ByteStream) -> OwnedFd {
+        stream.fd
+    }
+}
+
+/// Ends what `fd`'s end of a pair sends: the other side reads on to the end.
+pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
+    // SAFETY: no pointers are involved.
+    sys::check(unsafe { libc::shutdown(fd.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)
+}
