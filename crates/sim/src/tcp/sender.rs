@@ -316,6 +316,9 @@ impl Sender {
             datagram: false,
         });
         self.counts.segments += 1;
+        if let Recovery::Vegas(vegas) = &mut self.recovery {
+            vegas.on_output(now, seq, self.settings.window);
+        }
         if seq > self.sent {
             self.sent = seq;
             self.timed.get_or_insert((seq, now));
