@@ -18,6 +18,7 @@
 //! an experiment gives a `Verdict` on each of its claims: it holds, it does not, or it cannot be
 //! tested, with what was measured. [`run()`] refuses an experiment that forgets one.
 
+mod amir03;
 mod amir06;
 mod catalogue;
 mod files;
