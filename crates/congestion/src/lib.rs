@@ -20,11 +20,13 @@
 //! - [`mod@cubic`], [`mod@vegas`], [`mod@westwood`] (both kinds) and [`mod@real`] (TCP-Real) are the
 //!   others.
 //! - [`model`] says what a window of this kind comes to at a loss rate and a round trip.
+//! - [`mod@brake`] is no window: it slows a lane down that never waits.
 #![forbid(unsafe_code)]
 
 use base::{Duration, Time};
 
 pub mod aimd;
+pub mod brake;
 pub mod cubic;
 mod family;
 pub mod model;
