@@ -26,6 +26,9 @@ pub struct Settings {
     /// What is taken off the arriving rate at a round trip with congestion.
     /// [Papadimitriou06 §3.1]: 1/8.
     pub gamma: f64,
+    /// Packets per flow and round trip by which the rate grows again. What is as fair to TCP as one
+    /// packet and a half of the window: 3γ / (2 − γ) = 0.2 for γ = 1/8 [Papadimitriou06 eq. 3].
+    pub alpha: f64,
     /// A round trip longer than the least by this and by [`Settings::queue_share`] of the least
     /// tells of a queue.
     pub queue_floor: Duration,
@@ -87,6 +90,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             gamma: 0.125,
+            alpha: 0.2,
             // Choice: above what a busy host adds to a round trip, below what a queue adds that
             // loses: 50 packets of 1500 bytes at 10 Mbit/s are 60 ms.
             queue_floor: Duration::from_millis(10),
@@ -149,7 +153,7 @@ impl Brake {
 
     /// Retransmissions may be sent more than once, and asked for again: the losses are random.
     pub fn allows_redundancy(&self) -> bool {
-        !self.congested
+        !self.congested && self.limit.is_none()
     }
 
     /// The rate that holds at present; none while the brake is off.
@@ -191,9 +195,8 @@ impl Brake {
                 }
             }
             (Some(limit), false, false) => {
-                // One packet more per flow and round trip, as TCP. [Papadimitriou06 §3.1]: α = 1.
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
-                limit.rate_bps += flows * packet_bps * steps.min(8.0);
+                limit.rate_bps += self.settings.alpha * flows * packet_bps * steps.min(8.0);
             }
             _ => {}
         }

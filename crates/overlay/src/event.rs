@@ -65,11 +65,13 @@ pub enum Drop {
     DeadEnd,
     /// The way on leads back over the link that it came by: routes are changing.
     Loop,
+    /// The real-time lane has met congestion and sends less, the lowest priorities first.
+    Braked,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 27] = [
+    pub const ALL: [Drop; 28] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -97,6 +99,7 @@ impl Drop {
         Drop::StampStray,
         Drop::DeadEnd,
         Drop::Loop,
+        Drop::Braked,
     ];
 
     /// The metric's label.
@@ -129,6 +132,7 @@ impl Drop {
             Drop::StampStray => "stamp_stray",
             Drop::DeadEnd => "dead_end",
             Drop::Loop => "loop",
+            Drop::Braked => "braked",
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::node::Node;
 use crate::realtime::{History, Receiver};
 use crate::settings::Settings;
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
+use congestion::brake::Brake;
 use core::ops::Range;
 use graph::metric::LinkCost;
 use secure::{OpenError, Opened, Sessions};
@@ -65,6 +66,8 @@ pub struct Link {
     pub history: History,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
+    /// Holds the real-time lane to the neighbour back when it meets congestion.
+    pub brake: Option<Brake>,
     /// What the signatures of its records may cost.
     pub(crate) verifications: Verifications,
     /// The emulated network on the way to the neighbour.
@@ -136,6 +139,7 @@ impl Link {
             announce: Announce::new(settings.announce),
             history: History::new(settings.realtime.clone()),
             receiver: Receiver::new(settings.realtime.clone()),
+            brake: settings.brake.map(Brake::new),
             verifications: Verifications::new(now),
             impairment: None,
             counts: Counts::default(),
@@ -273,6 +277,26 @@ impl Link {
         true
     }
 
+    /// How many packets at the front of a run may go, as far as the brake is concerned.
+    #[inline]
+    pub(crate) fn admitted(&mut self, now: Time, run: &Burst) -> usize {
+        let Some(brake) = &mut self.brake else {
+            return run.segments();
+        };
+        let admits = |i: &usize| {
+            let packet = &run.segment(*i)[CLEAR_BYTES..];
+            let header = Header::trusted(packet);
+            let class = header.class();
+            if class.link != LinkProtocol::RealTime {
+                return true;
+            }
+            let ports = u64::from(header.source_port().0) ^ u64::from(header.destination_port().0);
+            let flow = u64::from(header.source().0) ^ ports ^ ports >> 6;
+            brake.admits(now, packet.len(), class.priority, flow)
+        };
+        (0..run.segments()).take_while(admits).count()
+    }
+
     /// Hands sealed datagrams to the network below, or to the emulated one in front of it.
     #[inline]
     pub fn transmit(&mut self, now: Time, burst: Burst, out: &mut impl Outbox<Node>) {
@@ -343,7 +367,10 @@ impl Link {
     }
 
     /// Begins the lanes anew: the neighbour has restarted, or this is the first session with it.
-    pub fn reset_lanes(&mut self) {
+    pub fn reset_lanes(&mut self, now: Time) {
+        if let Some(brake) = &mut self.brake {
+            brake.reset(now);
+        }
         self.history.reset();
         self.receiver.reset();
     }

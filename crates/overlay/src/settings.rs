@@ -4,6 +4,7 @@
 
 use crate::{announce, hello, realtime};
 use base::Duration;
+use congestion::brake;
 
 /// The numbers of a node.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Settings {
     pub hello: hello::Settings,
     /// Real-time recovery.
     pub realtime: realtime::Settings,
+    /// How the real-time lane gives way to congestion; none for never.
+    pub brake: Option<brake::Settings>,
     /// When a link's cost is announced again.
     pub announce: announce::Settings,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
@@ -29,6 +32,7 @@ impl Settings {
             name: "modern",
             hello: hello::Settings::modern(),
             realtime: realtime::Settings::default(),
+            brake: Some(brake::Settings::default()),
             announce: announce::Settings::modern(),
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),
@@ -41,6 +45,7 @@ impl Settings {
             name: "paper",
             hello: hello::Settings::paper(),
             realtime: realtime::Settings::paper(),
+            brake: None,
             announce: announce::Settings::paper(),
             ..Settings::modern()
         }

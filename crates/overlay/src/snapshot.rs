@@ -97,6 +97,8 @@ pub struct LaneStatus {
     pub too_late: u64,
     /// Tail probes sent.
     pub probes: u64,
+    /// The rate that the lane keeps to while it meets congestion.
+    pub brake_bps: Option<u64>,
 }
 
 /// One route.

@@ -220,9 +220,16 @@ impl Node {
             // The neighbour has (re)started: its lanes begin anew, and ours to it.
             link.peer_boot = Some(hello.boot);
             link.hello.on_restart(now);
-            link.reset_lanes();
+            link.reset_lanes(now);
         }
+        let measured = link.hello.rtt().samples();
         let event = link.hello.on_hello(now, hello);
+        let rtt = link.hello.rtt();
+        if let Some(brake) = &mut link.brake
+            && rtt.samples() > measured
+        {
+            brake.on_round_trip(now, rtt.latest());
+        }
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
             self.flood.on_link_up(index, &self.database);

@@ -185,6 +185,7 @@ impl Link {
                 throttled: sent.throttled,
                 too_late: sent.too_late,
                 probes: sent.probes,
+                brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
             },
         }
     }

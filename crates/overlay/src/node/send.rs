@@ -34,6 +34,32 @@ impl Node {
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
+        loop {
+            let admitted = self.links.at_mut(index).admitted(now, &run);
+            if admitted == run.segments() {
+                return self.send_admitted(now, index, run, is_own, out);
+            }
+            if admitted > 0 {
+                let front = run.split_front(admitted);
+                self.send_admitted(now, index, front, is_own, out);
+            }
+            self.drop_one(Drop::Braked, out);
+            if run.segments() == 1 {
+                return;
+            }
+            drop(run.split_front(1));
+        }
+    }
+
+    /// The same for packets that the lane's brake has let through.
+    fn send_admitted(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        mut run: Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) {
         let packets = run.segments() as u32;
         let bytes = run.len() as u32;
         let link = self.links.at_mut(index);
@@ -189,7 +215,27 @@ impl Node {
         }
         let (peer, one_way) = (link.peer, link.one_way());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
-        let answer = link.history.answer(now, seq, strike, one_way, rest);
+        let mut answer = link.history.answer(now, seq, strike, one_way, rest);
+        if let Some(brake) = &mut link.brake {
+            if strike.is_first() && answer != Answer::Repeated {
+                brake.on_lost(1);
+            }
+            if !brake.allows_redundancy() {
+                // What congestion has dropped is sent again once at most. [Papadimitriou06 §6]
+                answer = match answer {
+                    Answer::Send {
+                        plaintext,
+                        remaining,
+                        ..
+                    } if strike.is_first() => Answer::Send {
+                        plaintext,
+                        remaining,
+                        copies: 1,
+                    },
+                    _ => Answer::Throttled,
+                };
+            }
+        }
         let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
         send_again(now, peer, link.at, answer, parts, out);
     }

@@ -52,6 +52,10 @@ impl Strike {
     pub const fn number(self) -> u8 {
         self.0 & !LAST
     }
+    /// True for the first request for a packet.
+    pub const fn is_first(self) -> bool {
+        self.number() == 1
+    }
     /// True when the answer should come twice.
     pub const fn is_last(self) -> bool {
         self.0 & LAST != 0

@@ -1,0 +1,101 @@
+//! What the real-time lane does on a link that cannot carry what it is given: it gives way, the
+//! lowest priorities first, and it does not take random losses for congestion.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod world;
+
+use base::Duration;
+use overlay::request::Options;
+use overlay::{Drop, Settings};
+use world::streams::{Stream, Streams};
+use world::{Nodes, chain, voice};
+
+const LIMIT: Duration = Duration::from_millis(150);
+/// Calls of the highest priority, and of a low one.
+const HIGH: usize = 4;
+const LOW: usize = 16;
+/// 50 packets of 160 bytes of voice wait for 80 ms at most.
+const NARROW: &str = "delay=20ms rate=1mbit queue=50";
+
+/// How calls fared over one link: the shares that came in time, of the high and of the low
+/// priority, retransmissions per original, packets that were held back.
+struct Fared {
+    high: f64,
+    low: f64,
+    again: f64,
+    braked: u64,
+}
+
+fn calls(seed: u64, path: &str, calls: usize, brakes: bool) -> Fared {
+    let mut settings = Settings::modern();
+    if !brakes {
+        settings.brake = None;
+    }
+    let mut nodes = Nodes::with(seed, 2, &chain(2), "delay=20ms", settings);
+    nodes.run_ms(2_000);
+    nodes.link(0, 1, path);
+    let interval = Duration::from_millis(20);
+    let stream = |i: usize| {
+        let mut options = voice();
+        options.class.priority = if i < HIGH { 7 } else { 1 };
+        Stream {
+            from: 0,
+            to: 1,
+            interval,
+            phase: (interval * i as u64).div(calls as u64),
+            options: Options {
+                deadline: Some(LIMIT),
+                ..options
+            },
+        }
+    };
+    let mut streams = Streams::begin(&mut nodes, (0..calls).map(stream).collect());
+    streams.run(&mut nodes, Duration::from_secs(30));
+    streams.finish(&mut nodes);
+    let in_time = |of: core::ops::Range<usize>| {
+        let fates: Vec<bool> = of
+            .flat_map(|i| streams.fates_of(i))
+            .map(|(_, delay)| delay.is_some_and(|delay| delay <= LIMIT))
+            .collect();
+        fates.iter().filter(|in_time| **in_time).count() as f64 / fates.len() as f64
+    };
+    let lane = nodes.link_status(0, 1).realtime;
+    let fared = Fared {
+        high: in_time(0..HIGH),
+        low: in_time(HIGH..calls),
+        again: lane.retransmissions as f64 / lane.originals as f64,
+        braked: nodes.count().drops(Drop::Braked),
+    };
+    nodes.world.close().unwrap();
+    fared
+}
+
+#[test]
+fn under_congestion_the_high_priority_keeps_its_quality() {
+    let with = calls(1, NARROW, HIGH + LOW, true);
+    let without = calls(1, NARROW, HIGH + LOW, false);
+    assert!(with.high > 0.92, "{} in time", with.high);
+    assert!(without.high < 0.7, "{} without the brake", without.high);
+    assert!(
+        with.low < 0.5 && with.braked > 0,
+        "{} {}",
+        with.low,
+        with.braked
+    );
+    // The link is not left empty: 1 Mbit/s carry some ten of the twenty calls.
+    let carried = with.high * HIGH as f64 + with.low * LOW as f64;
+    assert!(carried > 8.0, "{carried} calls carried");
+    assert!(with.again < 0.1, "{} sent again", with.again);
+    assert_eq!(without.braked, 0);
+}
+
+#[test]
+fn random_losses_are_recovered_as_ever() {
+    for loss in ["5%", "10% burst=50%"] {
+        let path = format!("delay=20ms loss={loss}");
+        let fared = calls(2, &path, HIGH + 2, true);
+        assert_eq!(fared.braked, 0);
+        assert!(fared.high > 0.998 && fared.low > 0.998, "{loss}");
+    }
+}
