@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   link     clear header of 8 bytes, then sealed:
-//!   |-- data      overlay header of 23 bytes | (stamp) | payload (echo: that of virtual port 7)
+//!   |-- data      overlay header of 23 bytes | (stamp) | payload (echo: that of virtual port 7;
+//!   |                                                      transport: streams, long datagrams)
 //!   '-- control   messages back to back: Hello | Nack | TailProbe | Records | RecordAck
 //!                                                                   '-- record: link_state, ...
 //!   handshake     what neighbours say before they can seal; carries certificate
@@ -28,6 +29,7 @@ pub mod link_state;
 mod measure;
 pub mod record;
 pub mod stamp;
+pub mod transport;
 
 pub use data::{HEADER_BYTES, HEADROOM};
 pub use link::{CLEAR_BYTES, TAG_BYTES};

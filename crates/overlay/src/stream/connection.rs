@@ -1,0 +1,399 @@
+//! One end of a stream: its life, and both halves.
+//!
+//! ```text
+//!   initiator   Calling ── SYN ──▶             Waiting   acceptor: the listener is told
+//!                  │                              │ accepted
+//!                Open   ◀── SYN ACK (and bytes) ─ Open     until the initiator has answered, all that
+//!                  │  ─── ACK, bytes ───▶         │        the acceptor sends carries SYN
+//!                both directions end: FIN, acknowledged ─▶ remembered for a while, to answer FINs
+//!   anything else that ends it: RST with the reason; an end that knows nothing answers with RST
+//! ```
+//!
+//! The initiator is not answered before somebody accepts, and repeats itself. After silence the peer
+//! is asked whether it is there.
+
+use super::receiver::{Receiver, Taken};
+use super::rtt;
+use super::sender::{Heard, Sender};
+use super::{Budget, Framing, ResetReason, Settings, StreamId};
+use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
+use wire::data::{Class, LinkProtocol, Repr, Routing};
+use wire::ipc::{Options, Scheme};
+use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Reason, Segment};
+
+/// The first answer to a SYN is waited for so long; each next one twice as long as that before.
+const CALL_START: Duration = Duration::from_millis(500);
+const CALL_MAX: Duration = Duration::from_secs(4);
+/// Nobody has accepted.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// Questions without an answer after which the peer is gone.
+const QUESTIONS_MAX: u32 = 3;
+/// How long a stream lives on whose client is gone, for what was written to be delivered.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// What a connection is known by at one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    /// The peer's node.
+    pub(crate) peer: NodeAddr,
+    /// Its port.
+    pub(crate) peer_port: VirtualPort,
+    /// The port of this end.
+    pub(crate) port: VirtualPort,
+    /// The number that the initiator chose.
+    pub(crate) connection: u32,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// This end has asked for it.
+    Calling,
+    /// The peer has; nobody has accepted yet.
+    Waiting(StreamId),
+    /// Bytes flow.
+    Open,
+}
+
+/// What a segment has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reaction {
+    /// The connection is open from now on.
+    pub(crate) opened: bool,
+    /// What became of its bytes.
+    pub(crate) taken: Taken,
+    /// Something in it cannot be: it was not heeded.
+    pub(crate) is_bad: bool,
+}
+
+/// One end of a stream.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) key: Key,
+    /// Whose end it is; the listener's while it waits, nobody's when the client is gone.
+    pub(crate) client: Option<ClientId>,
+    pub(crate) phase: Phase,
+    pub(crate) framing: Framing,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    class: Class,
+    ttl: u8,
+    pub(crate) scheme: Option<Scheme>,
+    pub(crate) deadline: Option<Duration>,
+    is_initiator: bool,
+    /// The peer has answered.
+    confirmed: bool,
+    call_due: bool,
+    ack_due: bool,
+    question_due: bool,
+    congested: bool,
+    echo_us: u32,
+    echoed_us: u32,
+    /// The round trip as the receiving half sees it.
+    rtt: Option<Duration>,
+    began: Time,
+    call_at: Option<Time>,
+    call_wait: Duration,
+    heard: Time,
+    questions: u32,
+    keep_alive: Duration,
+    linger_until: Option<Time>,
+    pub(crate) no_route_since: Option<Time>,
+    /// Somebody else has to make room first: when to look again at the latest.
+    pub(crate) retry_at: Option<Time>,
+    pub(crate) finish_told: bool,
+    flow_seq: u32,
+}
+
+impl Connection {
+    /// A connection that begins now.
+    pub(crate) fn new(
+        now: Time,
+        key: Key,
+        phase: Phase,
+        framing: Framing,
+        options: &Options,
+        settings: &Settings,
+        flow_seq: u32,
+    ) -> Connection {
+        let class = options.class;
+        let segment = match class.routing {
+            Routing::Stamped => super::STAMPED_BYTES,
+            _ => super::SEGMENT_BYTES,
+        };
+        let is_initiator = phase == Phase::Calling;
+        Connection {
+            key,
+            client: None,
+            phase,
+            framing,
+            sender: Sender::new(now, settings.congestion, class.link, segment),
+            receiver: Receiver::new(now, framing),
+            class,
+            ttl: options.ttl,
+            scheme: options.scheme,
+            deadline: options.deadline,
+            is_initiator,
+            confirmed: false,
+            call_due: is_initiator,
+            ack_due: false,
+            question_due: false,
+            congested: false,
+            echo_us: 0,
+            echoed_us: 0,
+            rtt: None,
+            began: now,
+            call_at: None,
+            call_wait: CALL_START,
+            heard: now,
+            questions: 0,
+            keep_alive: settings.keep_alive,
+            linger_until: None,
+            no_route_since: None,
+            retry_at: None,
+            finish_told: false,
+            flow_seq,
+        }
+    }
+
+    /// Somebody takes the stream.
+    pub(crate) fn accept(&mut self, now: Time, client: ClientId) {
+        self.client = Some(client);
+        self.phase = Phase::Open;
+        self.heard = now;
+        self.call_due = true;
+    }
+
+    /// The client is gone: what was written is still delivered.
+    pub(crate) fn orphan(&mut self, now: Time) {
+        self.client = None;
+        self.sender.finish();
+        self.linger_until = Some(now + LINGER);
+    }
+
+    /// Both directions have ended and the peer knows.
+    pub(crate) fn is_over(&self) -> bool {
+        self.sender.is_done() && self.receiver.is_finished()
+    }
+
+    /// Takes a segment of the peer. `congested` if a relay has marked it.
+    pub(crate) fn on_segment(
+        &mut self,
+        now: Time,
+        parsed: &Parsed<'_>,
+        congested: bool,
+    ) -> Result<Reaction, ResetReason> {
+        let segment = &parsed.segment;
+        let flags = segment.flags;
+        let mut reaction = Reaction {
+            opened: false,
+            taken: Taken::Kept,
+            is_bad: false,
+        };
+        if matches!(self.phase, Phase::Waiting(_)) {
+            return Ok(reaction);
+        }
+        if self.phase == Phase::Calling {
+            if !flags.has(Flags::ACK) {
+                return Ok(reaction);
+            }
+            self.phase = Phase::Open;
+            self.call_due = false;
+            self.call_at = None;
+            reaction.opened = true;
+        }
+        self.heard = now;
+        self.questions = 0;
+        let rtt = rtt::since(now, segment.echo_us);
+        let carries = !parsed.bytes.is_empty() || flags.has(Flags::FIN);
+        let asks = carries || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
+        self.ack_due |= asks;
+        self.echo_us = segment.stamp_us;
+        self.congested |= congested;
+        if carries && segment.echo_us != self.echoed_us {
+            self.echoed_us = segment.echo_us;
+            let smooth = |old: Duration, new| (old * 3 + new).div(4);
+            self.rtt = rtt.map(|new| self.rtt.map_or(new, |old| smooth(old, new)));
+        }
+        if flags.has(Flags::ACK) {
+            if !self.confirmed {
+                self.confirmed = true;
+                self.call_due = false;
+                self.call_at = None;
+                if let Some(rtt) = rtt {
+                    self.sender.on_first_round_trip(rtt);
+                }
+            }
+            let heard = Heard {
+                acknowledged: segment.acknowledged,
+                window: segment.window,
+                rtt,
+                congested: flags.has(Flags::CONGESTED),
+            };
+            if self.sender.on_heard(now, heard, parsed.ranges()).is_err() {
+                reaction.is_bad = true;
+                return Ok(reaction);
+            }
+        }
+        if carries {
+            if self.client.is_none() && !parsed.bytes.is_empty() {
+                // Nobody will ever read it.
+                return Err(ResetReason::Peer);
+            }
+            let fin = flags.has(Flags::FIN);
+            reaction.taken = self
+                .receiver
+                .on_segment(segment.offset, parsed.bytes, fin)?;
+        }
+        Ok(reaction)
+    }
+
+    /// The host says that so many bytes have been taken.
+    pub(crate) fn on_consumed(&mut self, now: Time, bytes: u32, budget: &mut Budget) {
+        let rtt = self.rtt.or(self.sender.rtt().smoothed());
+        self.ack_due |= self.receiver.on_consumed(now, bytes, rtt, budget);
+    }
+
+    /// Something is to be sent that is not a part of the stream: SYN, acknowledgement, question.
+    pub(crate) fn control_due(&self) -> bool {
+        self.call_due || self.ack_due || self.question_due
+    }
+
+    /// Nothing may be sent yet but the SYN.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// The class of segments with bytes, and of all that belongs to connecting.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The overlay header of the next packet. Acknowledgements alone do not stand in line behind the
+    /// bytes of reliable links: a lost one is made good by the next.
+    pub(crate) fn header(&mut self, own: NodeAddr, is_bare: bool) -> Repr {
+        self.flow_seq = self.flow_seq.wrapping_add(1);
+        let mut class = self.class;
+        if is_bare && class.link == LinkProtocol::Reliable {
+            class.link = LinkProtocol::BestEffort;
+        }
+        super::packet_header(class, self.ttl, own, self.key, self.flow_seq)
+    }
+
+    /// The header of the next segment; `offset` is its place.
+    pub(crate) fn segment(&mut self, now: Time, offset: u64, fin: bool) -> Segment {
+        let is_calling = self.phase == Phase::Calling;
+        let syn = is_calling || (!self.is_initiator && !self.confirmed);
+        let flags = Flags::NONE
+            .with_if(Flags::SYN, syn)
+            .with_if(Flags::MESSAGES, syn && self.framing == Framing::Messages)
+            .with_if(Flags::ACK, !is_calling)
+            .with_if(Flags::FIN, fin)
+            .with_if(Flags::CONGESTED, self.congested)
+            .with_if(Flags::PROBE, self.question_due);
+        if syn && self.call_due {
+            self.call_due = false;
+            self.call_at = Some(now + self.call_wait);
+            self.call_wait = (self.call_wait * 2).min(CALL_MAX);
+        }
+        self.receiver.refresh_edge();
+        self.ack_due = false;
+        self.question_due = false;
+        self.congested = false;
+        Segment {
+            flags,
+            reason: Reason::NONE,
+            connection: self.key.connection,
+            offset: offset as u32,
+            acknowledged: self.receiver.acknowledged() as u32,
+            window: self.receiver.window(),
+            stamp_us: rtt::stamp(now),
+            echo_us: self.echo_us,
+        }
+    }
+
+    /// What has come out of order, to stand in a segment of its own.
+    pub(crate) fn ranges(&self, out: &mut [Range; RANGES_MAX]) -> usize {
+        let all = self.receiver.ranges();
+        // With more holes than fit, those that came last say most.
+        let skip = all.len().saturating_sub(RANGES_MAX);
+        let mut count = 0;
+        for ((from, to), place) in all.skip(skip).zip(out.iter_mut()) {
+            *place = (from as u32, to as u32);
+            count += 1;
+        }
+        count
+    }
+
+    /// There are ranges to tell.
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.receiver.ranges().len() > 0
+    }
+
+    /// When something is due of itself.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        if matches!(self.phase, Phase::Waiting(_)) {
+            return Some(self.began + CALL_TIMEOUT);
+        }
+        let calling = (self.phase == Phase::Calling).then_some(self.began + CALL_TIMEOUT);
+        let silent = self.is_open().then(|| self.question_at());
+        let all = [
+            self.call_at,
+            calling,
+            silent,
+            self.linger_until,
+            self.retry_at,
+            self.sender.next_timeout(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    fn question_at(&self) -> Time {
+        self.heard + self.keep_alive * u64::from(self.questions + 1)
+    }
+
+    /// Does what is due; the reason if that is the end.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> Result<(), ResetReason> {
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let silence = match self.no_route_since {
+            Some(_) => ResetReason::NoRoute,
+            None => ResetReason::Timeout,
+        };
+        if !self.is_open() && now >= self.began + CALL_TIMEOUT {
+            return Err(silence);
+        }
+        if is_due(self.retry_at) {
+            self.retry_at = None;
+        }
+        if is_due(self.call_at) {
+            self.call_at = None;
+            self.call_due = true;
+        }
+        if is_due(self.linger_until) {
+            return Err(ResetReason::Timeout);
+        }
+        if self.is_open() && now >= self.question_at() {
+            if self.questions >= QUESTIONS_MAX {
+                return Err(silence);
+            }
+            self.questions += 1;
+            self.question_due = true;
+        }
+        self.question_due |= self.sender.on_timeout(now);
+        Ok(())
+    }
+
+    /// The routes have changed.
+    pub(crate) fn on_route_change(&mut self, now: Time) {
+        self.retry_at = None;
+        if self.no_route_since.is_some() {
+            self.call_due |= self.phase == Phase::Calling;
+        }
+        self.sender.on_route_change(now);
+    }
+
+    /// The next number of the flow, after the end of the connection.
+    pub(crate) fn last_flow_seq(&self) -> u32 {
+        self.flow_seq
+    }
+}

@@ -1,0 +1,121 @@
+//! Round trip and retransmission timeout of a stream [RFC 6298].
+
+use base::{Duration, Time};
+
+/// The shortest timeout. Choice: Linux's; the RFC's second would stall a stream over a lost tail.
+pub(super) const RTO_MIN: Duration = Duration::from_millis(200);
+/// The longest, backed off. Choice: not the RFC's minute: a path that is mended is found again
+/// within seconds, and one small packet in four seconds harms nobody.
+pub(super) const RTO_MAX: Duration = Duration::from_secs(4);
+/// Before anything is measured.
+const RTO_START: Duration = Duration::from_millis(500);
+/// A sample above this is a wrong echo.
+const SAMPLE_MAX: Duration = Duration::from_secs(60);
+
+/// The estimator.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rtt {
+    smoothed: Option<Duration>,
+    variation: Duration,
+    latest: Duration,
+    least: Option<Duration>,
+}
+
+impl Rtt {
+    /// Takes a sample.
+    pub(super) fn sample(&mut self, sample: Duration) {
+        if sample > SAMPLE_MAX {
+            return;
+        }
+        self.latest = sample;
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(sample);
+                self.variation = sample.div(2);
+            }
+            Some(smoothed) => {
+                let error = if sample > smoothed {
+                    sample - smoothed
+                } else {
+                    smoothed - sample
+                };
+                self.variation = (self.variation * 3 + error).div(4);
+                self.smoothed = Some((smoothed * 7 + sample).div(8));
+            }
+        }
+    }
+
+    /// The smoothed round trip, once there is one.
+    pub(super) fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// The smoothed round trip or the latest, whichever is longer.
+    pub(super) fn cautious(&self) -> Duration {
+        self.smoothed.unwrap_or(RTO_START).max(self.latest)
+    }
+
+    /// The least of all.
+    pub(super) fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// The timeout after so many in a row.
+    pub(super) fn rto(&self, backoff: u32) -> Duration {
+        let base = match self.smoothed {
+            None => RTO_START,
+            Some(smoothed) => smoothed + (self.variation * 4).max(Duration::from_millis(1)),
+        };
+        let base = base.max(RTO_MIN);
+        // A path whose round trip is long is not asked more often than that.
+        (base * (1 << backoff.min(8))).min(RTO_MAX.max(base))
+    }
+}
+
+/// The clock on the wire: microseconds, and never 0.
+pub(super) fn stamp(now: Time) -> u32 {
+    (now.as_micros() as u32).max(1)
+}
+
+/// How long ago a stamp was made; none for 0, and for one from the future.
+pub(super) fn since(now: Time, stamp_us: u32) -> Option<Duration> {
+    let ago = stamp(now).wrapping_sub(stamp_us);
+    (stamp_us != 0 && ago < 1 << 31).then(|| Duration::from_micros(ago.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_follows_the_samples_within_its_bounds() {
+        let mut rtt = Rtt::default();
+        assert_eq!(rtt.rto(0), RTO_START);
+        for _ in 0..50 {
+            rtt.sample(Duration::from_millis(100));
+        }
+        assert_eq!(rtt.smoothed(), Some(Duration::from_millis(100)));
+        assert_eq!(rtt.rto(0), RTO_MIN);
+        assert_eq!(rtt.rto(2), RTO_MIN * 4);
+        assert_eq!(rtt.rto(20), RTO_MAX);
+        for _ in 0..50 {
+            rtt.sample(Duration::from_millis(400));
+            rtt.sample(Duration::from_millis(800));
+        }
+        assert!(rtt.rto(0) > Duration::from_millis(1_000), "{:?}", rtt.rto(0));
+        assert_eq!(rtt.least(), Some(Duration::from_millis(100)));
+        let before = rtt.rto(0);
+        rtt.sample(Duration::from_secs(1_000));
+        assert_eq!(rtt.rto(0), before, "nobody's round trip");
+    }
+
+    #[test]
+    fn stamps_wrap_and_zero_is_none() {
+        let now = Time::from_nanos((1u64 << 32) * 1_000);
+        assert_eq!(stamp(now), 1);
+        assert_eq!(since(now, 0), None);
+        assert_eq!(since(now, u32::MAX), Some(Duration::from_micros(2)));
+        assert_eq!(since(now, 1_000), None, "from the future");
+    }
+}

@@ -1,0 +1,462 @@
+//! The scoreboard of a stream's sender: what was sent and what became of it.
+//!
+//! ```text
+//!   places:          una .. [ acked ][ in flight ][ lost ][ in flight ] .. next
+//!   transmissions:   1, 2, 3 (lost), 4, ... 9 = 3 again, ...            each has a number of its own
+//! ```
+//!
+//! A segment is taken for lost by the order of *transmissions* [RFC 8985]: something that was sent
+//! later has arrived, and the segment has had the time that its path may need to bring things out
+//! of order. So a lost retransmission is seen like any other loss. Links of the overlay repair
+//! losses themselves and forward out of order meanwhile [Amir03 §IV]; how long a segment over such
+//! links may stay behind is the caller's to say ([`Patience`]).
+
+use super::ranges::Ranges;
+use base::{Duration, Time};
+use std::collections::VecDeque;
+
+/// Segments that are outstanding at most: 8 MiB in full segments are 6473; what an application
+/// writes in small pieces is gathered beyond.
+pub(super) const OUTSTANDING_MAX: usize = 16_384;
+/// Later transmissions that must have arrived where nothing is known of reordering [RFC 5681].
+const LATER: u64 = 3;
+
+/// A part of the stream that is sent as one segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// Its first place.
+    pub(super) offset: u64,
+    /// Its bytes.
+    pub(super) len: u32,
+    /// The end of the stream stands behind it.
+    pub(super) fin: bool,
+}
+
+impl Chunk {
+    fn end(self) -> u64 {
+        self.offset + u64::from(self.len) + u64::from(self.fin)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Lost,
+    Acked,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    chunk: Chunk,
+    state: State,
+    /// It was sent more than once.
+    again: bool,
+    /// The number and the moment of its latest transmission.
+    transmission: u64,
+    at: Time,
+}
+
+/// When a segment that stays behind later ones counts as lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// The path is not known to reorder: [`LATER`] later transmissions are enough.
+    pub(super) by_count: bool,
+    /// How long after its transmission otherwise.
+    pub(super) time: Duration,
+}
+
+/// What an acknowledgement has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Places newly acknowledged, cumulatively or selectively.
+    pub(super) bytes: u64,
+    /// Something later than an acknowledged first transmission had arrived before it.
+    pub(super) reordered: bool,
+    /// Some retransmission was not needed.
+    pub(super) spurious: bool,
+}
+
+/// What was sent and is not acknowledged cumulatively.
+#[derive(Debug, Default)]
+pub(super) struct Scoreboard {
+    /// In the order of places; consecutive.
+    sent: VecDeque<Sent>,
+    /// The number of the first of `sent`.
+    first: u64,
+    /// Transmissions in their order: number, and segment. Those that are not a segment's latest, or
+    /// whose segment is not in flight, are passed over.
+    order: VecDeque<(u64, u64)>,
+    /// Segments taken for lost; those that are not any more are passed over.
+    lost: VecDeque<u64>,
+    lost_count: usize,
+    sacked: Ranges,
+    parts: Vec<(u64, u64)>,
+    transmissions: u64,
+    /// The latest transmission that has arrived.
+    newest: Option<(u64, Time)>,
+    /// What is in flight costs so much of the window.
+    in_flight: u64,
+    /// A segment costs at least so much.
+    least_cost: u64,
+}
+
+impl Scoreboard {
+    /// An empty one; a segment costs at least `least_cost` bytes of the window.
+    pub(super) fn new(least_cost: u64) -> Scoreboard {
+        Scoreboard {
+            least_cost,
+            ..Scoreboard::default()
+        }
+    }
+
+    /// What is in flight, in bytes of the window.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Nothing waits for its acknowledgement.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// No more can be noted.
+    pub(super) fn is_full(&self) -> bool {
+        self.sent.len() >= OUTSTANDING_MAX
+    }
+
+    /// Something is taken for lost and was not sent again.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost_count > 0
+    }
+
+    /// The first place of which the bytes are still needed.
+    pub(super) fn base(&self) -> Option<u64> {
+        self.sent.front().map(|sent| sent.chunk.offset)
+    }
+
+    /// When the oldest transmission in flight began.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let live = |&&(transmission, segment): &&(u64, u64)| {
+            self.segment(segment).is_some_and(|sent| {
+                sent.transmission == transmission && sent.state == State::InFlight
+            })
+        };
+        let (_, segment) = self.order.iter().find(live)?;
+        self.segment(*segment).map(|sent| sent.at)
+    }
+
+    /// Notes a chunk that is sent for the first time, right behind the one before.
+    pub(super) fn on_sent(&mut self, now: Time, chunk: Chunk) {
+        self.transmissions += 1;
+        let segment = self.first + self.sent.len() as u64;
+        self.sent.push_back(Sent {
+            chunk,
+            state: State::InFlight,
+            again: false,
+            transmission: self.transmissions,
+            at: now,
+        });
+        self.order.push_back((self.transmissions, segment));
+        self.in_flight += self.cost(chunk);
+    }
+
+    /// The next chunk that was taken for lost, and is sent again now.
+    pub(super) fn resend_lost(&mut self, now: Time) -> Option<Chunk> {
+        while let Some(segment) = self.lost.pop_front() {
+            if self.segment(segment).is_some_and(|s| s.state == State::Lost) {
+                return self.resend(now, segment);
+            }
+        }
+        None
+    }
+
+    /// The first chunk that has not been acknowledged, sent again now as a probe.
+    pub(super) fn resend_first(&mut self, now: Time) -> Option<Chunk> {
+        let open = self.sent.iter().position(|s| s.state != State::Acked)?;
+        self.resend(now, self.first + open as u64)
+    }
+
+    /// The last one.
+    pub(super) fn resend_last(&mut self, now: Time) -> Option<Chunk> {
+        let open = self.sent.iter().rposition(|s| s.state != State::Acked)?;
+        self.resend(now, self.first + open as u64)
+    }
+
+    fn resend(&mut self, now: Time, segment: u64) -> Option<Chunk> {
+        let transmission = self.transmissions + 1;
+        let sent = self.segment_mut(segment)?;
+        let was = sent.state;
+        sent.state = State::InFlight;
+        sent.again = true;
+        sent.transmission = transmission;
+        sent.at = now;
+        let chunk = sent.chunk;
+        match was {
+            State::Lost => {
+                self.lost_count -= 1;
+                self.in_flight += self.cost(chunk);
+            }
+            State::InFlight | State::Acked => {}
+        }
+        self.transmissions = transmission;
+        self.order.push_back((transmission, segment));
+        // Probes leave their earlier transmissions behind: they must not pile up.
+        if self.order.len() > 2 * OUTSTANDING_MAX {
+            self.forget_stale();
+        }
+        Some(chunk)
+    }
+
+    /// Takes the news of an acknowledgement up to `acknowledged` and of `ranges` beyond; all of it
+    /// lies within what was sent. `echo` is when the segment was sent that it answers, if known.
+    pub(super) fn on_ack(
+        &mut self,
+        acknowledged: u64,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        echo: Option<Time>,
+    ) -> News {
+        let mut news = News::default();
+        while let Some(front) = self.sent.front()
+            && front.chunk.end() <= acknowledged
+        {
+            self.acknowledge(self.first, echo, &mut news);
+            self.sent.pop_front();
+            self.first += 1;
+        }
+        self.sacked.trim_below(acknowledged);
+        for (from, to) in ranges {
+            self.on_range(from.max(acknowledged), to, echo, &mut news);
+        }
+        news
+    }
+
+    fn on_range(&mut self, from: u64, to: u64, echo: Option<Time>, news: &mut News) {
+        if from >= to {
+            return;
+        }
+        let mut parts = core::mem::take(&mut self.parts);
+        let (low, high) = self.sacked.insert(from, to, |a, b| parts.push((a, b)));
+        for (a, b) in parts.drain(..) {
+            let mut at = self.sent.partition_point(|sent| sent.chunk.end() <= a);
+            while let Some(sent) = self.sent.get(at)
+                && sent.chunk.offset < b
+            {
+                // A segment of which the peer tells a part only is not there yet.
+                if sent.chunk.offset >= low && sent.chunk.end() <= high {
+                    self.acknowledge(self.first + at as u64, echo, news);
+                }
+                at += 1;
+            }
+        }
+        self.parts = parts;
+    }
+
+    fn acknowledge(&mut self, segment: u64, echo: Option<Time>, news: &mut News) {
+        let newest = self.newest;
+        let Some(sent) = self.segment_mut(segment) else {
+            return;
+        };
+        let was = core::mem::replace(&mut sent.state, State::Acked);
+        if was == State::Acked {
+            return;
+        }
+        let Sent {
+            chunk,
+            again,
+            transmission,
+            at,
+            ..
+        } = *sent;
+        // What answers an earlier transmission of a segment tells nothing of the latest.
+        let earlier = again && echo.is_some_and(|echo| echo < at);
+        news.spurious |= earlier;
+        news.reordered |= !again && newest.is_some_and(|(n, _)| n > transmission);
+        if !earlier && newest.is_none_or(|(n, _)| n < transmission) {
+            self.newest = Some((transmission, at));
+        }
+        news.bytes += u64::from(chunk.len);
+        match was {
+            State::InFlight => self.in_flight -= self.cost(chunk),
+            State::Lost => self.lost_count -= 1,
+            State::Acked => {}
+        }
+    }
+
+    /// Finds what is lost by now: true if there is something new, and when to look again.
+    pub(super) fn find_lost(&mut self, now: Time, patience: Patience) -> (bool, Option<Time>) {
+        let Some((newest, _)) = self.newest else {
+            return (false, None);
+        };
+        let mut found = false;
+        while let Some(&(transmission, segment)) = self.order.front() {
+            let live = self.segment(segment).filter(|sent| {
+                sent.transmission == transmission && sent.state == State::InFlight
+            });
+            let Some(sent) = live else {
+                self.order.pop_front();
+                continue;
+            };
+            if transmission >= newest {
+                return (found, None);
+            }
+            let due = sent.at + patience.time;
+            let overtaken = patience.by_count && newest - transmission >= LATER;
+            if !overtaken && now < due {
+                return (found, Some(due));
+            }
+            self.order.pop_front();
+            self.lose(segment);
+            found = true;
+        }
+        (found, None)
+    }
+
+    /// Takes all that is not acknowledged for lost.
+    pub(super) fn lose_all(&mut self) {
+        self.order.clear();
+        self.lost.clear();
+        self.lost_count = 0;
+        self.in_flight = 0;
+        for (i, sent) in self.sent.iter_mut().enumerate() {
+            if sent.state != State::Acked {
+                sent.state = State::Lost;
+                self.lost.push_back(self.first + i as u64);
+                self.lost_count += 1;
+            }
+        }
+    }
+
+    fn lose(&mut self, segment: u64) {
+        let Some(sent) = self.segment_mut(segment) else {
+            return;
+        };
+        sent.state = State::Lost;
+        let chunk = sent.chunk;
+        self.in_flight -= self.cost(chunk);
+        self.lost_count += 1;
+        self.lost.push_back(segment);
+    }
+
+    fn forget_stale(&mut self) {
+        let (sent, first) = (&self.sent, self.first);
+        self.order.retain(|(transmission, segment)| {
+            let at = segment.checked_sub(first).map(|at| at as usize);
+            at.and_then(|at| sent.get(at))
+                .is_some_and(|s| s.transmission == *transmission && s.state == State::InFlight)
+        });
+    }
+
+    fn cost(&self, chunk: Chunk) -> u64 {
+        u64::from(chunk.len).max(self.least_cost)
+    }
+
+    fn segment(&self, segment: u64) -> Option<&Sent> {
+        self.sent.get(segment.checked_sub(self.first)? as usize)
+    }
+
+    fn segment_mut(&mut self, segment: u64) -> Option<&mut Sent> {
+        self.sent.get_mut(segment.checked_sub(self.first)? as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNT: Patience = Patience {
+        by_count: true,
+        time: Duration::from_millis(25),
+    };
+    const TIME: Patience = Patience {
+        by_count: false,
+        time: Duration::from_millis(200),
+    };
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Segments of 100 bytes, one each millisecond.
+    fn sent(count: u64) -> Scoreboard {
+        let mut board = Scoreboard::new(10);
+        for i in 0..count {
+            let chunk = Chunk {
+                offset: i * 100,
+                len: 100,
+                fin: false,
+            };
+            board.on_sent(ms(i), chunk);
+        }
+        board
+    }
+
+    #[test]
+    fn a_segment_that_three_later_ones_overtake_is_lost_and_again_when_it_is_lost_again() {
+        let mut board = sent(10);
+        let ack = |board: &mut Scoreboard, range| board.on_ack(0, [range].into_iter(), None);
+        ack(&mut board, (100, 300));
+        assert_eq!(board.find_lost(ms(10), COUNT), (false, Some(ms(25))));
+        ack(&mut board, (100, 400));
+        assert_eq!(board.find_lost(ms(11), COUNT), (true, None));
+        assert_eq!(board.in_flight(), 600);
+        let again = board.resend_lost(ms(12)).unwrap();
+        assert_eq!((again.offset, again.len), (0, 100));
+        assert!(!board.has_lost() && board.resend_lost(ms(12)).is_none());
+        // What was sent before the retransmission says nothing of it.
+        ack(&mut board, (100, 1_000));
+        assert_eq!(board.find_lost(ms(30), COUNT), (false, None));
+        for i in 10..13 {
+            board.on_sent(ms(20 + i), Chunk { offset: i * 100, len: 100, fin: i == 12 });
+        }
+        ack(&mut board, (100, 1_301));
+        assert_eq!(board.find_lost(ms(36), COUNT), (true, None));
+        assert!(board.resend_lost(ms(36)).is_some());
+        assert_eq!(board.on_ack(1_301, [].into_iter(), None).bytes, 100);
+        assert!(board.is_empty() && board.in_flight() == 0);
+    }
+
+    #[test]
+    fn links_that_repair_get_their_time() {
+        let mut board = sent(10);
+        board.on_ack(0, [(100, 1_000)].into_iter(), None);
+        assert_eq!(board.find_lost(ms(150), TIME), (false, Some(ms(200))));
+        let news = board.on_ack(1_000, [].into_iter(), None);
+        assert!(news.reordered && news.bytes == 100);
+        assert_eq!(board.find_lost(ms(500), TIME), (false, None));
+    }
+
+    #[test]
+    fn an_answer_to_the_first_transmission_shows_that_the_second_was_not_needed() {
+        let mut board = sent(5);
+        board.on_ack(0, [(100, 500)].into_iter(), None);
+        assert!(board.find_lost(ms(10), COUNT).0);
+        board.resend_lost(ms(10));
+        let news = board.on_ack(500, [].into_iter(), Some(ms(0)));
+        assert!(news.spurious);
+    }
+
+    #[test]
+    fn a_part_of_a_segment_is_not_the_segment() {
+        let mut board = sent(3);
+        assert_eq!(board.on_ack(0, [(100, 150)].into_iter(), None).bytes, 0);
+        assert_eq!(board.on_ack(50, [(120, 200)].into_iter(), None).bytes, 100);
+        assert_eq!(board.base(), Some(0));
+        assert_eq!(board.on_ack(300, [].into_iter(), None).bytes, 200);
+        assert_eq!((board.in_flight(), board.base()), (0, None));
+    }
+
+    #[test]
+    fn after_a_timeout_all_is_sent_again_but_what_has_come() {
+        let mut board = sent(5);
+        board.on_ack(100, [(200, 300)].into_iter(), None);
+        board.lose_all();
+        let again: Vec<u64> = core::iter::from_fn(|| board.resend_lost(ms(9)))
+            .map(|chunk| chunk.offset)
+            .collect();
+        assert_eq!(again, [100, 300, 400]);
+        assert_eq!(board.in_flight(), 300);
+        assert_eq!(board.resend_first(ms(10)).unwrap().offset, 100);
+        assert_eq!(board.resend_last(ms(10)).unwrap().offset, 400);
+        assert_eq!((board.in_flight(), board.oldest()), (300, Some(ms(9))));
+    }
+}

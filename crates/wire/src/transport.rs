@@ -1,0 +1,319 @@
+//! The transport header at the front of the payload of packets with flag T: what the two ends of a
+//! path say to each other. Relays carry it as payload.
+//!
+//! A fragment of a datagram that is longer than a packet:
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+-------------------------------+
+//! |    kind 1     |   reserved 0  |          offset               |   0
+//! +---------------+---------------+-------------------------------+
+//! |                          datagram id                          |   4
+//! +-------------------------------+-------------------------------+
+//! |     total bytes of it         |  its bytes from offset on ... |   8
+//! +-------------------------------+-------------------------------+
+//! ```
+//!
+//! A segment of a stream ([`Segment`]):
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
+//! |    kind 2     |S|A|F|R|C|M|P|0|   ranges, n   |    reason     |   0
+//! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
+//! |                         connection id                         |   4
+//! +---------------------------------------------------------------+
+//! |                 offset, low 32 bits of 64                     |   8
+//! +---------------------------------------------------------------+
+//! |              acknowledged, low 32 bits of 64                  |  12
+//! +---------------------------------------------------------------+
+//! |                        window in bytes                        |  16
+//! +---------------------------------------------------------------+
+//! |                         time stamp, us                        |  20
+//! +---------------------------------------------------------------+
+//! |                         echoed stamp, us                      |  24
+//! +---------------------------------------------------------------+
+//! |  n times: first offset (32 bits), offset after the last (32)  |  28
+//! +---------------------------------------------------------------+
+//! |  bytes of the stream from offset on ...
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! S: begins the connection; A: acknowledged, window and ranges count; F: the stream of this
+//! direction ends at offset, and the end takes one number; R: the connection is no more, reason says
+//! why; C: segments of the peer came with the mark of congestion; M: the bytes are messages, each
+//! behind its length in 32 bits; P: asks for an answer (keep-alive, closed window). The offset of a
+//! direction's first byte is 0.
+//! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
+
+use crate::bytes::{Reader, Writer};
+use crate::{Full, Malformed};
+
+/// Bytes of the header of a fragment.
+pub const FRAGMENT_BYTES: usize = 10;
+/// Bytes of the header of a segment without ranges.
+pub const SEGMENT_BYTES: usize = 28;
+/// Bytes of one range.
+pub const RANGE_BYTES: usize = 8;
+/// Ranges in one segment. Choice: with as many holes as that in every window, each is told in
+/// several acknowledgements.
+pub const RANGES_MAX: usize = 16;
+
+const FRAGMENT: u8 = 1;
+const SEGMENT: u8 = 2;
+
+/// What stands behind a transport header's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A part of a long datagram.
+    Fragment,
+    /// A part of a stream, or what belongs to it.
+    Segment,
+}
+
+impl Kind {
+    /// The kind of a payload with a transport header.
+    pub fn of(payload: &[u8]) -> Result<Kind, Malformed> {
+        match payload.first() {
+            None => Err(Malformed::Short),
+            Some(&FRAGMENT) => Ok(Kind::Fragment),
+            Some(&SEGMENT) => Ok(Kind::Segment),
+            Some(_) => Err(Malformed::Kind),
+        }
+    }
+}
+
+/// A part of a datagram that is longer than a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Where in the datagram its bytes stand.
+    pub offset: u16,
+    /// Which datagram of the flow.
+    pub id: u32,
+    /// The datagram's bytes in all.
+    pub total: u16,
+}
+
+impl Fragment {
+    /// Reads a fragment, and gives its bytes, which are some and lie within the datagram.
+    pub fn parse(payload: &[u8]) -> Result<(Fragment, &[u8]), Malformed> {
+        let mut r = Reader::new(payload);
+        if r.u8()? != FRAGMENT {
+            return Err(Malformed::Kind);
+        }
+        if r.u8()? != 0 {
+            return Err(Malformed::Value);
+        }
+        let fragment = Fragment {
+            offset: r.u16()?,
+            id: r.u32()?,
+            total: r.u16()?,
+        };
+        let bytes = r.rest();
+        if bytes.is_empty() {
+            return Err(Malformed::Short);
+        }
+        if usize::from(fragment.offset) + bytes.len() > usize::from(fragment.total) {
+            return Err(Malformed::Length);
+        }
+        Ok((fragment, bytes))
+    }
+
+    /// Writes the header; the bytes follow.
+    pub fn emit(&self, payload: &mut [u8]) -> Result<(), Full> {
+        if payload.len() < FRAGMENT_BYTES {
+            return Err(Full);
+        }
+        let mut w = Writer::new(payload);
+        w.u8(FRAGMENT)?;
+        w.u8(0)?;
+        w.u16(self.offset)?;
+        w.u32(self.id)?;
+        w.u16(self.total)
+    }
+}
+
+/// The flags of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// Begins the connection.
+    pub const SYN: Flags = Flags(0x80);
+    /// Acknowledged, window and ranges count.
+    pub const ACK: Flags = Flags(0x40);
+    /// The sender's direction ends at the offset.
+    pub const FIN: Flags = Flags(0x20);
+    /// The connection is no more.
+    pub const RST: Flags = Flags(0x10);
+    /// Segments of the peer came with the mark of congestion.
+    pub const CONGESTED: Flags = Flags(0x08);
+    /// The bytes are messages.
+    pub const MESSAGES: Flags = Flags(0x04);
+    /// Asks for an answer.
+    pub const PROBE: Flags = Flags(0x02);
+    const RESERVED: u8 = 0x01;
+
+    /// These and those.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+    /// These, and those if `condition` holds.
+    #[must_use]
+    pub const fn with_if(self, other: Flags, condition: bool) -> Flags {
+        match condition {
+            true => self.with(other),
+            false => self,
+        }
+    }
+    /// All of `other` are set.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Why a connection is no more, as its byte on the wire. 0 stands in segments that do not say so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reason(pub u8);
+
+impl Reason {
+    /// No reason.
+    pub const NONE: Reason = Reason(0);
+    /// The application has ended it.
+    pub const PEER: Reason = Reason(1);
+    /// Nobody listens, or too many wait.
+    pub const REFUSED: Reason = Reason(2);
+    /// The node does not know the connection.
+    pub const UNKNOWN: Reason = Reason(3);
+    /// The peer has not answered for too long.
+    pub const TIMEOUT: Reason = Reason(4);
+    /// There has been no route for too long.
+    pub const NO_ROUTE: Reason = Reason(5);
+    /// The peer did not keep to the protocol.
+    pub const PROTOCOL: Reason = Reason(6);
+    /// The node has no room for one more stream.
+    pub const EXHAUSTED: Reason = Reason(7);
+}
+
+/// The header of a segment, without ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// What counts.
+    pub flags: Flags,
+    /// Why the connection is no more.
+    pub reason: Reason,
+    /// The connection, by the number that its initiator chose.
+    pub connection: u32,
+    /// The low bits of the place of the first byte.
+    pub offset: u32,
+    /// The low bits of the place up to which all has come.
+    pub acknowledged: u32,
+    /// Bytes beyond `acknowledged` that may be sent.
+    pub window: u32,
+    /// The sender's clock; 0 for none.
+    pub stamp_us: u32,
+    /// The stamp of what came last; 0 for none.
+    pub echo_us: u32,
+}
+
+/// What has come beyond what is acknowledged: from the first place to before the second, low bits.
+pub type Range = (u32, u32);
+
+/// A segment that has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// Its header.
+    pub segment: Segment,
+    ranges: &'a [u8],
+    /// Its bytes of the stream.
+    pub bytes: &'a [u8],
+}
+
+impl Parsed<'_> {
+    /// The ranges, in the order of the wire.
+    pub fn ranges(&self) -> impl ExactSizeIterator<Item = Range> {
+        self.ranges.chunks_exact(RANGE_BYTES).map(|range| {
+            let word = |at: usize| {
+                let bytes = range[at..at + 4].try_into();
+                u32::from_be_bytes(bytes.expect("four bytes"))
+            };
+            (word(0), word(4))
+        })
+    }
+
+    /// Bytes of header and ranges.
+    pub fn header_bytes(&self) -> usize {
+        SEGMENT_BYTES + self.ranges.len()
+    }
+}
+
+impl Segment {
+    /// Reads a segment.
+    pub fn parse(payload: &[u8]) -> Result<Parsed<'_>, Malformed> {
+        let mut r = Reader::new(payload);
+        if r.u8()? != SEGMENT {
+            return Err(Malformed::Kind);
+        }
+        let flags = Flags(r.u8()?);
+        let ranges = usize::from(r.u8()?);
+        let reason = Reason(r.u8()?);
+        if ranges > RANGES_MAX {
+            return Err(Malformed::Count);
+        }
+        if flags.0 & Flags::RESERVED != 0 || (reason != Reason::NONE) != flags.has(Flags::RST) {
+            return Err(Malformed::Value);
+        }
+        let segment = Segment {
+            flags,
+            reason,
+            connection: r.u32()?,
+            offset: r.u32()?,
+            acknowledged: r.u32()?,
+            window: r.u32()?,
+            stamp_us: r.u32()?,
+            echo_us: r.u32()?,
+        };
+        Ok(Parsed {
+            segment,
+            ranges: r.take(ranges * RANGE_BYTES)?,
+            bytes: r.rest(),
+        })
+    }
+
+    /// Writes header and ranges, of which there are at most [`RANGES_MAX`], and returns how many
+    /// bytes they take; the bytes of the stream follow.
+    pub fn emit(&self, ranges: &[Range], payload: &mut [u8]) -> Result<usize, Full> {
+        let len = SEGMENT_BYTES + ranges.len() * RANGE_BYTES;
+        if ranges.len() > RANGES_MAX || payload.len() < len {
+            return Err(Full);
+        }
+        let mut w = Writer::new(payload);
+        w.u8(SEGMENT)?;
+        w.u8(self.flags.0)?;
+        w.u8(ranges.len() as u8)?;
+        w.u8(self.reason.0)?;
+        for word in [
+            self.connection,
+            self.offset,
+            self.acknowledged,
+            self.window,
+            self.stamp_us,
+            self.echo_us,
+        ] {
+            w.u32(word)?;
+        }
+        for (first, end) in ranges {
+            w.u32(*first)?;
+            w.u32(*end)?;
+        }
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests;
