@@ -67,11 +67,21 @@ pub enum Drop {
     Loop,
     /// The real-time lane has met congestion and sends less, the lowest priorities first.
     Braked,
+    /// A segment of a stream that this node does not know, or knows no more.
+    StreamUnknown,
+    /// Bytes of a stream beyond what was allowed, or with too many holes before them.
+    StreamWindow,
+    /// A segment that acknowledges what was never sent.
+    StreamAck,
+    /// A fragment of a long datagram for which there is no room.
+    FragmentFull,
+    /// Fragments of which the others have not come in time.
+    FragmentLate,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 28] = [
+    pub const ALL: [Drop; 33] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -100,6 +110,11 @@ impl Drop {
         Drop::DeadEnd,
         Drop::Loop,
         Drop::Braked,
+        Drop::StreamUnknown,
+        Drop::StreamWindow,
+        Drop::StreamAck,
+        Drop::FragmentFull,
+        Drop::FragmentLate,
     ];
 
     /// The metric's label.
@@ -133,6 +148,11 @@ impl Drop {
             Drop::DeadEnd => "dead_end",
             Drop::Loop => "loop",
             Drop::Braked => "braked",
+            Drop::StreamUnknown => "stream_unknown",
+            Drop::StreamWindow => "stream_window",
+            Drop::StreamAck => "stream_ack",
+            Drop::FragmentFull => "fragment_full",
+            Drop::FragmentLate => "fragment_late",
         }
     }
 }

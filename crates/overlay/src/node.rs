@@ -14,9 +14,11 @@ mod network;
 mod operate;
 mod receive;
 mod routing;
+mod segments;
 mod send;
 mod stamped;
 mod streams;
+mod transmit;
 
 pub use send::MAX_PAYLOAD;
 
@@ -31,6 +33,7 @@ use crate::route::Tables;
 use crate::settings::Settings;
 use crate::sockets::Sockets;
 use crate::stamps::Stamps;
+use crate::stream::Streams;
 use base::{ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr};
 use graph::metric::{Metric, Parameters};
 use secure::{Handshakes, Identity, Network};
@@ -88,6 +91,9 @@ pub struct Node {
     signers: routing::Signers,
     tables: Tables,
     stamps: Stamps,
+    streams: Streams,
+    /// More was to be sent on streams than one flush does.
+    streams_again: Option<Time>,
     /// The links that copies of a packet take: kept for its memory alone.
     ways: Vec<LinkIndex>,
     rng: Rng,
@@ -143,6 +149,8 @@ impl Node {
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
             stamps: Stamps::default(),
+            streams: Streams::default(),
+            streams_again: None,
             ways: Vec::new(),
             settings: config.settings,
             rng,
@@ -204,6 +212,7 @@ impl Node {
                 return self.on_send(now, client, to, port, payload, out);
             }
             Request::Close => {
+                self.leave_streams(now, client, out);
                 self.sockets.close(client);
                 self.resequencer.close(client);
                 return;
@@ -231,6 +240,7 @@ impl Node {
             self.links.touch(index);
         }
         self.release_resequenced(now, out);
+        self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
@@ -262,6 +272,7 @@ impl Engine for Node {
 
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
+        self.flush_streams(now, out);
         while let Some(index) = self.links.pop_touched() {
             self.flush_link(now, index, out);
             self.links.schedule(index);
@@ -274,6 +285,8 @@ impl Engine for Node {
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
+            (self.streams.next_timeout(), "stream"),
+            (self.streams_again, "stream"),
             (
                 self.own_record_due.then_some(self.own_record_after),
                 "record",

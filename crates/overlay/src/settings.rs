@@ -2,7 +2,7 @@
 //!
 //! `modern` is the default; `paper` sets what the papers used, for comparison.
 
-use crate::{announce, hello, realtime};
+use crate::{announce, hello, realtime, stream};
 use base::Duration;
 use congestion::brake;
 
@@ -19,6 +19,8 @@ pub struct Settings {
     pub brake: Option<brake::Settings>,
     /// When a link's cost is announced again.
     pub announce: announce::Settings,
+    /// Streams.
+    pub streams: stream::Settings,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
     pub codec_threshold: Duration,
     /// Δ of the expected-latency metric: time until a loss is noticed. [Amir06 §IV-B]: 2 ms.
@@ -34,6 +36,7 @@ impl Settings {
             realtime: realtime::Settings::default(),
             brake: Some(brake::Settings::default()),
             announce: announce::Settings::modern(),
+            streams: stream::Settings::default(),
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),
         }

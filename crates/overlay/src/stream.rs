@@ -13,8 +13,118 @@
 //! be written, the host how much has been taken, so that neither drops, and neither buffers
 //! without bound.
 
-use base::{Burst, NodeAddr, VirtualPort};
+mod connection;
+mod ranges;
+mod receiver;
+mod ring;
+mod rtt;
+mod sender;
+mod sent;
+mod table;
+
+pub use receiver::MESSAGE_BYTES_MAX;
+pub(crate) use connection::{Connection, Key, Phase};
+pub(crate) use receiver::Taken;
+pub(crate) use sent::Chunk;
+pub(crate) use table::{Ended, Streams};
+
+use base::{Burst, Duration, NodeAddr, VirtualPort};
+use congestion::Family;
+use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 pub use wire::ipc::{Framing, ResetReason};
+use wire::{HEADROOM, TAG_BYTES, transport};
+
+/// Bytes of a stream in one segment: with all headers, UDP's and IPv4's the packet has 1400 bytes,
+/// so that it fits below the tunnels that are usual.
+pub const SEGMENT_BYTES: usize = 1_400 - 28 - HEADROOM - TAG_BYTES - transport::SEGMENT_BYTES;
+/// The same behind the longest stamp; stamps change while segments are under way.
+pub const STAMPED_BYTES: usize =
+    SEGMENT_BYTES - wire::data::EXTENSION_LENGTH_BYTES - wire::stamp::STAMP_BYTES_MAX;
+/// The receive window at first. A message of the greatest length fits.
+pub const WINDOW_START: u64 = 128 << 10;
+/// The largest receive window: 1 Gbit/s over 50 ms are 6.25 MB, 2 Gbit/s over 30 ms 7.5 MB.
+pub const WINDOW_MAX: u64 = 8 << 20;
+/// What may be written and not yet acknowledged at first, and at most.
+pub const BUFFER_START: u64 = 128 << 10;
+/// See [`WINDOW_MAX`].
+pub const BUFFER_MAX: u64 = 8 << 20;
+/// Streams of one node: as many as it has sockets. Their windows and buffers at first come to
+/// 1 GiB, when all of them are full on both sides; memory is taken when there is something to keep.
+pub const STREAMS_MAX: usize = crate::sockets::MAX_SOCKETS;
+/// What windows and buffers of all streams may take beyond their start.
+pub const GROWTH_MAX: u64 = 256 << 20;
+
+/// What a stream does unless its client has chosen.
+pub const DEFAULT_CLASS: Class = Class {
+    link: LinkProtocol::BestEffort,
+    routing: Routing::ExpectedLatency,
+    priority: 2,
+};
+
+/// The numbers of streams.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What decides the window.
+    pub congestion: Family,
+    /// After so long without a word of the peer it is asked; after four times as long it is gone.
+    pub keep_alive: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            congestion: Family::Cubic,
+            keep_alive: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Memory that streams may still take.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: u64,
+}
+
+impl Budget {
+    /// Takes so much; false if there is less.
+    fn take(&mut self, bytes: u64) -> bool {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        self.left += bytes;
+    }
+}
+
+/// The overlay header of a packet that belongs to a stream.
+pub(crate) fn packet_header(
+    class: Class,
+    ttl: u8,
+    own: NodeAddr,
+    key: Key,
+    flow_seq: u32,
+) -> Repr {
+    Repr {
+        class,
+        ttl,
+        has_extension: false,
+        congested: false,
+        has_transport: true,
+        remaining: Remaining::NONE,
+        source: own,
+        destination: key.peer,
+        source_port: key.port,
+        destination_port: key.peer_port,
+        flow_seq: FlowSeq(flow_seq),
+        lane_seq: LaneSeq::new(0),
+    }
+}
 
 /// A stream that has come in and waits to be accepted. Never reused while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -49,6 +49,7 @@
 //! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
 
 use crate::bytes::{Reader, Writer};
+use crate::ipc::ResetReason;
 use crate::{Full, Malformed};
 
 /// Bytes of the header of a fragment.
@@ -177,36 +178,13 @@ impl Flags {
     }
 }
 
-/// Why a connection is no more, as its byte on the wire. 0 stands in segments that do not say so.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Reason(pub u8);
-
-impl Reason {
-    /// No reason.
-    pub const NONE: Reason = Reason(0);
-    /// The application has ended it.
-    pub const PEER: Reason = Reason(1);
-    /// Nobody listens, or too many wait.
-    pub const REFUSED: Reason = Reason(2);
-    /// The node does not know the connection.
-    pub const UNKNOWN: Reason = Reason(3);
-    /// The peer has not answered for too long.
-    pub const TIMEOUT: Reason = Reason(4);
-    /// There has been no route for too long.
-    pub const NO_ROUTE: Reason = Reason(5);
-    /// The peer did not keep to the protocol.
-    pub const PROTOCOL: Reason = Reason(6);
-    /// The node has no room for one more stream.
-    pub const EXHAUSTED: Reason = Reason(7);
-}
-
 /// The header of a segment, without ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// What counts.
     pub flags: Flags,
-    /// Why the connection is no more.
-    pub reason: Reason,
+    /// Why the connection is no more: with R, and only then.
+    pub reason: Option<ResetReason>,
     /// The connection, by the number that its initiator chose.
     pub connection: u32,
     /// The low bits of the place of the first byte.
@@ -261,13 +239,17 @@ impl Segment {
         }
         let flags = Flags(r.u8()?);
         let ranges = usize::from(r.u8()?);
-        let reason = Reason(r.u8()?);
+        let reason = r.u8()?;
         if ranges > RANGES_MAX {
             return Err(Malformed::Count);
         }
-        if flags.0 & Flags::RESERVED != 0 || (reason != Reason::NONE) != flags.has(Flags::RST) {
+        if flags.0 & Flags::RESERVED != 0 || (reason != 0) != flags.has(Flags::RST) {
             return Err(Malformed::Value);
         }
+        let reason = match reason {
+            0 => None,
+            byte => Some(ResetReason::from_byte(byte)?),
+        };
         let segment = Segment {
             flags,
             reason,
@@ -296,7 +278,7 @@ impl Segment {
         w.u8(SEGMENT)?;
         w.u8(self.flags.0)?;
         w.u8(ranges.len() as u8)?;
-        w.u8(self.reason.0)?;
+        w.u8(self.reason.map_or(0, ResetReason::to_byte))?;
         for word in [
             self.connection,
             self.offset,

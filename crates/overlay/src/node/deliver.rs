@@ -1,6 +1,7 @@
 //! The way up: packets for this node's clients, and for the node itself.
 
 use super::Node;
+use super::segments;
 use super::send::{assemble, own_header};
 use crate::event::{Drop, Event};
 use crate::request::{Delivery, Options, Reply};
@@ -23,6 +24,27 @@ pub(super) struct Arrived {
 }
 
 impl Node {
+    /// Delivers packets of which the burst holds the whole opened datagrams. Segments of one stream
+    /// stay together.
+    pub(super) fn deliver_run(
+        &mut self,
+        now: Time,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        while !run.is_empty() {
+            let alike = segments::alike(&run);
+            if alike == run.segments() {
+                return self.on_segments(now, run, out);
+            }
+            let front = run.split_front(alike.max(1));
+            match alike {
+                0 => self.deliver_sealed(now, front, out),
+                _ => self.on_segments(now, front, out),
+            }
+        }
+    }
+
     /// Delivers one packet of which the burst holds the whole opened datagram.
     pub(super) fn deliver_sealed(
         &mut self,

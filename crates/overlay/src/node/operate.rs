@@ -8,7 +8,7 @@ use crate::snapshot::{LaneStatus, LinkStatus, RouteStatus, Snapshot};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use graph::metric::Metric;
 use secure::network::EXPIRY_NOTICE_S;
-use wire::data::{LinkProtocol, Routing};
+use wire::data::Routing;
 
 /// The metrics that are routed by table, with their names.
 const METRICS: [(Metric, &str); 4] = [
@@ -24,9 +24,7 @@ impl Node {
         client: ClientId,
         options: Options,
     ) -> Result<Reply, RequestError> {
-        let carried = options.class.link != LinkProtocol::Reliable
-            && options.class.routing != Routing::Width
-            && options.route_by().is_some();
+        let carried = options.class.routing != Routing::Width && options.route_by().is_some();
         if !carried {
             return Err(RequestError::Unsupported);
         }

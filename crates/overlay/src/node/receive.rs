@@ -52,20 +52,14 @@ impl Node {
         &mut self,
         now: Time,
         verdict: Verdict,
-        mut run: Burst,
+        run: Burst,
         out: &mut impl Outbox<Node>,
     ) {
         match verdict {
             Verdict::Done => {}
             Verdict::Forward(link) => self.send_run(now, link, run, false, out),
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
-            Verdict::Local => {
-                while run.segments() > 1 {
-                    let one = run.split_front(1);
-                    self.deliver_sealed(now, one, out);
-                }
-                self.deliver_sealed(now, run, out);
-            }
+            Verdict::Local => self.deliver_run(now, run, out),
         }
     }
 

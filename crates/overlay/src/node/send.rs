@@ -188,7 +188,7 @@ impl Node {
     ) {
         let destination = header.destination;
         if destination == self.addr {
-            return self.deliver_sealed(now, packet, out);
+            return self.deliver_run(now, packet, out);
         }
         let routing = header.class.routing;
         if routing == Routing::Stamped {
@@ -283,7 +283,7 @@ pub(super) fn assemble(
 }
 
 /// What a stamp takes from the payload.
-fn extension_bytes(stamp: &[u8]) -> usize {
+pub(super) fn extension_bytes(stamp: &[u8]) -> usize {
     match stamp.len() {
         0 => 0,
         len => EXTENSION_LENGTH_BYTES + len,

@@ -1,24 +1,320 @@
-//! Streams of this node's clients: what they ask, and what wakes them.
+//! Streams of this node's clients: what they ask, what they are told, and what wakes them.
 
 use super::Node;
+use crate::event::Event;
 use crate::link::LinkIndex;
-use crate::request::{Reply, RequestError};
-use crate::stream::StreamRequest;
-use base::{ClientId, Outbox, Time};
+use crate::request::{Options, Reply, RequestError};
+use crate::sockets::default_options;
+use crate::stream::{
+    Connection, DEFAULT_CLASS, Framing, Key, Phase, ResetReason, StreamReply, StreamRequest,
+};
+use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, VirtualPort};
+
+/// Bytes that are put in order go to the host in bursts of so many at most.
+const DELIVERY_BYTES_MAX: usize = 60 << 10;
+/// Without a packet buffer a stream waits so long.
+pub(super) const BUFFER_RETRY: Duration = Duration::from_millis(2);
 
 impl Node {
     /// Does what a client asks about streams.
     pub(super) fn on_stream_request(
         &mut self,
-        _now: Time,
+        now: Time,
         client: ClientId,
-        _request: StreamRequest,
+        request: StreamRequest,
         out: &mut impl Outbox<Node>,
     ) {
-        out.deliver(client, Reply::Refused(RequestError::Unsupported));
+        let done = match request {
+            StreamRequest::Listen { backlog } => self.listen(client, backlog, out),
+            StreamRequest::Connect { to, port, framing } => {
+                self.connect(now, client, (to, port), framing)
+            }
+            other => return self.on_open_stream(now, client, other, out),
+        };
+        if let Err(why) = done {
+            out.deliver(client, Reply::Refused(why));
+        }
+    }
+
+    fn on_open_stream(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        request: StreamRequest,
+        out: &mut impl Outbox<Node>,
+    ) {
+        match request {
+            StreamRequest::Accept { stream } => {
+                match self.streams.accept(now, stream, client) {
+                    Some(index) => self.tell_connected(index, out),
+                    // It has given up meanwhile.
+                    None => tell(client, StreamReply::Reset(ResetReason::Peer), out),
+                }
+                return;
+            }
+            StreamRequest::Decline { stream } => {
+                if let Some(index) = self.streams.waiting(stream) {
+                    self.abort(now, index, ResetReason::Refused, out);
+                }
+                return;
+            }
+            _ => {}
+        }
+        // A stream may have ended while the host still spoke of it.
+        let Some(index) = self.streams.by_client(client) else {
+            return;
+        };
+        self.streams.touch(index);
+        let Some((stream, budget)) = self.streams.with_budget(index) else {
+            return;
+        };
+        match request {
+            StreamRequest::Write { payload } => {
+                let open = stream.is_open();
+                if !open || !stream.sender.write(payload.bytes(), stream.framing) {
+                    self.abort(now, index, ResetReason::Protocol, out);
+                }
+            }
+            StreamRequest::Finish => stream.sender.finish(),
+            StreamRequest::Consumed { bytes } => stream.on_consumed(now, bytes, budget),
+            StreamRequest::Reset => {
+                self.streams.leave(client);
+                self.end_quietly(now, index, ResetReason::Peer, out);
+            }
+            StreamRequest::Listen { .. }
+            | StreamRequest::Connect { .. }
+            | StreamRequest::Accept { .. }
+            | StreamRequest::Decline { .. } => {}
+        }
+    }
+
+    fn listen(
+        &mut self,
+        client: ClientId,
+        backlog: u16,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<(), RequestError> {
+        if self.streams.by_client(client).is_some() {
+            return Err(RequestError::PortInUse);
+        }
+        let bound = self.sockets.open(client, &mut self.rng)?.port;
+        let port = match bound {
+            Some(port) => port,
+            None => {
+                let port = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
+                out.deliver(client, Reply::Bound { port });
+                port
+            }
+        };
+        self.streams.listen(port, client, backlog);
+        tell(client, StreamReply::Listening, out);
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        (to, port): (NodeAddr, VirtualPort),
+        framing: Framing,
+    ) -> Result<(), RequestError> {
+        if !to.is_node() {
+            return Err(RequestError::BadDestination);
+        }
+        if self.streams.by_client(client).is_some() {
+            return Err(RequestError::PortInUse);
+        }
+        if !self.streams.has_room() {
+            return Err(RequestError::Exhausted);
+        }
+        let options = stream_options(self.sockets.open(client, &mut self.rng)?.options);
+        let bound = self.sockets.open(client, &mut self.rng)?.port;
+        let own = match bound {
+            Some(port) => port,
+            None => self.sockets.bind(client, VirtualPort(0), &mut self.rng)?,
+        };
+        let key = loop {
+            let key = Key {
+                peer: to,
+                peer_port: port,
+                port: own,
+                connection: self.rng.next_u64() as u32,
+            };
+            if self.streams.by_key(&key).is_none() {
+                break key;
+            }
+        };
+        let mut stream = self.new_stream(now, key, Phase::Calling, framing, &options);
+        stream.client = Some(client);
+        self.streams.add(stream);
+        Ok(())
+    }
+
+    pub(super) fn new_stream(
+        &self,
+        now: Time,
+        key: Key,
+        phase: Phase,
+        framing: Framing,
+        options: &Options,
+    ) -> Connection {
+        // A flow's numbers rise from one stream to the next between the same ports, as the first
+        // numbers of TCP do: a quarter of a million packets each second.
+        let first = self.boot.wrapping_add((now.as_micros() / 4) as u32);
+        let settings = &self.settings.streams;
+        Connection::new(now, key, phase, framing, options, settings, first)
+    }
+
+    /// How the streams of a listener are carried.
+    pub(super) fn listener_options(&mut self, client: ClientId) -> Options {
+        let socket = self.sockets.client(client);
+        stream_options(socket.map_or_else(default_options, |socket| socket.options))
+    }
+
+    /// A client is gone: its stream delivers what was written; its listener's streams are refused.
+    pub(super) fn leave_streams(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        out: &mut impl Outbox<Node>,
+    ) {
+        for index in self.streams.stop_listening(client) {
+            self.abort(now, index, ResetReason::Refused, out);
+        }
+        let Some(index) = self.streams.leave(client) else {
+            return;
+        };
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        if stream.is_open() {
+            stream.orphan(now);
+            self.streams.touch(index);
+        } else {
+            self.end_quietly(now, index, ResetReason::Peer, out);
+        }
     }
 
     /// A reliable lane that was full has room again: streams that waited for it go on.
     #[expect(dead_code, reason = "the reliable lane calls it")]
-    pub(super) fn on_room(&mut self, _now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {}
+    pub(super) fn on_room(&mut self, _now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
+        self.streams.touch_all(|stream| stream.wants_room = false);
+    }
+
+    pub(super) fn on_stream_timeouts(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        while let Some(index) = self.streams.pop_due(now) {
+            self.streams.touch(index);
+            let done = self.streams.at(index).map(|stream| stream.on_timeout(now));
+            if let Some(Err(why)) = done {
+                self.abort(now, index, why, out);
+            }
+        }
+    }
+
+    /// Ends a stream before its time, and tells both ends why.
+    pub(super) fn abort(
+        &mut self,
+        now: Time,
+        index: u32,
+        why: ResetReason,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let client = self.streams.at(index).and_then(|stream| stream.client);
+        self.end_quietly(now, index, why, out);
+        if let Some(client) = client {
+            tell(client, StreamReply::Reset(why), out);
+        }
+    }
+
+    /// Ends a stream of which the client needs no word. The peer hears that it was refused if it
+    /// was never accepted.
+    fn end_quietly(
+        &mut self,
+        now: Time,
+        index: u32,
+        why: ResetReason,
+        out: &mut impl Outbox<Node>,
+    ) {
+        if let Some(mut stream) = self.streams.remove(index) {
+            let why = match stream.phase {
+                Phase::Waiting(_) => ResetReason::Refused,
+                Phase::Calling | Phase::Open => why,
+            };
+            let header = stream.header(self.addr, true);
+            self.send_reset(now, header, stream.key.connection, why, out);
+        }
+    }
+
+    pub(super) fn tell_connected(&mut self, index: u32, out: &mut impl Outbox<Node>) {
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        if let Some(client) = stream.client {
+            let port = stream.key.port;
+            tell(client, StreamReply::Connected { port }, out);
+        }
+    }
+
+    /// Hands the host what has become complete, and tells it of the end.
+    pub(super) fn deliver_stream(&mut self, now: Time, index: u32, out: &mut impl Outbox<Node>) {
+        loop {
+            let Some(stream) = self.streams.at(index) else {
+                return;
+            };
+            let Some(client) = stream.client else {
+                return;
+            };
+            let len = match stream.receiver.ready() {
+                Ok(Some(len)) => len,
+                Ok(None) => break,
+                Err(why) => return self.abort(now, index, why, out),
+            };
+            let len = match stream.framing {
+                Framing::Bytes => len.min(DELIVERY_BYTES_MAX),
+                Framing::Messages => len,
+            };
+            let buffer = match len <= base::pool::SMALL_BYTES {
+                true => out.pool().small(),
+                false => out.pool().large(),
+            };
+            let Some(mut payload) = buffer else {
+                // Nothing is lost: the bytes stay where they are.
+                stream.retry_after(now, BUFFER_RETRY);
+                break;
+            };
+            stream.receiver.deliver(&mut payload.spare_mut()[..len]);
+            payload.fill(len, len);
+            hand_over(client, payload, out);
+        }
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        if stream.receiver.is_finished() && !core::mem::replace(&mut stream.finish_told, true) {
+            let client = stream.client;
+            if let Some(client) = client {
+                tell(client, StreamReply::Finished, out);
+            }
+        }
+    }
+}
+
+/// What a stream's packets carry: the options of its socket, or those of streams where the client
+/// has not chosen.
+fn stream_options(mut options: Options) -> Options {
+    if options == default_options() {
+        options.class = DEFAULT_CLASS;
+    }
+    options
+}
+
+pub(super) fn tell(client: ClientId, reply: StreamReply, out: &mut impl Outbox<Node>) {
+    out.deliver(client, Reply::Stream(reply));
+}
+
+/// Hands bytes of a stream to its client.
+pub(super) fn hand_over(client: ClientId, payload: Burst, out: &mut impl Outbox<Node>) {
+    out.report(Event::Delivered {
+        bytes: payload.len() as u32,
+    });
+    tell(client, StreamReply::Bytes { payload }, out);
 }

@@ -19,7 +19,7 @@ use super::{Budget, Framing, ResetReason, Settings, StreamId};
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use wire::data::{Class, LinkProtocol, Repr, Routing};
 use wire::ipc::{Options, Scheme};
-use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Reason, Segment};
+use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Segment};
 
 /// The first answer to a SYN is waited for so long; each next one twice as long as that before.
 const CALL_START: Duration = Duration::from_millis(500);
@@ -30,6 +30,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 const QUESTIONS_MAX: u32 = 3;
 /// How long a stream lives on whose client is gone, for what was written to be delivered.
 const LINGER: Duration = Duration::from_secs(60);
+
+/// A stream without a route looks again so often; it is also told when routes change.
+const ROUTE_RETRY: Duration = Duration::from_secs(1);
 
 /// What a connection is known by at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,10 +101,12 @@ pub(crate) struct Connection {
     questions: u32,
     keep_alive: Duration,
     linger_until: Option<Time>,
-    pub(crate) no_route_since: Option<Time>,
+    no_route_since: Option<Time>,
     /// Somebody else has to make room first: when to look again at the latest.
-    pub(crate) retry_at: Option<Time>,
+    retry_at: Option<Time>,
     pub(crate) finish_told: bool,
+    /// The reliable lane was full.
+    pub(crate) wants_room: bool,
     flow_seq: u32,
 }
 
@@ -152,6 +157,7 @@ impl Connection {
             no_route_since: None,
             retry_at: None,
             finish_told: false,
+            wants_room: false,
             flow_seq,
         }
     }
@@ -173,7 +179,38 @@ impl Connection {
 
     /// Both directions have ended and the peer knows.
     pub(crate) fn is_over(&self) -> bool {
-        self.sender.is_done() && self.receiver.is_finished()
+        let heard_out = match self.client {
+            Some(_) => self.receiver.is_finished(),
+            None => self.receiver.has_ended(),
+        };
+        self.sender.is_done() && heard_out
+    }
+
+    /// Takes the peer's call.
+    pub(crate) fn on_call(&mut self, call: &Segment) {
+        self.echo_us = call.stamp_us;
+        self.sender.open(call.window);
+    }
+
+    /// Something waits to be sent, or to be acknowledged.
+    pub(crate) fn has_business(&self) -> bool {
+        self.control_due() || self.sender.is_waiting() || self.sender.has_unsent()
+    }
+
+    /// The route to the peer: whether there is one.
+    pub(crate) fn on_route(&mut self, now: Time, is_there: bool) {
+        match is_there {
+            true => self.no_route_since = None,
+            false => {
+                self.no_route_since.get_or_insert(now);
+                self.retry_at = Some(now + ROUTE_RETRY);
+            }
+        }
+    }
+
+    /// Something else has to make room first.
+    pub(crate) fn retry_after(&mut self, now: Time, wait: Duration) {
+        self.retry_at = Some(now + wait);
     }
 
     /// Takes a segment of the peer. `congested` if a relay has marked it.
@@ -302,7 +339,7 @@ impl Connection {
         self.congested = false;
         Segment {
             flags,
-            reason: Reason::NONE,
+            reason: None,
             connection: self.key.connection,
             offset: offset as u32,
             acknowledged: self.receiver.acknowledged() as u32,

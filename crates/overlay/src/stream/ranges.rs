@@ -28,6 +28,11 @@ impl Ranges {
         self.list.first().copied()
     }
 
+    /// The highest.
+    pub(super) fn last(&self) -> Option<(u64, u64)> {
+        self.list.last().copied()
+    }
+
     /// The range in which `place` lies.
     pub(super) fn around(&self, place: u64) -> Option<(u64, u64)> {
         let after = self.list.partition_point(|range| range.1 <= place);

@@ -17,13 +17,13 @@ use base::{Duration, Time, seq};
 /// Ranges that are kept at once: a peer that sends every other byte gets no farther.
 const RANGES_KEPT: usize = 1_024;
 /// Bytes of the length before each message.
-pub(super) const LENGTH_BYTES: usize = 4;
+pub(crate) const LENGTH_BYTES: usize = 4;
 /// The longest message, that of a datagram.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;
 
 /// What became of a segment's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// They are next: so many bytes from this place of the segment on are the application's at once.
     InOrder {
         /// Bytes at the front that were here before.
@@ -39,7 +39,7 @@ pub(super) enum Taken {
 
 /// The receiving half.
 #[derive(Debug)]
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     framing: Framing,
     ring: Ring,
     /// What has come beyond `next`.
@@ -60,7 +60,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(now: Time, framing: Framing) -> Receiver {
+    pub(crate) fn new(now: Time, framing: Framing) -> Receiver {
         Receiver {
             framing,
             ring: Ring::default(),
@@ -76,47 +76,47 @@ impl Receiver {
     }
 
     /// What to acknowledge: the end counts as one.
-    pub(super) fn acknowledged(&self) -> u64 {
+    pub(crate) fn acknowledged(&self) -> u64 {
         self.next + u64::from(self.has_ended())
     }
 
     /// Bytes beyond what is acknowledged that may come.
-    pub(super) fn window(&self) -> u32 {
+    pub(crate) fn window(&self) -> u32 {
         self.edge.saturating_sub(self.acknowledged()) as u32
     }
 
     /// What has come beyond, the lowest first.
-    pub(super) fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
+    pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.ranges.iter()
     }
 
     /// Everything up to the end has come.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.end == Some(self.next)
     }
 
     /// Everything up to the end has been delivered.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.delivered)
     }
 
     /// Bytes that have come in order.
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.next
     }
 
     /// Bytes that wait here and with the host.
-    pub(super) fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.next - self.consumed.min(self.next)
     }
 
     /// What the window takes of the node's memory beyond its start.
-    pub(super) fn charge(&self) -> u64 {
+    pub(crate) fn charge(&self) -> u64 {
         self.window - WINDOW_START
     }
 
     /// Takes a segment's bytes, and the end if it stands behind them.
-    pub(super) fn on_segment(
+    pub(crate) fn on_segment(
         &mut self,
         offset_low: u32,
         bytes: &[u8],
@@ -126,7 +126,7 @@ impl Receiver {
         let end = offset + bytes.len() as u64;
         if fin {
             let known = self.end.is_some_and(|known| known != end);
-            let behind = self.ranges.iter().next_back().is_some_and(|last| last.1 > end);
+            let behind = self.ranges.last().is_some_and(|last| last.1 > end);
             if known || behind || end < self.next {
                 return Err(ResetReason::Protocol);
             }
@@ -156,7 +156,7 @@ impl Receiver {
         {
             return Ok(Taken::Refused);
         }
-        let high = self.ranges.iter().next_back().map_or(self.next, |last| last.1);
+        let high = self.ranges.last().map_or(self.next, |last| last.1);
         self.ring.reserve(self.delivered..high, to.max(high));
         self.ring.write(from, &bytes[skip..skip + len]);
         self.ranges.insert(from, to, |_, _| {});
@@ -170,7 +170,7 @@ impl Receiver {
     }
 
     /// How many bytes can be delivered next: of one message, or of what there is.
-    pub(super) fn ready(&self) -> Result<Option<usize>, ResetReason> {
+    pub(crate) fn ready(&self) -> Result<Option<usize>, ResetReason> {
         let there = self.next - self.delivered;
         match self.framing {
             Framing::Bytes => Ok((there > 0).then_some(there as usize)),
@@ -195,7 +195,7 @@ impl Receiver {
     }
 
     /// Hands out the next bytes, as many as `out` takes, of those that [`Receiver::ready`] tells.
-    pub(super) fn deliver(&mut self, out: &mut [u8]) {
+    pub(crate) fn deliver(&mut self, out: &mut [u8]) {
         if self.framing == Framing::Messages {
             self.delivered += LENGTH_BYTES as u64;
             self.consumed += LENGTH_BYTES as u64;
@@ -209,7 +209,7 @@ impl Receiver {
 
     /// The application has taken so many bytes. Grows the window if it takes half of one within two
     /// round trips. True if the peer is to be told at once.
-    pub(super) fn on_consumed(
+    pub(crate) fn on_consumed(
         &mut self,
         now: Time,
         bytes: u32,
@@ -236,7 +236,7 @@ impl Receiver {
     }
 
     /// The edge that goes with an acknowledgement that is sent anyway.
-    pub(super) fn refresh_edge(&mut self) {
+    pub(crate) fn refresh_edge(&mut self) {
         self.edge = self.edge.max(self.consumed + self.window);
     }
 }

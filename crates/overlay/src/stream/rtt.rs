@@ -3,10 +3,10 @@
 use base::{Duration, Time};
 
 /// The shortest timeout. Choice: Linux's; the RFC's second would stall a stream over a lost tail.
-pub(super) const RTO_MIN: Duration = Duration::from_millis(200);
+pub(crate) const RTO_MIN: Duration = Duration::from_millis(200);
 /// The longest, backed off. Choice: not the RFC's minute: a path that is mended is found again
 /// within seconds, and one small packet in four seconds harms nobody.
-pub(super) const RTO_MAX: Duration = Duration::from_secs(4);
+pub(crate) const RTO_MAX: Duration = Duration::from_secs(4);
 /// Before anything is measured.
 const RTO_START: Duration = Duration::from_millis(500);
 /// A sample above this is a wrong echo.
@@ -14,7 +14,7 @@ const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
 /// The estimator.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rtt {
+pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
     latest: Duration,
@@ -23,7 +23,7 @@ pub(super) struct Rtt {
 
 impl Rtt {
     /// Takes a sample.
-    pub(super) fn sample(&mut self, sample: Duration) {
+    pub(crate) fn sample(&mut self, sample: Duration) {
         if sample > SAMPLE_MAX {
             return;
         }
@@ -47,22 +47,22 @@ impl Rtt {
     }
 
     /// The smoothed round trip, once there is one.
-    pub(super) fn smoothed(&self) -> Option<Duration> {
+    pub(crate) fn smoothed(&self) -> Option<Duration> {
         self.smoothed
     }
 
     /// The smoothed round trip or the latest, whichever is longer.
-    pub(super) fn cautious(&self) -> Duration {
+    pub(crate) fn cautious(&self) -> Duration {
         self.smoothed.unwrap_or(RTO_START).max(self.latest)
     }
 
     /// The least of all.
-    pub(super) fn least(&self) -> Option<Duration> {
+    pub(crate) fn least(&self) -> Option<Duration> {
         self.least
     }
 
     /// The timeout after so many in a row.
-    pub(super) fn rto(&self, backoff: u32) -> Duration {
+    pub(crate) fn rto(&self, backoff: u32) -> Duration {
         let base = match self.smoothed {
             None => RTO_START,
             Some(smoothed) => smoothed + (self.variation * 4).max(Duration::from_millis(1)),
@@ -74,12 +74,12 @@ impl Rtt {
 }
 
 /// The clock on the wire: microseconds, and never 0.
-pub(super) fn stamp(now: Time) -> u32 {
+pub(crate) fn stamp(now: Time) -> u32 {
     (now.as_micros() as u32).max(1)
 }
 
 /// How long ago a stamp was made; none for 0, and for one from the future.
-pub(super) fn since(now: Time, stamp_us: u32) -> Option<Duration> {
+pub(crate) fn since(now: Time, stamp_us: u32) -> Option<Duration> {
     let ago = stamp(now).wrapping_sub(stamp_us);
     (stamp_us != 0 && ago < 1 << 31).then(|| Duration::from_micros(ago.into()))
 }

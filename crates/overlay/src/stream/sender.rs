@@ -38,24 +38,24 @@ const CREDIT_STEP: u64 = 16 << 10;
 
 /// What the acknowledgement was not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NeverSent;
+pub(crate) struct NeverSent;
 
 /// What a segment says of the other direction.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard {
+pub(crate) struct Heard {
     /// Low bits of the place up to which all has come.
-    pub(super) acknowledged: u32,
+    pub(crate) acknowledged: u32,
     /// Bytes beyond that may be sent.
-    pub(super) window: u32,
+    pub(crate) window: u32,
     /// How long ago the segment left that it answers.
-    pub(super) rtt: Option<Duration>,
+    pub(crate) rtt: Option<Duration>,
     /// Segments came with the mark of congestion.
-    pub(super) congested: bool,
+    pub(crate) congested: bool,
 }
 
 /// The sending half.
 #[derive(Debug)]
-pub(super) struct Sender {
+pub(crate) struct Sender {
     link: LinkProtocol,
     segment: u64,
     ring: Ring,
@@ -97,12 +97,12 @@ pub(super) struct Sender {
     last_sent: Time,
     progress: Time,
     /// Segments sent again.
-    pub(super) retransmissions: u64,
+    pub(crate) retransmissions: u64,
 }
 
 impl Sender {
     /// A sender of segments with so many bytes.
-    pub(super) fn new(now: Time, family: Family, link: LinkProtocol, segment: usize) -> Sender {
+    pub(crate) fn new(now: Time, family: Family, link: LinkProtocol, segment: usize) -> Sender {
         let settings = congestion::Settings {
             max_window: (2 * BUFFER_MAX) as f64 / segment as f64,
             ..congestion::Settings::default()
@@ -147,7 +147,7 @@ impl Sender {
     }
 
     /// Takes what the application writes; false if it is more than the credit.
-    pub(super) fn write(&mut self, bytes: &[u8], framing: Framing) -> bool {
+    pub(crate) fn write(&mut self, bytes: &[u8], framing: Framing) -> bool {
         let len = bytes.len() as u64;
         // An empty message costs no credit: so many that they fill the memory are too many.
         if self.finished || len > self.credit || self.buffered() > 6 * BUFFER_MAX {
@@ -170,28 +170,28 @@ impl Sender {
     }
 
     /// Nothing more will be written.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.finished = true;
         self.credit = 0;
     }
 
     /// The application has said that it writes no more.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
     /// Everything that was written has arrived, and the end.
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.fin_sent && self.una > self.end
     }
 
     /// Everything that was written has arrived.
-    pub(super) fn is_delivered(&self) -> bool {
+    pub(crate) fn is_delivered(&self) -> bool {
         self.una >= self.end
     }
 
     /// Bytes that are written and not acknowledged.
-    pub(super) fn buffered(&self) -> u64 {
+    pub(crate) fn buffered(&self) -> u64 {
         self.end - self.base()
     }
 
@@ -200,37 +200,52 @@ impl Sender {
     }
 
     /// Bytes acknowledged.
-    pub(super) fn acknowledged(&self) -> u64 {
+    pub(crate) fn acknowledged(&self) -> u64 {
         self.una.min(self.end)
     }
 
     /// What the buffer takes of the node's memory beyond its start.
-    pub(super) fn charge(&self) -> u64 {
+    pub(crate) fn charge(&self) -> u64 {
         self.charge
     }
 
     /// The round trip's estimator.
-    pub(super) fn rtt(&self) -> &Rtt {
+    pub(crate) fn rtt(&self) -> &Rtt {
         &self.rtt
     }
 
     /// The window in bytes.
-    pub(super) fn window(&self) -> u64 {
+    pub(crate) fn window(&self) -> u64 {
         (self.control.window() * self.segment as f64) as u64
     }
 
     /// Bytes in flight.
-    pub(super) fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.board.in_flight()
     }
 
+    /// The place where the next segment without bytes stands.
+    pub(crate) fn end_place(&self) -> u64 {
+        self.next
+    }
+
+    /// The peer's first window.
+    pub(crate) fn open(&mut self, window: u32) {
+        self.edge = self.edge.max(window.into());
+    }
+
+    /// Something is written, or is to be ended, that was never sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.next < self.end || self.fin_due() || self.board.has_lost()
+    }
+
     /// Something was sent and is not acknowledged.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         !self.board.is_empty()
     }
 
     /// How much more the host may write, when that is worth telling.
-    pub(super) fn grant(&mut self, budget: &mut Budget) -> Option<u32> {
+    pub(crate) fn grant(&mut self, budget: &mut Budget) -> Option<u32> {
         if self.finished {
             return None;
         }
@@ -257,7 +272,7 @@ impl Sender {
     }
 
     /// What leaves now, if something may: call again until nothing does. `most` bounds its bytes.
-    pub(super) fn poll(&mut self, now: Time) -> Option<Chunk> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
         let chunk = self.choose(now)?;
         self.last_sent = now;
         if self.rto_at.is_none() {
@@ -269,7 +284,7 @@ impl Sender {
     }
 
     /// More than one segment is waiting: worth a large buffer.
-    pub(super) fn has_many(&self) -> bool {
+    pub(crate) fn has_many(&self) -> bool {
         self.end - self.next.min(self.end) > self.segment || self.board.has_lost()
     }
 
@@ -350,7 +365,7 @@ impl Sender {
     }
 
     /// Reads the bytes of a chunk.
-    pub(super) fn read(&self, chunk: Chunk, out: &mut [u8]) {
+    pub(crate) fn read(&self, chunk: Chunk, out: &mut [u8]) {
         self.ring.read(chunk.offset, out);
     }
 
@@ -376,7 +391,7 @@ impl Sender {
     }
 
     /// Takes what a segment of the peer says of this direction.
-    pub(super) fn on_heard(
+    pub(crate) fn on_heard(
         &mut self,
         now: Time,
         heard: Heard,
@@ -434,7 +449,7 @@ impl Sender {
     }
 
     /// The round trip of the handshake.
-    pub(super) fn on_first_round_trip(&mut self, rtt: Duration) {
+    pub(crate) fn on_first_round_trip(&mut self, rtt: Duration) {
         self.rtt.sample(rtt);
     }
 
@@ -515,12 +530,12 @@ impl Sender {
     }
 
     /// Call when nothing more leaves in this batch.
-    pub(super) fn on_flushed(&mut self) {
+    pub(crate) fn on_flushed(&mut self) {
         self.arm_probe();
     }
 
     /// When something is due of itself.
-    pub(super) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         let all = [
             self.rto_at,
             self.probe_at,
@@ -532,7 +547,7 @@ impl Sender {
     }
 
     /// Does what is due; true if the peer is to be asked for its window.
-    pub(super) fn on_timeout(&mut self, now: Time) -> bool {
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if is_due(self.paced_at) {
             self.paced_at = None;
@@ -573,7 +588,7 @@ impl Sender {
 
     /// The routes have changed. What has waited longer than its answer takes may have been lost with
     /// the old path: it is asked for now, not when the timer, backed off, would.
-    pub(super) fn on_route_change(&mut self, now: Time) {
+    pub(crate) fn on_route_change(&mut self, now: Time) {
         if !self.board.is_empty() && now.since(self.progress) > self.rtt.cautious() {
             self.backoff = self.backoff.min(1);
             self.rto_at = Some(now + self.rtt.rto(self.backoff));

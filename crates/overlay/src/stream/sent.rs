@@ -23,13 +23,13 @@ const LATER: u64 = 3;
 
 /// A part of the stream that is sent as one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     /// Its first place.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Its bytes.
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// The end of the stream stands behind it.
-    pub(super) fin: bool,
+    pub(crate) fin: bool,
 }
 
 impl Chunk {

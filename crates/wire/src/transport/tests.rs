@@ -25,7 +25,7 @@ const SEGMENT_VECTOR: [u8; SEGMENT_BYTES + 2 * RANGE_BYTES + 2] = [
 ];
 const SEGMENT_VALUE: Segment = Segment {
     flags: Flags::ACK.with(Flags::CONGESTED).with(Flags::MESSAGES),
-    reason: Reason::NONE,
+    reason: None,
     connection: 0xcafe_0001,
     offset: 0x510,
     acknowledged: 0xffff_fff0,

@@ -1,0 +1,231 @@
+//! Segments of streams on their way in.
+//!
+//! ```text
+//!   burst:  | headers | bytes | headers | bytes | headers | bytes |      as GRO hands it up
+//!   after:  | bytes | bytes | bytes |                                    one reply, nothing copied
+//! ```
+//! What comes in order is moved together in the burst's own buffer and handed to the host whole, so
+//! that it writes once for a burst. What comes out of order goes through the stream's ring.
+
+use super::Node;
+use super::streams::{hand_over, tell};
+use crate::event::Drop;
+use crate::stream::{Framing, Key, Phase, ResetReason, StreamReply, Taken};
+use base::{Burst, Outbox, Time};
+use core::ops::Range;
+use wire::data::{Header, Repr};
+use wire::transport::{Flags, Kind, Parsed, Segment};
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+impl Node {
+    /// Takes segments of one stream, whole opened datagrams.
+    pub(super) fn on_segments(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+        let (mut gathered, mut last, mut of, mut end) = (0, None, None, None);
+        for i in 0..run.segments() {
+            let packet = packet_of(&run, i);
+            let header = Header::trusted(&run.bytes()[packet.clone()]);
+            let Ok(parsed) = Segment::parse(header.payload()) else {
+                self.drop_one(Drop::Malformed, out);
+                continue;
+            };
+            let (key, congested) = (key_of(&header, &parsed), header.is_congested());
+            let flags = parsed.segment.flags;
+            let Some(index) = self.streams.by_key(&key) else {
+                let header = header.repr();
+                self.on_unknown(now, &header, key, &parsed.segment, last, out);
+                last = Some(flags);
+                continue;
+            };
+            if flags.has(Flags::RST) {
+                of = Some(index);
+                end = Some((parsed.segment.reason, true));
+                break;
+            }
+            let bytes = packet.end - parsed.bytes.len()..packet.end;
+            let Some(stream) = self.streams.at(index) else {
+                continue;
+            };
+            of = Some(index);
+            let reaction = match stream.on_segment(now, &parsed, congested) {
+                Ok(reaction) => reaction,
+                Err(why) => {
+                    end = Some((Some(why), false));
+                    break;
+                }
+            };
+            self.streams.touch(index);
+            if reaction.opened {
+                self.tell_connected(index, out);
+            }
+            if reaction.is_bad {
+                self.drop_one(Drop::StreamAck, out);
+            }
+            match reaction.taken {
+                Taken::InOrder { skip, len } => {
+                    let from = bytes.start + skip;
+                    run.bytes_mut().copy_within(from..from + len, gathered);
+                    gathered += len;
+                }
+                Taken::Kept => {}
+                Taken::Refused => self.drop_one(Drop::StreamWindow, out),
+            }
+        }
+        if let Some(index) = of {
+            self.finish_segments(now, index, run, gathered, end, out);
+        }
+    }
+
+    /// Delivers what a burst has brought: the bytes at its front, then what they have completed.
+    /// `end` says why that was all, and whether the peer says so.
+    fn finish_segments(
+        &mut self,
+        now: Time,
+        index: u32,
+        mut run: Burst,
+        gathered: usize,
+        end: Option<(Option<ResetReason>, bool)>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let client = self.streams.at(index).and_then(|stream| stream.client);
+        if gathered > 0
+            && let Some(client) = client
+        {
+            run.fill(gathered, gathered);
+            hand_over(client, run, out);
+        }
+        self.deliver_stream(now, index, out);
+        match end {
+            None => {}
+            Some((why, true)) => self.on_reset(now, index, why, out),
+            Some((why, false)) => {
+                self.abort(now, index, why.unwrap_or(ResetReason::Protocol), out);
+            }
+        }
+    }
+
+    /// The peer says that the connection is no more.
+    fn on_reset(
+        &mut self,
+        now: Time,
+        index: u32,
+        why: Option<ResetReason>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        // It has forgotten a connection of which nothing but the last word was missing.
+        let in_peace = stream.receiver.is_finished()
+            && stream.sender.is_finished()
+            && stream.sender.is_delivered();
+        let client = stream.client;
+        if in_peace && why == Some(ResetReason::Unknown) {
+            return self.streams.retire(now, index);
+        }
+        self.streams.remove(index);
+        if let Some(client) = client {
+            let why = why.unwrap_or(ResetReason::Peer);
+            tell(client, StreamReply::Reset(why), out);
+        }
+    }
+
+    /// A segment of a connection that is not there. `last` are the flags of the one before it in
+    /// the same burst: one answer is enough.
+    fn on_unknown(
+        &mut self,
+        now: Time,
+        header: &Repr,
+        key: Key,
+        segment: &Segment,
+        last: Option<Flags>,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let flags = segment.flags;
+        if flags.has(Flags::RST) || last.is_some() {
+            return self.drop_one(Drop::StreamUnknown, out);
+        }
+        if flags.has(Flags::SYN) && !flags.has(Flags::ACK) {
+            return match self.on_call(now, key, segment, out) {
+                Ok(()) => {}
+                Err(why) => self.refuse(now, header, segment.connection, why, out),
+            };
+        }
+        if let Some(ended) = self.streams.ended(&key) {
+            ended.flow_seq = ended.flow_seq.wrapping_add(1);
+            let ended = *ended;
+            if flags.has(Flags::FIN) || flags.has(Flags::PROBE) {
+                self.acknowledge_ended(now, header, segment, ended, out);
+            }
+            return;
+        }
+        self.drop_one(Drop::StreamUnknown, out);
+        self.refuse(now, header, segment.connection, ResetReason::Unknown, out);
+    }
+
+    /// Somebody wants to connect.
+    fn on_call(
+        &mut self,
+        now: Time,
+        key: Key,
+        segment: &Segment,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<(), ResetReason> {
+        let listener = self.streams.listener(key.port)?;
+        if !self.streams.has_room() {
+            return Err(ResetReason::Exhausted);
+        }
+        let framing = match segment.flags.has(Flags::MESSAGES) {
+            true => Framing::Messages,
+            false => Framing::Bytes,
+        };
+        let options = self.listener_options(listener);
+        let stream = self.streams.next_stream();
+        let mut connection = self.new_stream(now, key, Phase::Waiting(stream), framing, &options);
+        connection.on_call(segment);
+        let index = self.streams.add(connection);
+        self.streams.wait(stream, index, key.port);
+        let incoming = StreamReply::Incoming {
+            stream,
+            from: key.peer,
+            port: key.peer_port,
+            framing,
+        };
+        tell(listener, incoming, out);
+        Ok(())
+    }
+}
+
+/// How many segments at the front of a run belong to one stream; 0 if the first packet is none.
+pub(super) fn alike(run: &Burst) -> usize {
+    let key = |i: usize| {
+        let packet = packet_of(run, i);
+        let header = Header::trusted(&run.bytes()[packet]);
+        let payload = header.has_transport().then(|| header.payload())?;
+        let is_segment = Kind::of(payload) == Ok(Kind::Segment);
+        let connection = payload.get(4..8).filter(|_| is_segment)?;
+        let connection: [u8; 4] = connection.try_into().ok()?;
+        let from = (header.source(), header.source_port());
+        Some((from, header.destination_port(), connection))
+    };
+    let Some(first) = key(0) else {
+        return 0;
+    };
+    (0..run.segments())
+        .take_while(|&i| key(i) == Some(first))
+        .count()
+}
+
+fn packet_of(run: &Burst, i: usize) -> Range<usize> {
+    let from = i * run.stride();
+    let to = (from + run.stride()).min(run.len());
+    from + CLEAR_BYTES..to - TAG_BYTES
+}
+
+fn key_of<B: AsRef<[u8]>>(header: &Header<B>, parsed: &Parsed<'_>) -> Key {
+    Key {
+        peer: header.source(),
+        peer_port: header.source_port(),
+        port: header.destination_port(),
+        connection: parsed.segment.connection,
+    }
+}

@@ -1,0 +1,395 @@
+//! Segments of streams on their way out.
+//!
+//! ```text
+//!   poll ── chunk ── chunk ── chunk (the last may be short)
+//!           ▼        ▼        ▼
+//!   | clear | header | stamp? | segment | bytes | tag |  ...  equal strides in one large buffer
+//! ```
+//! Segments that leave at one moment are written into one buffer, sealed in place and handed to the
+//! network below in one call. Acknowledgements are gathered: one for each batch of inputs, and none
+//! where bytes leave that carry it.
+
+use super::Node;
+use super::send::{extension_bytes, next_hop};
+use super::streams::{BUFFER_RETRY, tell};
+use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
+use crate::request::Options;
+use crate::stamps::Wish;
+use crate::stream::{Chunk, Connection, DEFAULT_CLASS, Key, ResetReason, StreamReply, packet_header};
+use base::{Burst, Outbox, Time};
+use wire::data::{
+    EXTENSION_LENGTH_BYTES, HEADER_BYTES, LinkProtocol, Repr, Routing,
+};
+use wire::stamp::STAMP_BYTES_MAX;
+use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment};
+use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+
+/// Bursts that one stream sends in one flush: about a millisecond of 2 Gbit/s.
+const BURSTS_PER_FLUSH: usize = 6;
+/// Bursts of all streams in one flush: some milliseconds of work, the longest that others wait.
+const BURSTS_PER_FLUSH_ALL: usize = 64;
+
+/// Where a stream's packets go from here.
+#[derive(Clone, Copy)]
+enum Way {
+    /// To this node itself.
+    Here,
+    /// Over this link.
+    Link(LinkIndex),
+    /// As the stamp of so many bytes says.
+    Stamped(usize),
+}
+
+/// The stamp of a stream's packets.
+type StampBytes = [u8; STAMP_BYTES_MAX];
+
+impl Node {
+    /// Sends what streams have to say.
+    pub(super) fn flush_streams(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        self.streams_again = None;
+        let mut bursts = 0;
+        while let Some(index) = self.streams.pop_touched() {
+            bursts += self.flush_stream(now, index, out);
+            if bursts >= BURSTS_PER_FLUSH_ALL {
+                // The rest follows after the inputs that wait meanwhile.
+                self.streams_again = Some(now);
+                return;
+            }
+        }
+    }
+
+    /// The same for one stream; how many bursts it has sent.
+    fn flush_stream(&mut self, now: Time, index: u32, out: &mut impl Outbox<Node>) -> usize {
+        self.grant(index, out);
+        let Some(stream) = self.streams.at(index) else {
+            return 0;
+        };
+        if stream.is_over() {
+            self.streams.retire(now, index);
+            return 0;
+        }
+        if !stream.has_business() {
+            self.streams.schedule(index, None);
+            return 0;
+        }
+        let mut stamp = [0; STAMP_BYTES_MAX];
+        let way = self.way_of(now, index, &mut stamp, out);
+        let mut bursts = 0;
+        if let Some(way) = way {
+            bursts = self.send_segments(now, index, way, &stamp, out);
+        }
+        if let Some(stream) = self.streams.at(index) {
+            stream.sender.on_flushed();
+            let again = (bursts >= BURSTS_PER_FLUSH).then_some(now);
+            self.streams.schedule(index, again);
+        }
+        bursts
+    }
+
+    /// Tells the host how much more may be written.
+    fn grant(&mut self, index: u32, out: &mut impl Outbox<Node>) {
+        let Some((stream, budget)) = self.streams.with_budget(index) else {
+            return;
+        };
+        let Some(client) = stream.client.filter(|_| stream.is_open()) else {
+            return;
+        };
+        if let Some(bytes) = stream.sender.grant(budget) {
+            tell(client, StreamReply::Credit { bytes }, out);
+        }
+    }
+
+    /// Where a stream's packets go, and the stamp that they carry.
+    fn way_of(
+        &mut self,
+        now: Time,
+        index: u32,
+        stamp: &mut StampBytes,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Way> {
+        let stream = self.streams.at(index)?;
+        let (to, class) = (stream.key.peer, stream.class());
+        if to == self.addr {
+            return Some(Way::Here);
+        }
+        let mut routing = class.routing;
+        if let Some(scheme) = stream.scheme {
+            let wish = Wish {
+                to,
+                scheme,
+                link: class.link,
+                deadline: stream.deadline,
+            };
+            let (generation, topology) = (self.database.generation(), self.database.topology());
+            let known = self
+                .stamps
+                .stamp(now, self.addr, wish, generation, topology);
+            if let Some(known) = known {
+                stamp[..known.len()].copy_from_slice(known);
+                stream.on_route(now, true);
+                return Some(Way::Stamped(known.len()));
+            }
+            routing = Routing::ExpectedLatency;
+            out.report(Event::Unstamped);
+        }
+        let hop = next_hop(&self.tables, &self.links, routing, to, None);
+        let link = hop.ok().filter(|link| self.links.at(*link).is_up());
+        stream.on_route(now, link.is_some());
+        link.map(Way::Link)
+    }
+
+    fn send_segments(
+        &mut self,
+        now: Time,
+        index: u32,
+        way: Way,
+        stamp: &StampBytes,
+        out: &mut impl Outbox<Node>,
+    ) -> usize {
+        let stamp = match way {
+            Way::Stamped(len) => &stamp[..len],
+            Way::Here | Way::Link(_) => &[],
+        };
+        // Holes are told in a segment of its own, so that those with bytes are equal.
+        let tells = self
+            .streams
+            .at(index)
+            .is_some_and(|stream| stream.control_due() && stream.has_ranges());
+        if tells || !self.is_open(index) {
+            self.send_control(now, index, way, stamp, out);
+        }
+        let (mut bursts, mut carried) = (0, None);
+        while bursts < BURSTS_PER_FLUSH || carried.is_some() {
+            let Some(stream) = self.streams.at(index).filter(|stream| stream.is_open()) else {
+                return bursts;
+            };
+            let built = build(now, self.addr, stream, stamp, &mut carried, out);
+            let Some(burst) = built else { break };
+            self.send_on(now, way, burst, out);
+            bursts += 1;
+        }
+        let due = self.streams.at(index).is_some_and(|s| s.control_due());
+        if due {
+            self.send_control(now, index, way, stamp, out);
+        }
+        bursts
+    }
+
+    fn is_open(&mut self, index: u32) -> bool {
+        self.streams.at(index).is_some_and(|stream| stream.is_open())
+    }
+
+    /// Sends a segment without bytes: SYN, acknowledgement, question.
+    fn send_control(
+        &mut self,
+        now: Time,
+        index: u32,
+        way: Way,
+        stamp: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        let own = self.addr;
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        if !stream.control_due() {
+            return;
+        }
+        let Some(mut burst) = out.pool().small() else {
+            stream.retry_after(now, BUFFER_RETRY);
+            return self.drop_one(Drop::NoBuffer, out);
+        };
+        let mut ranges = [(0, 0); RANGES_MAX];
+        let count = stream.ranges(&mut ranges);
+        let mut header = stream.header(own, true);
+        let segment = stream.segment(now, stream.sender.end_place(), false);
+        let len = SEGMENT_BYTES + count * RANGE_BYTES;
+        let packet = write_headers(&mut burst, 0, &mut header, stamp);
+        segment
+            .emit(&ranges[..count], &mut packet[..len])
+            .expect("a small buffer holds all headers");
+        let len = HEADROOM + extension_bytes(stamp) + len + TAG_BYTES;
+        burst.fill(len, len);
+        self.send_on(now, way, burst, out);
+    }
+
+    fn send_on(&mut self, now: Time, way: Way, burst: Burst, out: &mut impl Outbox<Node>) {
+        match way {
+            Way::Here => self.deliver_run(now, burst, out),
+            Way::Link(link) => self.send_run(now, link, burst, true, out),
+            Way::Stamped(_) => self.send_copies(now, None, burst, out),
+        }
+    }
+
+    /// Says that a connection is no more; `header` is the packet's.
+    pub(super) fn send_reset(
+        &mut self,
+        now: Time,
+        mut header: Repr,
+        connection: u32,
+        why: ResetReason,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let segment = Segment {
+            flags: Flags::RST,
+            reason: Some(why),
+            connection,
+            ..Segment::default()
+        };
+        if header.class.routing == Routing::Stamped {
+            header.class.routing = Routing::ExpectedLatency;
+        }
+        self.send_single(now, header, &segment, out);
+    }
+
+    /// Answers a packet whose connection is not to be.
+    pub(super) fn refuse(
+        &mut self,
+        now: Time,
+        to: &Repr,
+        connection: u32,
+        why: ResetReason,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let key = answer_key(to, connection);
+        let seq = self.next_echo_seq().0;
+        let mut class = DEFAULT_CLASS;
+        class.link = LinkProtocol::BestEffort;
+        let header = packet_header(class, Options::TTL_DEFAULT, self.addr, key, seq);
+        self.send_reset(now, header, connection, why, out);
+    }
+
+    /// Tells a peer once more that all has come.
+    pub(super) fn acknowledge_ended(
+        &mut self,
+        now: Time,
+        to: &Repr,
+        asked: &Segment,
+        ended: crate::stream::Ended,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let key = answer_key(to, asked.connection);
+        let mut class = DEFAULT_CLASS;
+        class.link = LinkProtocol::BestEffort;
+        let ttl = Options::TTL_DEFAULT;
+        let header = packet_header(class, ttl, self.addr, key, ended.flow_seq);
+        let segment = Segment {
+            flags: Flags::ACK,
+            connection: asked.connection,
+            offset: ended.offset,
+            acknowledged: ended.acknowledged,
+            echo_us: asked.stamp_us,
+            ..Segment::default()
+        };
+        self.send_single(now, header, &segment, out);
+    }
+
+    fn send_single(
+        &mut self,
+        now: Time,
+        mut header: Repr,
+        segment: &Segment,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Some(mut burst) = out.pool().small() else {
+            return self.drop_one(Drop::NoBuffer, out);
+        };
+        let packet = write_headers(&mut burst, 0, &mut header, &[]);
+        segment
+            .emit(&[], packet)
+            .expect("a small buffer holds all headers");
+        let len = HEADROOM + SEGMENT_BYTES + TAG_BYTES;
+        burst.fill(len, len);
+        self.originate(now, &header, burst, out);
+    }
+}
+
+/// The connection of a packet as this node names it.
+fn answer_key(to: &Repr, connection: u32) -> Key {
+    Key {
+        peer: to.source,
+        peer_port: to.source_port,
+        port: to.destination_port,
+        connection,
+    }
+}
+
+/// A burst of what a stream may send now: equal segments, and perhaps a shorter one at the end.
+/// `carried` is a segment that did not fit the burst before.
+fn build(
+    now: Time,
+    own: base::NodeAddr,
+    stream: &mut Connection,
+    stamp: &[u8],
+    carried: &mut Option<Chunk>,
+    out: &mut impl Outbox<Node>,
+) -> Option<Burst> {
+    let large = stream.sender.has_many().then(|| out.pool().large()).flatten();
+    let Some(mut burst) = large.or_else(|| out.pool().small()) else {
+        stream.retry_after(now, BUFFER_RETRY);
+        return None;
+    };
+    let around = HEADROOM + extension_bytes(stamp) + SEGMENT_BYTES + TAG_BYTES;
+    let capacity = burst.capacity();
+    let (mut used, mut stride) = (0, 0);
+    loop {
+        if stride > 0 && used + stride > capacity {
+            break;
+        }
+        let Some(chunk) = carried.take().or_else(|| stream.sender.poll(now)) else {
+            break;
+        };
+        let len = around + chunk.len as usize;
+        if stride > 0 && len > stride {
+            *carried = Some(chunk);
+            break;
+        }
+        let mut header = stream.header(own, false);
+        let segment = stream.segment(now, chunk.offset, chunk.fin);
+        let packet = write_headers(&mut burst, used, &mut header, stamp);
+        let (head, bytes) = packet.split_at_mut(SEGMENT_BYTES);
+        segment
+            .emit(&[], head)
+            .expect("the front of the packet is the header's");
+        stream.sender.read(chunk, &mut bytes[..chunk.len as usize]);
+        used += len;
+        if stride == 0 {
+            stride = len;
+        } else if len < stride {
+            break;
+        }
+    }
+    if used == 0 {
+        return None;
+    }
+    burst.fill(used, stride);
+    Some(burst)
+}
+
+/// Writes a packet's header and stamp at `at` of an empty burst, and gives what follows.
+fn write_headers<'a>(
+    burst: &'a mut Burst,
+    at: usize,
+    header: &mut Repr,
+    stamp: &[u8],
+) -> &'a mut [u8] {
+    // Without a stamp the packets of a stamped stream go by expected latency.
+    header.has_extension = !stamp.is_empty();
+    if stamp.is_empty() && header.class.routing == Routing::Stamped {
+        header.class.routing = Routing::ExpectedLatency;
+    }
+    let packet = &mut burst.spare_mut()[at + CLEAR_BYTES..];
+    header
+        .emit(packet)
+        .expect("a buffer holds a packet's header");
+    let rest = &mut packet[HEADER_BYTES..];
+    if stamp.is_empty() {
+        return rest;
+    }
+    let (length, rest) = rest.split_at_mut(EXTENSION_LENGTH_BYTES);
+    length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
+    let (place, rest) = rest.split_at_mut(stamp.len());
+    place.copy_from_slice(stamp);
+    rest
+}

@@ -1,0 +1,334 @@
+//! All streams of a node: by connection and by client, who listens, and when each wants attention.
+
+use super::{
+    Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId,
+};
+use base::{ClientId, Duration, Map, Time, VirtualPort};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Connections that have ended are remembered for so long, to answer a peer that has not heard.
+const REMEMBERED: Duration = Duration::from_secs(10);
+/// And at most so many, 40 bytes each.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// Who takes connections at a port.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) client: ClientId,
+    backlog: u16,
+    waiting: u16,
+}
+
+/// A connection that has ended in peace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// What is acknowledged, the peer's end included, and where this end stands.
+    pub(crate) acknowledged: u32,
+    pub(crate) offset: u32,
+    pub(crate) flow_seq: u32,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    connection: Option<Box<Connection>>,
+    /// When it is woken, if ever.
+    wake: Option<Time>,
+    touched: bool,
+}
+
+/// All streams.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_key: Map<Key, u32>,
+    by_client: Map<ClientId, u32>,
+    waiting: Map<StreamId, u32>,
+    listeners: Map<VirtualPort, Listener>,
+    wakes: BTreeSet<(Time, u32)>,
+    touched: VecDeque<u32>,
+    ended: Map<Key, Ended>,
+    ended_order: VecDeque<(Time, Key)>,
+    next_stream: u32,
+    pub(crate) budget: Budget,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: Map::default(),
+            by_client: Map::default(),
+            waiting: Map::default(),
+            listeners: Map::default(),
+            wakes: BTreeSet::new(),
+            touched: VecDeque::new(),
+            ended: Map::default(),
+            ended_order: VecDeque::new(),
+            next_stream: 0,
+            budget: Budget { left: GROWTH_MAX },
+        }
+    }
+}
+
+impl Streams {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// There is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.len() < STREAMS_MAX
+    }
+
+    /// Adds a connection, for which there must be room, and looks at it in this flush.
+    pub(crate) fn add(&mut self, connection: Connection) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        self.by_key.insert(connection.key, index);
+        self.ended.remove(&connection.key);
+        if let Some(client) = connection.client {
+            self.by_client.insert(client, index);
+        }
+        self.slots[index as usize].connection = Some(Box::new(connection));
+        self.touch(index);
+        index
+    }
+
+    /// Ends a connection at this end.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Box<Connection>> {
+        let slot = self.slots.get_mut(index as usize)?;
+        let connection = slot.connection.take()?;
+        if let Some(wake) = slot.wake.take() {
+            self.wakes.remove(&(wake, index));
+        }
+        self.by_key.remove(&connection.key);
+        if let Some(client) = connection.client {
+            self.by_client.remove(&client);
+        }
+        if let Phase::Waiting(stream) = connection.phase {
+            self.stop_waiting(stream, connection.key.port);
+        }
+        let charge = connection.sender.charge() + connection.receiver.charge();
+        self.budget.give_back(charge);
+        // A touched slot is reused only when the list of touched ones no longer names it.
+        if !slot_is_touched(&self.slots, index) {
+            self.free.push(index);
+        }
+        Some(connection)
+    }
+
+    /// The same for a connection that has ended in peace: it is remembered.
+    pub(crate) fn retire(&mut self, now: Time, index: u32) {
+        let Some(connection) = self.remove(index) else {
+            return;
+        };
+        while let Some((at, key)) = self.ended_order.front().copied()
+            && (now.since(at) >= REMEMBERED || self.ended_order.len() >= REMEMBERED_MAX)
+        {
+            self.ended_order.pop_front();
+            self.ended.remove(&key);
+        }
+        let ended = Ended {
+            acknowledged: connection.receiver.acknowledged() as u32,
+            offset: connection.sender.end_place() as u32,
+            flow_seq: connection.last_flow_seq(),
+        };
+        self.ended.insert(connection.key, ended);
+        self.ended_order.push_back((now, connection.key));
+    }
+
+    /// A connection that has ended in peace.
+    pub(crate) fn ended(&mut self, key: &Key) -> Option<&mut Ended> {
+        self.ended.get_mut(key)
+    }
+
+    /// The connection at `index`.
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(index as usize)?.connection.as_deref_mut()
+    }
+
+    /// The connection at `index`, and the memory that all share.
+    pub(crate) fn with_budget(&mut self, index: u32) -> Option<(&mut Connection, &mut Budget)> {
+        let connection = self.slots.get_mut(index as usize)?.connection.as_deref_mut()?;
+        Some((connection, &mut self.budget))
+    }
+
+    pub(crate) fn by_key(&self, key: &Key) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    pub(crate) fn by_client(&self, client: ClientId) -> Option<u32> {
+        self.by_client.get(&client).copied()
+    }
+
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().filter_map(|slot| slot.connection.as_deref())
+    }
+
+    /// The connection waits to be accepted: its name for the listener.
+    pub(crate) fn next_stream(&mut self) -> StreamId {
+        loop {
+            self.next_stream = self.next_stream.wrapping_add(1);
+            if !self.waiting.contains_key(&StreamId(self.next_stream)) {
+                return StreamId(self.next_stream);
+            }
+        }
+    }
+
+    /// Notes that a connection waits at a listener.
+    pub(crate) fn wait(&mut self, stream: StreamId, index: u32, port: VirtualPort) {
+        self.waiting.insert(stream, index);
+        if let Some(listener) = self.listeners.get_mut(&port) {
+            listener.waiting += 1;
+        }
+    }
+
+    /// A waiting connection is taken by a client.
+    pub(crate) fn accept(&mut self, now: Time, stream: StreamId, client: ClientId) -> Option<u32> {
+        let index = self.waiting.get(&stream).copied()?;
+        let connection = self.at(index)?;
+        let port = connection.key.port;
+        connection.accept(now, client);
+        self.stop_waiting(stream, port);
+        self.by_client.insert(client, index);
+        self.touch(index);
+        Some(index)
+    }
+
+    /// The connection of this name.
+    pub(crate) fn waiting(&self, stream: StreamId) -> Option<u32> {
+        self.waiting.get(&stream).copied()
+    }
+
+    fn stop_waiting(&mut self, stream: StreamId, port: VirtualPort) {
+        if self.waiting.remove(&stream).is_some()
+            && let Some(listener) = self.listeners.get_mut(&port)
+        {
+            listener.waiting = listener.waiting.saturating_sub(1);
+        }
+    }
+
+    /// A client takes connections at its port.
+    pub(crate) fn listen(&mut self, port: VirtualPort, client: ClientId, backlog: u16) {
+        let waiting = self.listeners.get(&port).map_or(0, |known| known.waiting);
+        let listener = Listener {
+            client,
+            backlog: backlog.max(1),
+            waiting,
+        };
+        self.listeners.insert(port, listener);
+    }
+
+    /// Who takes a connection at `port`, if there is room for one more.
+    pub(crate) fn listener(&self, port: VirtualPort) -> Result<ClientId, ResetReason> {
+        let listener = self.listeners.get(&port).ok_or(ResetReason::Refused)?;
+        match listener.waiting < listener.backlog {
+            true => Ok(listener.client),
+            false => Err(ResetReason::Refused),
+        }
+    }
+
+    /// A client takes no more connections; those that wait, to be refused.
+    pub(crate) fn stop_listening(&mut self, client: ClientId) -> Vec<u32> {
+        let listens = |(port, listener): (&VirtualPort, &Listener)| {
+            (listener.client == client).then_some(*port)
+        };
+        let Some(port) = self.listeners.iter().find_map(listens) else {
+            return Vec::new();
+        };
+        self.listeners.remove(&port);
+        let mut waiting: Vec<(StreamId, u32)> = Vec::new();
+        for (stream, index) in &self.waiting {
+            let slot = &self.slots[*index as usize];
+            let at_port = |connection: &Connection| connection.key.port == port;
+            if slot.connection.as_deref().is_some_and(at_port) {
+                waiting.push((*stream, *index));
+            }
+        }
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// The client is not the end of a stream any more.
+    pub(crate) fn leave(&mut self, client: ClientId) -> Option<u32> {
+        self.by_client.remove(&client)
+    }
+
+    /// The connection is looked at in this flush.
+    pub(crate) fn touch(&mut self, index: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize)
+            && !slot.touched
+        {
+            slot.touched = true;
+            self.touched.push_back(index);
+        }
+    }
+
+    /// All of them are.
+    pub(crate) fn touch_all(&mut self, mut each: impl FnMut(&mut Connection)) {
+        for index in 0..self.slots.len() as u32 {
+            if let Some(connection) = self.at(index) {
+                each(connection);
+                self.touch(index);
+            }
+        }
+    }
+
+    /// One of those to look at.
+    pub(crate) fn pop_touched(&mut self) -> Option<u32> {
+        loop {
+            let index = self.touched.pop_front()?;
+            let slot = &mut self.slots[index as usize];
+            slot.touched = false;
+            if slot.connection.is_some() {
+                return Some(index);
+            }
+            self.free.push(index);
+        }
+    }
+
+    /// Notes when the connection wants attention next; at once if it is to go on in the next batch.
+    pub(crate) fn schedule(&mut self, index: u32, at_once: Option<Time>) {
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return;
+        };
+        let wanted = slot.connection.as_ref().and_then(|c| c.next_timeout());
+        let wanted = wanted.into_iter().chain(at_once).min();
+        if wanted == slot.wake {
+            return;
+        }
+        if let Some(old) = slot.wake {
+            self.wakes.remove(&(old, index));
+        }
+        slot.wake = wanted;
+        if let Some(wake) = wanted {
+            self.wakes.insert((wake, index));
+        }
+    }
+
+    /// A connection whose time has come.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
+        let &(at, index) = self.wakes.first()?;
+        if at > now {
+            return None;
+        }
+        self.wakes.pop_first();
+        self.slots[index as usize].wake = None;
+        Some(index)
+    }
+
+    /// When the next one wants attention.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.wakes.first().map(|(at, _)| *at)
+    }
+}
+
+fn slot_is_touched(slots: &[Slot], index: u32) -> bool {
+    slots[index as usize].touched
+}
