@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub routes: Vec<RouteStatus>,
     /// The flows that begin here, pass, or end here.
     pub flows: Vec<FlowStatus>,
+    /// The streams that end here.
+    pub streams: Vec<StreamStatus>,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
 }
@@ -148,4 +150,40 @@ pub struct FlowStatus {
     pub expired: u64,
     /// Seconds since the last packet.
     pub idle_s: f64,
+}
+
+/// One end of a stream.
+#[derive(Clone, Debug, Serialize)]
+pub struct StreamStatus {
+    /// This node and the port of this end.
+    pub from: String,
+    /// The peer's node and port.
+    pub to: String,
+    /// `calling`, `waiting` to be accepted, `open`, or `closing`: its client is gone, and what was
+    /// written is still on its way.
+    pub state: &'static str,
+    /// What it carries: `bytes` or `messages`.
+    pub framing: &'static str,
+    /// The link protocol of its packets.
+    pub link: &'static str,
+    /// What routes them.
+    pub routing: &'static str,
+    /// Their priority.
+    pub priority: u8,
+    /// Bytes that the peer has acknowledged.
+    pub sent: u64,
+    /// Bytes that are written and not acknowledged.
+    pub unacknowledged: u64,
+    /// Bytes that have come in order.
+    pub received: u64,
+    /// Those of them that the application has not taken.
+    pub unread: u64,
+    /// The congestion window in bytes.
+    pub window: u64,
+    /// Bytes of it in flight.
+    pub in_flight: u64,
+    /// The smoothed round trip.
+    pub srtt_ms: Option<f64>,
+    /// Segments sent again.
+    pub retransmissions: u64,
 }

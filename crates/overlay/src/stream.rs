@@ -22,8 +22,8 @@ mod sender;
 mod sent;
 mod table;
 
-pub use receiver::MESSAGE_BYTES_MAX;
 pub(crate) use connection::{Connection, Key, Phase};
+pub use receiver::MESSAGE_BYTES_MAX;
 pub(crate) use receiver::Taken;
 pub(crate) use sent::Chunk;
 pub(crate) use table::{Ended, Streams};
@@ -103,13 +103,7 @@ impl Budget {
 }
 
 /// The overlay header of a packet that belongs to a stream.
-pub(crate) fn packet_header(
-    class: Class,
-    ttl: u8,
-    own: NodeAddr,
-    key: Key,
-    flow_seq: u32,
-) -> Repr {
+pub(crate) fn packet_header(class: Class, ttl: u8, own: NodeAddr, key: Key, flow_seq: u32) -> Repr {
     Repr {
         class,
         ttl,

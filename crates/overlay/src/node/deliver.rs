@@ -26,12 +26,7 @@ pub(super) struct Arrived {
 impl Node {
     /// Delivers packets of which the burst holds the whole opened datagrams. Segments of one stream
     /// stay together.
-    pub(super) fn deliver_run(
-        &mut self,
-        now: Time,
-        mut run: Burst,
-        out: &mut impl Outbox<Node>,
-    ) {
+    pub(super) fn deliver_run(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
         while !run.is_empty() {
             let alike = segments::alike(&run);
             if alike == run.segments() {

@@ -3,7 +3,7 @@
 use super::{Node, send};
 use crate::flow::Flow;
 use crate::link::LinkIndex;
-use crate::snapshot::FlowStatus;
+use crate::snapshot::{FlowStatus, StreamStatus};
 use crate::sockets::Outgoing;
 use crate::stamps::Wish;
 use base::{NodeAddr, Time, VirtualPort};
@@ -24,6 +24,11 @@ impl Node {
         let others = self.flows.iter().take(MAX_FLOWS_LISTED);
         own.chain(others.map(|flow| self.passing(now, flow)))
             .collect()
+    }
+
+    pub(super) fn stream_statuses(&self) -> Vec<StreamStatus> {
+        let streams = self.streams.iter().take(MAX_FLOWS_LISTED);
+        streams.map(|stream| stream.status(self.addr)).collect()
     }
 
     /// A flow that begins here.

@@ -120,6 +120,7 @@ impl Node {
                 .collect(),
             routes: self.routes(),
             flows: self.flow_statuses(now),
+            streams: self.stream_statuses(),
             database_nodes: self.database.nodes().count(),
         }
     }

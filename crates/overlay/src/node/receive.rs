@@ -48,13 +48,7 @@ impl Node {
         self.dispatch(now, run.0, burst, out);
     }
 
-    fn dispatch(
-        &mut self,
-        now: Time,
-        verdict: Verdict,
-        run: Burst,
-        out: &mut impl Outbox<Node>,
-    ) {
+    fn dispatch(&mut self, now: Time, verdict: Verdict, run: Burst, out: &mut impl Outbox<Node>) {
         match verdict {
             Verdict::Done => {}
             Verdict::Forward(link) => self.send_run(now, link, run, false, out),

@@ -16,11 +16,11 @@ use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::request::Options;
 use crate::stamps::Wish;
-use crate::stream::{Chunk, Connection, DEFAULT_CLASS, Key, ResetReason, StreamReply, packet_header};
-use base::{Burst, Outbox, Time};
-use wire::data::{
-    EXTENSION_LENGTH_BYTES, HEADER_BYTES, LinkProtocol, Repr, Routing,
+use crate::stream::{
+    Chunk, Connection, DEFAULT_CLASS, Key, ResetReason, StreamReply, packet_header,
 };
+use base::{Burst, Outbox, Time};
+use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, LinkProtocol, Repr, Routing};
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment};
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
@@ -65,12 +65,11 @@ impl Node {
         let Some(stream) = self.streams.at(index) else {
             return 0;
         };
-        if stream.is_over() {
-            self.streams.retire(now, index);
-            return 0;
-        }
         if !stream.has_business() {
-            self.streams.schedule(index, None);
+            match stream.is_over() {
+                true => self.streams.retire(now, index),
+                false => self.streams.schedule(index, None),
+            }
             return 0;
         }
         let mut stamp = [0; STAMP_BYTES_MAX];
@@ -81,6 +80,10 @@ impl Node {
         }
         if let Some(stream) = self.streams.at(index) {
             stream.sender.on_flushed();
+            if stream.is_over() && !stream.has_business() {
+                self.streams.retire(now, index);
+                return bursts;
+            }
             let again = (bursts >= BURSTS_PER_FLUSH).then_some(now);
             self.streams.schedule(index, again);
         }
@@ -177,7 +180,9 @@ impl Node {
     }
 
     fn is_open(&mut self, index: u32) -> bool {
-        self.streams.at(index).is_some_and(|stream| stream.is_open())
+        self.streams
+            .at(index)
+            .is_some_and(|stream| stream.is_open())
     }
 
     /// Sends a segment without bytes: SYN, acknowledgement, question.
@@ -325,7 +330,11 @@ fn build(
     carried: &mut Option<Chunk>,
     out: &mut impl Outbox<Node>,
 ) -> Option<Burst> {
-    let large = stream.sender.has_many().then(|| out.pool().large()).flatten();
+    let large = stream
+        .sender
+        .has_many()
+        .then(|| out.pool().large())
+        .flatten();
     let Some(mut burst) = large.or_else(|| out.pool().small()) else {
         stream.retry_after(now, BUFFER_RETRY);
         return None;

@@ -16,6 +16,7 @@ use super::receiver::{Receiver, Taken};
 use super::rtt;
 use super::sender::{Heard, Sender};
 use super::{Budget, Framing, ResetReason, Settings, StreamId};
+use crate::snapshot::StreamStatus;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use wire::data::{Class, LinkProtocol, Repr, Routing};
 use wire::ipc::{Options, Scheme};
@@ -427,6 +428,38 @@ impl Connection {
             self.call_due |= self.phase == Phase::Calling;
         }
         self.sender.on_route_change(now);
+    }
+
+    /// For people.
+    pub(crate) fn status(&self, own: NodeAddr) -> StreamStatus {
+        let state = match (self.phase, self.client) {
+            (Phase::Calling, _) => "calling",
+            (Phase::Waiting(_), _) => "waiting",
+            (Phase::Open, Some(_)) => "open",
+            (Phase::Open, None) => "closing",
+        };
+        let framing = match self.framing {
+            Framing::Bytes => "bytes",
+            Framing::Messages => "messages",
+        };
+        let srtt = self.sender.rtt().smoothed();
+        StreamStatus {
+            from: format!("{own}:{}", self.key.port),
+            to: format!("{}:{}", self.key.peer, self.key.peer_port),
+            state,
+            framing,
+            link: self.class.link.label(),
+            routing: self.class.routing.label(),
+            priority: self.class.priority,
+            sent: self.sender.acknowledged(),
+            unacknowledged: self.sender.buffered(),
+            received: self.receiver.received(),
+            unread: self.receiver.held(),
+            window: self.sender.window(),
+            in_flight: self.sender.in_flight(),
+            srtt_ms: srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
+            retransmissions: self.sender.retransmissions,
+        }
     }
 
     /// The next number of the flow, after the end of the connection.

@@ -33,13 +33,6 @@ impl Ranges {
         self.list.last().copied()
     }
 
-    /// The range in which `place` lies.
-    pub(super) fn around(&self, place: u64) -> Option<(u64, u64)> {
-        let after = self.list.partition_point(|range| range.1 <= place);
-        let range = *self.list.get(after)?;
-        (range.0 <= place).then_some(range)
-    }
-
     /// A range that `from..to` would overlap or touch is there.
     pub(super) fn adjoins(&self, from: u64, to: u64) -> bool {
         let at = self.list.partition_point(|range| range.1 < from);
@@ -108,7 +101,6 @@ mod tests {
                 set.extend(from..from + len);
                 prop_assert!((low..high).all(|p| set.contains(&p)));
                 prop_assert!(!set.contains(&high) && (low == 0 || !set.contains(&(low - 1))));
-                prop_assert_eq!(ranges.around(from), Some((low, high)));
             }
             ranges.trim_below(cut);
             set.retain(|p| *p >= cut);

@@ -150,10 +150,7 @@ impl Receiver {
             self.delivered = to;
             return Ok(Taken::InOrder { skip, len });
         }
-        if from > self.next
-            && self.ranges.len() >= RANGES_KEPT
-            && !self.ranges.adjoins(from, to)
-        {
+        if from > self.next && self.ranges.len() >= RANGES_KEPT && !self.ranges.adjoins(from, to) {
             return Ok(Taken::Refused);
         }
         let high = self.ranges.last().map_or(self.next, |last| last.1);
@@ -177,7 +174,11 @@ impl Receiver {
             Framing::Messages => {
                 if there < LENGTH_BYTES as u64 {
                     let cut = there > 0 && self.has_ended();
-                    return if cut { Err(ResetReason::Protocol) } else { Ok(None) };
+                    return if cut {
+                        Err(ResetReason::Protocol)
+                    } else {
+                        Ok(None)
+                    };
                 }
                 let mut length = [0; LENGTH_BYTES];
                 self.ring.read(self.delivered, &mut length);

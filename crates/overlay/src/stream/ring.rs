@@ -61,10 +61,7 @@ impl Ring {
         }
         let from = at as usize & (self.bytes.len() - 1);
         let first = len.min(self.bytes.len() - from);
-        (
-            &self.bytes[from..from + first],
-            &self.bytes[..len - first],
-        )
+        (&self.bytes[from..from + first], &self.bytes[..len - first])
     }
 }
 
@@ -86,7 +83,11 @@ mod tests {
             low += step * 7;
             let mut read = vec![0; (high - low) as usize];
             ring.read(low, &mut read);
-            assert!(read.iter().enumerate().all(|(i, b)| *b == byte(low + i as u64)));
+            assert!(
+                read.iter()
+                    .enumerate()
+                    .all(|(i, b)| *b == byte(low + i as u64))
+            );
         }
         assert!(ring.capacity() as u64 <= 2 * (high - low) + 200 * 20);
         ring.clear();

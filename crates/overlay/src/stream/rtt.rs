@@ -18,7 +18,6 @@ pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
     latest: Duration,
-    least: Option<Duration>,
 }
 
 impl Rtt {
@@ -28,7 +27,6 @@ impl Rtt {
             return;
         }
         self.latest = sample;
-        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         match self.smoothed {
             None => {
                 self.smoothed = Some(sample);
@@ -54,11 +52,6 @@ impl Rtt {
     /// The smoothed round trip or the latest, whichever is longer.
     pub(crate) fn cautious(&self) -> Duration {
         self.smoothed.unwrap_or(RTO_START).max(self.latest)
-    }
-
-    /// The least of all.
-    pub(crate) fn least(&self) -> Option<Duration> {
-        self.least
     }
 
     /// The timeout after so many in a row.
@@ -103,8 +96,11 @@ mod tests {
             rtt.sample(Duration::from_millis(400));
             rtt.sample(Duration::from_millis(800));
         }
-        assert!(rtt.rto(0) > Duration::from_millis(1_000), "{:?}", rtt.rto(0));
-        assert_eq!(rtt.least(), Some(Duration::from_millis(100)));
+        assert!(
+            rtt.rto(0) > Duration::from_millis(1_000),
+            "{:?}",
+            rtt.rto(0)
+        );
         let before = rtt.rto(0);
         rtt.sample(Duration::from_secs(1_000));
         assert_eq!(rtt.rto(0), before, "nobody's round trip");

@@ -14,7 +14,7 @@
 use super::ring::Ring;
 use super::rtt::Rtt;
 use super::sent::{Chunk, Patience, Scoreboard};
-use super::{Budget, BUFFER_MAX, BUFFER_START, Framing};
+use super::{BUFFER_MAX, BUFFER_START, Budget, Framing};
 use base::{Duration, Time, seq};
 use congestion::{Acked, Congestion, Control, Family};
 use wire::data::LinkProtocol;
@@ -384,7 +384,11 @@ impl Sender {
             return;
         };
         // As Linux paces: ahead of the window, so that it is the window that limits.
-        let gain = if self.control.in_slow_start() { 2.0 } else { 1.25 };
+        let gain = if self.control.in_slow_start() {
+            2.0
+        } else {
+            1.25
+        };
         let rate = gain * self.control.window() * self.segment as f64 / srtt.as_secs_f64();
         let take = Duration::from_secs_f64(bytes as f64 / rate);
         self.pace = self.pace.max(now) + take;
@@ -438,7 +442,8 @@ impl Sender {
         if heard.congested && self.una >= self.marked {
             self.marked = self.next;
             let in_flight = before as f64 / self.segment as f64;
-            self.control.on_congestion(now, in_flight, Congestion::Explicit);
+            self.control
+                .on_congestion(now, in_flight, Congestion::Explicit);
         }
         if self.recovering.is_some_and(|until| self.una >= until) {
             self.recovering = None;

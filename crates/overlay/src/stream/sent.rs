@@ -134,17 +134,6 @@ impl Scoreboard {
         self.sent.front().map(|sent| sent.chunk.offset)
     }
 
-    /// When the oldest transmission in flight began.
-    pub(super) fn oldest(&self) -> Option<Time> {
-        let live = |&&(transmission, segment): &&(u64, u64)| {
-            self.segment(segment).is_some_and(|sent| {
-                sent.transmission == transmission && sent.state == State::InFlight
-            })
-        };
-        let (_, segment) = self.order.iter().find(live)?;
-        self.segment(*segment).map(|sent| sent.at)
-    }
-
     /// Notes a chunk that is sent for the first time, right behind the one before.
     pub(super) fn on_sent(&mut self, now: Time, chunk: Chunk) {
         self.transmissions += 1;
@@ -163,20 +152,17 @@ impl Scoreboard {
     /// The next chunk that was taken for lost, and is sent again now.
     pub(super) fn resend_lost(&mut self, now: Time) -> Option<Chunk> {
         while let Some(segment) = self.lost.pop_front() {
-            if self.segment(segment).is_some_and(|s| s.state == State::Lost) {
+            if self
+                .segment(segment)
+                .is_some_and(|s| s.state == State::Lost)
+            {
                 return self.resend(now, segment);
             }
         }
         None
     }
 
-    /// The first chunk that has not been acknowledged, sent again now as a probe.
-    pub(super) fn resend_first(&mut self, now: Time) -> Option<Chunk> {
-        let open = self.sent.iter().position(|s| s.state != State::Acked)?;
-        self.resend(now, self.first + open as u64)
-    }
-
-    /// The last one.
+    /// The last chunk that has not been acknowledged, sent again now as a probe.
     pub(super) fn resend_last(&mut self, now: Time) -> Option<Chunk> {
         let open = self.sent.iter().rposition(|s| s.state != State::Acked)?;
         self.resend(now, self.first + open as u64)
@@ -289,9 +275,9 @@ impl Scoreboard {
         };
         let mut found = false;
         while let Some(&(transmission, segment)) = self.order.front() {
-            let live = self.segment(segment).filter(|sent| {
-                sent.transmission == transmission && sent.state == State::InFlight
-            });
+            let live = self
+                .segment(segment)
+                .filter(|sent| sent.transmission == transmission && sent.state == State::InFlight);
             let Some(sent) = live else {
                 self.order.pop_front();
                 continue;
@@ -406,7 +392,14 @@ mod tests {
         ack(&mut board, (100, 1_000));
         assert_eq!(board.find_lost(ms(30), COUNT), (false, None));
         for i in 10..13 {
-            board.on_sent(ms(20 + i), Chunk { offset: i * 100, len: 100, fin: i == 12 });
+            board.on_sent(
+                ms(20 + i),
+                Chunk {
+                    offset: i * 100,
+                    len: 100,
+                    fin: i == 12,
+                },
+            );
         }
         ack(&mut board, (100, 1_301));
         assert_eq!(board.find_lost(ms(36), COUNT), (true, None));
@@ -455,8 +448,7 @@ mod tests {
             .collect();
         assert_eq!(again, [100, 300, 400]);
         assert_eq!(board.in_flight(), 300);
-        assert_eq!(board.resend_first(ms(10)).unwrap().offset, 100);
         assert_eq!(board.resend_last(ms(10)).unwrap().offset, 400);
-        assert_eq!((board.in_flight(), board.oldest()), (300, Some(ms(9))));
+        assert_eq!(board.in_flight(), 300);
     }
 }

@@ -1,8 +1,6 @@
 //! All streams of a node: by connection and by client, who listens, and when each wants attention.
 
-use super::{
-    Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId,
-};
+use super::{Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId};
 use base::{ClientId, Duration, Map, Time, VirtualPort};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -149,12 +147,19 @@ impl Streams {
 
     /// The connection at `index`.
     pub(crate) fn at(&mut self, index: u32) -> Option<&mut Connection> {
-        self.slots.get_mut(index as usize)?.connection.as_deref_mut()
+        self.slots
+            .get_mut(index as usize)?
+            .connection
+            .as_deref_mut()
     }
 
     /// The connection at `index`, and the memory that all share.
     pub(crate) fn with_budget(&mut self, index: u32) -> Option<(&mut Connection, &mut Budget)> {
-        let connection = self.slots.get_mut(index as usize)?.connection.as_deref_mut()?;
+        let connection = self
+            .slots
+            .get_mut(index as usize)?
+            .connection
+            .as_deref_mut()?;
         Some((connection, &mut self.budget))
     }
 
@@ -168,7 +173,9 @@ impl Streams {
 
     /// All connections.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
-        self.slots.iter().filter_map(|slot| slot.connection.as_deref())
+        self.slots
+            .iter()
+            .filter_map(|slot| slot.connection.as_deref())
     }
 
     /// The connection waits to be accepted: its name for the listener.

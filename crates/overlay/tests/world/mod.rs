@@ -4,6 +4,7 @@
 pub mod neighbour;
 pub mod party;
 pub mod script;
+pub mod sessions;
 pub mod siege;
 pub mod streams;
 pub mod totals;

@@ -96,7 +96,11 @@ fn truncated_segments_are_short_and_wrong_ones_refused() {
     assert_eq!(changed(0, 3), Err(Malformed::Kind));
     assert_eq!(changed(1, 0x41), Err(Malformed::Value), "reserved");
     assert_eq!(changed(3, 1), Err(Malformed::Value), "a reason without R");
-    assert_eq!(changed(1, 0x10), Err(Malformed::Value), "R without a reason");
+    assert_eq!(
+        changed(1, 0x10),
+        Err(Malformed::Value),
+        "R without a reason"
+    );
     assert_eq!(changed(2, 17), Err(Malformed::Count));
     let many = [(0, 0); RANGES_MAX + 1];
     assert_eq!(SEGMENT_VALUE.emit(&many, &mut [0; 400]), Err(Full));
