@@ -482,10 +482,6 @@ fn options_that_this_version_does_not_carry_are_refused() {
     let mut s = Script::new();
     let refused = [
         Class {
-            link: LinkProtocol::Reliable,
-            ..voice().class
-        },
-        Class {
             routing: Routing::Width,
             ..voice().class
         },
@@ -526,7 +522,6 @@ fn options_that_this_version_does_not_carry_are_refused() {
         .collect();
     use RequestError::{NoSuchNeighbor, PortInUse, PortReserved, Unsupported};
     let expected = [
-        Unsupported,
         Unsupported,
         Unsupported,
         PortReserved,
