@@ -49,9 +49,24 @@ pub struct Counters {
     pub records_refused: u64,
     /// Times the routes were computed anew.
     pub route_computations: u64,
-    /// Drops by the position of their reason in [`Drop::ALL`].
-    #[serde(serialize_with = "by_label")]
-    pub drops: [u64; Drop::ALL.len()],
+    /// Drops by their reason.
+    pub drops: Drops,
+}
+
+/// Drops by the position of their reason in [`Drop::ALL`].
+#[derive(Clone, Debug)]
+pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Drops {
+        Drops([0; Drop::ALL.len()])
+    }
+}
+
+impl Serialize for Drops {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Drop::ALL.iter().map(|d| (d.label(), self.0[*d as usize])))
+    }
 }
 
 impl Counters {
@@ -71,7 +86,7 @@ impl Counters {
                 self.delivered_bytes += u64::from(bytes);
             }
             Event::Dropped { reason, packets } => {
-                self.drops[reason as usize] += u64::from(packets);
+                self.drops.0[reason as usize] += u64::from(packets);
             }
             Event::Requested { packets, .. } => self.requested_packets += u64::from(packets),
             Event::Retransmitted { packets, bytes, .. } => {
@@ -97,15 +112,8 @@ impl Counters {
 
     /// Drops for one reason.
     pub fn dropped(&self, reason: Drop) -> u64 {
-        self.drops[reason as usize]
+        self.drops.0[reason as usize]
     }
-}
-
-fn by_label<S: serde::Serializer>(
-    drops: &[u64; Drop::ALL.len()],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(Drop::ALL.iter().map(|d| (d.label(), drops[*d as usize])))
 }
 
 #[cfg(test)]
