@@ -1,7 +1,7 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir06};
+use super::{ClaimText, Experiment, Size, amir03, amir06};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -36,12 +36,13 @@ pub fn list() -> Vec<Entry> {
 
 /// All experiments.
 pub(super) fn all() -> Vec<&'static dyn Experiment> {
-    amir06::EXPERIMENTS.to_vec()
+    [amir03::EXPERIMENTS, amir06::EXPERIMENTS].concat()
 }
 
 /// The claims that an experiment judges.
 pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
-    let all = amir06::claims::CLAIMS.iter();
+    let all = [amir03::claims::CLAIMS, amir06::claims::CLAIMS];
+    let all = all.into_iter().flatten();
     all.filter(move |claim| claim.experiment == id)
 }
 

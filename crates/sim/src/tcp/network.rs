@@ -132,6 +132,12 @@ impl Network {
         self.flows[flow.id as usize].pace = Some(pace);
     }
 
+    /// Lets the receiver of a flow take segments as they come and restore the order by the numbers
+    /// of the first sender: the modified connection of [Amir03 §III], without a relay.
+    pub fn deliver_by_number(&mut self, flow: Flow) {
+        self.flows[flow.id as usize].as_they_come = true;
+    }
+
     /// Counts what a flow delivers without keeping a record of each message.
     pub fn count_only(&mut self, flow: Flow) {
         self.flows[flow.id as usize].records = false;

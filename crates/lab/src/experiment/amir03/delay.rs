@@ -1,0 +1,306 @@
+//! Figures 3, 4 and 5: delay and jitter of a stream against the loss rate, end to end and hop by hop.
+
+use super::path::{HOPS, Joined, Path, Summary, mean, run_seed};
+use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
+use crate::plot::{Axis, Chart, Mark, Series};
+use congestion::Family;
+use sim::tcp::Settings;
+
+/// Figure 3: the mean at 500 kbit/s.
+pub(super) const FIG3: Delay = Delay {
+    id: "amir03/fig3",
+    title: "Mean delay of a 500 kbit/s stream, end to end and hop by hop",
+    figure: Figure::Mean,
+};
+/// Figure 4: the mean at 1000 kbit/s.
+pub(super) const FIG4: Delay = Delay {
+    id: "amir03/fig4",
+    title: "Mean delay of a 1000 kbit/s stream, end to end and hop by hop",
+    figure: Figure::Faster,
+};
+/// Figure 5: the jitter at 500 kbit/s.
+pub(super) const FIG5: Delay = Delay {
+    id: "amir03/fig5",
+    title: "Jitter of a 500 kbit/s stream, end to end and hop by hop",
+    figure: Figure::Jitter,
+};
+
+const LOSSES: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0];
+/// Runs of a point.
+const RUNS: u32 = 4;
+/// "A low average delay": a fifth more than the path's latency. [Amir03 §III]
+const LOW_MS: f64 = 60.0;
+/// "Considerably higher".
+const CONSIDERABLY: f64 = 2.0;
+
+/// One of the three figures.
+pub(super) struct Delay {
+    id: &'static str,
+    title: &'static str,
+    figure: Figure,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    Mean,
+    Faster,
+    Jitter,
+}
+
+impl Experiment for Delay {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "1000-byte messages over five hops of 10 ms and 10 Mbit/s, the third with losses; one FACK connection end to end, \
+             or five of the modified FACK with relays that forward out of order, buffers without pressure and the order \
+             restored at the end. {RUNS} runs of {} s for each point, the same losses for both; parameters as Table I, least \
+             timeout 1 s. At 1000 kbit/s and more than about 1 % the end-to-end connection is slower than the stream: its \
+             delay grows with the length of the run and is no property of the protocol.",
+            seconds(size)
+        )
+    }
+
+    fn cells(&self, _: Size) -> Vec<Cell> {
+        let rates: &[f64] = match self.figure {
+            Figure::Faster => &[500.0, 1000.0],
+            _ => &[500.0],
+        };
+        let mut cells = Vec::new();
+        for rate in rates {
+            for loss in LOSSES {
+                for (hop_by_hop, runs) in [(0.0, RUNS), (1.0, RUNS)] {
+                    for run in 0..runs {
+                        cells.push(Cell::at(&[
+                            ("kbps", *rate),
+                            ("loss", loss),
+                            ("hop_by_hop", hop_by_hop),
+                            ("run", f64::from(run)),
+                        ]));
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
+        let joined = match cell.parameter("hop_by_hop") {
+            0.0 => Joined::EndToEnd,
+            _ => Joined::HopByHop,
+        };
+        let settings = Settings::of_2003(Family::Fack);
+        let mut path = Path::equal(HOPS, cell.parameter("loss"), joined, settings);
+        path.rate_bps = cell.parameter("kbps") as u64 * 1000;
+        path.seconds = seconds(plan.size);
+        let run = cell.parameter("run") as u32;
+        let summary = Summary::of(&path.delays_ms(run_seed(plan.seed, run)));
+        let mut row = Row::of(cell);
+        row.set("packets", summary.packets);
+        row.set("mean_ms", summary.mean_ms);
+        row.set("jitter_ms", summary.jitter_ms);
+        row.set("over_60_pct", summary.over_60_pct);
+        row.set("over_100_pct", summary.over_100_pct);
+        row.set("over_500_pct", summary.over_500_pct);
+        if self.figure == Figure::Mean && joined == Joined::EndToEnd && run == 0 {
+            row.set(
+                "differing",
+                f64::from(differing(&path, run_seed(plan.seed, run))),
+            );
+        }
+        Ok(row)
+    }
+
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+        let (rate, value) = match self.figure {
+            Figure::Mean => (500.0, "mean_ms"),
+            Figure::Faster => (1000.0, "mean_ms"),
+            Figure::Jitter => (500.0, "jitter_ms"),
+        };
+        let end = line(rows, rate, 0.0, value);
+        let hop = line(rows, rate, 1.0, value);
+        let verdicts = match self.figure {
+            Figure::Mean => vec![
+                identical(rows),
+                length(plan.size),
+                faster("faster", &end, &hop),
+                low(&hop),
+            ],
+            Figure::Faster => vec![magnified(rows, &end, &hop)],
+            Figure::Jitter => vec![
+                higher(&end, &hop),
+                grows_faster(&end, &hop),
+                Verdict::of(
+                    "setup-jitter",
+                    true,
+                    "standard deviation of the packet delay",
+                ),
+            ],
+        };
+        Findings {
+            charts: vec![self.chart(end, hop)],
+            verdicts,
+        }
+    }
+}
+
+/// The seconds of a run.
+const fn seconds(size: Size) -> u64 {
+    match size {
+        Size::Quick => 400,
+        Size::Full => 5_000,
+    }
+}
+
+/// On a point-to-point link of the path's latency: how many packets the modified connection
+/// delivers at another moment than the original one.
+fn differing(path: &Path, seed: u64) -> u32 {
+    let settings = path.settings.clone();
+    let mut single = Path::equal(1, path.loss_percent, Joined::EndToEnd, settings);
+    single.seconds = path.seconds.min(1_000);
+    let original = single.delays_ms(seed);
+    single.modified = true;
+    let modified = single.delays_ms(seed);
+    let alike = original.iter().zip(&modified).filter(|(a, b)| a == b);
+    (original.len().max(modified.len()) - alike.count()) as u32
+}
+
+/// A value over the loss, the mean of the runs.
+fn line(rows: &Rows, rate: f64, hop_by_hop: f64, value: &str) -> Vec<(f64, f64)> {
+    let at = |loss: f64| {
+        let place = [("kbps", rate), ("loss", loss), ("hop_by_hop", hop_by_hop)];
+        mean(rows.with(&place).map(|row| row.value(value)))
+    };
+    LOSSES.map(|loss| (loss, at(loss))).to_vec()
+}
+
+fn last(line: &[(f64, f64)]) -> f64 {
+    line.last().map_or(f64::NAN, |point| point.1)
+}
+
+fn ends(line: &[(f64, f64)]) -> String {
+    let at = |n: usize| line.get(n).copied().unwrap_or((f64::NAN, f64::NAN));
+    let middle = line.len() / 2;
+    let points = [at(0), at(middle), at(line.len().saturating_sub(1))];
+    let said = points.map(|(loss, ms)| format!("{ms:.1} ms at {loss} %"));
+    said.join(", ")
+}
+
+fn both(end: &[(f64, f64)], hop: &[(f64, f64)]) -> String {
+    format!("end to end {}; hop by hop {}", ends(end), ends(hop))
+}
+
+fn identical(rows: &Rows) -> Verdict {
+    let compared = rows
+        .0
+        .iter()
+        .filter(|row| row.values.contains_key("differing"));
+    let (mut places, mut differing) = (0, 0.0);
+    for row in compared {
+        places += 1;
+        differing += row.value("differing");
+    }
+    let text = format!("{differing} packets delivered at another moment, at {places} loss rates");
+    Verdict::of("identical", differing == 0.0 && places > 1, text)
+        .note("one link of 50 ms; the same losses for both")
+}
+
+fn length(size: Size) -> Verdict {
+    let text = format!("{RUNS} runs of {} s, messages of 1000 bytes", seconds(size));
+    match size {
+        Size::Full => Verdict::of("setup-length", true, text),
+        Size::Quick => Verdict::untested("setup-length", format!("quick mode: {text}")),
+    }
+}
+
+fn faster(claim: &'static str, end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {
+    let steps = |line: &[(f64, f64)]| -> Vec<f64> {
+        line.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+    };
+    let holds = steps(end)
+        .iter()
+        .zip(steps(hop))
+        .all(|(end, hop)| *end > hop);
+    Verdict::of(claim, holds, both(end, hop))
+}
+
+fn low(hop: &[(f64, f64)]) -> Verdict {
+    let highest = hop.iter().map(|point| point.1).fold(0.0, f64::max);
+    Verdict::of("low", highest < LOW_MS, format!("hop by hop {}", ends(hop))).note(
+        "54 ms of it are the path: 50 ms, and five times 0.8 ms to send a segment at 10 Mbit/s",
+    )
+}
+
+fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {
+    let slow_end = line(rows, 500.0, 0.0, "mean_ms");
+    let slow_hop = line(rows, 500.0, 1.0, "mean_ms");
+    let ratio = |end: &[(f64, f64)], hop: &[(f64, f64)]| -> Vec<f64> {
+        end.iter()
+            .zip(hop)
+            .skip(1)
+            .map(|(end, hop)| end.1 / hop.1)
+            .collect()
+    };
+    let (fast, slow) = (ratio(end, hop), ratio(&slow_end, &slow_hop));
+    let holds = fast.iter().zip(&slow).all(|(fast, slow)| fast > slow);
+    let at = |ratios: &[f64], n: usize| ratios.get(n).copied().unwrap_or(f64::NAN);
+    let one = LOSSES.iter().position(|loss| *loss == 1.0).unwrap_or(1) - 1;
+    let text = format!(
+        "end to end over hop by hop at 1 %: {:.2} at 1000 kbit/s, {:.2} at 500; at 2 %: {:.2} and {:.2}. {}",
+        at(&fast, one),
+        at(&slow, one),
+        at(&fast, fast.len() - 1),
+        at(&slow, slow.len() - 1),
+        both(end, hop)
+    );
+    Verdict::of("magnified", holds, text)
+}
+
+fn higher(end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {
+    let mut pairs = end.iter().zip(hop).skip(1);
+    let holds = pairs.all(|(end, hop)| end.1 >= CONSIDERABLY * hop.1);
+    Verdict::of("higher", holds, both(end, hop))
+}
+
+fn grows_faster(end: &[(f64, f64)], hop: &[(f64, f64)]) -> Verdict {
+    let grown = |line: &[(f64, f64)]| last(line) - line.get(1).map_or(f64::NAN, |p| p.1);
+    let (by_end, by_hop) = (grown(end), grown(hop));
+    let text =
+        format!("from 0.25 to 2 %: end to end by {by_end:.1} ms, hop by hop by {by_hop:.1} ms");
+    Verdict::of("faster", by_end > by_hop, text)
+}
+
+impl Delay {
+    fn chart(&self, end: Vec<(f64, f64)>, hop: Vec<(f64, f64)>) -> Chart {
+        let highest = end.iter().map(|point| point.1).fold(100.0, f64::max);
+        let series = |name: &'static str, color, points| Series {
+            name: name.into(),
+            color,
+            mark: Mark::Line,
+            points,
+        };
+        Chart {
+            title: self.title.into(),
+            x: Axis {
+                label: "loss rate, %".into(),
+                min: 0.0,
+                max: 2.0,
+            },
+            y: Axis {
+                label: match self.figure {
+                    Figure::Jitter => "standard deviation of the delay, ms".into(),
+                    _ => "mean delay, ms".into(),
+                },
+                min: 0.0,
+                max: (highest / 100.0).ceil() * 100.0,
+            },
+            series: vec![series("end to end", 0, end), series("hop by hop", 1, hop)],
+        }
+    }
+}

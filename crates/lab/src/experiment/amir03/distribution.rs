@@ -1,0 +1,130 @@
+//! Figure 6: how many packets of a 500 kbit/s stream are later than a limit, at 1 % loss.
+
+use super::path::{HOPS, Joined, Path, mean, run_seed};
+use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
+use crate::plot::{Axis, Chart, Mark, Series};
+use congestion::Family;
+use sim::tcp::Settings;
+
+/// The figure.
+pub(super) const FIG6: Distribution = Distribution;
+
+const LOSS_PERCENT: f64 = 1.0;
+/// The limits, in ms. [Amir03 Fig. 6]
+const LIMITS_MS: [u32; 12] = [60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280];
+/// Runs of each kind.
+const RUNS: u32 = 8;
+/// How near the end-to-end shares are to the paper's.
+const ALIKE: f64 = 0.2;
+
+/// The experiment.
+pub(super) struct Distribution;
+
+impl Experiment for Distribution {
+    fn id(&self) -> &'static str {
+        "amir03/fig6"
+    }
+
+    fn title(&self) -> &'static str {
+        "Packets later than a limit, 500 kbit/s and 1 % loss"
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "As Figure 3 at {LOSS_PERCENT} %, {RUNS} runs of {} s for each of the two kinds.",
+            seconds(size)
+        )
+    }
+
+    fn cells(&self, _: Size) -> Vec<Cell> {
+        let cell = |kind: f64, run| Cell::at(&[("hop_by_hop", kind), ("run", f64::from(run))]);
+        let kinds = [0.0, 1.0].into_iter();
+        kinds
+            .flat_map(|kind| (0..RUNS).map(move |run| cell(kind, run)))
+            .collect()
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
+        let joined = match cell.parameter("hop_by_hop") {
+            0.0 => Joined::EndToEnd,
+            _ => Joined::HopByHop,
+        };
+        let settings = Settings::of_2003(Family::Fack);
+        let mut path = Path::equal(HOPS, LOSS_PERCENT, joined, settings);
+        path.seconds = seconds(plan.size);
+        let delays = path.delays_ms(run_seed(plan.seed, cell.parameter("run") as u32));
+        let mut row = Row::of(cell);
+        row.set("packets", delays.len() as f64);
+        row.set("mean_ms", mean(delays.iter().copied()));
+        for limit in LIMITS_MS {
+            let late = delays.iter().filter(|ms| **ms > f64::from(limit)).count();
+            row.set(name(limit), 100.0 * late as f64 / delays.len() as f64);
+        }
+        Ok(row)
+    }
+
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+        let end = |limit| share(rows, 0.0, limit);
+        let hop = |limit| share(rows, 1.0, limit);
+        let near = |claim, measured: f64, paper: f64| {
+            let holds = (measured / paper - 1.0).abs() <= ALIKE;
+            Verdict::of(claim, holds, format!("{measured:.2} %; paper {paper} %"))
+        };
+        let most = |claim, measured: f64, paper: f64, limit: f64| {
+            let text = format!("{measured:.2} %; paper {paper} %");
+            Verdict::of(claim, measured <= limit, text)
+        };
+        let line = |kind: f64| -> Vec<(f64, f64)> {
+            let points = LIMITS_MS.map(|limit| (f64::from(limit), share(rows, kind, limit)));
+            points.to_vec()
+        };
+        let series = |name: &'static str, color, kind| Series {
+            name: name.into(),
+            color,
+            mark: Mark::Line,
+            points: line(kind),
+        };
+        Findings {
+            charts: vec![Chart {
+                title: self.title().into(),
+                x: Axis {
+                    label: "delay more than, ms".into(),
+                    min: 60.0,
+                    max: 280.0,
+                },
+                y: Axis {
+                    label: "packets, %".into(),
+                    min: 0.0,
+                    max: 30.0,
+                },
+                series: vec![series("end to end", 0, 0.0), series("hop by hop", 1, 1.0)],
+            }],
+            verdicts: vec![
+                near("end-60", end(60), 27.0),
+                most("hop-60", hop(60), 3.0, 3.5),
+                near("end-100", end(100), 18.0),
+                most("hop-100", hop(100), 1.0, 1.5),
+            ],
+        }
+    }
+}
+
+/// The seconds of a run.
+const fn seconds(size: Size) -> u64 {
+    match size {
+        Size::Quick => 1_000,
+        Size::Full => 5_000,
+    }
+}
+
+fn name(limit_ms: u32) -> String {
+    format!("over_{limit_ms}_pct")
+}
+
+fn share(rows: &Rows, hop_by_hop: f64, limit_ms: u32) -> f64 {
+    let name = name(limit_ms);
+    mean(
+        rows.with(&[("hop_by_hop", hop_by_hop)])
+            .map(|row| row.value(&name)),
+    )
+}

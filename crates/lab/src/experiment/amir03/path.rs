@@ -1,0 +1,209 @@
+//! The chain of [Amir03 §III]: 50 ms in a few hops, one of which loses packets, and a stream of
+//! 1000-byte messages over it.
+//!
+//! ```text
+//!   A ──10 ms── B ──10 ms── C ══10 ms, loss══ D ──10 ms── E ──10 ms── F
+//!   end to end:  one connection A → F
+//!   hop by hop:  five connections; B to E hand on what arrives as it comes, F restores the order
+//! ```
+//!
+//! Choice: the loss is on the way of the data only and on the middle hop, links have 10 Mbit/s and
+//! room for 50 packets, as the parameters under which ns-2 comes closest to Table I have it.
+
+use base::{Duration, Time};
+use sim::tcp::{Forward, Load, Network, Relay, Settings, Traffic};
+use sim::traffic::Pattern;
+
+/// The latency of the whole path. [Amir03 §III]
+pub(super) const PATH_MS: f64 = 50.0;
+/// Hops of the path but for Figure 7.
+pub(super) const HOPS: usize = 5;
+/// Bytes of a message, and of the segment that carries it on the wire.
+pub(super) const MESSAGE_BYTES: usize = 1000;
+/// What links carry.
+pub(super) const LINK_MBPS: u32 = 10;
+/// Packets that wait for a link, one in transmission besides: ns-2's limit of 50.
+pub(super) const QUEUE_PACKETS: u32 = 49;
+
+/// Segments of application data that a relay holds for the next hop. The paper's relays have no
+/// limit; 10 000 are 160 s of 500 kbit/s.
+const RELAY_SEGMENTS: u32 = 10_000;
+
+/// Where retransmission happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    EndToEnd,
+    HopByHop,
+}
+
+/// A path and a stream over it.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// The latency of each hop.
+    pub(super) hops_ms: Vec<f64>,
+    /// Which of them loses packets.
+    pub(super) lossy: usize,
+    pub(super) loss_percent: f64,
+    pub(super) rate_bps: u64,
+    pub(super) joined: Joined,
+    /// The receiver restores the order by the numbers of the first sender, even end to end.
+    pub(super) modified: bool,
+    pub(super) seconds: u64,
+    pub(super) settings: Settings,
+}
+
+impl Path {
+    /// Equal hops, the middle one with losses.
+    pub(super) fn equal(
+        hops: usize,
+        loss_percent: f64,
+        joined: Joined,
+        settings: Settings,
+    ) -> Path {
+        Path {
+            hops_ms: vec![PATH_MS / hops as f64; hops],
+            lossy: hops / 2,
+            loss_percent,
+            rate_bps: 500_000,
+            joined,
+            modified: false,
+            seconds: 500,
+            settings,
+        }
+    }
+
+    /// The delay of each message from write to delivery, in ms and in order.
+    pub(super) fn delays_ms(&self, seed: u64) -> Vec<f64> {
+        let mut network = Network::default();
+        let hosts: Vec<_> = (0..=self.hops_ms.len()).map(|_| network.host()).collect();
+        for (n, pair) in hosts.windows(2).enumerate() {
+            let clean = link(self.hops_ms[n], 0.0);
+            let lossy = match n == self.lossy {
+                true => link(self.hops_ms[n], self.loss_percent),
+                false => clean.clone(),
+            };
+            network.link_one_way(pair[0], pair[1], lossy);
+            network.link_one_way(pair[1], pair[0], clean);
+        }
+        let last = hosts[hosts.len() - 1];
+        let mut settings = self.settings.clone();
+        settings.segment_bytes = MESSAGE_BYTES;
+        let traffic = Traffic::always(Load::Messages {
+            pattern: Pattern::cbr(self.rate_bps, MESSAGE_BYTES),
+            bytes: settings.payload_bytes(),
+        });
+        let flow = match self.joined {
+            Joined::EndToEnd => network.connect(hosts[0], last, settings, traffic),
+            Joined::HopByHop => {
+                let mut flow = network.connect(hosts[0], hosts[1], settings.clone(), traffic);
+                settings.send_buffer = RELAY_SEGMENTS;
+                let relay = Relay {
+                    forward: Forward::AsItComes,
+                    pace: None,
+                };
+                for host in &hosts[2..] {
+                    flow = network.relay(flow, relay, *host, settings.clone());
+                }
+                flow
+            }
+        };
+        if self.modified {
+            network.deliver_by_number(flow);
+        }
+        let mut world = network.build(seed);
+        world.run_until(Time::ZERO + Duration::from_secs(self.seconds));
+        let delays = flow.deliveries(&world).iter();
+        delays.map(|d| d.delay().as_secs_f64() * 1e3).collect()
+    }
+}
+
+/// A link of this latency and loss.
+pub(super) fn link(delay_ms: f64, loss_percent: f64) -> base::impair::Model {
+    let delay_us = (delay_ms * 1e3).round();
+    let text = format!(
+        "rate={LINK_MBPS}mbit queue={QUEUE_PACKETS} delay={delay_us}us loss={loss_percent}%"
+    );
+    text.parse().expect("the numbers are in range")
+}
+
+/// The seed of a run. Runs of equal number see the same losses whatever is compared, so that a
+/// difference between two of them is not one of luck.
+pub(super) fn run_seed(seed: u64, run: u32) -> u64 {
+    base::Rng::new(seed ^ (u64::from(run) << 32)).next_u64()
+}
+
+/// What the delays of some packets come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Summary {
+    pub(super) packets: f64,
+    pub(super) mean_ms: f64,
+    pub(super) jitter_ms: f64,
+    pub(super) over_60_pct: f64,
+    pub(super) over_100_pct: f64,
+    pub(super) over_500_pct: f64,
+}
+
+impl Summary {
+    pub(super) fn of(delays_ms: &[f64]) -> Summary {
+        let packets = delays_ms.len() as f64;
+        let mean_ms = mean(delays_ms.iter().copied());
+        let variance = mean(delays_ms.iter().map(|ms| (ms - mean_ms).powi(2)));
+        let over = |limit: f64| {
+            let late = delays_ms.iter().filter(|ms| **ms > limit).count();
+            100.0 * late as f64 / packets
+        };
+        Summary {
+            packets,
+            mean_ms,
+            // [Amir03 §III] the standard deviation of the packet delay.
+            jitter_ms: variance.sqrt(),
+            over_60_pct: over(60.0),
+            over_100_pct: over(100.0),
+            over_500_pct: over(500.0),
+        }
+    }
+}
+
+/// NaN of nothing.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), x| (sum + x, count + 1.0));
+    sum / count
+}
+
+/// Mean and standard error of some runs; NaN of one.
+pub(super) fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let middle = mean(values.iter().copied());
+    let squares: f64 = values.iter().map(|x| (x - middle).powi(2)).sum();
+    (middle, (squares / (n - 1.0) / n).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use congestion::Family;
+
+    #[test]
+    fn without_losses_every_message_takes_the_path() {
+        for joined in [Joined::EndToEnd, Joined::HopByHop] {
+            let settings = Settings::of_2003(Family::Fack);
+            let mut path = Path::equal(HOPS, 0.0, joined, settings);
+            path.seconds = 20;
+            let delays = path.delays_ms(1);
+            // 50 ms, and 0.8 ms for a segment on each link; less of what is still under way.
+            assert_eq!(delays.len(), 1247, "{joined:?}");
+            let steady = &delays[200..];
+            assert!(
+                steady.iter().all(|ms| (ms - 54.0).abs() < 0.01),
+                "{joined:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn errors_are_of_the_mean() {
+        let (mean, error) = mean_and_error(&[1.0, 2.0, 3.0]);
+        assert_eq!(mean, 2.0);
+        assert!((error - (1.0_f64 / 3.0).sqrt()).abs() < 1e-12);
+    }
+}
