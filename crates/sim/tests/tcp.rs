@@ -29,8 +29,10 @@ const CHAIN: [(Family, u64, [f64; 3]); 7] = [
 fn late_pct(family: Family, rto_min_ms: u64, seconds: u64) -> [f64; 3] {
     let mut network = Network::default();
     let hosts: Vec<_> = (0..6).map(|_| network.host()).collect();
-    let clean: Model = "rate=10mbit delay=10ms queue=49".parse().unwrap();
-    let lossy: Model = "rate=10mbit delay=10ms queue=49 loss=1%".parse().unwrap();
+    let clean: Model = "rate=10mbit delay=10ms queue=49".parse().expect("a model");
+    let lossy: Model = "rate=10mbit delay=10ms queue=49 loss=1%"
+        .parse()
+        .expect("a model");
     for (n, pair) in hosts.windows(2).enumerate() {
         let there = if n == 2 { &lossy } else { &clean };
         network.link_one_way(pair[0], pair[1], there.clone());
