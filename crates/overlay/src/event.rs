@@ -77,11 +77,15 @@ pub enum Drop {
     FragmentFull,
     /// Fragments of which the others have not come in time.
     FragmentLate,
+    /// The queue of a reliable lane was full.
+    LaneFull,
+    /// A packet of a reliable lane with a number that is not taken yet.
+    BeyondWindow,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 33] = [
+    pub const ALL: [Drop; 35] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -115,6 +119,8 @@ impl Drop {
         Drop::StreamAck,
         Drop::FragmentFull,
         Drop::FragmentLate,
+        Drop::LaneFull,
+        Drop::BeyondWindow,
     ];
 
     /// The metric's label.
@@ -153,6 +159,8 @@ impl Drop {
             Drop::StreamAck => "stream_ack",
             Drop::FragmentFull => "fragment_full",
             Drop::FragmentLate => "fragment_late",
+            Drop::LaneFull => "lane_full",
+            Drop::BeyondWindow => "beyond_window",
         }
     }
 }

@@ -37,6 +37,10 @@ const WINDOW_START: usize = 256;
 const WINDOW_LIMIT: usize = 64 << 10;
 /// Half a window is made to last so long: copies by paths that differ by more are rare.
 const WINDOW_COVER: Duration = Duration::from_millis(100);
+/// Packets of reliable links come late by recoveries on several hops, timeouts among them.
+const RELIABLE_COVER: Duration = Duration::from_secs(2);
+/// 2 s of 2 Gbit/s in packets of 1400 bytes are 357 000 numbers; in 64 KiB.
+const RELIABLE_LIMIT: usize = 512 << 10;
 /// The second packet of a restarted source comes at most so many numbers after the first.
 const RESTART_STEP: u64 = 64;
 /// Flows of which the least lately used one makes room.
@@ -66,6 +70,17 @@ pub enum Verdict {
     Duplicate,
     /// It is from so far behind that nothing is known of it.
     Stale,
+}
+
+/// How far apart the packets of a flow may be on their way here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By one path.
+    Table,
+    /// By several.
+    Stamped,
+    /// By links that recover what they lose, however long it takes.
+    Reliable,
 }
 
 /// A next hop, and when it holds.
@@ -132,7 +147,7 @@ impl Flows {
         seq: FlowSeq,
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
-        self.note(now, key, seq, bytes, false)
+        self.note(now, key, seq, bytes, Way::Table)
     }
 
     /// The same for a packet that was stamped, of which copies come by several paths.
@@ -144,7 +159,19 @@ impl Flows {
         seq: FlowSeq,
         bytes: usize,
     ) -> (Verdict, &mut Flow) {
-        self.note(now, key, seq, bytes, true)
+        self.note(now, key, seq, bytes, Way::Stamped)
+    }
+
+    /// The same for a packet that came over a reliable link, which may be late by seconds.
+    #[inline]
+    pub fn on_reliable(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        seq: FlowSeq,
+        bytes: usize,
+    ) -> (Verdict, &mut Flow) {
+        self.note(now, key, seq, bytes, Way::Reliable)
     }
 
     #[inline]
@@ -154,13 +181,13 @@ impl Flows {
         key: FlowKey,
         seq: FlowSeq,
         bytes: usize,
-        stamped: bool,
+        way: Way,
     ) -> (Verdict, &mut Flow) {
         if self.flows.get(self.last).is_none_or(|f| f.key != key) {
             self.last = self.place(now, key);
         }
         let flow = &mut self.flows[self.last];
-        (flow.on_packet(now, seq, bytes, stamped), flow)
+        (flow.on_packet(now, seq, bytes, way), flow)
     }
 
     /// The flow of a key.
@@ -266,8 +293,8 @@ impl Flow {
         }
     }
 
-    fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize, stamped: bool) -> Verdict {
-        let verdict = self.note(now, seq, stamped);
+    fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize, way: Way) -> Verdict {
+        let verdict = self.note(now, seq, way);
         self.last_seen = now;
         if verdict == Verdict::New {
             self.packets += 1;
@@ -278,18 +305,23 @@ impl Flow {
         verdict
     }
 
-    fn note(&mut self, now: Time, seq: FlowSeq, stamped: bool) -> Verdict {
+    fn note(&mut self, now: Time, seq: FlowSeq, way: Way) -> Verdict {
         let next = self.window.next();
         if next == 0 {
             return self.restart(now, seq);
         }
         let wide = seq.widen(next);
-        let remembered = stamped && next.saturating_sub(wide) <= self.window.capacity();
+        let is_spread = way != Way::Table;
+        let remembered = is_spread && next.saturating_sub(wide) <= self.window.capacity();
         let silent = now.since(self.last_seen) >= RESTART_SILENCE;
         if wide < next && silent && !remembered {
             return self.restart(now, seq);
         }
-        let seen = self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
+        let (cover, limit) = match way {
+            Way::Reliable => (RELIABLE_COVER, RELIABLE_LIMIT),
+            Way::Table | Way::Stamped => (WINDOW_COVER, WINDOW_LIMIT),
+        };
+        let seen = self.window.insert(now, wide, cover, limit);
         let stale = self.stale.take();
         match seen {
             Seen::Ahead | Seen::Late => Verdict::New,

@@ -35,6 +35,7 @@ pub mod link;
 pub mod link_state;
 pub mod node;
 pub mod realtime;
+pub mod reliable;
 pub mod request;
 pub mod resequence;
 pub mod route;

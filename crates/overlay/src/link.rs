@@ -23,6 +23,7 @@ use crate::event::{Drop, Event};
 use crate::hello::{self, Hello};
 use crate::node::Node;
 use crate::realtime::{History, Receiver};
+use crate::reliable::Lane;
 use crate::settings::Settings;
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use congestion::brake::Brake;
@@ -68,6 +69,8 @@ pub struct Link {
     pub receiver: Receiver,
     /// Holds the real-time lane to the neighbour back when it meets congestion.
     pub brake: Option<Brake>,
+    /// The reliable lane, both ways.
+    pub reliable: Lane,
     /// What the signatures of its records may cost.
     pub(crate) verifications: Verifications,
     /// The emulated network on the way to the neighbour.
@@ -140,6 +143,7 @@ impl Link {
             history: History::new(settings.realtime.clone()),
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
+            reliable: Lane::new(settings.reliable),
             verifications: Verifications::new(now),
             impairment: None,
             counts: Counts::default(),
@@ -354,7 +358,8 @@ impl Link {
             self.receiver.next_timeout(),
             self.impairment.as_ref().and_then(Impairment::next_timeout),
         ];
-        let reached = reached.into_iter().flatten().min();
+        let reliable = self.reliable.next_timeout().filter(|_| self.is_up());
+        let reached = reached.into_iter().flatten().chain(reliable).min();
         [
             (!self.sessions.is_empty()).then(|| self.hello.next_timeout()),
             reached.filter(|_| self.at.is_some()),
@@ -373,6 +378,7 @@ impl Link {
         }
         self.history.reset();
         self.receiver.reset();
+        self.reliable.restart();
     }
 }
 

@@ -13,6 +13,7 @@ mod flows;
 mod network;
 mod operate;
 mod receive;
+mod reliable;
 mod routing;
 mod segments;
 mod send;
@@ -94,6 +95,8 @@ pub struct Node {
     streams: Streams,
     /// More was to be sent on streams than one flush does.
     streams_again: Option<Time>,
+    /// Reliable lanes that hold packets while their links are down.
+    stranded: Vec<reliable::Stranded>,
     /// The links that copies of a packet take: kept for its memory alone.
     ways: Vec<LinkIndex>,
     rng: Rng,
@@ -151,6 +154,7 @@ impl Node {
             stamps: Stamps::default(),
             streams: Streams::default(),
             streams_again: None,
+            stranded: Vec::new(),
             ways: Vec::new(),
             settings: config.settings,
             rng,
@@ -272,6 +276,7 @@ impl Engine for Node {
 
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
+        self.reroute_stranded(now, out);
         self.flush_streams(now, out);
         while let Some(index) = self.links.pop_touched() {
             self.flush_link(now, index, out);

@@ -79,6 +79,8 @@ pub enum RequestError {
     BadDestination,
     /// The class or option is not carried by this version.
     Unsupported,
+    /// The reliable lane of the first link has no room now: the same request may succeed soon.
+    Congested,
     /// Impairment needs `lab = true` in the configuration.
     NotALab,
     /// There is no such neighbour.
@@ -107,6 +109,9 @@ impl core::fmt::Display for RequestError {
             RequestError::Unsupported => {
                 f.write_str("the class is not carried by this version of the node")
             }
+            RequestError::Congested => f.write_str(
+                "the reliable link to the next node has no room now: try again in a moment",
+            ),
             RequestError::NotALab => {
                 f.write_str("links are impaired only on a node with `lab = true`")
             }

@@ -2,7 +2,7 @@
 //!
 //! `modern` is the default; `paper` sets what the papers used, for comparison.
 
-use crate::{announce, hello, realtime, stream};
+use crate::{announce, hello, realtime, reliable, stream};
 use base::Duration;
 use congestion::brake;
 
@@ -17,6 +17,8 @@ pub struct Settings {
     pub realtime: realtime::Settings,
     /// How the real-time lane gives way to congestion; none for never.
     pub brake: Option<brake::Settings>,
+    /// Reliable links.
+    pub reliable: reliable::Settings,
     /// When a link's cost is announced again.
     pub announce: announce::Settings,
     /// Streams.
@@ -35,6 +37,7 @@ impl Settings {
             hello: hello::Settings::modern(),
             realtime: realtime::Settings::default(),
             brake: Some(brake::Settings::default()),
+            reliable: reliable::Settings::default(),
             announce: announce::Settings::modern(),
             streams: stream::Settings::default(),
             codec_threshold: Duration::from_millis(100),
@@ -49,6 +52,7 @@ impl Settings {
             hello: hello::Settings::paper(),
             realtime: realtime::Settings::paper(),
             brake: None,
+            reliable: reliable::Settings::paper(),
             announce: announce::Settings::paper(),
             ..Settings::modern()
         }

@@ -21,10 +21,12 @@
 mod builder;
 mod hello;
 mod nack;
+mod reliable;
 
 pub use builder::Builder;
 pub use hello::{Echo, Hello};
 pub use nack::{Nack, RANGE_SEQS};
+pub use reliable::{AckHead, ReliableAck, ReliableSkip};
 
 use crate::Malformed;
 use crate::bytes::Reader;
@@ -48,6 +50,10 @@ pub mod kind {
     pub const RECORDS: u8 = 4;
     /// [`crate::record::Acks`].
     pub const RECORD_ACK: u8 = 5;
+    /// [`super::ReliableAck`].
+    pub const RELIABLE_ACK: u8 = 6;
+    /// [`super::ReliableSkip`].
+    pub const RELIABLE_SKIP: u8 = 7;
 }
 
 /// One message.
@@ -63,6 +69,10 @@ pub enum Message<'a> {
     Records(Records<'a>),
     /// Records that have come and are stored.
     RecordAck(Acks<'a>),
+    /// What has come over the reliable lane.
+    ReliableAck(ReliableAck<'a>),
+    /// What will never come over the reliable lane.
+    ReliableSkip(ReliableSkip),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -80,6 +90,8 @@ impl<'a> Message<'a> {
             kind::TAIL_PROBE => TailProbe::parse(body).map(Message::TailProbe),
             kind::RECORDS => Records::parse(body).map(Message::Records),
             kind::RECORD_ACK => Acks::parse(body).map(Message::RecordAck),
+            kind::RELIABLE_ACK => ReliableAck::parse(body).map(Message::ReliableAck),
+            kind::RELIABLE_SKIP => ReliableSkip::parse(body).map(Message::ReliableSkip),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -201,6 +201,12 @@ impl Node {
                 }
                 Ok(Message::Records(records)) => self.on_records(now, index, &records, out),
                 Ok(Message::RecordAck(acks)) => self.on_record_acks(now, index, &acks),
+                Ok(Message::ReliableAck(ack)) => {
+                    self.links.at_mut(index).reliable.sender.on_ack(now, &ack);
+                }
+                Ok(Message::ReliableSkip(skip)) => {
+                    self.links.at_mut(index).reliable.receiver.on_skip(skip);
+                }
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),
             }
@@ -324,6 +330,7 @@ impl Node {
         }
         self.repeat(now, index, out);
         self.flush_requests(now, index, out);
+        self.flush_reliable(now, index, out);
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];
             let mut builder = Builder::new(&mut bytes);
@@ -332,6 +339,7 @@ impl Node {
                 // An empty datagram has room for it.
                 let _ = builder.tail_probe(probe);
             }
+            self.acknowledge(now, index, &mut builder);
             self.flood.fill(now, index, &self.database, &mut builder);
             let len = builder.len();
             if len == 0 {

@@ -10,6 +10,7 @@ use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
+use crate::reliable as lane;
 use base::{Burst, Outbox, Time, UnderlayAddr};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::{Clear, Kind};
@@ -152,8 +153,24 @@ impl Node {
                 }
             }
             LinkProtocol::Reliable => {
-                self.drop_one(Drop::Unsupported, out);
-                return Verdict::Done;
+                // What is due to the sender of a duplicate is another acknowledgement.
+                self.links.touch(index);
+                let seq = header.lane_seq();
+                let dropped = match self
+                    .links
+                    .at_mut(index)
+                    .reliable
+                    .receiver
+                    .on_packet(now, seq)
+                {
+                    lane::Arrival::New | lane::Arrival::Recovered => None,
+                    lane::Arrival::Duplicate => Some(Drop::Duplicate),
+                    lane::Arrival::Beyond => Some(Drop::BeyondWindow),
+                };
+                if let Some(reason) = dropped {
+                    self.drop_one(reason, out);
+                    return Verdict::Done;
+                }
             }
         }
         self.links.touch(index);
@@ -199,9 +216,12 @@ impl Node {
         };
         let local = destination == self.addr;
         let seq = header.flow_seq();
-        let (verdict, flow) = match is_stamped {
-            true => self.flows.on_stamped(now, key, seq, len),
-            false => self.flows.on_packet(now, key, seq, len),
+        // A reliable link can recover what others of its flow left behind for seconds.
+        let is_late = header.class().link == LinkProtocol::Reliable;
+        let (verdict, flow) = match (is_late, is_stamped) {
+            (true, _) => self.flows.on_reliable(now, key, seq, len),
+            (_, true) => self.flows.on_stamped(now, key, seq, len),
+            _ => self.flows.on_packet(now, key, seq, len),
         };
         if verdict != flow::Verdict::New {
             self.drop_one(Drop::Duplicate, out);

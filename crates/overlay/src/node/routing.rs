@@ -85,12 +85,14 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost();
                 link.announce.on_link_up(now, cost);
+                self.on_lane_changed(now, index, true);
             }
             Some(hello::Event::Down { .. }) => {
                 self.flood.on_link_down(index);
                 // What was lost while the link was down says nothing of the link when it is up.
                 self.links.at_mut(index).loss.on_outage();
                 self.links.at_mut(index).announce.on_link_down();
+                self.on_lane_changed(now, index, false);
             }
             None => {}
         }

@@ -34,6 +34,10 @@ impl Node {
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
+        let Some(rest) = self.queue_reliable(now, index, run, is_own, out) else {
+            return;
+        };
+        run = rest;
         loop {
             let admitted = self.links.at_mut(index).admitted(now, &run);
             if admitted == run.segments() {
@@ -114,8 +118,9 @@ impl Node {
         if !to.is_node() {
             return Err(RequestError::BadDestination);
         }
-        if self.sockets.open(client, &mut self.rng)?.options.class.link == LinkProtocol::Reliable {
-            return Err(RequestError::Unsupported);
+        let class = self.sockets.open(client, &mut self.rng)?.options.class;
+        if class.link == LinkProtocol::Reliable && !self.has_room(class.routing, to) {
+            return Err(RequestError::Congested);
         }
         if self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;

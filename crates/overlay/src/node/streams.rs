@@ -196,7 +196,6 @@ impl Node {
     }
 
     /// A reliable lane that was full has room again: streams that waited for it go on.
-    #[expect(dead_code, reason = "the reliable lane calls it")]
     pub(super) fn on_room(&mut self, _now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
         self.streams.touch_all(|stream| stream.wants_room = false);
     }

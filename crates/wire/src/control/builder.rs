@@ -1,6 +1,7 @@
 //! Appends messages to a control datagram.
 
 use super::nack::{RANGE_BYTES, range};
+use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableSkip};
 use super::{Hello, MESSAGE_HEADER_BYTES, TailProbe, kind};
 use crate::Full;
 use crate::bytes::Writer;
@@ -72,6 +73,34 @@ impl<'a> Builder<'a> {
             named += covered;
         }
         Ok(named)
+    }
+
+    /// Appends a [`super::ReliableAck`] with as many ranges as fit, and returns how many. `ranges`
+    /// are (received, missing) counts from `head.end` down. [`Full`] when not even the fixed part
+    /// fits.
+    pub fn reliable_ack(
+        &mut self,
+        head: &AckHead,
+        ranges: impl Iterator<Item = (u16, u16)>,
+    ) -> Result<usize, Full> {
+        self.message(kind::RELIABLE_ACK, &head.to_bytes())?;
+        let mut told = 0;
+        for (received, missing) in ranges {
+            let mut bytes = [0; ACK_RANGE_BYTES];
+            bytes[..2].copy_from_slice(&received.to_be_bytes());
+            bytes[2..].copy_from_slice(&missing.to_be_bytes());
+            if self.room() < ACK_RANGE_BYTES || self.append(kind::RELIABLE_ACK, &[&bytes]).is_err()
+            {
+                break;
+            }
+            told += 1;
+        }
+        Ok(told)
+    }
+
+    /// Appends a [`ReliableSkip`].
+    pub fn reliable_skip(&mut self, skip: ReliableSkip) -> Result<(), Full> {
+        self.message(kind::RELIABLE_SKIP, &skip.to_bytes())
     }
 
     /// Appends a record: to the [`Records`](crate::record::Records) that stand last, or to new

@@ -1,0 +1,349 @@
+//! The reliable lanes of the links: packets go in by the way that all take out, leave when window
+//! and pace permit, and what a link that is down has left behind finds another way.
+//!
+//! ```text
+//!   send_run ──▶ queue_reliable ──▶ Lane ── flush_reliable ──▶ sealed bursts
+//!                                    │  ▲
+//!            link down, other routes │  '── ReliableAck
+//!                                    '──▶ reroute_stranded ──▶ another lane, or dropped and counted
+//! ```
+
+use super::Node;
+use super::send::next_hop;
+use crate::event::{Drop, Event};
+use crate::link::{Link, LinkIndex};
+use crate::reliable::Packet;
+use base::pool::SMALL_BYTES;
+use base::{Burst, Duration, NodeAddr, Outbox, Time};
+use wire::control::{Builder, ReliableSkip};
+use wire::data::{Header, LinkProtocol, Routing};
+use wire::link::Kind;
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// Packets of one burst: what a kernel segments at once.
+const BURST_PACKETS: usize = 64;
+/// Bytes of one burst: the longest datagram of IPv4.
+const BURST_BYTES: usize = 65_507;
+/// Packets that one flush sends on one lane, so that other links have their turn.
+const FLUSH_PACKETS: usize = 1_024;
+/// Packets whose link is down wait so long for it, or for another way.
+const STRANDED_MAX: Duration = Duration::from_secs(5);
+/// The window that is told to a neighbour while there is room for all that it may send.
+const WINDOW_OPEN: u16 = 16_384;
+
+/// A lane whose link is down and that still holds packets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stranded {
+    index: LinkIndex,
+    since: Time,
+    /// The routes by which another way has been sought.
+    generation: Option<u32>,
+}
+
+fn is_reliable(datagram: &[u8]) -> bool {
+    let packet = &datagram[CLEAR_BYTES..];
+    Header::trusted(packet).class().link == LinkProtocol::Reliable
+}
+
+impl Node {
+    /// Puts the reliable packets of a run into the lane of their link; gives back the others.
+    #[inline]
+    pub(super) fn queue_reliable(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        mut run: Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        // Mostly all are of one class.
+        while !run.is_empty() {
+            let first = is_reliable(run.segment(0));
+            let count = run.segments();
+            let alike = (1..count).find(|&i| is_reliable(run.segment(i)) != first);
+            let alike = alike.unwrap_or(count);
+            match (first, alike == count) {
+                (false, true) => return Some(run),
+                (false, false) => {
+                    let front = run.split_front(alike);
+                    self.send_run(now, index, front, is_own, out);
+                }
+                (true, _) => {
+                    let front = run.split_front(alike);
+                    self.queue_run(now, index, &front, is_own, out);
+                }
+            }
+        }
+        None
+    }
+
+    fn queue_run(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        run: &Burst,
+        is_own: bool,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        let packets = run.segments() as u32;
+        if !link.is_up() {
+            let reason = Drop::LinkDown;
+            return out.report(Event::Dropped { reason, packets });
+        }
+        let mut dropped = 0;
+        for i in 0..run.segments() {
+            let datagram = run.segment(i);
+            let packet = &datagram[CLEAR_BYTES..datagram.len() - TAG_BYTES];
+            match link.reliable.sender.push(now, packet, is_own) {
+                Ok(None) => {}
+                Ok(Some(other)) => {
+                    link.reliable.sender.recycle(other);
+                    dropped += 1;
+                }
+                Err(_) => dropped += 1,
+            }
+        }
+        self.links.touch(index);
+        if dropped > 0 {
+            out.report(Event::Dropped {
+                reason: Drop::LaneFull,
+                packets: dropped,
+            });
+        }
+    }
+
+    /// A client's packet to `to` finds room in the lane of the first link. Where there is no such
+    /// link, the packet finds out by itself.
+    pub(super) fn has_room(&self, routing: Routing, to: NodeAddr) -> bool {
+        match next_hop(&self.tables, &self.links, routing, to, None) {
+            Ok(index) if to != self.addr => self.links.at(index).reliable.room() > 0,
+            _ => true,
+        }
+    }
+
+    /// Sends what may leave on the lane of a link.
+    pub(super) fn flush_reliable(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        if !link.is_up() {
+            return;
+        }
+        let rtt = link.rtt();
+        link.reliable.sender.seed_rtt(now, rtt);
+        link.reliable.sender.on_timeout(now);
+        let mut left = FLUSH_PACKETS;
+        while left > 0 {
+            let Some(sent) = link.send_reliable(now, left, out) else {
+                break;
+            };
+            left -= sent;
+        }
+        if left == 0 {
+            link.reliable.sender.try_again(now);
+        }
+        if link.reliable.sender.has_room_again() {
+            self.on_room(now, index, out);
+        }
+    }
+
+    /// Appends the acknowledgement that is due for the lane of a link, and what its sender has
+    /// given up.
+    pub(super) fn acknowledge(&mut self, now: Time, index: LinkIndex, builder: &mut Builder<'_>) {
+        let window = self.window_for(index);
+        let link = self.links.at_mut(index);
+        if !link.is_up() {
+            return;
+        }
+        let receiver = &mut link.reliable.receiver;
+        if receiver.is_due(now) {
+            let head = receiver.acknowledge(now, window);
+            // An empty datagram has room for the fixed part and some hundred ranges.
+            let _ = builder.reliable_ack(&head, receiver.ranges());
+        }
+        if let Some(ReliableSkip { first }) = link.reliable.sender.poll_skip() {
+            let _ = builder.reliable_skip(ReliableSkip { first });
+        }
+    }
+
+    /// How many packets of a neighbour this node takes.
+    fn window_for(&self, _index: LinkIndex) -> u16 {
+        WINDOW_OPEN
+    }
+
+    /// A link has gone down or come up: what is under way on its lane waits, or goes on.
+    pub(super) fn on_lane_changed(&mut self, now: Time, index: LinkIndex, is_up: bool) {
+        self.stranded.retain(|stranded| stranded.index != index);
+        let sender = &mut self.links.at_mut(index).reliable.sender;
+        if is_up {
+            sender.resume(now);
+        } else if !sender.is_empty() {
+            self.stranded.push(Stranded {
+                index,
+                since: now,
+                generation: None,
+            });
+        }
+    }
+
+    /// Sends what waits for links that are down another way, where there is one by now.
+    pub(super) fn reroute_stranded(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let generation = self.tables.generation();
+        for i in (0..self.stranded.len()).rev() {
+            let Stranded {
+                index,
+                since,
+                generation: sought,
+            } = self.stranded[i];
+            let is_over = now.since(since) >= STRANDED_MAX;
+            if sought == Some(generation) && !is_over {
+                continue;
+            }
+            self.stranded[i].generation = Some(generation);
+            if is_over {
+                self.stranded.swap_remove(i);
+            }
+            self.reroute(index, is_over, out);
+        }
+    }
+
+    fn reroute(&mut self, index: LinkIndex, is_over: bool, out: &mut impl Outbox<Node>) {
+        let mut packets = Vec::new();
+        let sender = &mut self.links.at_mut(index).reliable.sender;
+        sender.give_up(|packet| packets.push(packet));
+        let mut dropped = 0;
+        for packet in packets {
+            match self.other_way(index, &packet) {
+                Some(other) => {
+                    let sender = &mut self.links.at_mut(other).reliable.sender;
+                    sender.push_again(packet);
+                    self.links.touch(other);
+                }
+                None if is_over => dropped += 1,
+                None => self.links.at_mut(index).reliable.sender.push_again(packet),
+            }
+        }
+        self.links.touch(index);
+        if dropped > 0 {
+            out.report(Event::Dropped {
+                reason: Drop::LinkDown,
+                packets: dropped,
+            });
+        }
+    }
+
+    /// The link by which a packet goes now that `index` is down.
+    fn other_way(&self, index: LinkIndex, packet: &Packet) -> Option<LinkIndex> {
+        let header = Header::trusted(&packet.bytes[..]);
+        let (routing, to) = (header.class().routing, header.destination());
+        let other = next_hop(&self.tables, &self.links, routing, to, None).ok()?;
+        (other != index && self.links.at(other).is_up()).then_some(other)
+    }
+}
+
+impl Link {
+    /// Sends a burst of packets of one length, as many as may leave now up to `most`, and tells
+    /// how many they were; none when nothing may.
+    fn send_reliable(
+        &mut self,
+        now: Time,
+        most: usize,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<usize> {
+        let sender = &mut self.reliable.sender;
+        let first = CLEAR_BYTES + sender.peek(now)? + TAG_BYTES;
+        let is_single = sender.queued() == 0 && first <= SMALL_BYTES;
+        let buffer = match is_single {
+            true => out.pool().small(),
+            false => out.pool().large().or_else(|| out.pool().small()),
+        };
+        let Some(mut burst) = buffer.filter(|burst| first <= burst.capacity()) else {
+            sender.try_again(now);
+            return None;
+        };
+        let capacity = burst.capacity().min(BURST_BYTES);
+        let mut sent = Sent::default();
+        while sent.packets() < most.min(BURST_PACKETS)
+            && let Some(bytes) = sender.peek(now)
+        {
+            let (bytes, len) = (CLEAR_BYTES + bytes + TAG_BYTES, burst.len());
+            // Only the last packet of a burst may be shorter.
+            let is_uniform = bytes <= first && len.is_multiple_of(first);
+            if !is_uniform || len + bytes > capacity {
+                break;
+            }
+            let Some(packet) = sender.take(now) else {
+                break;
+            };
+            let datagram = &mut burst.spare_mut()[..bytes];
+            datagram[CLEAR_BYTES..bytes - TAG_BYTES].copy_from_slice(packet.bytes);
+            sent.count(&packet, bytes);
+            if self.sessions.seal(Kind::Data, datagram).is_err() {
+                // Without a session the packet is lost like others: it is sent again.
+                break;
+            }
+            burst.fill(len + bytes, first);
+        }
+        if burst.is_empty() {
+            return None;
+        }
+        self.hello.on_data_sent(now);
+        self.counts.data_out += burst.segments() as u64;
+        self.counts.data_out_bytes += burst.len() as u64;
+        sent.report(self.peer, out);
+        self.transmit(now, burst, out);
+        Some(sent.packets())
+    }
+}
+
+/// What a burst holds, for the events that tell of it: (packets, bytes).
+#[derive(Default)]
+struct Sent {
+    own: (u32, u32),
+    forwarded: (u32, u32),
+    again: (u32, u32),
+}
+
+impl Sent {
+    fn packets(&self) -> usize {
+        (self.own.0 + self.forwarded.0 + self.again.0) as usize
+    }
+
+    fn count(&mut self, packet: &crate::reliable::Outgoing<'_>, bytes: usize) {
+        let kind = match (packet.is_again, packet.is_own) {
+            (true, _) => &mut self.again,
+            (_, true) => &mut self.own,
+            _ => &mut self.forwarded,
+        };
+        kind.0 += 1;
+        kind.1 += bytes as u32;
+    }
+
+    fn report(&self, peer: NodeAddr, out: &mut impl Outbox<Node>) {
+        if let (packets @ 1.., bytes) = self.own {
+            out.report(Event::Originated {
+                peer,
+                packets,
+                bytes,
+            });
+        }
+        if let (packets @ 1.., bytes) = self.forwarded {
+            out.report(Event::Forwarded {
+                peer,
+                packets,
+                bytes,
+            });
+        }
+        if let (packets @ 1.., bytes) = self.again {
+            out.report(Event::Retransmitted {
+                peer,
+                packets,
+                bytes,
+            });
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The window of a lane: one member of the family, or as many as the lane carries flows.
+//!
+//! n flows are n controls side by side. An acknowledgement is shared out by their windows; a loss
+//! concerns one of them, taken by the lost packet's place in the round, so that one loss costs one
+//! flow's share and not the lane's. That is what n flows beside each other would do, for every
+//! member of the family alike [Crowcroft98, MulTCP].
+
+use super::Settings;
+use base::{Duration, Time};
+use congestion::{Acked, Congestion, Control};
+
+/// The controls of a lane.
+#[derive(Debug)]
+pub(super) struct Controls {
+    settings: Settings,
+    flows: Vec<One>,
+}
+
+#[derive(Debug)]
+struct One {
+    control: Box<dyn Control + Send>,
+    /// Losses of transmissions before this one have been answered already.
+    cut_at: u64,
+    recovering: bool,
+}
+
+impl One {
+    fn new(settings: &Settings, next: u64) -> One {
+        One {
+            control: settings.family.control(settings.control()),
+            cut_at: next,
+            recovering: false,
+        }
+    }
+}
+
+impl Controls {
+    pub(super) fn new(settings: Settings) -> Controls {
+        Controls {
+            flows: vec![One::new(&settings, 0)],
+            settings,
+        }
+    }
+
+    /// The lane carries so many flows now; `next` is the number of its next transmission.
+    pub(super) fn set_flows(&mut self, count: usize, next: u64) {
+        let count = count.clamp(1, self.settings.flows_max.max(1));
+        self.flows.truncate(count);
+        while self.flows.len() < count {
+            self.flows.push(One::new(&self.settings, next));
+        }
+    }
+
+    pub(super) fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Packets that may be in flight.
+    pub(super) fn window(&self) -> f64 {
+        self.flows.iter().map(|one| one.control.window()).sum()
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.flows
+            .iter()
+            .any(|one| !one.recovering && one.control.in_slow_start())
+    }
+
+    /// Something new has arrived; `highest` is the latest transmission that did.
+    pub(super) fn on_ack(&mut self, ack: &Acked, highest: Option<u64>) {
+        let window = self.window();
+        for one in &mut self.flows {
+            if one.recovering && highest.is_some_and(|order| order >= one.cut_at) {
+                one.recovering = false;
+                one.control.on_recovered(ack.now);
+            }
+            if !one.recovering {
+                let share = one.control.window() / window;
+                one.control.on_ack(&Acked {
+                    segments: ack.segments * share,
+                    bytes: (ack.bytes as f64 * share) as u64,
+                    in_flight: ack.in_flight * share,
+                    ..*ack
+                });
+            }
+        }
+    }
+
+    /// The transmission `order` is lost; `next` is the number of the next one. True when a window
+    /// was cut.
+    pub(super) fn on_loss(&mut self, now: Time, order: u64, next: u64) -> bool {
+        let count = self.flows.len() as u64;
+        let one = &mut self.flows[(order % count) as usize];
+        if order < one.cut_at {
+            return false;
+        }
+        // Choice: cut from the window and not from what is in flight: a window that an application
+        // does not fill does not grow either.
+        let in_flight = one.control.window();
+        one.control.on_congestion(now, in_flight, Congestion::Loss);
+        one.cut_at = next;
+        one.recovering = true;
+        true
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Time, next: u64) {
+        for one in &mut self.flows {
+            let in_flight = one.control.window();
+            one.control.on_timeout(now, in_flight);
+            one.cut_at = next;
+            one.recovering = false;
+        }
+    }
+
+    pub(super) fn on_idle(&mut self, idle: Duration, rto: Duration) {
+        for one in &mut self.flows {
+            one.control.on_idle(idle, rto);
+        }
+    }
+}

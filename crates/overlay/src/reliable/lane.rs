@@ -1,0 +1,57 @@
+//! Both directions of a link's reliable lane.
+
+use super::{Receiver, ReceiverStats, Sender, SenderStats, Settings};
+use base::Time;
+
+/// The reliable lane of one link.
+#[derive(Debug)]
+pub struct Lane {
+    /// To the neighbour.
+    pub sender: Sender,
+    /// From the neighbour.
+    pub receiver: Receiver,
+}
+
+/// Counters of both directions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneStats {
+    /// To the neighbour.
+    pub sender: SenderStats,
+    /// From the neighbour.
+    pub receiver: ReceiverStats,
+}
+
+impl Lane {
+    /// A lane on which nothing has been sent.
+    pub fn new(settings: Settings) -> Lane {
+        Lane {
+            sender: Sender::new(settings),
+            receiver: Receiver::default(),
+        }
+    }
+
+    /// Packets of this node's own that may be handed in now.
+    pub fn room(&self) -> usize {
+        self.sender.room()
+    }
+
+    /// When something is due.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let (sender, receiver) = (self.sender.next_timeout(), self.receiver.next_timeout());
+        sender.into_iter().chain(receiver).min()
+    }
+
+    /// The neighbour has restarted: both directions begin at number 0.
+    pub fn restart(&mut self) {
+        self.sender.restart();
+        self.receiver.reset();
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> LaneStats {
+        LaneStats {
+            sender: self.sender.stats(),
+            receiver: self.receiver.stats(),
+        }
+    }
+}

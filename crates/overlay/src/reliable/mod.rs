@@ -1,0 +1,110 @@
+//! The reliable lane of a link: every packet arrives, in any order, at a rate that is fair to the
+//! others on the path. [Amir03 §IV]
+//!
+//! ```text
+//!   sender                                                      receiver
+//!   Queue ── poll ──▶ Sender ── 7 8 9 10 ─────────────────────▶ Receiver ── New ──▶ forwarded at
+//!   per flow,         copies until acknowledged   lost: 8        what has come      once, even
+//!   round robin       window (congestion), pacing                                   out of order
+//!      ▲                 ▲                                         │
+//!      │ only under      └──────── ReliableAck {next 8, 9..=10} ◀──┘
+//!      │ pressure            └── 8 again: three later transmissions have come
+//! ```
+//!
+//! Life of a packet: it waits in the queue of its flow only while the window or the pace forbids to
+//! send, gets the next lane number, and its copy is kept until an acknowledgement names it. It is
+//! taken for lost when transmissions that left later have arrived: three of them, or any that left
+//! a quarter of a round trip later. That holds for retransmissions too, so a second loss is found
+//! like the first. The last packets before a silence have nobody behind them: after two round trips
+//! one more packet is sent as a probe, and after a timeout everything is.
+//!
+//! How much may be in flight is the business of the [`congestion`] family. A packet that had to
+//! wait for long carries a mark of congestion on, and the session at the exit tells the source.
+//! [Amir03 §II]
+//!
+//! Back-pressure goes from hop to hop: an acknowledgement says how many more packets the receiver
+//! takes, fewer while its own lanes are full.
+//!
+//! Lane numbers have 64 bits in memory and 24 on the wire; both sides start at zero on
+//! [`Lane::restart`]. What is given up (it takes another way, for example) leaves a hole that the
+//! sender closes by a [`wire::control::ReliableSkip`].
+
+mod controls;
+mod lane;
+mod pacer;
+mod queue;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use lane::{Lane, LaneStats};
+pub use queue::{Full, Packet};
+pub use receiver::{Arrival, Receiver, ReceiverStats};
+pub use sender::{Outgoing, Sender, SenderStats};
+
+use base::Duration;
+use congestion::Family;
+
+/// The most numbers between the oldest packet that is missing and the highest that may come: their
+/// distance stands in 16 bits on the wire.
+pub const SPAN: u64 = u16::MAX as u64;
+
+/// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms of 2 Gbit/s.
+pub const WINDOW_MAX: usize = 16_384;
+
+/// Packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms of 1 Gbit/s.
+pub const QUEUE_PACKETS: usize = 4_096;
+/// And their bytes: long packets fill the one limit, short ones the other.
+pub const QUEUE_BYTES: usize = 6 << 20;
+
+/// A packet that waited for so long is marked. Choice: long enough for the window of a session over
+/// 50 ms to keep the lane busy after it was cut, short beside what makes people wait.
+pub const MARK_SOJOURN: Duration = Duration::from_millis(20);
+/// And every packet while so much waits: half of what the queue holds.
+pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
+
+/// An acknowledgement of a single packet in order waits for the next one for so long.
+pub const ACK_DELAY: Duration = Duration::from_millis(2);
+
+/// How a lane behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// The rule for the window. Choice: CUBIC, as the kernels of the hosts around have it; on short
+    /// round trips it is as gentle as NewReno.
+    pub family: Family,
+    /// A lane that carries n flows behaves like n of them, up to this number; 1 is one flow
+    /// whatever it carries. [Amir03 §IV] leaves it open.
+    pub flows_max: usize,
+    /// The window at the start, in packets.
+    pub initial_window: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            family: Family::Cubic,
+            flows_max: 1,
+            initial_window: 10.0,
+        }
+    }
+}
+
+impl Settings {
+    /// The paper's: one flow with the window of the TCPs of its time.
+    pub fn paper() -> Settings {
+        Settings {
+            family: Family::NewReno,
+            initial_window: 2.0,
+            ..Settings::default()
+        }
+    }
+
+    fn control(&self) -> congestion::Settings {
+        congestion::Settings {
+            initial_window: self.initial_window,
+            max_window: WINDOW_MAX as f64,
+            ..congestion::Settings::default()
+        }
+    }
+}

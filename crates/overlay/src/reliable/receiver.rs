@@ -1,0 +1,230 @@
+//! The receiver's side of a reliable lane: what has come, and the acknowledgements that say so.
+//!
+//! ```text
+//!   numbers   0 ......... next   7      9 10      13
+//!                 come      |    gap    [  )  gap [ )    ranges above `next`
+//! ```
+//! Nothing is held back: a packet goes on at once, and only its number stays.
+
+use super::{ACK_DELAY, SPAN};
+use base::Time;
+use std::collections::VecDeque;
+use wire::control::{AckHead, ReliableSkip};
+use wire::data::LaneSeq;
+
+/// Ranges of numbers above the first gap. 1024 of 16 bytes; a lane that loses every other packet
+/// has so many in 2048 packets. A packet that would make one more is refused: it comes again.
+const RANGES_MAX: usize = 1_024;
+/// Packets in order that one acknowledgement may be for, unless they came in one burst.
+const ACK_EVERY: u32 = 2;
+
+/// What a packet is to its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is here for the first time.
+    New,
+    /// It is here for the first time, and fills a gap.
+    Recovered,
+    /// It has been here before.
+    Duplicate,
+    /// Its number is beyond all that this side takes.
+    Beyond,
+}
+
+/// Counters of a [`Receiver`], since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverStats {
+    /// Packets that came for the first time.
+    pub received: u64,
+    /// Of those, the ones that filled a gap.
+    pub recovered: u64,
+    /// Packets that had been here before.
+    pub duplicates: u64,
+    /// Packets with numbers beyond the window.
+    pub beyond: u64,
+    /// Acknowledgements sent.
+    pub acks: u64,
+    /// Numbers that the sender has given up.
+    pub skipped: u64,
+}
+
+/// What has come over one reliable lane.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    next: u64,
+    /// First number and the one after the last, rising, apart from each other and above `next`.
+    ranges: VecDeque<(u64, u64)>,
+    newest: (u64, Time),
+    /// Packets since the last acknowledgement.
+    pending: u32,
+    /// The acknowledgement must not wait.
+    is_urgent: bool,
+    ack_at: Option<Time>,
+    stats: ReceiverStats,
+}
+
+impl Receiver {
+    /// Takes in the number of a packet.
+    #[inline]
+    pub fn on_packet(&mut self, now: Time, seq: LaneSeq) -> Arrival {
+        let seq = seq.widen(self.end());
+        let arrival = self.enter(seq);
+        match arrival {
+            Arrival::New => self.stats.received += 1,
+            Arrival::Recovered => {
+                self.stats.received += 1;
+                self.stats.recovered += 1;
+            }
+            Arrival::Duplicate => self.stats.duplicates += 1,
+            Arrival::Beyond => {
+                self.stats.beyond += 1;
+                return arrival;
+            }
+        }
+        self.newest = (seq, now);
+        self.pending += 1;
+        // The sender learns of gaps, and of their end, without delay.
+        self.is_urgent |= arrival != Arrival::New || !self.ranges.is_empty();
+        self.ack_at.get_or_insert(now + ACK_DELAY);
+        arrival
+    }
+
+    /// The sender has given up what is before a number.
+    pub fn on_skip(&mut self, skip: ReliableSkip) {
+        let first = skip.first.widen(self.next);
+        self.is_urgent = true;
+        if first <= self.next || first - self.next > SPAN {
+            return;
+        }
+        self.stats.skipped += first - self.next;
+        self.next = first;
+        while let Some(&(from, to)) = self.ranges.front()
+            && from <= self.next
+        {
+            self.next = self.next.max(to);
+            self.ranges.pop_front();
+        }
+    }
+
+    /// The next acknowledgement must be sent in this flush: the window has changed.
+    pub fn hurry(&mut self) {
+        self.is_urgent = true;
+    }
+
+    /// When an acknowledgement is due that is not due yet.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.ack_at
+    }
+
+    /// An acknowledgement is to be sent now.
+    pub fn is_due(&self, now: Time) -> bool {
+        self.is_urgent || self.pending >= ACK_EVERY || self.ack_at.is_some_and(|at| at <= now)
+    }
+
+    /// The acknowledgement for all that has come, with the window that this node has left. Its
+    /// ranges are those of [`Receiver::ranges`].
+    pub fn acknowledge(&mut self, now: Time, window: u16) -> AckHead {
+        self.pending = 0;
+        self.is_urgent = false;
+        self.ack_at = None;
+        self.stats.acks += 1;
+        let (newest, at) = self.newest;
+        let end = self.end();
+        // What the numbers span must fit in 16 bits.
+        let room = SPAN.saturating_sub(end - self.next);
+        AckHead {
+            next: LaneSeq::of(self.next),
+            end: LaneSeq::of(end),
+            window: window.min(room as u16),
+            newest: LaneSeq::of(newest),
+            hold_us: u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// What has come above the first gap, as counts of numbers received and missing below them,
+    /// from the highest down.
+    pub fn ranges(&self) -> impl Iterator<Item = (u16, u16)> {
+        let below = self.ranges.iter().map(|&(_, to)| to).rev().skip(1);
+        let below = below.chain([self.next]);
+        let counts = self.ranges.iter().rev().zip(below);
+        counts.map(|(&(from, to), below)| ((to - from) as u16, (from - below) as u16))
+    }
+
+    /// The number after the highest that has come.
+    fn end(&self) -> u64 {
+        self.ranges.back().map_or(self.next, |&(_, to)| to)
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    /// Starts again at number 0. Counters go on.
+    pub fn reset(&mut self) {
+        *self = Receiver {
+            stats: self.stats,
+            ..Receiver::default()
+        };
+    }
+
+    fn enter(&mut self, seq: u64) -> Arrival {
+        if seq < self.next {
+            return Arrival::Duplicate;
+        }
+        if seq - self.next >= SPAN {
+            return Arrival::Beyond;
+        }
+        if seq == self.next {
+            self.next += 1;
+            let Some(&(from, to)) = self.ranges.front() else {
+                return Arrival::New;
+            };
+            if from == self.next {
+                self.next = to;
+                self.ranges.pop_front();
+            }
+            return Arrival::Recovered;
+        }
+        self.enter_above(seq)
+    }
+
+    /// Enters a number above the first gap.
+    fn enter_above(&mut self, seq: u64) -> Arrival {
+        // The first range that ends at or after the number.
+        let at = self.ranges.partition_point(|&(_, to)| to < seq);
+        let Some(&(from, to)) = self.ranges.get(at) else {
+            if self.ranges.len() >= RANGES_MAX {
+                return Arrival::Beyond;
+            }
+            self.ranges.push_back((seq, seq + 1));
+            return Arrival::New;
+        };
+        if (from..to).contains(&seq) {
+            return Arrival::Duplicate;
+        }
+        let is_last = at + 1 == self.ranges.len();
+        if seq == to {
+            self.ranges[at].1 += 1;
+            if let Some(&(next_from, next_to)) = self.ranges.get(at + 1)
+                && next_from == seq + 1
+            {
+                self.ranges[at].1 = next_to;
+                self.ranges.remove(at + 1);
+            }
+            return match is_last {
+                true => Arrival::New,
+                false => Arrival::Recovered,
+            };
+        }
+        if seq + 1 == from {
+            self.ranges[at].0 = seq;
+            return Arrival::Recovered;
+        }
+        if self.ranges.len() >= RANGES_MAX {
+            return Arrival::Beyond;
+        }
+        self.ranges.insert(at, (seq, seq + 1));
+        Arrival::Recovered
+    }
+}

@@ -1,0 +1,163 @@
+//! What the receiver of a reliable lane tells its sender: what has come, and how much more it
+//! takes; and what the sender tells when numbers will never come. [Amir03 §IV]
+//!
+//! ```text
+//!  ReliableAck
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +-----------------------------------------------+---------------+
+//! |     next: all numbers before it have come     |     end ..    |
+//! +-------------------------------+---------------+---------------+
+//! |  .. end: one above the highest|            window             |
+//! +-------------------------------+---------------+---------------+
+//! |      newest: the number that came last        | its hold, us..|
+//! +-----------------------------------------------+---------------+
+//! |                .. its hold, us                |  received ..  |
+//! +---------------+-------------------------------+---------------+
+//! |  .. received  |            missing            |  received ..  |
+//! +---------------+-------------------------------+---------------+
+//!
+//!      next                                            end
+//!  ......|  missing | received | missing | received     |--- window ---|
+//!  come     range 1               range 0, told first      may be sent
+//!
+//!  ReliableSkip
+//! +-----------------------------------------------+
+//! |    first: nothing before it will be sent      |
+//! +-----------------------------------------------+
+//! ```
+//!
+//! Ranges go down from `end`: so many numbers have come, so many below them are missing. The
+//! highest ones stand first, so that what does not fit is what earlier acknowledgements told.
+//! The sender may send numbers below `end` + `window`. The hold is the time since the newest
+//! packet came: now - its sending - hold is the round trip, whatever the receiver waited.
+
+use crate::bytes::{Reader, Writer};
+use crate::data::LaneSeq;
+use crate::{Full, Malformed};
+
+/// Bytes of one range.
+pub(super) const ACK_RANGE_BYTES: usize = 4;
+
+/// The fixed part of a [`ReliableAck`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AckHead {
+    /// All numbers before this one have come.
+    pub next: LaneSeq,
+    /// The number after the highest one that has come.
+    pub end: LaneSeq,
+    /// How many numbers from `end` on the receiver takes.
+    pub window: u16,
+    /// The number of the packet that came last.
+    pub newest: LaneSeq,
+    /// For how long that was when this was written, in microseconds.
+    pub hold_us: u32,
+}
+
+/// What has come over a reliable lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReliableAck<'a> {
+    /// The fixed part.
+    pub head: AckHead,
+    ranges: &'a [u8],
+}
+
+/// The sender of a reliable lane has given up everything before `first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReliableSkip {
+    /// The first number that still counts.
+    pub first: LaneSeq,
+}
+
+/// The distance from one lane number up to another.
+const fn distance(from: LaneSeq, to: LaneSeq) -> u32 {
+    to.value().wrapping_sub(from.value()) & 0x00ff_ffff
+}
+
+impl AckHead {
+    /// Bytes of the fixed part.
+    pub const BYTES: usize = 15;
+
+    /// The fixed part as it stands on the wire.
+    pub fn to_bytes(self) -> [u8; AckHead::BYTES] {
+        let mut bytes = [0; AckHead::BYTES];
+        let mut w = Writer::new(&mut bytes);
+        self.emit(&mut w).expect("the array has its length");
+        bytes
+    }
+
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u24(self.next.value())?;
+        w.u24(self.end.value())?;
+        w.u16(self.window)?;
+        w.u24(self.newest.value())?;
+        w.u32(self.hold_us)
+    }
+}
+
+impl<'a> ReliableAck<'a> {
+    /// Reads a body. Ranges that are empty, or reach below `next`, are [`Malformed::Value`].
+    pub fn parse(body: &'a [u8]) -> Result<ReliableAck<'a>, Malformed> {
+        let mut r = Reader::new(body);
+        let head = AckHead {
+            next: LaneSeq::new(r.u24()?),
+            end: LaneSeq::new(r.u24()?),
+            window: r.u16()?,
+            newest: LaneSeq::new(r.u24()?),
+            hold_us: r.u32()?,
+        };
+        let ranges = r.rest();
+        if !ranges.len().is_multiple_of(ACK_RANGE_BYTES) {
+            return Err(Malformed::Length);
+        }
+        let ack = ReliableAck { head, ranges };
+        let mut covered = 0u64;
+        for (received, missing) in ack.pairs() {
+            if received == 0 || missing == 0 {
+                return Err(Malformed::Value);
+            }
+            covered += u64::from(received) + u64::from(missing);
+        }
+        match covered <= u64::from(distance(head.next, head.end)) {
+            true => Ok(ack),
+            false => Err(Malformed::Value),
+        }
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (u16, u16)> + 'a {
+        let (ranges, _) = self.ranges.as_chunks::<ACK_RANGE_BYTES>();
+        let pair = |&[a, b, c, d]: &[u8; ACK_RANGE_BYTES]| {
+            (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        };
+        ranges.iter().map(pair)
+    }
+
+    /// What has come above `next`, as first number and count, from the highest down.
+    pub fn received(&self) -> impl Iterator<Item = (LaneSeq, u16)> + 'a {
+        let mut top = self.head.end.value();
+        self.pairs().map(move |(received, missing)| {
+            let first = top.wrapping_sub(u32::from(received));
+            top = first.wrapping_sub(u32::from(missing));
+            (LaneSeq::new(first), received)
+        })
+    }
+}
+
+impl ReliableSkip {
+    /// Bytes of the body.
+    pub const BYTES: usize = 3;
+
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Result<ReliableSkip, Malformed> {
+        let mut r = Reader::new(body);
+        let first = LaneSeq::new(r.u24()?);
+        r.finish()?;
+        Ok(ReliableSkip { first })
+    }
+
+    /// The body as it stands on the wire.
+    pub const fn to_bytes(self) -> [u8; ReliableSkip::BYTES] {
+        let [_, a, b, c] = self.first.value().to_be_bytes();
+        [a, b, c]
+    }
+}
