@@ -95,6 +95,8 @@ pub struct Node {
     streams: Streams,
     /// More was to be sent on streams than one flush does.
     streams_again: Option<Time>,
+    /// The link by which the present packets came.
+    came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
     stranded: Vec<reliable::Stranded>,
     /// The links that copies of a packet take: kept for its memory alone.
@@ -154,6 +156,7 @@ impl Node {
             stamps: Stamps::default(),
             streams: Streams::default(),
             streams_again: None,
+            came: LinkIndex(0),
             stranded: Vec::new(),
             ways: Vec::new(),
             settings: config.settings,

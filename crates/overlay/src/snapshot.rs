@@ -72,6 +72,8 @@ pub struct LinkStatus {
     pub counts: crate::link::Counts,
     /// The real-time lane.
     pub realtime: LaneStatus,
+    /// The reliable lane.
+    pub reliable: ReliableStatus,
 }
 
 /// The real-time lane of a link, both directions.
@@ -101,6 +103,45 @@ pub struct LaneStatus {
     pub probes: u64,
     /// The rate that the lane keeps to while it meets congestion.
     pub brake_bps: Option<u64>,
+}
+
+/// The reliable lane of a link, both directions.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ReliableStatus {
+    /// The rule for the window.
+    pub congestion: &'static str,
+    /// Packets that may be in flight.
+    pub window: f64,
+    /// Flows that the window stands for.
+    pub flows: usize,
+    /// Packets in flight.
+    pub in_flight: usize,
+    /// Packets that wait for the window.
+    pub queued: usize,
+    /// Their bytes.
+    pub queued_bytes: usize,
+    /// The smoothed round trip of the lane, with what queues below add.
+    pub srtt_ms: Option<f64>,
+    /// Packets sent for the first time.
+    pub originals: u64,
+    /// Packets sent again.
+    pub retransmissions: u64,
+    /// Of those, the ones that proved unnecessary.
+    pub spurious: u64,
+    /// Times that nothing was heard until the timer ran out.
+    pub timeouts: u64,
+    /// Times that the window was cut for a loss.
+    pub cuts: u64,
+    /// Packets marked as having met congestion.
+    pub marked: u64,
+    /// Packets dropped because the queue was full.
+    pub overflows: u64,
+    /// Packets received for the first time.
+    pub received: u64,
+    /// Of those, the ones that filled a gap.
+    pub recovered: u64,
+    /// Packets received again.
+    pub duplicates: u64,
 }
 
 /// One route.

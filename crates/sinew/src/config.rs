@@ -73,6 +73,9 @@ pub struct Config {
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
     pub realtime: Realtime,
+    /// Changes to the profile's numbers of the reliable lane.
+    #[serde(default)]
+    pub reliable: Reliable,
 }
 
 /// A neighbour.
@@ -105,6 +108,18 @@ pub struct Realtime {
     /// How often a lost packet is asked for, at most.
     #[serde(default, deserialize_with = "strikes")]
     pub strikes: Option<u8>,
+}
+
+/// The reliable lane.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reliable {
+    /// The congestion control of what this node sends.
+    #[serde(default, deserialize_with = "congestion")]
+    pub congestion: Option<overlay::reliable::Family>,
+    /// A link that carries n flows behaves like n of them, up to this number.
+    #[serde(default, deserialize_with = "flows")]
+    pub flows: Option<usize>,
 }
 
 /// Timers and thresholds.
@@ -288,6 +303,23 @@ fn strikes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::
     Ok(Some(strikes))
 }
 
+fn congestion<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<overlay::reliable::Family>, D::Error> {
+    one_text(deserializer).map(Some)
+}
+
+fn flows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let flows = usize::deserialize(deserializer)?;
+    let most = overlay::reliable::FLOWS_MAX;
+    if !(1..=most).contains(&flows) {
+        return Err(de::Error::custom(format!(
+            "{flows} flows: choose 1 to {most}"
+        )));
+    }
+    Ok(Some(flows))
+}
+
 fn node_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NodeAddr, D::Error> {
     let address: NodeAddr = one_text(deserializer)?;
     if !address.is_node() {
@@ -398,6 +430,8 @@ mod tests {
             ("client_socket_mode = -1".into(), 5, "expected u32"),
             ("[realtime]\nstrikes = 9".into(), 6, "choose 0 to 5"),
             ("[realtime]\nstrike = 1".into(), 6, "`strikes`"),
+            ("[reliable]\nflows = 0".into(), 6, "choose 1 to 64"),
+            ("[reliable]\ncongestion = 'bbr'".into(), 6, "newreno"),
             (
                 "[[neighbor]]\nname = 'x'".into(),
                 5,

@@ -224,6 +224,12 @@ fn node(
     if let Some(strikes) = config.realtime.strikes {
         settings.realtime.strikes = strikes;
     }
+    if let Some(family) = config.reliable.congestion {
+        settings.reliable.family = family;
+    }
+    if let Some(flows) = config.reliable.flows {
+        settings.reliable.flows_max = flows;
+    }
     let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
         addr: neighbor.address,
         name: neighbor.name.clone(),

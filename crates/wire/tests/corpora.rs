@@ -71,6 +71,12 @@ fn control_inputs_hold_every_message() {
     else {
         panic!("other messages: {all:?}");
     };
+    let all = control(input!("control/reliable"));
+    let [Message::ReliableAck(_), Message::ReliableSkip(_)] =
+        all.as_deref().expect("it is understood")
+    else {
+        panic!("other messages: {all:?}");
+    };
     let critical = input!("control/critical");
     assert_eq!(control(critical), Err(Malformed::Critical));
     let rest = control(&critical[3..]);

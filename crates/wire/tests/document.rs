@@ -131,6 +131,20 @@ fn message(bytes: &[u8]) -> String {
             format!("{} {missing:?}", nack.strike)
         }
         [Message::TailProbe(probe)] => format!("{} {}", probe.next.value(), probe.count),
+        [Message::ReliableAck(ack)] => {
+            let ranges = ack.received().map(|(first, count)| (first.value(), count));
+            let head = ack.head;
+            format!(
+                "{} {} {} {} {} {:?}",
+                head.next.value(),
+                head.end.value(),
+                head.window,
+                head.newest.value(),
+                head.hold_us,
+                ranges.collect::<Vec<_>>()
+            )
+        }
+        [Message::ReliableSkip(skip)] => format!("{}", skip.first.value()),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
         other => panic!("not one message: {other:?}"),
     }
@@ -144,6 +158,8 @@ fn every_example_reads_as_told() {
         "true true 1000 10000 0.050 b0070001",
         "1 [5, 6, 37, 38]",
         "39 2",
+        "7 13 256 9 1000 [(12, 1), (8, 2)]",
+        "40",
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",
         "10.7.0.1>10.7.0.2 10.7.0.2>10.7.0.3",
         "Reply 10.7.0.3 2",

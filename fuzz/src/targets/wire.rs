@@ -112,6 +112,10 @@ fn message_again(message: &Message<'_>, room: usize) {
             builder.record(&record)
         }),
         Message::RecordAck(acks) => acks.iter().try_for_each(|key| builder.record_ack(key)),
+        Message::ReliableAck(ack) => builder
+            .reliable_ack(&ack.head, ack.ranges())
+            .map(|told| assert_eq!(told, ack.received().count())),
+        Message::ReliableSkip(skip) => builder.reliable_skip(*skip),
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");

@@ -271,6 +271,7 @@ fn error_code(why: &RequestError) -> ErrorCode {
         RequestError::PortInUse => ErrorCode::PortInUse,
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
+        RequestError::Congested => ErrorCode::Congested,
         RequestError::Unsupported | RequestError::BadDestination => ErrorCode::Unsupported,
         RequestError::PortReserved
         | RequestError::NotALab

@@ -260,6 +260,54 @@ const LINKS: &[Told] = &[
         "Packets sent again to the neighbor.",
         |l| one(l.realtime.retransmissions as f64),
     ),
+    (
+        "reliable_window_packets",
+        "gauge",
+        "Packets of the reliable lane that may be in flight.",
+        |l| one(l.reliable.window),
+    ),
+    (
+        "reliable_in_flight_packets",
+        "gauge",
+        "Packets of the reliable lane in flight.",
+        |l| one(l.reliable.in_flight as f64),
+    ),
+    (
+        "reliable_queued_packets",
+        "gauge",
+        "Packets that wait for the window of the reliable lane.",
+        |l| one(l.reliable.queued as f64),
+    ),
+    (
+        "reliable_packets_total",
+        "counter",
+        "Packets of the reliable lane, without repetitions.",
+        |l| both(l.reliable.received as f64, l.reliable.originals as f64),
+    ),
+    (
+        "reliable_retransmitted_packets_total",
+        "counter",
+        "Packets of the reliable lane sent again.",
+        |l| one(l.reliable.retransmissions as f64),
+    ),
+    (
+        "reliable_timeouts_total",
+        "counter",
+        "Timeouts of the reliable lane.",
+        |l| one(l.reliable.timeouts as f64),
+    ),
+    (
+        "reliable_marked_packets_total",
+        "counter",
+        "Packets of the reliable lane marked as having met congestion.",
+        |l| one(l.reliable.marked as f64),
+    ),
+    (
+        "reliable_overflow_packets_total",
+        "counter",
+        "Packets dropped because the queue of the reliable lane was full.",
+        |l| one(l.reliable.overflows as f64),
+    ),
 ];
 
 fn one(value: f64) -> Vec<Sample> {

@@ -318,11 +318,6 @@ fn every_mistake_names_file_line_and_key() {
             "flow a-b: class: `vioce`: did you mean `voice`?",
         ),
         (
-            "[[flow]]\nfrom = 'a'\nto = 'b'\nlink = 'reliable'",
-            4,
-            "not carried by this version",
-        ),
-        (
             "[[flow]]\nfrom = 'a'\nto = 'b'\nrouting = 'stamped'",
             4,
             "routing: `stamped`",

@@ -4,7 +4,7 @@ use super::Node;
 use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
-use crate::snapshot::{LaneStatus, LinkStatus, RouteStatus, Snapshot};
+use crate::snapshot::{LaneStatus, LinkStatus, ReliableStatus, RouteStatus, Snapshot};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use graph::metric::Metric;
 use secure::network::EXPIRY_NOTICE_S;
@@ -186,6 +186,32 @@ impl Link {
                 probes: sent.probes,
                 brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
             },
+            reliable: self.reliable_status(),
+        }
+    }
+
+    fn reliable_status(&self) -> ReliableStatus {
+        let sender = &self.reliable.sender;
+        let (sent, received) = (sender.stats(), self.reliable.receiver.stats());
+        let srtt = sender.rtt().smoothed();
+        ReliableStatus {
+            congestion: sender.family().label(),
+            window: sender.congestion_window(),
+            flows: sender.flows(),
+            in_flight: sender.in_flight(),
+            queued: sender.queued(),
+            queued_bytes: sender.queued_bytes(),
+            srtt_ms: srtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            originals: sent.sent,
+            retransmissions: sent.retransmissions,
+            spurious: sent.spurious,
+            timeouts: sent.timeouts,
+            cuts: sent.cuts,
+            marked: sent.marked,
+            overflows: sent.overflows,
+            received: received.received,
+            recovered: received.recovered,
+            duplicates: received.duplicates,
         }
     }
 }

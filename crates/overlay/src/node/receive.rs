@@ -80,6 +80,7 @@ impl Node {
             self.drop_one(Drop::UnknownSession, out);
             return Verdict::Done;
         };
+        self.came = index;
         let link = self.links.at_mut(index);
         let opened = match link.open(now, from, datagram) {
             Ok(opened) => opened,

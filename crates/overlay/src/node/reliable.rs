@@ -86,6 +86,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
+        let came = (!is_own).then_some(self.came.0);
         let packets = run.segments() as u32;
         if !link.is_up() {
             let reason = Drop::LinkDown;
@@ -95,7 +96,7 @@ impl Node {
         for i in 0..run.segments() {
             let datagram = run.segment(i);
             let packet = &datagram[CLEAR_BYTES..datagram.len() - TAG_BYTES];
-            match link.reliable.sender.push(now, packet, is_own) {
+            match link.reliable.sender.push(now, packet, came) {
                 Ok(None) => {}
                 Ok(Some(other)) => {
                     link.reliable.sender.recycle(other);
@@ -146,7 +147,12 @@ impl Node {
         if left == 0 {
             link.reliable.sender.try_again(now);
         }
-        if link.reliable.sender.has_room_again() {
+        let sender = &mut link.reliable.sender;
+        let (has_room, has_relaxed) = (sender.has_room_again(), sender.has_relaxed());
+        if has_relaxed {
+            self.relax();
+        }
+        if has_room {
             self.on_room(now, index, out);
         }
     }
@@ -154,25 +160,37 @@ impl Node {
     /// Appends the acknowledgement that is due for the lane of a link, and what its sender has
     /// given up.
     pub(super) fn acknowledge(&mut self, now: Time, index: LinkIndex, builder: &mut Builder<'_>) {
-        let window = self.window_for(index);
-        let link = self.links.at_mut(index);
-        if !link.is_up() {
+        if !self.links.at(index).is_up() {
             return;
         }
-        let receiver = &mut link.reliable.receiver;
-        if receiver.is_due(now) {
+        if self.links.at(index).reliable.receiver.is_due(now) {
+            let window = self.window_for(now, index);
+            let receiver = &mut self.links.at_mut(index).reliable.receiver;
             let head = receiver.acknowledge(now, window);
             // An empty datagram has room for the fixed part and some hundred ranges.
             let _ = builder.reliable_ack(&head, receiver.ranges());
         }
-        if let Some(ReliableSkip { first }) = link.reliable.sender.poll_skip() {
+        if let Some(ReliableSkip { first }) = self.links.at_mut(index).reliable.sender.poll_skip() {
             let _ = builder.reliable_skip(ReliableSkip { first });
         }
     }
 
-    /// How many packets of a neighbour this node takes.
-    fn window_for(&self, _index: LinkIndex) -> u16 {
-        WINDOW_OPEN
+    /// How many packets of a neighbour this node takes: fewer when those that came before wait.
+    fn window_for(&self, now: Time, index: LinkIndex) -> u16 {
+        let lanes = self.links.iter().filter(|(_, link)| link.is_up());
+        let windows = lanes.filter_map(|(_, l)| l.reliable.sender.pressure(now, index.0));
+        windows.min().unwrap_or(WINDOW_OPEN)
+    }
+
+    /// A lane has room again: the neighbours that were told to wait are told so.
+    fn relax(&mut self) {
+        for index in self.links.indices() {
+            let receiver = &mut self.links.at_mut(index).reliable.receiver;
+            if receiver.window() < WINDOW_OPEN {
+                receiver.hurry();
+                self.links.touch(index);
+            }
+        }
     }
 
     /// A link has gone down or come up: what is under way on its lane waits, or goes on.

@@ -43,8 +43,9 @@ pub use queue::{Full, Packet};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
 pub use sender::{Outgoing, Sender, SenderStats};
 
+pub use congestion::Family;
+
 use base::Duration;
-use congestion::Family;
 
 /// The most numbers between the oldest packet that is missing and the highest that may come: their
 /// distance stands in 16 bits on the wire.
@@ -66,6 +67,9 @@ pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
 
 /// An acknowledgement of a single packet in order waits for the next one for so long.
 pub const ACK_DELAY: Duration = Duration::from_millis(2);
+
+/// The most flows that one lane may behave like: what one neighbour may take of a path is bounded.
+pub const FLOWS_MAX: usize = 64;
 
 /// How a lane behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]

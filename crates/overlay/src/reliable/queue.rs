@@ -37,8 +37,8 @@ pub struct Packet {
     pub entered: Time,
     /// What was left of its deadline then.
     pub remaining: Remaining,
-    /// It is one of this node's own.
-    pub is_own: bool,
+    /// The index of the link that it came by; none for this node's own.
+    pub came: Option<u16>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +59,8 @@ pub(super) struct Queue {
     turns: VecDeque<u32>,
     packets: usize,
     bytes: usize,
+    /// Packets by the link that they came by.
+    came: Vec<u32>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -88,6 +90,16 @@ impl Queue {
         self.packets == 0
     }
 
+    /// A packet that came by a link waits.
+    pub(super) fn holds_of(&self, came: u16) -> bool {
+        self.came.get(usize::from(came)).is_some_and(|&n| n > 0)
+    }
+
+    /// Links by which packets came that wait.
+    pub(super) fn sources(&self) -> usize {
+        self.came.iter().filter(|&&n| n > 0).count()
+    }
+
     /// Flows that wait.
     pub(super) fn flows(&self) -> usize {
         self.turns.len()
@@ -98,7 +110,7 @@ impl Queue {
         &mut self,
         now: Time,
         bytes: &[u8],
-        is_own: bool,
+        came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
         let place = self.place(key(bytes));
         let mut out = None;
@@ -113,7 +125,7 @@ impl Queue {
                 remaining: Header::trusted(bytes).remaining(),
                 bytes: buffer,
                 entered: now,
-                is_own,
+                came,
             },
         );
         Ok(out)
@@ -142,8 +154,7 @@ impl Queue {
                 self.turns.pop_front();
                 self.retire(place);
             }
-            self.packets -= 1;
-            self.bytes -= packet.bytes.len();
+            self.count_out(&packet);
             return Some(packet);
         }
     }
@@ -175,6 +186,12 @@ impl Queue {
     fn put(&mut self, place: u32, packet: Packet) {
         self.packets += 1;
         self.bytes += packet.bytes.len();
+        if let Some(came) = packet.came.map(usize::from) {
+            if self.came.len() <= came {
+                self.came.resize(came + 1, 0);
+            }
+            self.came[came] += 1;
+        }
         let flow = &mut self.flows[place as usize];
         if flow.packets.is_empty() {
             self.turns.push_back(place);
@@ -224,8 +241,15 @@ impl Queue {
             self.turns.retain(|&turn| turn != longest);
             self.retire(longest);
         }
+        self.count_out(&packet);
+        Some(packet)
+    }
+
+    fn count_out(&mut self, packet: &Packet) {
         self.packets -= 1;
         self.bytes -= packet.bytes.len();
-        Some(packet)
+        if let Some(came) = packet.came {
+            self.came[usize::from(came)] -= 1;
+        }
     }
 }

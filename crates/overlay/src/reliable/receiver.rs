@@ -49,18 +49,35 @@ pub struct ReceiverStats {
 }
 
 /// What has come over one reliable lane.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Receiver {
     next: u64,
     /// First number and the one after the last, rising, apart from each other and above `next`.
     ranges: VecDeque<(u64, u64)>,
     newest: (u64, Time),
+    /// The window that was told last.
+    window: u16,
     /// Packets since the last acknowledgement.
     pending: u32,
     /// The acknowledgement must not wait.
     is_urgent: bool,
     ack_at: Option<Time>,
     stats: ReceiverStats,
+}
+
+impl Default for Receiver {
+    fn default() -> Receiver {
+        Receiver {
+            next: 0,
+            ranges: VecDeque::new(),
+            newest: (0, Time::ZERO),
+            window: u16::MAX,
+            pending: 0,
+            is_urgent: false,
+            ack_at: None,
+            stats: ReceiverStats::default(),
+        }
+    }
 }
 
 impl Receiver {
@@ -111,6 +128,11 @@ impl Receiver {
         self.is_urgent = true;
     }
 
+    /// The window that was told last.
+    pub fn window(&self) -> u16 {
+        self.window
+    }
+
     /// When an acknowledgement is due that is not due yet.
     pub fn next_timeout(&self) -> Option<Time> {
         self.ack_at
@@ -128,6 +150,7 @@ impl Receiver {
         self.is_urgent = false;
         self.ack_at = None;
         self.stats.acks += 1;
+        self.window = window;
         let (newest, at) = self.newest;
         let end = self.end();
         // What the numbers span must fit in 16 bits.

@@ -38,6 +38,11 @@ const RTO_FIRST: Duration = Duration::from_secs(1);
 const PROBES: u8 = 2;
 /// A lane without packets for so long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
+/// Packets that wait for so long make their senders wait. Long beside the marks of congestion, which
+/// make the sources slower: this is for what does not listen to them.
+const PRESS_SOJOURN: Duration = Duration::from_millis(100);
+/// A lane that took nothing for so long.
+const STALLED: Duration = Duration::from_secs(1);
 /// The wait for a buffer.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// The room that this node's own flows find at least, in packets: some bursts.
@@ -140,12 +145,16 @@ pub struct Sender {
     last_used: Time,
     /// There was no room; who waits for some is to be told.
     was_full: bool,
+    /// So much waits that neighbours are told to send less.
+    presses: bool,
+    /// When something was acknowledged, or came to an empty queue.
+    progress: Time,
     /// The pace lets the next packet leave then.
     pace_at: Option<Time>,
     /// The receiver must not wait for numbers below this, and is to be told so.
     skip_to: Option<u64>,
     skip_due: bool,
-    flows_max: usize,
+    settings: Settings,
     stats: SenderStats,
 }
 
@@ -179,23 +188,34 @@ impl Sender {
             last_sent: Time::ZERO,
             last_used: Time::ZERO,
             was_full: false,
+            presses: false,
+            progress: Time::ZERO,
             pace_at: None,
             skip_to: None,
             skip_due: false,
-            flows_max: settings.flows_max,
+            settings,
             stats: SenderStats::default(),
         }
     }
 
     /// Takes a packet to be sent. One of another flow may have had to make room; it comes back.
-    pub fn push(&mut self, now: Time, bytes: &[u8], is_own: bool) -> Result<Option<Packet>, Full> {
+    pub fn push(
+        &mut self,
+        now: Time,
+        bytes: &[u8],
+        came: Option<u16>,
+    ) -> Result<Option<Packet>, Full> {
         self.last_used = now;
-        let pushed = self.queue.push(now, bytes, is_own);
+        if self.queue.is_empty() {
+            self.progress = now;
+        }
+        let pushed = self.queue.push(now, bytes, came);
         if !matches!(pushed, Ok(None)) {
             self.stats.overflows += 1;
         }
         self.was_full |= self.room() == 0;
-        if self.flows_max > 1 {
+        self.presses |= self.queue.len() > self.press_at();
+        if self.settings.flows_max > 1 {
             let next = self.next_order;
             self.controls.set_flows(self.queue.flows(), next);
         }
@@ -225,6 +245,33 @@ impl Sender {
         again
     }
 
+    /// Packets that wait when the neighbours from which they came are told to send less: what leaves
+    /// in [`PRESS_SOJOURN`].
+    fn press_at(&self) -> usize {
+        let leaving = self.pacer.rate() * PRESS_SOJOURN.as_secs_f64();
+        (leaving as usize).clamp(ROOM_MIN, MARK_PACKETS)
+    }
+
+    /// How many more packets this lane wants from the link `came`, if it has enough. [Amir03 §IV]
+    /// speaks of buffers that fill; what fills them is told to stop, hop by hop. A lane that takes
+    /// nothing for [`STALLED`] holds nobody up: what comes for it is dropped.
+    pub fn pressure(&self, now: Time, came: u16) -> Option<u16> {
+        let (waiting, press_at) = (self.queue.len(), self.press_at());
+        let is_stalled = now.since(self.progress) >= STALLED;
+        if waiting <= press_at || is_stalled || !self.queue.holds_of(came) {
+            return None;
+        }
+        let room = (2 * press_at).saturating_sub(waiting) / self.queue.sources().max(1);
+        Some(room as u16)
+    }
+
+    /// The neighbours were told to send less, and need not any more.
+    pub fn has_relaxed(&mut self) -> bool {
+        let relaxed = self.presses && self.queue.len() <= self.press_at() / 2;
+        self.presses &= !relaxed;
+        relaxed
+    }
+
     /// The length of the next packet, if one may leave now.
     pub fn peek(&mut self, now: Time) -> Option<usize> {
         self.pace_at = None;
@@ -251,6 +298,7 @@ impl Sender {
         let length = self.chosen.and_then(|seq| self.held(seq)).map(Vec::len);
         if length.is_none() {
             self.grant = false;
+            self.is_limited = false;
             // The receiver's window is closed: it is asked now and then.
             self.arm(now);
         }
@@ -347,7 +395,7 @@ impl Sender {
         header.set_remaining(packet.remaining.minus(now.since(packet.entered)));
         Some(Outgoing {
             is_again,
-            is_own: packet.is_own,
+            is_own: packet.came.is_none(),
             bytes: &packet.bytes,
         })
     }
@@ -382,6 +430,7 @@ impl Sender {
         if packets == 0 {
             return;
         }
+        self.progress = now;
         self.probes = 0;
         self.backoff = 0;
         let slow_start_used = self.controls.in_slow_start() && in_flight * 2 >= self.window();
@@ -727,6 +776,11 @@ impl Sender {
     /// Packets that may be in flight.
     pub fn congestion_window(&self) -> f64 {
         self.controls.window()
+    }
+
+    /// The rule for the window.
+    pub fn family(&self) -> congestion::Family {
+        self.settings.family
     }
 
     /// Flows that the window stands for.

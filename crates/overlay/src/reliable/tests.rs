@@ -1,1 +1,4 @@
-
+mod against_models;
+mod monte_carlo;
+mod scripts;
+mod world;

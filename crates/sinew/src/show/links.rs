@@ -18,10 +18,13 @@ pub(super) fn page(status: &Value) -> String {
         ("RECEIVED", Align::Right),
         ("SENT", Align::Right),
         ("RECOVERED", Align::Right),
+        ("WINDOW", Align::Right),
+        ("QUEUED", Align::Right),
+        ("AGAIN", Align::Right),
         ("IMPAIRMENT", Align::Left),
     ]);
     for link in list(&status["snapshot"]["links"]) {
-        let lane = &link["realtime"];
+        let (lane, reliable) = (&link["realtime"], &link["reliable"]);
         let rtt = match link["rtt_ms"].as_f64() {
             Some(_) => format!("{} ms", number(&link["rtt_ms"], 1)),
             None => "-".into(),
@@ -40,6 +43,18 @@ pub(super) fn page(status: &Value) -> String {
             match total(&lane["missing"]) {
                 0 => "-".into(),
                 missing => format!("{}/{missing}", total(&lane["recovered"])),
+            },
+            match total(&reliable["originals"]) {
+                0 => "-".into(),
+                _ => number(&reliable["window"], 0),
+            },
+            count(&reliable["queued"]),
+            match (
+                total(&reliable["retransmissions"]),
+                total(&reliable["originals"]),
+            ) {
+                (_, 0) => "-".into(),
+                (again, originals) => format!("{again}/{originals}"),
             },
             link["impairment"].as_str().unwrap_or("-").to_owned(),
         ]);

@@ -112,7 +112,7 @@ impl<'a> ReliableAck<'a> {
         }
         let ack = ReliableAck { head, ranges };
         let mut covered = 0u64;
-        for (received, missing) in ack.pairs() {
+        for (received, missing) in ack.ranges() {
             if received == 0 || missing == 0 {
                 return Err(Malformed::Value);
             }
@@ -124,7 +124,8 @@ impl<'a> ReliableAck<'a> {
         }
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (u16, u16)> + 'a {
+    /// Counts of numbers that have come and of those missing below them, from `end` down.
+    pub fn ranges(&self) -> impl Iterator<Item = (u16, u16)> + 'a {
         let (ranges, _) = self.ranges.as_chunks::<ACK_RANGE_BYTES>();
         let pair = |&[a, b, c, d]: &[u8; ACK_RANGE_BYTES]| {
             (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
@@ -135,7 +136,7 @@ impl<'a> ReliableAck<'a> {
     /// What has come above `next`, as first number and count, from the highest down.
     pub fn received(&self) -> impl Iterator<Item = (LaneSeq, u16)> + 'a {
         let mut top = self.head.end.value();
-        self.pairs().map(move |(received, missing)| {
+        self.ranges().map(move |(received, missing)| {
             let first = top.wrapping_sub(u32::from(received));
             top = first.wrapping_sub(u32::from(missing));
             (LaneSeq::new(first), received)

@@ -166,6 +166,111 @@ fn flags_of_the_future_are_not_looked_at() {
     assert_eq!(Hello::parse(&body), Ok(HELLO));
 }
 
+/// Before 7 all, then 8, 9 and 12; and a skip to 40.
+const RELIABLE: [u8; 26 + 6] = [
+    6, 0, 23, // ReliableAck
+    0, 0, 7, 0, 0, 13, 0x01, 0x00, 0, 0, 9, 0, 0, 0x03, 0xe8, //
+    0, 1, 0, 2, 0, 2, 0, 1, //
+    7, 0, 3, // ReliableSkip
+    0, 0, 40,
+];
+
+const ACK: AckHead = AckHead {
+    next: LaneSeq::new(7),
+    end: LaneSeq::new(13),
+    window: 256,
+    newest: LaneSeq::new(9),
+    hold_us: 1000,
+};
+
+const SKIP: ReliableSkip = ReliableSkip {
+    first: LaneSeq::new(40),
+};
+
+#[test]
+fn acknowledgements_of_reliable_lanes_agree_both_ways() {
+    let mut buffer = [0xa5; RELIABLE.len() + 1];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(
+        builder.reliable_ack(&ACK, [(1, 2), (2, 1)].into_iter()),
+        Ok(2)
+    );
+    assert_eq!(builder.reliable_skip(SKIP), Ok(()));
+    assert_eq!(buffer[..RELIABLE.len()], RELIABLE);
+    assert_eq!(buffer[RELIABLE.len()], 0xa5);
+    let messages = read(&RELIABLE).unwrap();
+    let [Message::ReliableAck(ack), Message::ReliableSkip(skip)] = &messages[..] else {
+        panic!("{messages:?}");
+    };
+    assert_eq!((ack.head, *skip), (ACK, SKIP));
+    let received: Vec<_> = ack.received().map(|(s, n)| (s.value(), n)).collect();
+    assert_eq!(received, [(12, 1), (8, 2)]);
+    for cut in 0..RELIABLE.len() {
+        let whole = [0, 26].iter().position(|&end| end == cut);
+        let outcome = read(&RELIABLE[..cut]).map(|messages| messages.len());
+        assert_eq!(outcome, whole.ok_or(Malformed::Short), "{cut}");
+    }
+}
+
+#[test]
+fn acknowledgements_tell_what_fits_and_nothing_absurd() {
+    let ranges = || (1..100).map(|_| (1, 1));
+    for room in 0..64 {
+        let mut buffer = [0xa5; 64];
+        let mut builder = Builder::new(&mut buffer[..room]);
+        let head = AckHead {
+            end: LaneSeq::new(1_000),
+            ..ACK
+        };
+        let told = builder.reliable_ack(&head, ranges());
+        match room.checked_sub(18) {
+            None => assert_eq!((told, builder.is_empty()), (Err(Full), true)),
+            Some(rest) => {
+                assert_eq!(told, Ok(rest / 4));
+                let len = builder.len();
+                assert_eq!(read(&buffer[..len]).map(|m| m.len()), Ok(1));
+            }
+        }
+    }
+    let body = |ranges: &[u8]| [&ACK.to_bytes()[..], ranges].concat();
+    let parse = |ranges: &[u8]| ReliableAck::parse(&body(ranges)).map(|_| ());
+    assert_eq!(parse(&[]), Ok(()));
+    assert_eq!(parse(&[0, 5, 0, 1]), Ok(()));
+    assert_eq!(parse(&[0, 6, 0, 1]), Err(Malformed::Value), "below next");
+    assert_eq!(parse(&[0, 0, 0, 1]), Err(Malformed::Value));
+    assert_eq!(parse(&[0, 1, 0, 0]), Err(Malformed::Value));
+    for extra in 1..4 {
+        assert_eq!(parse(&[0; 4][..extra]), Err(Malformed::Length));
+    }
+    for cut in 0..AckHead::BYTES {
+        assert_eq!(
+            ReliableAck::parse(&ACK.to_bytes()[..cut]),
+            Err(Malformed::Short)
+        );
+    }
+    assert_eq!(ReliableSkip::parse(&[0; 2]), Err(Malformed::Short));
+    assert_eq!(ReliableSkip::parse(&[0; 4]), Err(Malformed::Length));
+}
+
+#[test]
+fn an_acknowledgement_reaches_across_the_end_of_the_numbers() {
+    let head = AckHead {
+        next: LaneSeq::new(0x00ff_fffe),
+        end: LaneSeq::new(3),
+        ..ACK
+    };
+    let mut buffer = [0; 64];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(builder.reliable_ack(&head, [(4, 1)].into_iter()), Ok(1));
+    let len = builder.len();
+    let messages = read(&buffer[..len]).unwrap();
+    let Message::ReliableAck(ack) = &messages[0] else {
+        panic!("{messages:?}");
+    };
+    let received: Vec<_> = ack.received().map(|(s, n)| (s.value(), n)).collect();
+    assert_eq!(received, [(0x00ff_ffff, 4)]);
+}
+
 #[test]
 fn a_nack_reaches_across_the_end_of_the_numbers() {
     let mut buffer = [0; 64];

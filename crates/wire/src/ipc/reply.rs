@@ -138,6 +138,8 @@ pub enum ErrorCode {
     Forbidden,
     /// The node is stopping.
     Stopping,
+    /// The reliable link has no room now: the same may succeed soon.
+    Congested,
     /// A code that this code does not know.
     Other(u8),
 }
@@ -324,6 +326,7 @@ impl ErrorCode {
             ErrorCode::TooManySockets => 8,
             ErrorCode::Forbidden => 9,
             ErrorCode::Stopping => 10,
+            ErrorCode::Congested => 11,
             ErrorCode::Other(byte) => byte,
         }
     }
@@ -340,6 +343,7 @@ impl ErrorCode {
             8 => ErrorCode::TooManySockets,
             9 => ErrorCode::Forbidden,
             10 => ErrorCode::Stopping,
+            11 => ErrorCode::Congested,
             other => ErrorCode::Other(other),
         }
     }

@@ -144,19 +144,28 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
         deadline: None,
         ..default_options()
     };
+    let reliable = Options {
+        class: Class {
+            link: LinkProtocol::Reliable,
+            routing: Routing::ExpectedLatency,
+            priority: 2,
+        },
+        ..best_effort
+    };
     let voice = Options {
         deadline: Some(VOICE_DEADLINE),
         ..default_options()
     };
     let mut options = match table.optional("class") {
-        Some(value) => value.word(&[("voice", voice), ("best-effort", best_effort)])?,
+        Some(value) => value.word(&[
+            ("voice", voice),
+            ("best-effort", best_effort),
+            ("reliable", reliable),
+        ])?,
         None => voice,
     };
     if let Some(value) = table.optional("link") {
         options.class.link = value.word(&LinkProtocol::ALL.map(|p| (p.label(), p)))?;
-        if options.class.link == LinkProtocol::Reliable {
-            return Err(not_carried(&value, "reliable links"));
-        }
     }
     if let Some(value) = table.optional("routing") {
         options = options.routed_by(value.word(&RouteBy::ALL.map(|by| (by.label(), by)))?);
@@ -177,12 +186,6 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
         options.ttl = value.integer(1, i64::from(TTL_MAX))? as u8;
     }
     Ok(options)
-}
-
-fn not_carried(value: &Value<'_>, what: &str) -> Mistake {
-    value.mistake(format!(
-        "{what} are not carried by this version of the node"
-    ))
 }
 
 #[derive(Clone, Copy, PartialEq)]

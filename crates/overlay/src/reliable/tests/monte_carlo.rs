@@ -1,0 +1,90 @@
+//! Bad networks of all kinds: everything arrives, once, and the lane comes to rest.
+
+use super::world::{Path, World, ms};
+use crate::reliable::Settings;
+use base::{Duration, Rng};
+use congestion::Family;
+
+fn run(seed: u64, settings: Settings, path: Path, count: u32) -> World {
+    let mut rng = Rng::new(seed ^ 0x5eed);
+    let mut world = World::new(seed, settings, path);
+    let mut pushed = 0;
+    while pushed < count {
+        for _ in 0..rng.below(4) {
+            if pushed < count && world.from.sender.queued() < 1_000 {
+                world.push((pushed % 3) as u16, pushed);
+                pushed += 1;
+            }
+        }
+        world.step();
+    }
+    world.finish(600_000);
+    let mut numbers: Vec<u32> = world.arrived.iter().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..count).collect::<Vec<_>>(), "each once");
+    assert_eq!(world.from.sender.in_flight(), 0);
+    world
+}
+
+#[test]
+fn everything_arrives_once_whatever_the_network_does() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let path = Path {
+            loss: rng.unit() * 0.4,
+            twice: rng.unit() * 0.2,
+            delay: ms(rng.below(40)),
+            jitter: ms(rng.below(20)),
+        };
+        let settings = Settings {
+            family: Family::ALL[rng.below(10) as usize],
+            flows_max: 1 + rng.below(3) as usize,
+            ..Settings::default()
+        };
+        run(seed, settings, path, 400);
+    }
+}
+
+#[test]
+fn a_clean_path_needs_no_repetition() {
+    let path = Path {
+        loss: 0.0,
+        twice: 0.0,
+        delay: ms(10),
+        jitter: Duration::ZERO,
+    };
+    let world = run(1, Settings::default(), path, 3_000);
+    let stats = world.from.sender.stats();
+    assert_eq!((stats.sent, stats.retransmissions), (3_000, 0));
+    assert_eq!((stats.timeouts, stats.cuts, stats.bogus), (0, 0, 0));
+}
+
+#[test]
+fn losses_cost_little_more_than_they_are() {
+    let path = Path {
+        loss: 0.02,
+        twice: 0.0,
+        delay: ms(10),
+        jitter: Duration::ZERO,
+    };
+    let world = run(2, Settings::default(), path, 10_000);
+    let stats = world.from.sender.stats();
+    // 2 % of the packets, 2 % of their repetitions, and some probes.
+    assert!((150..320).contains(&stats.retransmissions), "{stats:?}");
+    assert!(stats.spurious <= 10, "{stats:?}");
+    assert!(stats.timeouts <= 2, "{stats:?}");
+}
+
+#[test]
+fn reordering_is_learnt_and_then_costs_nothing() {
+    let path = Path {
+        loss: 0.0,
+        twice: 0.0,
+        delay: ms(20),
+        jitter: ms(15),
+    };
+    let world = run(3, Settings::default(), path, 10_000);
+    let stats = world.from.sender.stats();
+    assert!(stats.retransmissions < 200, "{stats:?}");
+    assert_eq!(stats.timeouts, 0, "{stats:?}");
+}

@@ -1,0 +1,202 @@
+//! Single moments of a lane, told packet by packet.
+
+use super::world::{ack, at, hear, lane, ms, number, packet, send};
+use crate::reliable::{Lane, Settings};
+use wire::data::{Header, LaneSeq};
+
+/// A lane that has measured 10 ms and sends at `at(100)`, and its other end.
+fn ready() -> (Lane, Lane) {
+    let (mut from, to) = (lane(), lane());
+    from.sender.seed_rtt(at(0), ms(10));
+    (from, to)
+}
+
+fn push(lane: &mut Lane, ms: u64, numbers: core::ops::Range<u32>) {
+    for n in numbers {
+        lane.sender.push(at(ms), &packet(0, n, 500), None).unwrap();
+    }
+}
+
+/// Sends all that may leave between two moments.
+fn send_all(lane: &mut Lane, from: u64, to: u64) -> Vec<u32> {
+    let sent = (from..=to).flat_map(|ms| send(lane, at(ms)));
+    sent.map(|(seq, _)| seq).collect()
+}
+
+fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
+    for n in numbers {
+        lane.receiver.on_packet(at(ms), LaneSeq::new(*n));
+    }
+}
+
+#[test]
+fn a_loss_is_found_by_three_later_ones_and_its_repetition_like_it() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..8);
+    assert_eq!(send_all(&mut from, 100, 105), [0, 1, 2, 3, 4, 5, 6, 7]);
+    // Two later ones within a quarter of a round trip say nothing yet.
+    arrive(&mut to, 106, &[1, 2]);
+    let bytes = ack(&mut to, at(106), 100);
+    hear(&mut from, at(106), &bytes);
+    assert_eq!(send_all(&mut from, 106, 106), [0; 0]);
+    arrive(&mut to, 107, &[3]);
+    let bytes = ack(&mut to, at(107), 100);
+    hear(&mut from, at(107), &bytes);
+    assert_eq!(send_all(&mut from, 107, 107), [0]);
+    assert_eq!(from.sender.stats().cuts, 1);
+    // The repetition is lost as well.
+    push(&mut from, 108, 8..12);
+    let sent = send_all(&mut from, 108, 116);
+    assert_eq!(sent, [8, 9, 10], "the window is 12 times 0.7");
+    arrive(&mut to, 117, &[4, 5, 6, 7, 8, 9, 10]);
+    let bytes = ack(&mut to, at(117), 100);
+    hear(&mut from, at(117), &bytes);
+    assert_eq!(send_all(&mut from, 117, 119), [0, 11]);
+    assert_eq!(from.sender.stats().timeouts, 0);
+    arrive(&mut to, 120, &[0, 11]);
+    let bytes = ack(&mut to, at(120), 100);
+    hear(&mut from, at(120), &bytes);
+    assert!(from.sender.is_empty());
+}
+
+#[test]
+fn the_last_packet_is_recovered_by_a_probe() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..1);
+    assert_eq!(send_all(&mut from, 100, 110), [0]);
+    // Lost. Two round trips, and what the other end may wait.
+    assert_eq!(send_all(&mut from, 111, 121), [0; 0]);
+    assert_eq!(send_all(&mut from, 122, 122), [0]);
+    arrive(&mut to, 127, &[0]);
+    let bytes = ack(&mut to, at(127), 100);
+    hear(&mut from, at(132), &bytes);
+    assert!(from.sender.is_empty());
+    let stats = from.sender.stats();
+    assert_eq!((stats.probes, stats.timeouts, stats.cuts), (1, 0, 0));
+    assert_eq!(from.sender.next_timeout(), None);
+}
+
+#[test]
+fn a_closed_window_is_asked_now_and_then() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..2);
+    assert_eq!(send_all(&mut from, 100, 101), [0, 1]);
+    arrive(&mut to, 105, &[0, 1]);
+    let bytes = ack(&mut to, at(105), 0);
+    hear(&mut from, at(110), &bytes);
+    push(&mut from, 111, 2..6);
+    assert_eq!(send_all(&mut from, 111, 300), [0; 0]);
+    let asked = send_all(&mut from, 301, 2_000);
+    assert!(
+        asked.len() >= 2 && asked.iter().all(|n| *n == 2),
+        "{asked:?}"
+    );
+    arrive(&mut to, 2_001, &[2]);
+    let bytes = ack(&mut to, at(2_001), 100);
+    hear(&mut from, at(2_005), &bytes);
+    // Nothing was heard for two timeouts, so it begins slowly.
+    assert_eq!(send_all(&mut from, 2_005, 2_010), [3, 4]);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_counts_for_nothing() {
+    let (mut from, mut liar) = ready();
+    push(&mut from, 100, 0..3);
+    send_all(&mut from, 100, 101);
+    arrive(&mut liar, 105, &[0, 1, 2, 3]);
+    let bytes = ack(&mut liar, at(105), 100);
+    hear(&mut from, at(110), &bytes);
+    assert_eq!(from.sender.stats().bogus, 1);
+    assert_eq!(from.sender.in_flight(), 3);
+}
+
+#[test]
+fn what_is_given_up_is_told_until_it_is_heard() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..20);
+    let sent = send_all(&mut from, 100, 100).len();
+    assert!(sent < 20);
+    arrive(&mut to, 105, &[1]);
+    let bytes = ack(&mut to, at(105), 100);
+    hear(&mut from, at(110), &bytes);
+    let mut other_way = Vec::new();
+    from.sender
+        .give_up(|packet| other_way.push(number(&packet.bytes)));
+    other_way.sort_unstable();
+    let rest: Vec<u32> = (0..20).filter(|n| *n != 1).collect();
+    assert_eq!(other_way, rest);
+    assert!(from.sender.is_empty());
+    let skip = from.sender.poll_skip().unwrap();
+    assert_eq!(skip.first.value() as usize, sent);
+    assert_eq!(from.sender.poll_skip(), None);
+    // It was lost; it is told again when nothing is heard.
+    from.sender.resume(at(200));
+    send_all(&mut from, 200, 2_000);
+    assert_eq!(from.sender.poll_skip(), Some(skip));
+    to.receiver.on_skip(skip);
+    let bytes = ack(&mut to, at(2_001), 100);
+    hear(&mut from, at(2_002), &bytes);
+    send_all(&mut from, 2_002, 9_000);
+    assert_eq!(from.sender.poll_skip(), None);
+    push(&mut from, 9_000, 20..21);
+    let next = send_all(&mut from, 9_000, 9_000);
+    assert_eq!(next, [sent as u32]);
+}
+
+#[test]
+fn packets_that_wait_for_long_are_marked() {
+    let (mut from, _) = ready();
+    push(&mut from, 100, 0..30);
+    let early = send(&mut from, at(100));
+    let is_marked = |packet: &[u8]| Header::trusted(packet).is_congested();
+    assert!(early.iter().all(|(_, packet)| !is_marked(packet)));
+    // Timeouts let a few out, long after they came.
+    let late: Vec<_> = (101..2_000).flat_map(|t| send(&mut from, at(t))).collect();
+    let new = late.iter().filter(|(seq, _)| *seq >= 10);
+    assert!(new.clone().all(|(_, packet)| is_marked(packet)));
+    assert_eq!(from.sender.stats().marked, new.count() as u64);
+}
+
+#[test]
+fn n_flows_lose_the_share_of_one() {
+    let settings = Settings {
+        flows_max: 4,
+        ..Settings::default()
+    };
+    let mut from = Lane::new(settings);
+    from.sender.seed_rtt(at(0), ms(10));
+    for flow in 0..8 {
+        for n in 0..20 {
+            from.sender
+                .push(at(100), &packet(flow, n, 100), None)
+                .unwrap();
+        }
+    }
+    assert_eq!(from.sender.flows(), 4);
+    let window = from.sender.congestion_window();
+    assert_eq!(window, 40.0);
+    let sent = send_all(&mut from, 100, 120);
+    let mut to = lane();
+    arrive(&mut to, 121, &sent[1..8]);
+    let bytes = ack(&mut to, at(121), 1_000);
+    hear(&mut from, at(121), &bytes);
+    assert_eq!(from.sender.stats().cuts, 1);
+    let kept = from.sender.congestion_window() / window;
+    assert!((0.85..1.2).contains(&kept), "{kept}");
+}
+
+#[test]
+fn neighbours_are_told_to_wait_when_a_lane_is_full_but_not_by_a_dead_one() {
+    let (mut from, _) = ready();
+    for n in 0..380 {
+        let packet = packet(0, n, 100);
+        from.sender.push(at(100), &packet, Some(3)).unwrap();
+    }
+    send_all(&mut from, 100, 100);
+    let room = from.sender.pressure(at(100), 3);
+    assert!(room.is_some_and(|room| room < 128), "{room:?}");
+    assert_eq!(from.sender.pressure(at(100), 4), None, "it sent nothing");
+    assert_eq!(from.sender.room(), 0);
+    // Nothing has been taken for a second: others shall not wait for it.
+    assert_eq!(from.sender.pressure(at(1_200), 3), None);
+}

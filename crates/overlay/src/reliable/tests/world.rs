@@ -1,0 +1,196 @@
+//! A lane of two ends and a bad network between them.
+
+use crate::reliable::{Lane, Settings};
+use base::{Duration, NodeAddr, Rng, Time, VirtualPort};
+use std::collections::BTreeMap;
+use wire::HEADER_BYTES;
+use wire::control::{Builder, Message, Messages};
+use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
+
+pub(super) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(super) fn at(ms_: u64) -> Time {
+    Time::ZERO + ms(ms_)
+}
+
+/// A packet of a flow, so long in all.
+pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
+    let mut packet = vec![0xa5; bytes.max(HEADER_BYTES)];
+    let repr = Repr {
+        class: Class {
+            link: LinkProtocol::Reliable,
+            routing: Routing::Hops,
+            priority: 2,
+        },
+        ttl: 32,
+        has_extension: false,
+        congested: false,
+        has_transport: false,
+        remaining: Remaining::NONE,
+        source: NodeAddr(0x0a07_0001),
+        destination: NodeAddr(0x0a07_0002),
+        source_port: VirtualPort(flow),
+        destination_port: VirtualPort(7_000),
+        flow_seq: FlowSeq(number),
+        lane_seq: LaneSeq::new(0),
+    };
+    repr.emit(&mut packet).unwrap();
+    packet
+}
+
+pub(super) fn number(packet: &[u8]) -> u32 {
+    Header::trusted(packet).flow_seq().0
+}
+
+pub(super) fn lane() -> Lane {
+    Lane::new(Settings::default())
+}
+
+/// Everything that may leave now: lane number and packet.
+pub(super) fn send(lane: &mut Lane, now: Time) -> Vec<(u32, Vec<u8>)> {
+    let mut sent = Vec::new();
+    lane.sender.on_timeout(now);
+    while lane.sender.peek(now).is_some() {
+        let packet = lane.sender.take(now).unwrap();
+        let seq = Header::trusted(packet.bytes).lane_seq().value();
+        sent.push((seq, packet.bytes.to_vec()));
+    }
+    sent
+}
+
+/// The acknowledgement of the other end, as bytes.
+pub(super) fn ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 1_400];
+    let mut builder = Builder::new(&mut bytes);
+    let head = lane.receiver.acknowledge(now, window);
+    builder.reliable_ack(&head, lane.receiver.ranges()).unwrap();
+    let len = builder.len();
+    bytes.truncate(len);
+    bytes
+}
+
+pub(super) fn hear(lane: &mut Lane, now: Time, bytes: &[u8]) {
+    for message in Messages::new(bytes) {
+        match message.unwrap() {
+            Message::ReliableAck(ack) => lane.sender.on_ack(now, &ack),
+            Message::ReliableSkip(skip) => lane.receiver.on_skip(skip),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What the network does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    pub(super) loss: f64,
+    pub(super) twice: f64,
+    pub(super) delay: Duration,
+    pub(super) jitter: Duration,
+}
+
+/// Two ends, what is under way, and what has arrived.
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) from: Lane,
+    pub(super) to: Lane,
+    pub(super) path: Path,
+    rng: Rng,
+    order: u64,
+    data: BTreeMap<(Time, u64), Vec<u8>>,
+    control: BTreeMap<(Time, u64), (bool, Vec<u8>)>,
+    /// Numbers in the order of arrival, with the moment.
+    pub(super) arrived: Vec<(u32, Time)>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, settings: Settings, path: Path) -> World {
+        World {
+            now: Time::ZERO,
+            from: Lane::new(settings),
+            to: Lane::new(settings),
+            path,
+            rng: Rng::new(seed),
+            order: 0,
+            data: BTreeMap::new(),
+            control: BTreeMap::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// When something sent now arrives: not at all, once, or twice.
+    fn arrivals(&mut self) -> Vec<(Time, u64)> {
+        let mut arrivals = Vec::new();
+        let copies = 1 + usize::from(self.rng.chance(self.path.twice));
+        for _ in 0..copies {
+            if !self.rng.chance(self.path.loss) {
+                let jitter = self.path.jitter.mul_f64(self.rng.unit());
+                self.order += 1;
+                arrivals.push((self.now + self.path.delay + jitter, self.order));
+            }
+        }
+        arrivals
+    }
+
+    pub(super) fn push(&mut self, flow: u16, number: u32) {
+        let packet = packet(flow, number, 200);
+        assert!(matches!(
+            self.from.sender.push(self.now, &packet, None),
+            Ok(None)
+        ));
+    }
+
+    /// Goes on by a millisecond.
+    pub(super) fn step(&mut self) {
+        self.now += ms(1);
+        let now = self.now;
+        while let Some(entry) = self.data.first_entry()
+            && entry.key().0 <= now
+        {
+            use crate::reliable::Arrival;
+            let packet = entry.remove();
+            let seq = Header::trusted(&packet[..]).lane_seq();
+            match self.to.receiver.on_packet(now, seq) {
+                Arrival::New | Arrival::Recovered => self.arrived.push((number(&packet), now)),
+                Arrival::Duplicate | Arrival::Beyond => {}
+            }
+        }
+        while let Some(entry) = self.control.first_entry()
+            && entry.key().0 <= now
+        {
+            let (is_ack, bytes) = entry.remove();
+            let end = if is_ack { &mut self.from } else { &mut self.to };
+            hear(end, now, &bytes);
+        }
+        for (_, packet) in send(&mut self.from, now) {
+            for key in self.arrivals() {
+                self.data.insert(key, packet.clone());
+            }
+        }
+        if self.to.receiver.is_due(now) {
+            let bytes = ack(&mut self.to, now, 4_096);
+            for key in self.arrivals() {
+                self.control.insert(key, (true, bytes.clone()));
+            }
+        }
+        if let Some(skip) = self.from.sender.poll_skip() {
+            let mut bytes = vec![0; 6];
+            Builder::new(&mut bytes).reliable_skip(skip).unwrap();
+            for key in self.arrivals() {
+                self.control.insert(key, (false, bytes.clone()));
+            }
+        }
+    }
+
+    /// Until nothing is under way, at most so many milliseconds.
+    pub(super) fn finish(&mut self, most: u64) {
+        for _ in 0..most {
+            if self.from.sender.is_empty() {
+                return;
+            }
+            self.step();
+        }
+        panic!("still not everything acknowledged: {:#?}", self.from.sender);
+    }
+}
