@@ -36,7 +36,7 @@ fn in_order_delays(
     let start = nodes.world.now() + Duration::from_millis(10);
     let mut delays: Vec<Option<Time>> = vec![None; count as usize];
     let mut sent = 0;
-    let mut collect = |nodes: &mut Nodes, delays: &mut Vec<Option<Time>>| {
+    let collect = |nodes: &mut Nodes, delays: &mut Vec<Option<Time>>| {
         for answer in nodes.world.take_replies() {
             match answer.reply {
                 Reply::Datagram { payload, .. } => {

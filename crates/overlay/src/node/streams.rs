@@ -196,8 +196,9 @@ impl Node {
     }
 
     /// A reliable lane that was full has room again: streams that waited for it go on.
-    pub(super) fn on_room(&mut self, _now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
+    pub(super) fn on_room(&mut self, now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
         self.streams.touch_all(|stream| stream.wants_room = false);
+        self.streams_again = Some(now);
     }
 
     pub(super) fn on_stream_timeouts(&mut self, now: Time, out: &mut impl Outbox<Node>) {

@@ -167,6 +167,15 @@ impl Node {
             let Some(stream) = self.streams.at(index).filter(|stream| stream.is_open()) else {
                 return bursts;
             };
+            if let Way::Link(link) = way
+                && carried.is_none()
+                && stream.class().link == LinkProtocol::Reliable
+                && self.links.at_mut(link).reliable.ask_room() == 0
+            {
+                // The lane's queue is no second send buffer: it says when it has room again.
+                stream.wants_room = true;
+                break;
+            }
             let built = build(now, self.addr, stream, stamp, &mut carried, out);
             let Some(burst) = built else { break };
             self.send_on(now, way, burst, out);

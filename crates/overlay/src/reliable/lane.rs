@@ -35,6 +35,11 @@ impl Lane {
         self.sender.room()
     }
 
+    /// The same for one who waits if there is none: [`super::Sender::has_room_again`] will tell.
+    pub fn ask_room(&mut self) -> usize {
+        self.sender.ask_room()
+    }
+
     /// When something is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let (sender, receiver) = (self.sender.next_timeout(), self.receiver.next_timeout());

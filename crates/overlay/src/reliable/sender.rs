@@ -233,6 +233,13 @@ impl Sender {
         self.room_max().saturating_sub(self.queue.len())
     }
 
+    /// The same for one who waits if there is none.
+    pub fn ask_room(&mut self) -> usize {
+        let room = self.room();
+        self.was_full |= room == 0;
+        room
+    }
+
     fn room_max(&self) -> usize {
         let leaving = self.pacer.rate() * MARK_SOJOURN.as_secs_f64();
         (leaving as usize).clamp(ROOM_MIN, MARK_PACKETS)
