@@ -3,7 +3,9 @@
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::bench::{BenchError, emulate, engine, forward, idle, latency, relay, routing, scale, sim};
+use lab::bench::{
+    BenchError, emulate, engine, forward, idle, latency, relay, routing, scale, sim, stream,
+};
 use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
@@ -31,6 +33,12 @@ Examples:
   sinew bench emulate
   sinew bench emulate --streams 1,100 --tcp-seconds 60 --json")]
     Emulate(Emulate),
+    /// What one reliable stream carries over three nodes, beside bare forwarders and TCP
+    #[command(after_help = "\
+Examples:
+  sinew bench stream
+  sinew bench stream --seconds 10 --repeats 5 --json")]
+    Stream(Stream),
     /// Memory, processor time and control traffic of a node that has little to do
     #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
     Idle(Idle),
@@ -171,6 +179,26 @@ pub struct Emulate {
     /// Length of each TCP connection; 0 for none
     #[arg(long, default_value_t = emulate::Options::default().tcp_seconds)]
     pub tcp_seconds: f64,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
+/// Options of `sinew bench stream`.
+#[derive(Debug, Args)]
+pub struct Stream {
+    /// Length of a trial
+    #[arg(long, default_value_t = stream::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials per number; the median counts
+    #[arg(long, default_value_t = stream::Options::default().repeats)]
+    pub repeats: usize,
+    /// Bytes of a forwarders' datagram on the wire
+    #[arg(long, default_value_t = stream::Options::default().datagram)]
+    pub datagram: usize,
+    /// Network namespaces and veth instead of loopback; needs root
+    #[arg(long)]
+    pub netns: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,
@@ -333,6 +361,16 @@ pub fn run(bench: &Bench) -> Outcome {
                 seconds: args.seconds,
                 repeats: args.repeats,
                 tcp_seconds: args.tcp_seconds,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Stream(args) => args.telling.tell(stream::run(
+            &stream::Options {
+                seconds: args.seconds,
+                repeats: args.repeats,
+                datagram: args.datagram,
+                netns: args.netns,
+                program: None,
             },
             args.telling.progress(),
         )),

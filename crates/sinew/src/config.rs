@@ -11,6 +11,10 @@
 //! name = "fra"
 //! address = "10.7.0.2"               # its overlay address
 //! endpoint = "fra.example.net:7700"  # where to dial it, or a list; without, it dials this node
+//!
+//! [[exit]]                           # streams to port 2022 leave the overlay to this target
+//! port = 2022
+//! to = "127.0.0.1:22"
 //! ```
 
 use crate::authority::is_endpoint;
@@ -70,6 +74,9 @@ pub struct Config {
     /// Neighbours.
     #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,
+    /// TCP targets that streams may leave the overlay to; none unless listed.
+    #[serde(default, rename = "exit")]
+    pub exits: Vec<Exit>,
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
     pub realtime: Realtime,
@@ -99,6 +106,18 @@ pub struct Neighbor {
     /// The same as a line.
     #[serde(skip)]
     pub line: usize,
+}
+
+/// A virtual port of the node behind which is a TCP target.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exit {
+    /// The virtual port.
+    #[serde(deserialize_with = "exit_port")]
+    pub port: u16,
+    /// The only host and port that its streams are carried to.
+    #[serde(deserialize_with = "exit_target")]
+    pub to: String,
 }
 
 /// The real-time lane.
@@ -290,6 +309,22 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
         return Err(de::Error::custom("permissions are 0 to 0o777, like 0o660"));
     }
     Ok(mode)
+}
+
+fn exit_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let port = u16::deserialize(deserializer)?;
+    let first = overlay::sockets::RESERVED_PORTS;
+    if port < first {
+        return Err(de::Error::custom(format!(
+            "virtual ports below {first} belong to the node: choose a higher one"
+        )));
+    }
+    Ok(port)
+}
+
+fn exit_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    crate::forward::exit_target(&text).map_err(de::Error::custom)
 }
 
 fn strikes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {

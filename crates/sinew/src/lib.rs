@@ -6,6 +6,8 @@
 //!   status links ..   asks a running node       <- its control socket, JSON
 //!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
+//!   send listen       streams and datagrams     <- its client socket
+//!   forward           a TCP port over it        <- gateway
 //!   demo bench        starts nodes of its own   <- lab
 //!   emulate           a link for any IP traffic <- lab, net
 //! ```
@@ -23,7 +25,9 @@ pub mod date;
 pub mod demo;
 pub mod echo;
 pub mod emulate;
+pub mod exits;
 pub mod failure;
+pub mod forward;
 pub mod identity;
 pub mod lab;
 pub mod link;
@@ -36,6 +40,7 @@ pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod transfer;
 pub mod why;
 
 use clap::{Parser, Subcommand};
@@ -122,6 +127,27 @@ Examples:
   sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams
   sinew call fra --routing disjoint")]
     Call(call::Call),
+    /// Send a file or a pipe over the overlay to `sinew listen`
+    #[command(after_help = "\
+Examples:
+  sinew send fra:5000 backup.tar --node net/ams
+  tar c photos | sinew send 10.7.0.2:5000
+  echo hello | sinew send fra:5000 --datagram")]
+    Send(transfer::Send),
+    /// Take what `sinew send` sends
+    #[command(after_help = "\
+Examples:
+  sinew listen 5000 --node net/fra > backup.tar
+  sinew listen 5000 --out log --keep --json
+  sinew listen 5000 --datagram")]
+    Listen(transfer::Listen),
+    /// Carry a TCP port over the overlay, so that unmodified programs use it
+    #[command(after_help = "\
+Examples:
+  sinew forward --serve 2022 --to 127.0.0.1:22 --node net/fra
+  sinew forward 2222 fra:2022 --node net/ams
+  ssh -p 2222 127.0.0.1")]
+    Forward(forward::Forward),
     /// Simulate networks, traffic and mishaps out of a scenario file
     #[command(subcommand)]
     Sim(sim::Sim),
@@ -156,6 +182,9 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Ping(args) => ping::run(args),
         Command::Trace(args) => trace::run(args),
         Command::Call(args) => call::run(args),
+        Command::Send(args) => transfer::send(args),
+        Command::Listen(args) => transfer::listen(args),
+        Command::Forward(args) => forward::run(args),
         Command::Sim(command) => sim::run(command),
         Command::Emulate(args) => emulate::run(args),
         Command::Lab(command) => lab::run(command),

@@ -122,6 +122,14 @@ impl Services {
             let listen = config.listen.clone();
             Resolver::start(names, listen, commander(), lines.clone()).map_err(thread)
         });
+        if !config.exits.is_empty() {
+            let Some(socket) = &config.client_socket else {
+                return Err(Failure::misused(
+                    "an `[[exit]]` needs `client_socket`: it is an ordinary client of the node",
+                ));
+            };
+            crate::exits::start(&config.exits, socket, lines).map_err(thread)?;
+        }
         let stored = network.revocations_version();
         let keeper = Keeper::start(
             config.revocations.clone(),

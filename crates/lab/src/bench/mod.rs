@@ -4,6 +4,7 @@
 //!   forward   the middle node of a chain of three, beside three bare forwarders
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
 //!   emulate   an emulated link for any IP traffic, beside a cable
+//!   stream    one reliable stream over three nodes, beside bare sealed forwarders and TCP
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
@@ -30,6 +31,7 @@ pub mod routing;
 mod row;
 pub mod scale;
 pub mod sim;
+pub mod stream;
 mod trial;
 mod usage;
 mod volley;

@@ -1,0 +1,141 @@
+//! What `sinew bench stream` found: the documented JSON, and the table.
+
+use super::{Options, Trial};
+use crate::bench::heading;
+use crate::table::align;
+use serde::Serialize;
+use std::fmt;
+
+/// The goal: a stream has at least this share of what bare forwarders carry.
+const SHARE_GOAL: f64 = 0.5;
+/// The goal beside a peer: plain TCP through Nebula's relay.
+const PEER_BPS: f64 = 328e6;
+
+/// Everything that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What the three hosts are connected by.
+    pub medium: &'static str,
+    /// The machine's load before and after.
+    pub load: [f64; 2],
+    /// Length of a trial.
+    pub trial_seconds: f64,
+    /// Trials per number.
+    pub repeats: usize,
+    /// Bytes of the forwarders' datagrams, tag included.
+    pub datagram_bytes: usize,
+    /// Mean bytes of the nodes' datagrams at the first node, small ones included.
+    pub node_datagram_bytes: f64,
+    /// The nodes, the forwarders, TCP.
+    pub paths: Vec<PathReport>,
+    /// The nodes' rate over the forwarders'; the goal is 0.5 at least.
+    pub nodes_over_forwarders: f64,
+    /// The nodes' rate over 328 Mbit/s, which is TCP through Nebula's relay; the goal is 1.
+    pub nodes_over_peer: f64,
+}
+
+/// One way from end to end.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathReport {
+    /// Which.
+    pub name: &'static str,
+    /// Payload per second: the median over the trials.
+    pub rate_bps: f64,
+    /// The lowest and the highest of the trials.
+    pub rate_range_bps: [f64; 2],
+    /// Percent of the datagrams that were lost; streams lose nothing.
+    pub lost_pct: f64,
+    /// Processor time between the ends per byte of payload; 0 where it is not known.
+    pub cpu_ns_per_byte: f64,
+}
+
+impl PathReport {
+    pub(super) fn new(name: &'static str, trials: &[Trial]) -> PathReport {
+        let mut sorted: Vec<&Trial> = trials.iter().collect();
+        sorted.sort_by(|a, b| a.rate_bps().total_cmp(&b.rate_bps()));
+        let median = sorted.get(sorted.len() / 2).copied().copied();
+        let median = median.unwrap_or_default();
+        let rate = |trial: Option<&&Trial>| trial.map_or(0.0, |trial| trial.rate_bps());
+        PathReport {
+            name,
+            rate_bps: median.rate_bps(),
+            rate_range_bps: [rate(sorted.first()), rate(sorted.last())],
+            lost_pct: median.lost_pct,
+            cpu_ns_per_byte: median.cpu_ns as f64 / median.bytes.max(1) as f64,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new(
+        medium: &'static str,
+        load: [f64; 2],
+        options: &Options,
+        node_datagram_bytes: f64,
+        paths: Vec<PathReport>,
+    ) -> Report {
+        let rate = |name: &str| {
+            let path = paths.iter().find(|path| path.name == name);
+            path.map_or(f64::NAN, |path| path.rate_bps)
+        };
+        Report {
+            medium,
+            load,
+            trial_seconds: options.seconds,
+            repeats: options.repeats,
+            datagram_bytes: options.datagram,
+            node_datagram_bytes,
+            nodes_over_forwarders: rate("nodes") / rate("forwarders"),
+            nodes_over_peer: rate("nodes") / PEER_BPS,
+            paths,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, after] = self.load;
+        writeln!(
+            f,
+            "one stream over three nodes, {}; load {before:.1} to {after:.1}\n\
+             medians of {} trials of {} s taken in turns; forwarders' datagrams of {} bytes, \
+             nodes' of {:.0} on average\n",
+            self.medium,
+            self.repeats,
+            self.trial_seconds,
+            self.datagram_bytes,
+            self.node_datagram_bytes,
+        )?;
+        let mut table = vec![heading([
+            "path",
+            "Mbit/s",
+            "of trials",
+            "lost",
+            "CPU ns/byte",
+        ])];
+        for path in &self.paths {
+            let [low, high] = path.rate_range_bps.map(|bps| bps / 1e6);
+            table.push(vec![
+                path.name.to_owned(),
+                format!("{:.0}", path.rate_bps / 1e6),
+                format!("{low:.0}-{high:.0}"),
+                format!("{:.2} %", path.lost_pct),
+                if path.cpu_ns_per_byte > 0.0 {
+                    format!("{:.2}", path.cpu_ns_per_byte)
+                } else {
+                    "–".to_owned()
+                },
+            ]);
+        }
+        f.write_str(&align(&table))?;
+        let verdict = |holds: bool| if holds { "ok" } else { "MISSED" };
+        writeln!(
+            f,
+            "\nnodes/forwarders {:.2} (goal {SHARE_GOAL}) {}; nodes/Nebula's relay {:.2} (goal 1) {}",
+            self.nodes_over_forwarders,
+            verdict(self.nodes_over_forwarders >= SHARE_GOAL),
+            self.nodes_over_peer,
+            verdict(self.nodes_over_peer >= 1.0),
+        )
+    }
+}

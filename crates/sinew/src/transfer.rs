@@ -1,0 +1,482 @@
+//! `sinew send` and `sinew listen`: streams and datagrams from the shell.
+//!
+//! ```text
+//!   file or pipe ──▶ send ──stream──▶ overlay ──stream──▶ listen ──▶ file or pipe
+//! ```
+//! Both end with status 0 only when the whole of the data has come through: the sender waits until
+//! the receiver has taken the last byte and closed.
+
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::names::{Names, client_socket};
+use crate::terminal;
+use clap::Args;
+use client::{DatagramSocket, Node, Options, Stream, Target};
+use net::Clock;
+use net::epoll::{Interest, Poller};
+use net::signals::Termination;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+/// Bytes read and written at once: what the node takes with four reads.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// How often the progress is drawn.
+const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
+
+/// Options of `sinew send`.
+#[derive(Debug, Args)]
+pub struct Send {
+    /// The node, by name or overlay address, and the virtual port there
+    #[arg(value_name = "NODE:PORT")]
+    pub to: String,
+    /// What to send; standard input if there is none
+    pub file: Option<PathBuf>,
+    /// Send datagrams, one for each line of input, and do not wait for anybody
+    #[arg(long)]
+    pub datagram: bool,
+    /// The control socket of the node to start from, or its client socket (`*.sock`)
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print JSON when it is done; what the receiver answers is not printed then
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `sinew listen`.
+#[derive(Debug, Args)]
+pub struct Listen {
+    /// The virtual port; 0 for any free one
+    pub port: u16,
+    /// The file to write to; standard output if there is none
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Take one stream after the other, until Ctrl-C
+    #[arg(long)]
+    pub keep: bool,
+    /// Take datagrams, each written as a line, until Ctrl-C
+    #[arg(long)]
+    pub datagram: bool,
+    /// The control socket of the node, or its client socket (`*.sock`)
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print JSON for each stream when it is done; needs --out
+    #[arg(long, requires = "out")]
+    pub json: bool,
+}
+
+/// The node to start from, and the names that it knows.
+pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
+    match path {
+        Some(path) if path.extension().is_some_and(|e| e == "sock") => {
+            Ok((Node::at(path), Names::default()))
+        }
+        other => {
+            let status = Control::find(other)?.status()?;
+            Ok((Node::at(client_socket(&status)?), Names::of(&status)))
+        }
+    }
+}
+
+/// A node and port out of `NODE:PORT`.
+pub fn target(word: &str, names: &Names) -> Result<Target, Failure> {
+    let wrong = || {
+        Failure::misused(format_args!(
+            "`{word}` is not NODE:PORT, like fra:5000 or 10.7.0.3:5000"
+        ))
+    };
+    let (node, port) = word.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    if port == 0 {
+        return Err(wrong());
+    }
+    Ok(Target::new(names.address(node)?, port))
+}
+
+/// Sends.
+pub fn send(args: &Send) -> Outcome {
+    let (node, names) = node_at(args.node.as_deref())?;
+    let to = target(&args.to, &names)?;
+    let input: Box<dyn Read> = match &args.file {
+        Some(path) => Box::new(File::open(path).map_err(|error| {
+            Failure::failed(format_args!("cannot read {}: {error}", path.display()))
+        })?),
+        None => Box::new(io::stdin()),
+    };
+    if args.datagram {
+        return send_datagrams(args, &node, to, input);
+    }
+    let stream = node.connect(to, Options::stream())?;
+    let mut progress = Progress::new(args.json);
+    let answers = std::thread::scope(|scope| {
+        let answers = scope.spawn(|| take_answers(&stream, args.json));
+        let sent = pour(input, &stream, &mut progress);
+        let sent = sent.and_then(|()| stream.shutdown(Shutdown::Write).map_err(Broken::To));
+        if let Err(Broken::From(_)) = &sent {
+            // The receiver must not take a part for the whole.
+            stream.reset();
+        }
+        let answers = answers
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")));
+        match sent {
+            // What the node tells is read at the other direction's end.
+            Err(Broken::To(_)) if answers.is_err() => answers.map_err(Broken::To),
+            Err(broken) => Err(broken),
+            Ok(()) => answers.map_err(Broken::To),
+        }
+    });
+    let seconds = progress.done();
+    answers.map_err(|broken| match broken {
+        Broken::From(error) => Failure::failed(format_args!("cannot read the input: {error}")),
+        Broken::To(error) if error.kind() == ErrorKind::Other => {
+            Failure::failed(format_args!("cannot write to standard output: {error}"))
+        }
+        Broken::To(error) => Failure::failed(format_args!(
+            "{to}: {error}; {} bytes had been sent",
+            progress.bytes
+        )),
+    })?;
+    progress.tell("to", to, seconds, args.json)
+}
+
+/// Writes what the receiver answers to standard output, until it has closed.
+fn take_answers(stream: &Stream, quiet: bool) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut stream = stream;
+    loop {
+        let len = match stream.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if !quiet {
+            let mut out = io::stdout().lock();
+            out.write_all(&buffer[..len])
+                .and_then(|()| out.flush())
+                .map_err(|error| io::Error::other(error.to_string()))?;
+        }
+    }
+}
+
+/// Sends each line as a datagram; one that is longer than the network carries is an error.
+fn send_datagrams(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) -> Outcome {
+    let socket = node.bind(0, Options::best_effort())?;
+    let mut progress = Progress::new(args.json);
+    let mut input = io::BufReader::new(input);
+    let mut line = Vec::new();
+    let mut datagrams = 0u64;
+    loop {
+        line.clear();
+        let most = socket.max_payload() as u64 + 2;
+        let mut part = Read::take(&mut input, most);
+        io::BufRead::read_until(&mut part, b'\n', &mut line)
+            .map_err(|error| Failure::failed(format_args!("cannot read the input: {error}")))?;
+        if line.is_empty() {
+            break;
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        socket.send_to(&line, to)?;
+        datagrams += 1;
+        progress.add(line.len());
+    }
+    let seconds = progress.done();
+    if args.json {
+        return terminal::json(&json!({
+            "to": to.to_string(), "datagrams": datagrams, "bytes": progress.bytes,
+            "seconds": seconds,
+        }));
+    }
+    Ok(())
+}
+
+/// Listens.
+pub fn listen(args: &Listen) -> Outcome {
+    let (node, _) = node_at(args.node.as_deref())?;
+    let mut output: Box<dyn Write> = match &args.out {
+        Some(path) => Box::new(File::create(path).map_err(|error| {
+            Failure::failed(format_args!("cannot write {}: {error}", path.display()))
+        })?),
+        None => Box::new(io::stdout()),
+    };
+    let mut stop = Stop::new()?;
+    if args.datagram {
+        let socket = node.bind(args.port, Options::best_effort())?;
+        say_where(args, socket.local());
+        return take_datagrams(&socket, &mut stop, &mut output);
+    }
+    let listener = node.listen(args.port, Options::stream())?;
+    say_where(args, listener.local());
+    listener.set_nonblocking(true)?;
+    loop {
+        if !stop.wait_for(&listener)? {
+            return Ok(());
+        }
+        let stream = match listener.accept_bytes() {
+            Ok(stream) => stream,
+            Err(client::Error::WouldBlock) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        stream.set_nonblocking(true).map_err(Failure::failed)?;
+        let from = stream.peer();
+        let mut progress = Progress::new(args.json);
+        let taken = take_stream(&stream, &mut stop, &mut output, &mut progress);
+        let seconds = progress.done();
+        match taken {
+            Ok(true) => progress.tell("from", from, seconds, args.json)?,
+            Ok(false) => {
+                stream.reset();
+                return Ok(());
+            }
+            Err(broken) => {
+                stream.reset();
+                let failure = broken.of_listening(from, progress.bytes);
+                if !args.keep || matches!(broken, Broken::To(_)) {
+                    return Err(failure);
+                }
+                failure.report();
+            }
+        }
+        if !args.keep {
+            return Ok(());
+        }
+    }
+}
+
+/// Where it listens, for people and for scripts that ask for any port.
+fn say_where(args: &Listen, local: Target) {
+    if args.port == 0 || io::stderr().is_terminal() {
+        // Nobody can be told that standard error is gone.
+        let _ = writeln!(io::stderr(), "listening at {local}");
+    }
+}
+
+fn take_datagrams(
+    socket: &DatagramSocket,
+    stop: &mut Stop,
+    output: &mut Box<dyn Write>,
+) -> Outcome {
+    socket.set_nonblocking(true)?;
+    let mut buffer = vec![0; socket.max_payload().max(65_536)];
+    while stop.wait_for(socket)? {
+        let len = match socket.recv_from(&mut buffer) {
+            Ok((len, ..)) => len,
+            Err(client::Error::WouldBlock) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let written = output
+            .write_all(&buffer[..len])
+            .and_then(|()| output.write_all(b"\n"))
+            .and_then(|()| output.flush());
+        written.map_err(unwritten)?;
+    }
+    Ok(())
+}
+
+/// Writes a stream to `output`; false when it was interrupted.
+fn take_stream(
+    stream: &Stream,
+    stop: &mut Stop,
+    output: &mut Box<dyn Write>,
+    progress: &mut Progress,
+) -> Result<bool, Broken> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut stream = stream;
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => {
+                output.flush().map_err(Broken::To)?;
+                return Ok(true);
+            }
+            Ok(len) => {
+                output.write_all(&buffer[..len]).map_err(Broken::To)?;
+                progress.add(len);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                output.flush().map_err(Broken::To)?;
+                if !stop.wait_for(stream).map_err(|_| Broken::To(error))? {
+                    return Ok(false);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Broken::From(error)),
+        }
+    }
+}
+
+/// Which side of a copy has failed.
+#[derive(Debug)]
+enum Broken {
+    From(io::Error),
+    To(io::Error),
+}
+
+impl Broken {
+    fn of_listening(&self, from: Target, bytes: u64) -> Failure {
+        match self {
+            Broken::From(error) => Failure::failed(format_args!(
+                "{from}: {error}; {bytes} bytes had come, and they are not all"
+            )),
+            Broken::To(error) => unwritten(io::Error::new(error.kind(), error.to_string())),
+        }
+    }
+}
+
+fn unwritten(error: io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::NobodyReads,
+        _ => Failure::failed(format_args!("cannot write the output: {error}")),
+    }
+}
+
+fn pour(mut from: impl Read, mut to: &Stream, progress: &mut Progress) -> Result<(), Broken> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let len = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Broken::From(error)),
+        };
+        to.write_all(&buffer[..len]).map_err(Broken::To)?;
+        progress.add(len);
+    }
+}
+
+/// Ctrl-C, beside whatever is waited for.
+pub struct Stop {
+    poller: Poller,
+    termination: Termination,
+}
+
+impl Stop {
+    /// From here on Ctrl-C and SIGTERM end waits and not the process.
+    pub fn new() -> Result<Stop, Failure> {
+        let (poller, termination) = (
+            Poller::new().map_err(Failure::failed)?,
+            Termination::install().map_err(Failure::failed)?,
+        );
+        poller
+            .add(&termination, 0, Interest::READ)
+            .map_err(Failure::failed)?;
+        Ok(Stop {
+            poller,
+            termination,
+        })
+    }
+
+    /// Waits until `fd` is readable; false when the process is to end.
+    pub fn wait_for(&mut self, fd: impl AsFd) -> Result<bool, Failure> {
+        let fd: BorrowedFd<'_> = fd.as_fd();
+        self.poller
+            .add(fd, 1, Interest::READ)
+            .map_err(Failure::failed)?;
+        let mut ready = Vec::new();
+        let mut waited = Ok(());
+        let mut going = true;
+        while waited.is_ok() && going && !ready.iter().any(|r: &net::epoll::Ready| r.token == 1) {
+            waited = self.poller.wait(None, &mut ready);
+            going = self.termination.take() == 0;
+        }
+        self.poller.remove(fd).map_err(Failure::failed)?;
+        waited.map_err(Failure::failed)?;
+        Ok(going)
+    }
+}
+
+/// How far a transfer has come, drawn on a terminal.
+struct Progress {
+    bytes: u64,
+    clock: Clock,
+    begun: base::Time,
+    drawn: Option<base::Time>,
+    draws: bool,
+}
+
+impl Progress {
+    fn new(quiet: bool) -> Progress {
+        let clock = Clock::new();
+        Progress {
+            bytes: 0,
+            begun: clock.now(),
+            drawn: None,
+            // Data that scrolls by on the same terminal would be torn apart.
+            draws: !quiet && io::stderr().is_terminal() && !io::stdout().is_terminal(),
+            clock,
+        }
+    }
+
+    fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        if !self.draws {
+            return;
+        }
+        let now = self.clock.now();
+        if self
+            .drawn
+            .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY)
+        {
+            self.drawn = Some(now);
+            let seconds = now.since(self.begun).as_secs_f64();
+            let _ = write!(io::stderr(), "\r{}\x1b[K", rate(self.bytes, seconds));
+        }
+    }
+
+    /// Clears the drawing, and tells how long it took.
+    fn done(&self) -> f64 {
+        if self.drawn.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+        self.clock.now().since(self.begun).as_secs_f64()
+    }
+
+    fn tell(&self, direction: &str, peer: Target, seconds: f64, as_json: bool) -> Outcome {
+        if as_json {
+            let rate_bps = (self.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
+            let mut value = json!({
+                "bytes": self.bytes, "seconds": seconds, "rate_bps": rate_bps,
+            });
+            value[direction] = Value::String(peer.to_string());
+            return terminal::json(&value);
+        }
+        if io::stderr().is_terminal() {
+            let text = rate(self.bytes, seconds);
+            let _ = writeln!(io::stderr(), "{direction} {peer}: {text}");
+        }
+        Ok(())
+    }
+}
+
+/// Bytes and a rate, for people.
+fn rate(bytes: u64, seconds: f64) -> String {
+    let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
+    format!(
+        "{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s",
+        bytes as f64 / 1e6
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_node_and_a_port() {
+        let names = Names::of(&json!({"snapshot": {"name": "ams", "address": "10.7.0.1"}}));
+        for good in ["ams:5000", "10.7.0.1:5000"] {
+            assert_eq!(target(good, &names).unwrap().to_string(), "10.7.0.1:5000");
+        }
+        for bad in ["ams", "ams:", "ams:0", "ams:65536", ":5000", "fra:5000"] {
+            assert!(
+                matches!(target(bad, &names), Err(Failure::Misused(_))),
+                "{bad}"
+            );
+        }
+    }
+}
