@@ -30,6 +30,7 @@ pub mod estimate;
 pub mod event;
 pub mod flood;
 pub mod flow;
+pub mod fragment;
 pub mod hello;
 pub mod link;
 pub mod link_state;

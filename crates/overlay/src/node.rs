@@ -10,6 +10,7 @@
 pub(crate) mod control;
 mod deliver;
 mod flows;
+mod fragments;
 mod network;
 mod operate;
 mod receive;
@@ -21,11 +22,13 @@ mod stamped;
 mod streams;
 mod transmit;
 
+pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;
 
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
+use crate::fragment::Reassembly;
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Reply, Request};
@@ -92,6 +95,7 @@ pub struct Node {
     signers: routing::Signers,
     tables: Tables,
     stamps: Stamps,
+    reassembly: Reassembly,
     streams: Streams,
     /// More was to be sent on streams than one flush does.
     streams_again: Option<Time>,
@@ -154,6 +158,7 @@ impl Node {
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
             stamps: Stamps::default(),
+            reassembly: Reassembly::default(),
             streams: Streams::default(),
             streams_again: None,
             came: LinkIndex(0),
@@ -247,6 +252,7 @@ impl Node {
             self.links.touch(index);
         }
         self.release_resequenced(now, out);
+        self.expire_fragments(now, out);
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
         if now >= self.housekeeping {
@@ -293,6 +299,7 @@ impl Engine for Node {
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
+            (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),
             (

@@ -19,7 +19,8 @@ pub enum Request {
     /// Sets what is stamped into packets from now on.
     Options(Options),
     /// Sends one datagram. The burst holds the payload alone, with [`wire::HEADROOM`] spare bytes
-    /// before it and [`wire::TAG_BYTES`] behind. An unbound socket is bound to any port first.
+    /// before it and [`wire::TAG_BYTES`] behind, or as it comes where it is longer than
+    /// [`MAX_PAYLOAD`](crate::node::MAX_PAYLOAD): then it goes in fragments. An unbound socket is bound to any port first.
     Send {
         /// The destination.
         to: NodeAddr,

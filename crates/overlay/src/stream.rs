@@ -23,6 +23,7 @@ mod sent;
 mod table;
 
 pub(crate) use connection::{Connection, Key, Phase};
+pub(crate) use ranges::Ranges;
 pub use receiver::MESSAGE_BYTES_MAX;
 pub(crate) use receiver::Taken;
 pub(crate) use sent::Chunk;

@@ -4,6 +4,7 @@ use super::Node;
 use super::segments;
 use super::send::{assemble, own_header};
 use crate::event::{Drop, Event};
+use crate::fragment::Key;
 use crate::request::{Delivery, Options, Reply};
 use crate::resequence::Verdict;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
@@ -20,7 +21,8 @@ pub(super) struct Arrived {
     /// As of `at`.
     remaining: Remaining,
     at: Time,
-    payload: Burst,
+    /// None stands for a fragment whose datagram has come, or comes, with another.
+    payload: Option<Burst>,
 }
 
 impl Node {
@@ -52,22 +54,32 @@ impl Node {
         let (from, port) = (header.source(), header.source_port());
         let (to_port, remaining) = (header.destination_port(), header.remaining());
         let (seq, offset) = (header.flow_seq(), header.payload_offset());
-        if header.has_transport() {
-            return self.drop_one(Drop::Unsupported, out);
-        }
-        if to_port == echo::PORT {
+        let (is_long, mut remaining) = (header.has_transport(), remaining);
+        if to_port == echo::PORT && !is_long {
             return self.on_echo(now, one, out);
         }
         let Some((client, delivery)) = self.sockets.bound(to_port) else {
             return self.drop_one(Drop::NoSocket, out);
         };
         one.trim(offset, 0);
+        let mut payload = Some(one);
+        if is_long {
+            let key = Key {
+                from: (from, port),
+                port: to_port,
+                id: 0,
+            };
+            match self.on_fragment(now, key, remaining, payload, out) {
+                Ok((whole, left)) => (payload, remaining) = (whole, left),
+                Err(why) => return self.drop_one(why, out),
+            }
+        }
         let arrived = Arrived {
             from,
             port,
             remaining,
             at: now,
-            payload: one,
+            payload,
         };
         match delivery {
             Delivery::AsItComes => hand_over(now, client, arrived, out),
@@ -172,6 +184,9 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
         at,
         payload,
     } = arrived;
+    let Some(payload) = payload else {
+        return;
+    };
     // What waited for its predecessors has less time left.
     let remaining = remaining.minus(now.since(at));
     out.report(Event::Delivered {

@@ -2,6 +2,7 @@
 //! clients send, and for what is sent again.
 
 use super::Node;
+use super::fragments::MAX_DATAGRAM;
 use crate::event::{Drop, Event};
 use crate::flow::Cached;
 use crate::link::{Counts, Impairment, LinkIndex, Links, transmit_through};
@@ -16,9 +17,10 @@ use wire::data::{
     Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing,
 };
 use wire::link::Kind;
+use wire::stamp::STAMP_BYTES_MAX;
 use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
 
-/// The longest payload of one packet. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
+/// The longest payload of one packet; longer datagrams go in fragments. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
 /// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
 /// takes its bytes from it.
 pub const MAX_PAYLOAD: usize = 1_392;
@@ -112,8 +114,8 @@ impl Node {
         payload: Burst,
         out: &mut impl Outbox<Node>,
     ) -> Result<(), RequestError> {
-        if payload.len() > MAX_PAYLOAD {
-            return Err(RequestError::TooLong { max: MAX_PAYLOAD });
+        if payload.len() > MAX_DATAGRAM {
+            return Err(RequestError::TooLong { max: MAX_DATAGRAM });
         }
         if !to.is_node() {
             return Err(RequestError::BadDestination);
@@ -174,7 +176,15 @@ impl Node {
         };
         let max = MAX_PAYLOAD - extension_bytes(stamp);
         if payload.len() > max {
-            return Err(RequestError::TooLong { max });
+            let mut copy = [0; STAMP_BYTES_MAX];
+            copy[..stamp.len()].copy_from_slice(stamp);
+            let stamp = &copy[..stamp.len()];
+            let number = |node: &mut Node| {
+                let socket = node.sockets.client(client);
+                FlowSeq(socket.map_or(0, |socket| socket.next_seq(now, to, port, 0)))
+            };
+            self.send_in_fragments(now, &header, stamp, (payload, max), number, out);
+            return Ok(());
         }
         match assemble(&header, stamp, payload, out) {
             Some(packet) => self.originate(now, &header, packet, out),

@@ -3,45 +3,45 @@
 
 /// Sorted ranges that neither overlap nor touch; each is from the first place to before the second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ranges {
+pub(crate) struct Ranges {
     list: Vec<(u64, u64)>,
 }
 
 impl Ranges {
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
     /// True if there is none.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// All of them, the lowest first.
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.list.iter().copied()
     }
 
     /// The lowest.
-    pub(super) fn first(&self) -> Option<(u64, u64)> {
+    pub(crate) fn first(&self) -> Option<(u64, u64)> {
         self.list.first().copied()
     }
 
     /// The highest.
-    pub(super) fn last(&self) -> Option<(u64, u64)> {
+    pub(crate) fn last(&self) -> Option<(u64, u64)> {
         self.list.last().copied()
     }
 
     /// A range that `from..to` would overlap or touch is there.
-    pub(super) fn adjoins(&self, from: u64, to: u64) -> bool {
+    pub(crate) fn adjoins(&self, from: u64, to: u64) -> bool {
         let at = self.list.partition_point(|range| range.1 < from);
         self.list.get(at).is_some_and(|range| range.0 <= to)
     }
 
     /// Adds `from..to`, calls `news` for each part that was not there, and returns the range that it
     /// is part of now.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         from: u64,
         to: u64,
@@ -73,7 +73,7 @@ impl Ranges {
     }
 
     /// Forgets all below `place`.
-    pub(super) fn trim_below(&mut self, place: u64) {
+    pub(crate) fn trim_below(&mut self, place: u64) {
         let gone = self.list.partition_point(|range| range.1 <= place);
         self.list.drain(..gone);
         if let Some(first) = self.list.first_mut() {

@@ -1,0 +1,132 @@
+//! Datagrams that are longer than a packet: cut at the entry, put together at the exit. Relays never
+//! look.
+
+use super::Node;
+use super::send::extension_bytes;
+use crate::event::{Drop, Event};
+use crate::fragment::{Key, Outcome};
+use base::{Burst, Outbox, Time};
+use wire::data::{EXTENSION_LENGTH_BYTES, FlowSeq, HEADER_BYTES, Remaining, Repr};
+use wire::transport::{FRAGMENT_BYTES, Fragment};
+use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+
+/// The longest datagram of a client: what an IPv4 UDP datagram carries.
+pub const MAX_DATAGRAM: usize = 65_507;
+
+impl Node {
+    /// Sends a client's datagram in fragments of at most `max` bytes, header included. Each has a
+    /// number of its own in the flow: `numbers` makes them.
+    pub(super) fn send_in_fragments(
+        &mut self,
+        now: Time,
+        header: &Repr,
+        stamp: &[u8],
+        (payload, max): (Burst, usize),
+        mut numbers: impl FnMut(&mut Node) -> FlowSeq,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let (bytes, step) = (payload.bytes(), max - FRAGMENT_BYTES);
+        let front = HEADROOM + extension_bytes(stamp) + FRAGMENT_BYTES;
+        let id = header.flow_seq.0;
+        let mut first = true;
+        let mut rest = bytes.chunks(step).enumerate().peekable();
+        while rest.peek().is_some() {
+            let Some(mut burst) = out.pool().large() else {
+                let packets = rest.len() as u32;
+                return out.report(Event::Dropped {
+                    reason: Drop::NoBuffer,
+                    packets,
+                });
+            };
+            let (mut used, capacity) = (0, burst.capacity());
+            while let Some((i, chunk)) =
+                rest.next_if(|(_, chunk)| used + front + chunk.len() + TAG_BYTES <= capacity)
+            {
+                let flow_seq = match core::mem::take(&mut first) {
+                    true => header.flow_seq,
+                    false => numbers(self),
+                };
+                let fragment = Fragment {
+                    offset: (i * step) as u16,
+                    id,
+                    total: bytes.len() as u16,
+                };
+                let header = Repr {
+                    flow_seq,
+                    has_transport: true,
+                    ..*header
+                };
+                let packet = &mut burst.spare_mut()[used + CLEAR_BYTES..];
+                write(packet, &header, stamp, &fragment, chunk);
+                used += front + chunk.len() + TAG_BYTES;
+            }
+            burst.fill(used, front + step + TAG_BYTES);
+            self.originate(now, header, burst, out);
+        }
+    }
+
+    /// Takes a fragment, and gives the datagram if it was the last that was missing.
+    pub(super) fn on_fragment(
+        &mut self,
+        now: Time,
+        key: Key,
+        remaining: Remaining,
+        one: Option<Burst>,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<(Option<Burst>, Remaining), Drop> {
+        let payload = one.as_ref().map(Burst::bytes).unwrap_or_default();
+        let (fragment, bytes) = Fragment::parse(payload).map_err(|why| match why {
+            wire::Malformed::Kind => Drop::Unsupported,
+            _ => Drop::Malformed,
+        })?;
+        let key = Key {
+            id: fragment.id,
+            ..key
+        };
+        let part = (fragment, bytes);
+        let outcome = self
+            .reassembly
+            .on_fragment(now, key, part, remaining, out.pool());
+        self.count_given_up(out);
+        match outcome {
+            Outcome::Whole(payload, left) => Ok((Some(payload), left)),
+            Outcome::Kept => Ok((None, remaining)),
+            Outcome::Contradicts => Err(Drop::Malformed),
+            Outcome::NoBuffer => Err(Drop::NoBuffer),
+        }
+    }
+
+    /// Gives up datagrams of which not everything has come in time.
+    pub(super) fn expire_fragments(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        self.reassembly.expire(now);
+        self.count_given_up(out);
+    }
+
+    fn count_given_up(&mut self, out: &mut impl Outbox<Node>) {
+        let packets = self.reassembly.take_given_up();
+        if packets > 0 {
+            let reason = Drop::FragmentLate;
+            out.report(Event::Dropped { reason, packets });
+        }
+    }
+}
+
+/// Writes a packet with one fragment, from the overlay header on.
+fn write(packet: &mut [u8], header: &Repr, stamp: &[u8], fragment: &Fragment, bytes: &[u8]) {
+    header
+        .emit(packet)
+        .expect("a large buffer holds a packet's header");
+    let mut at = HEADER_BYTES;
+    if !stamp.is_empty() {
+        let length = (stamp.len() as u16).to_be_bytes();
+        packet[at..at + EXTENSION_LENGTH_BYTES].copy_from_slice(&length);
+        at += EXTENSION_LENGTH_BYTES;
+        packet[at..at + stamp.len()].copy_from_slice(stamp);
+        at += stamp.len();
+    }
+    let payload = &mut packet[at..];
+    fragment
+        .emit(payload)
+        .expect("a large buffer holds a fragment's header");
+    payload[FRAGMENT_BYTES..FRAGMENT_BYTES + bytes.len()].copy_from_slice(bytes);
+}
