@@ -46,9 +46,11 @@ fn transfer(seed: u64, count: usize, path: &str, link: LinkProtocol, bytes: u64,
     assert_eq!(sessions.called(0).read, bytes);
     assert_eq!(sessions.end(caller).read, bytes / 4);
     let took = sessions.called(0).finished.unwrap().since(began);
-    sessions.run_ms(&mut nodes, 2_000);
+    // The last word may be lost, and said again.
+    sessions.run_ms(&mut nodes, 12_000);
     for i in [0, count - 1] {
-        assert_eq!(nodes.snapshot(i).streams.len(), 0, "node {i}");
+        let left = nodes.snapshot(i).streams;
+        assert!(left.is_empty(), "node {i}: {left:#?}");
     }
     drop(nodes.world.take_replies());
     nodes.world.close().unwrap();

@@ -6,6 +6,7 @@ use wire::data::Header;
 use wire::ipc::{Reply, Request};
 use wire::link::Clear;
 use wire::link_state::LinkState;
+use wire::transport::{Fragment, Segment};
 use wire::{Malformed, echo::Echo};
 
 macro_rules! input {
@@ -31,6 +32,10 @@ fn each_input_is_understood() {
         LinkState::parse(input!("link_state/no-links")).map(drop),
         Echo::parse(input!("echo/reply")).map(drop),
         Echo::parse(input!("echo/request-with-filler")).map(drop),
+        Fragment::parse(input!("transport/fragment")).map(drop),
+        Segment::parse(input!("transport/segment-two-ranges")).map(drop),
+        Segment::parse(input!("transport/reset")).map(drop),
+        Segment::parse(input!("transport/syn-messages")).map(drop),
         Request::parse(input!("ipc_request/hello")).map(drop),
         Request::parse(input!("ipc_request/bind")).map(drop),
         Request::parse(input!("ipc_request/options")).map(drop),
@@ -51,7 +56,7 @@ fn each_input_is_understood() {
         Reply::parse(input!("ipc_reply/finished")).map(drop),
         Reply::parse(input!("ipc_reply/reset")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 29]);
+    assert_eq!(understood, [Ok(()); 33]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Reply, Request};
-use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp};
+use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp, transport};
 
 const FITS: &str = "the example is of its format";
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
@@ -40,6 +40,9 @@ fn every_limit_has_its_value() {
         ("data::HEADROOM", data::HEADROOM),
         ("data::TTL_MAX", data::TTL_MAX.into()),
         ("stamp::STAMP_BYTES_MAX", stamp::STAMP_BYTES_MAX),
+        ("transport::FRAGMENT_BYTES", transport::FRAGMENT_BYTES),
+        ("transport::SEGMENT_BYTES", transport::SEGMENT_BYTES),
+        ("transport::RANGES_MAX", transport::RANGES_MAX),
         ("record::BODY_BYTES_MAX", record::BODY_BYTES_MAX),
         ("link_state::LINKS_MAX", link_state::LINKS_MAX),
         (
@@ -100,6 +103,15 @@ fn reading(format: &str, bytes: &[u8]) -> String {
         "echo" => {
             let echo = echo::Echo::parse(bytes).expect(FITS);
             format!("{:?} {} {}", echo.kind, echo.node, echo.hop)
+        }
+        "segment" => {
+            let parsed = transport::Segment::parse(bytes).expect(FITS);
+            let segment = parsed.segment;
+            let ranges: Vec<_> = parsed.ranges().collect();
+            format!(
+                "{:x} {:x} {} {ranges:?} {:?}",
+                segment.connection, segment.acknowledged, segment.window, parsed.bytes
+            )
         }
         "stamp" => match stamp::Stamp::parse(bytes).expect(FITS) {
             stamp::Stamp::Subgraph(graph) => {
@@ -163,6 +175,7 @@ fn every_example_reads_as_told() {
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",
         "10.7.0.1>10.7.0.2 10.7.0.2>10.7.0.3",
         "Reply 10.7.0.3 2",
+        "cafe0001 fffffff0 262144 [(16, 32), (48, 64)] [104, 105]",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
          scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \

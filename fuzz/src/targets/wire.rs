@@ -5,6 +5,7 @@ use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::stamp::Stamp;
+use wire::transport::{Fragment, Kind, Range, Segment};
 use wire::{HEADER_BYTES, data, echo, link};
 
 use crate::Target;
@@ -13,6 +14,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_link", clear_header),
     ("wire_data", overlay_header),
     ("wire_stamp", stamp),
+    ("wire_transport", transport),
     ("wire_control", control),
     ("wire_link_state", link_state_body),
     ("wire_echo", echo_packet),
@@ -51,6 +53,35 @@ fn overlay_header(data: &[u8]) {
     hop.set_remaining(data::Remaining::ZERO);
     assert_eq!(hop.flow_seq(), header.flow_seq());
     assert_eq!(hop.payload(), header.payload());
+}
+
+/// Transport headers are written back as they came, and what follows them is the rest.
+fn transport(data: &[u8]) {
+    let mut written = vec![0xa5; data.len()];
+    match Kind::of(data) {
+        Ok(Kind::Fragment) => {
+            let Ok((fragment, bytes)) = Fragment::parse(data) else {
+                return;
+            };
+            assert!(usize::from(fragment.offset) + bytes.len() <= fragment.total.into());
+            fragment.emit(&mut written).expect("equal room");
+            let header = data.len() - bytes.len();
+            assert_eq!(written[..header], data[..header]);
+        }
+        Ok(Kind::Segment) => {
+            let Ok(parsed) = Segment::parse(data) else {
+                return;
+            };
+            let ranges: Vec<Range> = parsed.ranges().collect();
+            let len = parsed
+                .segment
+                .emit(&ranges, &mut written)
+                .expect("equal room");
+            assert_eq!(written[..len], data[..len]);
+            assert_eq!(parsed.bytes, &data[len..]);
+        }
+        Err(_) => {}
+    }
 }
 
 /// A stamp comes back from what it says, has no cycle, and its way back is a stamp.

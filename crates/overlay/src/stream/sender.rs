@@ -74,6 +74,8 @@ pub(crate) struct Sender {
     edge: u64,
     /// Places up to which a window was cut already, by loss and by marks.
     recovering: Option<u64>,
+    /// Places up to which all was sent again after a timeout: losses on the way there are no news.
+    restarting: u64,
     marked: u64,
     /// Payload that the host may still write.
     credit: u64,
@@ -124,6 +126,7 @@ impl Sender {
             fin_sent: false,
             edge: 0,
             recovering: None,
+            restarting: 0,
             marked: 0,
             credit: 0,
             limit: BUFFER_START,
@@ -502,7 +505,7 @@ impl Sender {
         let in_flight = self.board.in_flight();
         let (found, again) = self.board.find_lost(now, patience);
         self.lost_at = again;
-        if found && self.recovering.is_none() {
+        if found && self.recovering.is_none() && self.una >= self.restarting {
             self.recovering = Some(self.next);
             let in_flight = in_flight as f64 / self.segment as f64;
             self.control.on_congestion(now, in_flight, Congestion::Loss);
@@ -582,6 +585,7 @@ impl Sender {
         }
         self.board.lose_all();
         self.recovering = None;
+        self.restarting = self.next;
         self.marked = self.next;
         self.backoff = (self.backoff + 1).min(16);
         self.rto_at = Some(now + self.rtt.rto(self.backoff));
@@ -594,9 +598,13 @@ impl Sender {
     /// The routes have changed. What has waited longer than its answer takes may have been lost with
     /// the old path: it is asked for now, not when the timer, backed off, would.
     pub(crate) fn on_route_change(&mut self, now: Time) {
-        if !self.board.is_empty() && now.since(self.progress) > self.rtt.cautious() {
-            self.backoff = self.backoff.min(1);
-            self.rto_at = Some(now + self.rtt.rto(self.backoff));
+        if self.board.is_empty() {
+            return;
+        }
+        self.backoff = 0;
+        self.probed = false;
+        self.rto_at = Some(now + self.rtt.rto(0));
+        if now.since(self.progress) > self.rtt.cautious() {
             self.probes = 1;
         }
     }

@@ -86,7 +86,7 @@ pub(super) struct Scoreboard {
     /// Transmissions in their order: number, and segment. Those that are not a segment's latest, or
     /// whose segment is not in flight, are passed over.
     order: VecDeque<(u64, u64)>,
-    /// Segments taken for lost; those that are not any more are passed over.
+    /// Segments taken for lost, the lowest first; those that are not any more are passed over.
     lost: VecDeque<u64>,
     lost_count: usize,
     sacked: Ranges,
@@ -320,7 +320,14 @@ impl Scoreboard {
         let chunk = sent.chunk;
         self.in_flight -= self.cost(chunk);
         self.lost_count += 1;
-        self.lost.push_back(segment);
+        // What the receiver misses most goes first; mostly that is the order of discovery.
+        match self.lost.back() {
+            Some(last) if *last > segment => {
+                let at = self.lost.partition_point(|known| *known < segment);
+                self.lost.insert(at, segment);
+            }
+            _ => self.lost.push_back(segment),
+        }
     }
 
     fn forget_stale(&mut self) {

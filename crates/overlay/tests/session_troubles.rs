@@ -1,0 +1,210 @@
+//! Streams when things go wrong: relays that die, peers that restart, stop reading, or go away.
+#![allow(clippy::unwrap_used)]
+
+mod world;
+
+use base::{ClientId, Duration};
+use overlay::request::Options;
+use overlay::stream::{DEFAULT_CLASS, Framing, ResetReason, StreamRequest};
+use overlay::{Reply, Request};
+use wire::data::{Class, LinkProtocol};
+use world::sessions::Sessions;
+use world::{Nodes, addr, chain};
+
+fn class(link: LinkProtocol) -> Option<Options> {
+    let class = Class {
+        link,
+        ..DEFAULT_CLASS
+    };
+    Some(Options {
+        class,
+        ..Options::default()
+    })
+}
+
+/// A stream from the first node to `to` that is never short of something to send.
+fn busy(nodes: &mut Nodes, to: usize, link: LinkProtocol) -> (Sessions, (usize, ClientId)) {
+    let mut sessions = Sessions::default();
+    sessions.listen(nodes, to, class(link));
+    sessions.run_ms(nodes, 5);
+    let caller = sessions.connect(nodes, (0, to), Framing::Bytes, class(link));
+    sessions.end(caller).to_write = u64::MAX >> 1;
+    sessions.run_ms(nodes, 500);
+    assert!(sessions.called(0).read > 0);
+    (sessions, caller)
+}
+
+#[test]
+fn a_stream_goes_on_over_another_relay_within_a_second() {
+    for (seed, link) in [
+        (1, LinkProtocol::BestEffort),
+        (2, LinkProtocol::RealTime),
+        (3, LinkProtocol::Reliable),
+    ] {
+        if link == LinkProtocol::Reliable && !world::sessions::RELIABLE_LANES {
+            continue;
+        }
+        let edges = [(0, 1), (1, 3), (0, 2), (2, 3)];
+        let mut nodes = Nodes::new(seed, 4, &edges, "delay=10ms rate=20mbit");
+        nodes.run_ms(3_000);
+        let (mut sessions, caller) = busy(&mut nodes, 3, link);
+        sessions.run_ms(&mut nodes, 2_000);
+        let way = nodes.running(0).unwrap();
+        let relay = way.next_hop(graph::metric::Metric::ExpectedLatency, addr(3));
+        let relay = [1, 2]
+            .into_iter()
+            .find(|i| Some(addr(*i)) == relay)
+            .unwrap();
+        sessions.called(0).longest_pause = Duration::ZERO;
+        nodes.crash(relay);
+        sessions.run_ms(&mut nodes, 4_000);
+        let called = sessions.called(0);
+        let pause = called.longest_pause;
+        assert!(pause < Duration::from_secs(1), "{link:?}: {pause}");
+        assert!(
+            pause > Duration::from_millis(100),
+            "the relay was on the way"
+        );
+        let before = called.read;
+        sessions.run_ms(&mut nodes, 2_000);
+        let mbit = (sessions.called(0).read - before) as f64 * 8.0 / 2e6;
+        assert!(mbit > 8.0, "{link:?}: {mbit}");
+        assert_eq!(sessions.end(caller).reset, None);
+    }
+}
+
+#[test]
+fn a_peer_that_restarts_is_an_error_and_not_silence() {
+    for idle in [false, true] {
+        let mut nodes = Nodes::new(4, 3, &chain(3), "delay=5ms rate=20mbit");
+        nodes.run_ms(2_000);
+        let (mut sessions, caller) = busy(&mut nodes, 2, LinkProtocol::BestEffort);
+        if idle {
+            sessions.end(caller).to_write = 0;
+            sessions.run_ms(&mut nodes, 2_000);
+        }
+        nodes.crash(2);
+        sessions.run_ms(&mut nodes, 300);
+        nodes.restart(2);
+        let within = if idle { 17_000 } else { 6_000 };
+        let told = sessions.run_until(&mut nodes, within, |s| s.ends[&caller].reset.is_some());
+        assert!(told, "idle: {idle}");
+        assert_eq!(sessions.end(caller).reset, Some(ResetReason::Unknown));
+        assert_eq!(nodes.snapshot(0).streams.len(), 0);
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_noticed_and_so_is_a_missing_route() {
+    for (cut, why) in [(2, ResetReason::NoRoute), (1, ResetReason::NoRoute)] {
+        let mut nodes = Nodes::new(5, 3, &chain(3), "delay=5ms rate=20mbit");
+        nodes.run_ms(2_000);
+        let (mut sessions, caller) = busy(&mut nodes, 2, LinkProtocol::BestEffort);
+        nodes.crash(cut);
+        sessions.run_ms(&mut nodes, 55_000);
+        assert_eq!(sessions.end(caller).reset, None);
+        sessions.run_ms(&mut nodes, 7_000);
+        assert_eq!(sessions.end(caller).reset, Some(why));
+        assert_eq!(nodes.snapshot(0).streams.len(), 0);
+    }
+}
+
+#[test]
+fn a_reader_that_sleeps_for_a_minute_stops_its_own_stream_only() {
+    let mut nodes = Nodes::new(6, 2, &chain(2), "delay=5ms loss=1% rate=20mbit");
+    nodes.run_ms(2_000);
+    let (mut sessions, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
+    let other = sessions.connect(&mut nodes, (0, 1), Framing::Bytes, None);
+    sessions.end(other).to_write = u64::MAX >> 1;
+    sessions.called(0).reads = false;
+    sessions.run_ms(&mut nodes, 2_000);
+    let stopped_at = sessions.called(0).read;
+    let held = sessions.called(0).unread;
+    assert!(held <= overlay::stream::WINDOW_MAX, "{held}");
+    let before = sessions.called(1).read;
+    // Both ends of the other stream go on with little, to keep the test short.
+    sessions.end(other).to_write = 0;
+    sessions.run_ms(&mut nodes, 60_000);
+    assert!(sessions.called(1).read > before || before > 1_000_000);
+    assert_eq!(sessions.called(0).read, stopped_at);
+    assert_eq!(sessions.end(caller).reset, None);
+    sessions.called(0).reads = true;
+    sessions.run_ms(&mut nodes, 6_000);
+    assert!(sessions.called(0).read > stopped_at + 1_000_000);
+}
+
+#[test]
+fn ten_thousand_connections_leave_nothing_behind() {
+    let mut nodes = Nodes::new(7, 2, &chain(2), "delay=1ms");
+    nodes.run_ms(2_000);
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut nodes, 1, None);
+    sessions.run_ms(&mut nodes, 5);
+    let mut connected = 0;
+    // Three in four say something, every other one waits for the answer, some vanish while they
+    // call; half of the ends that were called close first.
+    for round in 0..200u32 {
+        let mut callers = Vec::new();
+        for i in 0..50 {
+            let caller = sessions.connect(&mut nodes, (0, 1), Framing::Bytes, None);
+            let end = sessions.end(caller);
+            end.to_write = [0, 10, 1_000, 3_000][i % 4];
+            end.finishes = i % 3 == 0;
+            callers.push(caller);
+        }
+        sessions.run_ms(&mut nodes, u64::from(round % 7));
+        for caller in callers.drain(..25) {
+            connected += u32::from(sessions.close(&mut nodes, caller).connected.is_some());
+        }
+        sessions.run_ms(&mut nodes, 10);
+        for caller in callers {
+            connected += u32::from(sessions.close(&mut nodes, caller).connected.is_some());
+        }
+        for (node, client, ..) in core::mem::take(&mut sessions.accepted) {
+            sessions.close(&mut nodes, (node, client));
+        }
+        sessions.run_ms(&mut nodes, 5);
+    }
+    assert!(connected > 7_000, "{connected}");
+    sessions.run_ms(&mut nodes, 62_000);
+    // What was called too late to be closed above.
+    for (node, client, ..) in core::mem::take(&mut sessions.accepted) {
+        nodes.request(node, client, Request::Close);
+    }
+    sessions.run_ms(&mut nodes, 62_000);
+    for i in 0..2 {
+        let snapshot = nodes.snapshot(i);
+        assert!(snapshot.streams.is_empty(), "{:#?}", snapshot.streams);
+        assert_eq!(snapshot.sockets, i, "the listener's alone");
+    }
+    drop(nodes.world.take_replies());
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn what_a_client_must_not_do_ends_its_stream() {
+    let mut nodes = Nodes::new(8, 2, &chain(2), "delay=1ms");
+    nodes.run_ms(2_000);
+    let (_, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
+    // More than the credit.
+    let payload = nodes.world.pool().copy_of(0, &[0; 60_000]).unwrap();
+    for _ in 0..400 {
+        let payload = nodes.world.pool().copy_burst(&payload).unwrap();
+        let write = StreamRequest::Write { payload };
+        nodes.request(caller.0, caller.1, Request::Stream(write));
+    }
+    drop(payload);
+    nodes.run_ms(20);
+    let mut resets = Vec::new();
+    for answer in nodes.world.take_replies() {
+        if let Reply::Stream(overlay::stream::StreamReply::Reset(why)) = answer.reply {
+            resets.push((answer.client == caller.1, why));
+        }
+    }
+    resets.sort();
+    let expected = [
+        (false, ResetReason::Protocol),
+        (true, ResetReason::Protocol),
+    ];
+    assert_eq!(resets, expected);
+}
