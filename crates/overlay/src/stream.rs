@@ -57,7 +57,7 @@ pub const GROWTH_MAX: u64 = 256 << 20;
 
 /// What a stream does unless its client has chosen.
 pub const DEFAULT_CLASS: Class = Class {
-    link: LinkProtocol::BestEffort,
+    link: LinkProtocol::Reliable,
     routing: Routing::ExpectedLatency,
     priority: 2,
 };

@@ -78,7 +78,7 @@ fn losses_duplicates_and_reordering_change_nothing() {
         (3, "delay=20ms loss=10%"),
         (4, "delay=1ms loss=5% burst=50%"),
     ] {
-        for link in [LinkProtocol::BestEffort, LinkProtocol::RealTime] {
+        for link in LinkProtocol::ALL {
             transfer(seed, 3, path, link, 400_000, 60_000);
         }
     }

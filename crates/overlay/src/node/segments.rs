@@ -32,7 +32,8 @@ impl Node {
             let flags = parsed.segment.flags;
             let Some(index) = self.streams.by_key(&key) else {
                 let header = header.repr();
-                self.on_unknown(now, &header, key, &parsed.segment, last, out);
+                let said = (&parsed.segment, !parsed.bytes.is_empty());
+                self.on_unknown(now, &header, key, said, last, out);
                 last = Some(flags);
                 continue;
             };
@@ -136,7 +137,7 @@ impl Node {
         now: Time,
         header: &Repr,
         key: Key,
-        segment: &Segment,
+        (segment, has_bytes): (&Segment, bool),
         last: Option<Flags>,
         out: &mut impl Outbox<Node>,
     ) {
@@ -153,7 +154,8 @@ impl Node {
         if let Some(ended) = self.streams.ended(&key) {
             ended.flow_seq = ended.flow_seq.wrapping_add(1);
             let ended = *ended;
-            if flags.has(Flags::FIN) || flags.has(Flags::PROBE) {
+            // Whoever repeats itself has not heard; an acknowledgement asks for nothing.
+            if has_bytes || flags.has(Flags::FIN) || flags.has(Flags::PROBE) {
                 self.acknowledge_ended(now, header, segment, ended, out);
             }
             return;

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 pub const LISTENER: ClientId = ClientId(50_000);
 /// Links carry the class "reliable".
-pub const RELIABLE_LANES: bool = false;
+pub const RELIABLE_LANES: bool = true;
 pub const STREAM_PORT: VirtualPort = VirtualPort(8_080);
 /// The first client of those that connect, and of those that are accepted.
 const CALLERS: u32 = 60_000;
