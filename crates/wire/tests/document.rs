@@ -3,7 +3,9 @@
 use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Reply, Request};
-use wire::{Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp, transport};
+use wire::{
+    Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp, transport,
+};
 
 const FITS: &str = "the example is of its format";
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
