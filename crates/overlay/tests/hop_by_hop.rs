@@ -64,7 +64,6 @@ fn hop_by_hop_keeps_messages_on_time() {
     let ends = delays(1, 500, 1, LinkProtocol::BestEffort, 6_000);
     let [hop_60, hop_100] = [60, 100].map(|ms| percent_over(&hops, ms));
     let [end_60, end_100] = [60, 100].map(|ms| percent_over(&ends, ms));
-    eprintln!("hop by hop {hop_60:.2} {hop_100:.2}, end to end {end_60:.2} {end_100:.2}");
     assert!(hop_60 <= 3.0 && hop_100 <= 1.0, "{hop_60} {hop_100}");
     assert!(
         end_60 > 2.0 * hop_60 && end_100 > 2.0 * hop_100,
@@ -78,7 +77,6 @@ fn a_megabit_at_two_percent_does_not_collapse() {
     let sum: f64 = delays.iter().map(|d| d.as_secs_f64()).sum();
     let mean_ms = sum * 1e3 / delays.len() as f64;
     let most = delays.iter().max().unwrap();
-    eprintln!("mean {mean_ms:.2} ms, at most {most}");
     assert!(
         mean_ms < 65.0 && *most <= Duration::from_millis(500),
         "{mean_ms} {most}"
