@@ -67,7 +67,7 @@ impl Experiment for Hops {
         }
         path.seconds = seconds(plan.size);
         let run = cell.parameter("run") as u32;
-        let summary = Summary::of(&path.delays_ms(run_seed(plan.seed, run)));
+        let summary = Summary::of(&path.delays_ms(run_seed(plan.seed, run))?);
         let mut row = Row::of(cell);
         row.set("packets", summary.packets);
         row.set("mean_ms", summary.mean_ms);

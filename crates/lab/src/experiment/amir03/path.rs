@@ -5,14 +5,18 @@
 //!   A ──10 ms── B ──10 ms── C ══10 ms, loss══ D ──10 ms── E ──10 ms── F
 //!   end to end:  one connection A → F
 //!   hop by hop:  five connections; B to E hand on what arrives as it comes, F restores the order
+//!   nodes:       the production node at A to F, the stream in the class of reliable links
 //! ```
 //!
 //! Choice: the loss is on the way of the data only and on the middle hop, links have 10 Mbit/s and
 //! room for 50 packets, as the parameters under which ns-2 comes closest to Table I have it.
 
+use crate::experiment::{Cell, CellError};
+use crate::scenario::{Scenario, Simulation};
 use base::{Duration, Time};
 use sim::tcp::{Forward, Load, Network, Relay, Settings, Traffic};
 use sim::traffic::Pattern;
+use std::fmt::Write as _;
 
 /// The latency of the whole path. [Amir03 §III]
 pub(super) const PATH_MS: f64 = 50.0;
@@ -34,6 +38,38 @@ const RELAY_SEGMENTS: u32 = 10_000;
 pub(super) enum Joined {
     EndToEnd,
     HopByHop,
+    /// The overlay's own reliable links, in the same simulator.
+    Nodes,
+}
+
+impl Joined {
+    pub(super) const ALL: [Joined; 3] = [Joined::EndToEnd, Joined::HopByHop, Joined::Nodes];
+
+    /// The coordinate of a cell.
+    pub(super) const fn number(self) -> f64 {
+        match self {
+            Joined::EndToEnd => 0.0,
+            Joined::HopByHop => 1.0,
+            Joined::Nodes => 2.0,
+        }
+    }
+
+    /// What a cell is about.
+    pub(super) fn of(cell: &Cell) -> Joined {
+        let number = cell.parameter("joined");
+        let mut all = Joined::ALL.into_iter();
+        all.find(|joined| joined.number() == number)
+            .expect("the experiment made this cell")
+    }
+
+    /// The name of its line.
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Joined::EndToEnd => "end to end",
+            Joined::HopByHop => "hop by hop",
+            Joined::Nodes => "this overlay",
+        }
+    }
 }
 
 /// A path and a stream over it.
@@ -73,7 +109,14 @@ impl Path {
     }
 
     /// The delay of each message from write to delivery, in ms and in order.
-    pub(super) fn delays_ms(&self, seed: u64) -> Vec<f64> {
+    pub(super) fn delays_ms(&self, seed: u64) -> Result<Vec<f64>, CellError> {
+        match self.joined {
+            Joined::Nodes => self.by_nodes(seed),
+            Joined::EndToEnd | Joined::HopByHop => Ok(self.by_tcp(seed)),
+        }
+    }
+
+    fn by_tcp(&self, seed: u64) -> Vec<f64> {
         let mut network = Network::default();
         let hosts: Vec<_> = (0..=self.hops_ms.len()).map(|_| network.host()).collect();
         for (n, pair) in hosts.windows(2).enumerate() {
@@ -93,7 +136,7 @@ impl Path {
             bytes: settings.payload_bytes(),
         });
         let flow = match self.joined {
-            Joined::EndToEnd => network.connect(hosts[0], last, settings, traffic),
+            Joined::EndToEnd | Joined::Nodes => network.connect(hosts[0], last, settings, traffic),
             Joined::HopByHop => {
                 let mut flow = network.connect(hosts[0], hosts[1], settings.clone(), traffic);
                 settings.send_buffer = RELAY_SEGMENTS;
@@ -115,15 +158,68 @@ impl Path {
         let delays = flow.deliveries(&world).iter();
         delays.map(|d| d.delay().as_secs_f64() * 1e3).collect()
     }
+
+    /// Production nodes hand on what arrives as it comes; the order is restored here as a session
+    /// does at the end.
+    fn by_nodes(&self, seed: u64) -> Result<Vec<f64>, CellError> {
+        let failed = |error: &dyn std::fmt::Display| CellError(error.to_string());
+        let scenario = Scenario::parse("path", &self.scenario()).map_err(|error| failed(&error))?;
+        let mut simulation = Simulation::new(&scenario, seed);
+        while simulation.run_for(Duration::from_secs(3_600)) {}
+        let (_, calls) = simulation.finish_with_calls();
+        let interval_ms = MESSAGE_BYTES as f64 * 8.0 / (self.rate_bps as f64 / 1e3);
+        let (mut delays, mut delivered) = (Vec::new(), 0.0_f64);
+        for (n, delay_us) in calls.into_iter().flatten().flatten().enumerate() {
+            // What never came would hold back all others: it is for the sessions' repetition.
+            let Some(delay_us) = delay_us else { continue };
+            let sent = n as f64 * interval_ms;
+            delivered = delivered.max(sent + f64::from(delay_us) / 1e3);
+            delays.push(delivered - sent);
+        }
+        Ok(delays)
+    }
+
+    fn scenario(&self) -> String {
+        let mut text = format!(
+            "[scenario]\nname = \"path\"\nduration = \"{}s\"\nsealing = false\n",
+            self.seconds
+        );
+        for n in 0..=self.hops_ms.len() {
+            let _ = write!(text, "[[node]]\nname = \"n{n}\"\n");
+        }
+        for (n, delay_ms) in self.hops_ms.iter().enumerate() {
+            let ends = format!("a = \"n{n}\"\nb = \"n{}\"", n + 1);
+            let clean = words(*delay_ms, 0.0);
+            let _ = write!(text, "[[link]]\n{ends}\npath = \"{clean}\"\n");
+            if n == self.lossy {
+                let lossy = words(*delay_ms, self.loss_percent);
+                let _ = write!(
+                    text,
+                    "[[fault]]\nat = \"0s\"\nkind = \"link-set\"\n{ends}\npath = \"{lossy}\"\nback = \"{clean}\"\n"
+                );
+            }
+        }
+        let _ = write!(
+            text,
+            "[[flow]]\nfrom = \"n0\"\nto = \"n{}\"\nclass = \"reliable\"\npattern = \"cbr\"\nrate = \"{}kbit\"\n\
+             packet = {MESSAGE_BYTES}\n",
+            self.hops_ms.len(),
+            self.rate_bps / 1000
+        );
+        text
+    }
 }
 
 /// A link of this latency and loss.
 pub(super) fn link(delay_ms: f64, loss_percent: f64) -> base::impair::Model {
+    let words = words(delay_ms, loss_percent);
+    words.parse().expect("the numbers are in range")
+}
+
+/// The same in words.
+pub(super) fn words(delay_ms: f64, loss_percent: f64) -> String {
     let delay_us = (delay_ms * 1e3).round();
-    let text = format!(
-        "rate={LINK_MBPS}mbit queue={QUEUE_PACKETS} delay={delay_us}us loss={loss_percent}%"
-    );
-    text.parse().expect("the numbers are in range")
+    format!("rate={LINK_MBPS}mbit queue={QUEUE_PACKETS} delay={delay_us}us loss={loss_percent}%")
 }
 
 /// The seed of a run. Runs of equal number see the same losses whatever is compared, so that a
@@ -189,7 +285,7 @@ mod tests {
             let settings = Settings::of_2003(Family::Fack);
             let mut path = Path::equal(HOPS, 0.0, joined, settings);
             path.seconds = 20;
-            let delays = path.delays_ms(1);
+            let delays = path.delays_ms(1).unwrap();
             // 50 ms, and 0.8 ms for a segment on each link; less of what is still under way.
             assert_eq!(delays.len(), 1247, "{joined:?}");
             let steady = &delays[200..];
@@ -198,6 +294,19 @@ mod tests {
                 "{joined:?}"
             );
         }
+    }
+
+    #[test]
+    fn over_this_overlay_every_message_takes_the_path_too() {
+        let settings = Settings::of_2003(Family::Fack);
+        let mut path = Path::equal(HOPS, 2.0, Joined::Nodes, settings);
+        path.seconds = 20;
+        let delays = path.delays_ms(1).unwrap();
+        assert_eq!(delays.len(), 1250);
+        // Headers make the segments a little longer than TCP's.
+        let at_once = delays.iter().filter(|ms| **ms < 57.0).count();
+        assert!(at_once > 1000, "{at_once}");
+        assert!(delays.iter().all(|ms| (54.0..500.0).contains(ms)));
     }
 
     #[test]

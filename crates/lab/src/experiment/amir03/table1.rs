@@ -71,7 +71,7 @@ impl Experiment for Table1 {
         let mut path = Path::equal(HOPS, LOSS_PERCENT, Joined::EndToEnd, settings);
         path.seconds = extent(plan.size).1;
         let run = cell.parameter("run") as u32;
-        let summary = Summary::of(&path.delays_ms(run_seed(plan.seed, run)));
+        let summary = Summary::of(&path.delays_ms(run_seed(plan.seed, run))?);
         let mut row = Row::of(cell);
         row.set("packets", summary.packets);
         row.set("mean_ms", summary.mean_ms);
