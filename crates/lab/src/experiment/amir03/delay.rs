@@ -108,7 +108,7 @@ impl Experiment for Delay {
         if self.figure == Figure::Mean && joined == Joined::EndToEnd && run == 0 {
             row.set(
                 "differing",
-                f64::from(differing(&path, run_seed(plan.seed, run))),
+                f64::from(differing(&path, run_seed(plan.seed, run))?),
             );
         }
         Ok(row)

@@ -133,10 +133,7 @@ fn name(limit_ms: u32) -> String {
     format!("over_{limit_ms}_pct")
 }
 
-fn share(rows: &Rows, hop_by_hop: f64, limit_ms: u32) -> f64 {
-    let name = name(limit_ms);
-    mean(
-        rows.with(&[("hop_by_hop", hop_by_hop)])
-            .map(|row| row.value(&name)),
-    )
+fn share(rows: &Rows, joined: Joined, limit_ms: u32) -> f64 {
+    let (name, place) = (name(limit_ms), [("joined", joined.number())]);
+    mean(rows.with(&place).map(|row| row.value(&name)))
 }

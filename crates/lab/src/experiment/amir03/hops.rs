@@ -153,18 +153,14 @@ fn enough(rows: &Rows) -> Verdict {
 }
 
 fn lossy_link(rows: &Rows) -> Verdict {
-    // Of the delay beyond the path's own, since a path of five hops takes longer to send.
     let mut holds = true;
     let said = LOSSES.map(|loss| {
-        let at = |hops: f64| {
-            let whole = if hops == SHORT_OF_TWO { 2.0 } else { hops };
-            late(rows, loss, hops, "mean_ms") - PATH_MS - 0.8 * whole
-        };
+        let at = |hops: f64| late(rows, loss, hops, "over_60_pct");
         let (two, five, short) = (at(2.0), at(5.0), at(SHORT_OF_TWO));
         holds &= (short - five).abs() < (short - two).abs();
         format!(
-            "{loss} %: beyond the path {two:.2} ms with 25 + 25 ms, {short:.2} ms with 40 + {SHORT_MS} ms, {five:.2} ms with \
-             five of 10 ms"
+            "{loss} %: later than 60 ms {two:.2} % with 25 + 25 ms, {short:.2} % with 40 + {SHORT_MS} ms, {five:.2} % with five \
+             of 10 ms"
         )
     });
     Verdict::of("latency", holds, said.join("; "))
