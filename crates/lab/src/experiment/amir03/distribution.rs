@@ -39,10 +39,10 @@ impl Experiment for Distribution {
     }
 
     fn cells(&self, _: Size) -> Vec<Cell> {
-        let cell = |kind: f64, run| Cell::at(&[("hop_by_hop", kind), ("run", f64::from(run))]);
-        let kinds = [0.0, 1.0].into_iter();
-        kinds
-            .flat_map(|kind| (0..RUNS).map(move |run| cell(kind, run)))
+        let cell =
+            |joined: Joined, run| Cell::at(&[("joined", joined.number()), ("run", f64::from(run))]);
+        let all = Joined::ALL.into_iter();
+        all.flat_map(|joined| (0..runs(joined)).map(move |run| cell(joined, run)))
             .collect()
     }
 
