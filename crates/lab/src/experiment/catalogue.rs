@@ -1,7 +1,7 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir03, amir06};
+use super::{ClaimText, Experiment, Size, amir03, amir06, papadimitriou06};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -36,14 +36,27 @@ pub fn list() -> Vec<Entry> {
 
 /// All experiments.
 pub(super) fn all() -> Vec<&'static dyn Experiment> {
-    [amir03::EXPERIMENTS, amir06::EXPERIMENTS].concat()
+    [
+        amir03::EXPERIMENTS,
+        amir06::EXPERIMENTS,
+        papadimitriou06::EXPERIMENTS,
+    ]
+    .concat()
+}
+
+/// The claims of all papers.
+pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
+    let papers = [
+        amir03::claims::CLAIMS,
+        amir06::claims::CLAIMS,
+        papadimitriou06::claims::CLAIMS,
+    ];
+    papers.into_iter().flatten()
 }
 
 /// The claims that an experiment judges.
 pub(super) fn claims(id: &str) -> impl Iterator<Item = &'static ClaimText> {
-    let all = [amir03::claims::CLAIMS, amir06::claims::CLAIMS];
-    let all = all.into_iter().flatten();
-    all.filter(move |claim| claim.experiment == id)
+    all_claims().filter(move |claim| claim.experiment == id)
 }
 
 /// The experiments that some names mean: `amir06/fig4`, `amir06/all`, `all`.

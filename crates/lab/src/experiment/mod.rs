@@ -12,7 +12,8 @@
 //! A *cell* is one point of the grid: a loss and a burstiness, a size of the plane. Cells know
 //! nothing of each other and each has a seed of its own, drawn from the run's seed, the experiment's
 //! name and the cell's key; so a run on one machine, on many cores, or in shards that are merged
-//! gives the same rows.
+//! gives the same rows. Experiments of one *family* are figures of the same measurements: a run
+//! measures a cell once for all of them, and its seed is drawn from the family's name.
 //!
 //! A *claim* is a sentence of a paper. The list (`ClaimText`) is kept apart from the experiments;
 //! an experiment gives a `Verdict` on each of its claims: it holds, it does not, or it cannot be
@@ -122,6 +123,10 @@ pub(crate) struct CellError(pub(crate) String);
 pub(crate) trait Experiment: Sync {
     /// `amir06/fig4`.
     fn id(&self) -> &'static str;
+    /// Whose measurements it draws: experiments of one family measure a cell of one key alike.
+    fn family(&self) -> &'static str {
+        self.id()
+    }
     /// A line about it.
     fn title(&self) -> &'static str;
     /// How it is done here, for the report: a paragraph.
@@ -154,10 +159,10 @@ impl Cell {
         found.expect("the experiment made this cell").1
     }
 
-    /// The seed of this cell in a run.
-    pub(crate) fn seed(&self, experiment: &str, seed: u64) -> u64 {
+    /// The seed of this cell in a run, in experiments of a family.
+    pub(crate) fn seed(&self, family: &str, seed: u64) -> u64 {
         let mut state = seed;
-        for byte in experiment.bytes().chain([0]).chain(self.key.bytes()) {
+        for byte in family.bytes().chain([0]).chain(self.key.bytes()) {
             state = Rng::new(state ^ u64::from(byte)).next_u64();
         }
         state

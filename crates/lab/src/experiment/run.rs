@@ -1,7 +1,7 @@
 //! Runs experiments, one after the other.
 
 use super::files::{self, Outcome, Part};
-use super::sweep::{self, Stopped};
+use super::sweep::{self, Measured, Stopped};
 use super::{Experiment, Plan, Rows, Shard, Size, catalogue, index};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
@@ -128,10 +128,11 @@ pub(super) fn run_until(
         index: None,
         rows: Vec::new(),
     };
+    let mut measured = Measured::new();
     for experiment in experiments {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
-        let rows = sweep::measure(experiment, &plan, options.shard, interrupt, progress)
+        let rows = sweep::measure(experiment, &plan, options.shard, &mut measured, interrupt, progress)
             .map_err(|stopped| LabError::stopped(experiment, stopped))?;
         let took_s = begun.elapsed().as_secs_f64();
         if let Some(shard) = options.shard {

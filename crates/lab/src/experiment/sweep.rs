@@ -3,6 +3,7 @@
 use super::{Cell, CellError, Experiment, Plan, Row, Shard};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -19,23 +20,31 @@ pub(super) enum Stopped {
 /// How often it is looked whether to stop while cells are measured.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The rows of the shard's cells, by their places in the grid.
+/// Rows of a run, by family and key of their cells.
+pub(super) type Measured = BTreeMap<(&'static str, String), Row>;
+
+/// The rows of the shard's cells, in the order of the grid. What the family has measured before is
+/// not measured again.
 pub(super) fn measure(
     experiment: &dyn Experiment,
     plan: &Plan,
     shard: Option<Shard>,
+    measured: &mut Measured,
     interrupt: &Interrupt,
     progress: Progress,
 ) -> Result<Vec<Row>, Stopped> {
     let cells = experiment.cells(plan.size);
     let mine = (0..cells.len()).filter(|place| shard.is_none_or(|shard| shard.holds(*place)));
-    let mine: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
+    let all: Vec<&Cell> = mine.map(|place| &cells[place]).collect();
+    let family = experiment.family();
+    let is_new = |cell: &&Cell| !measured.contains_key(&(family, cell.key.clone()));
+    let mine: Vec<&Cell> = all.iter().copied().filter(is_new).collect();
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let work = |done: mpsc::Sender<(usize, Result<Row, CellError>)>| {
         while !stop.load(Ordering::Relaxed) {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(cell) = mine.get(place) else { break };
-            let seed = cell.seed(experiment.id(), plan.seed);
+            let seed = cell.seed(family, plan.seed);
             if done
                 .send((place, experiment.measure(plan, cell, seed)))
                 .is_err()
@@ -57,12 +66,12 @@ pub(super) fn measure(
             scope.spawn(|| work(sender));
         }
         drop(sender);
-        let mut measured = 0;
+        let mut count = 0;
         loop {
             match receiver.recv_timeout(LOOK) {
                 Ok((place, Ok(row))) => {
-                    measured += 1;
-                    let share = measured as f64 / mine.len() as f64;
+                    count += 1;
+                    let share = f64::from(count) / mine.len() as f64;
                     progress.draw(share, &format!("{} {}", experiment.id(), row.cell));
                     rows[place] = Some(row);
                 }
@@ -82,6 +91,11 @@ pub(super) fn measure(
     progress.clear();
     match stopped {
         Some(stopped) => Err(stopped),
-        None => Ok(rows.into_iter().flatten().collect()),
+        None => {
+            let keyed = |row: Row| ((family, row.cell.clone()), row);
+            measured.extend(rows.into_iter().flatten().map(keyed));
+            let row = |cell: &&Cell| measured.get(&(family, cell.key.clone())).cloned();
+            Ok(all.iter().filter_map(row).collect())
+        }
     }
 }

@@ -26,7 +26,7 @@ fn every_claim_has_its_experiment_and_every_experiment_its_claims() {
     let ids: BTreeSet<&str> = list().iter().map(|entry| entry.id).collect();
     assert_eq!(ids.len(), list().len(), "two experiments of one name");
     let mut keys = BTreeSet::new();
-    for claim in [amir03::claims::CLAIMS, amir06::claims::CLAIMS].concat() {
+    for claim in catalogue::all_claims() {
         assert!(
             ids.contains(claim.experiment),
             "{} is missing",
@@ -50,7 +50,7 @@ fn cells_have_different_keys_and_seeds() {
         for size in [Size::Quick, Size::Full] {
             let cells = experiment.cells(size);
             let keys: BTreeSet<&String> = cells.iter().map(|cell| &cell.key).collect();
-            let seeds: BTreeSet<u64> = cells.iter().map(|c| c.seed(experiment.id(), 1)).collect();
+            let seeds: BTreeSet<u64> = cells.iter().map(|c| c.seed(experiment.family(), 1)).collect();
             assert_eq!((keys.len(), seeds.len()), (cells.len(), cells.len()));
         }
     }

@@ -1,0 +1,145 @@
+//! What a run of the paper's network is made of. [Papadimitriou06 §4.2, Figure 1]
+//!
+//! ```text
+//!   sources ──┐                                                          ┌── sinks (errors)
+//!             R1 ══ bottleneck of voice ══ R2 ══ voice and FTP ══ R3 ────┤
+//!                          FTP sources ────┘                             └── FTP sinks
+//! ```
+
+use base::Duration;
+use base::impair::{Model, Queue};
+
+/// What voice is carried by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Transport {
+    Vegas,
+    Westwood,
+    Real,
+    Reno,
+    Udp,
+    /// TCP-Real's congestion control without its promise to deliver everything. [Papadimitriou06 §6]
+    Partial,
+}
+
+impl Transport {
+    pub(super) const ALL: [Transport; 6] = [
+        Transport::Vegas,
+        Transport::Westwood,
+        Transport::Real,
+        Transport::Udp,
+        Transport::Reno,
+        Transport::Partial,
+    ];
+    /// Those of the paper's figures.
+    pub(super) const PAPER: [Transport; 4] = [
+        Transport::Vegas,
+        Transport::Westwood,
+        Transport::Real,
+        Transport::Udp,
+    ];
+    /// Those of them that back off.
+    pub(super) const TCPS: [Transport; 3] =
+        [Transport::Vegas, Transport::Westwood, Transport::Real];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Transport::Vegas => "Vegas",
+            Transport::Westwood => "Westwood",
+            Transport::Real => "Real",
+            Transport::Reno => "Reno",
+            Transport::Udp => "UDP",
+            Transport::Partial => "partially reliable",
+        }
+    }
+
+    /// As a coordinate of a cell.
+    pub(super) fn code(self) -> f64 {
+        self as u8 as f64
+    }
+
+    pub(super) fn of(code: f64) -> Option<Transport> {
+        Transport::ALL.into_iter().find(|t| t.code() == code)
+    }
+}
+
+/// The capacities of Figure 1.
+///
+/// Choice: the figure's numbers are not in its text. A call is 64 kbit/s in its talkspurts, so
+/// 21.3 packets/s in the mean; with 40 bytes of headers 34 kbit/s. 80 calls are 2.7 Mbit/s in the
+/// mean and more in every second minute, 120 are 4.1 Mbit/s: at 3 Mbit/s contention sets in between
+/// 60 and 120 calls. Queues hold hundreds of milliseconds, without which nothing of the paper's
+/// delays can appear: 600 packets of 200 bytes are 320 ms at 3 Mbit/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Network {
+    /// From R1 to R2, in bits per second, and its queue in packets.
+    pub(super) first: (u64, usize),
+    /// From R2 to R3. FTP has what voice leaves.
+    pub(super) second: (u64, usize),
+    /// Of each access link, one way.
+    pub(super) access: Duration,
+    /// Of each link between routers.
+    pub(super) hop: Duration,
+}
+
+/// The capacities in use.
+pub(super) const FIGURE_1: Network = Network {
+    first: (3_000_000, 600),
+    second: (6_000_000, 400),
+    access: Duration::from_millis(5),
+    hop: Duration::from_millis(10),
+};
+
+impl Network {
+    /// The link from R1 to R2; back as well, where only acknowledgements go.
+    pub(super) fn first_link(&self) -> Model {
+        link(self.hop, self.first)
+    }
+
+    /// The link from R2 to R3.
+    pub(super) fn second_link(&self) -> Model {
+        link(self.hop, self.second)
+    }
+
+    /// One way without queues, over two access links and two between routers.
+    pub(super) fn propagation(&self) -> Duration {
+        self.access * 2 + self.hop * 2
+    }
+}
+
+fn link(delay: Duration, (rate_bps, packets): (u64, usize)) -> Model {
+    Model::default()
+        .with_delay(delay)
+        .and_then(|model| model.with_rate(rate_bps, Queue::Packets(packets)))
+        .expect("a delay, a rate and a queue within the limits")
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Setup {
+    pub(super) transport: Transport,
+    pub(super) calls: usize,
+    pub(super) ftp: usize,
+    /// Bytes of speech per packet: 160, 300 or 500.
+    pub(super) bytes: usize,
+    /// Probability of a packet error on an access link to the sinks, each direction.
+    pub(super) errors: f64,
+    /// How long it lasts.
+    pub(super) span: Duration,
+    pub(super) network: Network,
+}
+
+/// [Papadimitriou06 §4.2]
+pub(super) const SPAN: Duration = Duration::from_secs(60);
+/// The rate of a talkspurt.
+pub(super) const VOICE_BPS: u64 = 64_000;
+/// Headers of every packet of voice, whatever carries it. Choice: IP and TCP have 40 bytes, and so
+/// have IP, UDP and RTP, without whose numbers and times nobody could play voice over UDP; so all
+/// compete with equal packets, as in ns-2, where headers count for nothing.
+pub(super) const HEADER_BYTES: usize = 40;
+/// Of IP and TCP; of IP and UDP.
+pub(super) const TCP_HEADER_BYTES: usize = 40;
+pub(super) const UDP_HEADER_BYTES: usize = 28;
+/// Payload of an FTP segment, ns-2's default.
+pub(super) const FTP_BYTES: usize = 1000;
+/// Sources begin within so long.
+pub(super) const ENTER: Duration = Duration::from_secs(2);

@@ -1,0 +1,79 @@
+//! Rows as figures and verdicts ask for them: means over rounds, by transport and point.
+
+use super::scenario::Point;
+use super::setup::Transport;
+use crate::experiment::Rows;
+
+/// The rows of a scenario.
+pub(super) struct Table<'a>(pub(super) &'a Rows);
+
+impl Table<'_> {
+    /// The mean over rounds; NaN, which no comparison holds for, if nothing was measured.
+    pub(super) fn mean(&self, transport: Transport, point: Point, name: &str) -> f64 {
+        let values = self.values(transport, point, name);
+        values.iter().sum::<f64>() / values.len() as f64
+    }
+
+    /// Round by round.
+    pub(super) fn values(&self, transport: Transport, point: Point, name: &str) -> Vec<f64> {
+        self.0.with(&point.of(transport)).map(|row| row.value(name)).collect()
+    }
+
+    /// The standard error of the mean.
+    pub(super) fn error(&self, transport: Transport, point: Point, name: &str) -> f64 {
+        let values = self.values(transport, point, name);
+        let (n, mean) = (values.len() as f64, self.mean(transport, point, name));
+        let squares: f64 = values.iter().map(|x| (x - mean).powi(2)).sum();
+        (squares / (n - 1.0).max(1.0) / n).sqrt()
+    }
+
+    /// The mean over rounds and points.
+    pub(super) fn over(&self, transport: Transport, points: &[Point], name: &str) -> f64 {
+        let each = points.iter().map(|point| self.mean(transport, *point, name));
+        each.sum::<f64>() / points.len() as f64
+    }
+
+    /// Of `transports`, the one with the most.
+    pub(super) fn most(&self, transports: &[Transport], point: Point, name: &str) -> Transport {
+        let by = |t: &&Transport| self.mean(**t, point, name);
+        let most = transports.iter().max_by(|a, b| by(a).total_cmp(&by(b)));
+        *most.expect("somebody is compared")
+    }
+
+    /// Of `transports`, the one with the least.
+    pub(super) fn least(&self, transports: &[Transport], point: Point, name: &str) -> Transport {
+        let by = |t: &&Transport| self.mean(**t, point, name);
+        let least = transports.iter().min_by(|a, b| by(a).total_cmp(&by(b)));
+        *least.expect("somebody is compared")
+    }
+
+    /// "Vegas 0.912, Westwood 0.87", with so many digits.
+    pub(super) fn list(
+        &self,
+        transports: &[Transport],
+        point: Point,
+        name: &str,
+        digits: usize,
+    ) -> String {
+        let each = transports.iter().map(|t| {
+            let mean = self.mean(*t, point, name);
+            format!("{} {mean:.digits$}", t.name())
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The same at several numbers of calls: "80 calls: …; 120 calls: …".
+    pub(super) fn lists(
+        &self,
+        transports: &[Transport],
+        points: &[Point],
+        name: &str,
+        digits: usize,
+    ) -> String {
+        let each = points.iter().map(|point| {
+            let list = self.list(transports, *point, name, digits);
+            format!("{} calls: {list}", point.calls)
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
+}

@@ -1,0 +1,120 @@
+//! Scenario 5: thresholds of the metric. [Papadimitriou06 §5.5]
+
+use super::CLEARLY;
+use crate::experiment::papadimitriou06::metrics::THRESHOLDS_MS;
+use crate::experiment::papadimitriou06::scenario::{LIGHT, point};
+use crate::experiment::papadimitriou06::setup::Transport;
+use crate::experiment::papadimitriou06::table::Table;
+use crate::experiment::{Size, Verdict};
+use Transport::{Real, Udp, Vegas, Westwood};
+
+const PAPER: [Transport; 4] = Transport::PAPER;
+const TCPS: [Transport; 3] = Transport::TCPS;
+
+fn share(table: &Table<'_>, t: Transport, calls: f64, what: &str, threshold: u64) -> f64 {
+    table.mean(t, point(calls, LIGHT), &format!("{what}_{threshold}"))
+}
+
+fn index(table: &Table<'_>, t: Transport, calls: f64, threshold: u64) -> f64 {
+    share(table, t, calls, "index", threshold)
+}
+
+/// Index at the last threshold less that at the first.
+fn range(table: &Table<'_>, t: Transport, calls: f64) -> f64 {
+    index(table, t, calls, 400) - index(table, t, calls, 100)
+}
+
+/// "Vegas 0.91, 0.95, 0.97" at 100, 200 and 400 ms.
+fn told(table: &Table<'_>, of: &[Transport], calls: f64, what: &str) -> String {
+    let each = of.iter().map(|t| {
+        let [a, b, c] = [100, 200, 400].map(|ms| share(table, *t, calls, what, ms));
+        format!("{} {a:.4}, {b:.4}, {c:.4}", t.name())
+    });
+    format!("at 100, 200, 400 ms: {}", each.collect::<Vec<_>>().join("; "))
+}
+
+fn most_sensitive(table: &Table<'_>, calls: f64) -> Verdict {
+    let range = |t: Transport| range(table, t, calls);
+    let two = range(Vegas).min(range(Real));
+    let holds = two > range(Westwood) && two > range(Udp);
+    Verdict::of("most-sensitive", holds, told(table, &PAPER, calls, "index"))
+}
+
+fn two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
+    let gain = |t: Transport| index(table, t, calls, 200) - index(table, t, calls, 100);
+    let holds = gain(Vegas) >= CLEARLY && gain(Real) >= CLEARLY;
+    Verdict::of("two-hundred", holds, told(table, &[Vegas, Real], calls, "index"))
+}
+
+fn udp_less(table: &Table<'_>, calls: f64) -> Verdict {
+    let range = |t: Transport| range(table, t, calls);
+    let least = TCPS.iter().all(|t| range(Udp) < range(*t));
+    let each = PAPER.map(|t| format!("{} {:.4}", t.name(), range(t)));
+    Verdict::of("udp-less", least, format!("index at 400 less that at 100 ms: {}", each.join(", ")))
+}
+
+fn below_two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
+    let more = |t: &Transport| {
+        let delayed = |ms| share(table, *t, calls, "delayed", ms);
+        let more = delayed(100) - delayed(200);
+        more > 0.0 && more < 0.2
+    };
+    let told = told(table, &TCPS, calls, "delayed");
+    Verdict::of("below-two-hundred", TCPS.iter().all(more), told)
+}
+
+/// Figure 21.
+pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Size) -> Vec<Verdict> {
+    let of = |t: Transport, ms: u64| index(table, t, 80.0, ms);
+    let satisfied = PAPER.iter().all(|t| of(*t, 200) >= 0.9);
+    let acceptable = TCPS.iter().all(|t| (0.7..=0.95).contains(&of(*t, 100)));
+    let differs = [Vegas, Real].iter().all(|t| of(*t, 200) - of(*t, 100) >= 0.05);
+    vec![
+        Verdict::of("setup", true, "100 to 400 ms in steps of 50; 80 and 120 calls; 20 FTP flows over Reno"),
+        most_sensitive(table, 80.0),
+        two_hundred(table, 80.0),
+        Verdict::of("satisfied", satisfied, told(table, &PAPER, 80.0, "index")),
+        Verdict::of("acceptable", acceptable, told(table, &TCPS, 80.0, "index")),
+        Verdict::of("perceived-difference", differs, told(table, &[Vegas, Real], 80.0, "index")),
+        udp_less(table, 80.0),
+    ]
+}
+
+/// Figure 22.
+pub(in crate::experiment::papadimitriou06) fn delayed_80(
+    table: &Table<'_>,
+    _: Size,
+) -> Vec<Verdict> {
+    let mut spread = 0.0_f64;
+    for transport in PAPER {
+        for calls in [80.0, 120.0] {
+            let sums = THRESHOLDS_MS.map(|ms| {
+                index(table, transport, calls, ms) + share(table, transport, calls, "delayed", ms)
+            });
+            let most = sums.iter().copied().fold(f64::MIN, f64::max);
+            let least = sums.iter().copied().fold(f64::MAX, f64::min);
+            spread = spread.max(most - least);
+        }
+    }
+    vec![
+        Verdict::of("delayed-exclusively", spread < 1e-9, format!("index + delayed differ by {spread:.1e} at most"))
+            .note("by the metric's definition"),
+        below_two_hundred(table, 80.0),
+    ]
+}
+
+/// Figure 23.
+pub(in crate::experiment::papadimitriou06) fn index_120(
+    table: &Table<'_>,
+    _: Size,
+) -> Vec<Verdict> {
+    vec![most_sensitive(table, 120.0), two_hundred(table, 120.0), udp_less(table, 120.0)]
+}
+
+/// Figure 24.
+pub(in crate::experiment::papadimitriou06) fn delayed_120(
+    table: &Table<'_>,
+    _: Size,
+) -> Vec<Verdict> {
+    vec![below_two_hundred(table, 120.0)]
+}
