@@ -19,6 +19,7 @@
 //!   recover and share this window, with the parameters α and β of the TCP-friendly family.
 //! - [`mod@cubic`], [`mod@vegas`], [`mod@westwood`] (both kinds) and [`mod@real`] (TCP-Real) are the
 //!   others.
+//! - [`mod@queue`] is no window either: it tells congestion from random losses by the delay.
 //! - [`model`] says what a window of this kind comes to at a loss rate and a round trip.
 //! - [`mod@brake`] is no window: it slows a lane down that never waits.
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod brake;
 pub mod cubic;
 mod family;
 pub mod model;
+pub mod queue;
 pub mod real;
 pub mod vegas;
 pub mod westwood;

@@ -132,8 +132,15 @@ pub(super) fn run_until(
     for experiment in experiments {
         progress.begin(&format!("{}: {}", experiment.id(), experiment.title()));
         let begun = Instant::now();
-        let rows = sweep::measure(experiment, &plan, options.shard, &mut measured, interrupt, progress)
-            .map_err(|stopped| LabError::stopped(experiment, stopped))?;
+        let rows = sweep::measure(
+            experiment,
+            &plan,
+            options.shard,
+            &mut measured,
+            interrupt,
+            progress,
+        )
+        .map_err(|stopped| LabError::stopped(experiment, stopped))?;
         let took_s = begun.elapsed().as_secs_f64();
         if let Some(shard) = options.shard {
             let part = Part {

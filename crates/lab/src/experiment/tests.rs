@@ -50,7 +50,10 @@ fn cells_have_different_keys_and_seeds() {
         for size in [Size::Quick, Size::Full] {
             let cells = experiment.cells(size);
             let keys: BTreeSet<&String> = cells.iter().map(|cell| &cell.key).collect();
-            let seeds: BTreeSet<u64> = cells.iter().map(|c| c.seed(experiment.family(), 1)).collect();
+            let seeds: BTreeSet<u64> = cells
+                .iter()
+                .map(|c| c.seed(experiment.family(), 1))
+                .collect();
             assert_eq!((keys.len(), seeds.len()), (cells.len(), cells.len()));
         }
     }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::packet::{self, Ack, Packet, Segment};
+use super::partial::Partial;
 use super::receiver::{Delivery, Received, Receiver};
 use super::sender::{Sender, Sent};
 use super::traffic::{Application, Write};
@@ -52,6 +53,7 @@ pub(super) struct Outgoing {
 
 pub(super) enum Kind {
     Connection(Box<Sender>),
+    Partial(Box<Partial>),
     Datagrams(Datagrams),
 }
 
@@ -108,6 +110,7 @@ impl TcpHost {
         let place = *self.senders.get(&flow)?;
         Some(match &self.outgoing[place as usize].kind {
             Kind::Connection(sender) => sender.counts,
+            Kind::Partial(sender) => sender.counts,
             Kind::Datagrams(datagrams) => datagrams.counts,
         })
     }
@@ -117,6 +120,7 @@ impl TcpHost {
         let place = *self.senders.get(&flow)?;
         match &self.outgoing[place as usize].kind {
             Kind::Connection(sender) => Some(sender.control.window()),
+            Kind::Partial(sender) => Some(sender.control.window()),
             Kind::Datagrams(_) => None,
         }
     }
@@ -172,6 +176,10 @@ impl TcpHost {
             return;
         };
         let incoming = &mut self.incoming[place as usize];
+        if segment.is_partial() {
+            let ack = incoming.receiver.on_partial(now, segment, bytes);
+            return self.acknowledge(Some(ack), out);
+        }
         if segment.datagram {
             return incoming.receiver.on_datagram(now, segment);
         }
@@ -187,8 +195,10 @@ impl TcpHost {
         let Some(&place) = self.senders.get(&ack.flow) else {
             return;
         };
-        if let Kind::Connection(sender) = &mut self.outgoing[place as usize].kind {
-            sender.on_ack(now, ack);
+        match &mut self.outgoing[place as usize].kind {
+            Kind::Connection(sender) => sender.on_ack(now, ack),
+            Kind::Partial(sender) => sender.on_ack(now, ack),
+            Kind::Datagrams(_) => {}
         }
         self.sent_something(now, place, out);
     }
@@ -284,10 +294,14 @@ impl TcpHost {
 
     fn outgoing_due(&mut self, now: Time, place: u32, out: &mut impl Outbox<TcpHost>) {
         let outgoing = &mut self.outgoing[place as usize];
-        if let Kind::Connection(sender) = &mut outgoing.kind
-            && sender.timer.is_some_and(|at| at <= now)
-        {
-            sender.on_timer(now);
+        match &mut outgoing.kind {
+            Kind::Connection(sender) if sender.timer.is_some_and(|at| at <= now) => {
+                sender.on_timer(now);
+            }
+            Kind::Partial(sender) if sender.timer.is_some_and(|at| at <= now) => {
+                sender.on_timer(now);
+            }
+            _ => {}
         }
         while let Some(application) = &mut outgoing.application
             && application.next().is_some_and(|at| at <= now)
@@ -313,7 +327,8 @@ impl TcpHost {
                         _ => self.no_route += 1,
                     }
                 }
-                (Kind::Datagrams(_), _) => {}
+                (Kind::Partial(sender), Write::Message(bytes)) => sender.write(now, bytes),
+                (Kind::Datagrams(_) | Kind::Partial(_), _) => {}
             }
         }
         self.sent_something(now, place, out);
@@ -335,8 +350,10 @@ impl TcpHost {
     }
 
     fn flush_sender(&mut self, place: u32, out: &mut impl Outbox<TcpHost>) {
-        let Kind::Connection(sender) = &mut self.outgoing[place as usize].kind else {
-            return;
+        let sender = match &mut self.outgoing[place as usize].kind {
+            Kind::Connection(sender) => sender,
+            Kind::Partial(_) => return self.flush_partial(place, out),
+            Kind::Datagrams(_) => return,
         };
         let Some(next) = self.routes.get(sender.to as usize).copied().flatten() else {
             self.no_route += sender.out.len() as u64;
@@ -346,6 +363,20 @@ impl TcpHost {
             match segment.emit(sender.settings.segment_bytes, out.pool()) {
                 Some(burst) => out.send(next, burst),
                 None => self.no_buffer += 1,
+            }
+        }
+    }
+
+    fn flush_partial(&mut self, place: u32, out: &mut impl Outbox<TcpHost>) {
+        let Kind::Partial(sender) = &mut self.outgoing[place as usize].kind else {
+            return;
+        };
+        let next = self.routes.get(sender.to() as usize).copied().flatten();
+        for (bytes, segment) in sender.out.drain(..) {
+            match (next, segment.emit(bytes, out.pool())) {
+                (Some(next), Some(burst)) => out.send(next, burst),
+                (None, _) => self.no_route += 1,
+                (_, None) => self.no_buffer += 1,
             }
         }
     }
@@ -386,6 +417,7 @@ impl Outgoing {
     fn due(&self) -> Option<Time> {
         let timer = match &self.kind {
             Kind::Connection(sender) => sender.timer,
+            Kind::Partial(sender) => sender.timer,
             Kind::Datagrams(_) => None,
         };
         let write = self.application.as_ref().and_then(Application::next);

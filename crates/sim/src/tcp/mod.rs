@@ -28,6 +28,7 @@
 mod host;
 mod network;
 mod packet;
+mod partial;
 mod receiver;
 mod recovery;
 mod rto;
@@ -41,6 +42,7 @@ mod tests;
 
 pub use host::TcpHost;
 pub use network::{Flow, Forward, Network, Relay};
+pub use partial::PartialSettings;
 pub use receiver::{Delivery, Received};
 pub use sender::Sent;
 pub use settings::{Settings, Timer};

@@ -1,10 +1,11 @@
 //! Makes a world of TCP hosts: which there are, how they are linked, what flows between them.
 
 use super::host::{Datagrams, Incoming, Kind, Outgoing, TcpHost};
+use super::partial::{Partial, PartialSettings};
 use super::receiver::{Delivery, Order, Reader, Received, Receiver};
 use super::sender::{Sender, Sent};
 use super::settings::Settings;
-use super::traffic::{Application, Traffic};
+use super::traffic::{Application, Traffic, Write};
 use crate::arrival::Arrivals;
 use crate::host::{HostId, underlay};
 use crate::world::World;
@@ -68,8 +69,10 @@ pub struct Relay {
 struct Plan {
     from: u32,
     to: u32,
-    /// `None` for datagrams.
+    /// `None` without a connection.
     settings: Option<Settings>,
+    /// Of a partially reliable flow.
+    partial: Option<PartialSettings>,
     /// `None` behind a relay.
     traffic: Option<Traffic>,
     /// The flow that this one goes on with, and how.
@@ -113,6 +116,19 @@ impl Network {
     /// Messages without a connection, each in a datagram of 28 bytes more.
     pub fn datagrams(&mut self, from: HostId, to: HostId, traffic: Traffic) -> Flow {
         self.add(from, to, None, Some(traffic))
+    }
+
+    /// Messages that are repeated only while they can be in time, under congestion control.
+    pub fn partial(
+        &mut self,
+        from: HostId,
+        to: HostId,
+        settings: PartialSettings,
+        traffic: Traffic,
+    ) -> Flow {
+        let flow = self.add(from, to, None, Some(traffic));
+        self.flows[flow.id as usize].partial = Some(settings);
+        flow
     }
 
     /// Another connection from where a first one ends, and the relay that hands on to it. The
@@ -181,6 +197,7 @@ impl Network {
             from: from.0,
             to: to.0,
             settings,
+            partial: None,
             traffic,
             onward: None,
             as_they_come: false,
@@ -191,14 +208,14 @@ impl Network {
     }
 
     fn add_sender(&self, id: u32, plan: &Plan, host: &mut TcpHost, world: &World<TcpHost>) {
-        let mut rng = world.rng_of(&[FLOWS, u64::from(id)]);
-        let phase = rng.unit();
-        let kind = match &plan.settings {
-            Some(settings) => {
+        let phase = world.rng_of(&[FLOWS, u64::from(id)]).unit();
+        let kind = match (&plan.settings, plan.partial) {
+            (Some(settings), _) => {
                 let sender = Sender::new(plan.to, id, settings.clone(), phase);
                 Kind::Connection(Box::new(sender))
             }
-            None => Kind::Datagrams(Datagrams {
+            (None, Some(settings)) => Kind::Partial(Box::new(Partial::new(plan.to, id, settings))),
+            (None, None) => Kind::Datagrams(Datagrams {
                 to: plan.to,
                 flow: id,
                 header_bytes: UDP_HEADER_BYTES,
@@ -207,7 +224,7 @@ impl Network {
         };
         let outgoing = Outgoing {
             kind,
-            application: plan.traffic.map(|traffic| Application::new(traffic, rng)),
+            application: plan.traffic.map(|traffic| application(id, traffic, world)),
             upstream: None,
             queued: Time::FAR,
         };
@@ -237,6 +254,14 @@ impl Network {
 
 /// Tells the generators of flows from those of wires.
 const FLOWS: u64 = 0x7463_7000;
+
+/// The application of a flow. Equal seeds and numbers of flows write alike, whatever carries them.
+fn application(id: u32, traffic: Traffic, world: &World<TcpHost>) -> Application {
+    let mut rng = world.rng_of(&[FLOWS, u64::from(id)]);
+    // The first is the phase of a sender's clock.
+    let _ = rng.unit();
+    Application::new(traffic, rng)
+}
 
 fn incoming(id: u32, plan: &Plan) -> Incoming {
     let waits = plan.onward.is_some() || plan.pace.is_some();
@@ -293,6 +318,22 @@ impl Flow {
     pub fn deliveries<'a>(&self, world: &'a World<TcpHost>) -> &'a [Delivery] {
         let host = world.engine(self.to);
         host.map_or(&[], |host| host.deliveries(self.id))
+    }
+
+    /// When its application writes, message by message, as the world's seed has it: also what was
+    /// never delivered. `traffic` is what the flow was made with; of a file nothing is known.
+    pub fn writes(
+        &self,
+        world: &World<TcpHost>,
+        traffic: Traffic,
+    ) -> impl Iterator<Item = Time> + use<> {
+        let mut application = application(self.id, traffic, world);
+        let mut is_file = false;
+        std::iter::from_fn(move || {
+            let at = application.next().filter(|_| !is_file)?;
+            is_file = !matches!(application.write(), Write::Message(_));
+            (!is_file).then_some(at)
+        })
     }
 
     /// Its congestion window in segments; 0 for datagrams.

@@ -17,6 +17,8 @@ const SEGMENT: u8 = 1;
 const SEGMENT_LAST: u8 = 2;
 const DATAGRAM: u8 = 3;
 const ACK: u8 = 4;
+/// Of a partially reliable flow, whose receiver answers each.
+const PARTIAL: u8 = 5;
 
 /// One segment, or a datagram of a flow without a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,13 @@ pub(crate) struct Segment {
     pub(crate) datagram: bool,
 }
 
+impl Segment {
+    /// Of a partially reliable flow: a datagram that is acknowledged.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.datagram && !self.last
+    }
+}
+
 /// One acknowledgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ack {
@@ -46,7 +55,8 @@ pub(crate) struct Ack {
     pub(crate) acked: i64,
     /// The stamp of the segment that is answered.
     pub(crate) echo: Time,
-    /// How many segments beyond the last in order the receiver takes.
+    /// How many segments beyond the last in order the receiver takes. In a partially reliable flow,
+    /// which has no order: how many microseconds the packet took.
     pub(crate) window: u32,
     /// The rate at which data arrives, in kbit/s; 0 if it is not known.
     pub(crate) rate_kbps: u32,
@@ -84,7 +94,8 @@ impl Segment {
             pool.large()
         }?;
         let kind = match (self.datagram, self.last) {
-            (true, _) => DATAGRAM,
+            (true, true) => DATAGRAM,
+            (true, false) => PARTIAL,
             (false, true) => SEGMENT_LAST,
             (false, false) => SEGMENT,
         };
@@ -135,7 +146,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Packet> {
     let [kind] = reader.take()?;
     let (to, flow) = (reader.u32()?, reader.u32()?);
     match kind {
-        SEGMENT | SEGMENT_LAST | DATAGRAM => Some(Packet::Segment(Segment {
+        SEGMENT | SEGMENT_LAST | DATAGRAM | PARTIAL => Some(Packet::Segment(Segment {
             to,
             flow,
             seq: i64::from(reader.u32()?),
@@ -143,8 +154,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Packet> {
             written: reader.time()?,
             number: reader.u32()?,
             wave: u32::from(u16::from_be_bytes(reader.take()?)),
-            last: kind != SEGMENT,
-            datagram: kind == DATAGRAM,
+            last: kind != SEGMENT && kind != PARTIAL,
+            datagram: kind == DATAGRAM || kind == PARTIAL,
         })),
         ACK => {
             let mut ack = Ack {
@@ -242,9 +253,10 @@ mod tests {
     #[test]
     fn what_is_sent_is_what_arrives_and_sizes_are_those_of_the_wire() {
         let pool = Pool::new(4, 16);
-        for datagram in [false, true] {
+        for (datagram, last) in [(false, true), (false, false), (true, true), (true, false)] {
             let sent = Segment {
                 datagram,
+                last,
                 ..segment()
             };
             let burst = sent.emit(1000, &pool).unwrap();

@@ -11,6 +11,10 @@ use super::sender::Data;
 use base::{Duration, Time};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Messages of a partially reliable flow beyond the first that is missing, by which copies are
+/// known: 20 s of voice.
+const REMEMBERED: usize = 1_000;
+
 /// A message as the last application got it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -180,6 +184,72 @@ impl Receiver {
                 delivered: now,
             });
         }
+    }
+
+    /// A packet of a partially reliable flow has come: it is delivered as it is, and answered with
+    /// the ranges of transmissions that came lately.
+    pub(crate) fn on_partial(&mut self, now: Time, segment: &Segment, bytes: usize) -> Ack {
+        self.rate.on_arrival(now, segment, bytes);
+        self.note_range(segment.seq);
+        if self.is_first(segment.number) {
+            self.on_datagram(now, segment);
+        } else {
+            self.counts.duplicates += 1;
+        }
+        let mut ack = Ack {
+            to: self.to,
+            flow: self.flow,
+            acked: segment.seq,
+            echo: segment.stamp,
+            window: u32::try_from(now.since(segment.stamp).as_micros()).unwrap_or(u32::MAX),
+            rate_kbps: self.rate.kbps,
+            jitter_us: (self.rate.jitter_ns / 1000.0) as u32,
+            ..Ack::default()
+        };
+        for (place, range) in ack.blocks.iter_mut().zip(&self.blocks) {
+            *place = *range;
+            ack.blocks_len += 1;
+        }
+        ack
+    }
+
+    /// Whether a message of a partially reliable flow has not come before.
+    fn is_first(&mut self, number: u32) -> bool {
+        let data = Data {
+            number,
+            written: Time::ZERO,
+            last: true,
+        };
+        if number < self.number || self.waiting.insert(number, data).is_some() {
+            return false;
+        }
+        // What is missing for so long does not come any more.
+        if self.waiting.len() > REMEMBERED {
+            self.number = self.waiting.keys().next().copied().unwrap_or(number);
+        }
+        while self.waiting.remove(&self.number).is_some() {
+            self.number += 1;
+        }
+        true
+    }
+
+    /// Notes a transmission in the ranges that have come, the highest first.
+    fn note_range(&mut self, seq: i64) {
+        match self.blocks.iter().position(|(from, _)| seq >= *from - 1) {
+            Some(at) if seq <= self.blocks[at].1 => {
+                let (from, to) = self.blocks[at];
+                self.blocks[at] = (from.min(seq), to.max(seq + 1));
+                // It may have closed the hole to the one above or below.
+                self.blocks.dedup_by(|below, above| {
+                    let touches = below.1 >= above.0;
+                    above.0 = if touches { below.0 } else { above.0 };
+                    touches
+                });
+            }
+            Some(at) => self.blocks.insert(at, (seq, seq + 1)),
+            None => self.blocks.push((seq, seq + 1)),
+        }
+        self.blocks.truncate(BLOCKS);
     }
 
     /// The acknowledgement that waited.

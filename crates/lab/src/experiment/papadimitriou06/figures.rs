@@ -218,7 +218,9 @@ impl Draw {
             Draw::Errors { calls, .. } => {
                 let at = |t: Transport| {
                     let errors = scenario.errors(size).iter();
-                    errors.map(|e| (*e, of(t, point(calls, LIGHT).errors(*e)))).collect()
+                    errors
+                        .map(|e| (*e, of(t, point(calls, LIGHT).errors(*e))))
+                        .collect()
                 };
                 ("packet errors, %", lines(&at))
             }
@@ -246,12 +248,19 @@ pub(super) fn chart(
     let all = || lines.iter().flat_map(|(_, points)| points);
     let most = |of: fn(&(f64, f64)) -> f64| all().map(of).fold(0.0, f64::max);
     let highest = most(|(_, y)| *y);
-    let series = lines.iter().enumerate().map(|(place, (name, points))| Series {
-        name: name.clone().into(),
-        color: place as u8,
-        mark: Mark::Line,
-        points: points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect(),
-    });
+    let series = lines
+        .iter()
+        .enumerate()
+        .map(|(place, (name, points))| Series {
+            name: name.clone().into(),
+            color: place as u8,
+            mark: Mark::Line,
+            points: points
+                .iter()
+                .copied()
+                .filter(|(x, y)| x.is_finite() && y.is_finite())
+                .collect(),
+        });
     Chart {
         title: title.into(),
         x: Axis {
@@ -262,7 +271,11 @@ pub(super) fn chart(
         y: Axis {
             label: y.into(),
             min: 0.0,
-            max: if highest > 0.3 && highest <= 1.0 { 1.0 } else { highest * 1.05 },
+            max: if highest > 0.3 && highest <= 1.0 {
+                1.0
+            } else {
+                highest * 1.05
+            },
         },
         series: series.collect(),
     }

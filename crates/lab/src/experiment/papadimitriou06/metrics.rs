@@ -164,7 +164,12 @@ mod tests {
 
     #[test]
     fn a_gap_delays_one_packet_and_hides_those_that_waited_behind_it() {
-        let sent = [(0, Some(30)), (20, Some(280)), (40, Some(281)), (60, Some(282))];
+        let sent = [
+            (0, Some(30)),
+            (20, Some(280)),
+            (40, Some(281)),
+            (60, Some(282)),
+        ];
         let scores = call(&sent).scores(ms(9_000)).unwrap();
         // A gap of 250 ms: above 100, 150 and 200, not above 250.
         assert_eq!(scores.delayed, [0.25, 0.25, 0.25, 0.0, 0.0, 0.0, 0.0]);
@@ -182,7 +187,18 @@ mod tests {
         sent.push((1_280, Some(1_310)));
         let scores = call(&sent).scores(ms(9_000)).unwrap();
         // 15 intervals of 20 ms are 300 ms of gap, silence apart.
-        assert_eq!(scores.delayed, [1.0 / 16.0, 1.0 / 16.0, 1.0 / 16.0, 1.0 / 16.0, 0.0, 0.0, 0.0]);
+        assert_eq!(
+            scores.delayed,
+            [
+                1.0 / 16.0,
+                1.0 / 16.0,
+                1.0 / 16.0,
+                1.0 / 16.0,
+                0.0,
+                0.0,
+                0.0
+            ]
+        );
         assert_eq!((scores.written, scores.arrived), (16, 2));
     }
 
@@ -200,7 +216,10 @@ mod tests {
         assert!((fairness(&[0.0, 0.0, 5.0, 0.0]) - 0.25).abs() < 1e-12);
         assert_eq!((fairness(&[]), fairness(&[0.0, 0.0])), (1.0, 1.0));
         let all = [1, 2, 3, 4].map(Duration::from_millis);
-        assert_eq!([0.5, 0.51, 1.0, 0.0].map(|q| quantile_ms(&all, q)), [2.0, 3.0, 4.0, 1.0]);
+        assert_eq!(
+            [0.5, 0.51, 1.0, 0.0].map(|q| quantile_ms(&all, q)),
+            [2.0, 3.0, 4.0, 1.0]
+        );
         assert_eq!(quantile_ms(&[], 0.5), 0.0);
     }
 }

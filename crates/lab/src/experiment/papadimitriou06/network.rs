@@ -88,7 +88,10 @@ pub(super) fn run(setup: &Setup, seed: u64) -> Outcome {
     let errors = world.counts(r3, hosts.sinks).lost;
     Outcome {
         voice: told_voice(&world, &calls, errors),
-        calls: calls.iter().map(|(flow, traffic)| told_call(&world, *flow, *traffic, setup)).collect(),
+        calls: calls
+            .iter()
+            .map(|(flow, traffic)| told_call(&world, *flow, *traffic, setup))
+            .collect(),
         ftp,
         first_lost: world.counts(r1, r2).queue,
         second_lost: world.counts(r2, r3).queue,
@@ -104,7 +107,9 @@ fn lay(network: &mut tcp::Network, figure: &Network, errors: f64) -> Hosts {
         routers: [network.host(), network.host(), network.host()],
     };
     let [r1, r2, r3] = hosts.routers;
-    let access = Model::default().with_delay(figure.access).unwrap_or_default();
+    let access = Model::default()
+        .with_delay(figure.access)
+        .unwrap_or_default();
     let lossy = access.clone().with_loss(LossModel::Bernoulli { p: errors });
     network.link(hosts.sources, r1, &access);
     network.link(r1, r2, &figure.first_link());
@@ -131,7 +136,10 @@ fn call(
     let connect = |network: &mut tcp::Network, family: Family| {
         let mut settings = Settings::ns2(family);
         settings.segment_bytes = setup.bytes + TCP_HEADER_BYTES;
-        (network.connect(from, to, settings, speech(setup.bytes)), speech(setup.bytes))
+        (
+            network.connect(from, to, settings, speech(setup.bytes)),
+            speech(setup.bytes),
+        )
     };
     match setup.transport {
         Transport::Vegas => connect(network, Family::Vegas),

@@ -178,7 +178,10 @@ impl Scenario {
             network: FIGURE_1,
         };
         // The same for every transport.
-        let others = cell.parameters.iter().filter(|(name, _)| *name != "transport");
+        let others = cell
+            .parameters
+            .iter()
+            .filter(|(name, _)| *name != "transport");
         let alike = Cell::at(&others.copied().collect::<Vec<_>>());
         let outcome = network::run(&setup, alike.seed(self.name(), plan.seed));
         Ok(row(cell, &setup, &outcome))
@@ -190,7 +193,11 @@ fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
     let mut row = Row::of(cell);
     let end = Time::ZERO + setup.span;
     let kbps = |bytes: u64| bytes as f64 * 8.0 / setup.span.as_secs_f64() / 1e3;
-    let scores: Vec<_> = outcome.calls.iter().filter_map(|call| call.scores(end)).collect();
+    let scores: Vec<_> = outcome
+        .calls
+        .iter()
+        .filter_map(|call| call.scores(end))
+        .collect();
     let mean = |of: &dyn Fn(&super::metrics::Scores) -> f64| {
         scores.iter().map(of).sum::<f64>() / scores.len().max(1) as f64
     };
@@ -199,15 +206,25 @@ fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
         row.set(format!("delayed_{threshold}"), mean(&|s| s.delayed[place]));
     }
     row.set("plain_index_300", mean(&|s| s.plain_index));
-    row.set("undelivered", mean(&|s| 1.0 - s.arrived as f64 / s.written as f64));
+    row.set(
+        "undelivered",
+        mean(&|s| 1.0 - s.arrived as f64 / s.written as f64),
+    );
     row.set("within_150ms", mean(&|s| s.on_time));
     let throughputs: Vec<f64> = scores.iter().map(|s| s.bytes as f64).collect();
     row.set("fairness", fairness(&throughputs));
     // What each got of what it asked for: speakers differ, whatever carries them.
-    let satisfied: Vec<f64> = scores.iter().map(|s| s.arrived as f64 / s.written as f64).collect();
+    let satisfied: Vec<f64> = scores
+        .iter()
+        .map(|s| s.arrived as f64 / s.written as f64)
+        .collect();
     row.set("fairness_of_shares", fairness(&satisfied));
     row.set("goodput_kbps", kbps(scores.iter().map(|s| s.bytes).sum()));
-    let written: u64 = outcome.calls.iter().map(|call| call.packets.len() as u64).sum();
+    let written: u64 = outcome
+        .calls
+        .iter()
+        .map(|call| call.packets.len() as u64)
+        .sum();
     row.set("written_kbps", kbps(written * setup.bytes as u64));
     let per_written = |n: u64| n as f64 / written.max(1) as f64;
     row.set("first_sent", per_written(outcome.voice.first_sent));
@@ -219,7 +236,11 @@ fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
     delays.sort_unstable();
     let total: f64 = delays.iter().map(|d| d.as_nanos() as f64 / 1e6).sum();
     row.set("delay_mean_ms", total / delays.len().max(1) as f64);
-    for (name, q) in [("delay_p5_ms", 0.05), ("delay_p50_ms", 0.5), ("delay_p95_ms", 0.95)] {
+    for (name, q) in [
+        ("delay_p5_ms", 0.05),
+        ("delay_p50_ms", 0.5),
+        ("delay_p95_ms", 0.95),
+    ] {
         row.set(name, quantile_ms(&delays, q));
     }
     row.set("first_queue_lost", outcome.first_lost as f64);
@@ -227,7 +248,10 @@ fn row(cell: &Cell, setup: &Setup, outcome: &Outcome) -> Row {
     if setup.ftp > 0 {
         row.set("ftp_goodput_kbps", kbps(outcome.ftp.bytes));
         let megabytes = outcome.ftp.bytes as f64 / 1e6;
-        row.set("ftp_cuts_per_mb", outcome.ftp.cuts as f64 / megabytes.max(1e-9));
+        row.set(
+            "ftp_cuts_per_mb",
+            outcome.ftp.cuts as f64 / megabytes.max(1e-9),
+        );
     }
     row
 }

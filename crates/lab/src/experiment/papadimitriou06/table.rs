@@ -16,7 +16,10 @@ impl Table<'_> {
 
     /// Round by round.
     pub(super) fn values(&self, transport: Transport, point: Point, name: &str) -> Vec<f64> {
-        self.0.with(&point.of(transport)).map(|row| row.value(name)).collect()
+        self.0
+            .with(&point.of(transport))
+            .map(|row| row.value(name))
+            .collect()
     }
 
     /// The standard error of the mean.
@@ -29,7 +32,9 @@ impl Table<'_> {
 
     /// The mean over rounds and points.
     pub(super) fn over(&self, transport: Transport, points: &[Point], name: &str) -> f64 {
-        let each = points.iter().map(|point| self.mean(transport, *point, name));
+        let each = points
+            .iter()
+            .map(|point| self.mean(transport, *point, name));
         each.sum::<f64>() / points.len() as f64
     }
 

@@ -30,7 +30,10 @@ fn told(table: &Table<'_>, of: &[Transport], calls: f64, what: &str) -> String {
         let [a, b, c] = [100, 200, 400].map(|ms| share(table, *t, calls, what, ms));
         format!("{} {a:.4}, {b:.4}, {c:.4}", t.name())
     });
-    format!("at 100, 200, 400 ms: {}", each.collect::<Vec<_>>().join("; "))
+    format!(
+        "at 100, 200, 400 ms: {}",
+        each.collect::<Vec<_>>().join("; ")
+    )
 }
 
 fn most_sensitive(table: &Table<'_>, calls: f64) -> Verdict {
@@ -43,14 +46,22 @@ fn most_sensitive(table: &Table<'_>, calls: f64) -> Verdict {
 fn two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
     let gain = |t: Transport| index(table, t, calls, 200) - index(table, t, calls, 100);
     let holds = gain(Vegas) >= CLEARLY && gain(Real) >= CLEARLY;
-    Verdict::of("two-hundred", holds, told(table, &[Vegas, Real], calls, "index"))
+    Verdict::of(
+        "two-hundred",
+        holds,
+        told(table, &[Vegas, Real], calls, "index"),
+    )
 }
 
 fn udp_less(table: &Table<'_>, calls: f64) -> Verdict {
     let range = |t: Transport| range(table, t, calls);
     let least = TCPS.iter().all(|t| range(Udp) < range(*t));
     let each = PAPER.map(|t| format!("{} {:.4}", t.name(), range(t)));
-    Verdict::of("udp-less", least, format!("index at 400 less that at 100 ms: {}", each.join(", ")))
+    Verdict::of(
+        "udp-less",
+        least,
+        format!("index at 400 less that at 100 ms: {}", each.join(", ")),
+    )
 }
 
 fn below_two_hundred(table: &Table<'_>, calls: f64) -> Verdict {
@@ -68,14 +79,24 @@ pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Siz
     let of = |t: Transport, ms: u64| index(table, t, 80.0, ms);
     let satisfied = PAPER.iter().all(|t| of(*t, 200) >= 0.9);
     let acceptable = TCPS.iter().all(|t| (0.7..=0.95).contains(&of(*t, 100)));
-    let differs = [Vegas, Real].iter().all(|t| of(*t, 200) - of(*t, 100) >= 0.05);
+    let differs = [Vegas, Real]
+        .iter()
+        .all(|t| of(*t, 200) - of(*t, 100) >= 0.05);
     vec![
-        Verdict::of("setup", true, "100 to 400 ms in steps of 50; 80 and 120 calls; 20 FTP flows over Reno"),
+        Verdict::of(
+            "setup",
+            true,
+            "100 to 400 ms in steps of 50; 80 and 120 calls; 20 FTP flows over Reno",
+        ),
         most_sensitive(table, 80.0),
         two_hundred(table, 80.0),
         Verdict::of("satisfied", satisfied, told(table, &PAPER, 80.0, "index")),
         Verdict::of("acceptable", acceptable, told(table, &TCPS, 80.0, "index")),
-        Verdict::of("perceived-difference", differs, told(table, &[Vegas, Real], 80.0, "index")),
+        Verdict::of(
+            "perceived-difference",
+            differs,
+            told(table, &[Vegas, Real], 80.0, "index"),
+        ),
         udp_less(table, 80.0),
     ]
 }
@@ -97,8 +118,12 @@ pub(in crate::experiment::papadimitriou06) fn delayed_80(
         }
     }
     vec![
-        Verdict::of("delayed-exclusively", spread < 1e-9, format!("index + delayed differ by {spread:.1e} at most"))
-            .note("by the metric's definition"),
+        Verdict::of(
+            "delayed-exclusively",
+            spread < 1e-9,
+            format!("index + delayed differ by {spread:.1e} at most"),
+        )
+        .note("by the metric's definition"),
         below_two_hundred(table, 80.0),
     ]
 }
@@ -108,7 +133,11 @@ pub(in crate::experiment::papadimitriou06) fn index_120(
     table: &Table<'_>,
     _: Size,
 ) -> Vec<Verdict> {
-    vec![most_sensitive(table, 120.0), two_hundred(table, 120.0), udp_less(table, 120.0)]
+    vec![
+        most_sensitive(table, 120.0),
+        two_hundred(table, 120.0),
+        udp_less(table, 120.0),
+    ]
 }
 
 /// Figure 24.

@@ -44,19 +44,31 @@ fn mean(of: impl Fn(Transport) -> f64) -> f64 {
 fn diminished(table: &Table<'_>, calls: f64) -> Verdict {
     let all = TCPS.iter().all(|t| left(table, *t, calls) < 1.0);
     let ends = ends(table, &TCPS, calls, GOODPUT, 0);
-    Verdict::of("tcp-diminished", all, format!("kbit/s without errors and at 5 %: {ends}"))
+    Verdict::of(
+        "tcp-diminished",
+        all,
+        format!("kbit/s without errors and at 5 %: {ends}"),
+    )
 }
 
 fn quality(table: &Table<'_>, calls: f64) -> Verdict {
     let all = TCPS.iter().all(|t| fall(table, *t, calls) >= CLEARLY);
     let ends = ends(table, &TCPS, calls, INDEX, 3);
-    Verdict::of("quality", all, format!("index without errors and at 5 %: {ends}"))
+    Verdict::of(
+        "quality",
+        all,
+        format!("index without errors and at 5 %: {ends}"),
+    )
 }
 
 fn minor(table: &Table<'_>, calls: f64) -> Verdict {
     let fall = fall(table, Udp, calls);
     let ends = ends(table, &[Udp], calls, INDEX, 3);
-    Verdict::of("udp-minor", fall <= MINOR, format!("index without errors and at 5 %: {ends}"))
+    Verdict::of(
+        "udp-minor",
+        fall <= MINOR,
+        format!("index without errors and at 5 %: {ends}"),
+    )
 }
 
 /// Figure 17.
@@ -68,12 +80,20 @@ pub(in crate::experiment::papadimitriou06) fn goodput_80(
     let each = TCPS.map(|t| format!("{} {:.3}", t.name(), left(table, t, 80.0)));
     let left = |t| left(table, t, 80.0);
     vec![
-        Verdict::of("setup", true, "0 to 5 %; 80 and 120 calls; 20 FTP flows over Reno"),
+        Verdict::of(
+            "setup",
+            true,
+            "0 to 5 %; 80 and 120 calls; 20 FTP flows over Reno",
+        ),
         diminished(table, 80.0),
         Verdict::of(
             "eighty-more",
             lefts(80.0) < lefts(120.0),
-            format!("left at 5 %: {:.3} with 80 calls, {:.3} with 120", lefts(80.0), lefts(120.0)),
+            format!(
+                "left at 5 %: {:.3} with 80 calls, {:.3} with 120",
+                lefts(80.0),
+                lefts(120.0)
+            ),
         ),
         Verdict::of(
             "vegas-westwood-less",
@@ -96,7 +116,11 @@ pub(in crate::experiment::papadimitriou06) fn index_80(table: &Table<'_>, _: Siz
         Verdict::of(
             "eighty-more",
             falls(80.0) > falls(120.0),
-            format!("index lost at 5 %: {:.3} with 80 calls, {:.3} with 120", falls(80.0), falls(120.0)),
+            format!(
+                "index lost at 5 %: {:.3} with 80 calls, {:.3} with 120",
+                falls(80.0),
+                falls(120.0)
+            ),
         ),
         Verdict::of(
             "real-limited",
@@ -129,7 +153,11 @@ pub(in crate::experiment::papadimitriou06) fn index_120(
     };
     let place = |calls: f64| {
         let mine = at(table, Real, calls, 5.0, INDEX);
-        PAPER.iter().filter(|t| at(table, **t, calls, 5.0, INDEX) > mine).count() + 1
+        PAPER
+            .iter()
+            .filter(|t| at(table, **t, calls, 5.0, INDEX) > mine)
+            .count()
+            + 1
     };
     let improved = behind(120.0) < behind(80.0) || place(120.0) < place(80.0);
     vec![

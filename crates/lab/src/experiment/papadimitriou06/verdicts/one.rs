@@ -33,7 +33,9 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let [eighty, most] = contention();
     let few = point(10.0, 0.0);
     let deficit = |p: Point| 1.0 - goodput(Westwood, p) / best_tcp(p);
-    let lowest = contention().iter().all(|p| table.least(&PAPER, *p, "goodput_kbps") == Westwood);
+    let lowest = contention()
+        .iter()
+        .all(|p| table.least(&PAPER, *p, "goodput_kbps") == Westwood);
     let little = [few, point(20.0, 0.0)];
     let below = |name: &str| {
         let of = |t| table.over(t, &little, name);
@@ -137,7 +139,9 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
     );
     let inadequate = |p: Point| {
         let others = [Vegas, Real];
-        others.iter().all(|t| index(*t, p) - index(Westwood, p) >= CLEARLY && delayed(Westwood, p) > delayed(*t, p))
+        others.iter().all(|t| {
+            index(*t, p) - index(Westwood, p) >= CLEARLY && delayed(Westwood, p) > delayed(*t, p)
+        })
     };
     vec![
         Verdict::of("setup-threshold", THRESHOLD_MS == 300, "300 ms, the speaker's silence taken off").note(format!(
@@ -169,7 +173,9 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
 pub(in crate::experiment::papadimitriou06) fn fairness(table: &Table<'_>, _: Size) -> Vec<Verdict> {
     let [_, most] = contention();
     let fair = |t: Transport| table.mean(t, most, "fairness");
-    let excels = contention().iter().all(|p| table.most(&TCPS, *p, "fairness") == Real);
+    let excels = contention()
+        .iter()
+        .all(|p| table.most(&TCPS, *p, "fairness") == Real);
     let listed = table.lists(&PAPER, &contention(), "fairness", 3);
     let shares = format!(
         "speakers differ, so equal treatment gives no 1 here; of what each asked for: {}",
@@ -188,18 +194,37 @@ pub(in crate::experiment::papadimitriou06) fn delayed(
 ) -> Vec<Verdict> {
     let [_, most] = contention();
     let delayed = |calls: f64| table.mean(Udp, point(calls, 0.0), "delayed_300");
-    let few = everywhere(size).into_iter().map(|p| p.calls).filter(|calls| *calls <= 60.0);
+    let few = everywhere(size)
+        .into_iter()
+        .map(|p| p.calls)
+        .filter(|calls| *calls <= 60.0);
     let before = few.map(delayed).fold(0.0, f64::max);
-    let significant = CONTENTION.iter().all(|calls| delayed(*calls) >= 0.05 && delayed(*calls) > before);
+    let significant = CONTENTION
+        .iter()
+        .all(|calls| delayed(*calls) >= 0.05 && delayed(*calls) > before);
     let udp = |name: &str| table.mean(Udp, most, name);
     let propagation_ms = FIGURE_1.propagation().as_secs_f64() * 1e3;
-    let (mean, p5, p50, p95) =
-        (udp("delay_mean_ms"), udp("delay_p5_ms"), udp("delay_p50_ms"), udp("delay_p95_ms"));
+    let (mean, p5, p50, p95) = (
+        udp("delay_mean_ms"),
+        udp("delay_p5_ms"),
+        udp("delay_p50_ms"),
+        udp("delay_p95_ms"),
+    );
     let gaps = "equal overload thins a constant stream out but makes no gaps of 300 ms in it: by gaps UDP is hardly \
                 ever late, whatever the queue holds; one way it is";
     vec![
-        Verdict::of("udp-delayed", significant, format!("UDP, delayed: {}", table.lists(&[Udp], &everywhere(size), "delayed_300", 4)))
-            .note(format!("{gaps}: within 150 ms {}", table.lists(&[Udp], &contention(), "within_150ms", 3))),
+        Verdict::of(
+            "udp-delayed",
+            significant,
+            format!(
+                "UDP, delayed: {}",
+                table.lists(&[Udp], &everywhere(size), "delayed_300", 4)
+            ),
+        )
+        .note(format!(
+            "{gaps}: within 150 ms {}",
+            table.lists(&[Udp], &contention(), "within_150ms", 3)
+        )),
         Verdict::of(
             "queueing",
             mean - propagation_ms > mean / 2.0,
@@ -208,16 +233,25 @@ pub(in crate::experiment::papadimitriou06) fn delayed(
         Verdict::of(
             "overflowed",
             udp("first_queue_lost") > 0.0 && p50 > 150.0,
-            format!("{:.0} packets dropped at R1, median delay {p50:.0} ms", udp("first_queue_lost")),
+            format!(
+                "{:.0} packets dropped at R1, median delay {p50:.0} ms",
+                udp("first_queue_lost")
+            ),
         ),
-        Verdict::of("udp-variable", p95 > 150.0 && p95 - p5 > 75.0, format!("5th percentile {p5:.0} ms, 95th {p95:.0} ms")),
+        Verdict::of(
+            "udp-variable",
+            p95 > 150.0 && p95 - p5 > 75.0,
+            format!("5th percentile {p5:.0} ms, 95th {p95:.0} ms"),
+        ),
     ]
 }
 
 /// Figure 6.
 pub(in crate::experiment::papadimitriou06) fn lost(table: &Table<'_>, size: Size) -> Vec<Verdict> {
     let lost = |t: Transport, p: Point| table.mean(t, p, "lost");
-    let high = contention().iter().all(|p| table.most(&TCPS, *p, "lost") == Westwood);
+    let high = contention()
+        .iter()
+        .all(|p| table.most(&TCPS, *p, "lost") == Westwood);
     let modest = |p: &Point| lost(Udp, *p) <= lost(table.most(&TCPS, *p, "lost"), *p) + 0.02;
     vec![
         Verdict::of("westwood-loss", high, table.lists(&TCPS, &contention(), "lost", 4)).note(format!(

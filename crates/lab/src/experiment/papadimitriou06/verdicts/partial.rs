@@ -66,7 +66,10 @@ pub(in crate::experiment::papadimitriou06) fn all(table: &Table<'_>, size: Size)
         Verdict::of(
             "ftp",
             least >= FTP_SHARE,
-            format!("at least {least:.3} of FTP's goodput beside Real; kbit/s: {}", told(table, &four, FTP, 0)),
+            format!(
+                "at least {least:.3} of FTP's goodput beside Real; kbit/s: {}",
+                told(table, &four, FTP, 0)
+            ),
         ),
         Verdict::of(
             "on-time",
@@ -92,15 +95,30 @@ pub(in crate::experiment::papadimitriou06) fn charts(table: &Table<'_>, size: Si
     };
     let mut charts = Vec::new();
     for (calls, index, within, ftp) in [
-        (80.0, "Index, 80 calls", "In time, 80 calls", "FTP beside 80 calls"),
-        (120.0, "Index, 120 calls", "In time, 120 calls", "FTP beside 120 calls"),
+        (
+            80.0,
+            "Index, 80 calls",
+            "In time, 80 calls",
+            "FTP beside 80 calls",
+        ),
+        (
+            120.0,
+            "Index, 120 calls",
+            "In time, 120 calls",
+            "FTP beside 120 calls",
+        ),
     ] {
         for (title, name, label) in [
             (index, INDEX, "real-time performance index"),
             (within, WITHIN, "share within 150 ms one way"),
             (ftp, FTP, "goodput of FTP, kbit/s"),
         ] {
-            charts.push(chart(title, "packet errors, %", label, over_errors(calls, name)));
+            charts.push(chart(
+                title,
+                "packet errors, %",
+                label,
+                over_errors(calls, name),
+            ));
         }
     }
     charts

@@ -18,12 +18,16 @@ fn contention(ftp: f64) -> [Point; 2] {
 /// The claims that both figures have.
 fn both(table: &Table<'_>, ftp: f64) -> Vec<Verdict> {
     let goodput = |t: Transport, p: Point| table.mean(t, p, FTP);
-    let worst = contention(ftp).iter().all(|p| table.least(&PAPER, *p, FTP) == Udp);
+    let worst = contention(ftp)
+        .iter()
+        .all(|p| table.least(&PAPER, *p, FTP) == Udp);
     let share = |calls: f64| {
         let p = point(calls, ftp);
         goodput(Udp, p) / goodput(table.most(&TCPS, p, FTP), p)
     };
-    let favours = contention(ftp).iter().all(|p| table.most(&PAPER, *p, FTP) == Real);
+    let favours = contention(ftp)
+        .iter()
+        .all(|p| table.most(&PAPER, *p, FTP) == Real);
     let listed = format!("kbit/s: {}", table.lists(&PAPER, &contention(ftp), FTP, 0));
     vec![
         Verdict::of("udp-negative", worst, listed.clone()),

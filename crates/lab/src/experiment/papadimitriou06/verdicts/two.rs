@@ -12,7 +12,9 @@ const SIZES: [f64; 3] = [160.0, 300.0, 500.0];
 /// The points of one packet size.
 fn of(size: Size, bytes: f64) -> Vec<Point> {
     let calls = Scenario::Two.calls(size).iter();
-    calls.map(|calls| point(*calls, LIGHT).bytes(bytes)).collect()
+    calls
+        .map(|calls| point(*calls, LIGHT).bytes(bytes))
+        .collect()
 }
 
 /// A value at the three sizes, mean over calls.
@@ -33,7 +35,11 @@ fn slight(table: &Table<'_>, size: Size, claim: &'static str, transport: Transpo
     Verdict::of(
         claim,
         (1.0..1.15).contains(&gain),
-        format!("{} kbit/s: {:+.1} %", told(transport, values, 0), 100.0 * (gain - 1.0)),
+        format!(
+            "{} kbit/s: {:+.1} %",
+            told(transport, values, 0),
+            100.0 * (gain - 1.0)
+        ),
     )
     .note("longer packets carry fewer headers")
 }
@@ -43,8 +49,10 @@ fn degrades(table: &Table<'_>, size: Size, claim: &'static str, transport: Trans
     let values = three(table, size, transport, "index_300");
     let worse = values[0] - values[2] >= CLEARLY;
     let within = three(table, size, transport, "within_150ms");
-    Verdict::of(claim, worse, told(transport, values, 3))
-        .note(format!("within 150 ms one way: {}", told(transport, within, 3)))
+    Verdict::of(claim, worse, told(transport, values, 3)).note(format!(
+        "within 150 ms one way: {}",
+        told(transport, within, 3)
+    ))
 }
 
 /// Figure 7.
@@ -53,11 +61,21 @@ pub(in crate::experiment::papadimitriou06) fn vegas_goodput(
     size: Size,
 ) -> Vec<Verdict> {
     let values = three(table, size, Vegas, "goodput_kbps");
-    let no_gain = values[1..].iter().all(|value| *value < values[0] * CLEARLY_RATIO);
+    let no_gain = values[1..]
+        .iter()
+        .all(|value| *value < values[0] * CLEARLY_RATIO);
     let dropped = three(table, size, Vegas, "queue_lost");
     vec![
-        Verdict::of("setup", true, "160, 300, 500 bytes every 20, 37.5, 62.5 ms of a talkspurt; 20 FTP flows over Reno"),
-        Verdict::of("vegas-no-gain", no_gain, format!("{} kbit/s", told(Vegas, values, 0))),
+        Verdict::of(
+            "setup",
+            true,
+            "160, 300, 500 bytes every 20, 37.5, 62.5 ms of a talkspurt; 20 FTP flows over Reno",
+        ),
+        Verdict::of(
+            "vegas-no-gain",
+            no_gain,
+            format!("{} kbit/s", told(Vegas, values, 0)),
+        ),
         Verdict::of(
             "vegas-small",
             dropped[0] < dropped[2],
@@ -101,11 +119,19 @@ pub(in crate::experiment::papadimitriou06) fn westwood_index(
     let index = |calls: f64, bytes: f64| {
         table.mean(Westwood, point(calls, LIGHT).bytes(bytes), "index_300")
     };
-    let better = |calls: &f64| SIZES[1..].iter().any(|b| index(*calls, *b) > index(*calls, 160.0));
+    let better = |calls: &f64| {
+        SIZES[1..]
+            .iter()
+            .any(|b| index(*calls, *b) > index(*calls, 160.0))
+    };
     let somewhere = Scenario::Two.calls(size).iter().any(better);
     let values = three(table, size, Westwood, "index_300");
     let noticeable = values[1].max(values[2]) - values[0] >= 0.1;
-    vec![Verdict::of("westwood-occasionally", somewhere && !noticeable, told(Westwood, values, 3))]
+    vec![Verdict::of(
+        "westwood-occasionally",
+        somewhere && !noticeable,
+        told(Westwood, values, 3),
+    )]
 }
 
 /// Figure 11.

@@ -1,0 +1,342 @@
+//! A partially reliable flow under congestion control: what [Papadimitriou06 §6] leaves to future
+//! work, receiver-oriented as TCP-Real, and with retransmission only inside a deadline.
+//!
+//! ```text
+//!   write ─▶ waiting ─▶ window open? ─▶ flying ── acknowledged ─▶ done
+//!               │  ▲                      │
+//!   too old: dropped └── can be in time ◀─ lost ─▶ given up
+//!                                         └─▶ Watch: congestion? ─▶ Control: less
+//! ```
+//!
+//! Each transmission has a number of its own and each packet is acknowledged, with the last ranges
+//! that came before it, the time that it took, and the receiver's measurement of rate and jitter.
+//! Nothing waits for anything at the receiver: a packet is delivered as it comes.
+//!
+//! - The window is the family's TCP-Real, but in *bytes* of segments as large as a file transfer's:
+//!   a flow of small packets is as fair in bits per second as one of large packets [RFC 4828]. It
+//!   does not grow while the queue is longer than the traffic bears.
+//! - A loss counts against the window if the [`Watch`] takes it for congestion, once per window.
+//! - What is lost is sent again, before anything new, if it can be there before its deadline; what
+//!   waits for the window is dropped when it cannot, oldest first.
+
+use super::packet::{Ack, Segment};
+use super::sender::Sent;
+use base::{Duration, Time};
+use congestion::queue::{self, Cause, Watch};
+use congestion::{Acked, Congestion, Control, Family};
+use std::collections::VecDeque;
+
+/// Three later packets have arrived: it is lost.
+const LATER: i64 = 3;
+/// Least time without an acknowledgement after which everything in flight is taken for lost.
+const TIMEOUT_MIN: Duration = Duration::from_millis(200);
+/// The same before the first round trip was measured.
+const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
+/// The weight of a new round trip or one-way delay in its average.
+const WEIGHT: f64 = 0.125;
+/// Packets in flight that are remembered: a window of 256 kbit in packets of 40 bytes.
+const FLYING_MAX: usize = 1 << 12;
+
+/// What a partially reliable flow is told.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PartialSettings {
+    /// From write to delivery; nothing is repaired that cannot keep it.
+    pub deadline: Duration,
+    /// A packet waits for the window at least so long, also where no deadline can be kept: late
+    /// speech is better than none.
+    pub patience: Duration,
+    /// Beside each message, on the wire.
+    pub header_bytes: usize,
+    /// Bytes on the wire of the segment that windows count in: that of the traffic beside which it
+    /// is to be fair.
+    pub segment_bytes: usize,
+    /// What TCP-Real is told.
+    pub control: congestion::Settings,
+    /// What is congestion.
+    pub queue: queue::Settings,
+}
+
+impl PartialSettings {
+    /// For traffic that has to be there within `deadline`.
+    pub fn within(deadline: Duration) -> PartialSettings {
+        PartialSettings {
+            deadline,
+            patience: Duration::from_millis(60),
+            header_bytes: 40,
+            segment_bytes: 1040,
+            control: congestion::Settings {
+                initial_window: 2.0,
+                minimum_window: 1.0,
+                max_window: 20.0,
+                initial_threshold: 20.0,
+                ..congestion::Settings::default()
+            },
+            queue: queue::Settings::default(),
+        }
+    }
+}
+
+/// A message that is to be sent.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    number: u32,
+    bytes: usize,
+    written: Time,
+    is_again: bool,
+}
+
+/// A transmission that is not yet acknowledged, nor given up.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    seq: i64,
+    message: Message,
+}
+
+#[derive(Debug)]
+pub(crate) struct Partial {
+    to: u32,
+    flow: u32,
+    settings: PartialSettings,
+    pub(crate) control: Box<dyn Control + Send>,
+    watch: Watch,
+    waiting: VecDeque<Message>,
+    /// In the order of sending.
+    flying: VecDeque<Flight>,
+    flying_bytes: usize,
+    next: i64,
+    /// The window was cut for what was sent before this one.
+    recover: i64,
+    srtt: Option<Duration>,
+    variation: Duration,
+    one_way: Duration,
+    wave: u32,
+    wave_end: i64,
+    /// The window kept something waiting since the last acknowledgement.
+    was_limited: bool,
+    pub(crate) timer: Option<Time>,
+    pub(crate) out: Vec<(usize, Segment)>,
+    pub(crate) counts: Sent,
+}
+
+impl Partial {
+    pub(crate) fn new(to: u32, flow: u32, settings: PartialSettings) -> Partial {
+        Partial {
+            to,
+            flow,
+            settings,
+            control: Family::Real.control(settings.control),
+            watch: Watch::new(settings.queue),
+            waiting: VecDeque::new(),
+            flying: VecDeque::new(),
+            flying_bytes: 0,
+            next: 0,
+            recover: -1,
+            srtt: None,
+            variation: Duration::ZERO,
+            one_way: Duration::ZERO,
+            wave: 0,
+            wave_end: 0,
+            was_limited: false,
+            timer: None,
+            out: Vec::new(),
+            counts: Sent::default(),
+        }
+    }
+
+    /// Where it goes.
+    pub(crate) fn to(&self) -> u32 {
+        self.to
+    }
+
+    /// The application writes a message.
+    pub(crate) fn write(&mut self, now: Time, bytes: usize) {
+        let number = self.counts.written as u32;
+        self.counts.written += 1;
+        self.waiting.push_back(Message {
+            number,
+            bytes: bytes + self.settings.header_bytes,
+            written: now,
+            is_again: false,
+        });
+        self.send(now);
+    }
+
+    /// An acknowledgement has come.
+    pub(crate) fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if ack.acked >= self.next {
+            // Of what was never sent.
+            return;
+        }
+        let rtt = now.since(ack.echo);
+        self.measure(rtt, Duration::from_micros(u64::from(ack.window)));
+        self.watch
+            .on_delay(now, Duration::from_micros(u64::from(ack.window)));
+        if ack.acked >= self.wave_end {
+            self.wave = self.wave.wrapping_add(1);
+            self.wave_end = self.next;
+        }
+        let in_flight = self.in_flight();
+        let bytes = self.take_acknowledged(ack);
+        self.lose(now, ack.acked - LATER + 1, in_flight);
+        let known = ack.rate_kbps > 0;
+        self.control.on_ack(&Acked {
+            now,
+            segments: bytes as f64 / self.settings.segment_bytes as f64,
+            bytes: bytes as u64,
+            rtt: Some(rtt),
+            in_flight,
+            limited: self.was_limited && self.watch.may_grow(),
+            receive_rate_bps: known.then(|| u64::from(ack.rate_kbps) * 1000),
+            receive_jitter: known.then(|| Duration::from_micros(u64::from(ack.jitter_us))),
+            srtt: self.srtt.unwrap_or(rtt),
+        });
+        self.was_limited = false;
+        self.set_timer(now);
+        self.send(now);
+    }
+
+    /// Nothing was heard for long.
+    pub(crate) fn on_timer(&mut self, now: Time) {
+        self.timer = None;
+        if !self.flying.is_empty() {
+            self.counts.timeouts += 1;
+            let in_flight = self.in_flight();
+            self.control.on_timeout(now, in_flight);
+            self.recover = self.next - 1;
+            let all = core::mem::take(&mut self.flying);
+            self.flying_bytes = 0;
+            self.repeat(now, all.into_iter().map(|flight| flight.message));
+        }
+        self.send(now);
+    }
+
+    /// Sends what the window allows, and drops what has waited too long for it.
+    fn send(&mut self, now: Time) {
+        while let Some(message) = self.waiting.front().copied() {
+            if self.is_too_late(now, &message) {
+                self.counts.refused += 1;
+                self.waiting.pop_front();
+                continue;
+            }
+            // One packet may always fly.
+            let window = self.control.window() * self.settings.segment_bytes as f64;
+            let fits = (self.flying_bytes + message.bytes) as f64 <= window;
+            if (!fits && !self.flying.is_empty()) || self.flying.len() >= FLYING_MAX {
+                self.was_limited = true;
+                break;
+            }
+            self.waiting.pop_front();
+            self.output(now, message);
+        }
+    }
+
+    /// A repetition that would come after its deadline; a first transmission that would, and has
+    /// waited for the window for as long as patience lasts.
+    fn is_too_late(&self, now: Time, message: &Message) -> bool {
+        let misses = now + self.one_way > message.written + self.settings.deadline;
+        let waited = now.since(message.written);
+        misses && (message.is_again || waited > self.settings.patience)
+    }
+
+    fn output(&mut self, now: Time, message: Message) {
+        let seq = self.next;
+        self.next += 1;
+        self.flying.push_back(Flight { seq, message });
+        self.flying_bytes += message.bytes;
+        let segment = Segment {
+            to: self.to,
+            flow: self.flow,
+            seq,
+            stamp: now,
+            written: message.written,
+            number: message.number,
+            wave: self.wave,
+            last: false,
+            datagram: true,
+        };
+        self.out.push((message.bytes, segment));
+        self.counts.segments += 1;
+        self.counts.again += u64::from(message.is_again);
+        if self.timer.is_none() {
+            self.set_timer(now);
+        }
+    }
+
+    /// Bytes of transmissions that this acknowledgement names for the first time.
+    fn take_acknowledged(&mut self, ack: &Ack) -> usize {
+        let before = self.flying_bytes;
+        let named = |seq: i64| {
+            seq == ack.acked
+                || ack
+                    .blocks()
+                    .iter()
+                    .any(|(from, to)| (*from..*to).contains(&seq))
+        };
+        let mut left = 0;
+        self.flying.retain(|flight| {
+            let flies = !named(flight.seq);
+            left += if flies { flight.message.bytes } else { 0 };
+            flies
+        });
+        self.flying_bytes = left;
+        before - left
+    }
+
+    /// Everything in flight before `until` is lost.
+    fn lose(&mut self, now: Time, until: i64, in_flight: f64) {
+        let mut lost = Vec::new();
+        while let Some(flight) = self.flying.front().filter(|flight| flight.seq < until) {
+            self.flying_bytes -= flight.message.bytes;
+            lost.push(*flight);
+            self.flying.pop_front();
+        }
+        let Some(last) = lost.last() else { return };
+        if self.watch.cause_of_loss() == Cause::Congestion && last.seq > self.recover {
+            self.counts.recoveries += 1;
+            self.recover = self.next - 1;
+            self.control.on_congestion(now, in_flight, Congestion::Loss);
+        }
+        self.repeat(now, lost.into_iter().map(|flight| flight.message));
+    }
+
+    /// Puts those that can still be in time before everything else.
+    fn repeat(&mut self, now: Time, lost: impl DoubleEndedIterator<Item = Message>) {
+        for mut message in lost.rev() {
+            message.is_again = true;
+            if !self.is_too_late(now, &message) {
+                self.waiting.push_front(message);
+            }
+        }
+    }
+
+    fn measure(&mut self, rtt: Duration, one_way: Duration) {
+        let average =
+            |old: Duration, new: Duration| old.mul_f64(1.0 - WEIGHT) + new.mul_f64(WEIGHT);
+        match self.srtt {
+            None => {
+                self.srtt = Some(rtt);
+                self.variation = rtt.div(2);
+                self.one_way = one_way;
+            }
+            Some(old) => {
+                let off = old.max(rtt).saturating_sub(old.min(rtt));
+                self.variation = average(self.variation, off);
+                self.srtt = Some(average(old, rtt));
+                self.one_way = average(self.one_way, one_way);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, now: Time) {
+        let timeout = match self.srtt {
+            Some(srtt) => (srtt + self.variation * 4).max(TIMEOUT_MIN),
+            None => TIMEOUT_FIRST,
+        };
+        self.timer = (!self.flying.is_empty()).then(|| now + timeout);
+    }
+
+    /// In segments, as the control counts.
+    fn in_flight(&self) -> f64 {
+        self.flying_bytes as f64 / self.settings.segment_bytes as f64
+    }
+}
