@@ -2,7 +2,7 @@
 //! whether there is room for more. [Papadimitriou06 §6]
 //!
 //! ```text
-//!   delay of each packet ──▶ base (the least of the last half minute), queue = delay - base
+//!   delay of each packet ──▶ base (the least of the last minutes), queue = delay - base
 //!   loss while the queue is long, and grows or is near its longest     congestion
 //!   loss otherwise                                                     random
 //! ```
@@ -29,12 +29,14 @@ pub struct Settings {
 
 impl Default for Settings {
     /// Choice: 20 ms is one packet of voice, and above what hosts and links without a queue vary
-    /// by; 100 ms beside 30 to 50 ms of a path leaves a conversation within 150 ms.
+    /// by; 100 ms beside 30 to 50 ms of a path leaves a conversation within 150 ms. Calls last
+    /// minutes: what is forgotten sooner takes a queue that its own traffic keeps standing for the
+    /// path.
     fn default() -> Settings {
         Settings {
             short: Duration::from_millis(20),
             long: Duration::from_millis(100),
-            memory: Duration::from_secs(15),
+            memory: Duration::from_secs(120),
         }
     }
 }
@@ -168,7 +170,11 @@ mod tests {
 
     #[test]
     fn a_longer_route_is_no_queue_for_ever() {
-        let mut watch = Watch::new(Settings::default());
+        let memory = Duration::from_secs(15);
+        let mut watch = Watch::new(Settings {
+            memory,
+            ..Settings::default()
+        });
         let n = hears(&mut watch, 0, [30; 50]);
         let n = hears(&mut watch, n, [180; 10]);
         assert!(!watch.may_grow());
