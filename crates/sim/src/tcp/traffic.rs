@@ -116,9 +116,27 @@ impl Application {
                 Write::File
             }
             None => {
-                self.traffic.stop = Duration::ZERO;
+                // Nothing comes after the end.
+                self.traffic.stop = Duration::MAX;
                 Write::EndOfFile
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_opened_once_and_closed_once() {
+        let (start, stop) = (Duration::from_secs(1), Duration::from_secs(2));
+        let traffic = Traffic::unlimited().between(start, stop);
+        let mut application = Application::new(traffic, Rng::new(1));
+        assert_eq!(application.next(), Some(Time::ZERO + start));
+        assert_eq!(application.write(), Write::File);
+        assert_eq!(application.next(), Some(Time::ZERO + stop));
+        assert_eq!(application.write(), Write::EndOfFile);
+        assert_eq!(application.next(), None);
     }
 }
