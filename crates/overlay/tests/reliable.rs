@@ -6,6 +6,7 @@ mod world;
 
 use base::{Duration, Time};
 use overlay::event::Drop;
+use overlay::reliable::Family;
 use overlay::request::{Options, RequestError};
 use overlay::{Reply, Settings};
 use wire::data::{Class, LinkProtocol, Routing};
@@ -153,4 +154,168 @@ fn a_full_lane_refuses_and_control_overtakes_it() {
     assert_eq!(nodes.link_status(0, 1).counts.downs, 0);
     assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
     nodes.world.close().unwrap();
+}
+
+#[test]
+fn a_slow_second_hop_holds_the_first_and_the_client_back() {
+    let mut nodes = Nodes::new(4, 3, &chain(3), "delay=5ms");
+    nodes.link(0, 1, "delay=5ms rate=100mbit queue=200");
+    nodes.link(1, 2, "delay=5ms rate=2mbit queue=50");
+    nodes.run_ms(2_000);
+    nodes.bind(2, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let start = nodes.world.now() + Duration::from_millis(1);
+    let count = 20_000;
+    for n in 0..count {
+        // 8 Mbit/s.
+        nodes.send_to(
+            start + Duration::from_millis(1) * n,
+            0,
+            SENDER,
+            (2, PORT),
+            n,
+            1_000,
+        );
+    }
+    nodes.run_ms(25_000);
+    let (mut refused, mut delays) = (0, Vec::new());
+    for answer in nodes.world.take_replies() {
+        match answer.reply {
+            Reply::Refused(RequestError::Congested) => refused += 1,
+            Reply::Datagram { payload, .. } => {
+                delays.push(answer.at.since(read(payload.bytes()).1));
+            }
+            _ => {}
+        }
+    }
+    // What was accepted has arrived, all of it, and did not wait for long anywhere.
+    assert_eq!(refused + delays.len() as u64, count);
+    assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
+    let longest = delays.iter().max().unwrap();
+    assert!(*longest < Duration::from_millis(1_500), "{longest}");
+    let used = delays.len() as f64 * 1_000.0 * 8.0 / 20.0;
+    assert!(used > 0.8 * 2e6, "{used}");
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn what_waits_for_a_dead_link_takes_another() {
+    for seed in 0..3 {
+        let edges = [(0, 1), (1, 3), (0, 2), (2, 3)];
+        let mut nodes = Nodes::new(seed, 4, &edges, "delay=10ms");
+        nodes.link(0, 2, "delay=15ms");
+        nodes.run_ms(3_000);
+        nodes.bind(3, reliable());
+        nodes.set_sender(0, SENDER, reliable());
+        let start = nodes.world.now();
+        let count = 1_500;
+        for n in 0..count {
+            let at = start + Duration::from_millis(2) * n;
+            nodes.send_to(at, 0, SENDER, (3, PORT), n, 500);
+        }
+        nodes.run_ms(1_000);
+        nodes.set_outage(0, 1, true);
+        nodes.run_ms(6_000);
+        nodes.set_outage(0, 1, false);
+        nodes.run_ms(5_000);
+        let mut came = vec![0; count as usize];
+        let mut longest = Duration::ZERO;
+        for answer in nodes.world.take_replies() {
+            match answer.reply {
+                Reply::Datagram { payload, .. } => {
+                    let (number, sent) = read(payload.bytes());
+                    came[number as usize] += 1;
+                    longest = longest.max(answer.at.since(sent));
+                }
+                Reply::Refused(why) => panic!("{why}"),
+                _ => {}
+            }
+        }
+        assert_eq!(came, vec![1; count as usize], "each once, seed {seed}");
+        assert!(longest < Duration::from_millis(1_000), "{longest}");
+        // The lanes go on afterwards, the one that was down too.
+        let delays = in_order_delays(&mut nodes, 3, 200, 500, Duration::from_millis(5));
+        assert!(delays.iter().all(|ms| *ms < 60.0), "{delays:?}");
+        assert!(
+            nodes.link_status(0, 1).reliable.received < 10,
+            "nothing goes back"
+        );
+        nodes.world.close().unwrap();
+    }
+}
+
+#[test]
+fn a_neighbour_that_restarts_is_sent_to_anew() {
+    let mut nodes = Nodes::new(6, 2, &chain(2), "delay=10ms");
+    nodes.run_ms(2_000);
+    let before = in_order_delays(&mut nodes, 1, 300, 500, Duration::from_millis(2));
+    assert!(before.iter().all(|ms| *ms < 20.0));
+    nodes.restart(1);
+    nodes.run_ms(5_000);
+    let after = in_order_delays(&mut nodes, 1, 300, 500, Duration::from_millis(2));
+    assert!(after.iter().all(|ms| *ms < 20.0));
+    nodes.world.close().unwrap();
+}
+
+/// What one lane carries of a source that always has something, in bits per second.
+fn carried(seed: u64, family: Family, path: &str, seconds: u64) -> f64 {
+    let mut settings = Settings::modern();
+    settings.reliable.family = family;
+    let mut nodes = Nodes::with(seed, 2, &chain(2), path, settings);
+    nodes.run_ms(3_000);
+    nodes.bind(1, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let (mut bytes, bytes_each) = (0, 1_000);
+    for second in 0..seconds {
+        let start = nodes.world.now();
+        for n in 0..1_400 {
+            let at = start + Duration::from_micros(1_000_000 / 1_400) * n;
+            nodes.send_to(at, 0, SENDER, (1, PORT), n, bytes_each);
+        }
+        nodes.run_ms(1_000);
+        for answer in nodes.world.take_replies() {
+            if let Reply::Datagram { payload, .. } = answer.reply
+                && second >= 5
+            {
+                bytes += payload.len();
+            }
+        }
+    }
+    bytes as f64 * 8.0 / (seconds - 5) as f64
+}
+
+/// The model of [Amir03 Fig. 9] for one acknowledgement per packet.
+fn padhye(rtt_s: f64, rto_s: f64, p: f64) -> f64 {
+    let timeouts = rto_s * f64::min(1.0, 3.0 * (3.0 * p / 8.0).sqrt()) * p * (1.0 + 32.0 * p * p);
+    1_000.0 * 8.0 / (rtt_s * (2.0 * p / 3.0).sqrt() + timeouts)
+}
+
+#[test]
+fn a_lossy_long_link_carries_about_what_a_tcp_would() {
+    let path = "delay=50ms rate=10mbit queue=100 loss=1%";
+    let rate = carried(7, Family::NewReno, path, 65);
+    let ratio = rate / padhye(0.1, 0.2, 0.01);
+    assert!((0.75..1.35).contains(&ratio), "{ratio}");
+}
+
+#[test]
+#[ignore = "a table for people"]
+fn throughput_against_loss() {
+    for (delay_ms, family) in [10, 50]
+        .into_iter()
+        .flat_map(|d| [(d, Family::NewReno), (d, Family::Cubic)])
+    {
+        for loss in [0.25, 0.5, 1.0, 1.5, 2.0] {
+            let path = format!("delay={delay_ms}ms rate=10mbit queue=100");
+            let path = format!("{path} loss={loss}%");
+            let rate = carried(8, family, &path, 205);
+            let model = padhye(2e-3 * delay_ms as f64, 0.2, loss / 100.0).min(10e6);
+            println!(
+                "{delay_ms} ms {family} {loss} %: {:.2} Mbit/s, model {:.2}, ratio {:.2}",
+                rate / 1e6,
+                model / 1e6,
+                rate / model
+            );
+        }
+    }
 }

@@ -4,7 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
 use lab::bench::{
-    BenchError, emulate, engine, forward, idle, latency, relay, routing, scale, sim, stream,
+    BenchError, emulate, engine, fairness, forward, idle, latency, relay, routing, scale, sim,
+    stream,
 };
 use lab::progress::Progress;
 use serde::Serialize;
@@ -39,6 +40,12 @@ Examples:
   sinew bench stream
   sinew bench stream --seconds 10 --repeats 5 --json")]
     Stream(Stream),
+    /// Reliable links beside the kernel's TCP through one bottleneck; needs root
+    #[command(after_help = "\
+Examples:
+  sinew bench fairness
+  sinew bench fairness --seconds 60 --repeats 5 --crossed --json")]
+    Fairness(Fairness),
     /// Memory, processor time and control traffic of a node that has little to do
     #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
     Idle(Idle),
@@ -199,6 +206,26 @@ pub struct Stream {
     /// Network namespaces and veth instead of loopback; needs root
     #[arg(long)]
     pub netns: bool,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
+/// Options of `sinew bench fairness`.
+#[derive(Debug, Args)]
+pub struct Fairness {
+    /// Length of a run, after a warm-up of 4 s
+    #[arg(long, default_value_t = fairness::Options::default().seconds)]
+    pub seconds: f64,
+    /// Runs per pairing
+    #[arg(long, default_value_t = fairness::Options::default().repeats)]
+    pub repeats: usize,
+    /// Streams, and as many connections beside them
+    #[arg(long, value_delimiter = ',', default_values_t = fairness::Options::default().counts)]
+    pub counts: Vec<usize>,
+    /// Also NewReno beside the kernel's CUBIC, and CUBIC beside Reno
+    #[arg(long)]
+    pub crossed: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,
@@ -370,6 +397,16 @@ pub fn run(bench: &Bench) -> Outcome {
                 repeats: args.repeats,
                 datagram: args.datagram,
                 netns: args.netns,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Fairness(args) => args.telling.tell(fairness::run(
+            &fairness::Options {
+                seconds: args.seconds,
+                repeats: args.repeats,
+                counts: args.counts.clone(),
+                crossed: args.crossed,
                 program: None,
             },
             args.telling.progress(),

@@ -48,6 +48,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) realtime: bool,
     /// It has the papers' timers and thresholds.
     pub(crate) paper: bool,
+    /// The congestion control of its reliable links, and as how many flows they behave at most.
+    pub(crate) reliable: Option<(&'a str, usize)>,
 }
 
 /// A neighbour of a node.
@@ -362,6 +364,12 @@ impl Fleet {
              profile = \"{profile}\"\n",
             spec.listen, spec.realtime,
         );
+        if let Some((family, flows)) = spec.reliable {
+            let _ = write!(
+                text,
+                "\n[reliable]\ncongestion = \"{family}\"\nflows = {flows}\n"
+            );
+        }
         for beside in &spec.neighbors {
             let Member { name, address, .. } = &self.members[beside.index];
             let name = toml::Value::String(name.clone());

@@ -5,6 +5,7 @@
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
 //!   emulate   an emulated link for any IP traffic, beside a cable
 //!   stream    one reliable stream over three nodes, beside bare sealed forwarders and TCP
+//!   fairness  reliable links beside the kernel's TCP through one bottleneck
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
@@ -21,6 +22,7 @@ mod credentials;
 pub mod emulate;
 mod endpoint;
 pub mod engine;
+pub mod fairness;
 pub(crate) mod fleet;
 pub mod forward;
 pub mod idle;

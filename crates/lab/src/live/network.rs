@@ -214,6 +214,7 @@ impl<'s> Network<'s> {
             inside: None,
             realtime: true,
             paper: self.scenario.profile == Profile::Paper,
+            reliable: None,
         }
     }
 }

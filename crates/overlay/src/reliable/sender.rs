@@ -36,6 +36,8 @@ const RTO_MAX: Duration = Duration::from_secs(3);
 const RTO_FIRST: Duration = Duration::from_secs(1);
 /// Probes per silence before the timeout.
 const PROBES: u8 = 2;
+/// Flows are counted over one to two of these.
+const FLOWS_HALF: Duration = Duration::from_millis(500);
 /// A lane without packets for so long gives its memory back.
 const IDLE: Duration = Duration::from_secs(5);
 /// Packets that wait for so long make their senders wait. Long beside the marks of congestion, which
@@ -141,6 +143,9 @@ pub struct Sender {
     /// The window kept packets back lately.
     is_limited: bool,
     reorder_quarters: u64,
+    /// The most flows at once in this half second, and in the one before.
+    flows: [usize; 2],
+    flows_since: Time,
     last_sent: Time,
     last_used: Time,
     /// There was no room; who waits for some is to be told.
@@ -185,6 +190,8 @@ impl Sender {
             grant: false,
             is_limited: false,
             reorder_quarters: 0,
+            flows: [0; 2],
+            flows_since: Time::ZERO,
             last_sent: Time::ZERO,
             last_used: Time::ZERO,
             was_full: false,
@@ -216,10 +223,26 @@ impl Sender {
         self.was_full |= self.room() == 0;
         self.presses |= self.queue.len() > self.press_at();
         if self.settings.flows_max > 1 {
-            let next = self.next_order;
-            self.controls.set_flows(self.queue.flows(), next);
+            let flows = self.count_flows(now);
+            self.controls.set_flows(flows, self.next_order);
         }
         pushed
+    }
+
+    /// The most flows that waited at one moment of late: one that has sent all it had a moment ago
+    /// is still one.
+    fn count_flows(&mut self, now: Time) -> usize {
+        let age = now.since(self.flows_since);
+        if age >= FLOWS_HALF {
+            let before = if age < FLOWS_HALF * 2 {
+                self.flows[0]
+            } else {
+                0
+            };
+            (self.flows, self.flows_since) = ([0, before], now);
+        }
+        self.flows[0] = self.flows[0].max(self.queue.flows());
+        self.flows[0].max(self.flows[1])
     }
 
     /// Gives back the buffer of a packet that made room.
@@ -665,10 +688,11 @@ impl Sender {
         }
         let probe = self.probes < PROBES && self.backoff == 0 && self.in_flight > 0;
         let after = match self.rtt.smoothed().filter(|_| probe) {
-            Some(rtt) => (rtt * 2 + ACK_DELAY).min(self.rto()),
+            Some(rtt) => (rtt * 2 + ACK_DELAY * 2).min(self.rto()),
             None => self.rto(),
         };
-        // A probe waits for silence after the last transmission, the timeout for the first.
+        // A probe waits for silence after the last transmission, the timeout for the first. An
+        // acknowledgement that waits for its timer is late by the timer's own delay.
         match probe {
             true => self.timeout_at = Some(now + after),
             false => {

@@ -9,9 +9,12 @@ use net::netns::Namespace;
 use net::udp;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
+/// The interface of the emulated link in both namespaces.
+const INTERFACE: &str = "emu0";
+
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Path {
+pub(in crate::bench) enum Path {
     /// By a pair of veth.
     Cable,
     /// Through the emulator.
@@ -20,21 +23,21 @@ pub(super) enum Path {
 
 impl Path {
     /// The addresses of the two ends.
-    fn ends(self) -> [Ipv4Addr; 2] {
+    pub(in crate::bench) fn ends(self) -> [Ipv4Addr; 2] {
         let net = if self == Path::Cable { 8 } else { 9 };
         [1, 2].map(|end| Ipv4Addr::new(10, 9, net, end))
     }
 }
 
 /// Both.
-pub(super) struct Link {
+pub(in crate::bench) struct Link {
     spaces: [Namespace; 2],
     _ends: [End; 2],
     bridge: Bridge,
 }
 
 impl Link {
-    pub(super) fn new() -> Result<Link, BenchError> {
+    pub(in crate::bench) fn new() -> Result<Link, BenchError> {
         let start = |error: &dyn std::fmt::Display| BenchError::Start(error.to_string());
         net::netns::available().map_err(|why| start(&why))?;
         let spaces = [Namespace::new(), Namespace::new()];
@@ -55,7 +58,7 @@ impl Link {
         let options = Options {
             between: spaces.each_ref().map(file),
             models: [Model::default(), Model::default()],
-            interface: "emu0".into(),
+            interface: INTERFACE.into(),
             addresses: Path::Emulated.ends().map(|ip| vec![format!("{ip}/24")]),
             mtu: 1_500,
             seed: 1,
@@ -71,7 +74,7 @@ impl Link {
     }
 
     /// Makes the emulated link like this, there and back.
-    pub(super) fn set(&self, there: &str, back: &str) {
+    pub(in crate::bench) fn set(&self, there: &str, back: &str) {
         for (way, text) in [there, back].into_iter().enumerate() {
             let model = text.parse().expect("the words are this benchmark's own");
             self.bridge.set_model(way, model);
@@ -79,7 +82,7 @@ impl Link {
     }
 
     /// Sockets that send from the first namespace to the socket that receives in the second.
-    pub(super) fn udp(
+    pub(in crate::bench) fn udp(
         &self,
         path: Path,
         sources: usize,
@@ -99,7 +102,10 @@ impl Link {
 
     /// A socket that sends to one that counts. The calling thread goes to the first namespace and
     /// stays there.
-    pub(super) fn counted(&self, path: Path) -> Result<(UdpSocket, udp::Socket), BenchError> {
+    pub(in crate::bench) fn counted(
+        &self,
+        path: Path,
+    ) -> Result<(UdpSocket, udp::Socket), BenchError> {
         let [from, to] = path.ends();
         self.spaces[1].enter()?;
         let sink = udp::Socket::bind(SocketAddr::from((to, 0)), udp::Options::default())?;
@@ -111,7 +117,10 @@ impl Link {
 
     /// A connection through the emulated link with this congestion control; none if the kernel has
     /// it not.
-    pub(super) fn tcp(&self, control: &str) -> Result<Option<(TcpStream, TcpStream)>, BenchError> {
+    pub(in crate::bench) fn tcp(
+        &self,
+        control: &str,
+    ) -> Result<Option<(TcpStream, TcpStream)>, BenchError> {
         let [_, to] = Path::Emulated.ends();
         let listener = self.within(1, || TcpListener::bind((to, 0)))?;
         let at = listener.local_addr()?;
@@ -123,8 +132,26 @@ impl Link {
     }
 
     /// Ends the emulator; the scheduling that it had.
-    pub(super) fn stop(self) -> Result<String, BenchError> {
+    pub(in crate::bench) fn stop(self) -> Result<String, BenchError> {
         Ok(self.bridge.stop()?.scheduling)
+    }
+
+    /// One of the namespaces.
+    pub(in crate::bench) fn space(&self, side: usize) -> &Namespace {
+        &self.spaces[side]
+    }
+
+    /// Bytes of frames that the first namespace has sent into the emulated link.
+    pub(in crate::bench) fn sent_bytes(&self) -> Result<u64, BenchError> {
+        let text = self.within(0, || {
+            let output = std::process::Command::new("ip")
+                .args(["-s", "-j", "link", "show", INTERFACE])
+                .output()?;
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        })?;
+        let links: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        let bytes = links[0]["stats64"]["tx"]["bytes"].as_u64();
+        bytes.ok_or_else(|| BenchError::Start("`ip -s -j link` does not tell what was sent".into()))
     }
 
     fn within<T: Send>(

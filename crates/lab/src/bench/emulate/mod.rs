@@ -6,7 +6,7 @@
 //!              ╚══ TAP ── emulator ── TAP ══╝             clean, and with 10 ms
 //! ```
 
-mod link;
+pub(super) mod link;
 mod report;
 mod tcp;
 

@@ -85,6 +85,7 @@ impl Chain {
                 inside: row.space(MIDDLE),
                 realtime: true,
                 paper: false,
+                reliable: None,
             },
         )?;
         let mut ends = Vec::new();

@@ -47,6 +47,7 @@ impl Chain {
                 inside: row.space(host),
                 realtime: false,
                 paper: false,
+                reliable: None,
             };
             fleet.start(host, &spec)?;
         }

@@ -65,11 +65,11 @@ fn the_last_packet_is_recovered_by_a_probe() {
     push(&mut from, 100, 0..1);
     assert_eq!(send_all(&mut from, 100, 110), [0]);
     // Lost. Two round trips, and what the other end may wait.
-    assert_eq!(send_all(&mut from, 111, 121), [0; 0]);
-    assert_eq!(send_all(&mut from, 122, 122), [0]);
-    arrive(&mut to, 127, &[0]);
-    let bytes = ack(&mut to, at(127), 100);
-    hear(&mut from, at(132), &bytes);
+    assert_eq!(send_all(&mut from, 111, 123), [0; 0]);
+    assert_eq!(send_all(&mut from, 124, 124), [0]);
+    arrive(&mut to, 129, &[0]);
+    let bytes = ack(&mut to, at(129), 100);
+    hear(&mut from, at(134), &bytes);
     assert!(from.sender.is_empty());
     let stats = from.sender.stats();
     assert_eq!((stats.probes, stats.timeouts, stats.cuts), (1, 0, 0));
