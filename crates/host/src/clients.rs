@@ -16,16 +16,16 @@ mod client;
 mod serve;
 mod stream;
 
-use base::{ClientId, Map, NodeAddr, Pool};
+use base::{Burst, ClientId, Map, NodeAddr, Pool};
 use client::Client;
 use net::epoll::Interest;
-use net::unix::{Received, SeqStream};
+use net::unix::{How, Received, SeqStream};
 use overlay::event::Drop;
-use overlay::node::MAX_PAYLOAD;
+use overlay::node::MAX_DATAGRAM;
 use overlay::request::{Reply, Request, RequestError};
 pub use serve::STREAM_READS_PER_TURN;
 use std::collections::VecDeque;
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use wire::ipc::{self, Datagram, ErrorCode, kind};
 use wire::{HEADROOM, TAG_BYTES};
@@ -36,6 +36,12 @@ pub const READS_PER_TURN: usize = 32;
 pub const ACCEPTS_PER_TURN: usize = 64;
 /// Clients of one node: as many as it has sockets.
 pub const MAX_CLIENTS: usize = overlay::sockets::MAX_SOCKETS;
+
+/// Bytes of a small buffer between the headroom and the tag of a packet.
+const SMALL_ROOM: usize = base::pool::SMALL_BYTES - HEADROOM - TAG_BYTES;
+/// Bytes of the longest message beyond that: a datagram of 65 507 bytes and its header fill a large
+/// buffer but for 22.
+const LONG_BYTES: usize = base::pool::LARGE_BYTES - SMALL_ROOM;
 
 /// The client is gone or has been sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,8 @@ pub struct Clients {
     asks: VecDeque<(ClientId, Request)>,
     /// Those whose applications have taken bytes that the engine has not been told about.
     consuming: Vec<ClientId>,
+    /// Where the end of a message lands that is longer than a small buffer.
+    long: Box<[u8]>,
     /// Those whose streams are to be read though no descriptor will say so.
     resumed: Vec<ClientId>,
 }
@@ -104,6 +112,7 @@ impl Clients {
             changed: Vec::new(),
             asks: VecDeque::new(),
             consuming: Vec::new(),
+            long: vec![0; LONG_BYTES].into_boxed_slice(),
             resumed: Vec::new(),
         }
     }
@@ -196,15 +205,30 @@ impl Clients {
                 return Ok(None);
             };
             burst.reserve_front(HEADROOM);
-            let room = burst.spare_mut().len() - TAG_BYTES;
+            let room = SMALL_ROOM;
             let before = client.waiting.len();
-            let request = match client.stream.recv_into(&mut burst.spare_mut()[..room]) {
-                Ok(Received::Message(len)) => {
+            // Nearly all messages fit a small buffer; the rest of one that does not is caught behind.
+            let mut parts = [
+                IoSliceMut::new(&mut burst.spare_mut()[..room]),
+                IoSliceMut::new(&mut self.long),
+            ];
+            let request = match client.stream.recv_parts(&mut parts, How::default()) {
+                Ok(Received::Message(len)) if len <= room => {
                     burst.fill(len, len);
                     client.on_message(node, burst)
                 }
+                Ok(Received::Message(len)) => {
+                    burst.fill(room, room);
+                    match long_message(pool, &burst, &self.long[..len - room]) {
+                        Some(message) => client.on_message(node, message),
+                        None => {
+                            client.refuse(&RequestError::Exhausted);
+                            None
+                        }
+                    }
+                }
                 Ok(Received::Truncated(_)) => {
-                    client.refuse(&RequestError::TooLong { max: MAX_PAYLOAD });
+                    client.refuse(&RequestError::TooLong { max: MAX_DATAGRAM });
                     None
                 }
                 Ok(Received::Empty) => return Ok(None),
@@ -335,6 +359,17 @@ impl Clients {
         }
         Ok(())
     }
+}
+
+/// A message in one buffer. It is cut inside the node and needs no headroom.
+fn long_message(pool: &Pool, front: &Burst, rest: &[u8]) -> Option<Burst> {
+    let mut message = pool.large()?;
+    let len = front.len() + rest.len();
+    let place = message.spare_mut().get_mut(..len)?;
+    place[..front.len()].copy_from_slice(front.bytes());
+    place[front.len()..].copy_from_slice(rest);
+    message.fill(len, len);
+    Some(message)
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@
 //!   farther than its time to live, in order, no panic           arrives           is back
 //! ```
 //!
+//! Reliable streams open again what a restart has ended; each of their bytes is checked, and once all
+//! has healed everything that was written comes, and its end.
+//!
 //! Nodes are the production engine with keys and certificates, sealing what they say. Their paths
 //! lose, delay, reorder and duplicate; half of the worlds have somebody on the way who replays and
 //! forges handshakes and datagrams. After the last trouble every path works again, losing up to
@@ -23,6 +26,7 @@ mod history;
 mod intruder;
 mod network;
 mod plan;
+mod sessions;
 mod streams;
 
 pub use history::WHOLE_WITHIN;
@@ -103,6 +107,10 @@ pub struct Report {
     pub sent: u64,
     /// Packets that clients received.
     pub received: u64,
+    /// Bytes that reliable streams have brought, each checked.
+    pub stream_bytes: u64,
+    /// Reliable streams that ended before their time and were opened again.
+    pub stream_resets: u64,
     /// Datagrams that were replayed or forged.
     pub forged: u64,
     /// Worlds in which a link was still held down for its earlier outages when all had healed.
@@ -259,6 +267,8 @@ impl Report {
             events: 0,
             sent: 0,
             received: 0,
+            stream_bytes: 0,
+            stream_resets: 0,
             forged: 0,
             held: 0,
             whole_after_s: 0.0,
@@ -294,6 +304,8 @@ impl Report {
         self.events += past.events;
         self.sent += past.sent;
         self.received += past.received;
+        self.stream_bytes += past.stream_bytes;
+        self.stream_resets += past.stream_resets;
         self.forged += past.forged;
         if past.held > Duration::ZERO {
             self.held += 1;
@@ -321,6 +333,7 @@ impl fmt::Display for Report {
             f,
             "{} worlds from seed {}: {} failed\n\
              {} nodes, {:.0} s simulated, {} events; {} packets sent, {} received; {} forged\n\
+             reliable streams: {} bytes in order, {} resets\n\
              whole {:.2} s after all had healed at most (seed {}); in {} worlds links were held for longer\n\
              trace hash {}",
             self.seeds,
@@ -332,6 +345,8 @@ impl fmt::Display for Report {
             self.sent,
             self.received,
             self.forged,
+            self.stream_bytes,
+            self.stream_resets,
             self.whole_after_s,
             self.slowest_seed,
             self.held,

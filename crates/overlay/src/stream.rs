@@ -205,3 +205,6 @@ pub enum StreamReply {
     /// The stream has ended before its time. Nothing more follows.
     Reset(ResetReason),
 }
+
+#[cfg(test)]
+mod tests;

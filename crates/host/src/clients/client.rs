@@ -5,7 +5,7 @@ use base::{Burst, NodeAddr, VirtualPort};
 use net::epoll::Interest;
 use net::unix::SeqStream;
 use overlay::event::Drop;
-use overlay::node::MAX_PAYLOAD;
+use overlay::node::MAX_DATAGRAM;
 use overlay::request::{Request, RequestError};
 use overlay::stream::{ResetReason, StreamRequest};
 use std::collections::VecDeque;
@@ -103,7 +103,7 @@ impl Client {
         match request {
             ipc::Request::Hello { version } if version == ipc::VERSION => {
                 self.greeted = true;
-                self.answer(&ipc::Reply::welcome(node, MAX_PAYLOAD as u16));
+                self.answer(&ipc::Reply::welcome(node, MAX_DATAGRAM as u16));
                 None
             }
             ipc::Request::Hello { .. } => {

@@ -230,9 +230,20 @@ fn a_datagram_that_is_too_long_is_told_and_nothing_else_suffers() {
     let mut world = World::new(2);
     let (id, stream) = world.greeted();
     let header = PEER.send_to_header();
-    stream
-        .send_parts(&[IoSlice::new(&header), IoSlice::new(&[0; 20_000])])
-        .unwrap();
+    let send = |bytes: &[u8]| {
+        stream
+            .send_parts(&[IoSlice::new(&header), IoSlice::new(bytes)])
+            .unwrap();
+    };
+    let long: Vec<u8> = (0..65_507u32).map(|i| (i % 251) as u8).collect();
+    for len in [2_000, 20_000, 65_507] {
+        send(&long[..len]);
+        match world.clients.read(id, &world.pool) {
+            Ok(Some(Request::Send { payload, .. })) => assert!(payload.bytes() == &long[..len]),
+            other => panic!("{other:?}"),
+        }
+    }
+    send(&[0; 70_000]);
     say(
         &stream,
         &ipc::Request::Bind {

@@ -2,7 +2,9 @@
 
 use super::intruder::Intruder;
 use super::network::Nodes;
+use super::plan::Session;
 use super::plan::{DELAY_MAX_US, JITTER_MAX_US, Plan};
+use super::sessions::Sessions;
 use super::streams::Streams;
 use base::{Duration, Rng, Time};
 use overlay::{Drop, Event};
@@ -23,6 +25,9 @@ const SLICE: Duration = Duration::from_millis(50);
 const QUIET_TRIES: usize = 20;
 /// Longest that anything stays under way, or waits for its deadline, once streams have ended.
 const DRAIN: Duration = Duration::from_secs(3);
+/// After everything has healed a stream has come to its end: a peer that has restarted while the
+/// stream was idle is found by the next question, and what was lost by a few retransmissions.
+const FINISHED_WITHIN: Duration = Duration::from_secs(60);
 /// After that, moments at which idle nodes may have no hello under way.
 const IDLE_LOOKS: usize = 2_000;
 const IDLE_STEP: Duration = Duration::from_micros(1_300);
@@ -37,6 +42,8 @@ pub(super) struct Past {
     pub(super) held: Duration,
     pub(super) sent: u64,
     pub(super) received: u64,
+    pub(super) stream_bytes: u64,
+    pub(super) stream_resets: u64,
     pub(super) forged: u64,
     pub(super) events: u64,
     pub(super) simulated: Duration,
@@ -49,6 +56,7 @@ struct History<'p> {
     rng: Rng,
     nodes: Nodes<'p>,
     streams: Streams,
+    sessions: Sessions,
     intruder: Intruder,
     dropped: BTreeMap<Drop, u64>,
     originated: u64,
@@ -128,11 +136,13 @@ impl<'p> History<'p> {
             });
         }
         let streams = Streams::open(&mut nodes, plan);
+        let sessions = Sessions::open(&mut nodes, plan);
         let mut history = History {
             plan,
             rng: nodes.world.rng_of(&[3]),
             nodes,
             streams,
+            sessions,
             intruder,
             dropped: BTreeMap::new(),
             originated: 0,
@@ -228,6 +238,7 @@ impl<'p> History<'p> {
         self.nodes.restart(i);
         self.forgetful = true;
         self.streams.reopen(&mut self.nodes, i);
+        self.sessions.reopen(&mut self.nodes, i);
     }
 
     /// Everything heals, but for the losses that the plan leaves.
@@ -266,7 +277,9 @@ impl<'p> History<'p> {
         self.nodes.world.run_until(until);
         self.observe();
         let slack = Duration::from_micros((JITTER_MAX_US + 200) * self.plan.nodes as u64);
-        self.streams.receive(&mut self.nodes, slack)?;
+        self.streams
+            .receive(&mut self.nodes, &mut self.sessions, slack)?;
+        self.sessions.act(&mut self.nodes);
         // A packet crosses each link once each way at most, but for nodes that forget that it did.
         let most = (self.originated + 1) * 2 * self.plan.links.len() as u64;
         if !self.forgetful && self.forwarded > most {
@@ -351,6 +364,7 @@ impl<'p> History<'p> {
         while self.nodes.world.now() < end {
             self.pass(self.nodes.world.now() + SLICE)?;
         }
+        self.finish_sessions()?;
         if !quiet || self.plan.loss_in_peace > 0 {
             return Ok(());
         }
@@ -374,6 +388,31 @@ impl<'p> History<'p> {
         Ok(())
     }
 
+    /// Whatever was written on reliable streams comes, and their ends; then all of them close.
+    fn finish_sessions(&mut self) -> Result<(), String> {
+        self.sessions.end();
+        let start = self.nodes.world.now();
+        let hops = self.plan.hops();
+        // Without recovery on the hops a long lossy path carries next to nothing.
+        let kept = 1.0 - self.plan.loss_in_peace as f64 / 100.0;
+        let counts = |session: &Session| {
+            let hops = 2 * hops[session.from][session.to];
+            kept.powi(hops as i32) > 0.3
+        };
+        while let Some(complaint) = self.sessions.complaint(self.nodes.world.now(), counts) {
+            if self.nodes.world.now().since(start) >= FINISHED_WITHIN {
+                return Err(format!("{complaint}; drops {:?}", self.dropped));
+            }
+            self.pass(self.nodes.world.now() + SLICE)?;
+        }
+        self.sessions.close(&mut self.nodes);
+        let end = self.nodes.world.now() + DRAIN;
+        while self.nodes.world.now() < end {
+            self.pass(self.nodes.world.now() + SLICE)?;
+        }
+        Ok(())
+    }
+
     /// What the world came to, when all packet buffers have come back.
     fn end(mut self) -> Result<(Past, Deliveries), String> {
         for look in 0.. {
@@ -389,6 +428,8 @@ impl<'p> History<'p> {
         let past = Past {
             sent: self.streams.sent(),
             received: self.streams.received(),
+            stream_bytes: self.sessions.read,
+            stream_resets: self.sessions.resets,
             simulated: self.nodes.world.now().since(Time::ZERO),
             digest: self.nodes.world.digest(),
             ..self.past

@@ -5,6 +5,7 @@ use graph::generate::transit_stub::TransitStub;
 use graph::generate::waxman::{Growth, Waxman};
 use graph::generate::{Network, regular};
 use overlay::request::{Delivery, Options};
+use overlay::stream::Framing;
 use wire::data::{Class, LinkProtocol, Routing};
 use wire::ipc::{RouteBy, Scheme};
 
@@ -30,6 +31,7 @@ pub(super) struct Plan {
     /// How far each node's clock is ahead, and how fast it is, in parts per million.
     pub(super) clocks: Vec<(Duration, i32)>,
     pub(super) streams: Vec<Stream>,
+    pub(super) sessions: Vec<Session>,
     /// Somebody replays and forges datagrams.
     pub(super) hostile: bool,
     /// The same history is run again with each datagram an input of its own.
@@ -61,6 +63,15 @@ pub(super) struct Stream {
     /// Packets at each moment.
     pub(super) burst: u64,
     pub(super) bytes: usize,
+    pub(super) options: Options,
+}
+
+/// A reliable stream from one node to another.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) framing: Framing,
     pub(super) options: Options,
 }
 
@@ -99,7 +110,7 @@ impl Plan {
         let links = links.collect();
         let clocks = (0..nodes).map(|_| clock(rng)).collect();
         let twice = rng.chance(0.15);
-        Plan {
+        let mut plan = Plan {
             shape,
             nodes,
             links,
@@ -111,7 +122,13 @@ impl Plan {
             twice,
             loss_in_peace: [0, 0, 2, 10][rng.below(4) as usize],
             settle: Duration::from_millis(rng.below(3_000)),
-        }
+            sessions: Vec::new(),
+        };
+        // Acknowledgements are gathered per batch, so a stream's packets depend on how datagrams are
+        // handed over.
+        let sessions = if plan.twice { 0 } else { rng.below(4) };
+        plan.sessions = (0..sessions).map(|_| session(rng, nodes)).collect();
+        plan
     }
 
     /// The fewest hops between any two nodes.
@@ -199,6 +216,31 @@ fn stream(rng: &mut Rng, nodes: usize) -> Stream {
         // A stamp takes its bytes from the payload's.
         bytes: [20, 160, 160, if scheme.is_some() { 160 } else { 1_200 }][rng.below(4) as usize],
         options: options(rng, class, scheme),
+    }
+}
+
+fn session(rng: &mut Rng, nodes: usize) -> Session {
+    let class = Class {
+        link: LinkProtocol::ALL[rng.below(3) as usize],
+        routing: Routing::ALL[rng.below(4) as usize],
+        priority: rng.below(8) as u8,
+    };
+    let options = Options {
+        class,
+        ttl: 63,
+        ..Options::default()
+    };
+    let scheme = rng
+        .chance(0.2)
+        .then(|| Scheme::ALL[rng.below(Scheme::ALL.len() as u64) as usize]);
+    Session {
+        from: rng.below(nodes as u64) as usize,
+        to: rng.below(nodes as u64) as usize,
+        framing: [Framing::Bytes, Framing::Messages][rng.below(2) as usize],
+        options: match scheme {
+            Some(scheme) => options.routed_by(RouteBy::Stamp(scheme)),
+            None => options,
+        },
     }
 }
 

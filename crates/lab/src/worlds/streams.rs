@@ -2,6 +2,7 @@
 
 use super::network::Nodes;
 use super::plan::{Plan, Stream};
+use super::sessions::Sessions;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use overlay::request::Delivery;
 use overlay::{Reply, Request};
@@ -92,7 +93,12 @@ impl Streams {
     }
 
     /// Takes in what clients were told. What must not be is the error.
-    pub(super) fn receive(&mut self, nodes: &mut Nodes<'_>, slack: Duration) -> Result<(), String> {
+    pub(super) fn receive(
+        &mut self,
+        nodes: &mut Nodes<'_>,
+        sessions: &mut Sessions,
+        slack: Duration,
+    ) -> Result<(), String> {
         for answer in nodes.world.take_replies() {
             match answer.reply {
                 Reply::Datagram { from, payload, .. } => {
@@ -100,6 +106,12 @@ impl Streams {
                     self.on_datagram(at, client, from, payload.bytes(), nodes, slack)?;
                 }
                 Reply::Refused(_) => self.refused += 1,
+                Reply::Stream(reply) => {
+                    let node = nodes.hosts.iter().position(|host| *host == answer.host);
+                    if let Some(node) = node {
+                        sessions.on_reply(nodes, node, answer.client, reply)?;
+                    }
+                }
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
 use wire::data::{Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
-use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
+use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES, transport};
 
 /// A datagram for a client, with what its reply tells.
 #[derive(Debug)]
@@ -57,6 +57,9 @@ impl Node {
         let (is_long, mut remaining) = (header.has_transport(), remaining);
         if to_port == echo::PORT && !is_long {
             return self.on_echo(now, one, out);
+        }
+        if is_long && transport::Kind::of(header.payload()) != Ok(transport::Kind::Fragment) {
+            return self.drop_one(Drop::Unsupported, out);
         }
         let Some((client, delivery)) = self.sockets.bound(to_port) else {
             return self.drop_one(Drop::NoSocket, out);

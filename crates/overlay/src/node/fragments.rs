@@ -75,10 +75,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Result<(Option<Burst>, Remaining), Drop> {
         let payload = one.as_ref().map(Burst::bytes).unwrap_or_default();
-        let (fragment, bytes) = Fragment::parse(payload).map_err(|why| match why {
-            wire::Malformed::Kind => Drop::Unsupported,
-            _ => Drop::Malformed,
-        })?;
+        let (fragment, bytes) = Fragment::parse(payload).map_err(|_| Drop::Malformed)?;
         let key = Key {
             id: fragment.id,
             ..key

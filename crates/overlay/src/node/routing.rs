@@ -128,7 +128,10 @@ impl Node {
         if self.tables.update(&mut self.database) {
             let reachable = self.tables.reachable() as u32;
             out.report(Event::RoutesChanged { reachable });
-            self.streams.touch_all(|stream| stream.on_route_change(now));
+            self.streams.touch_if(|stream| {
+                stream.on_route_change(now);
+                true
+            });
         }
         // What became due on any link goes out in this flush.
         while let Some(index) = self.flood.poll_ready() {

@@ -175,6 +175,10 @@ impl Node {
             lane_seq: LaneSeq::new(0),
         };
         let max = MAX_PAYLOAD - extension_bytes(stamp);
+        // The node's own service answers packets, not datagrams of several.
+        if payload.len() > max && port == wire::echo::PORT {
+            return Err(RequestError::TooLong { max });
+        }
         if payload.len() > max {
             let mut copy = [0; STAMP_BYTES_MAX];
             copy[..stamp.len()].copy_from_slice(stamp);

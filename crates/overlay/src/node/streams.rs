@@ -197,7 +197,8 @@ impl Node {
 
     /// A reliable lane that was full has room again: streams that waited for it go on.
     pub(super) fn on_room(&mut self, now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
-        self.streams.touch_all(|stream| stream.wants_room = false);
+        self.streams
+            .touch_if(|stream| core::mem::replace(&mut stream.wants_room, false));
         self.streams_again = Some(now);
     }
 

@@ -277,11 +277,10 @@ impl Streams {
         }
     }
 
-    /// All of them are.
-    pub(crate) fn touch_all(&mut self, mut each: impl FnMut(&mut Connection)) {
+    /// All of those are for which `concerns` holds.
+    pub(crate) fn touch_if(&mut self, mut concerns: impl FnMut(&mut Connection) -> bool) {
         for index in 0..self.slots.len() as u32 {
-            if let Some(connection) = self.at(index) {
-                each(connection);
+            if self.at(index).is_some_and(&mut concerns) {
                 self.touch(index);
             }
         }

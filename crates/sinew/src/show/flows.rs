@@ -94,7 +94,44 @@ pub(super) fn page(status: &Value) -> String {
             flow["reason"].as_str().unwrap_or("-").to_owned(),
         ]);
     }
-    or_else(&table, "no flows now")
+    let flows = or_else(&table, "no flows now");
+    match list(&status["snapshot"]["streams"]) {
+        [] => flows,
+        streams => format!("{flows}\n{}", stream_table(streams)),
+    }
+}
+
+/// The streams that end at the node.
+fn stream_table(streams: &[Value]) -> String {
+    let mut table = Table::new(&[
+        ("STREAM", Align::Left),
+        ("TO", Align::Left),
+        ("CLASS", Align::Left),
+        ("STATE", Align::Left),
+        ("SENT", Align::Right),
+        ("UNACKED", Align::Right),
+        ("RECEIVED", Align::Right),
+        ("UNREAD", Align::Right),
+        ("WINDOW", Align::Right),
+        ("RTT", Align::Right),
+        ("AGAIN", Align::Right),
+    ]);
+    for stream in streams {
+        table.row([
+            text(&stream["from"]).to_owned(),
+            text(&stream["to"]).to_owned(),
+            class(stream),
+            text(&stream["state"]).to_owned(),
+            count(&stream["sent"]),
+            count(&stream["unacknowledged"]),
+            count(&stream["received"]),
+            count(&stream["unread"]),
+            count(&stream["window"]),
+            format!("{} ms", number(&stream["srtt_ms"], 1)),
+            count(&stream["retransmissions"]),
+        ]);
+    }
+    or_else(&table, "")
 }
 
 fn class(flow: &Value) -> String {
@@ -153,6 +190,27 @@ mod tests {
             "real-time/expected-latency/4",
             "ams-fra-10.7.0.3",
             "least expected latency: 20.00 ms",
+        ] {
+            assert!(page.contains(expected), "{expected}: {page}");
+        }
+    }
+
+    #[test]
+    fn streams_stand_below_the_flows() {
+        let stream = json!({
+            "from": "10.7.0.1:32768", "to": "10.7.0.3:8080", "state": "open", "framing": "bytes",
+            "link": "reliable", "routing": "expected-latency", "priority": 2, "sent": 5_000_000,
+            "unacknowledged": 70, "received": 3, "unread": 1, "window": 90_000, "in_flight": 60,
+            "srtt_ms": 20.125, "retransmissions": 17,
+        });
+        let status = json!({"snapshot": {"address": "10.7.0.1", "flows": [], "streams": [stream]}});
+        let page = page(&status);
+        for expected in [
+            "10.7.0.3:8080",
+            "reliable/expected-latency/2",
+            "open",
+            "20.1 ms",
+            "17",
         ] {
             assert!(page.contains(expected), "{expected}: {page}");
         }

@@ -1,0 +1,260 @@
+//! Two ends of a stream with a channel between them that loses, repeats and reorders: what comes is
+//! what was written, and it comes.
+
+use super::*;
+use crate::sockets::default_options;
+use base::{ClientId, Rng, Time, VirtualPort};
+use proptest::prelude::*;
+use wire::transport::{RANGES_MAX, Segment};
+
+const OWN: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
+
+/// What the channel does to a packet.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    loss_pct: u64,
+    twice_pct: u64,
+    delay_ms: u64,
+    jitter_ms: u64,
+}
+
+struct Pair {
+    ends: [Connection; 2],
+    /// Under way: when it arrives, in the order of sending, to which end.
+    way: Vec<(Time, u64, usize, Vec<u8>)>,
+    budget: Budget,
+    now: Time,
+    sent: u64,
+    rng: Rng,
+    channel: Channel,
+    credit: [u64; 2],
+    written: [Vec<u8>; 2],
+    read: [Vec<u8>; 2],
+}
+
+impl Pair {
+    fn new(link: LinkProtocol, framing: Framing, channel: Channel, seed: u64) -> Pair {
+        let settings = Settings::default();
+        let mut options = default_options();
+        options.class.link = link;
+        let key = |i: usize| Key {
+            peer: OWN[1 - i],
+            peer_port: VirtualPort(1),
+            port: VirtualPort(1),
+            connection: 7,
+        };
+        let end =
+            |i, phase| Connection::new(Time::ZERO, key(i), phase, framing, &options, &settings, 0);
+        let mut caller = end(0, Phase::Calling);
+        caller.client = Some(ClientId(1));
+        let mut called = end(1, Phase::Waiting(StreamId(1)));
+        called.accept(Time::ZERO, ClientId(2));
+        Pair {
+            ends: [caller, called],
+            way: Vec::new(),
+            budget: Budget { left: GROWTH_MAX },
+            now: Time::ZERO,
+            sent: 0,
+            rng: Rng::new(seed),
+            channel,
+            credit: [0; 2],
+            written: [Vec::new(), Vec::new()],
+            read: [Vec::new(), Vec::new()],
+        }
+    }
+
+    fn post(&mut self, to: usize, packet: &[u8]) {
+        let copies = 1 + u64::from(self.rng.below(100) < self.channel.twice_pct);
+        for _ in 0..copies {
+            if self.rng.below(100) < self.channel.loss_pct {
+                continue;
+            }
+            let jitter = self.rng.below(self.channel.jitter_ms + 1);
+            let at = self.now + Duration::from_millis(self.channel.delay_ms + jitter);
+            self.sent += 1;
+            self.way.push((at, self.sent, to, packet.to_vec()));
+        }
+    }
+
+    /// Lets one end send all that it may.
+    fn flush(&mut self, i: usize) {
+        if let Some(bytes) = self.ends[i].sender.grant(&mut self.budget)
+            && self.ends[i].is_open()
+        {
+            self.credit[i] += u64::from(bytes);
+        }
+        let now = self.now;
+        let mut packets = Vec::new();
+        let end = &mut self.ends[i];
+        if end.control_due() {
+            let mut ranges = [(0, 0); RANGES_MAX];
+            let count = end.ranges(&mut ranges);
+            let mut packet = vec![0; 200];
+            let segment = end.segment(now, end.sender.end_place(), false);
+            let len = segment.emit(&ranges[..count], &mut packet).unwrap();
+            packet.truncate(len);
+            packets.push(packet);
+        }
+        while end.is_open()
+            && let Some(chunk) = end.sender.poll(now)
+        {
+            let mut packet = vec![0; 28 + chunk.len as usize];
+            let segment = end.segment(now, chunk.offset, chunk.fin);
+            segment.emit(&[], &mut packet).unwrap();
+            end.sender.read(chunk, &mut packet[28..]);
+            packets.push(packet);
+        }
+        end.sender.on_flushed();
+        for packet in packets {
+            self.post(1 - i, &packet);
+        }
+    }
+
+    fn arrive(&mut self, i: usize, packet: &[u8]) {
+        let parsed = Segment::parse(packet).unwrap();
+        let marked = self.rng.below(50) == 0;
+        let end = &mut self.ends[i];
+        let reaction = end.on_segment(self.now, &parsed, marked).unwrap();
+        assert!(!reaction.is_bad);
+        if let Taken::InOrder { skip, len } = reaction.taken {
+            let bytes = &parsed.bytes[skip..skip + len];
+            self.read[i].extend_from_slice(bytes);
+            end.on_consumed(self.now, len as u32, &mut self.budget);
+        }
+        while let Some(len) = end.receiver.ready().unwrap() {
+            let mut bytes = vec![0; len];
+            end.receiver.deliver(&mut bytes);
+            self.read[i].extend_from_slice(&bytes);
+            end.on_consumed(self.now, len as u32, &mut self.budget);
+        }
+    }
+
+    fn write(&mut self, i: usize, len: usize, framing: Framing) {
+        let len = len.min(self.credit[i] as usize);
+        if len == 0 {
+            return;
+        }
+        let mut bytes = vec![0; len];
+        self.rng.fill(&mut bytes);
+        assert!(self.ends[i].sender.write(&bytes, framing));
+        self.credit[i] -= len as u64;
+        self.written[i].extend_from_slice(&bytes);
+    }
+
+    /// One millisecond.
+    fn step(&mut self) {
+        self.now += Duration::from_millis(1);
+        self.way.sort_by_key(|(at, number, ..)| (*at, *number));
+        let due = self.way.partition_point(|(at, ..)| *at <= self.now);
+        for (_, _, to, packet) in self.way.drain(..due).collect::<Vec<_>>() {
+            self.arrive(to, &packet);
+        }
+        for i in 0..2 {
+            if self.ends[i].next_timeout().is_some_and(|at| at <= self.now) {
+                self.ends[i].on_timeout(self.now).unwrap();
+            }
+            self.flush(i);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn what_is_written_comes_in_order_whatever_the_channel_does(
+        link in 0usize..3,
+        messages: bool,
+        loss_pct in 0u64..25,
+        twice_pct in 0u64..10,
+        delay_ms in 0u64..40,
+        jitter_ms in 0u64..20,
+        seed: u64,
+    ) {
+        let framing = if messages { Framing::Messages } else { Framing::Bytes };
+        let channel = Channel { loss_pct, twice_pct, delay_ms, jitter_ms };
+        let mut pair = Pair::new(LinkProtocol::ALL[link], framing, channel, seed);
+        for step in 0..600_000u64 {
+            pair.step();
+            for i in 0..2 {
+                if pair.written[i].len() < 60_000 && pair.ends[i].is_open() {
+                    let len = pair.rng.below(5_000) as usize;
+                    pair.write(i, len, framing);
+                } else if pair.ends[i].is_open() && step % 7 == 0 {
+                    pair.ends[i].sender.finish();
+                }
+            }
+            if pair.ends.iter().all(Connection::is_over) {
+                break;
+            }
+        }
+        prop_assert!(pair.ends.iter().all(Connection::is_over), "at {}: {:#?}", pair.now, pair.ends);
+        prop_assert!(pair.read[1] == pair.written[0] && pair.read[0] == pair.written[1]);
+    }
+}
+
+#[test]
+fn lies_of_a_peer_do_no_harm() {
+    let channel = Channel {
+        loss_pct: 0,
+        twice_pct: 0,
+        delay_ms: 1,
+        jitter_ms: 0,
+    };
+    let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
+    for _ in 0..20 {
+        pair.step();
+    }
+    pair.write(0, 50_000, Framing::Bytes);
+    pair.flush(0);
+    let lie = |acknowledged, window, offset, bytes: &[u8], ranges: &[(u32, u32)]| {
+        let segment = Segment {
+            flags: wire::transport::Flags::ACK,
+            connection: 7,
+            offset,
+            acknowledged,
+            window,
+            ..Segment::default()
+        };
+        let mut packet = vec![0; 500 + bytes.len()];
+        let len = segment.emit(ranges, &mut packet).unwrap();
+        packet[len..len + bytes.len()].copy_from_slice(bytes);
+        packet.truncate(len + bytes.len());
+        packet
+    };
+    let now = pair.now;
+    let mut say = |packet: &[u8]| {
+        let parsed = Segment::parse(packet).unwrap();
+        pair.ends[0].on_segment(now, &parsed, false)
+    };
+    // What was never sent, cumulatively and by ranges.
+    assert!(say(&lie(60_000, 9_000, 0, b"", &[])).unwrap().is_bad);
+    assert!(
+        say(&lie(0, 9_000, 0, b"", &[(90_000, 91_000)]))
+            .unwrap()
+            .is_bad
+    );
+    assert!(
+        say(&lie(0, 9_000, 0, b"", &[(5_000, 4_000)]))
+            .unwrap()
+            .is_bad
+    );
+    // Beyond the window, and as if before the beginning.
+    let beyond = WINDOW_START as u32;
+    let refused = say(&lie(0, 0, beyond, b"far", &[])).unwrap();
+    assert_eq!(refused.taken, Taken::Refused);
+    assert_eq!(
+        say(&lie(0, 0, u32::MAX - 9, b"old", &[])).unwrap().taken,
+        Taken::Refused
+    );
+    // A window that shrinks: what was allowed stays allowed, and nothing is lost.
+    assert!(!say(&lie(0, 1, 0, b"", &[])).unwrap().is_bad);
+    // Two ends.
+    let fin = |offset| {
+        let mut packet = lie(0, 9_000, offset, b"", &[]);
+        packet[1] |= 0x20;
+        packet
+    };
+    assert!(say(&fin(100)).is_ok());
+    assert_eq!(say(&fin(200)), Err(ResetReason::Protocol));
+    assert_eq!(say(&lie(0, 9, 99, b"xyz", &[])), Err(ResetReason::Protocol));
+}
