@@ -9,7 +9,7 @@
 
 mod world;
 
-use client::{Node, Options, Stream, Target};
+use client::{Accepted, Node, Options, Stream, Target};
 use gateway::{Event, Near};
 use serde_json::Value;
 use std::fs;
@@ -273,6 +273,39 @@ fn streams_opened_and_dropped_leave_nothing() {
         let buffers = status["host"]["buffers_large"].as_u64().unwrap();
         assert!(buffers < 100, "{name}: {buffers} buffers are in use");
     }
+}
+
+#[test]
+fn messages_of_any_length_arrive_as_they_were_sent() {
+    let world = two_nodes("messages", "");
+    let listener = world.client("fra").listen(PORT, Options::stream()).unwrap();
+    let to = Target::parse(&format!("10.7.0.2:{PORT}")).unwrap();
+    let ams = world.client("ams");
+    let stream = ams.connect_messages(to, Options::stream()).unwrap();
+    let Accepted::Messages(accepted) = listener.accept().unwrap() else {
+        panic!("a stream of messages was opened");
+    };
+    let lengths = [1, 65_507, 2, 1_400, 65_506, 30_000, 7, 65_507];
+    let reading = std::thread::spawn(move || {
+        let (mut message, mut expected) = (vec![0; 65_507], vec![0; 65_507]);
+        for (i, length) in lengths.into_iter().enumerate() {
+            assert_eq!(accepted.recv(&mut message).unwrap(), length, "message {i}");
+            pattern(i as u64, &mut expected[..length]);
+            assert!(message[..length] == expected[..length], "message {i}");
+        }
+        assert_eq!(accepted.recv(&mut message).unwrap(), 0, "the end");
+        accepted.send(b"all of them").unwrap();
+    });
+    let mut message = vec![0; 65_507];
+    for (i, length) in lengths.into_iter().enumerate() {
+        pattern(i as u64, &mut message[..length]);
+        stream.send(&message[..length]).unwrap();
+    }
+    stream.shutdown_write().unwrap();
+    let len = stream.recv(&mut message).unwrap();
+    assert_eq!(&message[..len], b"all of them");
+    reading.join().unwrap();
+    assert_eq!(stream.recv(&mut message).unwrap(), 0);
 }
 
 /// A server that tells each line in capitals, and then the number of lines.
