@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod targets {
+    pub(crate) mod gateway;
     pub(crate) mod overlay;
     pub(crate) mod secure;
     pub(crate) mod voice;
@@ -19,6 +20,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target of the project.
 pub fn targets() -> impl Iterator<Item = Target> {
     [
+        targets::gateway::TARGETS,
         targets::overlay::TARGETS,
         targets::secure::TARGETS,
         targets::voice::TARGETS,

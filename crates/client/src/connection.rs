@@ -114,6 +114,14 @@ impl Connection {
 
 /// A blocking connection.
 fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
+    if let Some(remote) = by.gate() {
+        let stream = remote.open().map_err(|error| Error::Gate {
+            endpoint: remote.endpoint().to_owned(),
+            error,
+        })?;
+        stream.set_nonblocking(false)?;
+        return Ok(stream);
+    }
     loop {
         let error = match SeqStream::connect(by.path()) {
             Ok(stream) => {

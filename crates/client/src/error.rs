@@ -16,6 +16,17 @@ pub enum Error {
         /// What the kernel said.
         error: io::Error,
     },
+    /// No node is named, and none or several are at hand.
+    #[error("{0}")]
+    NotFound(String),
+    /// The node is on another host, and its gate cannot be reached, or lets nobody in.
+    #[error("the node's gate at {endpoint}: {error}")]
+    Gate {
+        /// Where it is.
+        endpoint: String,
+        /// Why.
+        error: crate::remote::ChannelError,
+    },
     /// The node refused a request.
     #[error("the node refused: {text}")]
     Refused {

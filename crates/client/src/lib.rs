@@ -36,19 +36,22 @@
 //! A [`Stream`] is a reliable one, in order, with semantics of TCP; a [`Listener`] takes them. A
 //! stream that ends before its time fails with `ConnectionReset` and tells why; a clean end of the
 //! data is told apart from the end of the node.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod connection;
 mod error;
+mod locate;
 mod options;
+pub mod remote;
 mod socket;
 mod stream;
 mod target;
 
 pub use error::Error;
+pub use locate::NODE_VARIABLE;
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
 pub use socket::{DatagramSocket, Info, Node};
 pub use stream::{Accepted, Listener, MessageStream, Stream};
 pub use target::{BadTarget, Target};
-pub use wire::ipc::{Framing, ResetReason};
+pub use wire::ipc::{ErrorCode, Framing, ResetReason};

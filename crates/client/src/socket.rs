@@ -1,6 +1,8 @@
 //! The datagram socket.
 
 use crate::connection::{Connection, answered, done};
+use crate::remote::{Place, Remote};
+use crate::stream::{Accepted, Listener, listen_on, open_on};
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
 use core::time::Duration;
@@ -9,11 +11,12 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use wire::ipc::{
-    DATAGRAM_HEADER_BYTES, Destination, MESSAGE_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, kind,
+    DATAGRAM_HEADER_BYTES, Destination, Framing, MESSAGE_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX,
+    kind,
 };
 
 /// Datagrams kept while an answer of the node is awaited. They came before it; more are lost, as
@@ -25,11 +28,12 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a message that is no datagram, at most.
 const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
 
-/// A node of this host, by the file of its socket.
+/// A node of this host, by the file of its socket; or of another one, by its gate.
 #[derive(Clone, Debug)]
 pub struct Node {
     path: PathBuf,
     timeout: Duration,
+    gate: Option<Arc<Remote>>,
 }
 
 /// What a received datagram tells beside its payload.
@@ -57,7 +61,23 @@ impl Node {
         Node {
             path: path.as_ref().to_owned(),
             timeout: TIMEOUT,
+            gate: None,
         }
+    }
+
+    /// The node on another host whose gate is at `place`.
+    pub fn remote(place: Place) -> Result<Node, Error> {
+        let endpoint = place.endpoint.clone();
+        let path = PathBuf::from(format!("tls://{endpoint}"));
+        let gate = Remote::new(place).map_err(|error| Error::Gate {
+            endpoint,
+            error: error.into(),
+        })?;
+        Ok(Node {
+            path,
+            timeout: TIMEOUT,
+            gate: Some(Arc::new(gate)),
+        })
     }
 
     /// Changes how long the node may take to answer, and to take a datagram on a blocking socket,
@@ -90,6 +110,10 @@ impl Node {
         Ok(socket)
     }
 
+    pub(crate) fn gate(&self) -> Option<&Arc<Remote>> {
+        self.gate.as_ref()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -118,6 +142,31 @@ impl DatagramSocket {
             }
             _ => Err(Error::Protocol("bound")),
         }
+    }
+
+    /// Takes streams at the port that the socket is bound to, `backlog` of them waiting at most.
+    /// Its descriptor stays the same.
+    pub fn into_listener(self, backlog: u16) -> Result<Listener, Error> {
+        let until = Instant::now() + self.by.timeout;
+        let (connection, port) = self.into_connection()?;
+        listen_on(connection, port, backlog, until)
+    }
+
+    /// Opens a stream to `peer`, from the port that the socket is bound to.
+    pub fn into_stream(self, peer: Target, framing: Framing) -> Result<Accepted, Error> {
+        let (connection, _) = self.into_connection()?;
+        open_on(connection, peer, framing)
+    }
+
+    fn into_connection(self) -> Result<(Connection, VirtualPort), Error> {
+        self.stream.set_nonblocking(false)?;
+        let connection = Connection {
+            stream: self.stream,
+            node: self.node,
+            max_payload: self.max_payload,
+            by: self.by,
+        };
+        Ok((connection, self.port))
     }
 
     /// Gives the descriptor up to plain reads and writes: each write is a datagram to `to`, each

@@ -77,20 +77,18 @@ struct Told {
 impl Node {
     /// Opens a stream of bytes to `peer`; see [`Options::stream`].
     pub fn connect(&self, peer: Target, options: Options) -> Result<Stream, Error> {
-        let (data, about) = self.open_stream(peer, options, Framing::Bytes)?;
-        Ok(Stream {
-            data: data.into(),
-            about,
-        })
+        match self.open_stream(peer, options, Framing::Bytes)? {
+            Accepted::Bytes(stream) => Ok(stream),
+            Accepted::Messages(_) => Err(Error::Protocol("framing")),
+        }
     }
 
     /// Opens a stream of messages to `peer`.
     pub fn connect_messages(&self, peer: Target, options: Options) -> Result<MessageStream, Error> {
-        let (data, about) = self.open_stream(peer, options, Framing::Messages)?;
-        Ok(MessageStream {
-            data: data.into(),
-            about,
-        })
+        match self.open_stream(peer, options, Framing::Messages)? {
+            Accepted::Messages(stream) => Ok(stream),
+            Accepted::Bytes(_) => Err(Error::Protocol("framing")),
+        }
     }
 
     /// Takes streams at virtual port `port`; 0 takes any free one. `options` carry what this end
@@ -106,11 +104,7 @@ impl Node {
             Reply::Bound { port } => port,
             _ => return Err(Error::Protocol("bound")),
         };
-        let listen = Request::Listen { backlog: u16::MAX };
-        let (reply, _) = connection.ask(&listen, until, &mut buffer)?;
-        done(reply, kind::LISTEN)?;
-        connection.stream.set_timeouts(None, None)?;
-        Ok(Listener { connection, port })
+        listen_on(connection, port, u16::MAX, until)
     }
 
     fn open_stream(
@@ -118,37 +112,61 @@ impl Node {
         peer: Target,
         options: Options,
         framing: Framing,
-    ) -> Result<(OwnedFd, About), Error> {
+    ) -> Result<Accepted, Error> {
         let connection = Connection::open(self, options, Instant::now() + self.timeout())?;
-        let destination = Destination {
-            node: peer.node,
-            port: peer.port,
-        };
-        let request = Request::ConnectStream(destination, framing);
-        let until = Instant::now() + CONNECT_TIMEOUT;
-        let mut buffer = [0; NOTICE_BYTES_MAX];
-        let (reply, [data, _]) = match connection.ask(&request, until, &mut buffer) {
-            // The node has taken the request, so it is the peer that has not answered.
-            Err(Error::Timeout { .. }) => {
-                return Err(Error::Reset(wire::ipc::ResetReason::Timeout));
-            }
-            other => other?,
-        };
-        let (Reply::Connected { port, .. }, Some(data)) = (reply, data) else {
-            return Err(Error::Protocol("connected"));
-        };
-        connection.stream.set_nonblocking(true)?;
-        let about = About {
-            local: Target {
-                node: connection.node,
-                port,
-            },
-            peer,
-            told: Mutex::default(),
-            notices: connection.stream,
-        };
-        Ok((data, about))
+        open_on(connection, peer, framing)
     }
+}
+
+/// Makes a listener of a connection that is bound.
+pub(crate) fn listen_on(
+    connection: Connection,
+    port: VirtualPort,
+    backlog: u16,
+    until: Instant,
+) -> Result<Listener, Error> {
+    let listen = Request::Listen { backlog };
+    let mut buffer = [0; NOTICE_BYTES_MAX];
+    let (reply, _) = connection.ask(&listen, until, &mut buffer)?;
+    done(reply, kind::LISTEN)?;
+    connection.stream.set_timeouts(None, None)?;
+    Ok(Listener { connection, port })
+}
+
+/// Makes a stream of a connection.
+pub(crate) fn open_on(
+    connection: Connection,
+    peer: Target,
+    framing: Framing,
+) -> Result<Accepted, Error> {
+    let destination = Destination {
+        node: peer.node,
+        port: peer.port,
+    };
+    let request = Request::ConnectStream(destination, framing);
+    let until = Instant::now() + CONNECT_TIMEOUT;
+    let mut buffer = [0; NOTICE_BYTES_MAX];
+    let (reply, [data, _]) = match connection.ask(&request, until, &mut buffer) {
+        // The node has taken the request, so it is the peer that has not answered.
+        Err(Error::Timeout { .. }) => {
+            return Err(Error::Reset(wire::ipc::ResetReason::Timeout));
+        }
+        other => other?,
+    };
+    let (Reply::Connected { port, .. }, Some(data)) = (reply, data) else {
+        return Err(Error::Protocol("connected"));
+    };
+    connection.stream.set_nonblocking(true)?;
+    let about = About {
+        local: Target {
+            node: connection.node,
+            port,
+        },
+        peer,
+        told: Mutex::default(),
+        notices: connection.stream,
+    };
+    Ok(Accepted::of(framing, data, about))
 }
 
 impl Listener {
@@ -229,7 +247,13 @@ impl Listener {
             local: self.local(),
             peer: Target { node: from, port },
         };
-        Ok(Some(match framing {
+        Ok(Some(Accepted::of(framing, data, about)))
+    }
+}
+
+impl Accepted {
+    fn of(framing: Framing, data: OwnedFd, about: About) -> Accepted {
+        match framing {
             Framing::Bytes => Accepted::Bytes(Stream {
                 data: data.into(),
                 about,
@@ -238,11 +262,42 @@ impl Listener {
                 data: data.into(),
                 about,
             }),
-        }))
+        }
     }
-}
 
-impl Accepted {
+    /// This end.
+    pub fn local(&self) -> Target {
+        match self {
+            Accepted::Bytes(stream) => stream.local(),
+            Accepted::Messages(stream) => stream.local(),
+        }
+    }
+
+    /// The same stream by way of `data`, a descriptor that stands for what the stream's own does.
+    pub fn rehomed(self, data: OwnedFd) -> Accepted {
+        match self {
+            Accepted::Bytes(Stream { about, .. }) => Accepted::of(Framing::Bytes, data, about),
+            Accepted::Messages(MessageStream { about, .. }) => {
+                Accepted::of(Framing::Messages, data, about)
+            }
+        }
+    }
+
+    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    pub fn take_error(&self) -> Option<io::Error> {
+        let (Accepted::Bytes(Stream { about, .. })
+        | Accepted::Messages(MessageStream { about, .. })) = self;
+        about.ended().err()
+    }
+
+    /// Ends the stream at once, in both directions: the peer gets an error and not an end.
+    pub fn reset(&self) {
+        match self {
+            Accepted::Bytes(stream) => stream.reset(),
+            Accepted::Messages(stream) => stream.reset(),
+        }
+    }
+
     /// Who has connected.
     pub fn peer(&self) -> Target {
         match self {
@@ -502,5 +557,14 @@ impl AsFd for Listener {
 impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
         self.connection.stream.as_fd().as_raw_fd()
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Accepted::Bytes(stream) => stream.as_fd(),
+            Accepted::Messages(stream) => stream.as_fd(),
+        }
     }
 }

@@ -2,13 +2,20 @@
 //!
 //! ```text
 //!   ssh ──TCP──▶ forward::Near ──stream──▶ node ══ overlay ══ node ──stream──▶ forward::Exit ──TCP──▶ sshd
+//!   curl ──SOCKS──▶ socks::Socks ──stream──▶ node ══ overlay ══ node ──stream──▶ beyond::Beyond ──TCP──▶ web server
+//!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
 //! A gateway is an ordinary client of its node. Its connections have threads of their own, two for
 //! each, so nothing here runs on the engine's thread, and one that stalls stalls itself only. An
 //! exit serves the targets that its operator lists, and none by default.
 #![forbid(unsafe_code)]
 
+pub mod allow;
+pub mod beyond;
 pub mod forward;
 pub mod pump;
+pub mod remote;
+pub mod slots;
+pub mod socks;
 
 pub use forward::{Event, Exit, Near};

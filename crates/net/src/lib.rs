@@ -19,6 +19,7 @@ pub mod bare;
 pub mod clock;
 pub mod epoll;
 pub mod netns;
+pub mod poll;
 pub mod sched;
 pub mod signals;
 mod sys;

@@ -116,6 +116,12 @@ impl Keys {
         Ok(Request::from_bytes(w.written()).expect("what was just written is well formed"))
     }
 
+    /// The secret half of the signing key, for a protocol that signs with it by itself: TLS, whose
+    /// signatures begin like none of [`Context`]'s.
+    pub fn signing_secret(&self) -> Zeroizing<[u8; KEY_BYTES]> {
+        Zeroizing::new(self.signing.to_bytes())
+    }
+
     /// The text form. It holds the secrets: a file of mode 0600, on this node only.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new([0; 1 + 2 * KEY_BYTES]);

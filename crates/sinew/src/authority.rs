@@ -21,6 +21,7 @@ mod request;
 mod tests;
 
 use crate::failure::Outcome;
+use crate::gate::NetClients;
 use base::NodeAddr;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -59,6 +60,12 @@ Example:
 Example:
   sinew net revoke voice fra --node voice/ams/ams.ctl")]
     Revoke(Revoke),
+    /// Let clients on other hosts use a node, by TLS and a token
+    #[command(after_help = "\
+Example:
+  sinew net clients voice/ams --listen 10.0.0.1:7443
+  then copy voice/ams/ams.remote to the other host, and there: SINEW_NODE=ams.remote program")]
+    Clients(NetClients),
     /// List the nodes and their certificates
     #[command(after_help = "Example:\n  sinew net list voice --json")]
     List(List),
@@ -185,6 +192,7 @@ pub fn run(command: &Net) -> Outcome {
         Net::Request(args) => request::run(args),
         Net::Renew(args) => renew::run_renew(args),
         Net::Revoke(args) => renew::run_revoke(args),
+        Net::Clients(args) => crate::gate::run(args),
         Net::List(args) => list::run(args),
     }
 }

@@ -15,10 +15,18 @@
 //! [[exit]]                           # streams to port 2022 leave the overlay to this target
 //! port = 2022
 //! to = "127.0.0.1:22"
+//!
+//! [[exit]]                           # `sinew gateway socks --exit` may leave the overlay to these
+//! allow = ["10.1.0.0/16:443", "example.org:80"]
+//!
+//! [clients]                          # clients on other hosts, who have the token
+//! listen = "10.0.0.1:7443"
+//! token_file = "clients.token"
 //! ```
 
 use crate::authority::is_endpoint;
 use base::NodeAddr;
+use gateway::allow::Rule;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -74,9 +82,12 @@ pub struct Config {
     /// Neighbours.
     #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,
-    /// TCP targets that streams may leave the overlay to; none unless listed.
+    /// Targets that streams and datagrams may leave the overlay to; none unless listed.
     #[serde(default, rename = "exit")]
-    pub exits: Vec<Exit>,
+    pub exits: Exits,
+    /// Clients on other hosts; none unless configured.
+    #[serde(default)]
+    pub clients: Option<Clients>,
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
     pub realtime: Realtime,
@@ -108,16 +119,33 @@ pub struct Neighbor {
     pub line: usize,
 }
 
+/// What `[[exit]]` lists: ports with one target each, and what gateways may ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Exits {
+    /// Each with its target.
+    pub ports: Vec<Exit>,
+    /// The targets of all lists.
+    pub allow: Vec<Rule>,
+}
+
 /// A virtual port of the node behind which is a TCP target.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// The virtual port.
-    #[serde(deserialize_with = "exit_port")]
     pub port: u16,
     /// The only host and port that its streams are carried to.
-    #[serde(deserialize_with = "exit_target")]
     pub to: String,
+}
+
+/// Clients on other hosts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clients {
+    /// The TCP address to take them at.
+    #[serde(deserialize_with = "one_text")]
+    pub listen: SocketAddr,
+    /// The file of the token that lets them in.
+    pub token_file: PathBuf,
 }
 
 /// The real-time lane.
@@ -248,9 +276,11 @@ impl Config {
             &mut self.client_socket,
             &mut self.control_socket,
         ];
+        let token_file = self.clients.as_mut().map(|clients| &mut clients.token_file);
         for path in paths
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))
+            .chain(token_file)
         {
             if path.is_relative() {
                 *path = dir.join(&*path);
@@ -311,7 +341,49 @@ fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     Ok(mode)
 }
 
-fn exit_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+impl<'de> Deserialize<'de> for Exits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exits, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Form {
+            #[serde(default, deserialize_with = "exit_port")]
+            port: Option<u16>,
+            #[serde(default, deserialize_with = "exit_target")]
+            to: Option<String>,
+            #[serde(default, deserialize_with = "exit_rules")]
+            allow: Option<Vec<Rule>>,
+        }
+        let mut exits = Exits::default();
+        for form in Vec::<Form>::deserialize(deserializer)? {
+            match form {
+                Form {
+                    port: Some(port),
+                    to: Some(to),
+                    allow: None,
+                } => exits.ports.push(Exit { port, to }),
+                Form {
+                    port: None,
+                    to: None,
+                    allow: Some(rules),
+                } => exits.allow.extend(rules),
+                _ => {
+                    return Err(de::Error::custom(
+                        "an `[[exit]]` has either `port` and `to`, or `allow`",
+                    ));
+                }
+            }
+        }
+        Ok(exits)
+    }
+}
+
+fn exit_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Rule>>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let rules: Result<Vec<Rule>, D::Error> = texts.iter().map(|text| parse(text)).collect();
+    rules.map(Some)
+}
+
+fn exit_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
     let port = u16::deserialize(deserializer)?;
     let first = overlay::sockets::RESERVED_PORTS;
     if port < first {
@@ -319,12 +391,13 @@ fn exit_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error
             "virtual ports below {first} belong to the node: choose a higher one"
         )));
     }
-    Ok(port)
+    Ok(Some(port))
 }
 
-fn exit_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+fn exit_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    crate::forward::exit_target(&text).map_err(de::Error::custom)
+    let target = crate::forward::exit_target(&text).map_err(de::Error::custom);
+    target.map(Some)
 }
 
 fn strikes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
@@ -492,6 +565,10 @@ mod tests {
                 "and a port",
             ),
             (neighbor(&neighbor("")), 8, "listed twice"),
+            ("[[exit]]\nallow = ['10.1:80']".into(), 6, "example.org:80"),
+            ("[[exit]]\nport = 99".into(), 5, "either `port` and `to`"),
+            ("[clients]\nlisten = 'here'".into(), 6, "`here`"),
+            ("[clients]\nlisten = '10.0.0.1:1'".into(), 5, "token_file"),
         ] {
             let message = load(&format!("{GOOD}{extra}")).unwrap_err();
             for expected in ["node.toml", &format!("line {line}"), expected] {

@@ -105,7 +105,7 @@ fn say(args: &Forward, from: &str, to: &str) -> Outcome {
 }
 
 /// Tells what happens: failures to people, everything to programs.
-fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
+pub fn reporter(as_json: bool) -> impl Fn(&Event) + Send + Sync {
     move |event| {
         if as_json {
             // Nobody reads any more, and connections go on.

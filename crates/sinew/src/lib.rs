@@ -7,7 +7,7 @@
 //!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   send listen       streams and datagrams     <- its client socket
-//!   forward           a TCP port over it        <- gateway
+//!   forward gateway   programs over it          <- gateway
 //!   demo bench        starts nodes of its own   <- lab
 //!   emulate           a link for any IP traffic <- lab, net
 //! ```
@@ -28,6 +28,8 @@ pub mod emulate;
 pub mod exits;
 pub mod failure;
 pub mod forward;
+pub mod gate;
+pub mod gateway;
 pub mod identity;
 pub mod lab;
 pub mod link;
@@ -148,6 +150,9 @@ Examples:
   sinew forward 2222 fra:2022 --node net/ams
   ssh -p 2222 127.0.0.1")]
     Forward(forward::Forward),
+    /// Let programs that know nothing of overlays use this one
+    #[command(subcommand)]
+    Gateway(gateway::Gateway),
     /// Simulate networks, traffic and mishaps out of a scenario file
     #[command(subcommand)]
     Sim(sim::Sim),
@@ -185,6 +190,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Send(args) => transfer::send(args),
         Command::Listen(args) => transfer::listen(args),
         Command::Forward(args) => forward::run(args),
+        Command::Gateway(command) => gateway::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Emulate(args) => emulate::run(args),
         Command::Lab(command) => lab::run(command),

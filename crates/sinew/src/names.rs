@@ -32,6 +32,11 @@ impl Names {
         Names(names)
     }
 
+    /// The addresses of those that have a name.
+    pub fn addresses(&self) -> impl Iterator<Item = NodeAddr> {
+        self.0.keys().filter_map(|address| address.parse().ok())
+    }
+
     /// The name of an address, or the address itself.
     pub fn name<'a>(&'a self, address: &'a str) -> &'a str {
         self.0.get(address).map_or(address, String::as_str)

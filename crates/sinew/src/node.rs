@@ -122,13 +122,18 @@ impl Services {
             let listen = config.listen.clone();
             Resolver::start(names, listen, commander(), lines.clone()).map_err(thread)
         });
-        if !config.exits.is_empty() {
+        let exits = &config.exits;
+        if !exits.ports.is_empty() || !exits.allow.is_empty() || config.clients.is_some() {
             let Some(socket) = &config.client_socket else {
                 return Err(Failure::misused(
-                    "an `[[exit]]` needs `client_socket`: it is an ordinary client of the node",
+                    "`[[exit]]` and `[clients]` need `client_socket`: they are ordinary clients of \
+                     the node",
                 ));
             };
-            crate::exits::start(&config.exits, socket, lines).map_err(thread)?;
+            crate::exits::start(exits, socket, lines).map_err(thread)?;
+            if let Some(clients) = &config.clients {
+                crate::gate::start(clients, socket, identity, lines)?;
+            }
         }
         let stored = network.revocations_version();
         let keeper = Keeper::start(

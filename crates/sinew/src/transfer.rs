@@ -74,6 +74,11 @@ pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
         Some(path) if path.extension().is_some_and(|e| e == "sock") => {
             Ok((Node::at(path), Names::default()))
         }
+        // A node on another host, whose names are not known here.
+        Some(path) if path.extension().is_some_and(|e| e == "remote") => {
+            let node = Node::find(&path.to_string_lossy())?;
+            Ok((node, Names::default()))
+        }
         other => {
             let status = Control::find(other)?.status()?;
             Ok((Node::at(client_socket(&status)?), Names::of(&status)))

@@ -9,6 +9,7 @@
 //!                                                                   '-- record: link_state, ...
 //!   handshake     what neighbours say before they can seal; carries certificate
 //!   ipc           client <-> node over a Unix socket
+//!   remote        client on another host <-> the node's gate, within TLS; carries ipc
 //! ```
 //!
 //! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
@@ -22,12 +23,14 @@ pub mod certificate;
 pub mod control;
 pub mod data;
 pub mod echo;
+pub mod exit;
 pub mod handshake;
 pub mod ipc;
 pub mod link;
 pub mod link_state;
 mod measure;
 pub mod record;
+pub mod remote;
 pub mod stamp;
 pub mod transport;
 

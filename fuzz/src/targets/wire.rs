@@ -6,7 +6,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::stamp::Stamp;
 use wire::transport::{Fragment, Kind, Range, Segment};
-use wire::{HEADER_BYTES, data, echo, link};
+use wire::{HEADER_BYTES, data, echo, exit, link, remote};
 
 use crate::Target;
 
@@ -20,6 +20,8 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_echo", echo_packet),
     ("wire_ipc_request", ipc_request),
     ("wire_ipc_reply", ipc_reply),
+    ("wire_remote", remote_frame),
+    ("wire_exit", exit_ask),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -212,5 +214,32 @@ fn ipc_reply(data: &[u8]) {
         let mut message = vec![0xa5; data.len()];
         assert_eq!(reply.emit(&mut message), Ok(data.len()));
         assert_eq!(Reply::parse(&message), Ok(reply));
+    }
+}
+
+/// A frame of a client on another host is written as it was read.
+fn remote_frame(data: &[u8]) {
+    let Some((first, rest)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok((kind, len)) = remote::head(*first) else {
+        return;
+    };
+    let Some(body) = rest.get(..len) else {
+        return;
+    };
+    if let Ok(frame) = remote::Frame::parse(kind, body) {
+        let mut written = vec![0; data.len()];
+        let len = frame.emit(&mut written).expect("it fitted before");
+        assert_eq!(written[..len], data[..len]);
+    }
+}
+
+/// What a gateway asks of an exit is written as it was read.
+fn exit_ask(data: &[u8]) {
+    if let Ok((address, used)) = exit::Address::parse_ask(data) {
+        let mut written = [0; exit::ASK_BYTES_MAX];
+        let len = address.emit_ask(&mut written).expect("it is an address");
+        assert_eq!(written[..len], data[..used]);
     }
 }

@@ -1,0 +1,128 @@
+//! Options of the level `SOL_SINEW`: the numbers of sinew.h.
+
+use crate::errno::Errno;
+use client::{Delivery, LinkProtocol, Options, RouteBy};
+use core::time::Duration;
+
+/// The level of these options.
+pub(crate) const SOL_SINEW: libc::c_int = 0x534e;
+pub(crate) const LINK: libc::c_int = 1;
+pub(crate) const ROUTING: libc::c_int = 2;
+pub(crate) const PRIORITY: libc::c_int = 3;
+pub(crate) const DEADLINE: libc::c_int = 4;
+pub(crate) const DELIVERY: libc::c_int = 5;
+pub(crate) const TTL: libc::c_int = 6;
+pub(crate) const MAX_PAYLOAD: libc::c_int = 7;
+
+const LINKS: [LinkProtocol; 3] = [
+    LinkProtocol::BestEffort,
+    LinkProtocol::RealTime,
+    LinkProtocol::Reliable,
+];
+const DELIVERIES: [Delivery; 2] = [Delivery::AsItComes, Delivery::InOrder];
+
+/// The options with one of them changed.
+pub(crate) fn set(
+    options: Options,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> Result<Options, Errno> {
+    let place = usize::try_from(value).map_err(|_| libc::EINVAL)?;
+    let mut changed = options;
+    match name {
+        LINK => changed.link = *LINKS.get(place).ok_or(libc::EINVAL)?,
+        ROUTING => changed.routing = *RouteBy::ALL.get(place).ok_or(libc::EINVAL)?,
+        PRIORITY if value <= 7 => changed.priority = value as u8,
+        DEADLINE => {
+            changed.deadline = (value != 0).then(|| Duration::from_micros(place as u64));
+        }
+        DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
+        TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
+        PRIORITY | TTL => return Err(libc::EINVAL),
+        _ => return Err(libc::ENOPROTOOPT),
+    }
+    Ok(changed)
+}
+
+/// The value of one option.
+pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, Errno> {
+    let place = |place: Option<usize>| place.map_or(Err(libc::EINVAL), |p| Ok(p as libc::c_int));
+    match name {
+        LINK => place(LINKS.iter().position(|l| *l == options.link)),
+        ROUTING => place(RouteBy::ALL.iter().position(|r| *r == options.routing)),
+        PRIORITY => Ok(options.priority.into()),
+        DEADLINE => Ok(options.deadline.map_or(0, |deadline| {
+            libc::c_int::try_from(deadline.as_micros()).unwrap_or(libc::c_int::MAX)
+        })),
+        DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
+        TTL => Ok(options.ttl.into()),
+        _ => Err(libc::ENOPROTOOPT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::Routing;
+
+    #[test]
+    fn every_value_comes_back_and_nonsense_is_refused() {
+        let plain = Options::best_effort();
+        for (name, most) in [
+            (LINK, 2),
+            (ROUTING, 7),
+            (PRIORITY, 7),
+            (DEADLINE, 1_000_000),
+            (DELIVERY, 1),
+            (TTL, 63),
+        ] {
+            for chosen in [1, most] {
+                let options = set(plain, name, chosen).unwrap();
+                assert_eq!(value(options, name), Ok(chosen), "{name}");
+            }
+            if name != DEADLINE {
+                assert_eq!(set(plain, name, most + 1), Err(libc::EINVAL), "{name}");
+            }
+            assert_eq!(set(plain, name, -1), Err(libc::EINVAL), "{name}");
+        }
+        assert_eq!(set(plain, 99, 1), Err(libc::ENOPROTOOPT));
+        let routed = set(plain, ROUTING, 3).unwrap().routing;
+        assert_eq!(routed, RouteBy::Table(Routing::ExpectedLatency));
+    }
+
+    #[test]
+    fn the_header_has_these_numbers() {
+        let header = include_str!("../include/sinew.h");
+        let number = |name: &str| {
+            let line = header
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("#define {name} ")));
+            let text = line.unwrap_or_else(|| panic!("{name} is not in sinew.h"));
+            match text.strip_prefix("0x") {
+                Some(hex) => libc::c_int::from_str_radix(hex, 16).unwrap(),
+                None => text.parse().unwrap(),
+            }
+        };
+        for (name, value) in [
+            ("SOL_SINEW", SOL_SINEW),
+            ("SINEW_LINK", LINK),
+            ("SINEW_ROUTING", ROUTING),
+            ("SINEW_PRIORITY", PRIORITY),
+            ("SINEW_DEADLINE", DEADLINE),
+            ("SINEW_DELIVERY", DELIVERY),
+            ("SINEW_TTL", TTL),
+            ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
+            ("SINEW_LINK_BEST_EFFORT", 0),
+            ("SINEW_LINK_REAL_TIME", 1),
+            ("SINEW_LINK_RELIABLE", 2),
+            ("SINEW_DELIVERY_AS_IT_COMES", 0),
+            ("SINEW_DELIVERY_IN_ORDER", 1),
+        ] {
+            assert_eq!(number(name), value, "{name}");
+        }
+        for (place, by) in RouteBy::ALL.iter().enumerate() {
+            let label = by.label().to_uppercase().replace('-', "_");
+            assert_eq!(number(&format!("SINEW_ROUTING_{label}")), place as i32);
+        }
+    }
+}

@@ -1,0 +1,607 @@
+//! One overlay socket of the program.
+//!
+//! ```text
+//!   datagrams:  Datagram ── connect ──▶ Raw
+//!   streams:    Fresh ── listen ──▶ Listener ── accept ──▶ another socket: Stream
+//!                 │ └── connect ──▶ Stream
+//!                 └── connect, non-blocking ──▶ Connecting ──▶ Stream, or Failed
+//! ```
+//!
+//! A call takes what it needs out of the state and waits without holding the lock, so that one
+//! thread may receive while another sends.
+
+use crate::address::Address;
+use crate::connecting;
+use crate::errno::{self, Errno};
+use crate::{option, sys};
+use base::{NodeAddr, VirtualPort};
+use client::{Accepted, DatagramSocket, Error, Framing, How, Listener, Node, Options, Target};
+use core::mem;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where a socket is that is neither bound nor connected.
+const NOWHERE: Target = Target {
+    node: NodeAddr(0),
+    port: VirtualPort(0),
+};
+/// Bytes of a message of a stream, at most.
+const MESSAGE_BYTES_MAX: usize = 65_507;
+
+/// An overlay socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    number: RawFd,
+    kind: libc::c_int,
+    options: Mutex<Options>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    /// Its descriptor is the connection to the node.
+    Datagram(Arc<DatagramSocket>),
+    /// A datagram socket that is connected: its descriptor carries bare payload.
+    Raw {
+        _number: OwnedFd,
+        local: Target,
+        peer: Target,
+        max_payload: usize,
+    },
+    /// A stream socket that is nothing yet, but may have a port.
+    Fresh {
+        /// The descriptor, one end of a pair.
+        number: OwnedFd,
+        /// The other end.
+        other: OwnedFd,
+        port: Option<DatagramSocket>,
+    },
+    Listener {
+        _number: OwnedFd,
+        listener: Arc<Listener>,
+    },
+    Connecting {
+        number: OwnedFd,
+    },
+    /// Connecting has failed, which is told once.
+    Failed {
+        _number: OwnedFd,
+        why: Errno,
+    },
+    Stream {
+        /// The descriptor, if it is not the stream's own.
+        _number: Option<OwnedFd>,
+        stream: Arc<Accepted>,
+    },
+    /// While one state becomes another.
+    Between,
+}
+
+/// What was received, and from whom, if that is to be told.
+pub(crate) type ReceivedFrom = (usize, Option<Target>);
+
+/// The program's node: that of `SINEW_NODE`, or the only one at hand.
+fn node() -> Result<Node, Errno> {
+    sys::settle_at_exit();
+    Node::from_env().map_err(|error| errno::of(&error))
+}
+
+impl Socket {
+    /// A datagram socket. Its number is that of its connection to the node.
+    pub(crate) fn datagram() -> Result<Socket, Errno> {
+        let options = Options::best_effort();
+        let socket = node()?.open(options).map_err(|e| errno::of(&e))?;
+        let number = socket.as_raw_fd();
+        let state = State::Datagram(Arc::new(socket));
+        Ok(Socket::new(number, libc::SOCK_DGRAM, options, state))
+    }
+
+    /// A stream socket, of bytes (SOCK_STREAM) or messages (SOCK_SEQPACKET). Nobody is asked yet.
+    pub(crate) fn stream(kind: libc::c_int) -> Result<Socket, Errno> {
+        let (number, other) = sys::pair()?;
+        let raw = number.as_raw_fd();
+        let state = State::Fresh {
+            number,
+            other,
+            port: None,
+        };
+        Ok(Socket::new(raw, kind, Options::stream(), state))
+    }
+
+    fn new(number: RawFd, kind: libc::c_int, options: Options, state: State) -> Socket {
+        Socket {
+            number,
+            kind,
+            options: Mutex::new(options),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Its descriptor, for life.
+    pub(crate) fn number(&self) -> RawFd {
+        self.number
+    }
+
+    /// SOCK_DGRAM and so on.
+    pub(crate) fn kind(&self) -> libc::c_int {
+        self.kind
+    }
+
+    pub(crate) fn bind(&self, address: Address) -> Result<(), Errno> {
+        let options = *self.options();
+        let mut state = self.state();
+        let is_ours = |own: NodeAddr| match address.is_own() || address.target(own).node == own {
+            true => Ok(()),
+            false => Err(libc::EADDRNOTAVAIL),
+        };
+        match &mut *state {
+            State::Datagram(socket) => {
+                is_ours(socket.local().node)?;
+                if socket.local().port.0 != 0 {
+                    return Err(libc::EINVAL);
+                }
+                let socket = Arc::get_mut(socket).ok_or(libc::EBUSY)?;
+                self.asking(|| socket.bind(address.port))
+            }
+            State::Fresh {
+                port: port @ None, ..
+            } => {
+                let mut socket = node()?.open(options).map_err(|e| errno::of(&e))?;
+                is_ours(socket.local().node)?;
+                socket.bind(address.port).map_err(|e| errno::of(&e))?;
+                *port = Some(socket);
+                Ok(())
+            }
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    pub(crate) fn connect(self: &Arc<Socket>, address: Address) -> Result<(), Errno> {
+        let mut state = self.state();
+        match mem::replace(&mut *state, State::Between) {
+            State::Datagram(socket) => {
+                let (next, result) = self.connect_datagram(socket, address);
+                *state = next;
+                result
+            }
+            State::Fresh {
+                number,
+                other,
+                port,
+            } => {
+                let bytes = self.kind == libc::SOCK_STREAM;
+                if bytes && sys::flags(self.number)? & libc::O_NONBLOCK != 0 {
+                    *state = State::Connecting { number };
+                    drop(state);
+                    let open = self.opening(address, port);
+                    connecting::start(Arc::downgrade(self), other, open)?;
+                    return Err(libc::EINPROGRESS);
+                }
+                drop(state);
+                let opened = self.opening(address, port)();
+                let opened = opened.and_then(|stream| {
+                    sys::replace(self.number, stream.as_fd().as_raw_fd())?;
+                    Ok(stream)
+                });
+                let (next, result) = match opened {
+                    Ok(stream) => {
+                        let next = State::Stream {
+                            _number: None,
+                            stream: Arc::new(stream.rehomed(number)),
+                        };
+                        (next, Ok(()))
+                    }
+                    Err(why) => {
+                        let next = State::Fresh {
+                            number,
+                            other,
+                            port: None,
+                        };
+                        (next, Err(why))
+                    }
+                };
+                *self.state() = next;
+                result
+            }
+            other => {
+                let why = match &other {
+                    State::Connecting { .. } => libc::EALREADY,
+                    State::Failed { why, .. } => *why,
+                    State::Between => libc::EALREADY,
+                    _ => libc::EISCONN,
+                };
+                *state = other;
+                Err(why)
+            }
+        }
+    }
+
+    fn connect_datagram(
+        &self,
+        socket: Arc<DatagramSocket>,
+        address: Address,
+    ) -> (State, Result<(), Errno>) {
+        let socket = match Arc::try_unwrap(socket) {
+            Ok(socket) => socket,
+            // Another thread waits in it.
+            Err(used) => return (State::Datagram(used), Err(libc::EBUSY)),
+        };
+        let (node, max_payload) = (socket.local().node, socket.max_payload());
+        let peer = address.target(node);
+        let mut kept = None;
+        let raw = self.asking(|| {
+            socket.into_raw(peer).map_err(|(socket, error)| {
+                kept = Some(socket);
+                error
+            })
+        });
+        match (raw, kept) {
+            (Ok((fd, port)), _) => {
+                let raw = State::Raw {
+                    _number: fd,
+                    local: Target { node, port },
+                    peer,
+                    max_payload,
+                };
+                (raw, Ok(()))
+            }
+            (Err(why), Some(socket)) => (State::Datagram(Arc::new(socket)), Err(why)),
+            (Err(why), None) => (State::Between, Err(why)),
+        }
+    }
+
+    /// What opens the stream; waits for the peer.
+    fn opening(
+        &self,
+        address: Address,
+        port: Option<DatagramSocket>,
+    ) -> impl FnOnce() -> Result<Accepted, Errno> + Send + 'static {
+        let options = *self.options();
+        let framing = match self.kind {
+            libc::SOCK_SEQPACKET => Framing::Messages,
+            _ => Framing::Bytes,
+        };
+        move || {
+            let socket = match port {
+                Some(socket) => socket,
+                None => node()?.open(options).map_err(|e| errno::of(&e))?,
+            };
+            let peer = address.target(socket.local().node);
+            socket
+                .into_stream(peer, framing)
+                .map_err(|error| match error {
+                    Error::Timeout { .. } => {
+                        errno::of(&error);
+                        libc::ETIMEDOUT
+                    }
+                    error => errno::of(&error),
+                })
+        }
+    }
+
+    /// What connecting in the background has come to; `number` stays the program's descriptor.
+    pub(crate) fn connected(&self, outcome: Result<Arc<Accepted>, Errno>) {
+        let mut state = self.state();
+        *state = match (mem::replace(&mut *state, State::Between), outcome) {
+            (State::Connecting { number }, Ok(stream)) => State::Stream {
+                _number: Some(number),
+                stream,
+            },
+            (State::Connecting { number }, Err(why)) => State::Failed {
+                _number: number,
+                why,
+            },
+            (other, _) => other,
+        };
+    }
+
+    /// SO_ERROR: how connecting in the background has failed, told once.
+    pub(crate) fn take_error(&self) -> Errno {
+        match &mut *self.state() {
+            State::Failed { why, .. } => mem::replace(why, libc::ECONNABORTED),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn listen(&self, backlog: libc::c_int) -> Result<(), Errno> {
+        let backlog = u16::try_from(backlog.max(1)).unwrap_or(u16::MAX);
+        let options = *self.options();
+        let mut state = self.state();
+        match mem::replace(&mut *state, State::Between) {
+            State::Fresh {
+                number,
+                other,
+                port,
+            } => {
+                let listening = || {
+                    let socket = match port {
+                        Some(socket) => socket,
+                        None => node()?.bind(0, options).map_err(|e| errno::of(&e))?,
+                    };
+                    let listener = socket.into_listener(backlog).map_err(|e| errno::of(&e))?;
+                    sys::replace(self.number, listener.as_raw_fd())?;
+                    Ok(listener)
+                };
+                match listening() {
+                    Ok(listener) => {
+                        *state = State::Listener {
+                            _number: number,
+                            listener: Arc::new(listener),
+                        };
+                        Ok(())
+                    }
+                    Err(why) => {
+                        *state = State::Fresh {
+                            number,
+                            other,
+                            port: None,
+                        };
+                        Err(why)
+                    }
+                }
+            }
+            other => {
+                let again = matches!(other, State::Listener { .. });
+                let datagrams = matches!(other, State::Datagram(_) | State::Raw { .. });
+                *state = other;
+                match (again, datagrams) {
+                    (true, _) => Ok(()),
+                    (_, true) => Err(libc::EOPNOTSUPP),
+                    _ => Err(libc::EINVAL),
+                }
+            }
+        }
+    }
+
+    /// The next stream of a listener, and who has opened it.
+    pub(crate) fn accept(&self) -> Result<(Socket, Target), Errno> {
+        let listener = match &*self.state() {
+            State::Listener { listener, .. } => Arc::clone(listener),
+            State::Datagram(_) | State::Raw { .. } => return Err(libc::EOPNOTSUPP),
+            _ => return Err(libc::EINVAL),
+        };
+        let stream = loop {
+            let stream = listener.accept().map_err(|e| errno::of(&e))?;
+            let bytes = matches!(stream, Accepted::Bytes(_));
+            if bytes == (self.kind == libc::SOCK_STREAM) {
+                break stream;
+            }
+            // It carries what this program does not expect.
+            stream.reset();
+        };
+        let (number, peer) = (stream.as_fd().as_raw_fd(), stream.peer());
+        let state = State::Stream {
+            _number: None,
+            stream: Arc::new(stream),
+        };
+        let options = *self.options();
+        Ok((Socket::new(number, self.kind, options, state), peer))
+    }
+
+    pub(crate) fn send(
+        &self,
+        bytes: &[u8],
+        flags: libc::c_int,
+        to: Option<Address>,
+    ) -> Result<usize, Errno> {
+        let mut state = self.state();
+        match &mut *state {
+            State::Datagram(socket) => {
+                let to = to.ok_or(libc::EDESTADDRREQ)?;
+                if socket.local().port.0 == 0
+                    // Another thread that waits in it keeps us from learning the port: the node
+                    // binds the socket by itself.
+                    && let Some(own) = Arc::get_mut(socket)
+                {
+                    self.asking(|| own.bind(0))?;
+                }
+                let socket = Arc::clone(socket);
+                drop(state);
+                let to = to.target(socket.local().node);
+                let sent = socket.send_to_how(bytes, to, how(flags));
+                sent.map_err(|e| errno::of(&e)).map(|()| bytes.len())
+            }
+            State::Raw { max_payload, .. } => {
+                if to.is_some() {
+                    return Err(libc::EISCONN);
+                }
+                if bytes.len() > *max_payload {
+                    return Err(libc::EMSGSIZE);
+                }
+                drop(state);
+                // A node that went away is no reason to kill the program.
+                match sys::send(self.number, bytes, flags | libc::MSG_NOSIGNAL) {
+                    Err(libc::EPIPE | libc::ECONNRESET) => Err(libc::ENETDOWN),
+                    other => other,
+                }
+            }
+            State::Stream { stream, .. } => {
+                let stream = Arc::clone(stream);
+                drop(state);
+                self.send_to_stream(&stream, bytes, flags)
+            }
+            State::Connecting { .. } => Err(libc::EAGAIN),
+            State::Fresh { .. } | State::Listener { .. } | State::Failed { .. } => {
+                Err(libc::ENOTCONN)
+            }
+            State::Between => Err(libc::EBUSY),
+        }
+    }
+
+    fn send_to_stream(
+        &self,
+        stream: &Accepted,
+        bytes: &[u8],
+        flags: libc::c_int,
+    ) -> Result<usize, Errno> {
+        if matches!(stream, Accepted::Messages(_)) {
+            match bytes.len() {
+                0 => return Err(libc::EINVAL),
+                1..=MESSAGE_BYTES_MAX => {}
+                _ => return Err(libc::EMSGSIZE),
+            }
+        }
+        match sys::send(self.number, bytes, flags | libc::MSG_NOSIGNAL) {
+            Err(libc::EPIPE) => match stream.take_error() {
+                Some(error) => {
+                    errno::say(&error.to_string());
+                    Err(libc::ECONNRESET)
+                }
+                // Once more, with the signal, unless the program wants none.
+                None => sys::send(self.number, bytes, flags),
+            },
+            other => other,
+        }
+    }
+
+    pub(crate) fn recv(
+        &self,
+        buffer: &mut [u8],
+        flags: libc::c_int,
+    ) -> Result<ReceivedFrom, Errno> {
+        if flags & libc::MSG_OOB != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let state = self.state();
+        match &*state {
+            State::Datagram(socket) => {
+                let socket = Arc::clone(socket);
+                drop(state);
+                let received = socket.recv_from_how(buffer, how(flags));
+                let (len, from, _) = received.map_err(|e| errno::of(&e))?;
+                Ok((len, Some(from)))
+            }
+            State::Raw { peer, .. } => {
+                let peer = *peer;
+                drop(state);
+                match sys::recv(self.number, buffer, flags) {
+                    // Nothing, or the end of the node?
+                    Ok(0) if !buffer.is_empty() && sys::hung_up(self.number) => Err(libc::ENETDOWN),
+                    Err(libc::ECONNRESET) => Err(libc::ENETDOWN),
+                    other => other.map(|len| (len, Some(peer))),
+                }
+            }
+            State::Stream { stream, .. } => {
+                let stream = Arc::clone(stream);
+                drop(state);
+                match sys::recv(self.number, buffer, flags) {
+                    Ok(0) if !buffer.is_empty() => match stream.take_error() {
+                        Some(error) => {
+                            errno::say(&error.to_string());
+                            Err(libc::ECONNRESET)
+                        }
+                        None => Ok((0, None)),
+                    },
+                    other => other.map(|len| (len, None)),
+                }
+            }
+            State::Connecting { .. } => Err(libc::EAGAIN),
+            State::Fresh { .. } | State::Listener { .. } | State::Failed { .. } => {
+                Err(libc::ENOTCONN)
+            }
+            State::Between => Err(libc::EBUSY),
+        }
+    }
+
+    pub(crate) fn shutdown(&self, how: libc::c_int) -> Result<(), Errno> {
+        match (&*self.state(), how) {
+            // As with TCP: what comes is still taken from the peer.
+            (State::Stream { .. }, libc::SHUT_RD) => Ok(()),
+            (State::Raw { .. } | State::Stream { .. }, _) => sys::shutdown(self.number, how),
+            _ => Err(libc::ENOTCONN),
+        }
+    }
+
+    /// This end.
+    pub(crate) fn local(&self) -> Result<Target, Errno> {
+        match &*self.state() {
+            State::Datagram(socket) => Ok(socket.local()),
+            State::Raw { local, .. } => Ok(*local),
+            State::Fresh { port, .. } => Ok(port.as_ref().map_or(NOWHERE, DatagramSocket::local)),
+            State::Listener { listener, .. } => Ok(listener.local()),
+            State::Stream { stream, .. } => Ok(stream.local()),
+            State::Connecting { .. } | State::Failed { .. } => Ok(NOWHERE),
+            State::Between => Err(libc::EBUSY),
+        }
+    }
+
+    /// The other end.
+    pub(crate) fn peer(&self) -> Result<Target, Errno> {
+        match &*self.state() {
+            State::Raw { peer, .. } => Ok(*peer),
+            State::Stream { stream, .. } => Ok(stream.peer()),
+            _ => Err(libc::ENOTCONN),
+        }
+    }
+
+    /// True for a listener.
+    pub(crate) fn is_listening(&self) -> bool {
+        matches!(&*self.state(), State::Listener { .. })
+    }
+
+    /// Changes an option of the level `SOL_SINEW`.
+    pub(crate) fn set_option(&self, name: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
+        let mut options = self.options();
+        let changed = option::set(*options, name, value)?;
+        let state = self.state();
+        match &*state {
+            State::Datagram(socket) => {
+                let socket = Arc::clone(socket);
+                drop(state);
+                self.asking(|| socket.set_options(changed))?;
+            }
+            State::Fresh { port, .. } => {
+                if let Some(port) = port {
+                    port.set_options(changed).map_err(|e| errno::of(&e))?;
+                }
+            }
+            // Bare payload leaves no room to say anything.
+            _ => return Err(libc::EISCONN),
+        }
+        *options = changed;
+        Ok(())
+    }
+
+    /// The value of an option of the level `SOL_SINEW`.
+    pub(crate) fn option(&self, name: libc::c_int) -> Result<libc::c_int, Errno> {
+        if name == option::MAX_PAYLOAD {
+            let bytes = match &*self.state() {
+                State::Datagram(socket) => socket.max_payload(),
+                State::Raw { max_payload, .. } => *max_payload,
+                _ => MESSAGE_BYTES_MAX,
+            };
+            return Ok(bytes as libc::c_int);
+        }
+        option::value(*self.options(), name)
+    }
+
+    /// Asks the node, which changes flags and timeouts of the connection, and sets them back.
+    fn asking<T>(&self, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Errno> {
+        let (flags, times) = (sys::flags(self.number)?, sys::timeouts(self.number));
+        let answer = ask();
+        sys::set_flags(self.number, flags)?;
+        sys::set_timeouts(self.number, times);
+        answer.map_err(|error| match error {
+            Error::Timeout { .. } => {
+                errno::of(&error);
+                libc::ETIMEDOUT
+            }
+            error => errno::of(&error),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn options(&self) -> MutexGuard<'_, Options> {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn how(flags: libc::c_int) -> How {
+    How {
+        at_once: flags & libc::MSG_DONTWAIT != 0,
+        peek: flags & libc::MSG_PEEK != 0,
+    }
+}

@@ -1,0 +1,130 @@
+//! Finding the node: by what a program or its environment says, or by what is at hand.
+
+use crate::remote::Place;
+use crate::{Error, Node};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// The environment variable that names the node.
+pub const NODE_VARIABLE: &str = "SINEW_NODE";
+/// Where nodes that run as services have their sockets.
+const SYSTEM: &str = "/run/sinew";
+/// The name of the clients' socket ends so, that of the operator's, beside it, so.
+const CLIENTS: &str = "sock";
+const OPERATOR: &str = "ctl";
+/// How deep below a directory a socket is looked for: `net/ams/ams.sock` is two.
+const MAX_DEPTH: usize = 4;
+/// How many entries of directories are looked at.
+const MAX_ENTRIES: usize = 20_000;
+
+impl Node {
+    /// The node that `SINEW_NODE` names, or the only one at hand: below the working directory, or in
+    /// `/run/sinew`.
+    pub fn from_env() -> Result<Node, Error> {
+        match std::env::var(NODE_VARIABLE) {
+            Ok(text) if !text.is_empty() => Node::find(&text),
+            _ => {
+                let mut found = sockets_in(Path::new("."));
+                found.extend(sockets_in(Path::new(SYSTEM)));
+                only_one(found).map(Node::at)
+            }
+        }
+    }
+
+    /// The node that `text` names: the directory of a node on this host, or its socket file; the
+    /// file that `sinew net clients` has written for a node on another host, or its content.
+    pub fn find(text: &str) -> Result<Node, Error> {
+        let path = Path::new(text);
+        let place = match Place::is_meant(text) {
+            true => Some(text.parse()),
+            false => Place::load(path),
+        };
+        if let Some(place) = place {
+            let place = place.map_err(|error| Error::NotFound(error.to_string()))?;
+            return Node::remote(place);
+        }
+        if path.is_dir() {
+            return only_one(sockets_in(path)).map(Node::at);
+        }
+        // The tools name a node by its operator's socket.
+        Ok(match path.extension().is_some_and(|e| e == OPERATOR) {
+            true => Node::at(path.with_extension(CLIENTS)),
+            false => Node::at(path),
+        })
+    }
+}
+
+/// All clients' sockets in `dir` and below.
+fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    let (mut found, mut entries) = (Vec::new(), 0);
+    let mut waiting = vec![(dir.to_owned(), 0)];
+    while let Some((dir, depth)) = waiting.pop() {
+        // What cannot be entered holds no socket that could be used.
+        let Ok(content) = std::fs::read_dir(&dir) else {
+            continue;
+        };
+        for entry in content.flatten() {
+            entries += 1;
+            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
+                continue;
+            };
+            if kind.is_socket() && path.extension().is_some_and(|e| e == CLIENTS) {
+                found.push(path);
+            } else if kind.is_dir() && depth < MAX_DEPTH && entries < MAX_ENTRIES {
+                waiting.push((path, depth + 1));
+            }
+        }
+    }
+    // A node that was killed leaves its file.
+    found.retain(|path| net::unix::SeqStream::connect(path).is_ok());
+    found.sort();
+    found
+}
+
+fn only_one(mut found: Vec<PathBuf>) -> Result<PathBuf, Error> {
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Error::NotFound(format!(
+            "no running node found (no *.{CLIENTS} here, nor in {SYSTEM}): start one with `sinew \
+             node --config FILE`, or name it by {NODE_VARIABLE}"
+        ))),
+        _ => {
+            let list: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+            Err(Error::NotFound(format!(
+                "several nodes run here: choose one by {NODE_VARIABLE}: {}",
+                list.join(", ")
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use net::unix::SeqListener;
+
+    #[test]
+    fn the_only_live_socket_is_found_and_several_are_listed() {
+        let dir = std::env::temp_dir().join(format!("client-locate-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("net/ams")).unwrap();
+        let name = dir.to_str().unwrap();
+        let none = Node::find(name).unwrap_err().to_string();
+        assert!(none.contains("sinew node --config"), "{none}");
+        let path = dir.join("net/ams/ams.sock");
+        let one = SeqListener::bind(&path, 0o600).unwrap();
+        std::fs::write(dir.join("net/text.sock"), "no socket").unwrap();
+        let found = Node::find(name).unwrap();
+        assert!(format!("{found:?}").contains("ams.sock"), "{found:?}");
+        let by_operator = Node::find(&format!("{name}/net/ams/ams.ctl")).unwrap();
+        assert_eq!(format!("{by_operator:?}"), format!("{found:?}"));
+        let _two = SeqListener::bind(&dir.join("net/fra.sock"), 0o600).unwrap();
+        let several = Node::find(name).unwrap_err().to_string();
+        assert!(
+            several.contains("ams.sock") && several.contains("fra.sock"),
+            "{several}"
+        );
+        drop(one);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

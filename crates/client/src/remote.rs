@@ -1,0 +1,35 @@
+//! A node on another host: the same sockets, over TLS to the node's gate.
+//!
+//! ```text
+//!   program ── socket ──┐ pair of Unix sockets                      ┌── node's Unix socket
+//!                       └─ pump ═══ TLS: wire::remote ═══ pump ─────┘
+//!                       (a thread here)            (a thread of the gate)
+//! ```
+//!
+//! What a program holds is one end of a pair of Unix sockets, as it is with a node on its own host;
+//! a thread carries what passes between the other end and the gate. So descriptors are real ones,
+//! and nothing above knows the difference. The gate shows the node's own key (a raw public key, RFC
+//! 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
+
+mod channel;
+mod dial;
+mod place;
+mod pump;
+mod settle;
+pub mod tls;
+
+pub use channel::{Channel, ChannelError};
+pub use dial::Remote;
+pub use place::from_hex;
+pub use place::{BadPlace, KEY_BYTES, Place, TOKEN_BYTES};
+pub use pump::{Deposit, Pump};
+pub use settle::settle;
+
+use core::time::Duration;
+
+/// How long connecting, the handshake and the greeting may take, together.
+pub const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// After how long without anything said an end says that it is there.
+const PING_AFTER: Duration = Duration::from_secs(15);
+/// After how long without anything heard an end is taken for dead: three pings and a little.
+const DEAD_AFTER: Duration = Duration::from_secs(50);

@@ -1,0 +1,125 @@
+//! Connecting to a gate.
+
+use super::channel::{Channel, ChannelError};
+use super::place::Place;
+use super::pump::Pump;
+use super::{GREETING_TIMEOUT, tls};
+use net::unix::{ByteStream, SeqStream};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+use wire::ipc::{Framing, Reply};
+use wire::remote::{Frame, Purpose, Ticket, VERSION};
+
+/// Stack of a thread that carries: its buffers are on the heap.
+const STACK_BYTES: usize = 256 << 10;
+
+/// A gate that can be connected to.
+#[derive(Debug)]
+pub struct Remote {
+    place: Place,
+    tls: Arc<ClientConfig>,
+}
+
+impl Remote {
+    /// The gate at `place`.
+    pub fn new(place: Place) -> Result<Remote, rustls::Error> {
+        let tls = tls::client(&place.key)?;
+        Ok(Remote { place, tls })
+    }
+
+    /// Where it is.
+    pub fn endpoint(&self) -> &str {
+        &self.place.endpoint
+    }
+
+    /// Connects, and gives what a connection to the node's own socket would be.
+    pub fn open(self: &Arc<Remote>) -> Result<SeqStream, ChannelError> {
+        let channel = self.greet(Purpose::Socket)?;
+        let (ours, theirs) = SeqStream::pair()?;
+        let pump = Pump::of_client(channel, theirs, None, Arc::clone(self));
+        start(move || pump.run())?;
+        Ok(ours)
+    }
+
+    /// Fetches a stream that was offered by `message`, and hands it to who listens.
+    pub(super) fn fetch(
+        self: &Arc<Remote>,
+        ticket: Ticket,
+        message: Vec<u8>,
+        listener: Arc<SeqStream>,
+    ) {
+        let remote = Arc::clone(self);
+        // Without a thread the stream is given up: the gate lets it go after a while.
+        let _ = start(move || {
+            let channel = remote.greet(Purpose::Stream(ticket))?;
+            let Ok(Reply::Incoming { framing, .. }) = Reply::parse(&message) else {
+                return Err(ChannelError::Frame(wire::Malformed::Kind));
+            };
+            let (data, ours) = pair(framing)?;
+            let (notices, theirs) = SeqStream::pair()?;
+            listener.send_with_fds(
+                &[io::IoSlice::new(&message)],
+                &[data.as_fd(), notices.as_fd()],
+            )?;
+            drop((data, notices, listener));
+            Pump::of_client(channel, theirs, Some((framing, ours)), remote).run()
+        });
+    }
+
+    /// A greeted connection.
+    fn greet(&self, purpose: Purpose) -> Result<Channel, ChannelError> {
+        let until = Instant::now() + GREETING_TIMEOUT;
+        let name = ServerName::try_from(tls::NAME).map_err(io::Error::other)?;
+        let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
+        let mut channel = Channel::new(self.connect()?, tls)?;
+        channel.say(&Frame::Hello {
+            version: VERSION,
+            purpose,
+            token: &self.place.token,
+        })?;
+        channel.flush()?;
+        let refused = channel.next(until, |frame| match frame {
+            Frame::Welcome => None,
+            Frame::Refused(text) => Some(ChannelError::Refused(text.to_owned())),
+            _ => Some(ChannelError::Frame(wire::Malformed::Kind)),
+        })?;
+        refused.map_or(Ok(channel), Err)
+    }
+
+    fn connect(&self) -> Result<TcpStream, ChannelError> {
+        let mut last = io::Error::other("the name stands for no address");
+        for addr in self.place.endpoint.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&addr, GREETING_TIMEOUT) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+}
+
+/// Both ends of what carries a stream.
+pub(super) fn pair(framing: Framing) -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(match framing {
+        Framing::Bytes => {
+            let (a, b) = ByteStream::pair()?;
+            (a.into(), b.into())
+        }
+        Framing::Messages => {
+            let (a, b) = SeqStream::pair()?;
+            (a.into(), b.into())
+        }
+    })
+}
+
+fn start(run: impl FnOnce() -> Result<(), ChannelError> + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("sinew-remote".into());
+    let thread = thread.stack_size(STACK_BYTES);
+    // Why it ended nobody asks: the program sees the end of its socket.
+    thread.spawn(move || run().ok()).map(drop)
+}

@@ -1,0 +1,232 @@
+//! The exit: carries what gateways ask for to targets beyond the overlay, if they are listed.
+//!
+//! ```text
+//!   gateway ══ stream to port 1080, wire::exit ══▶ Beyond ── allowed? ──▶ TCP to the target
+//!           ══ datagrams to port 1081 ═══════════▶ datagrams ──────────▶ UDP to the target
+//! ```
+//!
+//! An ordinary client of its node. Nothing is allowed that is not listed; who asks for anything else
+//! is told so and counted. A name is resolved here, because it may mean something else elsewhere.
+
+mod datagrams;
+
+use crate::allow::Allowed;
+use crate::forward::{Event, Report};
+use crate::pump::{Carried, carry};
+use crate::slots::Slots;
+use client::{Accepted, Error, Listener, Node, Options, Stream};
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+use wire::Malformed;
+use wire::exit::{ASK_BYTES_MAX, Address, Code, Host, STREAM_PORT, emit_answer};
+
+/// Connections at the same time: two threads and four descriptors each.
+pub const MAX_CONNECTIONS: usize = 512;
+/// How long a gateway may take to say what it wants.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one address of a target may take to answer.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Addresses of a name that are tried: a gateway waits as long as two of them take.
+const MAX_TRIED: usize = 2;
+const STACK_BYTES: usize = 128 * 1024;
+
+/// An exit.
+pub struct Beyond {
+    listener: Listener,
+    datagrams: datagrams::Datagrams,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    allowed: Allowed,
+    report: Report,
+    slots: Slots,
+}
+
+impl Beyond {
+    /// Takes streams and datagrams at the ports of exits at `node`.
+    pub fn bind(node: &Node, allowed: Allowed, report: Report) -> Result<Beyond, Error> {
+        let shared = Arc::new(Shared {
+            allowed,
+            report,
+            slots: Slots::new(MAX_CONNECTIONS),
+        });
+        Ok(Beyond {
+            listener: node.listen(STREAM_PORT, Options::stream())?,
+            datagrams: datagrams::Datagrams::bind(node, Arc::clone(&shared))?,
+            shared,
+        })
+    }
+
+    /// Serves until the node goes.
+    pub fn serve(self) -> Error {
+        let Beyond {
+            listener,
+            datagrams,
+            shared,
+        } = self;
+        let receiving = thread::Builder::new().name("exit datagrams".into());
+        if let Err(error) = receiving.spawn(move || datagrams.serve()) {
+            return Error::Io(error);
+        }
+        loop {
+            match listener.accept() {
+                Ok(Accepted::Bytes(stream)) => shared.start(stream),
+                // TCP has no messages.
+                Ok(Accepted::Messages(stream)) => stream.reset(),
+                Err(Error::Io(error)) => return Error::Io(error),
+                Err(error) => return error,
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn start(self: &Arc<Shared>, stream: Stream) {
+        let from = stream.peer().to_string();
+        let Some(slot) = self.slots.take() else {
+            stream.reset();
+            let why = format!("{MAX_CONNECTIONS} connections are open already");
+            return self.failed(from, "?".to_owned(), why);
+        };
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
+        let started = thread.spawn(move || {
+            let _slot = slot;
+            shared.serve(stream);
+        });
+        if let Err(error) = started {
+            self.failed(from, "?".to_owned(), format!("no thread for it: {error}"));
+        }
+    }
+
+    fn serve(&self, stream: Stream) {
+        let from = stream.peer().to_string();
+        let mut bytes = [0; ASK_BYTES_MAX];
+        let heard = hear(&stream, &mut bytes).and_then(|len| {
+            let asked = Address::parse_ask(&bytes[..len]);
+            let (asked, used) = asked.map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
+            Ok((asked, &bytes[used..len]))
+        });
+        let (asked, rest) = match heard {
+            Ok(heard) => heard,
+            Err(error) => {
+                stream.reset();
+                return self.failed(from, "?".to_owned(), error.to_string());
+            }
+        };
+        let to = asked.to_string();
+        let tcp = match self.dial(&asked) {
+            Ok(tcp) => tcp,
+            Err(code) => {
+                let told = (&stream).write_all(&emit_answer(code));
+                let _ = told.and_then(|()| stream.shutdown(std::net::Shutdown::Write));
+                return self.failed(from, to, code.to_string());
+            }
+        };
+        let granted = (&stream).write_all(&emit_answer(Code::Granted));
+        let (carried, ended) = match granted.and_then(|()| (&tcp).write_all(rest)) {
+            Ok(()) => {
+                (self.report)(&Event::Opened {
+                    from: from.clone(),
+                    to: to.clone(),
+                });
+                carry(tcp, stream)
+            }
+            Err(error) => (Carried::default(), Err(error)),
+        };
+        match ended {
+            Ok(()) => (self.report)(&Event::Closed { from, to, carried }),
+            Err(error) => self.failed(from, to, error.to_string()),
+        }
+    }
+
+    fn failed(&self, from: String, to: String, why: String) {
+        (self.report)(&Event::Failed { from, to, why });
+    }
+
+    fn dial(&self, to: &Address<'_>) -> Result<TcpStream, Code> {
+        let mut last = Code::HostUnreachable;
+        for addr in self.resolve(to)?.into_iter().take(MAX_TRIED) {
+            match TcpStream::connect_timeout(&addr, DIAL_TIMEOUT) {
+                Ok(tcp) => return Ok(tcp),
+                Err(error) => last = code(&error),
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses of a target that it may be carried to.
+    fn resolve(&self, to: &Address<'_>) -> Result<Vec<SocketAddr>, Code> {
+        let listed = self.allowed.lists(&to.host, to.port);
+        match to.host {
+            _ if to.port == 0 => Err(Code::NotAllowed),
+            Host::Ip(ip) if listed => Ok(vec![SocketAddr::new(ip, to.port)]),
+            Host::Ip(_) => Err(Code::NotAllowed),
+            // Whoever is not allowed anything learns nothing about names either.
+            Host::Name(_) if !listed && !self.allowed.lists_addresses(to.port) => {
+                Err(Code::NotAllowed)
+            }
+            Host::Name(name) => {
+                let found = (name, to.port).to_socket_addrs();
+                let found = found.map_err(|_| Code::HostUnreachable)?;
+                let may =
+                    |addr: &SocketAddr| listed || self.allowed.lists(&Host::Ip(addr.ip()), to.port);
+                let allowed: Vec<SocketAddr> = found.filter(may).collect();
+                match allowed.is_empty() {
+                    true if listed => Err(Code::HostUnreachable),
+                    true => Err(Code::NotAllowed),
+                    false => Ok(allowed),
+                }
+            }
+        }
+    }
+}
+
+/// Waits until a gateway has said what it wants, and tells how much has come by then.
+fn hear(stream: &Stream, bytes: &mut [u8; ASK_BYTES_MAX]) -> io::Result<usize> {
+    let until = Instant::now() + ASK_TIMEOUT;
+    let mut len = 0;
+    while let Err(why) = Address::parse_ask(&bytes[..len]) {
+        if why != Malformed::Short || len == bytes.len() {
+            return Err(io::Error::new(ErrorKind::InvalidData, why));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match Read::read(&mut &*stream, &mut bytes[len..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(more) => len += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.set_read_timeout(None)?;
+    Ok(len)
+}
+
+/// What a failure to connect is called.
+pub(crate) fn code(error: &io::Error) -> Code {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => Code::Refused,
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => Code::TimedOut,
+        ErrorKind::NetworkUnreachable => Code::NetworkUnreachable,
+        ErrorKind::HostUnreachable => Code::HostUnreachable,
+        _ => Code::Failed,
+    }
+}
+
+impl core::fmt::Debug for Beyond {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Beyond")
+            .field("allowed", &self.shared.allowed)
+            .finish_non_exhaustive()
+    }
+}

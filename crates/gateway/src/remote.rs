@@ -1,0 +1,315 @@
+//! The gate of a node: clients on other hosts of the LAN, over TCP with TLS and a token.
+//!
+//! ```text
+//!   client ═══ TLS: wire::remote ═══ Gate: a thread each ─── Unix socket ─── node
+//! ```
+//!
+//! To the node each of them is an ordinary client. Whoever has no token gets no further than the
+//! handshake: so many at a time, for so long, and an address that fails too often waits. A stream
+//! that comes in waits in [`Waiting`] until the client that it was offered to fetches it over a
+//! connection of its own. [Amir06 §III-A]
+
+mod failures;
+mod waiting;
+
+use crate::slots::{Slot, Slots};
+use client::remote::{Channel, ChannelError, GREETING_TIMEOUT, KEY_BYTES, Pump, TOKEN_BYTES, tls};
+use core::time::Duration;
+use failures::Failures;
+use net::poll::{Polled, poll};
+use net::unix::SeqStream;
+use rustls::{ServerConfig, ServerConnection};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+use subtle::ConstantTimeEq;
+use waiting::Waiting;
+use wire::ipc::Framing;
+use wire::remote::{Frame, Purpose, VERSION};
+
+/// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
+/// little stack, some 200 KiB of buffers, and three descriptors.
+pub const MAX_CONNECTIONS: usize = 2_048;
+/// Of these, so many that have not shown their token yet.
+pub const MAX_GREETING: usize = 64;
+/// A connection's thread has its buffers on the heap.
+const STACK_BYTES: usize = 256 << 10;
+/// How often streams that nobody fetches are looked for.
+const SWEEP: Duration = Duration::from_secs(2);
+/// From one attempt to reach the node to the next, while many others connect to it.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// What a gate needs.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// What lets clients in.
+    pub token: [u8; TOKEN_BYTES],
+    /// The node's secret signing key, which shows clients that this is the node.
+    pub secret: [u8; KEY_BYTES],
+    /// Its public half, which they have pinned.
+    pub key: [u8; KEY_BYTES],
+    /// The node's own socket.
+    pub node: PathBuf,
+}
+
+/// How connections ended that never began, and how many did.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Let in.
+    pub welcomed: AtomicU64,
+    /// With a token that is wrong.
+    pub wrong_token: AtomicU64,
+    /// Without TLS, or with frames that are not understood.
+    pub nonsense: AtomicU64,
+    /// That said nothing in time.
+    pub late: AtomicU64,
+    /// Closed at once: their address has failed too often, or too many are there.
+    pub turned_away: AtomicU64,
+}
+
+/// A gate.
+pub struct Gate {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    tls: Arc<ServerConfig>,
+    token: [u8; TOKEN_BYTES],
+    node: PathBuf,
+    waiting: Arc<Waiting>,
+    failures: Mutex<Failures>,
+    open: Slots,
+    greeting: Slots,
+    counters: Counters,
+}
+
+/// Why a gate cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// Its address cannot be listened at.
+    #[error("cannot listen for clients at {listen}: {error}")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The node's keys are not what TLS takes.
+    #[error("the node's key: {0}")]
+    Key(#[from] rustls::Error),
+}
+
+impl Gate {
+    /// Listens.
+    pub fn bind(settings: &Settings) -> Result<Gate, GateError> {
+        let listen = settings.listen;
+        let listening = |error| GateError::Listen { listen, error };
+        let listener = TcpListener::bind(listen).map_err(listening)?;
+        listener.set_nonblocking(true).map_err(listening)?;
+        Ok(Gate {
+            listener,
+            shared: Arc::new(Shared {
+                tls: tls::server(&settings.secret, &settings.key)?,
+                token: settings.token,
+                node: settings.node.clone(),
+                waiting: Arc::default(),
+                failures: Mutex::default(),
+                open: Slots::new(MAX_CONNECTIONS),
+                greeting: Slots::new(MAX_GREETING),
+                counters: Counters::default(),
+            }),
+        })
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// How connections have fared.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// How many connections there are.
+    pub fn open(&self) -> usize {
+        self.shared.open.taken()
+    }
+
+    /// Serves until the socket fails.
+    pub fn serve(&self) -> io::Error {
+        loop {
+            if let Err(error) = self.serve_for(SWEEP) {
+                return error;
+            }
+        }
+    }
+
+    /// Serves who comes within `span`.
+    fn serve_for(&self, span: Duration) -> io::Result<()> {
+        poll(
+            &mut [Polled::new(self.listener.as_fd(), true, false)],
+            Some(span),
+        )?;
+        self.shared.waiting.sweep(Instant::now());
+        loop {
+            match self.listener.accept() {
+                Ok((tcp, from)) => self.shared.admit(tcp, from.ip()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_of_one(&error) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                    // Until others have gone.
+                    thread::sleep(AGAIN);
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Too many open files: of the process, of the system.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
+fn is_of_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
+    )
+}
+
+impl Shared {
+    /// Gives one who comes a thread, if it may come and there is room.
+    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
+        let failed = self.failures().is_blocked(from, Instant::now());
+        let (false, Some(open), Some(greeting)) = (failed, self.open.take(), self.greeting.take())
+        else {
+            count(&self.counters.turned_away);
+            return;
+        };
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name("sinew-gate".into());
+        let started = thread.stack_size(STACK_BYTES).spawn(move || {
+            let _open = open;
+            shared.serve(tcp, from, greeting);
+        });
+        if started.is_err() {
+            count(&self.counters.turned_away);
+        }
+    }
+
+    fn serve(&self, tcp: TcpStream, from: IpAddr, greeting: Slot) {
+        match self.greet(tcp) {
+            Ok(pump) => {
+                count(&self.counters.welcomed);
+                drop(greeting);
+                // How it ends is the client's business.
+                let _ = pump.run();
+            }
+            Err(ChannelError::Late) => count(&self.counters.late),
+            Err(error) => {
+                match error {
+                    ChannelError::Refused(_) => count(&self.counters.wrong_token),
+                    ChannelError::Tls(_) | ChannelError::Frame(_) => {
+                        count(&self.counters.nonsense);
+                    }
+                    // It has gone.
+                    _ => return,
+                }
+                self.failures().note(from, Instant::now());
+            }
+        }
+    }
+
+    /// Hears what a client wants, and with whom it is to be connected.
+    fn greet(&self, tcp: TcpStream) -> Result<Pump, ChannelError> {
+        let until = Instant::now() + GREETING_TIMEOUT;
+        let tls = ServerConnection::new(Arc::clone(&self.tls))?;
+        let mut channel = Channel::new(tcp, tls)?;
+        let purpose = channel.next(until, |frame| match frame {
+            Frame::Hello { version, .. } if version != VERSION => {
+                Ok(Err("this node speaks version 1: use matching versions"))
+            }
+            Frame::Hello { purpose, token, .. } => Ok(match bool::from(token.ct_eq(&self.token)) {
+                true => Ok(purpose),
+                false => Err("the token is wrong"),
+            }),
+            _ => Err(ChannelError::Frame(wire::Malformed::Kind)),
+        })??;
+        let ends = match purpose {
+            Err(why) => {
+                let refused = ChannelError::Refused(why.to_owned());
+                return Err(self.refuse(channel, why, until).err().unwrap_or(refused));
+            }
+            Ok(Purpose::Socket) => self.dial(until).map(|control| (control, None)),
+            Ok(Purpose::Stream(ticket)) => {
+                self.waiting.take(&ticket).ok_or(ErrorKind::NotFound.into())
+            }
+        };
+        let (control, data): (SeqStream, Option<(Framing, OwnedFd)>) = match ends {
+            Ok(ends) => ends,
+            Err(error) => {
+                let why = match error.kind() {
+                    ErrorKind::NotFound => "no such stream waits: it was not fetched in time",
+                    _ => "the node does not answer at its gate",
+                };
+                self.refuse(channel, why, until)?;
+                return Err(ChannelError::Io(error));
+            }
+        };
+        channel.say(&Frame::Welcome)?;
+        channel.flush()?;
+        let deposit = Arc::clone(&self.waiting);
+        Ok(Pump::of_gate(channel, control, data, deposit))
+    }
+
+    fn refuse(&self, mut channel: Channel, why: &str, until: Instant) -> Result<(), ChannelError> {
+        channel.say(&Frame::Refused(why))?;
+        channel.finish(until)?;
+        channel.close();
+        Ok(())
+    }
+
+    /// A connection to the node.
+    fn dial(&self, until: Instant) -> io::Result<SeqStream> {
+        loop {
+            match SeqStream::connect(&self.node) {
+                // That many wait already that there is no place to wait.
+                Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < until => {
+                    thread::sleep(AGAIN);
+                }
+                // Not to be taken for a ticket.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(ErrorKind::ConnectionRefused.into());
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn failures(&self) -> std::sync::MutexGuard<'_, Failures> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate")
+            .field("listener", &self.listener)
+            .field("counters", &self.shared.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! Addresses that have failed to get in: whoever guesses tokens has to wait.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::Instant;
+
+/// Failures that an address may have within [`SPAN`]. A token has 256 bits: this is not against
+/// guessing, but against the work that handshakes are.
+pub(super) const MAX_FAILURES: u32 = 8;
+/// How long failures count.
+pub(super) const SPAN: Duration = Duration::from_secs(60);
+/// Addresses remembered. Beyond that the one that has failed first is forgotten.
+pub(super) const MAX_ADDRESSES: usize = 1_024;
+
+/// Who has failed, how often, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Failures(BTreeMap<IpAddr, (u32, Instant)>);
+
+impl Failures {
+    /// True for an address that is to wait.
+    pub(super) fn is_blocked(&self, from: IpAddr, now: Instant) -> bool {
+        self.0
+            .get(&network(from))
+            .is_some_and(|&(count, since)| count >= MAX_FAILURES && now < since + SPAN)
+    }
+
+    /// One more failure.
+    pub(super) fn note(&mut self, from: IpAddr, now: Instant) {
+        self.0.retain(|_, (_, since)| now < *since + SPAN);
+        if self.0.len() >= MAX_ADDRESSES
+            && let Some(oldest) = self.0.iter().min_by_key(|(_, (_, since))| *since)
+        {
+            let oldest = *oldest.0;
+            self.0.remove(&oldest);
+        }
+        let (count, _) = self.0.entry(network(from)).or_insert((0, now));
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Whose address it is: a host of IPv6 has all of a /64.
+fn network(addr: IpAddr) -> IpAddr {
+    match addr.to_canonical() {
+        IpAddr::V6(ip) => {
+            let bits = ip.to_bits() & !u128::from(u64::MAX);
+            Ipv6Addr::from_bits(bits).into()
+        }
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_too_often_waits_and_others_do_not() {
+        let (mut failures, now) = (Failures::default(), Instant::now());
+        let (bad, good): (IpAddr, IpAddr) =
+            ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        for _ in 0..MAX_FAILURES {
+            assert!(!failures.is_blocked(bad, now));
+            failures.note(bad, now);
+        }
+        assert!(failures.is_blocked(bad, now) && !failures.is_blocked(good, now));
+        assert!(!failures.is_blocked(bad, now + SPAN));
+        failures.note(bad, now + SPAN);
+        assert!(!failures.is_blocked(bad, now + SPAN), "it begins anew");
+        let neighbors = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        (0..MAX_FAILURES).for_each(|_| failures.note(neighbors[0], now + SPAN));
+        assert!(failures.is_blocked(neighbors[1], now + SPAN));
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_the_bound() {
+        let (mut failures, now) = (Failures::default(), Instant::now());
+        for i in 0..MAX_ADDRESSES as u32 + 50 {
+            let ip = std::net::Ipv4Addr::from_bits(0x0a00_0000 + i);
+            failures.note(ip.into(), now + Duration::from_micros(i.into()));
+        }
+        assert_eq!(failures.0.len(), MAX_ADDRESSES);
+        assert!(
+            !failures
+                .0
+                .contains_key(&"10.0.0.1".parse::<IpAddr>().unwrap())
+        );
+    }
+}

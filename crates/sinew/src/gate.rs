@@ -1,0 +1,138 @@
+//! The gate of a running node, where clients on other hosts come in; only if its configuration has
+//! `[clients]`. And `sinew net clients`, which configures it.
+//!
+//! ```text
+//!   node's host:  net clients DIR ──▶ node.toml [clients], clients.token, NAME.remote
+//!   other host:   SINEW_NODE=NAME.remote program
+//! ```
+
+use crate::config::{Clients, Config};
+use crate::failure::{Failure, Outcome};
+use crate::identity::{self, read_as, write, write_secret};
+use crate::terminal;
+use clap::Args;
+use client::remote::{Place, TOKEN_BYTES};
+use gateway::remote::{Gate, Settings};
+use host::log::Lines;
+use secure::Identity;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// The token's file, beside the configuration.
+const TOKEN_FILE: &str = "clients.token";
+
+/// Arguments of `sinew net clients`.
+#[derive(Debug, Args)]
+pub struct NetClients {
+    /// The node's directory
+    pub dir: PathBuf,
+    /// Where the node is to take clients of other hosts
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: SocketAddr,
+    /// How they reach it, if not at that address
+    #[arg(long, value_name = "HOST:PORT")]
+    pub endpoint: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Opens the gate and serves it on threads of its own, until the process ends.
+pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines) -> Outcome {
+    let secret = identity.keys().signing_secret();
+    let settings = Settings {
+        listen: clients.listen,
+        token: token(&clients.token_file)?,
+        secret: *secret,
+        key: identity.certificate().fields().subject.signing_key,
+        node: node.to_owned(),
+    };
+    let gate = Gate::bind(&settings).map_err(Failure::failed)?;
+    let at = gate.local().map_err(Failure::failed)?;
+    lines.say(&format!("clients of other hosts at {at}, by TLS and token"));
+    let lines = lines.clone();
+    let thread = thread::Builder::new().name("gate".into());
+    let started = thread.spawn(move || {
+        let error = gate.serve();
+        lines.say(&format!(
+            "clients of other hosts are not served any more: {error}"
+        ));
+    });
+    started
+        .map(drop)
+        .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))
+}
+
+fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {
+    Ok(read_as(path, |text| {
+        let bytes = client::remote::from_hex(text.trim());
+        bytes.ok_or("not a token of 64 hexadecimal digits: `sinew net clients` makes one")
+    })?)
+}
+
+/// Runs `sinew net clients`.
+pub fn run(args: &NetClients) -> Outcome {
+    let path = args.dir.join("node.toml");
+    let config = Config::load(&path).map_err(Failure::misused)?;
+    let identity = identity::identity(&config.key, &config.certificate)?;
+    let endpoint = match &args.endpoint {
+        Some(endpoint) => endpoint.clone(),
+        None if args.listen.ip().is_unspecified() => {
+            return Err(Failure::misused(
+                "say by --endpoint HOST:PORT how clients reach this host",
+            ));
+        }
+        None => args.listen.to_string(),
+    };
+    let token_file = match &config.clients {
+        Some(clients) if clients.listen == args.listen => clients.token_file.clone(),
+        Some(clients) => {
+            return Err(Failure::misused(format_args!(
+                "{} has `[clients]` with listen = \"{}\": change it there, or say the same",
+                path.display(),
+                clients.listen
+            )));
+        }
+        None => {
+            let text = identity::read(&path)?;
+            let section = format!(
+                "\n# Clients on other hosts, who have the token.\n[clients]\nlisten = \"{}\"\n\
+                 token_file = \"{TOKEN_FILE}\"\n",
+                args.listen
+            );
+            write(&path, &(text + &section))?;
+            args.dir.join(TOKEN_FILE)
+        }
+    };
+    if !token_file.exists() {
+        let token = crate::authority::directory::entropy()?;
+        let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+        write_secret(&token_file, &(hex + "\n"))?;
+    }
+    let place = Place {
+        endpoint,
+        token: token(&token_file)?,
+        key: identity.certificate().fields().subject.signing_key,
+    };
+    let name = identity.name();
+    let remote = args.dir.join(format!("{name}.remote"));
+    let text = format!(
+        "# How clients on other hosts reach node {name}: SINEW_NODE={name}.remote. A secret.\n{place}\n"
+    );
+    write_secret(&remote, &text)?;
+    if args.json {
+        return terminal::json(&json!({
+            "name": name, "listen": args.listen.to_string(),
+            "token_file": token_file.display().to_string(),
+            "remote": remote.display().to_string(),
+        }));
+    }
+    terminal::line(&format!(
+        "{name} takes clients of other hosts at {} once it is started again; give them {1}, and \
+         have them set SINEW_NODE={1}",
+        args.listen,
+        remote.display()
+    ))
+}

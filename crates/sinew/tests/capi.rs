@@ -1,0 +1,146 @@
+//! A program in C, written for BSD sockets: against the kernel, and, its calls renamed, against a
+//! node of this host, and against one that is reached through its gate, as from another host.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod world;
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use world::World;
+
+/// The programs, and where the library is.
+struct Programs {
+    plain: PathBuf,
+    renamed: PathBuf,
+    calls: PathBuf,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds the library and both programs; `None`, loudly, without a compiler for C.
+fn programs(dir: &Path) -> Option<Programs> {
+    let has_compiler = Command::new("cc").arg("--version").output().is_ok();
+    if !has_compiler {
+        eprintln!("SKIPPED: the C library is not tested: `cc` is missing, install gcc");
+        return None;
+    }
+    // Beside the program under test, so that what they share is not compiled again.
+    let out = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    cargo
+        .current_dir(root())
+        .args(["build", "-q", "-p", "capi"]);
+    cargo.env("CARGO_TARGET_DIR", out.parent().unwrap());
+    if out.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success());
+    let (plain, renamed) = (dir.join("echo"), dir.join("echo-sinew"));
+    let calls = dir.join("calls");
+    let compile = |source: &str, more: &[&str], program: &Path| {
+        let source = root().join(source);
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"]);
+        let output = cc.arg(program).arg(&source).args(more).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    };
+    let echo = "examples/c/echo.c";
+    compile(echo, &[], &plain);
+    let include = format!("-I{}", root().join("crates/capi/include").display());
+    let (path, run) = (
+        format!("-L{}", out.display()),
+        format!("-Wl,-rpath,{}", out.display()),
+    );
+    let rename = ["-include", "sinew_rename.h"];
+    let more = [&include, rename[0], rename[1], &path, "-lsinew", &run];
+    compile(echo, &more, &renamed);
+    let more = [&include, &path[..], "-lsinew", &run];
+    compile("crates/capi/tests/calls.c", &more, &calls);
+    Some(Programs {
+        plain,
+        renamed,
+        calls,
+    })
+}
+
+/// A server that runs until it is dropped.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a server by way of `node` and tells its port.
+fn serve(program: &Path, kind: &str, node: &Path) -> (Server, String) {
+    let mut command = Command::new(program);
+    command.args([kind, "serve", "0"]).env("SINEW_NODE", node);
+    let mut server = Server(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut port = String::new();
+    let mut out = BufReader::new(server.0.stdout.take().unwrap());
+    out.read_line(&mut port).unwrap();
+    (server, port.trim().to_owned())
+}
+
+fn ask(program: &Path, kind: &str, node: &Path, to: &str, port: &str) {
+    let asked = Command::new(program)
+        .args([kind, "ask", to, port, "50"])
+        .env("SINEW_NODE", node)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert!(
+        asked.status.success(),
+        "{kind} by {}: {said}",
+        node.display()
+    );
+    assert_eq!(asked.stdout, b"50 answers\n");
+}
+
+#[test]
+fn a_program_for_bsd_sockets_runs_after_renaming_its_calls() {
+    let mut world = World::new("capi");
+    let Some(programs) = programs(&world.dir) else {
+        return;
+    };
+    for kind in ["udp", "tcp"] {
+        let nowhere = Path::new("/nonexistent");
+        let (_server, port) = serve(&programs.plain, kind, nowhere);
+        ask(&programs.plain, kind, nowhere, "127.0.0.1", &port);
+    }
+    for (name, number) in [("ams", 1), ("fra", 2)] {
+        world.add(name, number, "");
+        let gate = world.endpoint(100 + number);
+        world.sinew(&format!("net clients net/{name} --listen {gate}"));
+        world.start(name);
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait("ams has a route to fra", || {
+        world.has_route("ams", "10.7.0.2")
+    });
+    let (ams, fra) = (world.node("ams"), world.node("fra"));
+    let remote = |node: &Path, name: &str| node.join(format!("{name}.remote"));
+    for kind in ["udp", "tcp"] {
+        for server in [fra.clone(), remote(&fra, "fra")] {
+            let (_server, port) = serve(&programs.renamed, kind, &server);
+            for client in [ams.clone(), remote(&ams, "ams")] {
+                ask(&programs.renamed, kind, &client, "10.7.0.2", &port);
+            }
+        }
+    }
+    for node in [ams.clone(), remote(&ams, "ams")] {
+        let mut calls = Command::new(&programs.calls);
+        let called = calls.env("SINEW_NODE", &node).output().unwrap();
+        let said = String::from_utf8_lossy(&called.stderr);
+        assert!(called.status.success(), "by {}: {said}", node.display());
+        assert_eq!(called.stdout, b"done\n");
+    }
+    world.assert_all_run();
+}

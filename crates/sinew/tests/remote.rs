@@ -1,0 +1,203 @@
+//! Clients that come in by a node's gate, as from another host.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod world;
+
+use client::remote::Place;
+use client::{Accepted, Node, Options, Target};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+use world::World;
+
+/// Two nodes with gates.
+fn two_gates(test: &str) -> World {
+    let mut world = World::new(test);
+    for (name, number) in [("ams", 1), ("fra", 2)] {
+        world.add(name, number, "");
+        let gate = world.endpoint(100 + number);
+        let said = world.json(&format!("net clients net/{name} --listen {gate}"));
+        assert_eq!(said["listen"], gate.to_string());
+        world.start(name);
+        world.wait_for_line(name, "by TLS and token");
+    }
+    world.wait_for_link("ams", "fra");
+    world.wait("both have routes", || {
+        world.has_route("ams", "10.7.0.2") && world.has_route("fra", "10.7.0.1")
+    });
+    world
+}
+
+fn place(world: &World, name: &str) -> Place {
+    let file = world.node(name).join(format!("{name}.remote"));
+    Place::load(&file).unwrap().unwrap()
+}
+
+fn remote(world: &World, name: &str) -> Node {
+    Node::remote(place(world, name)).unwrap()
+}
+
+fn bytes(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
+    let world = two_gates("remote");
+    let (ams, fra) = (remote(&world, "ams"), remote(&world, "fra"));
+
+    let options = Options::voice(Duration::from_secs(1));
+    let (a, b) = (
+        ams.bind(0, options).unwrap(),
+        fra.bind(500, options).unwrap(),
+    );
+    assert_eq!(b.local().to_string(), "10.7.0.2:500");
+    a.send_to(b"hello", b.local()).unwrap();
+    let mut buffer = [0; 2_000];
+    let (len, from, info) = b.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..len], from), (&b"hello"[..], a.local()));
+    assert!(info.remaining.is_some());
+    let taken = fra.bind(500, options).unwrap_err().to_string();
+    assert!(taken.contains("in use"), "{taken}");
+
+    // Bytes, far more than all buffers on the way, in both directions, and both ends.
+    let listener = fra.listen(600, Options::stream()).unwrap();
+    let (there, back) = (bytes(3_000_000, 1), bytes(1_000_000, 2));
+    let (expected, answer) = (there.clone(), back.clone());
+    let server = std::thread::spawn(move || {
+        let mut stream = listener.accept_bytes().unwrap();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == expected, "other bytes came");
+        stream.write_all(&answer).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        // Until the other side has closed as well.
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+        listener
+    });
+    let to = Target::parse("10.7.0.2:600").unwrap();
+    let mut stream = ams.connect(to, Options::stream()).unwrap();
+    assert_eq!(stream.peer(), to);
+    stream.write_all(&there).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert!(got == back, "other bytes came back");
+    drop(stream);
+    let listener = server.join().unwrap();
+
+    // Messages keep their bounds; and what ends before its time is no end.
+    let stream = ams.connect_messages(to, Options::stream()).unwrap();
+    let Accepted::Messages(other) = listener.accept().unwrap() else {
+        panic!("not a stream of messages");
+    };
+    for len in [1, 65_507, 7] {
+        stream.send(&bytes(len, len as u32)).unwrap();
+    }
+    let mut room = vec![0; 65_507];
+    for len in [1, 65_507, 7] {
+        assert_eq!(other.recv(&mut room).unwrap(), len);
+        assert!(room[..len] == bytes(len, len as u32));
+    }
+    other.reset();
+    let error = stream.recv(&mut room).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    let nobody = Target::parse("10.7.0.2:601").unwrap();
+    let refused = ams.connect(nobody, Options::stream()).unwrap_err();
+    assert!(matches!(refused, client::Error::Reset(_)), "{refused}");
+}
+
+#[test]
+fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
+    let mut world = two_gates("gate");
+    let good = place(&world, "ams");
+    let options = Options::best_effort();
+    let why = |place: Place| {
+        let error = Node::remote(place).unwrap().bind(0, options).unwrap_err();
+        error.to_string()
+    };
+    let wrong_token = Place {
+        token: [7; 32],
+        ..good.clone()
+    };
+    assert!(why(wrong_token.clone()).contains("token is wrong"));
+    // fra's key, and ams's gate: somebody else than the one that is meant.
+    let wrong_key = Place {
+        key: place(&world, "fra").key,
+        ..good.clone()
+    };
+    let error = why(wrong_key);
+    assert!(error.contains("another node answers"), "{error}");
+    let nobody = Place {
+        endpoint: world.endpoint(99).to_string(),
+        ..good.clone()
+    };
+    assert!(why(nobody).contains("refused"));
+
+    let gate: SocketAddr = good.endpoint.parse().unwrap();
+    let sockets: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(gate).unwrap()).collect();
+    let ams = Node::remote(good).unwrap();
+    let socket = ams.bind(0, options).unwrap();
+    socket.send_to(b"x", socket.local()).unwrap();
+    assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
+    drop(sockets);
+    // Nonsense, until the address has failed so often that it is not listened to any more.
+    world.wait("this address has to wait", || {
+        let mut stream = TcpStream::connect(gate).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"HTTP"));
+        ams.bind(0, options).is_err()
+    });
+    // Who is in stays in, and who comes to the node itself is not concerned.
+    socket.send_to(b"y", socket.local()).unwrap();
+    assert_eq!(socket.recv_from(&mut [0; 8]).unwrap().0, 1);
+    world.ping("fra --count 2 --node net/ams");
+    world.assert_all_run();
+
+    world.stop("ams");
+    // The node says that it stops, and then the connection ends.
+    assert!(socket.recv_from(&mut [0; 8]).is_err());
+}
+
+#[test]
+fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
+    let world = two_gates("remote-tools");
+    let listener = remote(&world, "fra")
+        .listen(700, Options::stream())
+        .unwrap();
+    let file = world.dir.join("sent");
+    let sent = bytes(500_000, 3);
+    std::fs::write(&file, &sent).unwrap();
+    let server = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        listener
+            .accept_bytes()
+            .unwrap()
+            .read_to_end(&mut got)
+            .unwrap();
+        got
+    });
+    world.sinew(&format!(
+        "send 10.7.0.2:700 {} --node net/ams/ams.remote",
+        file.display()
+    ));
+    assert!(server.join().unwrap() == sent);
+    for (words, expected) in [
+        ("net clients net/ams --listen 0.0.0.0:7443", "--endpoint"),
+        ("net clients net/ams --listen 127.0.0.1:7443", "[clients]"),
+    ] {
+        let (status, text) = world::failure(&world.try_sinew(words));
+        assert!(status == 2 && text.contains(expected), "{words}: {text}");
+    }
+}
