@@ -44,7 +44,7 @@ pub struct How {
 impl How {
     fn flags(self) -> libc::c_int {
         let at_once = libc::MSG_DONTWAIT * libc::c_int::from(self.at_once);
-        at_once | libc::MSG_PEEK * libc::c_int::from(self.peek)
+        at_once | (libc::MSG_PEEK * libc::c_int::from(self.peek))
     }
 }
 

@@ -208,7 +208,7 @@ fn lies_of_a_peer_do_no_harm() {
     pair.flush(0);
     let lie = |acknowledged, window, offset, bytes: &[u8], ranges: &[(u32, u32)]| {
         let segment = Segment {
-            flags: wire::transport::Flags::ACK,
+            flags: Flags::ACK,
             connection: 7,
             offset,
             acknowledged,
