@@ -3,7 +3,7 @@
 //! n flows are n controls side by side. An acknowledgement is shared out by their windows; a loss
 //! concerns one of them, taken by the lost packet's place in the round, so that one loss costs one
 //! flow's share and not the lane's. That is what n flows beside each other would do, for every
-//! member of the family alike [Crowcroft98, MulTCP].
+//! member of the family alike (MulTCP, Crowcroft and Oechslin 1998).
 
 use super::Settings;
 use base::{Duration, Time};

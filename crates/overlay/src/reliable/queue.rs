@@ -1,5 +1,5 @@
 //! Packets that wait for the window: a queue per flow, served in turn by bytes, so that flows are
-//! fair to each other whatever the length of their packets [Shreedhar95, deficit round robin].
+//! fair to each other whatever the length of their packets (deficit round robin, Shreedhar and Varghese 1995).
 //!
 //! ```text
 //!   push ──▶ flow a  [ ][ ][ ]  ┐
