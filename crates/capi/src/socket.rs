@@ -230,7 +230,8 @@ impl Socket {
         let peer = address.target(node);
         let mut kept = None;
         let raw = self.asking(|| {
-            socket.into_raw(peer).map_err(|(socket, error)| {
+            socket.into_raw(peer).map_err(|refused| {
+                let (socket, error) = *refused;
                 kept = Some(socket);
                 error
             })

@@ -172,7 +172,10 @@ impl DatagramSocket {
     /// Gives the descriptor up to plain reads and writes: each write is a datagram to `to`, each
     /// read one from there, and what others send is dropped. A socket that is not bound is bound
     /// to any port first; tells which it has. Datagrams that came before are lost.
-    pub fn into_raw(self, to: Target) -> Result<(OwnedFd, VirtualPort), (DatagramSocket, Error)> {
+    pub fn into_raw(
+        self,
+        to: Target,
+    ) -> Result<(OwnedFd, VirtualPort), Box<(DatagramSocket, Error)>> {
         let destination = Destination {
             node: to.node,
             port: to.port,
@@ -189,7 +192,7 @@ impl DatagramSocket {
         });
         match raw {
             Ok(port) => Ok((self.stream.into(), port)),
-            Err(error) => Err((self, error)),
+            Err(error) => Err(Box::new((self, error))),
         }
     }
 

@@ -90,7 +90,6 @@ fn at_500_kbit_and_one_percent_loss_few_packets_are_late() {
     let mut nodes = five_hops(1, "1%");
     let delays = in_order_delays(&mut nodes, 5, 10_000, 1_000, Duration::from_millis(16));
     let (over_60, over_100) = (share_over(&delays, 60.0), share_over(&delays, 100.0));
-    println!("over 60 ms {over_60:.4}, over 100 ms {over_100:.4}");
     assert!(over_60 > 0.005 && over_60 <= 0.03, "{over_60}");
     assert!(over_100 <= 0.01, "{over_100}");
     nodes.world.close().unwrap();
@@ -102,7 +101,6 @@ fn at_1000_kbit_and_two_percent_loss_nothing_collapses() {
     let delays = in_order_delays(&mut nodes, 5, 10_000, 1_000, Duration::from_millis(8));
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     let most = delays.iter().copied().fold(0.0, f64::max);
-    println!("mean {mean:.2} ms, most {most:.1} ms");
     assert!(mean < 65.0, "{mean}");
     assert!(most < 500.0, "{most}");
     nodes.world.close().unwrap();
@@ -296,26 +294,4 @@ fn a_lossy_long_link_carries_about_what_a_tcp_would() {
     let rate = carried(7, Family::NewReno, path, 65);
     let ratio = rate / padhye(0.1, 0.2, 0.01);
     assert!((0.75..1.35).contains(&ratio), "{ratio}");
-}
-
-#[test]
-#[ignore = "a table for people"]
-fn throughput_against_loss() {
-    for (delay_ms, family) in [10, 50]
-        .into_iter()
-        .flat_map(|d| [(d, Family::NewReno), (d, Family::Cubic)])
-    {
-        for loss in [0.25, 0.5, 1.0, 1.5, 2.0] {
-            let path = format!("delay={delay_ms}ms rate=10mbit queue=100");
-            let path = format!("{path} loss={loss}%");
-            let rate = carried(8, family, &path, 205);
-            let model = padhye(2e-3 * delay_ms as f64, 0.2, loss / 100.0).min(10e6);
-            println!(
-                "{delay_ms} ms {family} {loss} %: {:.2} Mbit/s, model {:.2}, ratio {:.2}",
-                rate / 1e6,
-                model / 1e6,
-                rate / model
-            );
-        }
-    }
 }

@@ -188,10 +188,9 @@ impl Session {
             let start = ADDRESS_BYTES_MAX - header.len();
             buffer[start..ADDRESS_BYTES_MAX].copy_from_slice(header);
             let datagram = &buffer[start..ADDRESS_BYTES_MAX + len];
-            match socket.send_to(datagram, to) {
-                Err(Error::Closed) => return,
-                // Lost, as datagrams may be.
-                _ => {}
+            // Else lost, as datagrams may be.
+            if let Err(Error::Closed) = socket.send_to(datagram, to) {
+                return;
             }
         }
     }

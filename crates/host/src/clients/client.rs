@@ -64,7 +64,7 @@ impl Client {
 
     /// What the connection is to be watched for.
     pub(super) fn interest(&self) -> Option<Interest> {
-        (!self.deaf).then(|| Interest {
+        (!self.deaf).then_some(Interest {
             read: !self.held,
             write: !self.waiting.is_empty(),
         })

@@ -5,7 +5,7 @@ use super::*;
 use crate::sockets::default_options;
 use base::{ClientId, Rng, Time, VirtualPort};
 use proptest::prelude::*;
-use wire::transport::{RANGES_MAX, Segment};
+use wire::transport::{Flags, RANGES_MAX, Segment};
 
 const OWN: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 
