@@ -6,7 +6,7 @@
 //!
 //! To the node each of them is an ordinary client. Whoever has no token gets no further than the
 //! handshake: so many at a time, for so long, and an address that fails too often waits. A stream
-//! that comes in waits in [`Waiting`] until the client that it was offered to fetches it over a
+//! that comes in waits in `Waiting` until the client that it was offered to fetches it over a
 //! connection of its own. [Amir06 §III-A]
 
 mod failures;

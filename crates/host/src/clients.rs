@@ -10,7 +10,7 @@
 //! clients' sockets, and the clients wait.
 //!
 //! A client that has opened a stream, or stands for one that a listener has been given, has a
-//! second descriptor, the stream's: see [`stream`] and [`serve`].
+//! second descriptor, the stream's: see `stream` and `serve`.
 
 mod client;
 mod serve;

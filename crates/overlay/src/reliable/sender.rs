@@ -284,7 +284,7 @@ impl Sender {
 
     /// How many more packets this lane wants from the link `came`, if it has enough. [Amir03 §IV]
     /// speaks of buffers that fill; what fills them is told to stop, hop by hop. A lane that takes
-    /// nothing for [`STALLED`] holds nobody up: what comes for it is dropped.
+    /// nothing for a second holds nobody up: what comes for it is dropped.
     pub fn pressure(&self, now: Time, came: u16) -> Option<u16> {
         let (waiting, press_at) = (self.queue.len(), self.press_at());
         let is_stalled = now.since(self.progress) >= STALLED;

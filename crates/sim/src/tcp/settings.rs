@@ -73,7 +73,7 @@ impl Settings {
         }
     }
 
-    /// The parameters of the time of [Amir03]: tick 100 ms, least timeout 1 s, initial window 1, no
+    /// The parameters of the time of [Amir03 §III]: tick 100 ms, least timeout 1 s, initial window 1, no
     /// limited transmit, segments of 1000 bytes on the wire.
     pub fn of_2003(family: Family) -> Settings {
         let mut settings = Settings::ns2(family);
