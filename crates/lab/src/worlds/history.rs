@@ -25,9 +25,12 @@ const SLICE: Duration = Duration::from_millis(50);
 const QUIET_TRIES: usize = 20;
 /// Longest that anything stays under way, or waits for its deadline, once streams have ended.
 const DRAIN: Duration = Duration::from_secs(3);
-/// After everything has healed a stream has come to its end: a peer that has restarted while the
-/// stream was idle is found by the next question, and what was lost by a few retransmissions.
-const FINISHED_WITHIN: Duration = Duration::from_secs(60);
+/// After everything has healed streams get on until their end: a peer that has restarted while the
+/// stream was idle is found by the next question, and what was lost by a few retransmissions. So
+/// long without a byte and they are stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+/// A path that loses half of what it carries takes its time over a full buffer, but not for ever.
+const FINISHED_WITHIN: Duration = Duration::from_secs(600);
 /// After that, moments at which idle nodes may have no hello under way.
 const IDLE_LOOKS: usize = 2_000;
 const IDLE_STEP: Duration = Duration::from_micros(1_300);
@@ -399,11 +402,16 @@ impl<'p> History<'p> {
             let hops = 2 * hops[session.from][session.to];
             kept.powi(hops as i32) > 0.3
         };
+        let (mut read, mut progress) = (self.sessions.read, start);
         while let Some(complaint) = self.sessions.complaint(self.nodes.world.now(), counts) {
-            if self.nodes.world.now().since(start) >= FINISHED_WITHIN {
+            let now = self.nodes.world.now();
+            if self.sessions.read > read {
+                (read, progress) = (self.sessions.read, now);
+            }
+            if now.since(progress) >= STUCK_AFTER || now.since(start) >= FINISHED_WITHIN {
                 return Err(format!("{complaint}; drops {:?}", self.dropped));
             }
-            self.pass(self.nodes.world.now() + SLICE)?;
+            self.pass(now + SLICE)?;
         }
         self.sessions.close(&mut self.nodes);
         let end = self.nodes.world.now() + DRAIN;
