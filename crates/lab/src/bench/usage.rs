@@ -85,10 +85,10 @@ mod tests {
         let pid = std::process::id();
         let before = Usage::of(pid).unwrap();
         let mut x = 1u64;
-        while Usage::of(pid).unwrap().cpu_ns == before.cpu_ns {
+        // Threads of other tests end meanwhile, and what they used is gone with them.
+        while Usage::of(pid).unwrap().since(before).cpu_ns == 0 {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
-        assert!(Usage::of(pid).unwrap().since(before).cpu_ns > 0);
         assert!(resident_bytes(pid).unwrap() > 100_000);
     }
 

@@ -78,8 +78,8 @@ impl Pair {
 
     /// Lets one end send all that it may.
     fn flush(&mut self, i: usize) {
-        if let Some(bytes) = self.ends[i].sender.grant(&mut self.budget)
-            && self.ends[i].is_open()
+        if self.ends[i].is_open()
+            && let Some(bytes) = self.ends[i].sender.grant(&mut self.budget)
         {
             self.credit[i] += u64::from(bytes);
         }
