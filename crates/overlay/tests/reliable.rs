@@ -216,7 +216,7 @@ fn what_waits_for_a_dead_link_takes_another() {
         nodes.run_ms(6_000);
         nodes.set_outage(0, 1, false);
         nodes.run_ms(5_000);
-        let mut came = vec![0; count as usize];
+        let (mut came, mut refused) = (vec![0; count as usize], 0);
         let mut longest = Duration::ZERO;
         for answer in nodes.world.take_replies() {
             match answer.reply {
@@ -225,11 +225,16 @@ fn what_waits_for_a_dead_link_takes_another() {
                     came[number as usize] += 1;
                     longest = longest.max(answer.at.since(sent));
                 }
+                Reply::Refused(RequestError::Congested) => refused += 1,
                 Reply::Refused(why) => panic!("{why}"),
                 _ => {}
             }
         }
-        assert_eq!(came, vec![1; count as usize], "each once, seed {seed}");
+        // Until it is known to be dead the lane fills up, and then takes no more; what it has taken
+        // comes, once.
+        assert!(came.iter().all(|times| *times <= 1), "seed {seed}");
+        assert_eq!(came.iter().sum::<u64>() + refused, count, "seed {seed}");
+        assert!(refused < 250, "{refused}");
         assert!(longest < Duration::from_millis(1_000), "{longest}");
         // The lanes go on afterwards, the one that was down too.
         let delays = in_order_delays(&mut nodes, 3, 200, 500, Duration::from_millis(5));

@@ -14,6 +14,7 @@ use wire::echo::{ECHO_BYTES, Echo, Kind as EchoKind};
 use wire::ipc::Scheme;
 use wire::link::Kind;
 use wire::stamp::{STAMP_BYTES_MAX, emit_subgraph};
+use wire::transport::FRAGMENT_BYTES;
 use world::script::{EAST, Script, WEST, header};
 use world::{Nodes, PORT, RECEIVER, SENDER, addr, voice};
 
@@ -254,16 +255,29 @@ fn the_source_stamps_and_the_stamp_takes_its_bytes_from_the_payload() {
     send(&mut s, Scheme::Best, 1, max);
     send(&mut s, Scheme::Best, 2, max + 1);
     send(&mut s, Scheme::Disjoint, 3, 20);
-    assert_eq!(refusals(&mut s), [RequestError::TooLong { max }]);
+    assert_eq!(refusals(&mut s), []);
     send(&mut s, Scheme::Flooding, 4, 20);
     let told = heard(&s, EAST);
     let sent: Vec<_> = told
         .iter()
         .map(|(stamp, p)| (&stamp[..], p.len()))
         .collect();
-    let expected = [(&stamp[..], max), (&stamp[..], 20), (&FLOODING[..], 20)];
+    // What is longer goes in fragments, each with the stamp.
+    let in_fragments = max + 1 + 2 * FRAGMENT_BYTES;
+    let fragment = sent[1].1;
+    assert!(
+        fragment <= max && in_fragments - fragment <= max,
+        "{sent:?}"
+    );
+    let expected = [
+        (&stamp[..], max),
+        (&stamp[..], fragment),
+        (&stamp[..], in_fragments - fragment),
+        (&stamp[..], 20),
+        (&FLOODING[..], 20),
+    ];
     assert_eq!(sent, expected);
-    let flood = [(FLOODING.to_vec(), told[2].1.clone())];
+    let flood = [(FLOODING.to_vec(), told[4].1.clone())];
     assert_eq!(heard(&s, WEST), flood, "over every link");
     assert_eq!(s.nodes.count().unstamped, 0);
 }
