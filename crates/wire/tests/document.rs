@@ -4,7 +4,8 @@ use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Reply, Request};
 use wire::{
-    Malformed, certificate, data, echo, handshake, ipc, link, link_state, record, stamp, transport,
+    Malformed, certificate, data, echo, exit, handshake, ipc, link, link_state, record, remote,
+    stamp, transport,
 };
 
 const FITS: &str = "the example is of its format";
@@ -60,6 +61,9 @@ fn every_limit_has_its_value() {
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),
         ("ipc::TEXT_BYTES_MAX", ipc::TEXT_BYTES_MAX),
+        ("remote::BODY_BYTES_MAX", remote::BODY_BYTES_MAX),
+        ("remote::TOKEN_BYTES_MAX", remote::TOKEN_BYTES_MAX),
+        ("exit::ADDRESS_BYTES_MAX", exit::ADDRESS_BYTES_MAX),
     ];
     let told: Vec<_> = rows("Limits")[1..]
         .iter()
