@@ -7,8 +7,10 @@ use base::{ClientId, Duration};
 use overlay::request::Options;
 use overlay::stream::{DEFAULT_CLASS, Framing, ResetReason, StreamRequest};
 use overlay::{Reply, Request};
-use wire::data::{Class, LinkProtocol};
-use world::sessions::Sessions;
+use wire::data::{Class, LinkProtocol, Repr};
+use wire::transport::{Flags, SEGMENT_BYTES, Segment};
+use world::script::{Script, WEST, header};
+use world::sessions::{STREAM_PORT, Sessions};
 use world::{Nodes, addr, chain};
 
 fn class(link: LinkProtocol) -> Option<Options> {
@@ -207,4 +209,41 @@ fn what_a_client_must_not_do_ends_its_stream() {
         (true, ResetReason::Protocol),
     ];
     assert_eq!(resets, expected);
+}
+
+#[test]
+fn a_call_that_was_held_up_does_not_open_again_what_has_ended() {
+    let mut script = Script::new();
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut script.nodes, 0, class(LinkProtocol::BestEffort));
+    sessions.run_ms(&mut script.nodes, 5);
+    let say = |script: &mut Script, seq, flags, acknowledged| {
+        let header = Repr {
+            has_transport: true,
+            destination_port: STREAM_PORT,
+            ..header(addr(WEST), addr(0), seq)
+        };
+        let segment = Segment {
+            flags,
+            connection: 7,
+            acknowledged,
+            window: 100_000,
+            ..Segment::default()
+        };
+        let mut payload = [0; SEGMENT_BYTES];
+        segment.emit(&[], &mut payload).unwrap();
+        script.say(WEST, &header, &payload);
+    };
+    say(&mut script, 1, Flags::SYN, 0);
+    sessions.run_ms(&mut script.nodes, 30);
+    assert_eq!(sessions.accepted.len(), 1);
+    assert_eq!(script.nodes.snapshot(0).streams.len(), 1);
+    say(&mut script, 2, Flags::ACK.with(Flags::FIN), 1);
+    sessions.run_ms(&mut script.nodes, 30);
+    assert!(script.nodes.snapshot(0).streams.is_empty());
+    // The caller had asked twice.
+    say(&mut script, 3, Flags::SYN, 0);
+    sessions.run_ms(&mut script.nodes, 30);
+    assert_eq!(sessions.accepted.len(), 1);
+    assert_eq!(script.drops(overlay::event::Drop::StreamUnknown), 1);
 }

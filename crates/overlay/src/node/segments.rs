@@ -145,13 +145,12 @@ impl Node {
         if flags.has(Flags::RST) || last.is_some() {
             return self.drop_one(Drop::StreamUnknown, out);
         }
-        if flags.has(Flags::SYN) && !flags.has(Flags::ACK) {
-            return match self.on_call(now, key, segment, out) {
-                Ok(()) => {}
-                Err(why) => self.refuse(now, header, segment.connection, why, out),
-            };
-        }
+        let calls = flags.has(Flags::SYN) && !flags.has(Flags::ACK);
         if let Some(ended) = self.streams.ended(&key) {
+            if calls {
+                // It was repeated and held up on the way: the connection has been, and is over.
+                return self.drop_one(Drop::StreamUnknown, out);
+            }
             ended.flow_seq = ended.flow_seq.wrapping_add(1);
             let ended = *ended;
             // Whoever repeats itself has not heard; an acknowledgement asks for nothing.
@@ -159,6 +158,12 @@ impl Node {
                 self.acknowledge_ended(now, header, segment, ended, out);
             }
             return;
+        }
+        if calls {
+            return match self.on_call(now, key, segment, out) {
+                Ok(()) => {}
+                Err(why) => self.refuse(now, header, segment.connection, why, out),
+            };
         }
         self.drop_one(Drop::StreamUnknown, out);
         self.refuse(now, header, segment.connection, ResetReason::Unknown, out);

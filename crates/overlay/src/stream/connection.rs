@@ -274,8 +274,9 @@ impl Connection {
             }
         }
         if carries {
-            if self.client.is_none() && !parsed.bytes.is_empty() {
-                // Nobody will ever read it.
+            if self.client.is_none() && self.receiver.lacks(segment.offset, parsed.bytes) {
+                // Nobody will ever read it. What is repeated has been read: its acknowledgement
+                // was lost, and what the client wrote before it went is still on its way.
                 return Err(ResetReason::Peer);
             }
             let fin = flags.has(Flags::FIN);

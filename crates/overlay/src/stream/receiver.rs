@@ -115,6 +115,12 @@ impl Receiver {
         self.window - WINDOW_START
     }
 
+    /// Some of a segment's bytes lie beyond all that has come in order.
+    pub(crate) fn lacks(&self, offset_low: u32, bytes: &[u8]) -> bool {
+        let offset = seq::widen(offset_low.into(), 32, self.next);
+        !bytes.is_empty() && offset + bytes.len() as u64 > self.next
+    }
+
     /// Takes a segment's bytes, and the end if it stands behind them.
     pub(crate) fn on_segment(
         &mut self,

@@ -258,3 +258,43 @@ fn lies_of_a_peer_do_no_harm() {
     assert_eq!(say(&fin(200)), Err(ResetReason::Protocol));
     assert_eq!(say(&lie(0, 9, 99, b"xyz", &[])), Err(ResetReason::Protocol));
 }
+
+#[test]
+fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
+    let channel = Channel {
+        loss_pct: 0,
+        twice_pct: 0,
+        delay_ms: 1,
+        jitter_ms: 0,
+    };
+    let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
+    let run = |pair: &mut Pair| (0..20).for_each(|_| pair.step());
+    run(&mut pair);
+    pair.write(0, 1_000, Framing::Bytes);
+    run(&mut pair);
+    assert_eq!(pair.read[1], pair.written[0]);
+    // The client answers and goes. The acknowledgement of what it has read was lost, so that comes
+    // again; then something comes that nobody will read.
+    pair.write(1, 5_000, Framing::Bytes);
+    let now = pair.now;
+    pair.ends[1].orphan(now);
+    let say = |pair: &mut Pair, offset: u32, bytes: &[u8]| {
+        let segment = Segment {
+            flags: Flags::ACK,
+            connection: 7,
+            offset,
+            window: 100_000,
+            ..Segment::default()
+        };
+        let mut packet = vec![0; 28];
+        segment.emit(&[], &mut packet).unwrap();
+        packet.extend(bytes);
+        pair.ends[1].on_segment(now, &Segment::parse(&packet).unwrap(), false)
+    };
+    let read = pair.read[1].clone();
+    let again = say(&mut pair, 0, &read).unwrap();
+    assert_eq!((again.taken, again.is_bad), (Taken::Kept, false));
+    assert_eq!(say(&mut pair, 990, &[0; 20]), Err(ResetReason::Peer));
+    run(&mut pair);
+    assert_eq!(pair.read[0], pair.written[1]);
+}
