@@ -21,8 +21,10 @@ use wire::data::{Header, Remaining};
 const QUANTUM: usize = 1_500;
 /// Room that each buffer has from the start, so that it fits any packet of an Ethernet.
 const BUFFER_BYTES: usize = 1_504;
-/// Buffers that are kept for later: 1.5 MB.
+/// Buffers that are kept for later: 1.5 MB, or 9.4 MB of the largest.
 const SPARE_MAX: usize = 1_024;
+/// A buffer that is kept has at most so many bytes: what fits a jumbo frame.
+const SPARE_BYTES_MAX: usize = 9_216;
 
 /// There is no room for another packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,8 @@ impl Queue {
         let place = self.place(key(bytes));
         let mut out = None;
         if self.packets >= QUEUE_PACKETS || self.bytes + bytes.len() > QUEUE_BYTES {
-            out = Some(self.make_room(place).ok_or(Full)?);
+            let bytes_over = (self.bytes + bytes.len()).saturating_sub(QUEUE_BYTES);
+            out = Some(self.make_room(place, bytes_over).ok_or(Full)?);
         }
         let mut buffer = self.buffer(bytes.len());
         buffer.extend_from_slice(bytes);
@@ -161,7 +164,7 @@ impl Queue {
 
     /// Takes a buffer back that is not needed any more.
     pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
+        if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
             bytes.clear();
             self.spare.push(bytes);
         }
@@ -222,13 +225,16 @@ impl Queue {
     }
 
     /// The last packet of the longest flow, unless it is the one at `place` or no longer than that.
-    fn make_room(&mut self, place: u32) -> Option<Packet> {
+    /// It must have so many bytes: short packets make no room for long ones.
+    fn make_room(&mut self, place: u32, least: usize) -> Option<Packet> {
         let bytes = |flow: &Flow| -> usize { flow.packets.iter().map(|p| p.bytes.len()).sum() };
         let own = bytes(&self.flows[place as usize]);
         let longest = self.turns.iter().copied();
         let longest = longest.max_by_key(|&place| self.flows[place as usize].packets.len());
+        let last = |flow: &Flow| flow.packets.back().map_or(0, |packet| packet.bytes.len());
         let longest = longest
-            .filter(|&other| other != place && bytes(&self.flows[other as usize]) > own + QUANTUM);
+            .filter(|&other| other != place && bytes(&self.flows[other as usize]) > own + QUANTUM)
+            .filter(|&other| last(&self.flows[other as usize]) >= least);
         let Some(longest) = longest else {
             if self.flows[place as usize].packets.is_empty() {
                 self.retire(place);

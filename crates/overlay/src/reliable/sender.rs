@@ -329,8 +329,11 @@ impl Sender {
         if length.is_none() {
             self.grant = false;
             self.is_limited = false;
-            // The receiver's window is closed: it is asked now and then.
-            self.arm(now);
+            // The receiver's window is closed: it is asked now and then. Nothing has left, so a
+            // probe that is due already is not put off: packets may come to the queue for ever.
+            if self.timeout_at.is_none() {
+                self.arm(now);
+            }
         }
         length
     }
@@ -434,11 +437,16 @@ impl Sender {
     pub fn on_ack(&mut self, now: Time, ack: &ReliableAck<'_>) {
         let head = ack.head;
         let next = head.next.widen(self.base);
-        let end = head.end.widen(next);
-        if end > self.next_seq() || end < next {
+        let told_end = head.end.widen(next);
+        if next > self.next_seq() || told_end < next {
             self.stats.bogus += 1;
             return;
         }
+        // A neighbour that has restarted may have had packets of the lane before. What it says
+        // above the first gap is about those; below, it has had what was sent.
+        let is_honest = told_end <= self.next_seq();
+        self.stats.bogus += u64::from(!is_honest);
+        let end = if is_honest { told_end } else { next };
         if end >= self.told_end {
             self.told_end = end;
             self.limit = end + u64::from(head.window);
@@ -450,7 +458,9 @@ impl Sender {
         for seq in self.base..next {
             self.acknowledge(now, seq, &mut acked);
         }
-        self.acknowledge_ranges(now, ack, end, &mut acked);
+        if is_honest {
+            self.acknowledge_ranges(now, ack, end, &mut acked);
+        }
         self.forget_acknowledged();
         if self.skip_to.is_some_and(|skip| next >= skip) {
             (self.skip_to, self.skip_due) = (None, false);

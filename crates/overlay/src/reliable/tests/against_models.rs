@@ -2,7 +2,7 @@
 
 use super::world::{at, lane, number, packet};
 use crate::reliable::queue::Queue;
-use crate::reliable::{Arrival, QUEUE_PACKETS, Receiver, SPAN};
+use crate::reliable::{Arrival, QUEUE_BYTES, QUEUE_PACKETS, Receiver, SPAN};
 use base::Time;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -143,4 +143,23 @@ fn a_full_queue_makes_room_for_flows_with_less() {
     assert!(both.contains(&0));
     while queue.pop().is_some() {}
     assert_eq!((queue.len(), queue.bytes(), queue.flows()), (0, 0, 0));
+}
+
+#[test]
+fn short_packets_make_no_room_for_long_ones() {
+    let mut queue = Queue::default();
+    for n in 0..QUEUE_PACKETS {
+        queue
+            .push(at(0), &packet(0, n as u32, 1_400), None)
+            .unwrap();
+    }
+    for flow in 1..500 {
+        let _ = queue.push(at(0), &packet(flow, 0, 60_000), None);
+    }
+    assert!(queue.bytes() <= QUEUE_BYTES, "{}", queue.bytes());
+    // Of what is as long, a flow still gets its share.
+    assert!(matches!(
+        queue.push(at(0), &packet(501, 0, 1_000), None),
+        Ok(Some(_))
+    ));
 }

@@ -99,6 +99,25 @@ fn a_closed_window_is_asked_now_and_then() {
 }
 
 #[test]
+fn a_closed_window_is_asked_for_however_much_comes_to_wait() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..1);
+    assert_eq!(send_all(&mut from, 100, 100), [0]);
+    arrive(&mut to, 105, &[0]);
+    let bytes = ack(&mut to, at(105), 2);
+    hear(&mut from, at(110), &bytes);
+    push(&mut from, 111, 1..3);
+    assert_eq!(send_all(&mut from, 111, 112), [1, 2]);
+    // Both are lost, and more comes each millisecond.
+    let mut sent = Vec::new();
+    for n in 0..1_000 {
+        push(&mut from, 113 + u64::from(n), 3 + n..4 + n);
+        sent.extend(send_all(&mut from, 113 + u64::from(n), 113 + u64::from(n)));
+    }
+    assert!(sent.len() >= 2 && sent.iter().all(|n| *n <= 2), "{sent:?}");
+}
+
+#[test]
 fn an_acknowledgement_of_what_was_never_sent_counts_for_nothing() {
     let (mut from, mut liar) = ready();
     push(&mut from, 100, 0..3);
@@ -108,6 +127,23 @@ fn an_acknowledgement_of_what_was_never_sent_counts_for_nothing() {
     hear(&mut from, at(110), &bytes);
     assert_eq!(from.sender.stats().bogus, 1);
     assert_eq!(from.sender.in_flight(), 3);
+}
+
+#[test]
+fn a_neighbour_that_has_had_a_packet_of_the_lane_before_does_not_stop_this_one() {
+    let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..40);
+    arrive(&mut to, 100, &[500]);
+    let mut sent = Vec::new();
+    for ms in 100..1_000 {
+        let now = send_all(&mut from, ms, ms);
+        arrive(&mut to, ms, &now);
+        sent.extend(now);
+        let bytes = ack(&mut to, at(ms), 100);
+        hear(&mut from, at(ms), &bytes);
+    }
+    assert_eq!(sent, (0..40).collect::<Vec<_>>());
+    assert!(from.sender.is_empty() && from.sender.stats().bogus > 0);
 }
 
 #[test]
