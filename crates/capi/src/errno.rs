@@ -62,6 +62,7 @@ fn number(error: &Error) -> Errno {
         Error::Timeout { .. } | Error::WouldBlock => libc::EAGAIN,
         Error::TooLong { .. } => libc::EMSGSIZE,
         Error::Gate { .. } => libc::ENETDOWN,
+        Error::Descriptors => libc::EMFILE,
         Error::Reset(why) => match why {
             ResetReason::Refused => libc::ECONNREFUSED,
             ResetReason::Timeout => libc::ETIMEDOUT,

@@ -235,9 +235,7 @@ impl Listener {
         };
         let [Some(data), Some(notices)] = fds else {
             // This process is out of descriptors: the kernel has closed what did not fit.
-            return Err(Error::Io(io::Error::other(
-                "a stream was lost: this process has too many open files (ulimit -n)",
-            )));
+            return Err(Error::Descriptors);
         };
         let notices = SeqStream::from(notices);
         notices.set_nonblocking(true)?;

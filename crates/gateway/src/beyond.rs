@@ -79,7 +79,9 @@ impl Beyond {
                 Ok(Accepted::Bytes(stream)) => shared.start(stream),
                 // TCP has no messages.
                 Ok(Accepted::Messages(stream)) => stream.reset(),
-                Err(Error::Io(error)) => return Error::Io(error),
+                Err(error @ Error::Descriptors) => {
+                    shared.failed("?".to_owned(), "?".to_owned(), error.to_string());
+                }
                 Err(error) => return error,
             }
         }

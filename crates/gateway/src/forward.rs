@@ -7,6 +7,7 @@
 //! A connection that cannot be carried on ends in a reset on both sides, never in what looks like
 //! the end of the data. Both halves report what happens as [`Event`]s, whose text is for people.
 
+use crate::accept;
 use crate::pump::{Carried, carry};
 use client::{Accepted, Listener, Node, Options, Stream, Target};
 use core::fmt;
@@ -109,7 +110,7 @@ impl Near {
     pub fn serve_next(&self) -> io::Result<()> {
         let (tcp, from) = match self.listener.accept() {
             Ok(accepted) => accepted,
-            Err(error) if is_of_one_connection(&error) => return Ok(()),
+            Err(error) if accept::outlives(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
         let (node, to, options) = (self.node.clone(), self.to, self.options);
@@ -153,9 +154,16 @@ impl Exit {
 
     /// Accepts the next stream, waiting for it, and carries it on threads of its own.
     pub fn serve_next(&self) -> Result<(), client::Error> {
-        let stream = match self.listener.accept()? {
-            Accepted::Bytes(stream) => stream,
-            Accepted::Messages(stream) => {
+        let stream = match self.listener.accept() {
+            Ok(Accepted::Bytes(stream)) => stream,
+            Err(error @ client::Error::Descriptors) => {
+                let (from, to) = ("?".to_owned(), self.target.clone());
+                let why = error.to_string();
+                (self.connections.report)(&Event::Failed { from, to, why });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+            Ok(Accepted::Messages(stream)) => {
                 // TCP has no messages.
                 stream.reset();
                 return Ok(());
@@ -198,16 +206,6 @@ fn dial(target: &str) -> io::Result<TcpStream> {
         }
     }
     Err(last)
-}
-
-/// True for errors of accept that concern one connection, which has gone.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    )
 }
 
 impl Connections {

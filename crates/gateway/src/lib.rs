@@ -10,6 +10,7 @@
 //! exit serves the targets that its operator lists, and none by default.
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod allow;
 pub mod beyond;
 pub mod forward;

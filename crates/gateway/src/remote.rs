@@ -12,6 +12,7 @@
 mod failures;
 mod waiting;
 
+use crate::accept;
 use crate::slots::{Slot, Slots};
 use client::remote::{Channel, ChannelError, GREETING_TIMEOUT, KEY_BYTES, Pump, TOKEN_BYTES, tls};
 use core::time::Duration;
@@ -164,27 +165,11 @@ impl Gate {
             match self.listener.accept() {
                 Ok((tcp, from)) => self.shared.admit(tcp, from.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if is_of_one(&error) => {}
-                Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
-                    // Until others have gone.
-                    thread::sleep(AGAIN);
-                    return Ok(());
-                }
+                Err(error) if accept::outlives(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
     }
-}
-
-/// Too many open files: of the process, of the system.
-const EMFILE: i32 = 24;
-const ENFILE: i32 = 23;
-
-fn is_of_one(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted
-    )
 }
 
 impl Shared {

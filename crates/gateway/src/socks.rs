@@ -14,6 +14,7 @@ pub mod message;
 mod session;
 mod udp;
 
+use crate::accept;
 use crate::forward::{Event, Report};
 use crate::slots::Slots;
 use base::NodeAddr;
@@ -21,7 +22,7 @@ use client::{Node, Options};
 use core::time::Duration;
 use message::Nonsense;
 use session::Session;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -165,16 +166,7 @@ impl Socks {
                 self.shared.start(tcp, from);
                 Ok(())
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::ConnectionAborted
-                        | ErrorKind::ConnectionReset
-                        | ErrorKind::Interrupted
-                ) =>
-            {
-                Ok(())
-            }
+            Err(error) if accept::outlives(&error) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -64,6 +64,8 @@ pub fn exit_target(word: &str) -> Result<String, String> {
 
 /// Carries connections until Ctrl-C.
 pub fn run(args: &Forward) -> Outcome {
+    // Each connection takes four; with fewer than permitted some wait longer.
+    let _ = net::sched::raise_descriptors();
     let (node, names) = node_at(args.node.as_deref())?;
     let mut stop = Stop::new()?;
     let report = Arc::new(reporter(args.json));

@@ -70,6 +70,8 @@ pub fn run(command: &Gateway) -> Outcome {
 }
 
 fn socks(args: &SocksArgs) -> Outcome {
+    // Each connection takes four; with fewer than permitted some wait longer.
+    let _ = net::sched::raise_descriptors();
     let (node, known) = find(args.node.as_deref())?;
     let exit = args.exit.as_deref().map(|word| known.names().address(word));
     let user = match (&args.user, &args.password_file) {
