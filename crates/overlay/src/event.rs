@@ -73,7 +73,7 @@ pub enum Drop {
     StreamWindow,
     /// A segment that acknowledges what was never sent.
     StreamAck,
-    /// A fragment of a long datagram for which there is no room.
+    /// Long datagrams that were given up, not whole, for others.
     FragmentFull,
     /// Fragments of which the others have not come in time.
     FragmentLate,

@@ -57,14 +57,22 @@ struct Partial {
     until: Time,
 }
 
+/// Datagrams that were given up since the last call of [`Reassembly::take_given_up`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Their time was over.
+    pub late: u32,
+    /// Others took their place.
+    pub crowded_out: u32,
+}
+
 /// The datagrams of a node that are not whole yet.
 #[derive(Debug, Default)]
 pub struct Reassembly {
     partial: Map<Key, Partial>,
     /// Not later than when the first one's time is over.
     next: Option<Time>,
-    /// Datagrams that were given up since the last call of [`Reassembly::take_given_up`].
-    given_up: u32,
+    given_up: GivenUp,
 }
 
 impl Reassembly {
@@ -147,7 +155,7 @@ impl Reassembly {
         };
         if let Some(oldest) = oldest {
             self.partial.remove(&oldest);
-            self.given_up += 1;
+            self.given_up.crowded_out += 1;
         }
     }
 
@@ -164,12 +172,12 @@ impl Reassembly {
         }
         let before = self.partial.len();
         self.partial.retain(|_, partial| partial.until > now);
-        self.given_up += (before - self.partial.len()) as u32;
+        self.given_up.late += (before - self.partial.len()) as u32;
         self.next = self.partial.values().map(|partial| partial.until).min();
     }
 
     /// Datagrams that were given up since the last call.
-    pub fn take_given_up(&mut self) -> u32 {
+    pub fn take_given_up(&mut self) -> GivenUp {
         core::mem::take(&mut self.given_up)
     }
 
@@ -252,9 +260,13 @@ mod tests {
         for id in 0..100 {
             all.on_fragment(at(id.into()), key(1, id), first, Remaining::NONE, &pool);
         }
+        let crowded = GivenUp {
+            late: 0,
+            crowded_out: 84,
+        };
         assert_eq!(
             (all.len(), all.take_given_up()),
-            (PARTIAL_PER_SOURCE_MAX, 84)
+            (PARTIAL_PER_SOURCE_MAX, crowded)
         );
         for source in 2..200 {
             all.on_fragment(at(200), key(source, 0), first, Remaining::NONE, &pool);
@@ -277,7 +289,11 @@ mod tests {
         assert_eq!(all.len(), PARTIAL_MAX);
         assert_eq!(all.next_timeout(), Some(at(1_200)));
         all.expire(at(1_200));
-        assert_eq!((all.len(), all.take_given_up()), (0, PARTIAL_MAX as u32));
+        let late = GivenUp {
+            late: PARTIAL_MAX as u32,
+            crowded_out: 0,
+        };
+        assert_eq!((all.len(), all.take_given_up()), (0, late));
         assert_eq!(pool.in_use(), (0, 0));
     }
 }

@@ -160,6 +160,9 @@ pub enum StreamRequest {
     },
     /// Nothing more will be written.
     Finish,
+    /// The application is gone. What it has written is still to be read and delivered, in bounded
+    /// time; then [`StreamRequest::Finish`] and the client's end follow.
+    Leave,
     /// The application has taken so many bytes of what was delivered.
     Consumed {
         /// Payload bytes.

@@ -136,6 +136,45 @@ fn a_reader_that_sleeps_for_a_minute_stops_its_own_stream_only() {
 }
 
 #[test]
+fn who_leaves_does_not_wait_for_ever_for_a_reader_that_sleeps() {
+    let mut nodes = Nodes::new(9, 2, &chain(2), "delay=5ms rate=20mbit");
+    nodes.run_ms(2_000);
+    let (mut sessions, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
+    sessions.called(0).reads = false;
+    sessions.run_ms(&mut nodes, 10_000);
+    // The client has gone; what it has written cannot be read, because there is no credit.
+    let leave = Request::Stream(StreamRequest::Leave);
+    nodes.request(caller.0, caller.1, leave);
+    sessions.run_ms(&mut nodes, 45_000);
+    assert_eq!(sessions.end(caller).reset, None);
+    sessions.run_ms(&mut nodes, 20_000);
+    assert_eq!(sessions.end(caller).reset, Some(ResetReason::Timeout));
+    assert_eq!(sessions.called(0).reset, Some(ResetReason::Timeout));
+}
+
+#[test]
+fn what_a_closed_client_wrote_arrives_however_slow_the_reader_is() {
+    let mut nodes = Nodes::new(10, 2, &chain(2), "delay=5ms rate=20mbit");
+    nodes.run_ms(2_000);
+    let (mut sessions, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
+    sessions.called(0).reads = false;
+    sessions.run_ms(&mut nodes, 10_000);
+    let written = sessions.close(&mut nodes, caller).written;
+    // Ten seconds of sleep, and a look.
+    for _ in 0..40 {
+        let called = sessions.called(0);
+        called.reads = called.unread > 0 && !called.reads;
+        let ms = if called.reads { 20 } else { 10_000 };
+        sessions.run_ms(&mut nodes, ms);
+    }
+    sessions.called(0).reads = true;
+    sessions.run_ms(&mut nodes, 10_000);
+    let called = sessions.called(0);
+    assert_eq!((called.reset, called.read), (None, written));
+    assert!(called.finished.is_some());
+}
+
+#[test]
 fn ten_thousand_connections_leave_nothing_behind() {
     let mut nodes = Nodes::new(7, 2, &chain(2), "delay=1ms");
     nodes.run_ms(2_000);

@@ -94,6 +94,11 @@ impl Clients {
                 }
                 Ok(Some(request))
             }
+            Read::Left => {
+                let leave = Request::Stream(StreamRequest::Leave);
+                self.asks.push_back((id, leave));
+                Ok(None)
+            }
             Read::Nothing | Read::NoBuffer => Ok(None),
             Read::Gone => Err(Gone),
         }

@@ -40,6 +40,8 @@ pub(super) struct End {
     pub(super) consumed: u32,
     /// The client has closed its end; what it wrote may still be there to be read.
     hung_up: bool,
+    /// The engine knows that.
+    leave_told: bool,
     /// Nothing is read until there are buffers again.
     pub(super) held: bool,
     /// What the descriptor is watched for.
@@ -70,6 +72,8 @@ pub(super) enum Read {
     Ask(Request),
     /// Nothing to do until the descriptor or the engine says so.
     Nothing,
+    /// The same, and the client is gone: the engine is to see to it that this ends.
+    Left,
     /// There is no buffer.
     NoBuffer,
     /// The client is gone, and everything that it wrote has been read.
@@ -112,6 +116,7 @@ impl End {
             kept_from: 0,
             consumed: 0,
             hung_up: false,
+            leave_told: false,
             held: false,
             watched: None,
         };
@@ -170,7 +175,7 @@ impl End {
             };
         }
         if !self.may_read() {
-            return Read::Nothing;
+            return self.without_credit();
         }
         let Some(mut burst) = pool.large() else {
             return Read::NoBuffer;
@@ -190,7 +195,7 @@ impl End {
                     && len <= ipc::PAYLOAD_BYTES_MAX
                 {
                     self.need = len as u64;
-                    return Read::Nothing;
+                    return self.without_credit();
                 }
                 stream
                     .recv_into(&mut burst.spare_mut()[..ipc::PAYLOAD_BYTES_MAX])
@@ -221,6 +226,14 @@ impl End {
                 self.hang_up();
                 Read::Ask(ask(StreamRequest::Reset))
             }
+        }
+    }
+
+    fn without_credit(&mut self) -> Read {
+        let is_told = core::mem::replace(&mut self.leave_told, self.hung_up);
+        match self.hung_up && !is_told {
+            true => Read::Left,
+            false => Read::Nothing,
         }
     }
 

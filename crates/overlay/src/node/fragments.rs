@@ -100,9 +100,12 @@ impl Node {
     }
 
     fn count_given_up(&mut self, out: &mut impl Outbox<Node>) {
-        let packets = self.reassembly.take_given_up();
-        if packets > 0 {
-            let reason = Drop::FragmentLate;
+        let given_up = self.reassembly.take_given_up();
+        let counts = [
+            (Drop::FragmentLate, given_up.late),
+            (Drop::FragmentFull, given_up.crowded_out),
+        ];
+        for (reason, packets) in counts.into_iter().filter(|(_, packets)| *packets > 0) {
             out.report(Event::Dropped { reason, packets });
         }
     }

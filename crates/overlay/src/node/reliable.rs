@@ -206,6 +206,8 @@ impl Node {
                 generation: None,
             });
         }
+        // Its lane may have been why neighbours were told to send less.
+        self.relax();
     }
 
     /// Sends what waits for links that are down another way, where there is one by now.

@@ -178,7 +178,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Result<(), ResetReason> {
         let listener = self.streams.listener(key.port)?;
-        if !self.streams.has_room() {
+        if !self.streams.has_room_for(key.peer) {
             return Err(ResetReason::Exhausted);
         }
         let framing = match segment.flags.has(Flags::MESSAGES) {

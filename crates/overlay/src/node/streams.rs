@@ -76,6 +76,7 @@ impl Node {
                 }
             }
             StreamRequest::Finish => stream.sender.finish(),
+            StreamRequest::Leave => stream.linger(now),
             StreamRequest::Consumed { bytes } => stream.on_consumed(now, bytes, budget),
             StreamRequest::Reset => {
                 self.streams.leave(client);

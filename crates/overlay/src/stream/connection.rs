@@ -29,8 +29,10 @@ const CALL_MAX: Duration = Duration::from_secs(4);
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Questions without an answer after which the peer is gone.
 const QUESTIONS_MAX: u32 = 3;
-/// How long a stream lives on whose client is gone, for what was written to be delivered.
+/// How long a stream lives on whose client is gone while nothing of what was written is delivered.
 const LINGER: Duration = Duration::from_secs(60);
+/// And at most: a reader so slow does not keep the place of another stream.
+const LINGER_MAX: Duration = Duration::from_secs(600);
 
 /// A stream without a route looks again so often; it is also told when routes change.
 const ROUTE_RETRY: Duration = Duration::from_secs(1);
@@ -101,7 +103,8 @@ pub(crate) struct Connection {
     heard: Time,
     questions: u32,
     keep_alive: Duration,
-    linger_until: Option<Time>,
+    /// Since when its client is gone.
+    gone: Option<Time>,
     no_route_since: Option<Time>,
     /// Somebody else has to make room first: when to look again at the latest.
     retry_at: Option<Time>,
@@ -154,7 +157,7 @@ impl Connection {
             heard: now,
             questions: 0,
             keep_alive: settings.keep_alive,
-            linger_until: None,
+            gone: None,
             no_route_since: None,
             retry_at: None,
             finish_told: false,
@@ -175,7 +178,23 @@ impl Connection {
     pub(crate) fn orphan(&mut self, now: Time) {
         self.client = None;
         self.sender.finish();
-        self.linger_until = Some(now + LINGER);
+        self.linger(now);
+    }
+
+    /// The client is gone, but not all that it wrote has been read.
+    pub(crate) fn linger(&mut self, now: Time) {
+        self.gone.get_or_insert(now);
+    }
+
+    fn linger_until(&self) -> Option<Time> {
+        let gone = self.gone?;
+        let progress = self.sender.progress().max(gone);
+        Some((progress + LINGER).min(gone + LINGER_MAX))
+    }
+
+    /// This end has opened it.
+    pub(crate) fn is_initiator(&self) -> bool {
+        self.is_initiator
     }
 
     /// Both directions have ended and the peer knows.
@@ -380,7 +399,7 @@ impl Connection {
             self.call_at,
             calling,
             silent,
-            self.linger_until,
+            self.linger_until(),
             self.retry_at,
             self.sender.next_timeout(),
         ];
@@ -408,7 +427,7 @@ impl Connection {
             self.call_at = None;
             self.call_due = true;
         }
-        if is_due(self.linger_until) {
+        if is_due(self.linger_until()) {
             return Err(ResetReason::Timeout);
         }
         if self.is_open() && now >= self.question_at() {

@@ -189,7 +189,7 @@ impl Receiver {
                 let mut length = [0; LENGTH_BYTES];
                 self.ring.read(self.delivered, &mut length);
                 let length = u32::from_be_bytes(length) as usize;
-                if length > MESSAGE_BYTES_MAX {
+                if length == 0 || length > MESSAGE_BYTES_MAX {
                     return Err(ResetReason::Protocol);
                 }
                 let is_whole = (LENGTH_BYTES + length) as u64 <= there;

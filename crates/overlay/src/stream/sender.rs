@@ -160,11 +160,12 @@ impl Sender {
         }
     }
 
-    /// Takes what the application writes; false if it is more than the credit.
+    /// Takes what the application writes; false if it is more than the credit, or an empty message:
+    /// those cost no credit, and a reader could not tell them from the end.
     pub(crate) fn write(&mut self, bytes: &[u8], framing: Framing) -> bool {
         let len = bytes.len() as u64;
-        // An empty message costs no credit: so many that they fill the memory are too many.
-        if self.finished || len > self.credit || self.buffered() > 6 * BUFFER_MAX {
+        let is_empty_message = len == 0 && framing == Framing::Messages;
+        if self.finished || len > self.credit || is_empty_message {
             return false;
         }
         self.credit -= len;
@@ -216,6 +217,11 @@ impl Sender {
     /// Bytes acknowledged.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.una.min(self.end)
+    }
+
+    /// When something was last acknowledged, or sent after everything was.
+    pub(crate) fn progress(&self) -> Time {
+        self.progress
     }
 
     /// What the buffer takes of the node's memory beyond its start.

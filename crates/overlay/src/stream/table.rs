@@ -1,13 +1,18 @@
 //! All streams of a node: by connection and by client, who listens, and when each wants attention.
 
 use super::{Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId};
-use base::{ClientId, Duration, Map, Time, VirtualPort};
+use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Connections that have ended are remembered for so long, to answer a peer that has not heard.
-const REMEMBERED: Duration = Duration::from_secs(10);
+/// Connections that have ended are remembered for so long, to answer a peer that has not heard:
+/// beyond the silence that a stream survives.
+const REMEMBERED: Duration = Duration::from_secs(75);
 /// And at most so many, 40 bytes each.
 const REMEMBERED_MAX: usize = 4_096;
+
+/// Connections to this node's listeners that one other node may have: half of all, so that no
+/// single one takes every place.
+const CALLS_PER_PEER_MAX: u32 = STREAMS_MAX as u32 / 2;
 
 /// Who takes connections at a port.
 #[derive(Debug)]
@@ -41,6 +46,8 @@ pub(crate) struct Streams {
     free: Vec<u32>,
     by_key: Map<Key, u32>,
     by_client: Map<ClientId, u32>,
+    /// Connections that others have opened, by node.
+    calls: Map<NodeAddr, u32>,
     waiting: Map<StreamId, u32>,
     listeners: Map<VirtualPort, Listener>,
     wakes: BTreeSet<(Time, u32)>,
@@ -58,6 +65,7 @@ impl Default for Streams {
             free: Vec::new(),
             by_key: Map::default(),
             by_client: Map::default(),
+            calls: Map::default(),
             waiting: Map::default(),
             listeners: Map::default(),
             wakes: BTreeSet::new(),
@@ -81,6 +89,12 @@ impl Streams {
         self.len() < STREAMS_MAX
     }
 
+    /// There is room for one more that `peer` opens.
+    pub(crate) fn has_room_for(&self, peer: NodeAddr) -> bool {
+        let calls = self.calls.get(&peer).copied().unwrap_or(0);
+        self.has_room() && calls < CALLS_PER_PEER_MAX
+    }
+
     /// Adds a connection, for which there must be room, and looks at it in this flush.
     pub(crate) fn add(&mut self, connection: Connection) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
@@ -88,6 +102,9 @@ impl Streams {
             (self.slots.len() - 1) as u32
         });
         self.by_key.insert(connection.key, index);
+        if !connection.is_initiator() {
+            *self.calls.entry(connection.key.peer).or_default() += 1;
+        }
         self.ended.remove(&connection.key);
         if let Some(client) = connection.client {
             self.by_client.insert(client, index);
@@ -105,6 +122,14 @@ impl Streams {
             self.wakes.remove(&(wake, index));
         }
         self.by_key.remove(&connection.key);
+        if !connection.is_initiator()
+            && let Some(calls) = self.calls.get_mut(&connection.key.peer)
+        {
+            *calls -= 1;
+            if *calls == 0 {
+                self.calls.remove(&connection.key.peer);
+            }
+        }
         if let Some(client) = connection.client {
             self.by_client.remove(&client);
         }

@@ -157,6 +157,11 @@ fn a_client_that_closes_has_all_of_what_it_wrote_read_first() {
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
     world.clients.hang_up(id);
     assert!(world.read(id).is_none(), "no credit");
+    let asks = world.asks();
+    let [(_, Request::Stream(StreamRequest::Leave))] = asks[..] else {
+        panic!("{asks:?}");
+    };
+    assert!(world.read(id).is_none() && world.asks().is_empty(), "once");
     assert_eq!(world.watched(id), (None, None), "or the loop would spin");
     world.tell(id, StreamReply::Credit { bytes: 6 });
     assert_eq!(world.clients.take_resumed(), [id]);
