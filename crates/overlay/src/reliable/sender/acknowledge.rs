@@ -1,0 +1,219 @@
+//! What acknowledgements tell: what has arrived, how long it took, and what has been overtaken.
+//!
+//! An acknowledgement names everything below a number and ranges above it; what the one before named
+//! is not looked at again. The latest transmission that has arrived then tells which of those before
+//! it are lost.
+
+use super::{Sender, State};
+use base::{Duration, Time};
+use congestion::Acked;
+use wire::control::ReliableAck;
+use wire::data::LaneSeq;
+
+/// Later transmissions that have arrived make one lost [RFC 5681's three duplicates].
+const LATER: u64 = 3;
+/// The shortest time by which a transmission may be overtaken: bursts, timers, threads.
+const REORDER_MIN: Duration = Duration::from_micros(500);
+/// Quarters of the least round trip by which packets may be overtaken, at most.
+const REORDER_QUARTERS_MAX: u64 = 6;
+
+impl Sender {
+    /// Takes in what the receiver tells.
+    pub fn on_ack(&mut self, now: Time, ack: &ReliableAck<'_>) {
+        let head = ack.head;
+        let next = head.next.widen(self.base);
+        let told_end = head.end.widen(next);
+        if next > self.next_seq() || told_end < next {
+            self.stats.bogus += 1;
+            return;
+        }
+        // A neighbour that has restarted may have had packets of the lane before. What it says
+        // above the first gap is about those; below, it has had what was sent.
+        let is_honest = told_end <= self.next_seq();
+        self.stats.bogus += u64::from(!is_honest);
+        let end = if is_honest { told_end } else { next };
+        if end >= self.told_end {
+            self.told_end = end;
+            self.limit = end + u64::from(head.window);
+        }
+        let hold = Duration::from_micros(head.hold_us.into());
+        let rtt = self.sample(now, head.newest, hold);
+        let in_flight = self.in_flight;
+        let mut acked = (0, 0);
+        for seq in self.base..next {
+            self.acknowledge(now, seq, &mut acked);
+        }
+        if is_honest {
+            self.acknowledge_ranges(now, ack, end, &mut acked);
+        }
+        self.forget_acknowledged();
+        if self.skip_to.is_some_and(|skip| next >= skip) {
+            (self.skip_to, self.skip_due) = (None, false);
+        }
+        self.detect(now);
+        let (packets, bytes) = acked;
+        if packets == 0 {
+            return;
+        }
+        self.progress = now;
+        self.probes = 0;
+        self.backoff = 0;
+        let slow_start_used = self.controls.in_slow_start() && in_flight * 2 >= self.window();
+        let acked = Acked {
+            now,
+            segments: packets as f64,
+            bytes,
+            rtt,
+            in_flight: in_flight as f64,
+            limited: self.is_limited || slow_start_used,
+            receive_rate_bps: None,
+            receive_jitter: None,
+            srtt: self.rtt.smoothed().unwrap_or_default(),
+        };
+        let highest = self.highest.map(|(order, _)| order);
+        self.controls.on_ack(&acked, highest);
+        self.timeout_at = None;
+        self.arm(now);
+    }
+
+    /// The ranges of an acknowledgement, without what the last one told already.
+    fn acknowledge_ranges(
+        &mut self,
+        now: Time,
+        ack: &ReliableAck<'_>,
+        end: u64,
+        acked: &mut (u64, u64),
+    ) {
+        let before = core::mem::take(&mut self.told);
+        let mut ranges = core::mem::take(&mut self.told_before);
+        ranges.clear();
+        let mut told = 0;
+        for (first, count) in ack.received() {
+            let from = first.widen(end);
+            let to = from + u64::from(count);
+            let mut seq = to;
+            // What was told lies in ranges that fall like these.
+            while seq > from.max(self.base) {
+                while before.get(told).is_some_and(|&(known, _)| known >= seq) {
+                    told += 1;
+                }
+                if let Some(&(known, known_to)) = before.get(told)
+                    && known_to >= seq
+                {
+                    seq = known;
+                    continue;
+                }
+                seq -= 1;
+                self.acknowledge(now, seq, acked);
+            }
+            ranges.push((from, to));
+        }
+        (self.told, self.told_before) = (ranges, before);
+    }
+
+    /// One number has arrived.
+    fn acknowledge(&mut self, now: Time, seq: u64, (packets, bytes): &mut (u64, u64)) {
+        let Some(at) = seq.checked_sub(self.base) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(at as usize) else {
+            return;
+        };
+        if entry.transmissions == 0 {
+            self.stats.bogus += 1;
+            return;
+        }
+        let Some(packet) = entry.packet.take() else {
+            return;
+        };
+        *packets += 1;
+        *bytes += packet.bytes.len() as u64;
+        self.in_flight -= usize::from(entry.state == State::InFlight);
+        let (order, sent_at) = (entry.order, entry.sent_at);
+        let is_lost = entry.state == State::Lost;
+        let (by_loss, repeated) = (entry.by_loss, entry.transmissions > 1);
+        self.queue.recycle(packet.bytes);
+        let least = self.rtt.least().unwrap_or_default();
+        let is_early = repeated && now.since(sent_at) < least.mul_f64(0.9);
+        if is_lost || is_early {
+            // It is an earlier transmission that has come after all.
+            self.stats.spurious += u64::from(is_early);
+            if is_lost || by_loss {
+                let quarters = self.reorder_quarters + 1;
+                self.reorder_quarters = quarters.min(REORDER_QUARTERS_MAX);
+            }
+        } else if self.highest.is_none_or(|(highest, _)| order > highest) {
+            self.highest = Some((order, sent_at));
+        }
+    }
+
+    fn forget_acknowledged(&mut self) {
+        while self.entries.front().is_some_and(|e| e.packet.is_none()) {
+            self.entries.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// Measures the round trip of a packet that was sent once.
+    fn sample(&mut self, now: Time, newest: LaneSeq, hold: Duration) -> Option<Duration> {
+        let entry = self.entry(newest.widen(self.base))?;
+        let elapsed = now.since(entry.sent_at);
+        let is_measure = entry.packet.is_some() && entry.transmissions == 1 && hold < elapsed;
+        let rtt = elapsed.saturating_sub(hold);
+        is_measure.then(|| self.rtt.on_sample(now, rtt));
+        is_measure.then_some(rtt)
+    }
+
+    /// A first guess of the round trip, of who has measured it otherwise.
+    pub fn seed_rtt(&mut self, now: Time, rtt: Duration) {
+        if self.rtt.samples() == 0 && rtt > Duration::ZERO {
+            self.rtt.on_sample(now, rtt);
+        }
+    }
+
+    /// How much later a transmission may arrive than one that left after it.
+    fn reorder(&self) -> Duration {
+        let least = self.rtt.least().unwrap_or_default();
+        (least.div(4) * (1 + self.reorder_quarters)).max(REORDER_MIN)
+    }
+
+    /// Finds what is lost.
+    pub(super) fn detect(&mut self, now: Time) {
+        self.reorder_at = None;
+        let Some((highest, highest_at)) = self.highest else {
+            return;
+        };
+        let reorder = self.reorder();
+        let rtt = self.rtt.latest().max(self.rtt.least().unwrap_or_default());
+        while let Some(&(order, seq)) = self.sent.front() {
+            if order >= highest {
+                return;
+            }
+            let entry = self.entry(seq);
+            let entry = entry
+                .filter(|e| e.order == order && e.packet.is_some() && e.state == State::InFlight);
+            let Some(sent_at) = entry.map(|entry| entry.sent_at) else {
+                self.sent.pop_front();
+                continue;
+            };
+            let by_place = self.reorder_quarters == 0 && order + LATER <= highest;
+            let by_time = sent_at + reorder <= highest_at;
+            let due = sent_at + rtt + reorder;
+            if !by_place && !by_time && now < due {
+                self.reorder_at = Some(due);
+                return;
+            }
+            self.sent.pop_front();
+            self.lose(now, seq, order);
+        }
+    }
+
+    fn lose(&mut self, now: Time, seq: u64, order: u64) {
+        let at = (seq - self.base) as usize;
+        self.entries[at].state = State::Lost;
+        self.in_flight -= 1;
+        self.lost.push_back(seq);
+        let next = self.next_order;
+        self.stats.cuts += u64::from(self.controls.on_loss(now, order, next));
+    }
+}

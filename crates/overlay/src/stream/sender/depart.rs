@@ -1,0 +1,136 @@
+//! What leaves next: probes, what is lost, what is new, as far as pace, window and the peer's edge
+//! go.
+
+use super::super::sent::Chunk;
+use super::Sender;
+use base::{Duration, Time};
+
+/// A paced stream may be ahead of its pace by so much: what is sent at one moment is one burst.
+const AHEAD: Duration = Duration::from_millis(1);
+/// A path so short is not paced: it holds less than a burst.
+const UNPACED: Duration = Duration::from_micros(200);
+
+impl Sender {
+    /// What leaves now, if something may: call again until nothing does. `most` bounds its bytes.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
+        let chunk = self.choose(now)?;
+        self.last_sent = now;
+        if self.rto_at.is_none() {
+            self.rto_at = Some(now + self.rtt.rto(self.backoff));
+        }
+        self.probe_at = None;
+        self.spend_pace(now, u64::from(chunk.len) + 80);
+        Some(chunk)
+    }
+
+    /// More than one segment is waiting: worth a large buffer.
+    pub(crate) fn has_many(&self) -> bool {
+        self.end - self.next.min(self.end) > self.segment || self.board.has_lost()
+    }
+
+    fn choose(&mut self, now: Time) -> Option<Chunk> {
+        if self.probes > 0 {
+            self.probes -= 1;
+            if let Some(chunk) = self.board.resend_lost(now) {
+                self.retransmissions += 1;
+                return Some(chunk);
+            }
+            if let Some(chunk) = self.board.resend_last(now) {
+                self.retransmissions += 1;
+                return Some(chunk);
+            }
+        }
+        let something = self.board.has_lost() || self.next < self.end || self.fin_due();
+        if !something {
+            self.limited = false;
+            return None;
+        }
+        if !self.is_paced_in(now) {
+            return None;
+        }
+        let in_flight = self.board.in_flight();
+        if in_flight > 0 && in_flight + self.segment > self.window() {
+            self.limited = true;
+            return None;
+        }
+        if let Some(chunk) = self.board.resend_lost(now) {
+            self.retransmissions += 1;
+            return Some(chunk);
+        }
+        if self.board.is_full() {
+            return None;
+        }
+        self.choose_new(now)
+    }
+
+    fn choose_new(&mut self, now: Time) -> Option<Chunk> {
+        let waiting = self.end - self.next.min(self.end);
+        let open = self.edge.saturating_sub(self.next);
+        let len = waiting.min(self.segment).min(open);
+        let fin = waiting == 0 && self.fin_due();
+        if len == 0 && !fin {
+            self.limited = false;
+            if waiting > 0 && self.board.is_empty() && self.persist_at.is_none() {
+                self.persist_at = Some(now + self.persist);
+            }
+            return None;
+        }
+        // A sliver of window is left until it has grown, as long as an answer is under way.
+        if len < waiting.min(self.segment) && !self.board.is_empty() {
+            self.limited = false;
+            return None;
+        }
+        if self.board.is_empty() {
+            self.progress = now;
+            let idle = now.since(self.last_sent);
+            let rto = self.rtt.rto(0);
+            if idle > rto && self.next > 0 {
+                self.control.on_idle(idle, rto);
+            }
+        }
+        let chunk = Chunk {
+            offset: self.next,
+            len: len as u32,
+            fin,
+        };
+        self.board.on_sent(now, chunk);
+        self.next += len + u64::from(fin);
+        self.fin_sent |= fin;
+        self.persist_at = None;
+        Some(chunk)
+    }
+
+    pub(super) fn fin_due(&self) -> bool {
+        self.finished && !self.fin_sent
+    }
+
+    /// Reads the bytes of a chunk.
+    pub(crate) fn read(&self, chunk: Chunk, out: &mut [u8]) {
+        self.ring.read(chunk.offset, out);
+    }
+
+    /// The pace allows a segment now; when not, it is known from when on.
+    fn is_paced_in(&mut self, now: Time) -> bool {
+        self.paced_at = None;
+        if self.pace <= now + AHEAD {
+            return true;
+        }
+        self.paced_at = Some(self.pace - AHEAD.div(2));
+        false
+    }
+
+    fn spend_pace(&mut self, now: Time, bytes: u64) {
+        let Some(srtt) = self.rtt.smoothed().filter(|srtt| *srtt >= UNPACED) else {
+            return;
+        };
+        // As Linux paces: ahead of the window, so that it is the window that limits.
+        let gain = if self.control.in_slow_start() {
+            2.0
+        } else {
+            1.25
+        };
+        let rate = gain * self.control.window() * self.segment as f64 / srtt.as_secs_f64();
+        let take = Duration::from_secs_f64(bytes as f64 / rate);
+        self.pace = self.pace.max(now) + take;
+    }
+}

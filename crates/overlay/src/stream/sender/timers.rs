@@ -1,0 +1,109 @@
+//! What is due of itself: the tail's probe, the retransmission timer, the question for a closed
+//! window; and the probe when the routes have changed.
+
+use super::Sender;
+use base::{Duration, Time};
+
+/// What a tail probe waits for beyond two round trips: an acknowledgement that is gathered with
+/// others.
+const PROBE_SLACK: Duration = Duration::from_millis(5);
+/// How long it is left alone at most.
+const PERSIST_MAX: Duration = Duration::from_secs(5);
+
+impl Sender {
+    /// When something is due of itself.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        let all = [
+            self.rto_at,
+            self.probe_at,
+            self.lost_at,
+            self.persist_at,
+            self.paced_at,
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Does what is due; true if the peer is to be asked for its window.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> bool {
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        if is_due(self.paced_at) {
+            self.paced_at = None;
+        }
+        if is_due(self.lost_at) {
+            self.find_lost(now);
+        }
+        if is_due(self.rto_at) {
+            self.on_rto(now);
+        } else if is_due(self.probe_at) {
+            self.probe_at = None;
+            self.probed = true;
+            self.probes = 1;
+        }
+        if is_due(self.persist_at) {
+            self.persist = (self.persist * 2).min(PERSIST_MAX);
+            self.persist_at = Some(now + self.persist);
+            return true;
+        }
+        false
+    }
+
+    fn on_rto(&mut self, now: Time) {
+        if self.backoff == 0 {
+            self.control.on_timeout(now, self.control.window());
+        }
+        self.board.lose_all();
+        self.recovering = None;
+        self.restarting = self.next;
+        self.marked = self.next;
+        self.backoff = (self.backoff + 1).min(16);
+        self.rto_at = Some(now + self.rtt.rto(self.backoff));
+        self.probe_at = None;
+        self.lost_at = None;
+        self.probes = 1;
+        self.pace = now;
+    }
+
+    /// The routes have changed. What has waited longer than its answer takes may have been lost with
+    /// the old path: it is asked for now, not when the timer, backed off, would.
+    pub(crate) fn on_route_change(&mut self, now: Time) {
+        if self.board.is_empty() {
+            return;
+        }
+        self.backoff = 0;
+        self.probed = false;
+        self.rto_at = Some(now + self.rtt.rto(0));
+        if now.since(self.progress) > self.rtt.cautious() {
+            self.probes = 1;
+        }
+    }
+
+    /// Call when nothing more leaves in this batch.
+    pub(crate) fn on_flushed(&mut self) {
+        self.arm_probe();
+    }
+
+    pub(super) fn arm_timers(&mut self, now: Time) {
+        if self.board.is_empty() {
+            self.rto_at = None;
+            self.probe_at = None;
+            self.lost_at = None;
+            return;
+        }
+        let rto = now + self.rtt.rto(self.backoff);
+        self.rto_at.get_or_insert(rto);
+        self.arm_probe();
+    }
+
+    /// Two round trips after the last transmission the tail is probed, once.
+    fn arm_probe(&mut self) {
+        self.probe_at = None;
+        if self.probed || self.board.is_empty() || self.lost_at.is_some() || self.backoff > 0 {
+            return;
+        }
+        let Some(srtt) = self.rtt.smoothed() else {
+            return;
+        };
+        let at = self.last_sent + srtt * 2 + PROBE_SLACK;
+        self.probe_at = self.rto_at.is_none_or(|rto| at < rto).then_some(at);
+    }
+}
