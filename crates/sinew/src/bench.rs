@@ -4,8 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
 use lab::bench::{
-    BenchError, emulate, engine, fairness, forward, idle, latency, relay, routing, scale, sim,
-    stream,
+    BenchError, emulate, engine, fairness, forward, hops, idle, latency, relay, routing, scale,
+    sim, stream,
 };
 use lab::progress::Progress;
 use serde::Serialize;
@@ -46,6 +46,12 @@ Examples:
   sinew bench fairness
   sinew bench fairness --seconds 60 --repeats 5 --crossed --json")]
     Fairness(Fairness),
+    /// Messages over a chain of which one link loses, recovered by hops and end to end; needs root
+    #[command(after_help = "\
+Examples:
+  sinew bench hops
+  sinew bench hops --load 500:1,1000:2,1000:5 --seconds 300 --json")]
+    Hops(Hops),
     /// Memory, processor time and control traffic of a node that has little to do
     #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
     Idle(Idle),
@@ -231,6 +237,24 @@ pub struct Fairness {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench hops`.
+#[derive(Debug, Args)]
+pub struct Hops {
+    /// Payload of each writer in kbit/s, and percent that the link in the middle loses each way
+    #[arg(long, value_name = "KBIT:PERCENT", value_delimiter = ',',
+        default_values_t = hops::Options::default().loads)]
+    pub load: Vec<hops::Load>,
+    /// How long messages are written
+    #[arg(long, default_value_t = hops::Options::default().seconds)]
+    pub seconds: f64,
+    /// Other losses
+    #[arg(long, default_value_t = hops::Options::default().seed)]
+    pub seed: u64,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench idle`.
 #[derive(Debug, Args)]
 pub struct Idle {
@@ -407,6 +431,15 @@ pub fn run(bench: &Bench) -> Outcome {
                 repeats: args.repeats,
                 counts: args.counts.clone(),
                 crossed: args.crossed,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Hops(args) => args.telling.tell(hops::run(
+            &hops::Options {
+                loads: args.load.clone(),
+                seconds: args.seconds,
+                seed: args.seed,
                 program: None,
             },
             args.telling.progress(),

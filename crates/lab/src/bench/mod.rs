@@ -6,6 +6,7 @@
 //!   emulate   an emulated link for any IP traffic, beside a cable
 //!   stream    one reliable stream over three nodes, beside bare sealed forwarders and TCP
 //!   fairness  reliable links beside the kernel's TCP through one bottleneck
+//!   hops      messages over a chain with losses, recovered by hops and end to end
 //!   idle      memory, processor time and control traffic of nodes that have little to do
 //!   engine    the node's own code alone, without sockets
 //!   routing   routes from scratch and after one change, beside a textbook's algorithm
@@ -25,6 +26,7 @@ pub mod engine;
 pub mod fairness;
 pub(crate) mod fleet;
 pub mod forward;
+pub mod hops;
 pub mod idle;
 pub mod latency;
 mod phone;

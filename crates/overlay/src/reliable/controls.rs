@@ -25,6 +25,10 @@ struct One {
 }
 
 impl One {
+    fn window(&self) -> f64 {
+        self.control.window().floor()
+    }
+
     fn new(settings: &Settings, next: u64) -> One {
         One {
             control: settings.family.control(settings.control()),
@@ -55,9 +59,10 @@ impl Controls {
         self.flows.len()
     }
 
-    /// Packets that may be in flight.
+    /// Packets that may be in flight: whole ones of each flow. Fractions that n flows lend each other
+    /// are half a packet for each, which is much where windows are small.
     pub(super) fn window(&self) -> f64 {
-        self.flows.iter().map(|one| one.control.window()).sum()
+        self.flows.iter().map(One::window).sum()
     }
 
     pub(super) fn in_slow_start(&self) -> bool {
@@ -68,7 +73,7 @@ impl Controls {
 
     /// Something new has arrived; `highest` is the latest transmission that did.
     pub(super) fn on_ack(&mut self, ack: &Acked, highest: Option<u64>) {
-        let window = self.window();
+        let window: f64 = self.flows.iter().map(|one| one.control.window()).sum();
         for one in &mut self.flows {
             if one.recovering && highest.is_some_and(|order| order >= one.cut_at) {
                 one.recovering = false;
@@ -96,7 +101,7 @@ impl Controls {
         }
         // Choice: cut from the window and not from what is in flight: a window that an application
         // does not fill does not grow either.
-        let in_flight = one.control.window();
+        let in_flight = one.window();
         one.control.on_congestion(now, in_flight, Congestion::Loss);
         one.cut_at = next;
         one.recovering = true;
@@ -105,7 +110,7 @@ impl Controls {
 
     pub(super) fn on_timeout(&mut self, now: Time, next: u64) {
         for one in &mut self.flows {
-            let in_flight = one.control.window();
+            let in_flight = one.window();
             one.control.on_timeout(now, in_flight);
             one.cut_at = next;
             one.recovering = false;
