@@ -54,13 +54,19 @@ pub const SPAN: u64 = u16::MAX as u64;
 /// The largest window: 16 384 packets of 1400 bytes are 23 MB, 92 ms of 2 Gbit/s.
 pub const WINDOW_MAX: usize = 16_384;
 
+/// No loss cuts the window of a lane below this: a lost packet and the three behind it that tell, as
+/// RFC 3042 has it. With less, a lane of few packets stands still after each loss. After a timeout
+/// the window is one packet all the same.
+const WINDOW_KEPT: f64 = 4.0;
+
 /// Packets that wait for the window of one lane: with 1400 bytes each 5.7 MB, 46 ms of 1 Gbit/s.
 pub const QUEUE_PACKETS: usize = 4_096;
 /// And their bytes: long packets fill the one limit, short ones the other.
 pub const QUEUE_BYTES: usize = 6 << 20;
 
-/// A packet that waited for so long is marked. Choice: long enough for the window of a session over
-/// 50 ms to keep the lane busy after it was cut, short beside what makes people wait.
+/// A packet that waited for so long, or for half a round trip if that is longer, is marked. Choice:
+/// long enough to keep the lane busy after the window of a session was cut, short beside what makes
+/// people wait.
 pub const MARK_SOJOURN: Duration = Duration::from_millis(20);
 /// And every packet while so much waits: half of what the queue holds.
 pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
@@ -107,6 +113,7 @@ impl Settings {
     fn control(&self) -> congestion::Settings {
         congestion::Settings {
             initial_window: self.initial_window,
+            minimum_window: WINDOW_KEPT / self.flows_max.max(1) as f64,
             max_window: WINDOW_MAX as f64,
             ..congestion::Settings::default()
         }

@@ -204,7 +204,10 @@ impl Sender {
 
     /// Marks a packet that had to wait for long.
     fn mark(&mut self, now: Time, packet: &mut Packet) {
-        let waited = now.since(packet.entered) > MARK_SOJOURN;
+        // Who is told cuts its window by up to a half, and what waits has to last until it has grown
+        // again: else the lane, which has a window of its own, does not use it.
+        let patience = MARK_SOJOURN.max(self.rtt.smoothed().unwrap_or_default().div(2));
+        let waited = now.since(packet.entered) > patience;
         if waited || self.queue.len() > MARK_PACKETS {
             Header::trusted(&mut packet.bytes[..]).set_congested();
             self.stats.marked += 1;
