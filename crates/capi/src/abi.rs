@@ -4,10 +4,13 @@
 use crate::address::{self, Address};
 use crate::errno::{self, Errno};
 use crate::socket::Socket;
-use crate::{option, sys, table};
+use crate::{sys, table};
 use client::Target;
-use core::{ptr, slice};
-use libc::{c_char, c_int, c_void, size_t, sockaddr, socklen_t, ssize_t};
+use core::ptr;
+use libc::{c_char, c_int, sockaddr, socklen_t, ssize_t};
+
+pub mod data;
+pub mod options;
 
 const FAILED: c_int = -1;
 
@@ -123,209 +126,6 @@ pub unsafe extern "C" fn sinew_accept4(
         // SAFETY: as the caller promises.
         unsafe { write_address(peer, address, length) };
         Ok(number)
-    }))
-}
-
-/// `send`
-///
-/// # Safety
-/// `buffer` points to `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_send(
-    fd: c_int,
-    buffer: *const c_void,
-    length: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: as the caller promises; no address.
-    unsafe { sinew_sendto(fd, buffer, length, flags, ptr::null(), 0) }
-}
-
-/// `write`
-///
-/// # Safety
-/// `buffer` points to `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_write(fd: c_int, buffer: *const c_void, length: size_t) -> ssize_t {
-    if table::find(fd).is_none() {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::write(fd, buffer, length) };
-    }
-    // SAFETY: as the caller promises.
-    unsafe { sinew_send(fd, buffer, length, 0) }
-}
-
-/// `sendto`
-///
-/// # Safety
-/// `buffer` points to `length` bytes, `to` to `to_length` or is null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_sendto(
-    fd: c_int,
-    buffer: *const c_void,
-    length: size_t,
-    flags: c_int,
-    to: *const sockaddr,
-    to_length: socklen_t,
-) -> ssize_t {
-    let Some(socket) = table::find(fd) else {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::sendto(fd, buffer, length, flags, to, to_length) };
-    };
-    let to = match to.is_null() || to_length == 0 {
-        true => Ok(None),
-        // SAFETY: as the caller promises.
-        false => unsafe { read_address(to, to_length) }.map(Some),
-    };
-    let bytes: &[u8] = match (length, buffer.is_null()) {
-        (0, _) => &[],
-        (_, true) => return fail_len(libc::EFAULT),
-        // SAFETY: as the caller promises.
-        _ => unsafe { slice::from_raw_parts(buffer.cast(), length) },
-    };
-    length_or_fail(to.and_then(|to| socket.send(bytes, flags, to)))
-}
-
-/// `recv`
-///
-/// # Safety
-/// `buffer` points to `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_recv(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: size_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: as the caller promises; nowhere to write an address to.
-    unsafe { sinew_recvfrom(fd, buffer, length, flags, ptr::null_mut(), ptr::null_mut()) }
-}
-
-/// `read`
-///
-/// # Safety
-/// `buffer` points to `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t {
-    if table::find(fd).is_none() {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::read(fd, buffer, length) };
-    }
-    // SAFETY: as the caller promises.
-    unsafe { sinew_recv(fd, buffer, length, 0) }
-}
-
-/// `recvfrom`
-///
-/// # Safety
-/// `buffer` points to `length` bytes; `from` to as many as `from_length` points to, or is null.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_recvfrom(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: size_t,
-    flags: c_int,
-    from: *mut sockaddr,
-    from_length: *mut socklen_t,
-) -> ssize_t {
-    let Some(socket) = table::find(fd) else {
-        // SAFETY: as the caller promises.
-        return unsafe { libc::recvfrom(fd, buffer, length, flags, from, from_length) };
-    };
-    let bytes: &mut [u8] = match (length, buffer.is_null()) {
-        (0, _) => &mut [],
-        (_, true) => return fail_len(libc::EFAULT),
-        // SAFETY: as the caller promises. What C has not written there is bytes all the same.
-        _ => unsafe { slice::from_raw_parts_mut(buffer.cast(), length) },
-    };
-    length_or_fail(socket.recv(bytes, flags).map(|(len, sender)| {
-        if let Some(sender) = sender {
-            // SAFETY: as the caller promises.
-            unsafe { write_address(sender, from, from_length) };
-        }
-        len
-    }))
-}
-
-/// `setsockopt`
-///
-/// # Safety
-/// `value` points to `length` bytes.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_setsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *const c_void,
-    length: socklen_t,
-) -> c_int {
-    let ours = table::find(fd);
-    let socket = match (&ours, level) {
-        (Some(socket), option::SOL_SINEW) => socket,
-        (Some(_), libc::IPPROTO_TCP) if TCP_TAKEN.contains(&name) => return 0,
-        (Some(_), libc::IPPROTO_IP) if name == libc::IP_TOS => return 0,
-        (Some(_), libc::IPPROTO_TCP | libc::IPPROTO_IP) => return fail(libc::ENOPROTOOPT),
-        // What the kernel knows of any socket: timeouts, buffers, reuse of addresses.
-        // SAFETY: as the caller promises.
-        _ => return unsafe { libc::setsockopt(fd, level, name, value, length) },
-    };
-    if value.is_null() || (length as usize) < size_of::<c_int>() {
-        return fail(libc::EINVAL);
-    }
-    // SAFETY: as the caller promises; C may have put it anywhere.
-    let value = unsafe { value.cast::<c_int>().read_unaligned() };
-    done(socket.set_option(name, value))
-}
-
-/// Options of TCP that ask for what streams of the overlay do anyhow.
-const TCP_TAKEN: [c_int; 7] = [
-    libc::TCP_NODELAY,
-    libc::TCP_CORK,
-    libc::TCP_QUICKACK,
-    libc::TCP_KEEPIDLE,
-    libc::TCP_KEEPINTVL,
-    libc::TCP_KEEPCNT,
-    libc::TCP_USER_TIMEOUT,
-];
-
-/// `getsockopt`
-///
-/// # Safety
-/// `value` points to as many bytes as `length` points to.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sinew_getsockopt(
-    fd: c_int,
-    level: c_int,
-    name: c_int,
-    value: *mut c_void,
-    length: *mut socklen_t,
-) -> c_int {
-    let ours = table::find(fd);
-    let number = match (&ours, level) {
-        (Some(socket), option::SOL_SINEW) => socket.option(name),
-        (Some(socket), libc::SOL_SOCKET) if name == libc::SO_TYPE => Ok(socket.kind()),
-        (Some(_), libc::SOL_SOCKET) if name == libc::SO_DOMAIN => Ok(libc::AF_INET),
-        (Some(socket), libc::SOL_SOCKET) if name == libc::SO_ERROR => Ok(socket.take_error()),
-        (Some(socket), libc::SOL_SOCKET) if name == libc::SO_ACCEPTCONN => {
-            Ok(socket.is_listening().into())
-        }
-        (Some(_), libc::IPPROTO_TCP) if name == libc::TCP_NODELAY => Ok(1),
-        (Some(_), libc::IPPROTO_TCP | libc::IPPROTO_IP) => Err(libc::ENOPROTOOPT),
-        // SAFETY: as the caller promises.
-        _ => return unsafe { libc::getsockopt(fd, level, name, value, length) },
-    };
-    done(number.and_then(|number| {
-        if value.is_null() || length.is_null() {
-            return Err(libc::EFAULT);
-        }
-        // SAFETY: as the caller promises: no more bytes than `length` says.
-        unsafe {
-            let bytes = number.to_ne_bytes();
-            let len = bytes.len().min(*length as usize);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), len);
-            *length = len as socklen_t;
-        }
-        Ok(())
     }))
 }
 
@@ -480,8 +280,13 @@ mod tests {
             .iter()
             .flat_map(|kind| names(header, kind))
             .collect();
-        let source = include_str!("abi.rs");
-        let ours = names(source, "extern \"C\" fn ");
+        let source = [
+            include_str!("abi.rs"),
+            include_str!("abi/data.rs"),
+            include_str!("abi/options.rs"),
+        ]
+        .concat();
+        let ours = names(&source, "extern \"C\" fn ");
         assert_eq!(declared, ours);
         assert!(ours.len() > 15, "{ours:?}");
         let exported = source.matches("\n#[unsafe(no_mangle)]\n").count();

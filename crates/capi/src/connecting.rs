@@ -16,18 +16,17 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread;
 
 /// Opens a stream in the background, and carries between it and `other` from then on.
 pub(crate) fn start(
-    socket: Weak<Socket>,
+    socket: &Arc<Socket>,
     other: OwnedFd,
     open: impl FnOnce() -> Result<Accepted, Errno> + Send + 'static,
 ) -> Result<(), Errno> {
-    if let Some(socket) = socket.upgrade() {
-        sys::fill(socket.number());
-    }
+    let junk = sys::fill(socket.number());
+    let socket = Arc::downgrade(socket);
     let background = thread::Builder::new().name("sinew-connect".into());
     let started = background.spawn(move || {
         let opened = open().map(Arc::new);
@@ -36,10 +35,13 @@ pub(crate) fn start(
             return;
         };
         let stream = opened.as_ref().ok().cloned();
-        if stream.is_some() {
-            sys::drain(&other);
-        }
-        socket.connected(opened);
+        let show = || {
+            if stream.is_some() {
+                // No more: behind it may be what the program has written by now.
+                sys::drain(&other, junk);
+            }
+        };
+        socket.connected(opened, show);
         drop(socket);
         // Whoever fails sees the pair's end.
         if let Some(stream) = stream

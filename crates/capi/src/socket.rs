@@ -10,12 +10,14 @@
 //! A call takes what it needs out of the state and waits without holding the lock, so that one
 //! thread may receive while another sends.
 
+mod connect;
+mod data;
+
 use crate::address::Address;
-use crate::connecting;
 use crate::errno::{self, Errno};
 use crate::{option, sys};
 use base::{NodeAddr, VirtualPort};
-use client::{Accepted, DatagramSocket, Error, Framing, How, Listener, Node, Options, Target};
+use client::{Accepted, DatagramSocket, Error, Listener, Node, Options, Target};
 use core::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,9 +78,6 @@ pub(crate) enum State {
     /// While one state becomes another.
     Between,
 }
-
-/// What was received, and from whom, if that is to be told.
-pub(crate) type ReceivedFrom = (usize, Option<Target>);
 
 /// The program's node: that of `SINEW_NODE`, or the only one at hand.
 fn node() -> Result<Node, Errno> {
@@ -156,154 +155,6 @@ impl Socket {
         }
     }
 
-    pub(crate) fn connect(self: &Arc<Socket>, address: Address) -> Result<(), Errno> {
-        let mut state = self.state();
-        match mem::replace(&mut *state, State::Between) {
-            State::Datagram(socket) => {
-                let (next, result) = self.connect_datagram(socket, address);
-                *state = next;
-                result
-            }
-            State::Fresh {
-                number,
-                other,
-                port,
-            } => {
-                let bytes = self.kind == libc::SOCK_STREAM;
-                if bytes && sys::flags(self.number)? & libc::O_NONBLOCK != 0 {
-                    *state = State::Connecting { number };
-                    drop(state);
-                    let open = self.opening(address, port);
-                    connecting::start(Arc::downgrade(self), other, open)?;
-                    return Err(libc::EINPROGRESS);
-                }
-                drop(state);
-                let opened = self.opening(address, port)();
-                let opened = opened.and_then(|stream| {
-                    sys::replace(self.number, stream.as_fd().as_raw_fd())?;
-                    Ok(stream)
-                });
-                let (next, result) = match opened {
-                    Ok(stream) => {
-                        let next = State::Stream {
-                            _number: None,
-                            stream: Arc::new(stream.rehomed(number)),
-                        };
-                        (next, Ok(()))
-                    }
-                    Err(why) => {
-                        let next = State::Fresh {
-                            number,
-                            other,
-                            port: None,
-                        };
-                        (next, Err(why))
-                    }
-                };
-                *self.state() = next;
-                result
-            }
-            other => {
-                let why = match &other {
-                    State::Connecting { .. } => libc::EALREADY,
-                    State::Failed { why, .. } => *why,
-                    State::Between => libc::EALREADY,
-                    _ => libc::EISCONN,
-                };
-                *state = other;
-                Err(why)
-            }
-        }
-    }
-
-    fn connect_datagram(
-        &self,
-        socket: Arc<DatagramSocket>,
-        address: Address,
-    ) -> (State, Result<(), Errno>) {
-        let socket = match Arc::try_unwrap(socket) {
-            Ok(socket) => socket,
-            // Another thread waits in it.
-            Err(used) => return (State::Datagram(used), Err(libc::EBUSY)),
-        };
-        let (node, max_payload) = (socket.local().node, socket.max_payload());
-        let peer = address.target(node);
-        let mut kept = None;
-        let raw = self.asking(|| {
-            socket.into_raw(peer).map_err(|refused| {
-                let (socket, error) = *refused;
-                kept = Some(socket);
-                error
-            })
-        });
-        match (raw, kept) {
-            (Ok((fd, port)), _) => {
-                let raw = State::Raw {
-                    _number: fd,
-                    local: Target { node, port },
-                    peer,
-                    max_payload,
-                };
-                (raw, Ok(()))
-            }
-            (Err(why), Some(socket)) => (State::Datagram(Arc::new(socket)), Err(why)),
-            (Err(why), None) => (State::Between, Err(why)),
-        }
-    }
-
-    /// What opens the stream; waits for the peer.
-    fn opening(
-        &self,
-        address: Address,
-        port: Option<DatagramSocket>,
-    ) -> impl FnOnce() -> Result<Accepted, Errno> + Send + 'static {
-        let options = *self.options();
-        let framing = match self.kind {
-            libc::SOCK_SEQPACKET => Framing::Messages,
-            _ => Framing::Bytes,
-        };
-        move || {
-            let socket = match port {
-                Some(socket) => socket,
-                None => node()?.open(options).map_err(|e| errno::of(&e))?,
-            };
-            let peer = address.target(socket.local().node);
-            socket
-                .into_stream(peer, framing)
-                .map_err(|error| match error {
-                    Error::Timeout { .. } => {
-                        errno::of(&error);
-                        libc::ETIMEDOUT
-                    }
-                    error => errno::of(&error),
-                })
-        }
-    }
-
-    /// What connecting in the background has come to; `number` stays the program's descriptor.
-    pub(crate) fn connected(&self, outcome: Result<Arc<Accepted>, Errno>) {
-        let mut state = self.state();
-        *state = match (mem::replace(&mut *state, State::Between), outcome) {
-            (State::Connecting { number }, Ok(stream)) => State::Stream {
-                _number: Some(number),
-                stream,
-            },
-            (State::Connecting { number }, Err(why)) => State::Failed {
-                _number: number,
-                why,
-            },
-            (other, _) => other,
-        };
-    }
-
-    /// SO_ERROR: how connecting in the background has failed, told once.
-    pub(crate) fn take_error(&self) -> Errno {
-        match &mut *self.state() {
-            State::Failed { why, .. } => mem::replace(why, libc::ECONNABORTED),
-            _ => 0,
-        }
-    }
-
     pub(crate) fn listen(&self, backlog: libc::c_int) -> Result<(), Errno> {
         let backlog = u16::try_from(backlog.max(1)).unwrap_or(u16::MAX);
         let options = *self.options();
@@ -377,140 +228,6 @@ impl Socket {
         };
         let options = *self.options();
         Ok((Socket::new(number, self.kind, options, state), peer))
-    }
-
-    pub(crate) fn send(
-        &self,
-        bytes: &[u8],
-        flags: libc::c_int,
-        to: Option<Address>,
-    ) -> Result<usize, Errno> {
-        let mut state = self.state();
-        match &mut *state {
-            State::Datagram(socket) => {
-                let to = to.ok_or(libc::EDESTADDRREQ)?;
-                if socket.local().port.0 == 0
-                    // Another thread that waits in it keeps us from learning the port: the node
-                    // binds the socket by itself.
-                    && let Some(own) = Arc::get_mut(socket)
-                {
-                    self.asking(|| own.bind(0))?;
-                }
-                let socket = Arc::clone(socket);
-                drop(state);
-                let to = to.target(socket.local().node);
-                let sent = socket.send_to_how(bytes, to, how(flags));
-                sent.map_err(|e| errno::of(&e)).map(|()| bytes.len())
-            }
-            State::Raw { max_payload, .. } => {
-                if to.is_some() {
-                    return Err(libc::EISCONN);
-                }
-                if bytes.len() > *max_payload {
-                    return Err(libc::EMSGSIZE);
-                }
-                drop(state);
-                // A node that went away is no reason to kill the program.
-                match sys::send(self.number, bytes, flags | libc::MSG_NOSIGNAL) {
-                    Err(libc::EPIPE | libc::ECONNRESET) => Err(libc::ENETDOWN),
-                    other => other,
-                }
-            }
-            State::Stream { stream, .. } => {
-                let stream = Arc::clone(stream);
-                drop(state);
-                self.send_to_stream(&stream, bytes, flags)
-            }
-            State::Connecting { .. } => Err(libc::EAGAIN),
-            State::Fresh { .. } | State::Listener { .. } | State::Failed { .. } => {
-                Err(libc::ENOTCONN)
-            }
-            State::Between => Err(libc::EBUSY),
-        }
-    }
-
-    fn send_to_stream(
-        &self,
-        stream: &Accepted,
-        bytes: &[u8],
-        flags: libc::c_int,
-    ) -> Result<usize, Errno> {
-        if matches!(stream, Accepted::Messages(_)) {
-            match bytes.len() {
-                0 => return Err(libc::EINVAL),
-                1..=MESSAGE_BYTES_MAX => {}
-                _ => return Err(libc::EMSGSIZE),
-            }
-        }
-        match sys::send(self.number, bytes, flags | libc::MSG_NOSIGNAL) {
-            Err(libc::EPIPE) => match stream.take_error() {
-                Some(error) => {
-                    errno::say(&error.to_string());
-                    Err(libc::ECONNRESET)
-                }
-                // Once more, with the signal, unless the program wants none.
-                None => sys::send(self.number, bytes, flags),
-            },
-            other => other,
-        }
-    }
-
-    pub(crate) fn recv(
-        &self,
-        buffer: &mut [u8],
-        flags: libc::c_int,
-    ) -> Result<ReceivedFrom, Errno> {
-        if flags & libc::MSG_OOB != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
-        let state = self.state();
-        match &*state {
-            State::Datagram(socket) => {
-                let socket = Arc::clone(socket);
-                drop(state);
-                let received = socket.recv_from_how(buffer, how(flags));
-                let (len, from, _) = received.map_err(|e| errno::of(&e))?;
-                Ok((len, Some(from)))
-            }
-            State::Raw { peer, .. } => {
-                let peer = *peer;
-                drop(state);
-                match sys::recv(self.number, buffer, flags) {
-                    // Nothing, or the end of the node?
-                    Ok(0) if !buffer.is_empty() && sys::hung_up(self.number) => Err(libc::ENETDOWN),
-                    Err(libc::ECONNRESET) => Err(libc::ENETDOWN),
-                    other => other.map(|len| (len, Some(peer))),
-                }
-            }
-            State::Stream { stream, .. } => {
-                let stream = Arc::clone(stream);
-                drop(state);
-                match sys::recv(self.number, buffer, flags) {
-                    Ok(0) if !buffer.is_empty() => match stream.take_error() {
-                        Some(error) => {
-                            errno::say(&error.to_string());
-                            Err(libc::ECONNRESET)
-                        }
-                        None => Ok((0, None)),
-                    },
-                    other => other.map(|len| (len, None)),
-                }
-            }
-            State::Connecting { .. } => Err(libc::EAGAIN),
-            State::Fresh { .. } | State::Listener { .. } | State::Failed { .. } => {
-                Err(libc::ENOTCONN)
-            }
-            State::Between => Err(libc::EBUSY),
-        }
-    }
-
-    pub(crate) fn shutdown(&self, how: libc::c_int) -> Result<(), Errno> {
-        match (&*self.state(), how) {
-            // As with TCP: what comes is still taken from the peer.
-            (State::Stream { .. }, libc::SHUT_RD) => Ok(()),
-            (State::Raw { .. } | State::Stream { .. }, _) => sys::shutdown(self.number, how),
-            _ => Err(libc::ENOTCONN),
-        }
     }
 
     /// This end.
@@ -597,12 +314,5 @@ impl Socket {
 
     fn options(&self) -> MutexGuard<'_, Options> {
         self.options.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn how(flags: libc::c_int) -> How {
-    How {
-        at_once: flags & libc::MSG_DONTWAIT != 0,
-        peek: flags & libc::MSG_PEEK != 0,
     }
 }

@@ -157,17 +157,24 @@ pub(crate) fn hung_up(fd: RawFd) -> bool {
     one.revents & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR) != 0
 }
 
-/// Fills a socket's buffer, so that it does not poll writable.
-pub(crate) fn fill(fd: RawFd) {
+/// Fills a socket's buffer, so that it does not poll writable; tells with how many bytes.
+pub(crate) fn fill(fd: RawFd) -> usize {
     let junk = [0; 65_536];
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    while send(fd, &junk, flags).is_ok() {}
+    core::iter::from_fn(|| send(fd, &junk, flags).ok()).sum()
 }
 
-/// Takes out what is in a socket's buffer.
-pub(crate) fn drain(fd: &OwnedFd) {
+/// Takes `len` bytes out of a socket's buffer, or as many as there are.
+pub(crate) fn drain(fd: &OwnedFd, len: usize) {
+    let mut left = len;
     let mut junk = [0; 65_536];
-    while recv(fd.as_raw_fd(), &mut junk, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
+    while left > 0 {
+        let most = left.min(junk.len());
+        match recv(fd.as_raw_fd(), &mut junk[..most], libc::MSG_DONTWAIT) {
+            Ok(len) if len > 0 => left -= len,
+            _ => return,
+        }
+    }
 }
 
 /// How long the end of a program waits for what it wrote to a node on another host.

@@ -75,7 +75,7 @@ static void datagrams(void)
     struct sockaddr_in any = at("0.0.0.0", 0), from, to;
     socklen_t length = sizeof from;
     char buffer[64];
-    static char huge[70000];
+    static char huge[70000], got[70000];
     int value = 0;
     int a = sinew_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
     int b = sinew_socket(AF_INET, SOCK_DGRAM, 0);
@@ -117,10 +117,24 @@ static void datagrams(void)
     HOLDS(ntohs(from.sin_port) == port_of(b) && port_of(b) > 0);
     HOLDS(sinew_recv(a, buffer, sizeof buffer, 0) == 5 && memcmp(buffer, "hello", 5) == 0);
 
+    /* The longest datagram whole, cut by a short buffer, and the empty one. */
+    length = sizeof value;
+    HOLDS(sinew_getsockopt(b, SOL_SINEW, SINEW_MAX_PAYLOAD, &value, &length) == 0);
+    HOLDS(value == 65507);
+    for (int i = 0; i < 65507; i++) huge[i] = (char)(i * 7);
+    HOLDS(sinew_sendto(b, huge, 65507, 0, SA(to)) == 65507);
+    HOLDS(sinew_recv(a, got, sizeof got, 0) == 65507 && memcmp(got, huge, 65507) == 0);
+    HOLDS(sinew_sendto(b, huge, 65507, 0, SA(to)) == 65507);
+    HOLDS(sinew_recv(a, buffer, sizeof buffer, 0) == sizeof buffer);
+    HOLDS(sinew_sendto(b, "", 0, 0, SA(to)) == 0);
+    HOLDS((wait_for(a, POLLIN) & POLLIN) && sinew_recv(a, buffer, sizeof buffer, 0) == 0);
+
     /* Connected: bare payload by plain calls, and select. */
     HOLDS(sinew_connect(b, SA(to)) == 0);
     FAILS(sinew_connect(b, SA(to)), EISCONN);
     HOLDS(write(b, "plain", 5) == 5 && sinew_recv(a, buffer, sizeof buffer, 0) == 5);
+    HOLDS(write(b, huge, 65507) == 65507 && sinew_recv(a, got, sizeof got, 0) == 65507);
+    FAILS(sinew_send(b, huge, sizeof huge, 0), EMSGSIZE);
     HOLDS(sinew_sendto(a, "back", 4, 0, SA(from)) == 4);
     fd_set set;
     FD_ZERO(&set);

@@ -11,6 +11,7 @@
 //! and nothing above knows the difference. The gate shows the node's own key (a raw public key, RFC
 //! 7250), which the client has pinned; the token lets the client in. [Amir06 §III-A]
 
+mod abandon;
 mod channel;
 mod dial;
 mod place;
@@ -18,6 +19,7 @@ mod pump;
 mod settle;
 pub mod tls;
 
+pub use abandon::abandon;
 pub use channel::{Channel, ChannelError};
 pub use dial::Remote;
 pub use place::from_hex;

@@ -9,6 +9,7 @@
 
 use crate::accept;
 use crate::pump::{Carried, carry};
+use crate::slots::Slots;
 use client::{Accepted, Listener, Node, Options, Stream, Target};
 use core::fmt;
 use core::time::Duration;
@@ -17,7 +18,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Connections at the same time: two threads and four descriptors each. A browser has some dozens.
@@ -79,7 +79,7 @@ pub struct Exit {
 /// The connections of one half.
 #[derive(Clone)]
 struct Connections {
-    open: Arc<AtomicUsize>,
+    open: Slots,
     report: Report,
 }
 
@@ -211,7 +211,7 @@ fn dial(target: &str) -> io::Result<TcpStream> {
 impl Connections {
     fn new(report: Report) -> Connections {
         Connections {
-            open: Arc::default(),
+            open: Slots::new(MAX_CONNECTIONS),
             report,
         }
     }
@@ -224,12 +224,11 @@ impl Connections {
         to: String,
         carry: impl FnOnce(&dyn Fn()) -> (Carried, io::Result<()>) + Send + 'static,
     ) {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            self.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(open) = self.open.take() else {
             let why = format!("{MAX_CONNECTIONS} connections are open already");
             return (self.report)(&Event::Failed { from, to, why });
-        }
-        let (open, report) = (Open(self.open.clone()), self.report.clone());
+        };
+        let report = self.report.clone();
         let (whose, where_to) = (from.clone(), to.clone());
         let thread = thread::Builder::new()
             .stack_size(STACK_BYTES)
@@ -259,15 +258,6 @@ impl Connections {
                 why: format!("no thread for it: {error}"),
             });
         }
-    }
-}
-
-/// One of the open connections.
-struct Open(Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

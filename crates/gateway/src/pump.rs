@@ -31,6 +31,7 @@ pub struct Carried {
 pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
     // Interactive programs wait for single bytes.
     let _ = tcp.set_nodelay(true);
+    let _ = tcp::keep_alive(&tcp);
     let pair = Pair {
         tcp,
         stream,

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! To the node each of them is an ordinary client. Whoever has no token gets no further than the
-//! handshake: so many at a time, for so long, and an address that fails too often waits. A stream
-//! that comes in waits in `Waiting` until the client that it was offered to fetches it over a
+//! handshake: so many at a time, for so long, and an address that fails too often is not listened
+//! to for a while, so that it cannot keep others from being greeted. A stream that comes in waits
+//! in `Waiting` until the client that it was offered to fetches it over a
 //! connection of its own. [Amir06 §III-A]
 
 mod failures;
@@ -14,7 +15,8 @@ mod waiting;
 
 use crate::accept;
 use crate::slots::{Slot, Slots};
-use client::remote::{Channel, ChannelError, GREETING_TIMEOUT, KEY_BYTES, Pump, TOKEN_BYTES, tls};
+pub use client::remote::GREETING_TIMEOUT;
+use client::remote::{Channel, ChannelError, KEY_BYTES, Pump, TOKEN_BYTES, tls};
 use core::time::Duration;
 use failures::Failures;
 use net::poll::{Polled, poll};
@@ -36,7 +38,7 @@ use wire::remote::{Frame, Purpose, VERSION};
 /// Connections at the same time: a thousand clients, and as many streams. Each costs a thread of
 /// little stack, some 200 KiB of buffers, and three descriptors.
 pub const MAX_CONNECTIONS: usize = 2_048;
-/// Of these, so many that have not shown their token yet.
+/// Of these, so many that have not shown their token yet; more wait to be accepted.
 pub const MAX_GREETING: usize = 64;
 /// A connection's thread has its buffers on the heap.
 const STACK_BYTES: usize = 256 << 10;
@@ -58,6 +60,8 @@ pub struct Settings {
     pub key: [u8; KEY_BYTES],
     /// The node's own socket.
     pub node: PathBuf,
+    /// How long one who comes may take to show the token: [`GREETING_TIMEOUT`].
+    pub patience: Duration,
 }
 
 /// How connections ended that never began, and how many did.
@@ -69,9 +73,9 @@ pub struct Counters {
     pub wrong_token: AtomicU64,
     /// Without TLS, or with frames that are not understood.
     pub nonsense: AtomicU64,
-    /// That said nothing in time.
+    /// That had not shown a token in time.
     pub late: AtomicU64,
-    /// Closed at once: their address has failed too often, or too many are there.
+    /// Closed at once: their address has failed too often, or as many are there as are served.
     pub turned_away: AtomicU64,
 }
 
@@ -85,6 +89,7 @@ struct Shared {
     tls: Arc<ServerConfig>,
     token: [u8; TOKEN_BYTES],
     node: PathBuf,
+    patience: Duration,
     waiting: Arc<Waiting>,
     failures: Mutex<Failures>,
     open: Slots,
@@ -121,6 +126,7 @@ impl Gate {
                 tls: tls::server(&settings.secret, &settings.key)?,
                 token: settings.token,
                 node: settings.node.clone(),
+                patience: settings.patience,
                 waiting: Arc::default(),
                 failures: Mutex::default(),
                 open: Slots::new(MAX_CONNECTIONS),
@@ -161,23 +167,29 @@ impl Gate {
             Some(span),
         )?;
         self.shared.waiting.sweep(Instant::now());
-        loop {
+        // So many at a time as a turn of the loop may take.
+        for _ in 0..MAX_GREETING {
+            let Some(greeting) = self.shared.greeting.take() else {
+                // The others wait in the kernel's queue until somebody has been greeted.
+                thread::sleep(AGAIN);
+                return Ok(());
+            };
             match self.listener.accept() {
-                Ok((tcp, from)) => self.shared.admit(tcp, from.ip()),
+                Ok((tcp, from)) => self.shared.admit(tcp, from.ip(), greeting),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if accept::outlives(&error) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
     }
 }
 
 impl Shared {
     /// Gives one who comes a thread, if it may come and there is room.
-    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr) {
+    fn admit(self: &Arc<Shared>, tcp: TcpStream, from: IpAddr, greeting: Slot) {
         let failed = self.failures().is_blocked(from, Instant::now());
-        let (false, Some(open), Some(greeting)) = (failed, self.open.take(), self.greeting.take())
-        else {
+        let (false, Some(open)) = (failed, self.open.take()) else {
             count(&self.counters.turned_away);
             return;
         };
@@ -200,9 +212,9 @@ impl Shared {
                 // How it ends is the client's business.
                 let _ = pump.run();
             }
-            Err(ChannelError::Late) => count(&self.counters.late),
             Err(error) => {
                 match error {
+                    ChannelError::Late => count(&self.counters.late),
                     ChannelError::Refused(_) => count(&self.counters.wrong_token),
                     ChannelError::Tls(_) | ChannelError::Frame(_) => {
                         count(&self.counters.nonsense);
@@ -217,7 +229,7 @@ impl Shared {
 
     /// Hears what a client wants, and with whom it is to be connected.
     fn greet(&self, tcp: TcpStream) -> Result<Pump, ChannelError> {
-        let until = Instant::now() + GREETING_TIMEOUT;
+        let until = Instant::now() + self.patience;
         let tls = ServerConnection::new(Arc::clone(&self.tls))?;
         let mut channel = Channel::new(tcp, tls)?;
         let purpose = channel.next(until, |frame| match frame {

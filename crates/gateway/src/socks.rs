@@ -62,6 +62,8 @@ pub struct Settings {
     pub streams: Options,
     /// How datagrams are carried.
     pub datagrams: Options,
+    /// How long a client may take to say what it wants: [`NEGOTIATION_TIMEOUT`].
+    pub patience: Duration,
 }
 
 /// How clients have fared.

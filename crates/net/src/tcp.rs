@@ -26,6 +26,33 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
+/// Has the kernel ask an end that says nothing whether it is still there: after a minute, every 15 s
+/// from then on, four times. Who has vanished without a word does not hold a connection for ever.
+pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    for (level, name, value) in [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 15),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
+    ] {
+        let value: libc::c_int = value;
+        // SAFETY: "the arguments optval and optlen are used to access option values": an int with
+        // its size, which the kernel only reads.
+        let result = unsafe {
+            libc::setsockopt(
+                fd,
+                level,
+                name,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        sys::check(result)?;
+    }
+    Ok(())
+}
+
 /// Resets the connection of `socket`: the peer gets an error and not an end, and so do the threads
 /// that read or write here.
 pub fn abort(socket: impl AsFd) {

@@ -1,8 +1,9 @@
 //! `sinew forward`: a TCP port carried over the overlay, both halves.
 
 use crate::failure::{Failure, Outcome};
+use crate::stop::Stop;
 use crate::terminal;
-use crate::transfer::{Stop, node_at, target};
+use crate::transfer::{node_at, target};
 use clap::Args;
 use client::Options;
 use gateway::{Event, Exit, Near};

@@ -12,7 +12,7 @@ use crate::identity::{self, read_as, write, write_secret};
 use crate::terminal;
 use clap::Args;
 use client::remote::{Place, TOKEN_BYTES};
-use gateway::remote::{Gate, Settings};
+use gateway::remote::{GREETING_TIMEOUT, Gate, Settings};
 use host::log::Lines;
 use secure::Identity;
 use serde_json::json;
@@ -48,6 +48,7 @@ pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines)
         secret: *secret,
         key: identity.certificate().fields().subject.signing_key,
         node: node.to_owned(),
+        patience: GREETING_TIMEOUT,
     };
     let gate = Gate::bind(&settings).map_err(Failure::failed)?;
     let at = gate.local().map_err(Failure::failed)?;

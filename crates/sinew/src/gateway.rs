@@ -4,12 +4,12 @@ use crate::control::{self, Control};
 use crate::failure::{Failure, Outcome};
 use crate::forward::reporter;
 use crate::names::{Names, client_socket};
+use crate::stop::Stop;
 use crate::terminal;
-use crate::transfer::Stop;
 use base::NodeAddr;
 use clap::{Args, Subcommand};
 use client::{Node, Options};
-use gateway::socks::{Counters, Nodes, SUFFIX, Settings, Socks};
+use gateway::socks::{Counters, NEGOTIATION_TIMEOUT, Nodes, SUFFIX, Settings, Socks};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -99,6 +99,7 @@ fn socks(args: &SocksArgs) -> Outcome {
         user,
         streams: Options::stream(),
         datagrams: Options::best_effort(),
+        patience: NEGOTIATION_TIMEOUT,
     };
     let mut stop = Stop::new()?;
     let server = Socks::bind(settings, Arc::new(reporter(args.json))).map_err(|error| {

@@ -38,6 +38,7 @@ pub mod node;
 pub mod ping;
 pub mod show;
 pub mod sim;
+pub mod stop;
 pub mod terminal;
 #[cfg(test)]
 mod testing;

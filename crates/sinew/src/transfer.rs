@@ -6,27 +6,22 @@
 //! Both end with status 0 only when the whole of the data has come through: the sender waits until
 //! the receiver has taken the last byte and closed.
 
+mod progress;
+
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::{Names, client_socket};
-use crate::terminal;
+use crate::stop::Stop;
 use clap::Args;
 use client::{DatagramSocket, Node, Options, Stream, Target};
-use net::Clock;
-use net::epoll::{Interest, Poller};
-use net::signals::Termination;
-use serde_json::{Value, json};
+use progress::Progress;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// Bytes read and written at once: what the node takes with four reads.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// How often the progress is drawn.
-const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
-
 /// Options of `sinew send`.
 #[derive(Debug, Args)]
 pub struct Send {
@@ -352,119 +347,6 @@ fn pour(mut from: impl Read, mut to: &Stream, progress: &mut Progress) -> Result
         to.write_all(&buffer[..len]).map_err(Broken::To)?;
         progress.add(len);
     }
-}
-
-/// Ctrl-C, beside whatever is waited for.
-pub struct Stop {
-    poller: Poller,
-    termination: Termination,
-}
-
-impl Stop {
-    /// From here on Ctrl-C and SIGTERM end waits and not the process.
-    pub fn new() -> Result<Stop, Failure> {
-        let (poller, termination) = (
-            Poller::new().map_err(Failure::failed)?,
-            Termination::install().map_err(Failure::failed)?,
-        );
-        poller
-            .add(&termination, 0, Interest::READ)
-            .map_err(Failure::failed)?;
-        Ok(Stop {
-            poller,
-            termination,
-        })
-    }
-
-    /// Waits until `fd` is readable; false when the process is to end.
-    pub fn wait_for(&mut self, fd: impl AsFd) -> Result<bool, Failure> {
-        let fd: BorrowedFd<'_> = fd.as_fd();
-        self.poller
-            .add(fd, 1, Interest::READ)
-            .map_err(Failure::failed)?;
-        let mut ready = Vec::new();
-        let mut waited = Ok(());
-        let mut going = true;
-        while waited.is_ok() && going && !ready.iter().any(|r: &net::epoll::Ready| r.token == 1) {
-            waited = self.poller.wait(None, &mut ready);
-            going = self.termination.take() == 0;
-        }
-        self.poller.remove(fd).map_err(Failure::failed)?;
-        waited.map_err(Failure::failed)?;
-        Ok(going)
-    }
-}
-
-/// How far a transfer has come, drawn on a terminal.
-struct Progress {
-    bytes: u64,
-    clock: Clock,
-    begun: base::Time,
-    drawn: Option<base::Time>,
-    draws: bool,
-}
-
-impl Progress {
-    fn new(quiet: bool) -> Progress {
-        let clock = Clock::new();
-        Progress {
-            bytes: 0,
-            begun: clock.now(),
-            drawn: None,
-            // Data that scrolls by on the same terminal would be torn apart.
-            draws: !quiet && io::stderr().is_terminal() && !io::stdout().is_terminal(),
-            clock,
-        }
-    }
-
-    fn add(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
-        if !self.draws {
-            return;
-        }
-        let now = self.clock.now();
-        if self
-            .drawn
-            .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY)
-        {
-            self.drawn = Some(now);
-            let seconds = now.since(self.begun).as_secs_f64();
-            let _ = write!(io::stderr(), "\r{}\x1b[K", rate(self.bytes, seconds));
-        }
-    }
-
-    /// Clears the drawing, and tells how long it took.
-    fn done(&self) -> f64 {
-        if self.drawn.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-        self.clock.now().since(self.begun).as_secs_f64()
-    }
-
-    fn tell(&self, direction: &str, peer: Target, seconds: f64, as_json: bool) -> Outcome {
-        if as_json {
-            let rate_bps = (self.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
-            let mut value = json!({
-                "bytes": self.bytes, "seconds": seconds, "rate_bps": rate_bps,
-            });
-            value[direction] = Value::String(peer.to_string());
-            return terminal::json(&value);
-        }
-        if io::stderr().is_terminal() {
-            let text = rate(self.bytes, seconds);
-            let _ = writeln!(io::stderr(), "{direction} {peer}: {text}");
-        }
-        Ok(())
-    }
-}
-
-/// Bytes and a rate, for people.
-fn rate(bytes: u64, seconds: f64) -> String {
-    let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-    format!(
-        "{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s",
-        bytes as f64 / 1e6
-    )
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ mod world;
 use client::remote::Place;
 use client::{Accepted, Node, Options, Target};
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 use world::World;
 
@@ -63,6 +65,24 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
     let (len, from, info) = b.recv_from(&mut buffer).unwrap();
     assert_eq!((&buffer[..len], from), (&b"hello"[..], a.local()));
     assert!(info.remaining.is_some());
+    // Up to the longest, which crosses the network in fragments.
+    let mut room = vec![0; 65_507];
+    for len in [0, 1_400, 20_000, 65_507] {
+        let long = bytes(len, len as u32);
+        // Datagrams may be lost, on a busy machine.
+        world.wait(&format!("{len} bytes arrive"), || {
+            a.send_to(&long, b.local()).unwrap();
+            b.set_nonblocking(true).unwrap();
+            let came = std::iter::repeat_with(|| b.recv_from(&mut room).ok())
+                .take(4)
+                .flatten()
+                .last();
+            came.is_some_and(|(got, ..)| got == len) && room[..len] == long
+        });
+    }
+    b.set_nonblocking(false).unwrap();
+    let too_long = a.send_to(&[0; 65_508], b.local()).unwrap_err();
+    assert!(matches!(too_long, client::Error::TooLong { .. }));
     let taken = fra.bind(500, options).unwrap_err().to_string();
     assert!(taken.contains("in use"), "{taken}");
 
@@ -70,7 +90,7 @@ fn datagrams_streams_and_listeners_work_as_at_the_node_itself() {
     let listener = fra.listen(600, Options::stream()).unwrap();
     let (there, back) = (bytes(3_000_000, 1), bytes(1_000_000, 2));
     let (expected, answer) = (there.clone(), back.clone());
-    let server = std::thread::spawn(move || {
+    let server = thread::spawn(move || {
         let mut stream = listener.accept_bytes().unwrap();
         let mut got = Vec::new();
         stream.read_to_end(&mut got).unwrap();
@@ -170,6 +190,56 @@ fn who_has_not_token_and_key_gets_nowhere_and_hinders_nobody() {
     assert!(socket.recv_from(&mut [0; 8]).is_err());
 }
 
+/// Carries TCP to `to`, until what it gives is dropped, or shut down on both sides.
+fn wire_to(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<[TcpStream; 2]>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let (carried, wires) = mpsc::channel();
+    thread::spawn(move || {
+        for here in listener.incoming() {
+            let (here, there) = (here.unwrap(), TcpStream::connect(to).unwrap());
+            let clone = |tcp: &TcpStream| tcp.try_clone().unwrap();
+            for (mut from, mut to) in [(clone(&here), clone(&there)), (clone(&there), clone(&here))]
+            {
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+            let _ = carried.send([here, there]);
+        }
+    });
+    (at, wires)
+}
+
+#[test]
+fn a_client_that_is_cut_off_is_an_error_at_both_ends_and_not_an_end() {
+    let world = two_gates("cut");
+    let good = place(&world, "ams");
+    let (at, wires) = wire_to(good.endpoint.parse().unwrap());
+    let by_wire = Place {
+        endpoint: at.to_string(),
+        ..good
+    };
+    let fra = Node::at(world.socket("fra"));
+    let listener = fra.listen(800, Options::stream()).unwrap();
+    let mut stream = Node::remote(by_wire)
+        .unwrap()
+        .connect(listener.local(), Options::stream())
+        .unwrap();
+    let mut accepted = listener.accept_bytes().unwrap();
+    stream.write_all(b"half of a sentence").unwrap();
+    let mut got = [0; 18];
+    accepted.read_exact(&mut got).unwrap();
+    for tcp in wires.recv().unwrap() {
+        let _ = tcp.shutdown(Shutdown::Both);
+    }
+    for end in [&mut accepted, &mut stream] {
+        let error = end.read(&mut got).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    }
+}
+
 #[test]
 fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
     let world = two_gates("remote-tools");
@@ -179,7 +249,7 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
     let file = world.dir.join("sent");
     let sent = bytes(500_000, 3);
     std::fs::write(&file, &sent).unwrap();
-    let server = std::thread::spawn(move || {
+    let server = thread::spawn(move || {
         let mut got = Vec::new();
         listener
             .accept_bytes()

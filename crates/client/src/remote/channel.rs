@@ -183,7 +183,7 @@ impl Channel {
 
     /// Says the end, and waits a little for the other side's: what was said last would be lost if
     /// the connection were closed with something unread in it.
-    pub fn close(mut self) {
+    pub fn close(&mut self) {
         self.tls.send_close_notify();
         let until = Instant::now() + LINGER;
         let ended = self

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use wire::ipc::{Framing, Reply};
 use wire::remote::{Frame, Purpose, Ticket, VERSION};
@@ -18,18 +18,29 @@ use wire::remote::{Frame, Purpose, Ticket, VERSION};
 /// Stack of a thread that carries: its buffers are on the heap.
 const STACK_BYTES: usize = 256 << 10;
 
+/// Streams that are being fetched at the same time. Who listens waits with the others, and the gate
+/// with him.
+const FETCHES_MAX: usize = 32;
+
 /// A gate that can be connected to.
 #[derive(Debug)]
 pub struct Remote {
     place: Place,
     tls: Arc<ClientConfig>,
+    fetching: Mutex<usize>,
+    fetched: Condvar,
 }
 
 impl Remote {
     /// The gate at `place`.
     pub fn new(place: Place) -> Result<Remote, rustls::Error> {
         let tls = tls::client(&place.key)?;
-        Ok(Remote { place, tls })
+        Ok(Remote {
+            place,
+            tls,
+            fetching: Mutex::new(0),
+            fetched: Condvar::new(),
+        })
     }
 
     /// Where it is.
@@ -46,16 +57,19 @@ impl Remote {
         Ok(ours)
     }
 
-    /// Fetches a stream that was offered by `message`, and hands it to who listens.
+    /// Fetches a stream that was offered by `message`, and hands it to who listens. Waits while as
+    /// many are being fetched as may be.
     pub(super) fn fetch(
         self: &Arc<Remote>,
         ticket: Ticket,
         message: Vec<u8>,
         listener: Arc<SeqStream>,
     ) {
-        let remote = Arc::clone(self);
-        // Without a thread the stream is given up: the gate lets it go after a while.
+        let fetching = Fetching::enter(Arc::clone(self));
+        // What fails here the gate notices, and tells the stream's peer: there is no thread, no way
+        // to the gate, or nobody who takes streams any more.
         let _ = start(move || {
+            let remote = Arc::clone(&fetching.0);
             let channel = remote.greet(Purpose::Stream(ticket))?;
             let Ok(Reply::Incoming { framing, .. }) = Reply::parse(&message) else {
                 return Err(ChannelError::Frame(wire::Malformed::Kind));
@@ -66,7 +80,7 @@ impl Remote {
                 &[io::IoSlice::new(&message)],
                 &[data.as_fd(), notices.as_fd()],
             )?;
-            drop((data, notices, listener));
+            drop((data, notices, listener, fetching));
             Pump::of_client(channel, theirs, Some((framing, ours)), remote).run()
         });
     }
@@ -76,7 +90,7 @@ impl Remote {
         let until = Instant::now() + GREETING_TIMEOUT;
         let name = ServerName::try_from(tls::NAME).map_err(io::Error::other)?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
-        let mut channel = Channel::new(self.connect()?, tls)?;
+        let mut channel = Channel::new(self.connect(until)?, tls)?;
         channel.say(&Frame::Hello {
             version: VERSION,
             purpose,
@@ -91,15 +105,44 @@ impl Remote {
         refused.map_or(Ok(channel), Err)
     }
 
-    fn connect(&self) -> Result<TcpStream, ChannelError> {
+    fn connect(&self, until: Instant) -> Result<TcpStream, ChannelError> {
         let mut last = io::Error::other("the name stands for no address");
         for addr in self.place.endpoint.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&addr, GREETING_TIMEOUT) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ChannelError::Late);
+            }
+            match TcpStream::connect_timeout(&addr, left) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
         }
         Err(last.into())
+    }
+}
+
+/// One of the streams that are being fetched, until it is dropped.
+struct Fetching(Arc<Remote>);
+
+impl Fetching {
+    fn enter(remote: Arc<Remote>) -> Fetching {
+        let count = remote.fetching.lock();
+        let count = count.unwrap_or_else(PoisonError::into_inner);
+        let count = remote
+            .fetched
+            .wait_while(count, |count| *count >= FETCHES_MAX);
+        let mut count = count.unwrap_or_else(PoisonError::into_inner);
+        *count += 1;
+        drop(count);
+        Fetching(remote)
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        let count = self.0.fetching.lock();
+        *count.unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.fetched.notify_one();
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 use wire::bytes::{Reader, Writer};
-use wire::exit::{ADDRESS_BYTES_MAX, Address, DATAGRAM_PORT};
+use wire::exit::{ADDRESS_BYTES_MAX, Address, Code, DATAGRAM_PORT};
 
 /// Sessions at the same time: two threads and a descriptor each.
 const MAX_SESSIONS: usize = 256;
@@ -44,6 +44,10 @@ pub(super) struct Datagrams {
 /// One overlay socket's datagrams.
 struct Session {
     udp: UdpSocket,
+    /// Whose they are.
+    of: Target,
+    /// Not carried: not understood, not listed, to one target too many.
+    dropped: AtomicU64,
     /// When something was last sent or received, in milliseconds since `start`.
     last_ms: AtomicU64,
     start: Instant,
@@ -72,7 +76,7 @@ impl Datagrams {
             let mut bytes = buffer[..len].to_vec();
             if let Some(session) = sessions.get(&from) {
                 match session.try_send(bytes) {
-                    // Lost, as in a full socket buffer.
+                    // Lost, as in a full socket buffer: the session resolves a name.
                     Ok(()) | Err(TrySendError::Full(_)) => continue,
                     Err(TrySendError::Disconnected(back)) => bytes = back,
                 }
@@ -98,24 +102,29 @@ impl Datagrams {
     }
 
     fn open(&self, from: Target) -> io::Result<SyncSender<Vec<u8>>> {
-        let session = Arc::new(Session::open()?);
+        let session = Arc::new(Session::open(from)?);
         let (sender, receiver) = sync_channel(MAX_QUEUED);
         let (shared, outward) = (Arc::clone(&self.shared), Arc::clone(&session));
         let thread = || thread::Builder::new().stack_size(STACK_BYTES);
-        thread().spawn(move || outward.send_all(&shared, &receiver))?;
+        thread().spawn(move || {
+            outward.send_all(&shared, &receiver);
+            outward.tell(&shared);
+        })?;
         let socket = Arc::clone(&self.socket);
-        thread().spawn(move || session.receive_all(&socket, from))?;
+        thread().spawn(move || session.receive_all(&socket))?;
         Ok(sender)
     }
 }
 
 impl Session {
-    fn open() -> io::Result<Session> {
+    fn open(of: Target) -> io::Result<Session> {
         // One socket for both families, where the host has both.
         let udp = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0"))?;
         udp.set_read_timeout(Some(LOOK))?;
         Ok(Session {
             udp,
+            of,
+            dropped: AtomicU64::new(0),
             last_ms: AtomicU64::new(0),
             start: Instant::now(),
             targets: Mutex::default(),
@@ -123,40 +132,67 @@ impl Session {
     }
 
     fn send_all(&self, shared: &Shared, queue: &Receiver<Vec<u8>>) {
-        let mut resolved: BTreeMap<String, SocketAddr> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         while !self.is_over() {
             let bytes = match queue.recv_timeout(LOOK) {
                 Ok(bytes) => bytes,
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            let mut r = Reader::new(&bytes);
-            let Ok(to) = Address::read(&mut r) else {
-                continue;
-            };
-            let text = to.to_string();
-            let addr = match resolved.get(&text) {
-                Some(addr) => *addr,
-                None => {
-                    let found = shared.resolve(&to);
-                    let Some(addr) = found.ok().and_then(|found| found.first().copied()) else {
-                        // Who is not listed gets no answer, as behind any filter.
-                        continue;
-                    };
-                    if resolved.len() >= MAX_TARGETS {
-                        continue;
-                    }
-                    resolved.insert(text, addr);
-                    self.targets().insert(canonical(addr));
-                    addr
-                }
-            };
-            self.touch();
-            let _ = self.udp.send_to(r.rest(), self.of_family(addr));
+            // An empty one asks only whether the session is still there.
+            if !bytes.is_empty() && self.send(shared, &mut known, &bytes).is_none() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
-    fn receive_all(&self, socket: &DatagramSocket, to: Target) {
+    /// Sends one datagram to where its beginning says. `known` are the targets so far, and where
+    /// they are, if they are listed.
+    fn send(
+        &self,
+        shared: &Shared,
+        known: &mut BTreeMap<String, Option<SocketAddr>>,
+        bytes: &[u8],
+    ) -> Option<()> {
+        let mut r = Reader::new(bytes);
+        let to = Address::read(&mut r).ok()?;
+        let text = to.to_string();
+        let addr = match known.get(&text) {
+            // Who is not listed gets no answer, as behind any filter.
+            Some(addr) => (*addr)?,
+            None if known.len() >= MAX_TARGETS => return None,
+            None => match shared.resolve(&to) {
+                Ok(found) => {
+                    let addr = *found.first()?;
+                    self.targets().insert(canonical(addr));
+                    known.insert(text, Some(addr));
+                    addr
+                }
+                Err(Code::NotAllowed) => {
+                    let why = Code::NotAllowed.to_string();
+                    shared.failed(self.of.to_string(), text.clone(), why);
+                    known.insert(text, None);
+                    return None;
+                }
+                // A name that is not known now may be soon.
+                Err(_) => return None,
+            },
+        };
+        self.touch();
+        let sent = self.udp.send_to(r.rest(), self.of_family(addr));
+        sent.ok().map(drop)
+    }
+
+    /// Says at the end what was not carried.
+    fn tell(&self, shared: &Shared) {
+        let dropped = self.dropped.load(Ordering::Relaxed);
+        if dropped > 0 {
+            let why = format!("{dropped} datagrams were dropped");
+            shared.failed(self.of.to_string(), "datagrams".to_owned(), why);
+        }
+    }
+
+    fn receive_all(&self, socket: &DatagramSocket) {
         let mut buffer = vec![0; ADDRESS_BYTES_MAX + DATAGRAM_BYTES_MAX];
         while !self.is_over() {
             let (len, from) = match self.udp.recv_from(&mut buffer[ADDRESS_BYTES_MAX..]) {
@@ -189,7 +225,7 @@ impl Session {
             buffer[start..ADDRESS_BYTES_MAX].copy_from_slice(header);
             let datagram = &buffer[start..ADDRESS_BYTES_MAX + len];
             // Else lost, as datagrams may be.
-            if let Err(Error::Closed) = socket.send_to(datagram, to) {
+            if let Err(Error::Closed) = socket.send_to(datagram, self.of) {
                 return;
             }
         }

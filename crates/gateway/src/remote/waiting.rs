@@ -1,6 +1,6 @@
 //! Streams that were offered to clients and wait to be fetched.
 
-use client::remote::Deposit;
+use client::remote::{Deposit, abandon};
 use core::time::Duration;
 use net::unix::SeqStream;
 use std::collections::BTreeMap;
@@ -28,10 +28,18 @@ impl Waiting {
         self.streams().remove(ticket).map(|(_, stream)| stream)
     }
 
-    /// Lets go of those that nobody has fetched.
+    /// Lets go of those that nobody has fetched; their peers are told.
     pub(super) fn sweep(&self, now: Instant) {
-        self.streams()
-            .retain(|_, (since, _)| now < *since + PATIENCE);
+        let over: Vec<Stream> = {
+            let mut streams = self.streams();
+            let is_over =
+                |(_, (since, _)): &(&Ticket, &(Instant, Stream))| now >= *since + PATIENCE;
+            let tickets: Vec<Ticket> = streams.iter().filter(is_over).map(|(t, _)| *t).collect();
+            let over = tickets.iter().filter_map(|ticket| streams.remove(ticket));
+            over.map(|(_, stream)| stream).collect()
+        };
+        let notices: Vec<&SeqStream> = over.iter().map(|(notices, _)| notices).collect();
+        abandon(&notices);
     }
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<Ticket, (Instant, Stream)>> {
@@ -41,14 +49,20 @@ impl Waiting {
 
 impl Deposit for Waiting {
     fn put(&self, framing: Framing, data: OwnedFd, notices: OwnedFd) -> Option<Ticket> {
-        let mut ticket = [0; TICKET_BYTES];
-        ticket.copy_from_slice(&net::sched::entropy().ok()?[..TICKET_BYTES]);
+        let notices = SeqStream::from(notices);
         let mut streams = self.streams();
-        if streams.len() >= MAX_WAITING {
+        let entropy = match streams.len() < MAX_WAITING {
+            true => net::sched::entropy().ok(),
+            false => None,
+        };
+        let Some(entropy) = entropy else {
+            drop(streams);
+            abandon(&[&notices]);
             return None;
-        }
-        let stream = (SeqStream::from(notices), Some((framing, data)));
-        streams.insert(ticket, (Instant::now(), stream));
+        };
+        let mut ticket = [0; TICKET_BYTES];
+        ticket.copy_from_slice(&entropy[..TICKET_BYTES]);
+        streams.insert(ticket, (Instant::now(), (notices, Some((framing, data)))));
         Some(ticket)
     }
 }
@@ -56,20 +70,34 @@ impl Deposit for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use net::unix::Received;
+    use wire::ipc::Request;
 
     #[test]
     fn a_stream_is_fetched_once_and_not_for_ever() {
         let waiting = Waiting::default();
         let put = || {
-            let (a, b) = SeqStream::pair().unwrap();
-            waiting.put(Framing::Bytes, a.into(), b.into()).unwrap()
+            let (data, _) = SeqStream::pair().unwrap();
+            let (notices, node) = SeqStream::pair().unwrap();
+            let (data, notices) = (data.into(), notices.into());
+            (waiting.put(Framing::Bytes, data, notices).unwrap(), node)
         };
-        let (one, two) = (put(), put());
+        let ((one, _node), (two, node)) = (put(), put());
         assert_ne!(one, two);
         assert!(waiting.take(&one).is_some() && waiting.take(&one).is_none());
         waiting.sweep(Instant::now());
         assert_eq!(waiting.streams().len(), 1);
+        let told = std::thread::spawn(move || {
+            node.set_nonblocking(false).unwrap();
+            let mut buffer = [0; 16];
+            let received = node.recv_into(&mut buffer).unwrap();
+            let Received::Message(len) = received else {
+                panic!("{received:?}")
+            };
+            assert_eq!(Request::parse(&buffer[..len]), Ok(Request::Reset));
+        });
         waiting.sweep(Instant::now() + PATIENCE);
+        told.join().unwrap();
         assert!(waiting.take(&two).is_none());
     }
 }

@@ -52,6 +52,7 @@ fn is_overlay_name(host: &Host<'_>) -> bool {
     let Host::Name(name) = host else {
         return false;
     };
+    let name = name.strip_suffix('.').unwrap_or(name);
     let split = name.len().checked_sub(SUFFIX.len());
     split
         .and_then(|at| name.get(at..))
@@ -64,7 +65,7 @@ impl<'a> Session<'a> {
             shared,
             tcp: Some(tcp),
             from,
-            until: Instant::now() + NEGOTIATION_TIMEOUT,
+            until: Instant::now() + shared.settings.patience,
             said: Vec::new(),
             asked: None,
         }

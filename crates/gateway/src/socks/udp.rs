@@ -11,6 +11,7 @@ use super::{Refusal, Shared, count, message};
 use client::{DatagramSocket, How, Target};
 use core::net::SocketAddr;
 use net::poll::{Polled, poll};
+use net::tcp::keep_alive;
 use std::io::{self, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -62,7 +63,7 @@ impl<'a> Association<'a> {
     /// Carries until the connection ends.
     pub(super) fn carry(mut self, mut tcp: &TcpStream) {
         let mut buffer = vec![0; ADDRESS_BYTES_MAX + DATAGRAM_BYTES_MAX];
-        if tcp.set_nonblocking(true).is_err() {
+        if tcp.set_nonblocking(true).is_err() || keep_alive(tcp).is_err() {
             return;
         }
         loop {

@@ -1,0 +1,115 @@
+//! Streams of bytes.
+
+use super::about::About;
+use crate::Target;
+use core::time::Duration;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// A reliable stream of bytes. Blocking unless set otherwise.
+#[derive(Debug)]
+pub struct Stream {
+    pub(super) data: UnixStream,
+    pub(super) about: About,
+}
+
+impl Stream {
+    /// This end.
+    pub fn local(&self) -> Target {
+        self.about.local
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> Target {
+        self.about.peer
+    }
+
+    /// Ends what this end sends; the peer reads on to the end. (`Shutdown::Read` is refused: close
+    /// the stream.)
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match how {
+            Shutdown::Write => self.data.shutdown(Shutdown::Write),
+            Shutdown::Both => self.data.shutdown(Shutdown::Both),
+            Shutdown::Read => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Reading and writing fail with `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.data.set_nonblocking(on)
+    }
+
+    /// How long reading waits at most; `None` for ever.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.data.set_read_timeout(timeout)
+    }
+
+    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.about.ended().err()
+    }
+
+    /// Ends the stream at once, in both directions: the peer gets an error and not an end, and so
+    /// do those who read or write here. Dropping a stream delivers what was written.
+    pub fn reset(&self) {
+        self.about.reset();
+    }
+
+    /// The stream's descriptor alone, as programs want it that know nothing of overlays. How the
+    /// stream ends is not told to them.
+    pub fn into_fd(self) -> OwnedFd {
+        self.data.into()
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match (&self.data).read(buffer) {
+            Ok(0) if !buffer.is_empty() => self.about.ended().map(|()| 0),
+            Err(error) => Err(self.about.better(error)),
+            read => read,
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.data)
+            .write(bytes)
+            .map_err(|error| self.about.better(error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.data.as_fd()
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.data.as_raw_fd()
+    }
+}

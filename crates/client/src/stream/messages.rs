@@ -1,0 +1,82 @@
+//! Streams of messages.
+
+use super::about::About;
+use crate::Target;
+use net::unix::{Received, SeqStream, shutdown_write};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use wire::ipc::PAYLOAD_BYTES_MAX;
+
+/// A reliable stream of messages, each of 1 to 65 507 bytes.
+#[derive(Debug)]
+pub struct MessageStream {
+    pub(super) data: SeqStream,
+    pub(super) about: About,
+}
+
+impl MessageStream {
+    /// This end.
+    pub fn local(&self) -> Target {
+        self.about.local
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> Target {
+        self.about.peer
+    }
+
+    /// Sends one message, of 1 to 65 507 bytes.
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
+        if message.is_empty() || message.len() > PAYLOAD_BYTES_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a message has 1 to 65507 bytes",
+            ));
+        }
+        self.data
+            .send_parts(&[IoSlice::new(message)])
+            .map_err(|error| self.about.better(error))
+    }
+
+    /// Receives one message into `buffer` and tells its length, 0 at the end of the stream. A
+    /// longer one is an error, and lost.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.data.recv_into(buffer) {
+            Ok(Received::Message(len)) => Ok(len),
+            Ok(Received::Truncated(len)) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a message of {len} bytes was lost: the buffer is too short"),
+            )),
+            Ok(Received::Empty) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(Received::Closed) => self.about.ended().map(|()| 0),
+            Err(error) => Err(self.about.better(error)),
+        }
+    }
+
+    /// Ends what this end sends; the peer reads on to the end.
+    pub fn shutdown_write(&self) -> io::Result<()> {
+        shutdown_write(self.data.as_fd())
+    }
+
+    /// Ends the stream at once, in both directions: the peer gets an error and not an end.
+    pub fn reset(&self) {
+        self.about.reset();
+    }
+
+    /// Sending and receiving fail with `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.data.set_nonblocking(on)
+    }
+}
+
+impl AsFd for MessageStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.data.as_fd()
+    }
+}
+
+impl AsRawFd for MessageStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.data.as_fd().as_raw_fd()
+    }
+}

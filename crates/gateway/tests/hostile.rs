@@ -1,0 +1,255 @@
+//! Clients of the SOCKS server and of the gate that speak nonsense, are slow, or say nothing at all.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+use base::NodeAddr;
+use client::remote::Place;
+use client::{Node, Options};
+use core::time::Duration;
+use gateway::remote::{Gate, Settings as GateSettings};
+use gateway::socks::{Nodes, Settings, Socks};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use wire::exit::Host;
+
+/// How long the servers wait for who is slow.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+struct Nobody;
+
+impl Nodes for Nobody {
+    fn node(&self, _: &Host<'_>) -> Option<NodeAddr> {
+        None
+    }
+}
+
+/// A server whose node is not there, and its address.
+fn socks(user: Option<(&str, &str)>) -> (Arc<Socks>, SocketAddr) {
+    let settings = Settings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        node: Node::at("/nonexistent/node.sock"),
+        nodes: Arc::new(Nobody),
+        exit: Some(NodeAddr(0x0a07_0002)),
+        user: user.map(|(name, word)| (name.to_owned(), word.to_owned())),
+        streams: Options::stream(),
+        datagrams: Options::best_effort(),
+        patience: PATIENCE,
+    };
+    let server = Arc::new(Socks::bind(settings, Arc::new(|_| ())).unwrap());
+    let serving = Arc::clone(&server);
+    thread::spawn(move || while serving.serve_next().is_ok() {});
+    let at = server.local().unwrap();
+    (server, at)
+}
+
+/// Says `said`, and gives what is answered until the server has closed the connection.
+fn say(at: SocketAddr, said: &[u8]) -> Vec<u8> {
+    let mut tcp = TcpStream::connect(at).unwrap();
+    // A server that has heard enough may have closed by now.
+    let _ = tcp.write_all(said);
+    answer(tcp)
+}
+
+fn answer(mut tcp: TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    // In order, or by a reset if there was more than the server has read.
+    let _ = tcp.read_to_end(&mut answer);
+    answer
+}
+
+/// Says one byte after the other, for as long as the server listens.
+fn drip(at: SocketAddr, said: impl Iterator<Item = u8>) -> Vec<u8> {
+    let mut tcp = TcpStream::connect(at).unwrap();
+    tcp.set_nodelay(true).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE / 10)).unwrap();
+    for byte in said {
+        if tcp.write_all(&[byte]).is_err() || matches!(tcp.read(&mut [0; 64]), Ok(0)) {
+            break;
+        }
+    }
+    tcp.set_read_timeout(None).unwrap();
+    answer(tcp)
+}
+
+/// Waits until something holds: a server counts when it has let go of a client, who may know
+/// earlier.
+fn wait_until(holds: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never came to that");
+}
+
+fn assert_counted(counter: &AtomicU64, count: u64) {
+    wait_until(|| counter.load(Ordering::Relaxed) == count);
+}
+
+#[test]
+fn socks_clients_that_speak_nonsense_are_told_and_counted() {
+    let (server, at) = socks(None);
+    let refused = |code| vec![5, 0, 5, code, 0, 1, 0, 0, 0, 0, 0, 0];
+    let mut nonsense = 0;
+    for (said, told) in [
+        // Another protocol, another version, a reserved byte, unknown commands and addresses.
+        (&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], vec![]),
+        (b"\x04\x01\0\x50\x7f\0\0\x01\0", vec![]),
+        (b"\x05\x01\0\x05\x01\x07\x01\x7f\0\0\x01\0\x50", vec![5, 0]),
+        (b"\x05\x01\0\x05\x09\0\x01\x7f\0\0\x01\0\x50", vec![5, 0]),
+        (b"\x05\x01\0\x05\x01\0\x09\x7f\0\0\x01\0\x50", vec![5, 0]),
+        (&[0xff; 100_000], vec![]),
+    ] {
+        assert_eq!(say(at, said), told, "{said:?}");
+        nonsense += 1;
+    }
+    assert_counted(&server.counters().nonsense, nonsense);
+    // Understood, and not to be had: no such node, no BIND, and a node that is not there.
+    for (said, code) in [
+        (&b"\x05\x01\0\x05\x01\0\x03\x09web.sinew\0\x50"[..], 4),
+        (b"\x05\x01\0\x05\x01\0\x03\x0aweb.sinew.\0\x50", 4),
+        (b"\x05\x01\0\x05\x02\0\x01\x7f\0\0\x01\0\x50", 7),
+        (b"\x05\x01\0\x05\x01\0\x01\x7f\0\0\x01\0\x50", 1),
+        (b"\x05\x01\0\x05\x03\0\x01\0\0\0\0\0\0", 1),
+    ] {
+        assert_eq!(say(at, said), refused(code), "{said:?}");
+    }
+    assert_counted(&server.counters().refused, 5);
+}
+
+#[test]
+fn socks_clients_without_the_password_are_not_let_in() {
+    let (server, at) = socks(Some(("ann", "open sesame")));
+    for (said, told) in [
+        (&b"\x05\x01\0"[..], vec![5, 0xff]),
+        (b"\x05\0", vec![5, 0xff]),
+        (b"\x05\x01\x02\x01\x03ann\x04shut", vec![5, 2, 1, 1]),
+        (b"\x05\x01\x02\x01\x03ann\0", vec![5, 2, 1, 1]),
+        (b"\x05\x01\x02\x01\x03ann\x0copen sesame2", vec![5, 2, 1, 1]),
+        (b"\x05\x01\x02\x01\x02an\x0bopen sesame", vec![5, 2, 1, 1]),
+    ] {
+        assert_eq!(say(at, said), told, "{said:?}");
+    }
+    assert_counted(&server.counters().unknown_users, 6);
+    let good = b"\x05\x02\0\x02\x01\x03ann\x0bopen sesame\x05\x02\0\x01\x7f\0\0\x01\0\x50";
+    assert_eq!(say(at, good)[..6], [5, 2, 1, 0, 5, 7]);
+}
+
+#[test]
+fn slow_socks_clients_are_let_go_and_hinder_nobody() {
+    let (server, at) = socks(None);
+    let silent = TcpStream::connect(at).unwrap();
+    let half = {
+        let mut tcp = TcpStream::connect(at).unwrap();
+        tcp.write_all(b"\x05\x01\0\x05\x01\0\x03\x09web").unwrap();
+        tcp
+    };
+    let gone = TcpStream::connect(at).unwrap();
+    gone.shutdown(Shutdown::Write).unwrap();
+    // The others are not waited for.
+    assert_eq!(
+        say(at, b"\x05\x01\0\x05\x02\0\x01\0\0\0\0\0\0")[..4],
+        [5, 0, 5, 7]
+    );
+    assert_eq!(answer(gone), []);
+    // Who says one byte after the other has no more time than who says nothing.
+    assert_eq!(
+        drip(at, [5, 255].into_iter().chain(core::iter::repeat(1))),
+        []
+    );
+    assert_eq!(answer(silent), []);
+    assert_eq!(answer(half), [5, 0]);
+    assert_counted(&server.counters().late, 4);
+}
+
+/// The keys of RFC 8032 §7.1, test 1.
+const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
+/// A gate whose node is not there, and how to reach it.
+fn gate() -> (Arc<Gate>, Place) {
+    let key = client::remote::from_hex(PUBLIC).unwrap();
+    let settings = GateSettings {
+        listen: ([127, 0, 0, 1], 0).into(),
+        token: [7; 32],
+        secret: client::remote::from_hex(SECRET).unwrap(),
+        key,
+        node: "/nonexistent/node.sock".into(),
+        patience: PATIENCE,
+    };
+    let gate = Arc::new(Gate::bind(&settings).unwrap());
+    let serving = Arc::clone(&gate);
+    thread::spawn(move || serving.serve());
+    let place = Place {
+        endpoint: gate.local().unwrap().to_string(),
+        token: [7; 32],
+        key,
+    };
+    (gate, place)
+}
+
+fn why(place: &Place) -> String {
+    let node = Node::remote(place.clone()).unwrap();
+    let error = node.bind(0, Options::best_effort()).unwrap_err();
+    error.to_string()
+}
+
+/// The beginning of TLS, as far as its length, and nothing behind it.
+const TLS_BEGINS: &[u8] = &[0x16, 0x03, 0x01, 0x02, 0x00];
+
+#[test]
+fn who_says_nothing_sensible_at_the_gate_is_let_go_and_counted() {
+    let (gate, place) = gate();
+    let at: SocketAddr = place.endpoint.parse().unwrap();
+    let (silent, half) = (TcpStream::connect(at).unwrap(), {
+        let mut tcp = TcpStream::connect(at).unwrap();
+        tcp.write_all(TLS_BEGINS).unwrap();
+        tcp
+    });
+    let gone = TcpStream::connect(at).unwrap();
+    gone.shutdown(Shutdown::Write).unwrap();
+    assert!(why(&place).contains("does not answer at its gate"));
+    assert_eq!(answer(gone), []);
+    for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 100_000]] {
+        let told = say(at, nonsense);
+        // Nothing but an alert of TLS.
+        assert!(told.is_empty() || told[0] == 0x15, "{told:?}");
+    }
+    assert_counted(&gate.counters().nonsense, 2);
+    let dripped = drip(at, TLS_BEGINS.iter().copied().chain(core::iter::repeat(1)));
+    assert!(dripped.is_empty() || dripped[0] == 0x15, "{dripped:?}");
+    assert_eq!((answer(silent), answer(half)), (vec![], vec![]));
+    let wrong = Place {
+        token: [8; 32],
+        ..place.clone()
+    };
+    assert!(why(&wrong).contains("the token is wrong"));
+    assert_counted(&gate.counters().wrong_token, 1);
+    assert_eq!(gate.counters().welcomed.load(Ordering::Relaxed), 0);
+    wait_until(|| gate.open() == 0);
+}
+
+#[test]
+fn more_than_are_greeted_at_a_time_wait_their_turn() {
+    let (gate, place) = gate();
+    let at: SocketAddr = place.endpoint.parse().unwrap();
+    // They never say a word: as many as there are places, and then some.
+    let crowd = gateway::remote::MAX_GREETING + 20;
+    let silent: Vec<TcpStream> = (0..crowd)
+        .map(|_| TcpStream::connect(at).unwrap())
+        .collect();
+    // The first eight that are let go are failures enough for their address not to be heard.
+    for tcp in silent {
+        assert_eq!(answer(tcp), []);
+    }
+    assert!(!why(&place).contains("does not answer"));
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let counters = gate.counters();
+    wait_until(|| count(&counters.late) + count(&counters.turned_away) == crowd as u64 + 1);
+    let (late, away) = (count(&counters.late), count(&counters.turned_away));
+    assert!(late >= 8 && away > 0, "{late} late, {away} turned away");
+}

@@ -1,0 +1,224 @@
+//! Fields of the file whose values are more than TOML's own, and what is said of wrong ones.
+
+use super::{Accept, Exit, Exits, Neighbor};
+use base::NodeAddr;
+use gateway::allow::Rule;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// UDP sockets of a node. Choice: one for each address of a host with several uplinks.
+const MAX_LISTEN: usize = 16;
+
+pub(super) fn yes() -> bool {
+    true
+}
+
+pub(super) fn default_mode() -> u32 {
+    0o660
+}
+
+fn parse<T: FromStr<Err: Display>, E: de::Error>(text: &str) -> Result<T, E> {
+    text.parse()
+        .map_err(|error| E::custom(format!("`{text}`: {error}")))
+}
+
+pub(super) fn one_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    parse(&String::deserialize(deserializer)?)
+}
+
+pub(super) fn text<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    one_text(deserializer).map(Some)
+}
+
+pub(super) fn listen<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddr>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    if texts.is_empty() || texts.len() > MAX_LISTEN {
+        return Err(de::Error::custom(format!(
+            "`listen` needs 1 to {MAX_LISTEN} addresses, like [\"0.0.0.0:7700\"]"
+        )));
+    }
+    texts.iter().map(|text| parse(text)).collect()
+}
+
+pub(super) fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let mode = u32::deserialize(deserializer)?;
+    if mode > 0o777 {
+        return Err(de::Error::custom("permissions are 0 to 0o777, like 0o660"));
+    }
+    Ok(mode)
+}
+
+impl<'de> Deserialize<'de> for Exits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Exits, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Form {
+            #[serde(default, deserialize_with = "exit_port")]
+            port: Option<u16>,
+            #[serde(default, deserialize_with = "exit_target")]
+            to: Option<String>,
+            #[serde(default, deserialize_with = "exit_rules")]
+            allow: Option<Vec<Rule>>,
+        }
+        let mut exits = Exits::default();
+        for form in Vec::<Form>::deserialize(deserializer)? {
+            match form {
+                Form {
+                    port: Some(port),
+                    to: Some(to),
+                    allow: None,
+                } => exits.ports.push(Exit { port, to }),
+                Form {
+                    port: None,
+                    to: None,
+                    allow: Some(rules),
+                } => exits.allow.extend(rules),
+                _ => {
+                    return Err(de::Error::custom(
+                        "an `[[exit]]` has either `port` and `to`, or `allow`",
+                    ));
+                }
+            }
+        }
+        Ok(exits)
+    }
+}
+
+fn exit_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Rule>>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let rules: Result<Vec<Rule>, D::Error> = texts.iter().map(|text| parse(text)).collect();
+    rules.map(Some)
+}
+
+fn exit_port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
+    let port = u16::deserialize(deserializer)?;
+    let first = overlay::sockets::RESERVED_PORTS;
+    if port < first {
+        return Err(de::Error::custom(format!(
+            "virtual ports below {first} belong to the node: choose a higher one"
+        )));
+    }
+    Ok(Some(port))
+}
+
+fn exit_target<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let target = crate::forward::exit_target(&text).map_err(de::Error::custom);
+    target.map(Some)
+}
+
+pub(super) fn strikes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+    let strikes = u8::deserialize(deserializer)?;
+    let most = overlay::realtime::MAX_STRIKES;
+    if strikes > most {
+        return Err(de::Error::custom(format!(
+            "{strikes} strikes: choose 0 to {most}"
+        )));
+    }
+    Ok(Some(strikes))
+}
+
+pub(super) fn congestion<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<overlay::reliable::Family>, D::Error> {
+    one_text(deserializer).map(Some)
+}
+
+pub(super) fn flows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let flows = usize::deserialize(deserializer)?;
+    let most = overlay::reliable::FLOWS_MAX;
+    if !(1..=most).contains(&flows) {
+        return Err(de::Error::custom(format!(
+            "{flows} flows: choose 1 to {most}"
+        )));
+    }
+    Ok(Some(flows))
+}
+
+pub(super) fn node_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<NodeAddr, D::Error> {
+    let address: NodeAddr = one_text(deserializer)?;
+    if !address.is_node() {
+        return Err(de::Error::custom(format!(
+            "{address} is not the address of a node; choose one below 224.0.0.0"
+        )));
+    }
+    Ok(address)
+}
+
+pub(super) fn neighbors<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Neighbor>, D::Error> {
+    let spanned = Vec::<toml::Spanned<Neighbor>>::deserialize(deserializer)?;
+    let placed = |spanned: toml::Spanned<Neighbor>| {
+        let offset = spanned.span().start;
+        Neighbor {
+            offset,
+            ..spanned.into_inner()
+        }
+    };
+    Ok(spanned.into_iter().map(placed).collect())
+}
+
+pub(super) fn one_or_more<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "a text like \"fra.example.net:7700\", or a list of such"
+    )]
+    enum Form {
+        One(String),
+        More(Vec<String>),
+    }
+    let endpoints = match Form::deserialize(deserializer)? {
+        Form::One(one) => vec![one],
+        Form::More(more) => more,
+    };
+    match endpoints.iter().find(|text| !is_endpoint(text)) {
+        None => Ok(endpoints),
+        Some(bad) => Err(de::Error::custom(format!(
+            "endpoint `{bad}`: write a host name or address and a port, like fra.example.net:7700 \
+             or [2001:db8::7]:7700"
+        ))),
+    }
+}
+
+impl<'de> Deserialize<'de> for Accept {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Accept, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "\"any\", or a list of overlay addresses like [\"10.7.0.2\"]"
+        )]
+        enum Form {
+            Word(String),
+            List(Vec<String>),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Word(word) if word == "any" => Ok(Accept::Any),
+            Form::Word(word) => Err(de::Error::custom(format!(
+                "`{word}`: write \"any\", or a list of overlay addresses like [\"10.7.0.2\"]"
+            ))),
+            Form::List(list) => {
+                let list: Result<Vec<NodeAddr>, D::Error> =
+                    list.iter().map(|text| parse(text)).collect();
+                list.map(Accept::Only)
+            }
+        }
+    }
+}

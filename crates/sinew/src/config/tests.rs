@@ -1,0 +1,84 @@
+use super::*;
+
+const GOOD: &str = "certificate = 'a'\nkey = 'b'\nnetwork = 'c'\nlisten = ['127.0.0.1:7700']\n";
+
+fn load(text: &str) -> Result<Config, String> {
+    let dir = crate::testing::directory("config");
+    let path = dir.join("node.toml");
+    std::fs::write(&path, text).unwrap();
+    let loaded = Config::load(&path).map_err(|error| error.to_string());
+    std::fs::remove_dir_all(&dir).unwrap();
+    loaded
+}
+
+#[test]
+fn the_least_configuration_is_enough() {
+    let config = load(GOOD).unwrap();
+    assert!(config.realtime_priority && !config.lab);
+}
+
+#[test]
+fn every_mistake_names_file_line_and_what_was_expected() {
+    let neighbor = "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\n";
+    let neighbor = |more: &str| format!("{neighbor}{more}");
+    for (extra, line, expected) in [
+        ("listne = []".to_owned(), 5, "unknown field `listne`"),
+        ("lab".into(), 5, "expected"),
+        ("lab = true\nlab = true".into(), 6, "duplicate key"),
+        ("metrics = 'here'".into(), 5, "`here`: "),
+        ("profile = 'fast'".into(), 5, "`modern` or `paper`"),
+        ("lab = 'yes'".into(), 5, "boolean"),
+        ("accept = 'none'".into(), 5, "any"),
+        ("accept = ['10.7.0']".into(), 5, "10.7.0.3"),
+        ("accept = 7".into(), 5, "[\"10.7.0.2\"]"),
+        ("client_socket_mode = 'rw'".into(), 5, "expected u32"),
+        ("client_socket_mode = 0o1777".into(), 5, "0o660"),
+        ("client_socket_mode = -1".into(), 5, "expected u32"),
+        ("[realtime]\nstrikes = 9".into(), 6, "choose 0 to 5"),
+        ("[realtime]\nstrike = 1".into(), 6, "`strikes`"),
+        ("[reliable]\nflows = 0".into(), 6, "choose 1 to 64"),
+        ("[reliable]\ncongestion = 'bbr'".into(), 6, "newreno"),
+        (
+            "[[neighbor]]\nname = 'x'".into(),
+            5,
+            "missing field `address`",
+        ),
+        (
+            "[[neighbor]]\nname = 'x'\naddress = '10.7.0.300'".into(),
+            7,
+            "10.7.0.3",
+        ),
+        (
+            "[[neighbor]]\nname = 'x'\naddress = '239.1.1.1'".into(),
+            7,
+            "below 224.0.0.0",
+        ),
+        (neighbor("impair = 'loss=5'"), 8, "5%"),
+        (neighbor("impair = 'loss=5%'"), 5, "lab = true"),
+        (neighbor("endpoint = 5"), 8, "fra.example.net"),
+        (neighbor("endpoint = 'fra'"), 8, "and a port"),
+        (
+            neighbor("endpoint = ['1.2.3.4:5', '1.2.3.4']"),
+            8,
+            "and a port",
+        ),
+        (neighbor(&neighbor("")), 8, "listed twice"),
+        ("[[exit]]\nallow = ['10.1:80']".into(), 6, "example.org:80"),
+        ("[[exit]]\nport = 99".into(), 5, "either `port` and `to`"),
+        ("[clients]\nlisten = 'here'".into(), 6, "`here`"),
+        ("[clients]\nlisten = '10.0.0.1:1'".into(), 5, "token_file"),
+    ] {
+        let message = load(&format!("{GOOD}{extra}")).unwrap_err();
+        for expected in ["node.toml", &format!("line {line}"), expected] {
+            assert!(message.contains(expected), "{extra}: {expected}: {message}");
+        }
+    }
+    let none = GOOD.replace("'127.0.0.1:7700'", "");
+    let message = load(&none).unwrap_err();
+    assert!(
+        message.contains("line 4") && message.contains("1 to 16"),
+        "{message}"
+    );
+    let message = load("certificate = 'a'").unwrap_err();
+    assert!(message.contains("missing field `key`"), "{message}");
+}

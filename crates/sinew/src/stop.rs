@@ -1,0 +1,47 @@
+//! Ctrl-C and SIGTERM, where a command waits for something else.
+
+use crate::failure::Failure;
+use net::epoll::{Interest, Poller};
+use net::signals::Termination;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Ctrl-C, beside whatever is waited for.
+pub struct Stop {
+    poller: Poller,
+    termination: Termination,
+}
+
+impl Stop {
+    /// From here on Ctrl-C and SIGTERM end waits and not the process.
+    pub fn new() -> Result<Stop, Failure> {
+        let (poller, termination) = (
+            Poller::new().map_err(Failure::failed)?,
+            Termination::install().map_err(Failure::failed)?,
+        );
+        poller
+            .add(&termination, 0, Interest::READ)
+            .map_err(Failure::failed)?;
+        Ok(Stop {
+            poller,
+            termination,
+        })
+    }
+
+    /// Waits until `fd` is readable; false when the process is to end.
+    pub fn wait_for(&mut self, fd: impl AsFd) -> Result<bool, Failure> {
+        let fd: BorrowedFd<'_> = fd.as_fd();
+        self.poller
+            .add(fd, 1, Interest::READ)
+            .map_err(Failure::failed)?;
+        let mut ready = Vec::new();
+        let mut waited = Ok(());
+        let mut going = true;
+        while waited.is_ok() && going && !ready.iter().any(|r: &net::epoll::Ready| r.token == 1) {
+            waited = self.poller.wait(None, &mut ready);
+            going = self.termination.take() == 0;
+        }
+        self.poller.remove(fd).map_err(Failure::failed)?;
+        waited.map_err(Failure::failed)?;
+        Ok(going)
+    }
+}
