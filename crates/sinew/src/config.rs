@@ -26,7 +26,6 @@
 
 mod parse;
 
-use crate::authority::is_endpoint;
 use base::NodeAddr;
 use gateway::allow::Rule;
 use parse::{

@@ -12,9 +12,11 @@ use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::{Names, client_socket};
 use crate::stop::Stop;
+use crate::terminal;
 use clap::Args;
 use client::{DatagramSocket, Node, Options, Stream, Target};
 use progress::Progress;
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes read and written at once: what the node takes with four reads.
 const BUFFER_BYTES: usize = 256 * 1024;
+
 /// Options of `sinew send`.
 #[derive(Debug, Args)]
 pub struct Send {

@@ -1,6 +1,7 @@
 //! Fields of the file whose values are more than TOML's own, and what is said of wrong ones.
 
 use super::{Accept, Exit, Exits, Neighbor};
+use crate::authority::is_endpoint;
 use base::NodeAddr;
 use gateway::allow::Rule;
 use serde::{Deserialize, Deserializer, de};
