@@ -146,16 +146,18 @@ impl Drop for Fetching {
     }
 }
 
-/// Both ends of what carries a stream.
+/// Both ends of what carries a stream: the program's, which waits unless set otherwise, and ours.
 pub(super) fn pair(framing: Framing) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(match framing {
         Framing::Bytes => {
-            let (a, b) = ByteStream::pair()?;
-            (a.into(), b.into())
+            let (theirs, ours) = ByteStream::pair()?;
+            theirs.set_nonblocking(false)?;
+            (theirs.into(), ours.into())
         }
         Framing::Messages => {
-            let (a, b) = SeqStream::pair()?;
-            (a.into(), b.into())
+            let (theirs, ours) = SeqStream::pair()?;
+            theirs.set_nonblocking(false)?;
+            (theirs.into(), ours.into())
         }
     })
 }
