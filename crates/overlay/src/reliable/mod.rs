@@ -30,6 +30,7 @@
 //! sender closes by a [`wire::control::ReliableSkip`].
 
 mod controls;
+mod drain;
 mod lane;
 mod pacer;
 mod queue;

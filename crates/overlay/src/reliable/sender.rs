@@ -17,6 +17,7 @@ mod depart;
 mod troubles;
 
 use super::controls::Controls;
+use super::drain::Drain;
 use super::pacer::Pacer;
 use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
@@ -87,6 +88,7 @@ pub struct Outgoing<'a> {
 pub struct Sender {
     controls: Controls,
     pacer: Pacer,
+    drain: Drain,
     rtt: Rtt,
     queue: Queue,
     base: u64,
@@ -143,6 +145,7 @@ impl Sender {
         Sender {
             controls: Controls::new(settings),
             pacer: Pacer::default(),
+            drain: Drain::default(),
             rtt: Rtt::default(),
             queue: Queue::default(),
             base: 0,

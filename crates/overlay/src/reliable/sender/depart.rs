@@ -32,8 +32,12 @@ impl Sender {
         came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
         self.last_used = now;
-        if self.queue.is_empty() {
-            self.progress = now;
+        match self.queue.is_empty() {
+            true => {
+                self.progress = now;
+                self.drain.restart(now);
+            }
+            false => self.drain.look(now),
         }
         let pushed = self.queue.push(now, bytes, came);
         if !matches!(pushed, Ok(None)) {
@@ -83,8 +87,7 @@ impl Sender {
     }
 
     fn room_max(&self) -> usize {
-        let leaving = self.pacer.rate() * MARK_SOJOURN.as_secs_f64();
-        (leaving as usize).clamp(ROOM_MIN, MARK_PACKETS)
+        self.leaving_in(MARK_SOJOURN)
     }
 
     /// There was no room, and there is again.
@@ -97,8 +100,15 @@ impl Sender {
     /// Packets that wait when the neighbours from which they came are told to send less: what leaves
     /// in [`PRESS_SOJOURN`].
     fn press_at(&self) -> usize {
-        let leaving = self.pacer.rate() * PRESS_SOJOURN.as_secs_f64();
-        (leaving as usize).clamp(ROOM_MIN, MARK_PACKETS)
+        self.leaving_in(PRESS_SOJOURN)
+    }
+
+    /// Packets that leave within `time`, some bursts at least: by the pace, or what the receiver's
+    /// window and repetitions leave of it.
+    fn leaving_in(&self, time: Duration) -> usize {
+        let rate = self.pacer.rate();
+        let rate = self.drain.rate().map_or(rate, |drain| drain.min(rate));
+        ((rate * time.as_secs_f64()) as usize).clamp(ROOM_MIN, MARK_PACKETS)
     }
 
     /// How many more packets this lane wants from the link `came`, if it has enough. [Amir03 §IV]
@@ -183,6 +193,7 @@ impl Sender {
             && next - self.base < SPAN
             && let Some(mut packet) = self.queue.pop()
         {
+            self.drain.on_left(now);
             self.mark(now, &mut packet);
             self.entries.push_back(Entry {
                 packet: Some(packet),

@@ -13,7 +13,8 @@ use wire::data::LaneSeq;
 
 /// The limits of the retransmission timeout. Kernels take 200 ms for the least.
 const RTO_MIN: Duration = Duration::from_millis(200);
-const RTO_MAX: Duration = Duration::from_secs(3);
+/// Choice: longer waits spare nobody anything, beside the hellos that come several times a second.
+const RTO_MAX: Duration = Duration::from_secs(1);
 /// Before the first sample [RFC 6298].
 const RTO_FIRST: Duration = Duration::from_secs(1);
 /// Probes per silence before the timeout.
@@ -81,8 +82,8 @@ impl Sender {
 
     pub(super) fn rto(&self) -> Duration {
         let patience = self.rtt.patience(RTO_FIRST) + ACK_DELAY;
-        let rto = patience.max(RTO_MIN) * (1 << self.backoff);
-        rto.min(RTO_MAX)
+        let rto = patience.max(RTO_MIN);
+        (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
     }
 
     /// Sets the timer for probe or timeout, if it is not set.
