@@ -16,8 +16,13 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
+use std::time::{Duration, Instant};
+
+/// The other ends of descriptors from which threads carry, and who waits for those to be done.
+static CARRIED: Mutex<Vec<Weak<UnixStream>>> = Mutex::new(Vec::new());
+static DONE: Condvar = Condvar::new();
 
 /// Opens a stream in the background, and carries between it and `other` from then on.
 pub(crate) fn start(
@@ -35,10 +40,13 @@ pub(crate) fn start(
             return;
         };
         let stream = opened.as_ref().ok().cloned();
+        let other = Arc::new(UnixStream::from(other));
+        // Before the program can write.
+        let carried = Carried::enter(&other);
         let show = || {
             if stream.is_some() {
                 // No more: behind it may be what the program has written by now.
-                sys::drain(&other, junk);
+                sys::drain(&*other, junk);
             }
         };
         socket.connected(opened, show);
@@ -47,18 +55,60 @@ pub(crate) fn start(
         if let Some(stream) = stream
             && let Accepted::Bytes(stream) = &*stream
         {
-            carry(&UnixStream::from(other), stream);
+            carry(&other, stream, carried);
         }
     });
     started.map(drop).map_err(|_| libc::EAGAIN)
 }
 
+/// Waits until what the program has written has been carried, up to `timeout`. For its end: the
+/// descriptors take nothing more.
+pub(crate) fn settle(timeout: Duration) {
+    let end = Instant::now() + timeout;
+    let mut all = carried();
+    for program in all.iter().filter_map(Weak::upgrade) {
+        // What is in the buffer is still read, and then the end.
+        let _ = program.shutdown(Shutdown::Read);
+    }
+    while !all.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let waited = DONE.wait_timeout(all, left);
+        all = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn carried() -> MutexGuard<'static, Vec<Weak<UnixStream>>> {
+    CARRIED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A descriptor from which a thread carries, until this is dropped.
+struct Carried(Weak<UnixStream>);
+
+impl Carried {
+    fn enter(program: &Arc<UnixStream>) -> Carried {
+        let this = Arc::downgrade(program);
+        carried().push(this.clone());
+        Carried(this)
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        carried().retain(|other| !other.ptr_eq(&self.0));
+        DONE.notify_all();
+    }
+}
+
 /// Carries both ways until both have ended.
-fn carry(program: &UnixStream, stream: &Stream) {
+fn carry(program: &UnixStream, stream: &Stream, carried: Carried) {
     let (mut to_program, mut from_program) = (program, program);
     let (mut to_stream, mut from_stream) = (stream, stream);
     thread::scope(|scope| {
         let outward = thread::Builder::new().spawn_scoped(scope, move || {
+            let _carried = carried;
             match io::copy(&mut from_program, &mut to_stream) {
                 Ok(_) => stream.shutdown(Shutdown::Write),
                 Err(_) => program.shutdown(Shutdown::Both),

@@ -165,7 +165,7 @@ pub(crate) fn fill(fd: RawFd) -> usize {
 }
 
 /// Takes `len` bytes out of a socket's buffer, or as many as there are.
-pub(crate) fn drain(fd: &OwnedFd, len: usize) {
+pub(crate) fn drain(fd: &impl AsRawFd, len: usize) {
     let mut left = len;
     let mut junk = [0; 65_536];
     while left > 0 {
@@ -177,13 +177,14 @@ pub(crate) fn drain(fd: &OwnedFd, len: usize) {
     }
 }
 
-/// How long the end of a program waits for what it wrote to a node on another host.
+/// How long the end of a program waits for what threads of this library carry.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Has what was written carried before the program ends: threads do that, and a program that ends
 /// does not wait for them.
 pub(crate) fn settle_at_exit() {
     extern "C" fn settle() {
+        crate::connecting::settle(SETTLE);
         client::remote::settle(SETTLE);
     }
     static ONCE: Once = Once::new();

@@ -4,14 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sinew.h"
+
+extern char **environ;
 
 #define HOLDS(what)                                                                              \
     do {                                                                                         \
@@ -234,12 +238,51 @@ static void messages(void)
     HOLDS(sinew_close(accepted) == 0 && sinew_close(c) == 0 && sinew_close(s) == 0);
 }
 
-int main(void)
+/* What a program wrote last, before it ended without closing anything, arrives. */
+enum { LAST_BYTES = 150000 };
+
+static int leave(int port)
 {
+    static char bytes[LAST_BYTES];
+    int c = sinew_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in to = at("127.0.0.1", port);
+    FAILS(sinew_connect(c, SA(to)), EINPROGRESS);
+    for (size_t sent = 0; sent < sizeof bytes;) {
+        HOLDS(wait_for(c, POLLOUT) & POLLOUT);
+        ssize_t n = sinew_send(c, bytes + sent, sizeof bytes - sent, 0);
+        HOLDS(n > 0 || errno == EAGAIN);
+        sent += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static void last_words(char *program)
+{
+    char port[16], buffer[4096];
+    int s = listener(SOCK_STREAM), accepted, status;
+    ssize_t n, came = 0;
+    snprintf(port, sizeof port, "%d", port_of(s));
+    char *arguments[] = {program, "leave", port, NULL};
+    pid_t child;
+    HOLDS(posix_spawn(&child, program, NULL, NULL, arguments, environ) == 0);
+    accepted = sinew_accept(s, NULL, NULL);
+    HOLDS(accepted >= 0);
+    while ((n = sinew_recv(accepted, buffer, sizeof buffer, 0)) > 0)
+        came += n;
+    HOLDS(n == 0 && came == LAST_BYTES);
+    HOLDS(waitpid(child, &status, 0) == child && status == 0);
+    HOLDS(sinew_close(accepted) == 0 && sinew_close(s) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3)
+        return leave(atoi(argv[2]));
     other_descriptors();
     datagrams();
     streams();
     messages();
+    last_words(argv[0]);
     puts("done");
     return 0;
 }
