@@ -54,13 +54,14 @@ struct Round {
     rtts: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     None,
     /// One segment per acknowledgement.
     Double,
-    /// One segment per round trip.
-    Add,
+    /// One segment per round trip: so much of it for each acknowledgement, as it was when the round
+    /// trip began.
+    Add(f64),
 }
 
 impl Vegas {
@@ -95,7 +96,7 @@ impl Vegas {
             self.shrink_to(self.window.size() - 1.0);
             self.step = Step::None;
         } else if queued < ALPHA {
-            self.step = Step::Add;
+            self.step = Step::Add(1.0 / self.window.size());
         } else {
             self.step = Step::None;
         }
@@ -124,16 +125,22 @@ impl Vegas {
             self.step = Step::None;
         }
         let size = self.window.size();
-        if !ack.limited || size - ack.in_flight > UNUSED_MAX {
+        // An acknowledgement of many segments leaves a hole behind it.
+        if !ack.limited || size - flying(ack) > UNUSED_MAX {
             return;
         }
         let segments = self.window.counted(ack.segments);
         match self.step {
             Step::None => {}
             Step::Double => self.window.set(size + segments),
-            Step::Add => self.window.set(size + segments / size),
+            Step::Add(step) => self.window.set(size + segments * step),
         }
     }
+}
+
+/// The segment that an acknowledgement ends with and those behind it: they were in flight until now.
+fn flying(ack: &Acked) -> f64 {
+    (ack.in_flight - ack.segments + 1.0).max(1.0)
 }
 
 impl Round {
@@ -158,9 +165,7 @@ impl Control for Vegas {
     fn on_ack(&mut self, ack: &Acked) {
         self.round.left -= ack.segments;
         if self.round.left <= 0.0 {
-            // The segment that ends the round is the first of those sent in it; it and those
-            // behind it were in flight until now.
-            let flying = (ack.in_flight - ack.segments + 1.0).max(1.0);
+            let flying = flying(ack);
             let sent = flying - self.round.left;
             self.decide(ack.now, flying, sent);
             self.round = Round::new(ack.now, flying);

@@ -172,17 +172,19 @@ impl Sender {
         }
     }
 
-    /// The oldest segment in flight was sent longer ago than the fine timeout.
+    /// The oldest segment in flight was sent longer ago than the fine timeout. One that was never
+    /// sent was sent long ago, as ns-2 has it: once after a recovery the next new segment goes out
+    /// twice.
     fn is_overdue(&mut self, now: Time) -> bool {
         let oldest = self.acked + 1;
-        if oldest > self.sent {
+        if oldest >= self.end {
             return false;
         }
         let state = self.vegas_state();
-        let waited = state.place(oldest).sent.map(|sent| now.since(sent));
-        let timeout_s = state.timeout_s;
-        waited
-            .map(Duration::as_secs_f64)
-            .is_some_and(|waited| timeout_s > 0.0 && waited >= timeout_s)
+        let waited = match state.place(oldest).sent {
+            Some(sent) => now.since(sent),
+            None => Duration::MAX,
+        };
+        state.timeout_s > 0.0 && waited.as_secs_f64() >= state.timeout_s
     }
 }
