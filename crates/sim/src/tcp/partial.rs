@@ -14,10 +14,10 @@
 //!
 //! - The window is the family's TCP-Real, but in *bytes* of segments as large as a file transfer's:
 //!   a flow of small packets is as fair in bits per second as one of large packets [RFC 4828]. It
-//!   does not grow while the queue is longer than the traffic bears.
+//!   does not grow beyond a few segments while the queue is longer than the traffic bears.
 //! - A loss counts against the window if the [`Watch`] takes it for congestion, once per window.
 //! - What is lost is sent again, before anything new, if it can be there before its deadline; what
-//!   waits for the window is dropped when it cannot, oldest first.
+//!   waits for the window is dropped at its deadline, oldest first.
 
 use super::packet::{Ack, Segment};
 use super::sender::Sent;
@@ -39,17 +39,19 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 const TIMEOUT_FIRST: Duration = Duration::from_secs(1);
 /// The weight of a new round trip or one-way delay in its average.
 const WEIGHT: f64 = 0.125;
+/// Choice: up to this window, in segments, a flow grows whatever the queue. With fewer in flight a
+/// TCP cannot even find a loss by three duplicates, so the long queue is that of others, and who
+/// waits for it to drain starves beside them, as Vegas does.
+const SMALL: f64 = 2.0;
 /// Packets in flight that are remembered: a window of 256 kbit in packets of 40 bytes.
 const FLYING_MAX: usize = 1 << 12;
 
 /// What a partially reliable flow is told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PartialSettings {
-    /// From write to delivery; nothing is repaired that cannot keep it.
+    /// From write to delivery; nothing is repaired that cannot keep it. A packet waits for the
+    /// window just as long, also where the path alone takes more: late speech is better than none.
     pub deadline: Duration,
-    /// A packet waits for the window at least so long, also where no deadline can be kept: late
-    /// speech is better than none.
-    pub patience: Duration,
     /// Beside each message, on the wire.
     pub header_bytes: usize,
     /// Bytes on the wire of the segment that windows count in: that of the traffic beside which it
@@ -66,12 +68,11 @@ impl PartialSettings {
     pub fn within(deadline: Duration) -> PartialSettings {
         PartialSettings {
             deadline,
-            patience: Duration::from_millis(60),
             header_bytes: 40,
             segment_bytes: 1040,
             control: congestion::Settings {
                 initial_window: 2.0,
-                minimum_window: 1.0,
+                minimum_window: 2.0,
                 max_window: 20.0,
                 initial_threshold: 20.0,
                 ..congestion::Settings::default()
@@ -190,7 +191,7 @@ impl Partial {
             bytes: bytes as u64,
             rtt: Some(rtt),
             in_flight,
-            limited: self.was_limited && self.watch.may_grow(),
+            limited: self.was_limited && self.may_grow(),
             receive_rate_bps: known.then(|| u64::from(ack.rate_kbps) * 1000),
             receive_jitter: known.then(|| Duration::from_micros(u64::from(ack.jitter_us))),
             srtt: self.srtt.unwrap_or(rtt),
@@ -235,12 +236,19 @@ impl Partial {
         }
     }
 
-    /// A repetition that would come after its deadline; a first transmission that would, and has
-    /// waited for the window for as long as patience lasts.
+    /// A repetition that would come after its deadline; a first transmission that has waited for
+    /// the window until then.
     fn is_too_late(&self, now: Time, message: &Message) -> bool {
-        let misses = now + self.one_way > message.written + self.settings.deadline;
-        let waited = now.since(message.written);
-        misses && (message.is_again || waited > self.settings.patience)
+        let way = if message.is_again {
+            self.one_way
+        } else {
+            Duration::ZERO
+        };
+        now + way > message.written + self.settings.deadline
+    }
+
+    fn may_grow(&self) -> bool {
+        self.watch.may_grow() || self.control.window() < SMALL
     }
 
     fn output(&mut self, now: Time, message: Message) {
