@@ -205,6 +205,8 @@ fn what_cannot_be_is_told_at_once() {
         (["idle", "--links", "1"], "2 to 20"),
         (["routing", "--nodes", "1"], "use 2 to 1024 nodes"),
         (["routing", "--changes", "0"], "at least one change"),
+        (["hops", "--load", "500"], "like 500:1"),
+        (["hops", "--seconds", "0"], "0.1 to 3600"),
     ] {
         let output = sinew(&args);
         let complaint = String::from_utf8_lossy(&output.stderr);
