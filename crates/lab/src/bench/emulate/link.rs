@@ -6,6 +6,7 @@ use crate::emulate::end::{self, End};
 use crate::emulate::{Options, Place};
 use base::impair::Model;
 use net::netns::Namespace;
+use net::tap::ETHERNET_BYTES;
 use net::udp;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
@@ -141,17 +142,23 @@ impl Link {
         &self.spaces[side]
     }
 
-    /// Bytes of frames that the first namespace has sent into the emulated link.
-    pub(in crate::bench) fn sent_bytes(&self) -> Result<u64, BenchError> {
-        let text = self.within(0, || {
+    /// Bytes of IP packets that have come out of the emulated link in the second namespace.
+    pub(in crate::bench) fn carried_bytes(&self) -> Result<u64, BenchError> {
+        let text = self.within(1, || {
             let output = std::process::Command::new("ip")
                 .args(["-s", "-j", "link", "show", INTERFACE])
                 .output()?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         })?;
         let links: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        let bytes = links[0]["stats64"]["tx"]["bytes"].as_u64();
-        bytes.ok_or_else(|| BenchError::Start("`ip -s -j link` does not tell what was sent".into()))
+        let came = |what: &str| links[0]["stats64"]["rx"][what].as_u64();
+        let headers = came("packets").map(|packets| packets * ETHERNET_BYTES as u64);
+        let bytes = came("bytes").zip(headers);
+        bytes
+            .map(|(all, headers)| all - headers.min(all))
+            .ok_or_else(|| {
+                BenchError::Start("`ip -s -j link` does not tell what came out of the link".into())
+            })
     }
 
     fn within<T: Send>(

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! All streams are on one link, which behaves like n flows (`reliable.flows`). What the readers get
-//! is counted after a warm-up; the wire's use is known from what the interface of A has sent.
+//! is counted after a warm-up; the wire's use is known from what has come out of it at B.
 
 mod report;
 
@@ -179,7 +179,7 @@ fn trial(
             scope.spawn(|| read(from, bytes, &stop));
         }
         let look = || -> Result<Vec<u64>, BenchError> {
-            let mut all = vec![link.sent_bytes()?];
+            let mut all = vec![link.carried_bytes()?];
             all.extend(taken.iter().map(|bytes| bytes.load(Ordering::Relaxed)));
             Ok(all)
         };

@@ -49,7 +49,7 @@ pub struct Run {
     pub share: f64,
     /// Jain's index over streams and connections.
     pub jain: f64,
-    /// The share of the bottleneck's rate that was sent into it, headers and repetitions included.
+    /// The share of the bottleneck's rate that came out of it, headers and repetitions included.
     pub used: f64,
     /// Packets of the link, those sent again, and timeouts, with the warm-up.
     pub packets: u64,
