@@ -201,12 +201,12 @@ fn echo() -> SocketAddr {
 /// Says something, hears it, and goes: in order, or not.
 fn visit(mut tcp: TcpStream, n: u32) {
     tcp.write_all(b"hello").unwrap();
-    if n % 3 != 0 {
+    if !n.is_multiple_of(3) {
         let mut heard = [0; 5];
         tcp.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"hello");
     }
-    if n % 2 == 0 {
+    if n.is_multiple_of(2) {
         net::tcp::abort(&tcp);
     }
 }
