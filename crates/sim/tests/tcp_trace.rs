@@ -105,3 +105,34 @@ fn four_flows_share_a_full_queue_as_in_ns2_to_the_segment() {
         assert_eq!(delivered, ns2, "{family}");
     }
 }
+
+/// Places that are lost of a stream of 62.5 segments a second over 10 Mbit/s and 50 ms: four in a
+/// row, and most of what is sent again.
+const LOST_UNTIL_TIMEOUT: [usize; 12] =
+    [199, 200, 201, 202, 209, 210, 211, 212, 213, 214, 215, 216];
+
+/// After the timeout ns-2's Vegas ends a round trip by an acknowledgement that comes 0.8 ms after the
+/// last one, takes that for the shortest round trip, and sees queues ever after: its window stays at
+/// 11/3 until 30 s and beyond, where the stream needs 6.3. It is rare, and decides a mean delay when
+/// it happens.
+#[test]
+fn vegas_may_mistake_the_time_between_two_acknowledgements_for_a_round_trip_as_in_ns2() {
+    let clean: Model = "rate=10mbit delay=50ms queue=49".parse().expect("a model");
+    let mut lost = vec![false; 1 << 13];
+    for place in LOST_UNTIL_TIMEOUT {
+        lost[place] = true;
+    }
+    let lossy = clean.clone().with_loss(LossModel::Trace(lost));
+    let mut network = Network::default();
+    let (a, b) = (network.host(), network.host());
+    network.link_one_way(a, b, lossy.expect("a model"));
+    network.link_one_way(b, a, clean);
+    let mut settings = Settings::of_2003(Family::Vegas).with_rto_min(Duration::from_secs(1));
+    settings.segment_bytes = 960;
+    let flow = network.connect(a, b, settings, Traffic::cbr(480_000, 960));
+    let mut world = network.build(1);
+    world.run_until(Time::ZERO + Duration::from_secs(30));
+    let (sent, window) = (flow.sent(&world), flow.window(&world));
+    assert_eq!((sent.again, sent.timeouts), (15, 1));
+    assert!((window - 11.0 / 3.0).abs() < 1e-9, "{window}");
+}
