@@ -189,13 +189,18 @@ impl End {
             }
             Pair::Messages(stream) => {
                 // The length of the next message counts only when there may be too little credit.
-                if most < ipc::PAYLOAD_BYTES_MAX
-                    && let Ok(Received::Truncated(len)) = stream.peek_len()
-                    && len > most
-                    && len <= ipc::PAYLOAD_BYTES_MAX
-                {
-                    self.need = len as u64;
-                    return self.without_credit();
+                if most < ipc::PAYLOAD_BYTES_MAX {
+                    match stream.peek_len() {
+                        Ok(Received::Truncated(len))
+                            if len > most && len <= ipc::PAYLOAD_BYTES_MAX =>
+                        {
+                            self.need = len as u64;
+                            return self.without_credit();
+                        }
+                        // One that comes now is too long perhaps: its length is asked first.
+                        Ok(Received::Empty) => return Read::Nothing,
+                        _ => {}
+                    }
                 }
                 stream
                     .recv_into(&mut burst.spare_mut()[..ipc::PAYLOAD_BYTES_MAX])
