@@ -9,7 +9,7 @@
 //! ```
 //!
 //! - [`Model`] says what the path is like; it is valid by construction and has a text form:
-//!   `loss=5% burst=25% delay=10ms jitter=2ms duplicate=1% rate=10mbit queue=50 outage`.
+//!   `loss=5% burst=25% delay=10ms jitter=2ms duplicate=1% rate=10mbit queue=50 mtu=1300 outage`.
 //! - [`Pipe`] is one direction of a path: it decides the fate of each packet and holds none.
 //! - [`Line`] is a pipe together with the queue of what is under way.
 //!
@@ -51,6 +51,8 @@ pub enum Reason {
     Full,
     /// Lost on the wire.
     Loss,
+    /// Longer than the path carries.
+    Mtu,
     /// The path is down.
     Outage,
     /// The queue before the transmitter is full.
@@ -66,6 +68,8 @@ pub struct Counts {
     pub full: u64,
     /// Dropped for [`Reason::Loss`].
     pub lost: u64,
+    /// Dropped for [`Reason::Mtu`].
+    pub too_long: u64,
     /// Dropped for [`Reason::Outage`].
     pub outage: u64,
     /// Dropped for [`Reason::Queue`].
@@ -165,6 +169,10 @@ impl Pipe {
         if self.model.is_out(now) {
             return Verdict::Drop(Reason::Outage);
         }
+        // Choice: the first router refuses it, so it takes nothing of the rate.
+        if self.model.mtu().is_some_and(|mtu| bytes > mtu) {
+            return Verdict::Drop(Reason::Mtu);
+        }
         let sent = match self.model.rate() {
             None => now,
             Some((rate_bps, queue)) => match self.transmitter.send(now, bytes, rate_bps, queue) {
@@ -211,13 +219,14 @@ impl Counts {
 
     /// Packets that never arrive.
     pub fn dropped(&self) -> u64 {
-        self.full + self.lost + self.outage + self.queue
+        self.full + self.lost + self.too_long + self.outage + self.queue
     }
 
     fn count(&mut self, reason: Reason) {
         match reason {
             Reason::Full => self.full += 1,
             Reason::Loss => self.lost += 1,
+            Reason::Mtu => self.too_long += 1,
             Reason::Outage => self.outage += 1,
             Reason::Queue => self.queue += 1,
         }
@@ -230,6 +239,7 @@ impl Reason {
         match self {
             Reason::Full => "full",
             Reason::Loss => "loss",
+            Reason::Mtu => "mtu",
             Reason::Outage => "outage",
             Reason::Queue => "queue",
         }

@@ -81,11 +81,15 @@ pub enum Drop {
     LaneFull,
     /// A packet of a reliable lane with a number that is not taken yet.
     BeyondWindow,
+    /// A packet of a reliable lane that is longer than the path to the next node carries.
+    TooLong,
+    /// Longer than the emulated link carries (lab mode).
+    ImpairedMtu,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 35] = [
+    pub const ALL: [Drop; 37] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -121,6 +125,8 @@ impl Drop {
         Drop::FragmentLate,
         Drop::LaneFull,
         Drop::BeyondWindow,
+        Drop::TooLong,
+        Drop::ImpairedMtu,
     ];
 
     /// The metric's label.
@@ -161,6 +167,8 @@ impl Drop {
             Drop::FragmentLate => "fragment_late",
             Drop::LaneFull => "lane_full",
             Drop::BeyondWindow => "beyond_window",
+            Drop::TooLong => "too_long",
+            Drop::ImpairedMtu => "impaired_mtu",
         }
     }
 }

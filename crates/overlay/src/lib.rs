@@ -34,6 +34,7 @@ pub mod fragment;
 pub mod hello;
 pub mod link;
 pub mod link_state;
+pub mod mtu;
 pub mod node;
 pub mod realtime;
 pub mod reliable;

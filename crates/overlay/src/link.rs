@@ -21,6 +21,7 @@ use crate::announce::Announce;
 use crate::estimate::Loss;
 use crate::event::{Drop, Event};
 use crate::hello::{self, Hello};
+use crate::mtu::Mtu;
 use crate::node::Node;
 use crate::realtime::{History, Receiver};
 use crate::reliable::Lane;
@@ -59,6 +60,8 @@ pub struct Link {
     pub sessions: Sessions,
     /// Liveness and round trip.
     pub hello: Hello,
+    /// How long a datagram it carries.
+    pub mtu: Mtu,
     /// Loss of the direction from the neighbour to here.
     pub loss: Loss,
     /// When the link's cost is told to others.
@@ -138,6 +141,7 @@ impl Link {
             dial: None,
             sessions: Sessions::new(),
             hello: Hello::new(now, settings.hello),
+            mtu: Mtu::new(now),
             loss: Loss::default(),
             announce: Announce::new(settings.announce),
             history: History::new(settings.realtime.clone()),
@@ -265,6 +269,7 @@ impl Link {
             return false;
         }
         self.hello.on_data_sent(now);
+        self.mtu.on_sent(run.stride());
         for i in 0..run.segments() {
             let datagram = run.segment_mut(i);
             let end = datagram.len() - TAG_BYTES;
@@ -358,8 +363,9 @@ impl Link {
             self.receiver.next_timeout(),
             self.impairment.as_ref().and_then(Impairment::next_timeout),
         ];
-        let reliable = self.reliable.next_timeout().filter(|_| self.is_up());
-        let reached = reached.into_iter().flatten().chain(reliable).min();
+        let lasting = [self.reliable.next_timeout(), self.mtu.next_timeout()];
+        let lasting = lasting.into_iter().flatten().filter(|_| self.is_up());
+        let reached = reached.into_iter().flatten().chain(lasting).min();
         [
             (!self.sessions.is_empty()).then(|| self.hello.next_timeout()),
             reached.filter(|_| self.at.is_some()),

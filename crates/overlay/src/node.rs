@@ -11,6 +11,7 @@ pub(crate) mod control;
 mod deliver;
 mod flows;
 mod fragments;
+mod mtu;
 mod network;
 mod operate;
 mod receive;

@@ -112,6 +112,21 @@ impl Tables {
         Some(self.latency(to)?.saturating_sub(link))
     }
 
+    /// The longest datagram that the present path to `to` carries: the least of its links. `None`
+    /// without a path.
+    pub fn usable(&self, metric: Metric, to: NodeAddr, database: &Database) -> Option<u16> {
+        let (tree, topology) = (self.trees.tree(metric)?, database.topology());
+        let mut node = topology.index(to)?;
+        tree.distance(node)?;
+        let mut least = crate::mtu::DEFAULT;
+        while let Some(parent) = tree.parent(node) {
+            let (from, to) = (topology.addr(parent), topology.addr(node));
+            least = least.min(database.usable(from, to));
+            node = parent;
+        }
+        Some(least)
+    }
+
     /// Every node that can be reached, in order of address.
     pub fn destinations(&self) -> impl Iterator<Item = NodeAddr> {
         let mut all: Vec<NodeAddr> = self.routes.keys().copied().collect();

@@ -63,6 +63,8 @@ pub struct LinkStatus {
     pub announced_latency_ms: Option<f64>,
     /// What others have been told of the link: loss in percent.
     pub announced_loss_pct: Option<f64>,
+    /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
+    pub mtu_bytes: u16,
     /// The link carries data.
     pub active: bool,
     /// The emulated network on the way to the neighbour.

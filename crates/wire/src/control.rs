@@ -20,11 +20,13 @@
 
 mod builder;
 mod hello;
+mod mtu;
 mod nack;
 mod reliable;
 
 pub use builder::Builder;
 pub use hello::{Echo, Hello};
+pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
 pub use reliable::{AckHead, ReliableAck, ReliableSkip};
 
@@ -54,6 +56,10 @@ pub mod kind {
     pub const RELIABLE_ACK: u8 = 6;
     /// [`super::ReliableSkip`].
     pub const RELIABLE_SKIP: u8 = 7;
+    /// [`super::MtuProbe`].
+    pub const MTU_PROBE: u8 = 8;
+    /// [`super::MtuAnswer`].
+    pub const MTU_ANSWER: u8 = 9;
 }
 
 /// One message.
@@ -73,6 +79,10 @@ pub enum Message<'a> {
     ReliableAck(ReliableAck<'a>),
     /// What will never come over the reliable lane.
     ReliableSkip(ReliableSkip),
+    /// A datagram of a length that may not arrive.
+    MtuProbe(MtuProbe),
+    /// One has.
+    MtuAnswer(MtuAnswer),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -92,6 +102,8 @@ impl<'a> Message<'a> {
             kind::RECORD_ACK => Acks::parse(body).map(Message::RecordAck),
             kind::RELIABLE_ACK => ReliableAck::parse(body).map(Message::ReliableAck),
             kind::RELIABLE_SKIP => ReliableSkip::parse(body).map(Message::ReliableSkip),
+            kind::MTU_PROBE => MtuProbe::parse(body).map(Message::MtuProbe),
+            kind::MTU_ANSWER => MtuAnswer::parse(body).map(Message::MtuAnswer),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -53,6 +53,23 @@ const _: () = assert!(
     FIXED_BYTES + LINKS_MAX * LINK_BYTES + OPTIONS_BYTES_MAX + SIGNATURE_BYTES == BODY_BYTES_MAX
 );
 
+/// The option that tells which links carry less than is taken for granted: `n` times the place of a
+/// link in the record (1 byte) and the longest datagram that it carries (2 bytes), what UDP carries.
+/// Links that are not named carry [`USABLE_BYTES_DEFAULT`].
+///
+/// ```text
+/// +---------------+---------------+---------------+-------------------------------+
+/// | 0 0 0 0 0 0 0 1 |    3 n      |    place      |             bytes             | ...
+/// +---------------+---------------+---------------+-------------------------------+
+/// ```
+pub const OPTION_USABLE: u8 = 1;
+/// Bytes of one of its entries.
+pub const USABLE_ENTRY_BYTES: usize = 3;
+/// Links that it can name: 2 + 52 · 3 = 158 bytes of options.
+pub const USABLE_ENTRIES_MAX: usize = (OPTIONS_BYTES_MAX - 2) / USABLE_ENTRY_BYTES;
+/// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
+pub const USABLE_BYTES_DEFAULT: u16 = 1_439;
+
 /// One link of the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -143,7 +160,21 @@ impl<'a> LinkState<'a> {
         links.iter().map(|&bytes| Link::from_bytes(bytes))
     }
 
-    /// The options. None is known to this version of the format.
+    /// The links that are told to carry less than others, by place, with the bytes that they carry.
+    /// What names no link of the record, or more than others carry, is passed over.
+    pub fn usable(&self) -> impl Iterator<Item = (usize, u16)> + Clone + use<'a> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_USABLE);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let read = |&[place, a, b]: &[u8; USABLE_ENTRY_BYTES]| {
+            (usize::from(place), u16::from_be_bytes([a, b]))
+        };
+        let counts =
+            move |(place, bytes): &(usize, u16)| *place < count && *bytes < USABLE_BYTES_DEFAULT;
+        entries.iter().map(read).filter(counts)
+    }
+
+    /// The options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
         core::iter::from_fn(move || Opt::read(&mut r).ok())
@@ -268,6 +299,31 @@ pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
     w.u8(option.kind)?;
     w.u8(length)?;
     w.put(option.value)
+}
+
+/// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those
+/// that carry least. Nothing for none.
+pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full> {
+    if links.is_empty() {
+        return Ok(());
+    }
+    let mut links = links.to_vec();
+    links.sort_by_key(|&(place, bytes)| (bytes, place));
+    links.truncate(USABLE_ENTRIES_MAX);
+    links.sort_unstable();
+    let entry = |&(place, bytes): &(u8, u16)| {
+        let [a, b] = bytes.to_be_bytes();
+        [place, a, b]
+    };
+    let value: Vec<u8> = links.iter().flat_map(entry).collect();
+    let kind = OPTION_USABLE;
+    write_option(
+        w,
+        Opt {
+            kind,
+            value: &value,
+        },
+    )
 }
 
 #[cfg(test)]

@@ -82,6 +82,11 @@ fn control_inputs_hold_every_message() {
     else {
         panic!("other messages: {all:?}");
     };
+    let all = control(input!("control/mtu"));
+    let [Message::MtuProbe(_), Message::MtuAnswer(_)] = all.as_deref().expect("it is understood")
+    else {
+        panic!("other messages: {all:?}");
+    };
     let critical = input!("control/critical");
     assert_eq!(control(critical), Err(Malformed::Critical));
     let rest = control(&critical[3..]);

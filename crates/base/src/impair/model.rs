@@ -24,6 +24,7 @@ pub struct Model {
     loss: LossModel,
     duplicates: f64,
     rate: Option<(u64, Queue)>,
+    mtu: Option<usize>,
     outage: bool,
     outages: Vec<(Time, Time)>,
 }
@@ -147,6 +148,12 @@ impl Model {
         Ok(self)
     }
 
+    /// Carries no packet of more than so many bytes: longer ones vanish without a word.
+    pub fn with_mtu(mut self, bytes: Option<usize>) -> Model {
+        self.mtu = bytes;
+        self
+    }
+
     /// Takes the path down until further notice, or up again.
     pub fn with_outage(mut self, outage: bool) -> Model {
         self.outage = outage;
@@ -188,6 +195,10 @@ impl Model {
     /// Bits per second and queue, if there is a limit.
     pub fn rate(&self) -> Option<(u64, Queue)> {
         self.rate
+    }
+    /// The longest packet, in the bytes that are handed in, if there is a limit.
+    pub fn mtu(&self) -> Option<usize> {
+        self.mtu
     }
     /// True if the path is down until further notice.
     pub fn outage(&self) -> bool {

@@ -1,5 +1,5 @@
 //! The text form of a model, as the command line and scenario files have it:
-//! `loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 outage`.
+//! `loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 mtu=1300 outage`.
 //!
 //! | word | means |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `duplicate=1%` | share of arriving packets that arrive a second time |
 //! | `rate=10mbit` | units bit, kbit, mbit, gbit, per second |
 //! | `queue=50` `queue=64kB` | with `rate`: packets, or bytes by the units B, kB, MB |
+//! | `mtu=1300` | longer packets vanish without a word |
 //! | `outage` `outage=10s..12s` | down until further notice; down from 10 s until 12 s |
 //! | `clean` | alone: a perfect path |
 //!
@@ -59,6 +60,7 @@ struct Words {
     duplicate: Option<f64>,
     rate: Option<u64>,
     queue: Option<Queue>,
+    mtu: Option<usize>,
     outage: Option<()>,
     outages: Vec<(Time, Time)>,
 }
@@ -120,6 +122,13 @@ impl Words {
                 queue(v),
                 "packets such as 50, or bytes such as 64kB (B, kB, MB)",
             ),
+            ("mtu", Some(v)) => set(
+                &mut self.mtu,
+                "mtu",
+                v,
+                v.parse().ok().filter(|bytes| *bytes > 0),
+                "bytes such as 1300",
+            ),
             ("outage", None) => set(&mut self.outage, "outage", "", Some(()), ""),
             ("outage", Some(v)) => {
                 let mut one = None;
@@ -155,6 +164,7 @@ impl Words {
             .with_jitter(self.jitter.unwrap_or_default())?
             .with_reordering(self.reorder.is_some())
             .with_duplicates(self.duplicate.unwrap_or_default())?
+            .with_mtu(self.mtu)
             .with_outage(self.outage.is_some())
             .with_outages(self.outages)?;
         match (self.rate, self.queue) {
@@ -309,6 +319,9 @@ impl fmt::Display for Model {
                 Queue::Bytes(n) => format!("queue={n}B"),
             });
         }
+        if let Some(bytes) = self.mtu() {
+            words.push(format!("mtu={bytes}"));
+        }
         if self.outage() {
             words.push("outage".to_owned());
         }
@@ -362,7 +375,7 @@ impl fmt::Display for BadText {
             BadText::Unknown(word) => write!(
                 f,
                 "`{word}` is no impairment: expected words like loss=5% burst=25% delay=10ms \
-                 jitter=2ms reorder duplicate=1% rate=10mbit queue=50 outage, or clean"
+                 jitter=2ms reorder duplicate=1% rate=10mbit queue=50 mtu=1300 outage, or clean"
             ),
             BadText::Twice(key) => write!(f, "`{key}` is given twice: keep one"),
             BadText::Value {

@@ -32,6 +32,8 @@ pub struct Direction {
     pub delivered: u64,
     /// Lost on the wire.
     pub lost: u64,
+    /// Longer than the link carries.
+    pub too_long: u64,
     /// Dropped before the transmitter, its queue being full.
     pub queue: u64,
     /// Dropped while the link was down.
@@ -67,6 +69,7 @@ impl Report {
                 bytes: way.bytes_in,
                 delivered: way.counts.delivered,
                 lost: way.counts.lost,
+                too_long: way.counts.too_long,
                 queue: way.counts.queue,
                 outage: way.counts.outage,
                 full: way.counts.full,

@@ -97,6 +97,7 @@ impl Impairment {
             Verdict::Deliver(at) => return self.insert(at, compact(run, pool)),
             Verdict::Drop(Reason::Loss) => Drop::ImpairedLoss,
             Verdict::Drop(Reason::Outage) => Drop::ImpairedOutage,
+            Verdict::Drop(Reason::Mtu) => Drop::ImpairedMtu,
             Verdict::Drop(Reason::Queue | Reason::Full) => Drop::ImpairedQueue,
         };
         for _ in 0..run.segments() {

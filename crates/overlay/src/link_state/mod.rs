@@ -28,6 +28,7 @@ mod claim;
 mod edges;
 mod own;
 mod pending;
+mod usable;
 
 pub use claim::{Claim, Judgement, Reason, Verdict};
 pub(crate) use edges::Followed;
@@ -106,6 +107,9 @@ pub struct Database {
     entries: BTreeMap<Name, Entry>,
     pending: Vec<Pending>,
     topology: Topology,
+    /// Links that carry shorter datagrams than others, and the least of all.
+    usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
+    least_usable: u16,
     changes: Vec<Change>,
     rebuilt: bool,
     generation: u64,
@@ -126,6 +130,8 @@ impl Database {
             entries: BTreeMap::new(),
             pending: Vec::new(),
             topology: Topology::new(parameters),
+            usable: BTreeMap::new(),
+            least_usable: crate::mtu::DEFAULT,
             changes: Vec::new(),
             rebuilt: false,
             generation: 0,
@@ -319,6 +325,9 @@ impl Database {
         if key.kind == RecordKind::LINK_STATE {
             let before = before.map_or_else(Vec::new, |entry| entry.links);
             self.follow_links(key.origin, &before);
+            if let Claim::LinkState(state) = claim {
+                self.follow_usable(key.origin, Some(state));
+            }
         }
     }
 
@@ -327,6 +336,7 @@ impl Database {
             && name.kind == RecordKind::LINK_STATE
         {
             self.follow_links(name.origin, &entry.links);
+            self.follow_usable(name.origin, None);
         }
     }
 

@@ -8,13 +8,15 @@ use crate::link::{Link, LinkIndex};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{Due, Established, Outcome, Refusal};
-use wire::control::{Builder, Hello, Message, Messages};
+use wire::control::{Builder, Hello, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer};
 use wire::link::SessionIndex;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// The longest plaintext of a control datagram: with 8 + 16 bytes of seal and 48 of IPv6 and UDP
 /// below the 1500 bytes of Ethernet, with room for one more tunnel's header.
 const MAX_CONTROL: usize = 1_400;
+/// The longest record alone: message header (3), record header (5), body.
+const RECORD_ALONE: usize = MESSAGE_HEADER_BYTES + 5 + wire::record::BODY_BYTES_MAX;
 /// Control datagrams per link and flush.
 const MAX_DATAGRAMS_PER_FLUSH: usize = 8;
 
@@ -207,6 +209,12 @@ impl Node {
                 Ok(Message::ReliableSkip(skip)) => {
                     self.links.at_mut(index).reliable.receiver.on_skip(skip);
                 }
+                Ok(Message::MtuProbe(probe)) => self.answer_mtu(now, index, probe, out),
+                Ok(Message::MtuAnswer(MtuAnswer { number, bytes })) => {
+                    let before = self.links.at(index).mtu.usable();
+                    self.links.at_mut(index).mtu.on_answer(now, number, bytes);
+                    self.on_mtu(index, before, out);
+                }
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),
             }
@@ -328,20 +336,28 @@ impl Node {
         if self.links.at(index).at.is_none() {
             return;
         }
+        self.probe_mtu(now, index, out);
         self.repeat(now, index, out);
         self.flush_requests(now, index, out);
         self.flush_reliable(now, index, out);
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
             let mut bytes = [0; MAX_CONTROL];
-            let mut builder = Builder::new(&mut bytes);
             let link = self.links.at_mut(index);
+            let fits = usize::from(link.mtu.usable()) - CLEAR_BYTES - TAG_BYTES;
+            let mut builder = Builder::new(&mut bytes[..fits.min(MAX_CONTROL)]);
             if let Some(probe) = link.history.on_timeout(now) {
                 // An empty datagram has room for it.
                 let _ = builder.tail_probe(probe);
             }
             self.acknowledge(now, index, &mut builder);
             self.flood.fill(now, index, &self.database, &mut builder);
-            let len = builder.len();
+            let mut len = builder.len();
+            if len == 0 && fits < MAX_CONTROL {
+                // The longest records fit no shorter datagram, whatever becomes of it.
+                let mut builder = Builder::new(&mut bytes[..RECORD_ALONE]);
+                self.flood.fill(now, index, &self.database, &mut builder);
+                len = builder.len();
+            }
             if len == 0 {
                 return;
             }
@@ -380,7 +396,12 @@ impl Link {
         }
     }
 
-    fn send_control(&mut self, now: Time, plaintext: &[u8], out: &mut impl Outbox<Node>) {
+    pub(super) fn send_control(
+        &mut self,
+        now: Time,
+        plaintext: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
         // Small slots have room for the longest control datagram: 8 + 1400 + 16 bytes.
         const { assert!(CLEAR_BYTES + MAX_CONTROL + TAG_BYTES <= base::pool::SMALL_BYTES) };
         match out.pool().copy_of(CLEAR_BYTES, plaintext) {

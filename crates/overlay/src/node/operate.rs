@@ -169,6 +169,7 @@ impl Link {
             loss_out_pct: self.hello.loss_out().share() * 100.0,
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
             announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),
+            mtu_bytes: self.mtu.usable(),
             active: self.hello.is_active(),
             impairment: self.impairment.as_ref().map(|i| i.model().to_string()),
             counts: self.counts,

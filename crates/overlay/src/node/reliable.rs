@@ -92,9 +92,14 @@ impl Node {
             let reason = Drop::LinkDown;
             return out.report(Event::Dropped { reason, packets });
         }
-        let mut dropped = 0;
+        let (mut dropped, mut too_long) = (0, 0);
         for i in 0..run.segments() {
             let datagram = run.segment(i);
+            if datagram.len() > usize::from(link.mtu.usable()) {
+                // It would be sent again for ever, and hold up what is behind it.
+                too_long += 1;
+                continue;
+            }
             let packet = &datagram[CLEAR_BYTES..datagram.len() - TAG_BYTES];
             match link.reliable.sender.push(now, packet, came) {
                 Ok(None) => {}
@@ -106,11 +111,10 @@ impl Node {
             }
         }
         self.links.touch(index);
-        if dropped > 0 {
-            out.report(Event::Dropped {
-                reason: Drop::LaneFull,
-                packets: dropped,
-            });
+        for (reason, packets) in [(Drop::LaneFull, dropped), (Drop::TooLong, too_long)] {
+            if packets > 0 {
+                out.report(Event::Dropped { reason, packets });
+            }
         }
     }
 
@@ -136,7 +140,11 @@ impl Node {
         }
         let rtt = link.rtt();
         link.reliable.sender.seed_rtt(now, rtt);
+        let timeouts = link.reliable.sender.stats().timeouts;
         link.reliable.sender.on_timeout(now);
+        if link.reliable.sender.stats().timeouts > timeouts {
+            link.mtu.suspect(now);
+        }
         let mut left = FLUSH_PACKETS;
         while left > 0 {
             let Some(sent) = link.send_reliable(now, left, out) else {
@@ -312,6 +320,7 @@ impl Link {
             return None;
         }
         self.hello.on_data_sent(now);
+        self.mtu.on_sent(first);
         self.counts.data_out += burst.segments() as u64;
         self.counts.data_out_bytes += burst.len() as u64;
         sent.report(self.peer, out);

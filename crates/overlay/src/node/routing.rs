@@ -6,10 +6,12 @@ use crate::event::{Drop, Event};
 use crate::hello;
 use crate::link::LinkIndex;
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
+use crate::mtu;
 use crate::request::{Reply, RequestError};
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
-use wire::link_state::Link as Reported;
+use wire::bytes::Writer;
+use wire::link_state::{LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_usable};
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
 
@@ -85,6 +87,7 @@ impl Node {
                 let link = self.links.at_mut(index);
                 let cost = link.measured_cost();
                 link.announce.on_link_up(now, cost);
+                link.mtu.on_link_up(now);
                 self.on_lane_changed(now, index, true);
             }
             Some(hello::Event::Down { .. }) => {
@@ -92,6 +95,7 @@ impl Node {
                 // What was lost while the link was down says nothing of the link when it is up.
                 self.links.at_mut(index).loss.on_outage();
                 self.links.at_mut(index).announce.on_link_down();
+                self.links.at_mut(index).mtu.on_link_down();
                 self.on_lane_changed(now, index, false);
             }
             None => {}
@@ -141,18 +145,27 @@ impl Node {
 
     fn originate_record(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
-        let mut reported: Vec<Reported> = Vec::new();
+        let mut reported: Vec<(Reported, u16)> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
-                reported.push(Reported {
+                let told = Reported {
                     neighbor: link.peer,
                     latency: Latency::from_micros(cost.latency_us),
                     loss: Loss(cost.loss),
                     flags: 0,
-                });
+                };
+                reported.push((told, link.mtu.usable()));
             }
         }
-        reported.sort_by_key(|link| link.neighbor);
+        reported.sort_by_key(|(link, _)| link.neighbor);
+        let small = reported.iter().enumerate().take(LINKS_MAX);
+        let small = small.filter(|(_, (_, usable))| *usable < mtu::DEFAULT);
+        let small: Vec<_> = small.map(|(i, (_, usable))| (i as u8, *usable)).collect();
+        let reported: Vec<Reported> = reported.iter().map(|(link, _)| *link).collect();
+        let mut options = [0; OPTIONS_BYTES_MAX];
+        let mut writer = Writer::new(&mut options);
+        write_usable(&mut writer, &small).expect("it bounds itself to the room of options");
+        let options = writer.written();
         let certificate = identity.certificate();
         let news = self
             .database
@@ -161,7 +174,7 @@ impl Node {
         let what = Origination {
             links: &reported,
             certificate_serial: certificate.fields().serial,
-            options: &[],
+            options,
         };
         let key = self
             .database

@@ -6,6 +6,8 @@ use super::fragments::MAX_DATAGRAM;
 use crate::event::{Drop, Event};
 use crate::flow::Cached;
 use crate::link::{Counts, Impairment, LinkIndex, Links, transmit_through};
+use crate::link_state::Database;
+use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
@@ -24,6 +26,8 @@ use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
 /// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
 /// takes its bytes from it.
 pub const MAX_PAYLOAD: usize = 1_392;
+
+const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
 
 impl Node {
     /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
@@ -174,7 +178,11 @@ impl Node {
             flow_seq,
             lane_seq: LaneSeq::new(0),
         };
-        let max = MAX_PAYLOAD - extension_bytes(stamp);
+        let usable = match stamp.is_empty() && to == self.addr {
+            true => DEFAULT,
+            false => usable_to(&self.tables, &self.database, class.routing, to),
+        };
+        let max = usize::from(usable) - HEADROOM - extension_bytes(stamp) - TAG_BYTES;
         // The node's own service answers packets, not datagrams of several.
         if payload.len() > max && port == wire::echo::PORT {
             return Err(RequestError::TooLong { max });
@@ -217,6 +225,11 @@ impl Node {
             Err(reason) => self.drop_one(reason, out),
             Ok(index) => self.send_run(now, index, packet, true, out),
         }
+    }
+
+    /// The longest datagram that the way to `to` carries, as far as this node knows.
+    pub(super) fn usable_to(&self, routing: Routing, to: NodeAddr) -> u16 {
+        usable_to(&self.tables, &self.database, routing, to)
     }
 
     /// Answers a request for a packet of the real-time lane from its history. [Amir06 §IV-A]
@@ -379,6 +392,19 @@ pub(super) fn next_hop(
         });
     }
     Ok(index)
+}
+
+/// The longest datagram that the way to `to` carries. Mostly no link carries less than others, and
+/// one comparison tells; else the path of the packet's metric is walked. Choice: for stamps, which
+/// are whole subgraphs, the least of the whole network.
+fn usable_to(tables: &Tables, database: &Database, routing: Routing, to: NodeAddr) -> u16 {
+    let least = database.least_usable();
+    if least == DEFAULT {
+        return DEFAULT;
+    }
+    let metric = metric(routing);
+    let along = metric.and_then(|metric| tables.usable(metric, to, database));
+    along.unwrap_or(least)
 }
 
 /// The metric by which a class is routed by table.

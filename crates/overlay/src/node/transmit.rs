@@ -14,6 +14,7 @@ use super::send::{extension_bytes, next_hop};
 use super::streams::{BUFFER_RETRY, tell};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
+use crate::mtu::DEFAULT;
 use crate::request::Options;
 use crate::stamps::Wish;
 use crate::stream::{
@@ -76,6 +77,7 @@ impl Node {
         let way = self.way_of(now, index, &mut stamp, out);
         let mut bursts = 0;
         if let Some(way) = way {
+            self.fit(index, way);
             bursts = self.send_segments(now, index, way, &stamp, out);
         }
         if let Some(stream) = self.streams.at(index) {
@@ -140,6 +142,32 @@ impl Node {
         let link = hop.ok().filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
         link.map(Way::Link)
+    }
+
+    /// Cuts a stream's segments to what its way carries.
+    fn fit(&mut self, index: u32, way: Way) {
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        let (to, routing) = (stream.key.peer, stream.class().routing);
+        let (usable, stamp) = match way {
+            Way::Here => (DEFAULT, 0),
+            Way::Link(_) => {
+                let routing = match routing {
+                    Routing::Stamped => Routing::ExpectedLatency,
+                    other => other,
+                };
+                (self.usable_to(routing, to), 0)
+            }
+            Way::Stamped(len) => {
+                let usable = self.usable_to(Routing::Stamped, to);
+                (usable, EXTENSION_LENGTH_BYTES + len)
+            }
+        };
+        let around = HEADROOM + stamp + SEGMENT_BYTES + TAG_BYTES;
+        if let Some(stream) = self.streams.at(index) {
+            stream.sender.set_fit(usize::from(usable) - around);
+        }
     }
 
     fn send_segments(

@@ -17,7 +17,7 @@ mod timers;
 
 use super::ring::Ring;
 use super::rtt::Rtt;
-use super::sent::Scoreboard;
+use super::sent::{Chunk, Scoreboard};
 use super::{BUFFER_MAX, BUFFER_START, Budget, Framing};
 use base::{Duration, Time};
 use congestion::{Control, Family};
@@ -57,6 +57,10 @@ pub(crate) struct Heard {
 pub(crate) struct Sender {
     link: LinkProtocol,
     segment: u64,
+    /// Bytes that fit a packet on the present path, a segment at most.
+    fit: u64,
+    /// What is left of a segment that is longer, and of which a part has just been sent again.
+    rest: Option<Chunk>,
     ring: Ring,
     board: Scoreboard,
     control: Box<dyn Control + Send>,
@@ -116,6 +120,8 @@ impl Sender {
         Sender {
             link,
             segment,
+            fit: segment,
+            rest: None,
             ring: Ring::default(),
             // Choice: a packet costs at least a quarter of a segment, so that many small ones are
             // not a flood.
@@ -236,6 +242,12 @@ impl Sender {
         self.board.in_flight()
     }
 
+    /// So many bytes fit a packet from now on: new segments are no longer, and those that are sent
+    /// again go in parts.
+    pub(crate) fn set_fit(&mut self, bytes: usize) {
+        self.fit = self.segment.min(bytes as u64).max(1);
+    }
+
     /// The place where the next segment without bytes stands.
     pub(crate) fn end_place(&self) -> u64 {
         self.next
@@ -248,7 +260,7 @@ impl Sender {
 
     /// Something is written, or is to be ended, that was never sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.next < self.end || self.fin_due() || self.board.has_lost()
+        self.next < self.end || self.fin_due() || self.board.has_lost() || self.rest.is_some()
     }
 
     /// Something was sent and is not acknowledged.

@@ -33,7 +33,8 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    fn end(self) -> u64 {
+    /// Behind its last place.
+    pub(super) fn end(self) -> u64 {
         self.offset + u64::from(self.len) + u64::from(self.fin)
     }
 }

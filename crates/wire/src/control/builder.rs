@@ -2,7 +2,7 @@
 
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableSkip};
-use super::{Hello, MESSAGE_HEADER_BYTES, TailProbe, kind};
+use super::{Hello, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, TailProbe, kind};
 use crate::Full;
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
@@ -101,6 +101,29 @@ impl<'a> Builder<'a> {
     /// Appends a [`ReliableSkip`].
     pub fn reliable_skip(&mut self, skip: ReliableSkip) -> Result<(), Full> {
         self.message(kind::RELIABLE_SKIP, &skip.to_bytes())
+    }
+
+    /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it
+    /// stands. [`Full`] also when it says fewer bytes than it needs itself.
+    pub fn mtu_probe(&mut self, probe: MtuProbe) -> Result<(), Full> {
+        let body = probe.body_bytes()?;
+        if self.room() < MESSAGE_HEADER_BYTES + body {
+            return Err(Full);
+        }
+        self.message(kind::MTU_PROBE, &[])?;
+        let at = self.len();
+        self.writer.u32(0)?;
+        for _ in MtuProbe::FIXED_BYTES - 2..body {
+            self.writer.u8(0)?;
+        }
+        let written = self.writer.written_mut();
+        written[at - 2..at].copy_from_slice(&(body as u16).to_be_bytes());
+        probe.emit(&mut written[at..])
+    }
+
+    /// Appends an [`MtuAnswer`].
+    pub fn mtu_answer(&mut self, answer: MtuAnswer) -> Result<(), Full> {
+        self.message(kind::MTU_ANSWER, &answer.to_bytes())
     }
 
     /// Appends a record: to the [`Records`](crate::record::Records) that stand last, or to new

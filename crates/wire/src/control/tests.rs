@@ -252,6 +252,73 @@ fn acknowledgements_tell_what_fits_and_nothing_absurd() {
     assert_eq!(ReliableSkip::parse(&[0; 4]), Err(Malformed::Length));
 }
 
+/// A probe of 36 bytes: 24 of seal, 3 of header, 6, and 3 of padding; and the answer to one of 1439.
+const MTU: [u8; 12 + 9] = [
+    8, 0, 9, // MtuProbe
+    0x01, 0x02, 0x03, 0x04, 0, 36, 0, 0, 0, //
+    9, 0, 6, // MtuAnswer
+    0x01, 0x02, 0x03, 0x05, 0x05, 0x9f,
+];
+
+#[test]
+fn probes_of_the_path_agree_both_ways() {
+    let probe = MtuProbe {
+        number: 0x0102_0304,
+        bytes: 36,
+    };
+    let answer = MtuAnswer {
+        number: 0x0102_0305,
+        bytes: 1_439,
+    };
+    let mut buffer = [0xa5; MTU.len() + 1];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(builder.mtu_probe(probe), Ok(()));
+    assert_eq!(builder.mtu_answer(answer), Ok(()));
+    assert_eq!(builder.len(), MTU.len());
+    assert_eq!(buffer[..MTU.len()], MTU);
+    assert_eq!(buffer[MTU.len()], 0xa5);
+    let messages = [Message::MtuProbe(probe), Message::MtuAnswer(answer)];
+    assert_eq!(read(&MTU), Ok(messages.to_vec()));
+    for cut in 0..MTU.len() {
+        let whole = [0, 12].iter().position(|&end| end == cut);
+        let outcome = read(&MTU[..cut]).map(|messages| messages.len());
+        assert_eq!(outcome, whole.ok_or(Malformed::Short), "{cut}");
+    }
+}
+
+#[test]
+fn a_probe_is_as_long_as_it_says() {
+    for bytes in [0, 32, 33, 34, 1_439, u16::MAX] {
+        let probe = MtuProbe { number: 7, bytes };
+        let plaintext = usize::from(bytes).saturating_sub(crate::link::SEAL_BYTES);
+        let mut buffer = vec![0xa5; plaintext];
+        let mut builder = Builder::new(&mut buffer);
+        if usize::from(bytes) < MtuProbe::DATAGRAM_BYTES_MIN {
+            assert_eq!(builder.mtu_probe(probe), Err(Full));
+            continue;
+        }
+        assert_eq!(builder.mtu_probe(probe), Ok(()));
+        assert_eq!(builder.len(), plaintext);
+        assert_eq!(read(&buffer), Ok(vec![Message::MtuProbe(probe)]));
+        assert_eq!(
+            MtuProbe::parse(&[&buffer[3..], &[0]].concat()),
+            Err(Malformed::Length)
+        );
+        let mut short = vec![0xa5; plaintext - 1];
+        let mut builder = Builder::new(&mut short);
+        assert_eq!(builder.mtu_probe(probe), Err(Full));
+        assert!(builder.is_empty() && short.iter().all(|b| *b == 0xa5));
+    }
+    for length in 0..8 {
+        let parsed = MtuAnswer::parse(&[0; 8][..length]);
+        match length.cmp(&MtuAnswer::BYTES) {
+            core::cmp::Ordering::Less => assert_eq!(parsed, Err(Malformed::Short)),
+            core::cmp::Ordering::Equal => assert!(parsed.is_ok()),
+            core::cmp::Ordering::Greater => assert_eq!(parsed, Err(Malformed::Length)),
+        }
+    }
+}
+
 #[test]
 fn an_acknowledgement_reaches_across_the_end_of_the_numbers() {
     let head = AckHead {

@@ -272,3 +272,41 @@ proptest! {
         }
     }
 }
+
+/// The second link carries 1300 bytes.
+const USABLE: [u8; 5] = [1, 3, 1, 0x05, 0x14];
+
+fn usable(options: &[u8]) -> Vec<(usize, u16)> {
+    let mut buffer = [0; BODY_BYTES_MAX];
+    let len = Repr { options, ..REPR }
+        .emit(&mut buffer, |_| SIGNATURE)
+        .unwrap();
+    LinkState::parse(&buffer[..len]).unwrap().usable().collect()
+}
+
+#[test]
+fn what_links_carry_agrees_both_ways() {
+    let mut buffer = [0xa5; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut buffer);
+    write_usable(&mut w, &[]).unwrap();
+    assert!(w.is_empty());
+    write_usable(&mut w, &[(1, 1_300)]).unwrap();
+    assert_eq!(w.len(), 5);
+    assert_eq!((&buffer[..5], buffer[5]), (&USABLE[..], 0xa5));
+    assert_eq!(usable(&USABLE), [(1, 1_300)]);
+    assert_eq!(usable(&[]), []);
+    // What is unknown before it, no link, more than others, and half an entry.
+    assert_eq!(usable(&[9, 0, 1, 3, 1, 0x05, 0x14]), [(1, 1_300)]);
+    assert_eq!(usable(&[1, 6, 2, 0x05, 0x14, 1, 0x05, 0x9f]), []);
+    assert_eq!(usable(&[1, 4, 0, 0x04, 0xb0, 1]), [(0, 1_200)]);
+}
+
+#[test]
+fn of_many_small_links_the_smallest_are_told() {
+    let links: Vec<(u8, u16)> = (0..96).map(|i| (i, 1_400 - u16::from(i))).collect();
+    let mut buffer = [0; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut buffer);
+    write_usable(&mut w, &links).unwrap();
+    assert_eq!(w.len(), 2 + USABLE_ENTRIES_MAX * USABLE_ENTRY_BYTES);
+    assert_eq!(buffer[2..5], [44, 0x05, 0x4c]);
+}

@@ -13,7 +13,12 @@ const UNPACED: Duration = Duration::from_micros(200);
 impl Sender {
     /// What leaves now, if something may: call again until nothing does. `most` bounds its bytes.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Chunk> {
-        let chunk = self.choose(now)?;
+        let rest = self.rest.take().filter(|rest| rest.end() > self.una);
+        let chunk = match rest {
+            Some(rest) => rest,
+            None => self.choose(now)?,
+        };
+        let chunk = self.cut(chunk);
         self.last_sent = now;
         if self.rto_at.is_none() {
             self.rto_at = Some(now + self.rtt.rto(self.backoff));
@@ -23,9 +28,29 @@ impl Sender {
         Some(chunk)
     }
 
+    /// The part of a chunk that fits; the rest follows whatever the window says, for the window has
+    /// let the whole pass. The scoreboard knows it as one: it is there when all its parts are.
+    fn cut(&mut self, chunk: Chunk) -> Chunk {
+        let fit = self.fit as u32;
+        if chunk.len <= fit {
+            return chunk;
+        }
+        self.rest = Some(Chunk {
+            offset: chunk.offset + u64::from(fit),
+            len: chunk.len - fit,
+            fin: chunk.fin,
+        });
+        Chunk {
+            len: fit,
+            fin: false,
+            ..chunk
+        }
+    }
+
     /// More than one segment is waiting: worth a large buffer.
     pub(crate) fn has_many(&self) -> bool {
-        self.end - self.next.min(self.end) > self.segment || self.board.has_lost()
+        let waiting = self.end - self.next.min(self.end);
+        waiting > self.fit || self.board.has_lost() || self.rest.is_some()
     }
 
     fn choose(&mut self, now: Time) -> Option<Chunk> {
@@ -66,7 +91,7 @@ impl Sender {
     fn choose_new(&mut self, now: Time) -> Option<Chunk> {
         let waiting = self.end - self.next.min(self.end);
         let open = self.edge.saturating_sub(self.next);
-        let len = waiting.min(self.segment).min(open);
+        let len = waiting.min(self.fit).min(open);
         let fin = waiting == 0 && self.fin_due();
         if len == 0 && !fin {
             self.limited = false;
@@ -76,7 +101,7 @@ impl Sender {
             return None;
         }
         // A sliver of window is left until it has grown, as long as an answer is under way.
-        if len < waiting.min(self.segment) && !self.board.is_empty() {
+        if len < waiting.min(self.fit) && !self.board.is_empty() {
             self.limited = false;
             return None;
         }

@@ -1,0 +1,79 @@
+//! Probes of the paths to the neighbours, and what follows when one carries less, or more again.
+
+use super::Node;
+use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
+use crate::mtu::{DEFAULT, Probe};
+use base::{Outbox, Time};
+use wire::control::{Builder, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe};
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+const _: () = assert!(DEFAULT as usize <= base::pool::SMALL_BYTES);
+
+impl Node {
+    /// Sends the probes of a link that are due.
+    pub(super) fn probe_mtu(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        if !link.is_up() {
+            return;
+        }
+        let (before, rtt) = (link.mtu.usable(), link.rtt());
+        while let Some(Probe { number, bytes }) = link.mtu.poll(now, rtt) {
+            let mut plaintext = [0; DEFAULT as usize - CLEAR_BYTES - TAG_BYTES];
+            let len = usize::from(bytes) - CLEAR_BYTES - TAG_BYTES;
+            let mut builder = Builder::new(&mut plaintext[..len]);
+            if builder.mtu_probe(MtuProbe { number, bytes }).is_ok() {
+                link.send_control(now, &plaintext[..len], out);
+            }
+        }
+        self.on_mtu(index, before, out);
+    }
+
+    /// Tells a neighbour that its probe has come. The answer is never longer than the probe.
+    pub(super) fn answer_mtu(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        MtuProbe { number, bytes }: MtuProbe,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let mut plaintext = [0; MESSAGE_HEADER_BYTES + MtuAnswer::BYTES];
+        let mut builder = Builder::new(&mut plaintext);
+        if builder.mtu_answer(MtuAnswer { number, bytes }).is_ok() {
+            let link = self.links.at_mut(index);
+            link.send_control(now, &plaintext, out);
+        }
+    }
+
+    /// What a link carries was `before` until now: others are told, and packets of its reliable lane
+    /// that do not fit any more leave it. Their sources send them again, cut to what fits.
+    pub(super) fn on_mtu(&mut self, index: LinkIndex, before: u16, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let usable = link.mtu.usable();
+        if usable == before {
+            return;
+        }
+        self.own_record_due = true;
+        if usable > before || link.reliable.sender.is_empty() {
+            return;
+        }
+        let (sender, mut packets) = (&mut link.reliable.sender, Vec::new());
+        sender.give_up(|packet| packets.push(packet));
+        let mut too_long = 0;
+        for packet in packets {
+            if CLEAR_BYTES + packet.bytes.len() + TAG_BYTES <= usize::from(usable) {
+                sender.push_again(packet);
+            } else {
+                sender.recycle(packet);
+                too_long += 1;
+            }
+        }
+        self.links.touch(index);
+        if too_long > 0 {
+            out.report(Event::Dropped {
+                reason: Drop::TooLong,
+                packets: too_long,
+            });
+        }
+    }
+}
