@@ -253,6 +253,14 @@ impl Link {
         })
     }
 
+    /// The datagram before the newest was a probe of the path's length, come or not: its absence says
+    /// nothing of loss.
+    pub(crate) fn forgive(&mut self) {
+        if let Some(before) = self.newest.checked_sub(1) {
+            self.loss.on_packet(before);
+        }
+    }
+
     /// Notes a data packet that came.
     #[inline]
     pub fn on_data_received(&mut self, now: Time, plaintext_bytes: usize) {

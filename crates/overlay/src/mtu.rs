@@ -12,7 +12,8 @@
 //! A probe that is lost says nothing, so each try but the first of a search has a companion of a few
 //! bytes: only where the short one was answered and the long one was not, the try counts. Several
 //! must, more when companions are lost too. A neighbour that answers neither is of an older version,
-//! or gone: then nothing changes.
+//! or gone: then nothing changes. A companion leaves right behind its long probe: where it comes alone,
+//! what is missing before it is no loss of the link.
 //!
 //! Kernels set don't-fragment, and the network's own word (ICMP) is not waited for [RFC 8899].
 
@@ -25,7 +26,7 @@ pub const FLOOR: u16 = 1_200;
 /// The search ends when it is known so well.
 const PRECISION: u16 = 16;
 /// The companion's length: the shortest.
-const SHORT: u16 = MtuProbe::DATAGRAM_BYTES_MIN as u16;
+pub const SHORT: u16 = MtuProbe::DATAGRAM_BYTES_MIN as u16;
 /// Tries without an answer that condemn a length where nothing else is lost; more for the length
 /// that mostly is right.
 const TRIES: u32 = 3;
@@ -172,7 +173,8 @@ impl Mtu {
         }
         let search = self.search.as_mut()?;
         self.number = self.number.wrapping_add(1);
-        search.companion_due = self.number != search.first;
+        // The first answer of a sound path needs no companion.
+        search.companion_due = search.is_raise || self.number != search.first;
         search.is_reached = false;
         search.tries += 1;
         search.due = now + (rtt * 2 + TRY_MORE).max(TRY_LEAST).min(TRY_MOST);

@@ -47,6 +47,14 @@ fn every_limit_has_its_value() {
         ("transport::SEGMENT_BYTES", transport::SEGMENT_BYTES),
         ("transport::RANGES_MAX", transport::RANGES_MAX),
         ("record::BODY_BYTES_MAX", record::BODY_BYTES_MAX),
+        (
+            "link_state::USABLE_BYTES_DEFAULT",
+            link_state::USABLE_BYTES_DEFAULT.into(),
+        ),
+        (
+            "link_state::USABLE_ENTRIES_MAX",
+            link_state::USABLE_ENTRIES_MAX,
+        ),
         ("link_state::LINKS_MAX", link_state::LINKS_MAX),
         (
             "link_state::OPTIONS_BYTES_MAX",
@@ -163,6 +171,8 @@ fn message(bytes: &[u8]) -> String {
             )
         }
         [Message::ReliableSkip(skip)] => format!("{}", skip.first.value()),
+        [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
+        [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
         other => panic!("not one message: {other:?}"),
     }
@@ -178,6 +188,8 @@ fn every_example_reads_as_told() {
         "39 2",
         "7 13 256 9 1000 [(12, 1), (8, 2)]",
         "40",
+        "7 36",
+        "7 1439",
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",
         "10.7.0.1>10.7.0.2 10.7.0.2>10.7.0.3",
         "Reply 10.7.0.3 2",

@@ -1,6 +1,6 @@
 //! Fuzz targets of `wire`: every decoder; what it understands is written back and read again.
 
-use wire::control::{Builder, Hello, Message, Messages, TailProbe};
+use wire::control::{Builder, Hello, Message, Messages, MtuAnswer, TailProbe};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
@@ -149,6 +149,11 @@ fn message_again(message: &Message<'_>, room: usize) {
             .reliable_ack(&ack.head, ack.ranges())
             .map(|told| assert_eq!(told, ack.received().count())),
         Message::ReliableSkip(skip) => builder.reliable_skip(*skip),
+        Message::MtuProbe(probe) => builder.mtu_probe(*probe),
+        Message::MtuAnswer(answer) => {
+            assert_eq!(MtuAnswer::parse(&answer.to_bytes()), Ok(*answer));
+            builder.mtu_answer(*answer)
+        }
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");

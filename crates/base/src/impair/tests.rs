@@ -263,11 +263,27 @@ fn a_line_is_bounded() {
 }
 
 #[test]
+fn a_path_carries_packets_up_to_its_mtu_and_longer_ones_take_nothing_of_its_rate() {
+    let mut pipe = pipe("delay=1ms rate=8mbit queue=1 mtu=1300", 1);
+    for _ in 0..100 {
+        assert_eq!(pipe.admit(Time::ZERO, 1_301), Verdict::Drop(Reason::Mtu));
+    }
+    let at = Time::ZERO + Duration::from_micros(2_300);
+    assert_eq!(pipe.admit(Time::ZERO, 1_300), Verdict::Deliver(at));
+    let counts = pipe.counts();
+    assert_eq!(
+        (counts.too_long, counts.dropped(), counts.delivered),
+        (100, 100, 1)
+    );
+}
+
+#[test]
 fn models_print_what_was_read() {
     for text in [
         "clean",
         "loss=5% burst=25% delay=10ms jitter=2ms rate=10mbit queue=50 outage",
         "loss=0.42% burst=72%",
+        "delay=5ms mtu=1300 outage",
         "gilbert=1%/20%/0%/50% delay=1500us reorder duplicate=2%",
         "trace=00101 rate=64kbit queue=3000B outage=10s..12s outage=1500ms..2s",
     ] {
@@ -309,6 +325,9 @@ fn bad_texts_say_what_was_expected() {
         ("gilbert=1%/2%/3%/4%/5%", "four shares"),
         ("outage=2s..1s", "ends before it begins"),
         ("outage=2s", "10s..12s"),
+        ("mtu=0", "expected bytes such as 1300"),
+        ("mtu=1kB", "expected bytes such as 1300"),
+        ("mtu=1300 mtu=1300", "given twice"),
         ("duplicate=2", "expected a share"),
         ("duplicate", "`duplicate` is no impairment"),
         ("clean loss=5%", "`clean` is no impairment"),

@@ -196,6 +196,12 @@ const LINKS: &[Told] = &[
         l.rtt_ms.map_or(Vec::new(), |ms| one(ms / 1e3))
     }),
     (
+        "mtu_bytes",
+        "gauge",
+        "Longest datagram that the link carries to the neighbor, without UDP and IP.",
+        |l| one(f64::from(l.mtu_bytes)),
+    ),
+    (
         "loss_ratio",
         "gauge",
         "Share of packets lost, by direction.",

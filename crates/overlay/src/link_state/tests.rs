@@ -439,3 +439,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor() {
+    let mut database = Database::new(node(1));
+    let told = |seq, options: &[u8]| {
+        let repr = Repr {
+            origin: node(2),
+            seq: RecordSeq(seq),
+            lifetime_s: 100,
+            certificate_serial: 1,
+            flags: 0,
+            links: &[link(1, 10), link(3, 10)],
+            options,
+        };
+        let mut bytes = [0; BODY_BYTES_MAX];
+        let len = repr.emit(&mut bytes, |_| sign(node(2))).unwrap();
+        bytes[..len].to_vec()
+    };
+    let usable = |d: &Database| {
+        let pairs = [(2, 1), (2, 3), (3, 2)];
+        let all = pairs.map(|(from, to)| d.usable(node(from), node(to)));
+        (all, d.least_usable())
+    };
+    assert_eq!(usable(&database), ([1_439; 3], 1_439));
+    // 1300 bytes to node 3, and a lie: 16 bytes to node 1.
+    let record = told(1, &[1, 6, 1, 0x05, 0x14, 0, 0, 16]);
+    offer(&mut database, at(1), 0, &record);
+    assert_eq!(usable(&database), ([1_200, 1_300, 1_439], 1_200));
+    offer(&mut database, at(1), 0, &told(2, &[1, 3, 1, 0x05, 0x14]));
+    assert_eq!(usable(&database), ([1_439, 1_300, 1_439], 1_300));
+    assert!(database.expire(at(200)));
+    assert_eq!(usable(&database), ([1_439; 3], 1_439));
+}

@@ -389,7 +389,7 @@ impl Node {
 
 impl Link {
     fn send_hello(&mut self, now: Time, hello: &Hello, out: &mut impl Outbox<Node>) {
-        let mut bytes = [0; Hello::BYTES + wire::control::MESSAGE_HEADER_BYTES];
+        let mut bytes = [0; Hello::BYTES + MESSAGE_HEADER_BYTES];
         let mut builder = Builder::new(&mut bytes);
         if builder.hello(hello).is_ok() {
             self.send_control(now, &bytes, out);

@@ -3,7 +3,7 @@
 use super::Node;
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
-use crate::mtu::{DEFAULT, Probe};
+use crate::mtu::{DEFAULT, Probe, SHORT};
 use base::{Outbox, Time};
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe};
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -41,6 +41,9 @@ impl Node {
         let mut builder = Builder::new(&mut plaintext);
         if builder.mtu_answer(MtuAnswer { number, bytes }).is_ok() {
             let link = self.links.at_mut(index);
+            if bytes == SHORT {
+                link.forgive();
+            }
             link.send_control(now, &plaintext, out);
         }
     }

@@ -93,6 +93,7 @@ impl Node {
             self.handshakes.on_confirmed(clear.session);
         }
         if opened.moved {
+            link.mtu.suspect(now);
             out.report(Event::Moved {
                 peer: link.peer,
                 at: from,

@@ -30,6 +30,8 @@ struct Pair {
     credit: [u64; 2],
     written: [Vec<u8>; 2],
     read: [Vec<u8>; 2],
+    /// Bytes of a stream in the longest packet that the channel carries.
+    carries: usize,
 }
 
 impl Pair {
@@ -60,10 +62,14 @@ impl Pair {
             credit: [0; 2],
             written: [Vec::new(), Vec::new()],
             read: [Vec::new(), Vec::new()],
+            carries: usize::MAX,
         }
     }
 
     fn post(&mut self, to: usize, packet: &[u8]) {
+        if packet.len() > self.carries.saturating_add(28 + RANGES_MAX * 8) {
+            return;
+        }
         let copies = 1 + u64::from(self.rng.below(100) < self.channel.twice_pct);
         for _ in 0..copies {
             if self.rng.below(100) < self.channel.loss_pct {
@@ -180,6 +186,43 @@ proptest! {
                     let len = pair.rng.below(5_000) as usize;
                     pair.write(i, len, framing);
                 } else if pair.ends[i].is_open() && step % 7 == 0 {
+                    pair.ends[i].sender.finish();
+                }
+            }
+            if pair.ends.iter().all(Connection::is_over) {
+                break;
+            }
+        }
+        prop_assert!(pair.ends.iter().all(Connection::is_over), "at {}: {:#?}", pair.now, pair.ends);
+        prop_assert!(pair.read[1] == pair.written[0] && pair.read[0] == pair.written[1]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn what_is_written_comes_when_the_channel_carries_less_and_more_again(
+        link in 0usize..3,
+        loss_pct in 0u64..10,
+        jitter_ms in 0u64..10,
+        widths in proptest::collection::vec(300usize..1_400, 1..6),
+        seed: u64,
+    ) {
+        let channel = Channel { loss_pct, twice_pct: 2, delay_ms: 5, jitter_ms };
+        let mut pair = Pair::new(LinkProtocol::ALL[link], Framing::Bytes, channel, seed);
+        for step in 0..600_000usize {
+            pair.step();
+            // The channel changes each 300 ms, and the ends hear of it 50 ms later.
+            let width = widths[(step / 300).min(widths.len() - 1)];
+            match step % 300 {
+                0 => pair.carries = width,
+                50 => pair.ends.iter_mut().for_each(|end| end.sender.set_fit(width)),
+                _ => {}
+            }
+            for i in 0..2 {
+                if pair.written[i].len() < 300_000 && pair.ends[i].is_open() {
+                    pair.write(i, 1_000, Framing::Bytes);
+                } else if pair.ends[i].is_open() {
                     pair.ends[i].sender.finish();
                 }
             }

@@ -17,6 +17,7 @@ pub(super) fn page(status: &Value) -> String {
         ("LOSS OUT", Align::Right),
         ("RECEIVED", Align::Right),
         ("SENT", Align::Right),
+        ("MTU", Align::Right),
         ("RECOVERED", Align::Right),
         ("WINDOW", Align::Right),
         ("QUEUED", Align::Right),
@@ -40,6 +41,7 @@ pub(super) fn page(status: &Value) -> String {
             format!("{} %", number(&link["loss_out_pct"], 1)),
             count(&link["data_in"]),
             count(&link["data_out"]),
+            count(&link["mtu_bytes"]),
             match total(&lane["missing"]) {
                 0 => "-".into(),
                 missing => format!("{}/{missing}", total(&lane["recovered"])),
