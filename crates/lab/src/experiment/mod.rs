@@ -190,6 +190,18 @@ impl Verdict {
         }
     }
 
+    /// With the reason, if it does not hold: after what else the note says.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: impl Into<String>) -> Verdict {
+        if self.holds == Some(false) {
+            if !self.note.is_empty() {
+                self.note.push_str("; ");
+            }
+            self.note.push_str(&reason.into());
+        }
+        self
+    }
+
     /// With something a reader should know.
     #[must_use]
     pub(crate) fn note(mut self, note: impl Into<String>) -> Verdict {

@@ -31,8 +31,10 @@ pub struct Sent {
     pub segments: u64,
     /// Segments sent again.
     pub again: u64,
-    /// Losses found by acknowledgements: the window was cut.
+    /// Losses found by acknowledgements.
     pub recoveries: u64,
+    /// Of them, those for which the window was left as it was: taken for errors of the medium.
+    pub forgiven: u64,
     /// Losses found by the timer.
     pub timeouts: u64,
     /// Messages that the application wrote.
@@ -258,8 +260,9 @@ impl Sender {
     pub(crate) fn cut(&mut self, now: Time) {
         self.counts.recoveries += 1;
         self.action = Action::Duplicates;
-        let window = self.effective_window();
+        let (window, before) = (self.effective_window(), self.control.window());
         self.control.on_congestion(now, window, Congestion::Loss);
+        self.counts.forgiven += u64::from(self.control.window() >= before);
     }
 
     /// Sends what the window allows, in order; at most `burst` segments.

@@ -167,7 +167,7 @@ fn told_ftp(world: &World<TcpHost>, flows: &[Flow]) -> Ftp {
     for flow in flows {
         let sent = flow.sent(world);
         ftp.bytes += flow.received(world).delivered * FTP_BYTES as u64;
-        ftp.cuts += sent.recoveries + sent.timeouts;
+        ftp.cuts += sent.recoveries + sent.timeouts - sent.forgiven;
     }
     ftp
 }
@@ -179,7 +179,7 @@ fn told_voice(world: &World<TcpHost>, calls: &[(Flow, Traffic)], errors: u64) ->
         let (sent, received) = (flow.sent(world), flow.received(world));
         voice.sent += sent.segments;
         voice.first_sent += sent.segments - sent.again;
-        voice.cuts += sent.recoveries + sent.timeouts;
+        voice.cuts += sent.recoveries + sent.timeouts - sent.forgiven;
         arrived += received.segments + received.duplicates + received.beyond;
     }
     voice.lost = voice.sent.saturating_sub(arrived);

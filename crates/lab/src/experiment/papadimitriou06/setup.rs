@@ -102,6 +102,22 @@ impl Network {
         link(self.hop, self.second)
     }
 
+    /// What the first bottleneck carries of speech in packets of so many bytes, in kbit/s.
+    pub(super) fn speech_kbps(&self, bytes: f64) -> f64 {
+        self.first.0 as f64 / 1e3 * bytes / (bytes + HEADER_BYTES as f64)
+    }
+
+    /// Segments of 160 bytes that a speaker writes in a round trip without queues.
+    pub(super) fn segments_per_round(&self) -> f64 {
+        2.0 * self.propagation().as_secs_f64() * VOICE_BPS as f64 / (8.0 * 160.0)
+    }
+
+    /// How long the first queue holds a packet of so many bytes of speech when it is full, in ms.
+    pub(super) fn first_queue_ms(&self, bytes: f64) -> f64 {
+        let (rate_bps, packets) = self.first;
+        packets as f64 * 8e3 * (bytes + HEADER_BYTES as f64) / rate_bps as f64
+    }
+
     /// One way without queues, over two access links and two between routers.
     pub(super) fn propagation(&self) -> Duration {
         self.access * 2 + self.hop * 2
