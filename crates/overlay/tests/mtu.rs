@@ -171,7 +171,6 @@ fn a_stream_goes_on_when_its_path_shrinks() {
     for link in LinkProtocol::ALL {
         let mut nodes = small(1, "delay=5ms rate=20mbit", 1_472, 6_000);
         let took = stream(&mut nodes, link, 5_000_000, 30_000, Some(1_000));
-        eprintln!("{link:?} {took}");
         // Two seconds of bytes; ten until the check of the link, and some for the search.
         assert!(took < 20.0, "{link:?}: {took}");
         let found = usable(&nodes, 1, 2);
