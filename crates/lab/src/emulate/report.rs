@@ -108,7 +108,13 @@ impl fmt::Display for Report {
         let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
         for way in &self.directions {
             let mut row = vec![way.from.clone(), way.to.clone()];
-            let counts = [way.packets, way.delivered, way.lost, way.queue, way.outage];
+            let counts = [
+                way.packets,
+                way.delivered,
+                way.lost + way.too_long,
+                way.queue,
+                way.outage,
+            ];
             row.extend(counts.map(|n| n.to_string()));
             row.push((way.overrun + way.full + way.refused).to_string());
             row.extend([way.late_p50_us, way.late_p99_us, way.late_max_us].map(us));
