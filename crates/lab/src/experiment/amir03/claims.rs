@@ -188,6 +188,14 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
     ),
     claim(
         "amir03/fig7",
+        "setup-late",
+        "Amir03 §III, Fig. 7",
+        "the percentage of packets delayed more than 60 milliseconds (10 milliseconds more than the path latency) for a 500 \
+         Kbps data stream with 1% and 2% packet loss",
+        "60 ms, 500 kbit/s, 1 % and 2 %",
+    ),
+    claim(
+        "amir03/fig7",
         "enough",
         "Amir03 §III, Fig. 7",
         "two to four hops appear to be sufficient to capture almost all of the benefit associated with hop-by-hop \
@@ -219,6 +227,13 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "0.55 ms, 1 % of the path",
     ),
     // §IV: Spines.
+    claim(
+        "amir03/fig9",
+        "setup",
+        "Amir03 §IV, Fig. 9",
+        "the throughput for a 10 and a 50 millisecond delay link of 10 Mbps capacity under different levels of losses",
+        "10 and 50 ms, 10 Mbit/s",
+    ),
     claim(
         "amir03/fig9",
         "close",

@@ -126,7 +126,7 @@ impl Experiment for Delay {
                 identical(rows),
                 length(plan.size),
                 faster("faster", &end, &hop),
-                low(&hop, &node),
+                low(rows, &hop, &node),
             ],
             Figure::Faster => vec![magnified(rows, &end, &hop, &node)],
             Figure::Jitter => vec![
@@ -242,8 +242,19 @@ fn by_nodes(node: &[(f64, f64)]) -> String {
     format!("this overlay's reliable links: {}", ends(node))
 }
 
-fn low(hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
+fn low(rows: &Rows, hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
     let highest = hop.iter().map(|point| point.1).fold(0.0, f64::max);
+    let most = LOSSES[LOSSES.len() - 1];
+    let place = [
+        ("kbps", 500.0),
+        ("loss", most),
+        ("joined", Joined::HopByHop.number()),
+    ];
+    let each = rows.with(&place).map(|row| {
+        let (mean, late) = (row.value("mean_ms"), row.value("over_500_pct"));
+        format!("{mean:.1} ms ({late:.2} % over 500 ms)")
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
     Verdict::of("low", highest < LOW_MS, format!("hop by hop {}", ends(hop))).note(format!(
         "54 ms of it are the path: 50 ms, and five times 0.8 ms to send a segment at 10 Mbit/s. The rest at 2 % is one \
          FACK connection over the lossy hop, which waits a least timeout of 1 s when something sent again is lost again: \
@@ -251,6 +262,7 @@ fn low(hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {
          (13.2 to 16.8), of them 10.8 the path, so in the long run about 58; {}",
         by_nodes(node)
     ))
+    .because(format!("its runs at {most} %, one by one: {each}"))
 }
 
 fn magnified(rows: &Rows, end: &[(f64, f64)], hop: &[(f64, f64)], node: &[(f64, f64)]) -> Verdict {

@@ -101,6 +101,7 @@ impl Experiment for Hops {
             }],
             verdicts: vec![
                 latencies(),
+                Verdict::of("setup-late", true, "60 ms, 500 kbit/s, 1 % and 2 %"),
                 enough(rows),
                 lossy_link(rows),
                 step("halving", 1, 2),
