@@ -743,7 +743,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "242326dc17472711");
+    assert_eq!(example("diamond.toml").trace_hash, "6185b4cd70d003cd");
 }
 
 #[test]
