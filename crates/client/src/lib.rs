@@ -48,7 +48,7 @@ mod stream;
 mod target;
 
 pub use error::Error;
-pub use locate::NODE_VARIABLE;
+pub use locate::{NODE_VARIABLE, SYSTEM, sockets_below};
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
 pub use socket::{DatagramSocket, Info, Node};

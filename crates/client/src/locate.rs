@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The environment variable that names the node.
 pub const NODE_VARIABLE: &str = "SINEW_NODE";
 /// Where nodes that run as services have their sockets.
-const SYSTEM: &str = "/run/sinew";
+pub const SYSTEM: &str = "/run/sinew";
 /// The name of the clients' socket ends so, that of the operator's, beside it, so.
 const CLIENTS: &str = "sock";
 const OPERATOR: &str = "ctl";
@@ -54,8 +54,16 @@ impl Node {
     }
 }
 
-/// All clients' sockets in `dir` and below.
+/// The clients' sockets at which nodes answer, in `dir` and below.
 fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+    let mut found = sockets_below(dir, CLIENTS);
+    // A node that was killed leaves its file.
+    found.retain(|path| net::unix::SeqStream::connect(path).is_ok());
+    found
+}
+
+/// All socket files in `dir` and below, some levels deep, whose names end in `.suffix`, in order.
+pub fn sockets_below(dir: &Path, suffix: &str) -> Vec<PathBuf> {
     let (mut found, mut entries) = (Vec::new(), 0);
     let mut waiting = vec![(dir.to_owned(), 0)];
     while let Some((dir, depth)) = waiting.pop() {
@@ -68,15 +76,13 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
             let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
                 continue;
             };
-            if kind.is_socket() && path.extension().is_some_and(|e| e == CLIENTS) {
+            if kind.is_socket() && path.extension().is_some_and(|e| e == suffix) {
                 found.push(path);
             } else if kind.is_dir() && depth < MAX_DEPTH && entries < MAX_ENTRIES {
                 waiting.push((path, depth + 1));
             }
         }
     }
-    // A node that was killed leaves its file.
-    found.retain(|path| net::unix::SeqStream::connect(path).is_ok());
     found.sort();
     found
 }

@@ -1,9 +1,9 @@
 //! Asking a running node, by its operator's socket; and finding that socket.
 
 use crate::failure::Failure;
+use client::SYSTEM;
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,12 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// The name of the operator's socket ends so.
 pub const SUFFIX: &str = "ctl";
-/// Where nodes that run as services have their sockets.
-const SYSTEM: &str = "/run/sinew";
-/// How deep below the current directory a socket is looked for: `net/ams/ams.ctl` is two.
-const MAX_DEPTH: usize = 4;
-/// How many entries of directories are looked at.
-const MAX_ENTRIES: usize = 20_000;
 
 /// A connection to a running node.
 #[derive(Debug)]
@@ -114,31 +108,12 @@ pub fn at_hand() -> Vec<PathBuf> {
 
 /// All sockets at which a node answers, in `dir` and below.
 pub fn sockets_in(dir: &Path) -> Vec<PathBuf> {
-    let (mut found, mut entries) = (Vec::new(), 0);
-    let mut waiting = vec![(dir.to_owned(), 0)];
-    while let Some((dir, depth)) = waiting.pop() {
-        // What cannot be entered holds no socket that could be used.
-        let Ok(content) = std::fs::read_dir(&dir) else {
-            continue;
-        };
-        for entry in content.flatten() {
-            entries += 1;
-            let (path, Ok(kind)) = (entry.path(), entry.file_type()) else {
-                continue;
-            };
-            if kind.is_socket() && path.extension().is_some_and(|e| e == SUFFIX) {
-                found.push(path);
-            } else if kind.is_dir() && depth < MAX_DEPTH && entries < MAX_ENTRIES {
-                waiting.push((path, depth + 1));
-            }
-        }
-    }
+    let mut found = client::sockets_below(dir, SUFFIX);
     // A node that was killed leaves its file; that of another user is told as such.
     found.retain(|path| match UnixStream::connect(path) {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::PermissionDenied,
     });
-    found.sort();
     found
         .iter()
         .map(|path| path.strip_prefix("./").unwrap_or(path).to_owned())
