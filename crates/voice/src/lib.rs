@@ -19,10 +19,13 @@ pub mod call;
 pub mod emodel;
 pub mod frames;
 pub mod g711;
+pub mod live;
 pub mod playout;
 pub mod plc;
+pub mod rtp;
 pub mod sample;
 pub mod score;
+pub mod sdp;
 pub mod wav;
 
 /// Samples per second of everything in this crate: telephone speech.
