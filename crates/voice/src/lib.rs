@@ -20,6 +20,7 @@ pub mod emodel;
 pub mod frames;
 pub mod g711;
 pub mod live;
+pub mod media;
 pub mod playout;
 pub mod plc;
 pub mod rtp;

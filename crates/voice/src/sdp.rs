@@ -33,6 +33,7 @@
 //!   token             = <token of RFC 8866>
 //! ```
 //!
+//! RTCP is sent from the virtual port at which it is taken, as RTP is.
 //! For example `a=sinew:1 10.7.0.3 20000/20001 example.org`. An INVITE whose description has the
 //! attribute lists the option tag [`OPTION_TAG`] under `Supported`; one that insists lists it under
 //! `Require`, and gets 420 from who does not know it. An answer without the attribute in a section

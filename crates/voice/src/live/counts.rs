@@ -131,8 +131,7 @@ impl Quality {
     ) -> Self {
         let burst_ratio = emodel::burst_ratio_of(counts.expected, counts.missed(), counts.runs);
         let lookahead = settings.codec.map_or(0, |codec| codec.lookahead_us());
-        let mouth_to_ear =
-            settings.frame + Duration::from_micros(lookahead) + network_and_buffer;
+        let mouth_to_ear = settings.frame + Duration::from_micros(lookahead) + network_and_buffer;
         let rated = settings.codec.filter(|_| counts.expected > 0);
         let rating = rated.map(|codec| {
             let (delay_us, missed) = (mouth_to_ear.as_micros(), counts.missed_fraction());

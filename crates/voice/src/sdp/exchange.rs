@@ -17,9 +17,9 @@
 
 use core::net::IpAddr;
 
+use super::Sdp;
 use super::announce::Announce;
 use super::section::{Direction, Host, MediaKind, Section};
-use super::Sdp;
 
 /// An end of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -196,8 +196,5 @@ fn connection(value: &[u8], at: usize) -> Result<Connection<'_>, SdpError> {
 }
 
 fn repeated(at: usize, what: &'static str) -> SdpError {
-    SdpError::Repeated {
-        line: at + 1,
-        what,
-    }
+    SdpError::Repeated { line: at + 1, what }
 }

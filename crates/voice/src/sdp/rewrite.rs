@@ -91,7 +91,9 @@ pub enum RewriteError {
         edits: usize,
     },
     /// Not audio or video in RTP from one port to one receiver.
-    #[error("media section {media} (from 0) is not unicast RTP audio or video on one port: keep it")]
+    #[error(
+        "media section {media} (from 0) is not unicast RTP audio or video on one port: keep it"
+    )]
     NotSteerable {
         /// Which, from 0.
         media: usize,
@@ -389,8 +391,15 @@ impl Edits {
     fn write(&self, sdp: &Sdp<'_>) -> Vec<u8> {
         let text = sdp.text;
         // A line that is put in ends as the first one does.
-        let first_end = sdp.lines.first().map_or(&[][..], |line| line.line_end(text));
-        let line_end = if first_end.is_empty() { b"\r\n" } else { first_end };
+        let first_end = sdp
+            .lines
+            .first()
+            .map_or(&[][..], |line| line.line_end(text));
+        let line_end = if first_end.is_empty() {
+            b"\r\n"
+        } else {
+            first_end
+        };
         let mut out = Vec::with_capacity(text.len() + 256);
         for (at, line) in sdp.lines.iter().enumerate() {
             match self.lines.get(&at) {

@@ -183,10 +183,7 @@ impl<'a> RtcpAttribute<'a> {
             None => None,
             Some(net) => Some(host(net, fields.next()?, fields.next()?)?),
         };
-        fields
-            .next()
-            .is_none()
-            .then_some(Self { line, port, host })
+        fields.next().is_none().then_some(Self { line, port, host })
     }
 }
 
