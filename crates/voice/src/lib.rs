@@ -7,6 +7,9 @@
 //!                             v                  v
 //!                       score (PESQ) <── plc + g711: what was heard      emodel: R, MOS
 //!                             └───────────────── call::Evaluation ──────────────┘
+//!
+//!  a gateway's calls:  sdp (offer, answer, steering) ──> media: ports, addresses, what goes where
+//!                      rtp, rtcp, read in place ───────> live: loss, jitter, R and MOS as it goes
 //! ```
 //!
 //! Sans-IO: bytes and numbers in, samples and scores out. The measure is that of [Amir06 §II]:

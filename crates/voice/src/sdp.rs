@@ -9,10 +9,9 @@
 //! ```
 //!
 //! Choice: an index of lines over the original bytes instead of a tree of values. The crate
-//! sdp-types reads more of the format, but writes back what it understood: line ends, spaces and
-//! the order of unknown lines become its own, and a description signed or checked by an end
-//! would no longer be what was sent. What a media-steering proxy must understand is six kinds of
-//! line.
+//! sdp-types reads more of the format, but writes back what it understood: line ends, spaces, the
+//! form of times and the order of lines become its own, and it refuses text that is not UTF-8. What
+//! a proxy that steers media must understand is six kinds of line, and the rest is not its own.
 //!
 //! ## Overlay attributes
 //!

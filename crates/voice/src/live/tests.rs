@@ -27,6 +27,11 @@ fn take(reception: &mut Reception, at_ms: u64, seq: u16, delay_ms: u64) -> Optio
 }
 
 #[test]
+fn a_direction_costs_a_kilobyte() {
+    assert!(size_of::<Reception>() <= 1024, "{}", size_of::<Reception>());
+}
+
+#[test]
 fn a_perfect_call_has_the_best_rating() {
     let mut reception = Reception::new(Settings::default());
     for n in 0..500_u16 {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rtp::Header;
+use crate::rtp::{Header, Kind};
 use proptest::prelude::*;
 use std::collections::BTreeSet as Set;
 

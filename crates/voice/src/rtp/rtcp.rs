@@ -144,9 +144,6 @@ impl<'a> Compound<'a> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let length = check_packet(rest)?;
-            if rest[0] & 0x20 != 0 && length < rest.len() {
-                return Err(RtpError::PaddingWithin);
-            }
             rest = &rest[length..];
         }
         Ok(Self { bytes })
@@ -205,6 +202,9 @@ fn check_packet(rest: &[u8]) -> Result<usize, RtpError> {
     }
     let length = packet_bytes(rest);
     need("the RTCP packet", length, rest)?;
+    if first & 0x20 != 0 && length < rest.len() {
+        return Err(RtpError::PaddingWithin);
+    }
     let padding = padding(&rest[..length])?;
     let present = length - padding;
     let count = first & 0x1f;

@@ -145,6 +145,8 @@ fn attribute<'a>(
     };
     let value = value.unwrap_or_default();
     match name {
+        // Of a stream that is rejected the rest has no meaning.
+        b"rtcp" if section.port == 0 => {}
         b"rtcp" if section.rtcp.is_some() => return Err(repeated(at, "a=rtcp:")),
         b"rtcp" => {
             let rtcp = RtcpAttribute::parse(value, at);

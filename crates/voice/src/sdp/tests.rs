@@ -441,7 +441,10 @@ fn every_prefix_is_read_or_refused_and_steered() {
         let edits = sdp
             .media()
             .iter()
-            .map(|_| steer("10.0.0.9", 1000, 2000))
+            .map(|section| match section.is_steerable() {
+                true => steer("10.0.0.9", 1000, 2000),
+                false => MediaEdit::Keep,
+            })
             .collect();
         let out = Rewrite::steer(edits).apply(&sdp).expect("all is RTP");
         assert!(Sdp::parse(&out).is_ok(), "{length}");
