@@ -43,7 +43,7 @@ use crate::sdp::{MEDIA_MAX, Side};
 use leg::{Call, Leg, Owner, Source, Stream, components, local_ports};
 
 /// Most calls at once. With two streams of two ports they take 16 000 of the 65 000 ports there
-/// are; at some 700 bytes each, 3 MB.
+/// are; at about 1 kB each, 4 MB of memory.
 pub const CALLS_MAX: usize = 4096;
 
 /// A call that nobody answered: timer C of SIP, which ends the search for the callee, is 180 s at

@@ -256,11 +256,14 @@ fn the_round_trip_is_read_from_rtcp_that_passes() {
     assert_eq!(round_trip.on_back(ms(1_700), &parse(&report)), None);
 }
 
+/// First and highest number, and what came (number, in time).
+type NaiveStream = (i64, i64, Vec<(i64, bool)>);
+
 /// Keeps every packet, and reckons at the end.
 #[derive(Default)]
 struct Naive {
-    /// Streams one after the other: first and highest number, and what came (number, in time).
-    streams: Vec<(i64, i64, Vec<(i64, bool)>)>,
+    /// One after the other.
+    streams: Vec<NaiveStream>,
     source: u32,
     held: Option<(u32, u16, bool)>,
     duplicates: u64,

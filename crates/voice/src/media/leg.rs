@@ -48,12 +48,7 @@ pub(super) struct Leg {
 
 #[derive(Debug)]
 pub(super) enum Peer {
-    Udp {
-        rtp: Latch,
-        /// Of its own, while RTCP is not multiplexed.
-        rtcp: Option<Latch>,
-        dtls: bool,
-    },
+    Udp(Box<UdpPeer>),
     Overlay {
         node: NodeAddr,
         rtp: VirtualPort,
@@ -66,6 +61,14 @@ pub(super) enum Peer {
 pub(super) enum Source {
     Udp(SocketAddr),
     Overlay(NodeAddr, VirtualPort),
+}
+
+#[derive(Debug)]
+pub(super) struct UdpPeer {
+    rtp: Latch,
+    /// Of its own, while RTCP is not multiplexed.
+    rtcp: Option<Latch>,
+    dtls: bool,
 }
 
 impl Call {
@@ -123,15 +126,16 @@ impl Leg {
     pub(super) fn signal(&mut self, now: Time, remote: Remote) -> Result<(), CallError> {
         self.remote = Some(match (self.carrier, remote) {
             (Carrier::Udp, Remote::Udp { rtp, rtcp, dtls }) => {
-                let (old_rtp, old_rtcp) = match self.remote.take() {
-                    Some(Peer::Udp { rtp, rtcp, .. }) => (Some(rtp), rtcp),
-                    _ => (None, None),
+                let old = match &self.remote {
+                    Some(Peer::Udp(old)) => Some(old),
+                    _ => None,
                 };
-                Peer::Udp {
-                    rtp: Latch::signalled(now, rtp, old_rtp.as_ref()),
-                    rtcp: rtcp.map(|at| Latch::signalled(now, at, old_rtcp.as_ref())),
+                let old_rtcp = old.and_then(|old| old.rtcp.as_ref());
+                Peer::Udp(Box::new(UdpPeer {
+                    rtp: Latch::signalled(now, rtp, old.map(|old| &old.rtp)),
+                    rtcp: rtcp.map(|at| Latch::signalled(now, at, old_rtcp)),
                     dtls,
-                }
+                }))
             }
             (Carrier::Overlay, Remote::Overlay { node, rtp, rtcp }) => {
                 Peer::Overlay { node, rtp, rtcp }
@@ -148,8 +152,8 @@ impl Leg {
 
     pub(super) fn learned(&self, component: Component) -> Option<SocketAddr> {
         match (self.remote.as_ref()?, component) {
-            (Peer::Udp { rtp, .. }, Component::Rtp) => rtp.learned(),
-            (Peer::Udp { rtcp, .. }, Component::Rtcp) => rtcp.as_ref()?.learned(),
+            (Peer::Udp(peer), Component::Rtp) => peer.rtp.learned(),
+            (Peer::Udp(peer), Component::Rtcp) => peer.rtcp.as_ref()?.learned(),
             (Peer::Overlay { .. }, _) => None,
         }
     }
@@ -160,8 +164,8 @@ impl Leg {
     }
 
     fn is_dtls(&self) -> bool {
-        match self.remote {
-            Some(Peer::Udp { dtls, .. }) => dtls,
+        match &self.remote {
+            Some(Peer::Udp(peer)) => peer.dtls,
             // The gateway that sent it has looked.
             Some(Peer::Overlay { .. }) => true,
             None => false,
@@ -187,7 +191,7 @@ impl Leg {
     }
 
     fn takes_rtcp_with_rtp(&self) -> bool {
-        self.is_single() || matches!(self.remote, Some(Peer::Udp { rtcp: None, .. }))
+        self.is_single() || matches!(&self.remote, Some(Peer::Udp(peer)) if peer.rtcp.is_none())
     }
 
     /// Whether the source may send this here, at the port of `at`; true if it was learned just now.
@@ -199,11 +203,11 @@ impl Leg {
         source: Source,
     ) -> Result<bool, Drop> {
         match (self.remote.as_mut().ok_or(Drop::NotSignalled)?, source) {
-            (Peer::Udp { rtp, rtcp, .. }, Source::Udp(from)) => {
-                let latch = match (component, rtcp, at) {
+            (Peer::Udp(peer), Source::Udp(from)) => {
+                let latch = match (component, &mut peer.rtcp, at) {
                     (Component::Rtcp, Some(rtcp), _) => rtcp,
                     // The end multiplexes, and sends from where its RTP comes from.
-                    (_, _, Component::Rtp) => rtp,
+                    (_, _, Component::Rtp) => &mut peer.rtp,
                     (_, _, Component::Rtcp) => return Err(Drop::WrongComponent),
                 };
                 match latch.admit(now, from) {
@@ -224,7 +228,7 @@ impl Leg {
                 }
             }
             // A port of one carrier never has an owner on the other.
-            (Peer::Udp { .. }, Source::Overlay(..)) | (Peer::Overlay { .. }, Source::Udp(_)) => {
+            (Peer::Udp(_), Source::Overlay(..)) | (Peer::Overlay { .. }, Source::Udp(_)) => {
                 Err(Drop::UnexpectedAddress)
             }
         }
@@ -232,21 +236,16 @@ impl Leg {
 
     fn destination(&self, component: Component) -> Option<Destination> {
         let local = local_ports(&self.lease);
-        match (self.remote.as_ref()?, component) {
-            (
-                Peer::Udp {
-                    rtcp: Some(rtcp), ..
-                },
-                Component::Rtcp,
-            ) => Some(Destination::Udp {
-                from: local.rtcp,
-                to: rtcp.destination()?,
-            }),
-            (Peer::Udp { rtp, .. }, _) => Some(Destination::Udp {
-                from: local.rtp,
-                to: rtp.destination()?,
-            }),
-            (Peer::Overlay { node, rtp, rtcp }, _) => {
+        match self.remote.as_ref()? {
+            Peer::Udp(peer) => {
+                let (from, latch) = match (component, &peer.rtcp) {
+                    (Component::Rtcp, Some(rtcp)) => (local.rtcp, rtcp),
+                    _ => (local.rtp, &peer.rtp),
+                };
+                let to = latch.destination()?;
+                Some(Destination::Udp { from, to })
+            }
+            Peer::Overlay { node, rtp, rtcp } => {
                 let (from, to) = match component {
                     Component::Rtp => (local.rtp, *rtp),
                     Component::Rtcp => (local.rtcp, *rtcp),

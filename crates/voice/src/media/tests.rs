@@ -488,7 +488,7 @@ proptest! {
                 ports.release(lease);
             } else {
                 let need = [Need::Pair, Need::Single][usize::from(step % 2)];
-                let is_pair = |port: &u16| port % 2 == 0 && free.contains(&(port + 1));
+                let is_pair = |port: &u16| port.is_multiple_of(2) && free.contains(&(port + 1));
                 let possible = match need {
                     Need::Pair => free.iter().any(is_pair),
                     Need::Single => !free.is_empty(),

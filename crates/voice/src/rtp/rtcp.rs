@@ -225,7 +225,7 @@ fn padding(packet: &[u8]) -> Result<usize, RtpError> {
     }
     let padding = packet[packet.len() - 1];
     let fits = usize::from(padding) <= packet.len() - 4;
-    if padding == 0 || padding % 4 != 0 || !fits {
+    if padding == 0 || !padding.is_multiple_of(4) || !fits {
         return Err(RtpError::Padding(padding));
     }
     Ok(usize::from(padding))

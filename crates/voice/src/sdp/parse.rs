@@ -81,8 +81,7 @@ fn media_section<'a>(
     section.direction = session.direction;
     section.ice = session.ice;
     section.connection = session.connection.map(|(_, connection)| connection);
-    for at in range.start + 1..range.end {
-        let line = &all[at];
+    for (at, line) in all.iter().enumerate().take(range.end).skip(start + 1) {
         match line.letter {
             b'c' if section.own_connection.is_some() => return Err(repeated(at, "c=")),
             b'c' => {
