@@ -33,13 +33,13 @@ pub use learn::Expected;
 pub use packet::{Destination, Drop, Forward};
 pub use ports::{Lease, Need, PortError, Ports};
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
 
-use crate::sdp::{MEDIA_MAX, Side};
+use crate::sdp::{Announce, End, Host, MEDIA_MAX, Side};
 use leg::{Call, Leg, Owner, Source, Stream, components, local_ports};
 
 /// Most calls at once. With two streams of two ports they take 16 000 of the 65 000 ports there
@@ -114,6 +114,36 @@ pub enum Remote {
         /// Where RTCP is taken; the same when multiplexed.
         rtcp: VirtualPort,
     },
+}
+
+impl Remote {
+    /// Where an end takes media by its description, over UDP. `None` when it rejects the stream, or
+    /// gives a name, which is to be looked up first.
+    ///
+    /// `muxed` once both ends agreed on it; `via` is where its signalling came from.
+    #[must_use]
+    pub fn of(end: &End, muxed: bool, dtls: bool, via: Option<IpAddr>) -> Option<Self> {
+        let expected = |(host, port): (Host<'_>, u16)| {
+            let signalled = SocketAddr::new(host.ip()?, port);
+            Some(Expected { signalled, via })
+        };
+        let rtcp = end.rtcp().filter(|_| !muxed);
+        Some(Self::Udp {
+            rtp: expected(end.rtp()?)?,
+            rtcp: rtcp.and_then(expected),
+            dtls,
+        })
+    }
+
+    /// Where an end takes media in the overlay. [Amir06 §VI]
+    #[must_use]
+    pub fn announced(announce: &Announce) -> Self {
+        Self::Overlay {
+            node: announce.node(),
+            rtp: announce.rtp(),
+            rtcp: announce.rtcp(),
+        }
+    }
 }
 
 /// The ports at which this gateway takes one side of a stream: what its descriptions say.

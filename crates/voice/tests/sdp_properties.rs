@@ -1,6 +1,6 @@
 //! Descriptions out of a grammar: what is steered, and that nothing else changes.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use proptest::prelude::*;
 use voice::sdp::{Host, MediaEdit, Rewrite, Sdp, Section, Steer, Treatment};
@@ -8,11 +8,11 @@ use voice::sdp::{Host, MediaEdit, Rewrite, Sdp, Section, Steer, Treatment};
 fn address() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<[u8; 4]>()
-            .prop_map(std::net::Ipv4Addr::from)
+            .prop_map(core::net::Ipv4Addr::from)
             .prop_filter("unicast", |ip| !ip.is_multicast())
             .prop_map(|ip| format!("IN IP4 {ip}")),
         any::<[u16; 8]>()
-            .prop_map(std::net::Ipv6Addr::from)
+            .prop_map(core::net::Ipv6Addr::from)
             .prop_filter("unicast", |ip| !ip.is_multicast())
             .prop_map(|ip| format!("IN IP6 {ip}")),
         Just("IN IP4 0.0.0.0".to_owned()),

@@ -1,10 +1,14 @@
 //! Fuzz targets of `voice`.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
 
-use base::{Duration, Time};
+use base::{Duration, NodeAddr, Time, VirtualPort};
 use voice::g711::Law;
 use voice::live::{Arrival, Reception, Settings};
+use voice::media::{
+    CallId, Calls, Carrier, Destination, Expected, Forward, Need, Remote, StreamId,
+};
 use voice::rtp::rtcp::{Compound, Rtcp};
 use voice::rtp::{Kind, Packet};
 use voice::sdp::{Exchange, MediaEdit, Rewrite, Sdp, Side, Steer};
@@ -17,6 +21,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("voice_sdp", sdp),
     ("voice_rtp", rtp),
     ("voice_rtcp", rtcp),
+    ("voice_media", media),
 ];
 
 /// Any bytes are G.711; what was decoded survives a second trip unchanged.
@@ -137,4 +142,106 @@ fn rtcp(data: &[u8]) {
     for (_, block) in compound.reports() {
         assert!(block.round_trip_us(0).is_none_or(|us| us < 1 << 35));
     }
+}
+
+/// The ports of a gateway in [`media`], UDP and virtual.
+const PORTS: core::ops::RangeInclusive<u16> = 1000..=1063;
+
+/// Four bytes are a step: of signalling, of time, or a packet. Whatever comes, packets leave from
+/// the ports of their own stream's other side, none passes from afar, and all ports come back.
+fn media(data: &[u8]) {
+    let mut calls = Calls::new(PORTS, PORTS).expect("the range has pairs");
+    let mut streams: BTreeMap<StreamId, [(u16, u16); 2]> = BTreeMap::new();
+    let mut now = Time::ZERO;
+    for &[step, a, b, c] in data.as_chunks::<4>().0 {
+        let call = CallId(u64::from(a % 4));
+        let stream = StreamId { call, media: b % 3 };
+        let side = Side::BOTH[usize::from(b >> 7)];
+        match step % 10 {
+            0 => drop(calls.open(now, call)),
+            1 => {
+                let need = |bit: u8| [Need::Pair, Need::Single][usize::from(c >> bit & 1)];
+                let carrier = [Carrier::Udp, Carrier::Overlay][usize::from(c >> 2 & 1)];
+                let sides = [(Carrier::Udp, need(0)), (carrier, need(1))];
+                if let Ok(local) = calls.add_stream(stream, sides) {
+                    streams.insert(stream, local.map(|ports| (ports.rtp, ports.rtcp)));
+                }
+            }
+            2 => drop(calls.signal(now, stream, side, remote(c))),
+            3 => drop(calls.answered(now, call, c & 1 == 0)),
+            4 => drop(calls.end_stream(stream)),
+            5 => drop(calls.close(call)),
+            6 => {
+                now += Duration::from_secs(u64::from(c));
+                calls.on_timeout(now, 2);
+                assert!(calls.next_timeout().is_some() == (calls.count() > 0));
+            }
+            7 | 8 => {
+                let near = calls.on_udp(now, port(a), from([192, 0, 2, b], c), packet(step));
+                check(&streams, near.ok());
+                let far = calls.on_udp(now, port(a), from([198, 51, 100, b], c), packet(step));
+                assert!(far.is_err());
+            }
+            _ => {
+                let source = (NodeAddr(u32::from(b)), VirtualPort(u16::from(c)));
+                let port = VirtualPort(port(a));
+                check(
+                    &streams,
+                    calls.on_overlay(now, port, source, packet(step)).ok(),
+                );
+            }
+        }
+    }
+    for call in 0..4 {
+        let _ = calls.close(CallId(call));
+    }
+    assert_eq!(calls.next_timeout(), None);
+    for carrier in [Carrier::Udp, Carrier::Overlay] {
+        assert_eq!(calls.ports_free(carrier), PORTS.len());
+    }
+}
+
+fn port(a: u8) -> u16 {
+    PORTS.start() + u16::from(a % 64)
+}
+
+fn from(ip: [u8; 4], port: u8) -> SocketAddr {
+    SocketAddr::from((ip, u16::from(port)))
+}
+
+fn remote(c: u8) -> Remote {
+    let at = |port| Expected {
+        signalled: from([192, 0, 2, c & 3], port),
+        via: None,
+    };
+    if c & 4 == 0 {
+        Remote::Udp {
+            rtp: at(c),
+            rtcp: (c & 8 == 0).then(|| at(c | 1)),
+            dtls: c & 16 == 0,
+        }
+    } else {
+        Remote::Overlay {
+            node: NodeAddr(u32::from(c & 3)),
+            rtp: VirtualPort(u16::from(c)),
+            rtcp: VirtualPort(u16::from(c | 1)),
+        }
+    }
+}
+
+fn packet(step: u8) -> &'static [u8] {
+    const RTP: &[u8] = &[0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7];
+    const RTCP: &[u8] = &[0x80, 201, 0, 1, 0, 0, 0, 7];
+    const DTLS: &[u8] = &[0x16, 0xfe, 0xfd];
+    [RTP, RTCP, DTLS, b"junk"][usize::from(step >> 6)]
+}
+
+fn check(streams: &BTreeMap<StreamId, [(u16, u16); 2]>, forward: Option<Forward>) {
+    let Some(forward) = forward else { return };
+    let from = match forward.to {
+        Destination::Udp { from, .. } => from,
+        Destination::Overlay { from, .. } => from.0,
+    };
+    let (rtp, rtcp) = streams[&forward.stream][forward.from.other().index()];
+    assert!(from == rtp || from == rtcp);
 }

@@ -170,7 +170,8 @@ pub(super) struct Spread {
     delay_sum: Duration,
     delay_max: Duration,
     share_sum: f64,
-    shares: [u64; SHARES],
+    /// 2³² packets of 20 ms are 2.7 years.
+    shares: [u32; SHARES],
 }
 
 impl Default for Spread {
@@ -202,15 +203,17 @@ impl Spread {
         // Exactly all of the budget still belongs to the step that ends there.
         let steps = u128::from(used.as_nanos()) * u128::from(SHARES_PER_BUDGET);
         let step = steps.div_ceil(u128::from(budget_ns)).saturating_sub(1);
-        self.shares[step.min(SHARES as u128 - 1) as usize] += 1;
+        let share = &mut self.shares[step.min(SHARES as u128 - 1) as usize];
+        *share = share.saturating_add(1);
     }
 
     pub(super) fn budget(&self) -> Option<Budget> {
-        let count: u64 = self.shares.iter().sum();
+        let count: u64 = self.shares.iter().copied().map(u64::from).sum();
         let mean = self.delay_sum.as_nanos().checked_div(count)?;
         // Nearest rank.
         let mut rank = (count - count / 100).max(1);
         let step = self.shares.iter().position(|&share| {
+            let share = u64::from(share);
             let reached = share >= rank;
             rank = rank.saturating_sub(share);
             reached

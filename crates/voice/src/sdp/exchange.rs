@@ -73,7 +73,9 @@ pub struct End {
 }
 
 impl End {
-    fn of(section: &Section<'_>) -> Self {
+    /// What a section says, in values that outlive the description.
+    #[must_use]
+    pub fn of(section: &Section<'_>) -> Self {
         let own = |(host, port)| (Address::own(host), port);
         Self {
             rtp: section.rtp().map(own),
