@@ -9,7 +9,8 @@
 //!   Window         Quality of each 5 s                 (E-model with the burst ratio)
 //! ```
 //!
-//! Nothing but RTP is needed; RTCP adds the round trip ([`RoundTrip`]). A packet is *late* when it
+//! Nothing but RTP is needed; RTCP adds the round trip ([`RoundTrip`]) and what the end itself says
+//! ([`Reported`]). A packet is *late* when it
 //! took longer than the deadline, if its one-way delay is known, as it is at the overlay's egress;
 //! else when it came later than the playout delay after the quickest packet of the last half
 //! minute. Late packets are missed, as those that never came: the codec conceals both.
@@ -19,10 +20,12 @@
 
 mod clock;
 mod counts;
+mod reported;
 mod round_trip;
 mod track;
 
 pub use counts::{Budget, Counts, Quality};
+pub use reported::Reported;
 pub use round_trip::RoundTrip;
 pub use track::{DROPOUT_MAX, REORDER_MAX};
 
@@ -81,8 +84,8 @@ pub struct Arrival {
 pub struct Window {
     /// When it began.
     pub start: Time,
-    /// Of what came within it. A packet that fills a gap of the window before counts here, so the
-    /// loss of all windows together is that of the whole.
+    /// Of what came within it. A packet that fills a gap of the window before counts here as
+    /// received, so what all windows expected and received is what the whole did.
     pub quality: Quality,
 }
 
@@ -185,6 +188,12 @@ impl Reception {
     #[must_use]
     pub fn last_packet(&self) -> Option<Time> {
         self.last
+    }
+
+    /// The source of the stream.
+    #[must_use]
+    pub fn ssrc(&self) -> Option<u32> {
+        self.track.ssrc()
     }
 
     /// The highest sequence number, with the times that it wrapped in the bits above 16.

@@ -256,6 +256,42 @@ fn the_round_trip_is_read_from_rtcp_that_passes() {
     assert_eq!(round_trip.on_back(ms(1_700), &parse(&report)), None);
 }
 
+#[test]
+fn what_an_end_reports_is_its_latest_on_this_stream() {
+    let block = |ssrc: u8, lost: u8| {
+        let mut bytes = vec![0x81, 201, 0, 7, 0, 0, 0, 9, 0, 0, 0, ssrc, lost];
+        bytes.resize(32, 0);
+        bytes
+    };
+    let metrics = |ssrc: u8, loss: u8| {
+        let mut bytes = vec![
+            0x80, 207, 0, 10, 0, 0, 0, 9, 7, 0, 0, 8, 0, 0, 0, ssrc, loss,
+        ];
+        bytes.resize(44, 0);
+        bytes
+    };
+    let mut reported = Reported::new();
+    let mut tell = |s: u64, parts: &[Vec<u8>]| {
+        let bytes = parts.concat();
+        let rtcp = crate::rtp::rtcp::Compound::parse(&bytes).expect("it is whole");
+        reported.on_rtcp(ms(s * 1000), 7, &rtcp);
+        let loss = reported
+            .block()
+            .map(|(at, block)| (at, block.fraction_lost));
+        let rate = reported
+            .voip_metrics()
+            .map(|(_, metrics)| metrics.loss_rate);
+        (loss, rate, reported.is_ended())
+    };
+    assert_eq!(tell(1, &[block(8, 1), metrics(8, 1)]), (None, None, false));
+    let told = (Some((ms(2000), 3)), Some(4), false);
+    assert_eq!(tell(2, &[block(7, 3), metrics(7, 4)]), told);
+    assert_eq!(tell(3, &[block(8, 5)]), told, "another stream's");
+    let bye = vec![0x81, 203, 0, 1, 0, 0, 0, 9];
+    let told = (Some((ms(4000), 6)), Some(4), true);
+    assert_eq!(tell(4, &[block(7, 6), bye]), told);
+}
+
 /// First and highest number, and what came (number, in time).
 type NaiveStream = (i64, i64, Vec<(i64, bool)>);
 
@@ -367,6 +403,7 @@ proptest! {
             naive.take(ssrc, seq, in_time);
             if let Some(window) = window {
                 sum.expected += window.quality.counts.expected;
+                sum.received += window.quality.counts.received;
                 sum.duplicates += window.quality.counts.duplicates;
             }
         }
@@ -376,9 +413,11 @@ proptest! {
         // What the windows told, and the last that did not end, are the whole.
         if let Some(last) = reception.on_time(Time::FAR) {
             sum.expected += last.quality.counts.expected;
+            sum.received += last.quality.counts.received;
             sum.duplicates += last.quality.counts.duplicates;
         }
         prop_assert_eq!(sum.expected, whole.counts.expected);
+        prop_assert_eq!(sum.received, whole.counts.received);
         prop_assert_eq!(sum.duplicates, whole.counts.duplicates);
     }
 

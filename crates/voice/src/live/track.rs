@@ -125,6 +125,10 @@ impl Track {
         (self.came, self.in_time, self.covered) = (0, 0, 0);
     }
 
+    pub(super) fn ssrc(&self) -> Option<u32> {
+        (self.covered > 0).then_some(self.ssrc)
+    }
+
     pub(super) fn highest(&self) -> Option<u64> {
         (self.covered > 0).then_some(self.highest)
     }
