@@ -33,6 +33,7 @@ use base::{Duration, Time};
 
 use crate::emodel::Codec;
 use crate::rtp::Header;
+use crate::sdp::PayloadFormat;
 use clock::Clock;
 use counts::Spread;
 use track::{Place, Track};
@@ -66,6 +67,18 @@ impl Default for Settings {
             frame: Duration::from_millis(20),
             deadline: Duration::from_millis(100),
             playout: Duration::from_millis(60),
+        }
+    }
+}
+
+impl Settings {
+    /// The codec and the clock of a format, as a description names it.
+    #[must_use]
+    pub fn with_format(self, format: &PayloadFormat<'_>) -> Self {
+        Self {
+            codec: Codec::from_name(format.name),
+            clock_hz: format.clock_hz,
+            ..self
         }
     }
 }
@@ -118,15 +131,8 @@ impl Reception {
     /// A direction in which nothing came yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        let clock_hz = match settings.clock_hz {
-            0 => 8000,
-            hz => hz,
-        };
         Self {
-            settings: Settings {
-                clock_hz,
-                ..settings
-            },
+            settings,
             track: Track::default(),
             clock: Clock::default(),
             recovered: 0,
@@ -184,6 +190,14 @@ impl Reception {
         self.round_trip = Some(round_trip);
     }
 
+    /// The sender goes on in another format: the rating, of the whole too, is by its codec.
+    pub fn set_format(&mut self, format: &PayloadFormat<'_>) {
+        if format.clock_hz != self.settings.clock_hz {
+            self.clock.restart();
+        }
+        self.settings = self.settings.with_format(format);
+    }
+
     /// When the last packet came: silence since then is no loss yet, and may be a pause in speech.
     #[must_use]
     pub fn last_packet(&self) -> Option<Time> {
@@ -228,7 +242,10 @@ impl Reception {
             self.track.count_old(place);
             return;
         }
-        let clock_hz = self.settings.clock_hz;
+        let clock_hz = match self.settings.clock_hz {
+            0 => 8000,
+            hz => hz,
+        };
         let step = self.clock.step(now, header.timestamp, clock_hz);
         if let Some(jitter_ns) = step.jitter_ns {
             self.whole.add_jitter(jitter_ns);

@@ -176,6 +176,9 @@ pub enum CallError {
     /// The stream is there already.
     #[error("the call has stream {0} already")]
     StreamExists(u8),
+    /// A remote that is this gateway itself.
+    #[error("the description leads media to this gateway's own ports: it would go round for ever")]
+    Loop,
     /// A remote of the overlay for a side of UDP, or the other way round.
     #[error("the side is carried by {0:?}: end the stream and open it anew")]
     OtherCarrier(Carrier),
@@ -216,7 +219,15 @@ pub struct Calls {
     owners: Map<(Carrier, u16), Owner>,
     /// When each call is looked at next; moved on when its time comes, not with every packet.
     checks: BTreeSet<(Time, CallId)>,
+    own: Own,
     drops: [u64; Drop::ALL.len()],
+}
+
+/// Addresses of this gateway.
+#[derive(Debug, Default)]
+struct Own {
+    ips: Vec<IpAddr>,
+    node: Option<NodeAddr>,
 }
 
 impl Calls {
@@ -231,8 +242,15 @@ impl Calls {
             calls: BTreeMap::new(),
             owners: Map::default(),
             checks: BTreeSet::new(),
+            own: Own::default(),
             drops: [0; Drop::ALL.len()],
         })
+    }
+
+    /// Says which addresses are this gateway's own. No description may lead media to its ports
+    /// there: two calls that name each other's would pass a packet round for ever.
+    pub fn set_own(&mut self, ips: Vec<IpAddr>, node: Option<NodeAddr>) {
+        self.own = Own { ips, node };
     }
 
     /// Opens a call without streams.
@@ -315,7 +333,7 @@ impl Calls {
     /// one when it is answered, since a refusal leaves everything as it was.
     ///
     /// # Errors
-    /// When there is no such stream, or the side is carried otherwise.
+    /// When there is no such stream, the side is carried otherwise, or the remote is this gateway.
     pub fn signal(
         &mut self,
         now: Time,
@@ -323,6 +341,9 @@ impl Calls {
         side: Side,
         remote: Remote,
     ) -> Result<(), CallError> {
+        if self.is_own(&remote) {
+            return Err(CallError::Loop);
+        }
         let call = self.call(id.call)?;
         call.last_dialog = now;
         let stream = call.streams.get_mut(&id.media);
@@ -391,7 +412,8 @@ impl Calls {
         from: SocketAddr,
         datagram: &[u8],
     ) -> Result<Forward, Drop> {
-        self.on_packet(now, Carrier::Udp, port, Source::Udp(from), datagram)
+        let source = Source::Udp(canonical(from));
+        self.on_packet(now, Carrier::Udp, port, source, datagram)
     }
 
     /// A datagram came over the overlay at one of our virtual ports.
@@ -510,6 +532,20 @@ impl Calls {
         result
     }
 
+    fn is_own(&self, remote: &Remote) -> bool {
+        match remote {
+            Remote::Udp { rtp, rtcp, .. } => [Some(rtp), rtcp.as_ref()]
+                .into_iter()
+                .flatten()
+                .map(|expected| canonical(expected.signalled))
+                .any(|at| self.own.ips.contains(&at.ip()) && self.udp.covers(at.port())),
+            Remote::Overlay { node, rtp, rtcp } => {
+                let covers = self.overlay.covers(rtp.0) || self.overlay.covers(rtcp.0);
+                self.own.node == Some(*node) && covers
+            }
+        }
+    }
+
     fn call(&mut self, id: CallId) -> Result<&mut Call, CallError> {
         self.calls.get_mut(&id).ok_or(CallError::NoCall(id))
     }
@@ -536,6 +572,15 @@ impl Calls {
             call.check = call.expires();
             self.checks.insert((call.check, id));
         }
+    }
+}
+
+/// A socket of both families writes IPv4 addresses as IPv6 ones; descriptions do not.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(IpAddr::V4(ip), address.port()),
+        // As it is, with the scope of a link-local address.
+        IpAddr::V6(_) => address,
     }
 }
 

@@ -292,6 +292,27 @@ fn what_an_end_reports_is_its_latest_on_this_stream() {
     assert_eq!(tell(4, &[block(7, 6), bye]), told);
 }
 
+#[test]
+fn a_format_brings_its_codec_and_clock() {
+    let text =
+        b"v=0\r\nc=IN IP4 10.0.0.1\r\nm=audio 4000 RTP/AVP 18 96\r\na=rtpmap:96 opus/48000/2\r\n";
+    let sdp = crate::sdp::Sdp::parse(text).expect("it is valid");
+    let formats: Vec<_> = sdp.media()[0].payload_formats().collect();
+    let [opus, g729] = &formats[..] else {
+        panic!("{formats:?}")
+    };
+    let settings = Settings::default().with_format(opus);
+    assert_eq!(settings.codec, Some(Codec::Opus));
+    assert_eq!(settings.clock_hz, 48_000);
+    let mut reception = Reception::new(settings);
+    take(&mut reception, 0, 0, 40);
+    let before = reception.whole().r_factor();
+    reception.set_format(g729);
+    take(&mut reception, 1_000, 1, 40);
+    assert_eq!(reception.whole().jitter, Duration::ZERO, "a new clock");
+    assert!(reception.whole().r_factor() < before);
+}
+
 /// First and highest number, and what came (number, in time).
 type NaiveStream = (i64, i64, Vec<(i64, bool)>);
 

@@ -27,11 +27,12 @@ pub struct Expected {
 impl Expected {
     /// Whether an end that described itself so may send from there: from the signalled address or
     /// that of its signalling, with any port, or from the same network, IPv4 /24 or IPv6 /64, where
-    /// a host has several addresses or a group of translators stands.
+    /// a host has several addresses or a group of translators stands. `from` is IPv4 where it can
+    /// be written so.
     #[must_use]
     pub fn is_near(&self, from: SocketAddr) -> bool {
         let known = [Some(self.signalled.ip()), self.via];
-        let from = from.ip().to_canonical();
+        let from = from.ip();
         known
             .into_iter()
             .flatten()

@@ -145,6 +145,12 @@ impl Ports {
         self.count += lease.mask().count_ones() as usize;
     }
 
+    /// Whether the port is of the range, free or not.
+    #[must_use]
+    pub fn covers(&self, port: u16) -> bool {
+        (self.first..=self.last).contains(&port)
+    }
+
     /// Ports that are free.
     #[must_use]
     pub fn free(&self) -> usize {

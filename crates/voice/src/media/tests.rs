@@ -414,6 +414,39 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
+fn media_is_not_led_round() {
+    let (mut calls, near, _) = one_call();
+    calls.set_own(vec![[198, 51, 100, 1].into()], Some(FAR));
+    let signal = |calls: &mut Calls, side, remote| calls.signal(at(1), STREAM, side, remote);
+    let own = |port| phone(&format!("198.51.100.1:{port}"));
+    for port in [30_000, 30_099, 29_999] {
+        let told = signal(&mut calls, Side::Caller, own(port));
+        assert_eq!(told, Err(CallError::Loop), "{port}, or the next for RTCP");
+    }
+    assert_eq!(signal(&mut calls, Side::Caller, own(30_100)), Ok(()));
+    assert_eq!(signal(&mut calls, Side::Callee, far()), Ok(()));
+    let round = Remote::Overlay {
+        node: FAR,
+        rtp: VirtualPort(20_099),
+        rtcp: VirtualPort(20_100),
+    };
+    let told = signal(&mut calls, Side::Callee, round);
+    assert_eq!(told, Err(CallError::Loop));
+    // An address of both families is the same address.
+    let mapped = phone("[::ffff:198.51.100.1]:30000");
+    assert_eq!(
+        signal(&mut calls, Side::Caller, mapped),
+        Err(CallError::Loop)
+    );
+    let from = addr("[::ffff:198.51.100.1]:30100");
+    assert!(calls.on_udp(at(1), near.rtp, from, &rtp()).is_ok());
+    assert_eq!(
+        calls.learned(STREAM, Side::Caller, Component::Rtp),
+        Some(addr("198.51.100.1:30100"))
+    );
+}
+
+#[test]
 fn ports_run_out_with_a_reason_and_nothing_is_kept() {
     let mut calls = Calls::new(30_000..=30_009, 20_000..=20_003).expect("ranges");
     calls.open(at(0), CALL).expect("room");

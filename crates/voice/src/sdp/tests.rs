@@ -427,6 +427,12 @@ fn hostile_sizes_are_refused_before_they_cost() {
         Sdp::parse(sections.as_bytes()).map(|_| ()),
         Err(SdpError::TooManyMedia { line })
     );
+    let more = format!("v=0\n{}", "m=a 1 R\n".repeat(10_000));
+    let bytes = more.len();
+    assert_eq!(
+        Sdp::parse(more.as_bytes()).map(|_| ()),
+        Err(SdpError::TooLong { bytes })
+    );
     let line = format!("v=0\ns={}\n", "x".repeat(60_000));
     assert!(Sdp::parse(line.as_bytes()).is_ok(), "a long line is a line");
 }
