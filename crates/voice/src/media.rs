@@ -28,10 +28,12 @@ mod learn;
 mod leg;
 mod packet;
 mod ports;
+mod stream;
 
 pub use learn::Expected;
 pub use packet::{Destination, Drop, Forward};
 pub use ports::{Lease, Need, PortError, Ports};
+pub use stream::{CallId, Carrier, Component, LocalPorts, Remote, StreamId};
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
@@ -39,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
 
-use crate::sdp::{Announce, End, Host, MEDIA_MAX, Side};
+use crate::sdp::{MEDIA_MAX, Side};
 use leg::{Call, Leg, Owner, Source, Stream, components, local_ports};
 
 /// Most calls at once. With two streams of two ports they take 16 000 of the 65 000 ports there
@@ -61,99 +63,6 @@ pub const DIALOG_TIMEOUT: Duration = Duration::from_secs(5400);
 /// How long media from the old place passes after an end announced a new one: packets on the way,
 /// and a phone that goes on until its switch is done. 100 packets.
 pub const MOVE_GRACE: Duration = Duration::from_secs(2);
-
-/// A call, as the gateway numbers them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub u64);
-
-/// RTP, or the RTCP beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Component {
-    /// Media; and RTCP too where they are multiplexed.
-    Rtp,
-    /// Reports.
-    Rtcp,
-}
-
-/// Which stream of which call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId {
-    /// The call.
-    pub call: CallId,
-    /// Place of the stream in the description, from 0.
-    pub media: u8,
-}
-
-/// What carries one side of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Carrier {
-    /// UDP, to a phone or another host.
-    Udp,
-    /// The overlay, to another gateway or an aware end. [Amir06 §VI]
-    Overlay,
-}
-
-/// Where a side is told to send, by a description.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Remote {
-    /// Over UDP.
-    Udp {
-        /// Where RTP is taken.
-        rtp: Expected,
-        /// Where RTCP is taken, if not with RTP.
-        rtcp: Option<Expected>,
-        /// DTLS belongs here: SRTP whose keys the ends exchange on this port.
-        dtls: bool,
-    },
-    /// Over the overlay.
-    Overlay {
-        /// The node.
-        node: NodeAddr,
-        /// Where RTP is taken.
-        rtp: VirtualPort,
-        /// Where RTCP is taken; the same when multiplexed.
-        rtcp: VirtualPort,
-    },
-}
-
-impl Remote {
-    /// Where an end takes media by its description, over UDP. `None` when it rejects the stream, or
-    /// gives a name, which is to be looked up first.
-    ///
-    /// `muxed` once both ends agreed on it; `via` is where its signalling came from.
-    #[must_use]
-    pub fn of(end: &End, muxed: bool, dtls: bool, via: Option<IpAddr>) -> Option<Self> {
-        let expected = |(host, port): (Host<'_>, u16)| {
-            let signalled = SocketAddr::new(host.ip()?, port);
-            Some(Expected { signalled, via })
-        };
-        let rtcp = end.rtcp().filter(|_| !muxed);
-        Some(Self::Udp {
-            rtp: expected(end.rtp()?)?,
-            rtcp: rtcp.and_then(expected),
-            dtls,
-        })
-    }
-
-    /// Where an end takes media in the overlay. [Amir06 §VI]
-    #[must_use]
-    pub fn announced(announce: &Announce) -> Self {
-        Self::Overlay {
-            node: announce.node(),
-            rtp: announce.rtp(),
-            rtcp: announce.rtcp(),
-        }
-    }
-}
-
-/// The ports at which this gateway takes one side of a stream: what its descriptions say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LocalPorts {
-    /// For RTP.
-    pub rtp: u16,
-    /// For RTCP; the same when multiplexed.
-    pub rtcp: u16,
-}
 
 /// Why a call or a stream cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
