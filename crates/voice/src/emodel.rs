@@ -14,6 +14,13 @@
 //! [Papadimitriou06 §4.3] uses the model; [`satisfaction`] and its siblings put the words of that
 //! paper's Tables II-IV beside a number.
 
+mod codec;
+mod runs;
+
+pub use codec::Codec;
+pub use runs::Runs;
+pub(crate) use runs::burst_ratio as burst_ratio_of;
+
 /// Expected codec and loss behaviour, ITU-T G.113 Appendix I.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Concealment {
@@ -288,19 +295,9 @@ pub fn mos(r: f64) -> f64 {
 /// 1 when nothing was missed or nothing arrived: there is no run to compare then.
 #[must_use]
 pub fn burst_ratio(missed: impl IntoIterator<Item = bool>) -> f64 {
-    let (mut total, mut lost, mut runs) = (0_u64, 0_u64, 0_u64);
-    let mut in_run = false;
-    for missed in missed {
-        total += 1;
-        lost += u64::from(missed);
-        runs += u64::from(missed && !in_run);
-        in_run = missed;
-    }
-    if lost == 0 || lost == total {
-        return 1.0;
-    }
-    let arrived = (total - lost) as f64 / total as f64;
-    lost as f64 / runs as f64 * arrived
+    let mut runs = Runs::default();
+    missed.into_iter().for_each(|missed| runs.push(missed));
+    runs.burst_ratio()
 }
 
 /// User perception by R. [Papadimitriou06 Table IV]

@@ -7,6 +7,9 @@
 //!                             v                  v
 //!                       score (PESQ) <── plc + g711: what was heard      emodel: R, MOS
 //!                             └───────────────── call::Evaluation ──────────────┘
+//!
+//!  a gateway's calls:  sdp (offer, answer, steering) ──> media: ports, addresses, what goes where
+//!                      rtp, rtcp, read in place ───────> live: loss, jitter, R and MOS as it goes
 //! ```
 //!
 //! Sans-IO: bytes and numbers in, samples and scores out. The measure is that of [Amir06 §II]:
@@ -19,10 +22,14 @@ pub mod call;
 pub mod emodel;
 pub mod frames;
 pub mod g711;
+pub mod live;
+pub mod media;
 pub mod playout;
 pub mod plc;
+pub mod rtp;
 pub mod sample;
 pub mod score;
+pub mod sdp;
 pub mod wav;
 
 /// Samples per second of everything in this crate: telephone speech.

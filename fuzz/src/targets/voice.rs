@@ -1,10 +1,28 @@
 //! Fuzz targets of `voice`.
 
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+
+use base::{Duration, NodeAddr, Time, VirtualPort};
 use voice::g711::Law;
+use voice::live::{Arrival, Reception, Settings};
+use voice::media::{
+    CallId, Calls, Carrier, Destination, Expected, Forward, Need, Remote, StreamId,
+};
+use voice::rtp::rtcp::{Compound, Rtcp};
+use voice::rtp::{Kind, Packet};
+use voice::sdp::{Exchange, MediaEdit, Rewrite, Sdp, Side, Steer};
 
 use crate::Target;
 
-pub(crate) const TARGETS: &[Target] = &[("voice_g711", g711), ("voice_wav", wav)];
+pub(crate) const TARGETS: &[Target] = &[
+    ("voice_g711", g711),
+    ("voice_wav", wav),
+    ("voice_sdp", sdp),
+    ("voice_rtp", rtp),
+    ("voice_rtcp", rtcp),
+    ("voice_media", media),
+];
 
 /// Any bytes are G.711; what was decoded survives a second trip unchanged.
 fn g711(data: &[u8]) {
@@ -22,4 +40,208 @@ fn wav(data: &[u8]) {
         let again = voice::wav::read_speech(&voice::wav::write(&speech.pcm));
         assert_eq!(again.is_ok(), !speech.pcm.is_empty());
     }
+}
+
+/// What is read can be steered wherever it is RTP; the result is read again, leads where it should,
+/// and is not changed by a second time. As offer and answer it never breaks the exchange.
+fn sdp(data: &[u8]) {
+    let Ok(sdp) = Sdp::parse(data) else { return };
+    let ip = IpAddr::from([198, 51, 100, 9]);
+    let edits = sdp.media().iter().zip(0_u16..).map(|(section, n)| {
+        if !section.is_steerable() {
+            return MediaEdit::Keep;
+        }
+        MediaEdit::Steer(Steer {
+            ip,
+            rtp_port: 30_000 + 2 * n,
+            rtcp_port: 40_000 + n,
+            announce: None,
+        })
+    });
+    let rewrite = Rewrite::steer(edits.collect());
+    if let Ok(out) = rewrite.apply(&sdp) {
+        let read = Sdp::parse(&out).expect("what was written can be read");
+        for (was, is) in sdp.media().iter().zip(read.media()) {
+            if was.is_steerable() {
+                assert!(is.port >= 30_000 && is.rtcp().is_some_and(|(_, port)| port >= 40_000));
+            } else {
+                assert_eq!(is.rtp(), was.rtp());
+            }
+            assert_eq!(is.is_steerable(), was.is_steerable());
+        }
+        assert_eq!(rewrite.apply(&read), Ok(out.clone()));
+    }
+
+    let mut exchange = Exchange::new();
+    for by in [Side::Caller, Side::Callee, Side::Caller] {
+        exchange.offer(by, &sdp).expect("an offer follows itself");
+        exchange
+            .answer(by.other(), &sdp)
+            .expect("a description answers itself");
+    }
+    assert_eq!(exchange.streams().len(), sdp.media().len());
+    assert!(exchange.withdraw().is_empty());
+}
+
+/// The first byte cuts the rest into packets of that length; a stream of them is judged.
+fn rtp(data: &[u8]) {
+    let Some((&length, rest)) = data.split_first() else {
+        return;
+    };
+    let mut reception = Reception::new(Settings::default());
+    let mut now = Time::ZERO;
+    for bytes in rest.chunks(usize::from(length).max(1)) {
+        now += Duration::from_millis(u64::from(bytes[0]));
+        let Ok(packet) = Packet::parse(bytes) else {
+            continue;
+        };
+        assert!(matches!(Kind::of(bytes), Kind::Rtp | Kind::Rtcp));
+        let header = packet.header();
+        let extension = packet.extension().map_or(0, |(_, bytes)| 4 + bytes.len());
+        let headers = 12 + 4 * packet.contributing().len() + extension;
+        assert_eq!(headers + packet.body().len(), bytes.len());
+        if let Ok(payload) = packet.payload() {
+            assert!(payload.len() <= packet.body().len());
+        }
+        let arrival = Arrival {
+            one_way: header
+                .marker
+                .then(|| Duration::from_millis(header.timestamp.into())),
+            recovered: header.payload_type == 1,
+        };
+        reception.on_packet(now, &header, arrival);
+    }
+    let quality = reception.whole();
+    assert!(quality.counts.missed() <= quality.counts.expected);
+    assert!(quality.r_factor().is_none_or(f64::is_finite));
+}
+
+/// The packets of a datagram that holds are all of its bytes.
+fn rtcp(data: &[u8]) {
+    let Ok(compound) = Compound::parse(data) else {
+        return;
+    };
+    assert_eq!(Kind::of(data), Kind::Rtcp);
+    let mut packets = 0;
+    for packet in compound.packets() {
+        packets += 1;
+        match packet {
+            Rtcp::SenderReport(_, blocks) | Rtcp::ReceiverReport(_, blocks) => {
+                assert!(blocks.count() <= 31);
+            }
+            Rtcp::Bye(sources) => assert!(sources.count() <= 31),
+            Rtcp::Extended(_, blocks) => {
+                for metrics in blocks {
+                    assert!((0.0..=1.0).contains(&metrics.missed()));
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(packets >= 1 && packets <= data.len() / 4);
+    for (_, block) in compound.reports() {
+        assert!(block.round_trip_us(0).is_none_or(|us| us < 1 << 35));
+    }
+}
+
+/// The ports of a gateway in [`media`], UDP and virtual.
+const PORTS: core::ops::RangeInclusive<u16> = 1000..=1063;
+
+/// Four bytes are a step: of signalling, of time, or a packet. Whatever comes, packets leave from
+/// the ports of their own stream's other side, none passes from afar, and all ports come back.
+fn media(data: &[u8]) {
+    let mut calls = Calls::new(PORTS, PORTS).expect("the range has pairs");
+    let mut streams: BTreeMap<StreamId, [(u16, u16); 2]> = BTreeMap::new();
+    let mut now = Time::ZERO;
+    for &[step, a, b, c] in data.as_chunks::<4>().0 {
+        let call = CallId(u64::from(a % 4));
+        let stream = StreamId { call, media: b % 3 };
+        let side = Side::BOTH[usize::from(b >> 7)];
+        match step % 10 {
+            0 => drop(calls.open(now, call)),
+            1 => {
+                let need = |bit: u8| [Need::Pair, Need::Single][usize::from(c >> bit & 1)];
+                let carrier = [Carrier::Udp, Carrier::Overlay][usize::from(c >> 2 & 1)];
+                let sides = [(Carrier::Udp, need(0)), (carrier, need(1))];
+                if let Ok(local) = calls.add_stream(stream, sides) {
+                    streams.insert(stream, local.map(|ports| (ports.rtp, ports.rtcp)));
+                }
+            }
+            2 => drop(calls.signal(now, stream, side, remote(c))),
+            3 => drop(calls.answered(now, call, c & 1 == 0)),
+            4 => drop(calls.end_stream(stream)),
+            5 => drop(calls.close(call)),
+            6 => {
+                now += Duration::from_secs(u64::from(c));
+                calls.on_timeout(now, 2);
+                assert!(calls.next_timeout().is_some() == (calls.count() > 0));
+            }
+            7 | 8 => {
+                let near = calls.on_udp(now, port(a), from([192, 0, 2, b], c), packet(step));
+                check(&streams, near.ok());
+                let far = calls.on_udp(now, port(a), from([198, 51, 100, b], c), packet(step));
+                assert!(far.is_err());
+            }
+            _ => {
+                let source = (NodeAddr(u32::from(b)), VirtualPort(u16::from(c)));
+                let port = VirtualPort(port(a));
+                check(
+                    &streams,
+                    calls.on_overlay(now, port, source, packet(step)).ok(),
+                );
+            }
+        }
+    }
+    for call in 0..4 {
+        let _ = calls.close(CallId(call));
+    }
+    assert_eq!(calls.next_timeout(), None);
+    for carrier in [Carrier::Udp, Carrier::Overlay] {
+        assert_eq!(calls.ports_free(carrier), PORTS.len());
+    }
+}
+
+fn port(a: u8) -> u16 {
+    PORTS.start() + u16::from(a % 64)
+}
+
+fn from(ip: [u8; 4], port: u8) -> SocketAddr {
+    SocketAddr::from((ip, u16::from(port)))
+}
+
+fn remote(c: u8) -> Remote {
+    let at = |port| Expected {
+        signalled: from([192, 0, 2, c & 3], port),
+        via: None,
+    };
+    if c & 4 == 0 {
+        Remote::Udp {
+            rtp: at(c),
+            rtcp: (c & 8 == 0).then(|| at(c | 1)),
+            dtls: c & 16 == 0,
+        }
+    } else {
+        Remote::Overlay {
+            node: NodeAddr(u32::from(c & 3)),
+            rtp: VirtualPort(u16::from(c)),
+            rtcp: VirtualPort(u16::from(c | 1)),
+        }
+    }
+}
+
+fn packet(step: u8) -> &'static [u8] {
+    const RTP: &[u8] = &[0x80, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7];
+    const RTCP: &[u8] = &[0x80, 201, 0, 1, 0, 0, 0, 7];
+    const DTLS: &[u8] = &[0x16, 0xfe, 0xfd];
+    [RTP, RTCP, DTLS, b"junk"][usize::from(step >> 6)]
+}
+
+fn check(streams: &BTreeMap<StreamId, [(u16, u16); 2]>, forward: Option<Forward>) {
+    let Some(forward) = forward else { return };
+    let from = match forward.to {
+        Destination::Udp { from, .. } => from,
+        Destination::Overlay { from, .. } => from.0,
+    };
+    let (rtp, rtcp) = streams[&forward.stream][forward.from.other().index()];
+    assert!(from == rtp || from == rtcp);
 }

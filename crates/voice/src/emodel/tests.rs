@@ -140,3 +140,37 @@ fn classes_are_those_of_the_tables() {
     assert_eq!(jitter_class(75_000), "acceptable, minor impairments");
     assert_eq!(jitter_class(75_001), "unacceptable, too much jitter");
 }
+
+#[test]
+fn codecs_impair_as_g113_says() {
+    let rate = |codec, missed| {
+        Parameters::for_codec(codec, 0, missed, 1.0)
+            .rate()
+            .equipment
+    };
+    // Nothing lost: Ie. Ppl = Bpl: halfway from Ie to 95.
+    for (codec, ie, bpl) in [
+        (Codec::Pcmu, 0.0, 25.1),
+        (Codec::G729, 11.0, 19.0),
+        (Codec::G723, 15.0, 16.1),
+    ] {
+        assert!((rate(codec, 0.0) - ie).abs() < 1e-9);
+        assert!((rate(codec, bpl / 100.0) - (ie + 95.0) / 2.0).abs() < 1e-9);
+    }
+    assert_eq!(Codec::from_name("pcma"), Some(Codec::Pcma));
+    assert_eq!(Codec::from_name("L16"), None);
+}
+
+#[test]
+fn runs_can_be_counted_as_packets_come() {
+    let mut runs = Runs::default();
+    for missed in [false, true, true, false] {
+        runs.push(missed);
+    }
+    runs.push_missed(3);
+    runs.push_missed(0);
+    runs.end_run();
+    runs.push(true);
+    assert_eq!((runs.total, runs.missed, runs.runs), (8, 6, 3));
+    assert_eq!(runs.burst_ratio(), 2.0 * 0.25);
+}

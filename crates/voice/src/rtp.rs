@@ -1,0 +1,233 @@
+//! RTP (RFC 3550), read in place and never changed: what the header says, and what a packet is.
+//!
+//! ```text
+//!    0                   1                   2                   3
+//!    0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//!   |V=2|P|X|  CC   |M|     PT      |       sequence number         |
+//!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//!   |                           timestamp                           |
+//!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//!   |                             SSRC                              |
+//!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//!   |  CC contributing sources, X: profile, length and extension    |
+//!   +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+//! ```
+//!
+//! All of it is in clear in SRTP too, but for the payload with its padding; so [`Packet::parse`]
+//! believes nothing of the payload, and [`Packet::payload`] asks for padding when it is called.
+//! RTCP is in [`rtcp`], with the extended reports in [`xr`].
+
+pub mod rtcp;
+pub mod xr;
+
+/// Bytes of the fixed header.
+pub const HEADER_BYTES: usize = 12;
+
+/// What a datagram on a media port is, by its first two bytes (RFC 7983, RFC 5761).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// RTP or SRTP.
+    Rtp,
+    /// RTCP or SRTCP.
+    Rtcp,
+    /// A STUN message: connectivity checks of ICE.
+    Stun,
+    /// A DTLS record: the keys of SRTP.
+    Dtls,
+    /// Nothing that belongs on a media port.
+    Other,
+}
+
+impl Kind {
+    /// By the first two bytes alone; whether the rest holds is for the parsers.
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Self {
+        match datagram {
+            [128..=191, 192..=223, ..] => Kind::Rtcp,
+            [128..=191, _, ..] => Kind::Rtp,
+            [0..=3, ..] => Kind::Stun,
+            [20..=63, ..] => Kind::Dtls,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// Why bytes are not RTP or RTCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum RtpError {
+    /// It ends early.
+    #[error("{part} needs {needed} bytes, {present} are there")]
+    Truncated {
+        /// What was being read.
+        part: &'static str,
+        /// Bytes that it takes.
+        needed: usize,
+        /// Bytes there are.
+        present: usize,
+    },
+    /// Another version than 2.
+    #[error("version {0} is not that of RTP, 2")]
+    Version(u8),
+    /// The last byte says that there is more padding than payload, or none.
+    #[error("padding of {0} bytes is none, or more than there are")]
+    Padding(u8),
+    /// Padding in an RTCP packet that is not the last of its datagram.
+    #[error("padding within a compound RTCP packet: only its last packet may have it")]
+    PaddingWithin,
+    /// A type that is not of RTCP.
+    #[error("packet type {0} is not of RTCP, 192 to 223")]
+    NotRtcp(u8),
+    /// A count of blocks that the packet's length does not hold.
+    #[error("{count} blocks need {needed} bytes, the packet has {present}")]
+    Count {
+        /// Blocks that the header announces.
+        count: u8,
+        /// Bytes that they take.
+        needed: usize,
+        /// Bytes there are.
+        present: usize,
+    },
+}
+
+/// The fixed header, by value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The marker: first packet of a talkspurt, last of a picture.
+    pub marker: bool,
+    /// The payload type, 0 to 127.
+    pub payload_type: u8,
+    /// The sequence number; wraps.
+    pub seq: u16,
+    /// The media's time in ticks of its clock; wraps.
+    pub timestamp: u32,
+    /// The source.
+    pub ssrc: u32,
+}
+
+impl Header {
+    /// A header without padding, extension or contributing sources.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = 0x80;
+        bytes[1] = u8::from(self.marker) << 7 | self.payload_type & 0x7f;
+        bytes[2..4].copy_from_slice(&self.seq.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.ssrc.to_be_bytes());
+        bytes
+    }
+}
+
+/// An RTP packet, in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
+    bytes: &'a [u8],
+    /// Where the payload begins.
+    payload: usize,
+}
+
+impl<'a> Packet<'a> {
+    /// Checks that the header is whole.
+    ///
+    /// # Errors
+    /// When it is not, or the version is not 2.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, RtpError> {
+        need("the RTP header", HEADER_BYTES, bytes)?;
+        if bytes[0] >> 6 != 2 {
+            return Err(RtpError::Version(bytes[0] >> 6));
+        }
+        let mut payload = HEADER_BYTES + 4 * usize::from(bytes[0] & 0x0f);
+        need("the list of contributing sources", payload, bytes)?;
+        if bytes[0] & 0x10 != 0 {
+            need("the extension's header", payload + 4, bytes)?;
+            payload += 4 + 4 * usize::from(u16_at(bytes, payload + 2));
+            need("the extension", payload, bytes)?;
+        }
+        Ok(Self { bytes, payload })
+    }
+
+    /// The fixed header.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header {
+            marker: self.bytes[1] & 0x80 != 0,
+            payload_type: self.bytes[1] & 0x7f,
+            seq: u16_at(self.bytes, 2),
+            timestamp: u32_at(self.bytes, 4),
+            ssrc: u32_at(self.bytes, 8),
+        }
+    }
+
+    /// The contributing sources.
+    pub fn contributing(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
+        let count = usize::from(self.bytes[0] & 0x0f);
+        let list = &self.bytes[HEADER_BYTES..HEADER_BYTES + 4 * count];
+        let (sources, _) = list.as_chunks::<4>();
+        sources.iter().map(|source| u32::from_be_bytes(*source))
+    }
+
+    /// The extension: its profile's number, and its bytes.
+    #[must_use]
+    pub fn extension(&self) -> Option<(u16, &'a [u8])> {
+        let start = HEADER_BYTES + 4 * usize::from(self.bytes[0] & 0x0f);
+        let present = self.bytes[0] & 0x10 != 0;
+        present.then(|| {
+            (
+                u16_at(self.bytes, start),
+                &self.bytes[start + 4..self.payload],
+            )
+        })
+    }
+
+    /// The sender says that the payload ends in padding.
+    #[must_use]
+    pub fn is_padded(&self) -> bool {
+        self.bytes[0] & 0x20 != 0
+    }
+
+    /// All after the header: in SRTP it is sealed, with a tag at its end.
+    #[must_use]
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[self.payload..]
+    }
+
+    /// The payload without padding. Has no meaning for SRTP.
+    ///
+    /// # Errors
+    /// When the padding cannot be what its last byte says.
+    pub fn payload(&self) -> Result<&'a [u8], RtpError> {
+        let body = self.body();
+        if !self.is_padded() {
+            return Ok(body);
+        }
+        let padding = body.last().copied().unwrap_or(0);
+        match body.len().checked_sub(usize::from(padding)) {
+            Some(length) if padding != 0 => Ok(&body[..length]),
+            _ => Err(RtpError::Padding(padding)),
+        }
+    }
+}
+
+fn need(part: &'static str, needed: usize, bytes: &[u8]) -> Result<(), RtpError> {
+    let present = bytes.len();
+    if present < needed {
+        return Err(RtpError::Truncated {
+            part,
+            needed,
+            present,
+        });
+    }
+    Ok(())
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests;
