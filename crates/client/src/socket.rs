@@ -41,6 +41,8 @@ pub struct Node {
 pub struct Info {
     /// What was left of its deadline when it left the node; none if it had no deadline.
     pub remaining: Option<Duration>,
+    /// It was lost on some hop of its way and recovered there.
+    pub recovered: bool,
 }
 
 /// An overlay socket for datagrams. Several threads may use one.
@@ -415,7 +417,11 @@ fn parse_datagram(
                 node: header.source,
                 port: header.source_port,
             };
-            Ok((len, from, Info { remaining }))
+            let info = Info {
+                remaining,
+                recovered: header.recovered,
+            };
+            Ok((len, from, info))
         }
         Ok(_) => Err(Error::Protocol("datagram")),
         Err(why) => Err(Error::Protocol(why.label())),

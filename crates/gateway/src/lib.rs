@@ -3,6 +3,7 @@
 //! ```text
 //!   ssh ──TCP──▶ forward::Near ──stream──▶ node ══ overlay ══ node ──stream──▶ forward::Exit ──TCP──▶ sshd
 //!   curl ──SOCKS──▶ socks::Socks ──stream──▶ node ══ overlay ══ node ──stream──▶ beyond::Beyond ──TCP──▶ web server
+//!   phone ──RTP/UDP──▶ media::Plane ──▶ node ══ overlay ══ node ──▶ media::Plane ──RTP/UDP──▶ phone
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
 //! A gateway is an ordinary client of its node. Its connections have threads of their own, two for
@@ -14,6 +15,7 @@ mod accept;
 pub mod allow;
 pub mod beyond;
 pub mod forward;
+pub mod media;
 pub mod pump;
 pub mod remote;
 pub mod slots;

@@ -26,7 +26,7 @@ const TIMER_TOKEN: u64 = u64::MAX;
 
 /// Waits for descriptors to become ready.
 pub struct Poller {
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     timer: OwnedFd,
     /// When the timer goes off, in nanoseconds on the monotonic clock.
     armed_ns: Option<u64>,
@@ -96,7 +96,7 @@ impl Poller {
         // SAFETY: no pointers are involved.
         let timer = sys::own(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
         let poller = Poller {
-            epoll,
+            epoll: Arc::new(epoll),
             timer,
             armed_ns: None,
             waited_ns: 0,
@@ -112,10 +112,12 @@ impl Poller {
     /// Watches `fd` until it is removed or closed; what becomes ready is reported with `token`.
     /// `u64::MAX` is the poller's own and refused.
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        if token == TIMER_TOKEN {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        }
-        self.control(libc::EPOLL_CTL_ADD, fd.as_fd(), token, interest.bits())
+        add(&self.epoll, fd.as_fd(), token, interest)
+    }
+
+    /// What other threads add descriptors by, while this one waits.
+    pub fn registry(&self) -> Registry {
+        Registry(self.epoll.clone())
     }
 
     /// Changes what is waited for on a watched `fd`.
@@ -200,13 +202,39 @@ impl Poller {
     }
 
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: u32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: token };
-        // SAFETY: the kernel only reads `event` during the call.
-        sys::check(unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event)
-        })
-        .map(drop)
+        control(&self.epoll, op, fd, token, events)
     }
+}
+
+/// Adds descriptors to a [`Poller`] from any thread; a wait that is under way reports them too.
+#[derive(Clone, Debug)]
+pub struct Registry(Arc<OwnedFd>);
+
+impl Registry {
+    /// As [`Poller::add`].
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        add(&self.0, fd.as_fd(), token, interest)
+    }
+}
+
+fn add(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
+    if token == TIMER_TOKEN {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    control(epoll, libc::EPOLL_CTL_ADD, fd, token, interest.bits())
+}
+
+fn control(
+    epoll: &OwnedFd,
+    op: i32,
+    fd: BorrowedFd<'_>,
+    token: u64,
+    events: u32,
+) -> io::Result<()> {
+    let mut event = libc::epoll_event { events, u64: token };
+    // SAFETY: the kernel only reads `event` during the call.
+    sys::check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) })
+        .map(drop)
 }
 
 /// Lets the timer go off at a moment of the monotonic clock; an expiration before is forgotten.
@@ -301,6 +329,22 @@ mod tests {
         );
         thread.join().unwrap();
         assert_eq!((waker.drain(), waker.drain()), (1, 0));
+    }
+
+    #[test]
+    fn a_descriptor_that_another_thread_adds_ends_a_wait() {
+        let (mut poller, waker) = (Poller::new().unwrap(), Waker::new().unwrap());
+        let registry = poller.registry();
+        assert!(registry.add(&waker, u64::MAX, Interest::READ).is_err());
+        waker.wake();
+        let thread = std::thread::spawn(move || {
+            registry.add(&waker, 5, Interest::READ).unwrap();
+            waker
+        });
+        let mut ready = Vec::new();
+        poller.wait(None, &mut ready).unwrap();
+        assert_eq!((ready.len(), ready[0].token), (1, 5));
+        thread.join().unwrap();
     }
 
     #[test]

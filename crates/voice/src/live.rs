@@ -192,10 +192,15 @@ impl Reception {
 
     /// The sender goes on in another format: the rating, of the whole too, is by its codec.
     pub fn set_format(&mut self, format: &PayloadFormat<'_>) {
-        if format.clock_hz != self.settings.clock_hz {
+        self.set_settings(self.settings.with_format(format));
+    }
+
+    /// Something else is known of the direction now: the rating, of the whole too, is by it.
+    pub fn set_settings(&mut self, settings: Settings) {
+        if settings.clock_hz != self.settings.clock_hz {
             self.clock.restart();
         }
-        self.settings = self.settings.with_format(format);
+        self.settings = settings;
     }
 
     /// When the last packet came: silence since then is no loss yet, and may be a pause in speech.

@@ -252,6 +252,25 @@ fn forbid_fragments(fd: BorrowedFd<'_>, family: Family, dual_stack: bool) -> io:
     if family == Family::V4 { v4 } else { Ok(()) }
 }
 
+/// A datagram socket of the standard library, non-blocking and of its address's family only, for
+/// who has very many with little traffic each. `dscp` is the class of what it sends at the routers
+/// that heed it (RFC 2474); refusal is no reason to fail.
+pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
+    let (domain, level, name) = match addr {
+        SocketAddr::V4(_) => (libc::AF_INET, libc::IPPROTO_IP, libc::IP_TOS),
+        SocketAddr::V6(_) => (libc::AF_INET6, libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    let fd = sys::socket(domain, libc::SOCK_DGRAM)?;
+    if addr.is_ipv6() {
+        sys::set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    let _ = sys::set_option(fd.as_fd(), level, name, libc::c_int::from(dscp) << 2);
+    let (name, len) = Name::of(addr);
+    // SAFETY: `name` holds an address of `len` bytes.
+    sys::check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const name).cast(), len) })?;
+    Ok(fd.into())
+}
+
 /// Asks for large kernel buffers: beyond the system's limit when permitted, else up to it.
 /// Small ones are no reason to fail; [`Socket::kernel_buffers`] tells.
 pub(crate) fn grow(fd: BorrowedFd<'_>) {

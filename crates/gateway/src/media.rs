@@ -1,0 +1,352 @@
+//! The media plane of the SIP gateway: RTP and RTCP of all calls, between phones and the overlay.
+//!
+//! ```text
+//!   phone ──UDP──> leased port ┐                               ┌ virtual port of a range ══ overlay
+//!   phone ──UDP──> leased port ┼──> one thread: Calls decides ─┼ virtual port ══ overlay
+//!                              │    quality takes notes        │
+//!                              └───────── one lock ────────────┘
+//!                                          ^
+//!   SIP core: open, add_stream, signal, answered, close, report
+//! ```
+//!
+//! [`voice::media::Calls`] decides where every packet goes; here are the sockets, the thread and
+//! the clock that it wants, and [`voice::live`] for each direction of each stream. Packets go out
+//! as they came in. One thread serves all calls: a turn takes what is ready, bounded, with the lock
+//! held, and sends what goes to the overlay in few messages. The calls of [`Plane`] are short and
+//! take the same lock.
+//!
+//! A call's life: [`Plane::open`], a stream for each of its media ([`Plane::add_stream`]), a
+//! [`Plane::signal`] for every description of either side, [`Plane::answered`], and
+//! [`Plane::close`] on BYE. A call whose end is never said ends by itself ([`Event::Ended`]).
+//!
+//! **Nodes.** When this gateway's own node goes away it is looked for, and calls over the overlay
+//! wait [`NODE_GRACE`] for it. That a far node is lost, nothing here can tell from silence; who
+//! knows says [`Plane::node_lost`].
+
+mod quality;
+mod report;
+mod run;
+mod state;
+mod udp;
+mod uplink;
+
+pub use report::{Counters, Drops, Event, Report, SideReport, StreamReport, Why};
+
+use base::{Duration, NodeAddr, Time};
+use client::{Node, Options};
+use core::fmt;
+use core::ops::RangeInclusive;
+use net::Clock;
+use net::epoll::{Poller, Waker};
+use run::Media;
+use state::State;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use udp::Addresses;
+use uplink::Uplink;
+use voice::live::Settings as Live;
+use voice::media::{
+    CALLS_MAX, CallError, CallId, Calls, Carrier, LocalPorts, Need, PortError, Remote, StreamId,
+};
+use voice::sdp::Side;
+
+/// How long calls over the overlay wait for this gateway's own node to come back: a restart takes
+/// about a second, and BYE has to be said within ten.
+pub const NODE_GRACE: Duration = Duration::from_secs(5);
+
+/// Ports that other programs may have in a row before a stream is refused.
+pub const PORT_TRIES: usize = 64;
+
+/// Descriptors that the plane may need: [`CALLS_MAX`] calls with two streams, each with two ports
+/// for either side and a socket of each family, 65 536 in all; a call as they are has one stream, one
+/// side of UDP and one family.
+const DESCRIPTORS_USUAL: u64 = 2 * CALLS_MAX as u64 + 1_024;
+
+/// Who is told what happens; called on the media thread, or on that of who said that a node is
+/// lost, and without any lock. It should not wait.
+pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
+
+/// What a plane is to be.
+pub struct Settings {
+    /// This gateway's node.
+    pub node: Node,
+    /// UDP ports for media.
+    pub udp: RangeInclusive<u16>,
+    /// Local addresses for media: one of IPv4, one of IPv6, or both.
+    pub bind: Vec<IpAddr>,
+    /// Virtual ports for media.
+    pub overlay: RangeInclusive<u16>,
+    /// How media crosses the overlay: [`Options::voice`] with the calls' deadline.
+    pub options: Options,
+    /// Real-time priority for the media thread, if permitted.
+    pub realtime: bool,
+    /// Who is told what happens.
+    pub tell: Tell,
+}
+
+/// Why there is no plane, or no stream.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The node cannot be had.
+    #[error("the gateway's node: {0}")]
+    Node(#[from] client::Error),
+    /// A range of ports that cannot be.
+    #[error(transparent)]
+    Ports(#[from] PortError),
+    /// No local addresses, or two of one family.
+    #[error("media needs one local IPv4 address, one IPv6 address, or one of each")]
+    Addresses,
+    /// The call or the stream cannot be had.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// A media port cannot be bound, though nobody has it.
+    #[error("media port {port}: {error}")]
+    Bind {
+        /// The port.
+        port: u16,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// Other programs have the ports.
+    #[error("{PORT_TRIES} media ports in a row are in use by other programs: choose another range")]
+    PortsTaken,
+    /// The kernel refused.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A running media plane. Clones are the same one; it stops when [`Plane::stop`] is called, or the
+/// last clone goes.
+#[derive(Clone)]
+pub struct Plane {
+    shared: Arc<Shared>,
+    /// Stops the thread when the last clone goes.
+    _last: Arc<Stopper>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Threads that wait for the lock: the media thread lets them.
+    waiting: AtomicUsize,
+    clock: Clock,
+    node: NodeAddr,
+    waker: Waker,
+    stop: AtomicBool,
+    tell: Tell,
+}
+
+struct Stopper {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Plane {
+    /// Starts a plane.
+    ///
+    /// # Errors
+    /// When its node cannot be had, its virtual ports are taken, or its settings cannot be.
+    pub fn start(settings: Settings) -> Result<Plane, Error> {
+        let Settings {
+            node,
+            udp,
+            bind,
+            overlay,
+            options,
+            realtime,
+            tell,
+        } = settings;
+        let addresses = Addresses::new(&bind).ok_or(Error::Addresses)?;
+        let mut calls = Calls::new(udp, overlay.clone())?;
+        if net::sched::raise_descriptors().is_ok_and(|limit| limit < DESCRIPTORS_USUAL) {
+            tell(Event::Warning(format!(
+                "this process may open fewer than {DESCRIPTORS_USUAL} files, which bounds its calls: \
+                 raise the hard limit (`ulimit -Hn`)"
+            )));
+        }
+        let (poller, waker) = (Poller::new()?, Waker::new()?);
+        let uplink = Uplink::open(&node, overlay, options)?;
+        let node_addr = uplink.node();
+        calls.set_own(bind, Some(node_addr));
+        let deadline = options.deadline.map(state::nanos);
+        let state = State::new(calls, uplink, poller.registry(), addresses, deadline);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            waiting: AtomicUsize::new(0),
+            clock: Clock::new(),
+            node: node_addr,
+            waker,
+            stop: AtomicBool::new(false),
+            tell,
+        });
+        let media = Media::new(shared.clone(), poller)?;
+        let thread = std::thread::Builder::new().name("media".into());
+        let thread = thread.spawn(move || media.run(realtime))?;
+        let last = Stopper {
+            shared: shared.clone(),
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok(Plane {
+            shared,
+            _last: Arc::new(last),
+        })
+    }
+
+    /// The address of this gateway's node.
+    pub fn node(&self) -> NodeAddr {
+        self.shared.node
+    }
+
+    /// Opens a call, which has a number of its own from here on.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn open(&self) -> Result<CallId, CallError> {
+        self.with(|now, state| state.open(now))
+    }
+
+    /// Leases ports for a stream, of the caller's side and of the callee's, and takes media there.
+    ///
+    /// # Errors
+    /// When there are no ports left, or the call has the stream; nothing is kept then.
+    pub fn add_stream(
+        &self,
+        id: StreamId,
+        sides: [(Carrier, Need); 2],
+    ) -> Result<[LocalPorts; 2], Error> {
+        self.with(|_, state| state.add_stream(id, sides))
+    }
+
+    /// A side's description: where to send, and whence to expect. See [`Calls::signal`].
+    ///
+    /// # Errors
+    /// When there is no such stream, its side is carried otherwise, or it would go round for ever.
+    pub fn signal(&self, id: StreamId, side: Side, remote: Remote) -> Result<(), CallError> {
+        self.with(|now, state| state.calls.signal(now, id, side, remote))
+    }
+
+    /// What is known of the media that comes from `side`: codec, clock, packet length, deadline. In
+    /// the middle of a call it holds for the whole.
+    pub fn set_formats(&self, id: StreamId, side: Side, live: Live) {
+        self.with(|_, state| state.set_formats(id, side, live));
+    }
+
+    /// The call is answered, and something of it flows, or all is on hold.
+    ///
+    /// # Errors
+    /// When there is no such call.
+    pub fn answered(&self, id: CallId, flowing: bool) -> Result<(), CallError> {
+        self.with(|now, state| state.calls.answered(now, id, flowing))
+    }
+
+    /// Something happened in the call's dialog.
+    ///
+    /// # Errors
+    /// When there is no such call.
+    pub fn on_dialog(&self, id: CallId) -> Result<(), CallError> {
+        self.with(|now, state| state.calls.on_dialog(now, id))
+    }
+
+    /// Ends one stream; its ports are free.
+    ///
+    /// # Errors
+    /// When there is no such stream.
+    pub fn end_stream(&self, id: StreamId) -> Result<(), CallError> {
+        self.with(|now, state| state.end_stream(now, id))
+    }
+
+    /// Ends a call; its ports are free. What it was like; `None` when there is no such call.
+    pub fn close(&self, id: CallId) -> Option<Report> {
+        // The sockets are closed after the lock is free again.
+        let closed = self.with(|now, state| state.close(now, id))?;
+        Some(closed.into_report())
+    }
+
+    /// A call so far.
+    pub fn report(&self, id: CallId) -> Option<Report> {
+        self.with(|now, state| state.report(now, id))
+    }
+
+    /// All calls so far.
+    pub fn reports(&self) -> Vec<Report> {
+        self.with(|now, state| state.reports(now))
+    }
+
+    /// The plane as a whole.
+    pub fn counters(&self) -> Counters {
+        self.with(|_, state| state.counters())
+    }
+
+    /// A node of the overlay is lost for good: calls that go through it end, and
+    /// [`Settings::tell`] hears of each before this returns. Tells how many they were.
+    pub fn node_lost(&self, node: NodeAddr) -> usize {
+        let mut count = 0;
+        loop {
+            let ended = self.with(|now, state| state.node_lost(now, node, false));
+            if ended.is_empty() {
+                return count;
+            }
+            count += ended.len();
+            self.shared.tell_ended(ended);
+        }
+    }
+
+    /// Ends all calls and the thread.
+    pub fn stop(&self) {
+        self._last.stop();
+    }
+
+    fn with<T>(&self, act: impl FnOnce(Time, &mut State) -> T) -> T {
+        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let mut state = self.shared.lock();
+        self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        act(self.shared.clock.now(), &mut state)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_ended(&self, ended: Vec<(CallId, Why, state::Closed)>) {
+        for (call, why, closed) in ended {
+            (self.tell)(Event::Ended {
+                call,
+                why,
+                report: Box::new(closed.into_report()),
+            });
+        }
+    }
+}
+
+impl Stopper {
+    fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let thread = { thread }.take();
+        // On the media thread itself, inside of what it tells, nothing is to be waited for.
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for Plane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plane")
+            .field("node", &self.shared.node)
+            .finish_non_exhaustive()
+    }
+}

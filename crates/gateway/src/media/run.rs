@@ -1,0 +1,92 @@
+//! The media thread: waits, takes what is ready, forwards it, looks after timeouts.
+
+use super::state::TOKEN_V6;
+use super::{Event, Shared};
+use base::{Duration, Time};
+use net::epoll::{Interest, Poller, Ready};
+use net::sched::{self, Scheduling};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+/// Priority of the thread, between that of a node's loop, which all packets of a host go through,
+/// and ordinary programs.
+const PRIORITY: u8 = 5;
+/// Tokens beyond those of the ports.
+const TOKEN_WAKE: u64 = 2 * TOKEN_V6;
+/// The longest datagram that passes; longer ones are cut, and nobody sends them: RTP stays below
+/// what Ethernet carries.
+const DATAGRAM_BYTES_MAX: usize = 4_096;
+/// How long the thread leaves the lock to those who wait for it: they need some microseconds.
+const LET_OTHERS: core::time::Duration = core::time::Duration::from_micros(50);
+/// From one look at what does not depend on packets to the next.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+
+pub(super) struct Media {
+    shared: Arc<Shared>,
+    poller: Poller,
+    buffer: Box<[u8]>,
+    housekeeping: Time,
+}
+
+impl Media {
+    pub(super) fn new(shared: Arc<Shared>, poller: Poller) -> io::Result<Media> {
+        poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
+        Ok(Media {
+            housekeeping: shared.clock.now() + HOUSEKEEPING,
+            shared,
+            poller,
+            buffer: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
+        })
+    }
+
+    pub(super) fn run(mut self, realtime: bool) {
+        if realtime && let refused @ Scheduling::Normal { .. } = sched::real_time(PRIORITY) {
+            (self.shared.tell)(Event::Warning(format!("media: {refused}")));
+        }
+        let mut ready = Vec::new();
+        let mut timeout = Some(Duration::ZERO);
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if let Err(error) = self.poller.wait(timeout, &mut ready) {
+                (self.shared.tell)(Event::Warning(format!("media stops: {error}")));
+                return;
+            }
+            timeout = self.turn(&ready);
+            if self.shared.waiting.load(Ordering::Acquire) > 0 {
+                // A lock that is taken again at once is never somebody else's.
+                thread::park_timeout(LET_OTHERS);
+            }
+        }
+    }
+
+    /// Serves what is ready; how long to wait for more.
+    fn turn(&mut self, ready: &[Ready]) -> Option<Duration> {
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        let now = shared.clock.now();
+        for event in ready {
+            match event.token {
+                TOKEN_WAKE => drop(shared.waker.drain()),
+                token => {
+                    let (port, is_v6) = (token as u16, token & TOKEN_V6 != 0);
+                    // One datagram: a phone sends one in 20 ms. If there are more, the port is
+                    // ready again, after the others.
+                    if let Some((len, from)) = state.receive(port, is_v6, &mut self.buffer) {
+                        state.on_udp(now, port, from, &self.buffer[..len]);
+                    }
+                }
+            }
+        }
+        state.flush();
+        let ended = state.on_timeout(now);
+        let next = state.calls.next_timeout();
+        drop(state);
+        shared.tell_ended(ended);
+        if now >= self.housekeeping {
+            self.housekeeping = now + HOUSEKEEPING;
+        }
+        let next = next.unwrap_or(Time::FAR).min(self.housekeeping);
+        Some(next.since(shared.clock.now()))
+    }
+}
