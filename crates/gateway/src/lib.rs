@@ -14,6 +14,7 @@
 mod accept;
 pub mod allow;
 pub mod beyond;
+pub mod domains;
 pub mod forward;
 pub mod media;
 pub mod pump;

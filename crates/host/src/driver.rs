@@ -358,11 +358,12 @@ impl Driver {
             udp,
         };
         let snapshot = self.node.snapshot(self.io.now);
+        let unix_s = Clock::new().unix_s();
         Status {
+            nodes: KnownNode::all(self.node.database(), &snapshot, unix_s),
             snapshot,
             counters: self.io.counters.clone(),
             host,
-            nodes: KnownNode::all(self.node.database()),
         }
     }
 

@@ -5,7 +5,11 @@ use crate::counters::Counters;
 use overlay::link_state::Database;
 use overlay::snapshot::Snapshot;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use wire::certificate::Certificate;
+
+/// The metric of the snapshot's routes that tells how near a node is.
+const EXPECTED_LATENCY: &str = "expected-latency";
 
 /// A running node.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +33,10 @@ pub struct KnownNode {
     pub name: Option<String>,
     /// The last second in which that certificate counts.
     pub certificate_not_after_s: Option<u64>,
+    /// The domains that it may serve: those that its certificate names, while that counts.
+    pub domains: Vec<String>,
+    /// The expected latency of the way there; none if there is no way, zero for this node itself.
+    pub expected_latency_ms: Option<f64>,
     /// The links that it tells of.
     pub links: usize,
 }
@@ -94,20 +102,39 @@ pub struct UdpStatus {
 }
 
 impl KnownNode {
-    /// All that a database tells of.
-    pub(crate) fn all(database: &Database) -> Vec<KnownNode> {
-        let known = |address| {
-            let certificate = database.certificate(address).map(Certificate::parse);
+    /// All that a database tells of at second `unix_s`, with the ways there that `snapshot` has.
+    pub(crate) fn all(database: &Database, snapshot: &Snapshot, unix_s: u64) -> Vec<KnownNode> {
+        let ways: BTreeMap<&str, f64> = snapshot
+            .routes
+            .iter()
+            .filter(|route| route.metric == EXPECTED_LATENCY)
+            .map(|route| (route.to.as_str(), route.cost))
+            .chain([(snapshot.address.as_str(), 0.0)])
+            .collect();
+        let known = |node| {
+            let certificate = database.certificate(node).map(Certificate::parse);
             let certificate = certificate.and_then(Result::ok);
+            let address = node.to_string();
             KnownNode {
-                address: address.to_string(),
                 name: certificate.map(|c| c.subject.name.to_owned()),
                 certificate_not_after_s: certificate.map(|c| c.not_after_s),
-                links: database.links_of(address).map_or(0, <[_]>::len),
+                domains: certificate.map_or_else(Vec::new, |c| domains(&c, unix_s)),
+                expected_latency_ms: ways.get(address.as_str()).copied(),
+                links: database.links_of(node).map_or(0, <[_]>::len),
+                address,
             }
         };
         database.nodes().map(known).collect()
     }
+}
+
+/// The domains of a certificate, which were signed by the network's root; none once it is over.
+fn domains(certificate: &Certificate<'_>, unix_s: u64) -> Vec<String> {
+    if !(certificate.not_before_s..=certificate.not_after_s).contains(&unix_s) {
+        return Vec::new();
+    }
+    let domains = certificate.subject.domains;
+    domains.iter().map(str::to_owned).collect()
 }
 
 impl UdpStatus {

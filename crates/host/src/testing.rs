@@ -15,6 +15,8 @@ use std::thread::JoinHandle;
 
 pub(crate) const AMS: NodeAddr = NodeAddr(0x0a07_0001);
 pub(crate) const FRA: NodeAddr = NodeAddr(0x0a07_0002);
+/// What every certificate names.
+pub(crate) const DOMAIN: &str = "example.org";
 
 /// A running node `ams` that has one neighbour, `fra`, which never answers.
 pub(crate) struct TestNode {
@@ -85,9 +87,8 @@ impl Drop for TestNode {
 pub(crate) fn identity(authority: &mut Authority, secret: [u8; 64], addr: NodeAddr) -> Identity {
     let keys = Keys::generate(&secret);
     let name = if addr == AMS { "ams" } else { "fra" };
-    let request = keys
-        .request(authority.network().id(), addr, name, &[])
-        .unwrap();
+    let request = keys.request(authority.network().id(), addr, name, &[DOMAIN]);
+    let request = request.unwrap();
     let certificate = authority.issue(&request, validity()).unwrap();
     Identity::new(keys, certificate).unwrap()
 }

@@ -23,6 +23,7 @@ pub mod config;
 pub mod control;
 pub mod date;
 pub mod demo;
+pub mod domains;
 pub mod echo;
 pub mod emulate;
 pub mod exits;

@@ -169,6 +169,8 @@ mod tests {
             "counters": {"forwarded_packets": 12, "drops": {"no_route": 3, "replay": 0},
                          "refused": {"mac": 2}},
             "host": {"listen": ["0.0.0.0:7700"], "clients": 1, "scheduling": "real time"},
+            "nodes": [{"name": "ams", "domains": []},
+                      {"name": "lon", "domains": ["example.org", "*.example.net"]}],
         })
     }
 
@@ -196,6 +198,7 @@ mod tests {
             "no_route 3",
             "mac 2",
             "2026-11-20",
+            "example.org *.example.net by lon",
         ] {
             assert!(whole.contains(expected), "{expected}: {whole}");
         }

@@ -68,6 +68,10 @@ fn questions_are_answered_in_order_on_one_connection() {
     assert_eq!(answer["snapshot"]["name"], "ams");
     assert_eq!(answer["snapshot"]["links"][0]["name"], "fra");
     assert_eq!(answer["counters"]["drops"]["no_route"], 0);
+    let own = &answer["nodes"][0];
+    assert_eq!(own["address"], "10.7.0.1");
+    assert_eq!(own["domains"], json!([crate::testing::DOMAIN]));
+    assert_eq!(own["expected_latency_ms"], 0.0);
     let socket = world.node.dir.join("ams.sock");
     assert_eq!(answer["host"]["client_socket"], socket.to_str().unwrap());
 

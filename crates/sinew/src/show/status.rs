@@ -33,6 +33,9 @@ pub(super) fn page(status: &Value) -> String {
         "network",
         format!("{} nodes known", total(&snapshot["database_nodes"])),
     );
+    if let serving @ [_, ..] = serving(status).as_slice() {
+        entry("domains", serving.join(", "));
+    }
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
     entry("clients", format!("{clients}, with {sockets} sockets"));
     let sums = ["forwarded", "originated", "delivered"].map(|what| {
@@ -65,6 +68,16 @@ fn certificate(snapshot: &Value) -> String {
         true => format!("until {until}, SOON: run `sinew net renew`"),
         false => format!("until {until}"),
     }
+}
+
+/// The nodes that may serve domains, with those.
+fn serving(status: &Value) -> Vec<String> {
+    let nodes = list(&status["nodes"]).iter();
+    let served = nodes.filter_map(|node| {
+        let domains: Vec<&str> = list(&node["domains"]).iter().map(text).collect();
+        (!domains.is_empty()).then(|| format!("{} by {}", domains.join(" "), text(&node["name"])))
+    });
+    served.collect()
 }
 
 fn recovery(counters: &Value) -> String {
