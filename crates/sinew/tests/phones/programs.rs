@@ -1,0 +1,87 @@
+//! Programs of Debian that the tests use, installed by those who need them.
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// A program, and the package that has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program(&'static str, &'static str);
+
+pub(crate) const BARESIP: Program = Program("baresip", "baresip-core");
+
+/// Why the test cannot run here, said loudly; `None` if it can.
+pub(crate) fn missing(test: &str, programs: &[Program]) -> Option<()> {
+    let why = match net::netns::available() {
+        Err(why) => why.to_string(),
+        Ok(()) => programs.iter().find_map(|program| install(*program))?,
+    };
+    eprintln!("SKIPPED: {test}: {why}");
+    Some(())
+}
+
+/// Installs a program unless it is there; what keeps it from that.
+fn install(Program(name, package): Program) -> Option<String> {
+    // One at a time: the packages have a lock.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_there(name) {
+        return None;
+    }
+    eprintln!("installing {package} for {name}");
+    let apt = |words: &str| {
+        let mut command = Command::new("apt-get");
+        command
+            .args([
+                "-o",
+                "Acquire::http::Timeout=20",
+                "-o",
+                "Acquire::Retries=1",
+            ])
+            .args(words.split_whitespace())
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            // Services of the machine are not wanted, only the programs.
+            .env("RUNLEVEL", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let words = format!("install -y --no-install-recommends {package}");
+    let installed = apt(&words) || apt("update") && apt(&words);
+    match installed && is_there(name) {
+        true => None,
+        false => Some(format!(
+            "`{name}` is missing and cannot be installed; apt-get install {package}"
+        )),
+    }
+}
+
+/// Whether a program is in one of the places where programs are.
+fn is_there(name: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let places = path.split(':').chain(["/usr/sbin", "/sbin"]);
+    let mut files = places.map(|place| std::path::Path::new(place).join(name));
+    files.any(|file| file.is_file())
+}
+
+/// A process that ends with the test.
+#[derive(Debug)]
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Sends a signal, such as `INT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &pid])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,117 @@
+//! What is said, what was heard, and how much worse that is.
+//!
+//! A phone starts and ends with silence, so that nothing is lost to the set-up of the call. What was
+//! heard is cut to what was said, segment by segment: phones play late by their buffers, and by more
+//! where they were once empty. [Amir06 §II-C] scores segments of 12 s.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use voice::SAMPLE_RATE_HZ;
+use voice::g711::Law;
+use voice::score::{RawPesq, Reference, SEGMENT_SAMPLES};
+
+/// Silence before what is said, and after it.
+const SILENCE: usize = SAMPLE_RATE_HZ as usize * 3 / 2;
+/// How much later than it was said something may be heard: buffers, and the path.
+const LATEST: usize = 3 * SAMPLE_RATE_HZ as usize;
+/// Loudness is compared in stretches of 10 ms.
+const STRETCH: usize = 80;
+
+/// Something to say.
+#[derive(Debug)]
+pub(crate) struct Speech {
+    pcm: Vec<i16>,
+    reference: Reference,
+}
+
+impl Speech {
+    /// So many segments of the recording of this repository.
+    pub(crate) fn of(segments: usize) -> Speech {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/speech.wav");
+        let mut pcm = voice::wav::read_speech(&fs::read(path).unwrap())
+            .unwrap()
+            .pcm;
+        assert!(pcm.len() >= segments * SEGMENT_SAMPLES);
+        pcm.truncate(segments * SEGMENT_SAMPLES);
+        let reference = Reference::new(&pcm).unwrap();
+        Speech { pcm, reference }
+    }
+
+    /// Writes what a phone plays in.
+    pub(crate) fn write(&self, dir: &Path) -> PathBuf {
+        let mut pcm = vec![0; SILENCE];
+        pcm.extend(&self.pcm);
+        pcm.resize(pcm.len() + SILENCE, 0);
+        let path = dir.join("said.wav");
+        fs::write(&path, voice::wav::write(&pcm)).unwrap();
+        path
+    }
+
+    /// What the codec alone leaves of it: no path can do better.
+    pub(crate) fn ceiling(&self) -> RawPesq {
+        let coded = self.pcm.iter();
+        let coded = coded.map(|&sample| Law::Mu.decode(Law::Mu.encode(sample)));
+        let coded: Vec<i16> = coded.collect();
+        self.reference.score(&coded).raw_mean().unwrap()
+    }
+
+    /// How good what was heard is.
+    pub(crate) fn score(&self, heard: &[i16]) -> RawPesq {
+        let mut heard = heard.to_vec();
+        heard.resize(heard.len().max(self.pcm.len() + LATEST), 0);
+        let segments = self.reference.segments().collect::<Vec<_>>();
+        let cut = segments.into_iter().flat_map(|said| {
+            let at = self.find(&heard, &said);
+            heard[at..at + said.len()].to_vec()
+        });
+        let cut: Vec<i16> = cut.collect();
+        self.reference.score(&cut).raw_mean().unwrap()
+    }
+
+    /// Where in `heard` a segment begins: first by loudness, then by the samples.
+    fn find(&self, heard: &[i16], said: &Range<usize>) -> usize {
+        let segment = &self.pcm[said.clone()];
+        let (loud, heard_loud) = (loudness(segment), loudness(heard));
+        let last = (heard.len() - segment.len()).min(said.start + SILENCE + LATEST);
+        let lags = said.start / STRETCH..=last / STRETCH;
+        let rough = best(lags, |lag| {
+            product(&loud, heard_loud.get(lag..).unwrap_or(&[]))
+        });
+        let rough = rough * STRETCH;
+        let near = rough.saturating_sub(4 * STRETCH)..=(rough + 4 * STRETCH).min(last);
+        let samples: Vec<f32> = segment.iter().map(|&sample| sample.into()).collect();
+        let heard: Vec<f32> = heard.iter().map(|&sample| sample.into()).collect();
+        best(near, |lag| product(&samples, &heard[lag..]))
+    }
+}
+
+/// The lag with the greatest of something.
+fn best(lags: impl Iterator<Item = usize>, of: impl Fn(usize) -> f32) -> usize {
+    let rated = lags.map(|lag| (of(lag), lag));
+    rated.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap().1
+}
+
+fn product(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// How loud each stretch is, less the mean.
+fn loudness(samples: &[i16]) -> Vec<f32> {
+    let of = |stretch: &[i16]| stretch.iter().map(|&s| f32::from(s).abs()).sum::<f32>();
+    let loud: Vec<f32> = samples.chunks_exact(STRETCH).map(of).collect();
+    let mean = loud.iter().sum::<f32>() / loud.len() as f32;
+    loud.iter().map(|loud| loud - mean).collect()
+}
+
+#[test]
+fn what_is_heard_late_is_found() {
+    let speech = Speech::of(1);
+    let ceiling = speech.ceiling();
+    assert!(ceiling.0 > 4.0, "{ceiling}");
+    for late in [0, 1, 799, 12_345] {
+        let mut heard = vec![0; late];
+        heard.extend(&speech.pcm);
+        assert!(speech.score(&heard).0 > ceiling.0 - 0.01, "{late} samples");
+    }
+}
