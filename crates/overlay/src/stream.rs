@@ -110,6 +110,7 @@ pub(crate) fn packet_header(class: Class, ttl: u8, own: NodeAddr, key: Key, flow
         ttl,
         has_extension: false,
         congested: false,
+        recovered: false,
         has_transport: true,
         remaining: Remaining::NONE,
         source: own,

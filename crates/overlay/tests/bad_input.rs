@@ -227,6 +227,7 @@ fn absurd_packet(rng: &mut Rng) -> Vec<u8> {
         ttl: rng.below(64) as u8,
         has_extension: rng.chance(0.2),
         congested: false,
+        recovered: false,
         has_transport: rng.chance(0.1),
         remaining: [
             Remaining::NONE,

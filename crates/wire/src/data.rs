@@ -26,7 +26,12 @@
 //! lnk 3 is "reliable, congestion experienced": a relay whose buffer fills turns 2 into 3, and the
 //! exit's session tells the source. [Amir03 §II, §IV]
 //!
-//! At a hop only that mark, ttl, remaining time and lane sequence number change. The lane sequence number is
+//! route 5 and 6 are "real-time, recovered": a hop that got the packet by a retransmission says so,
+//! and the exit tells the receiver, who so knows from the packets themselves what the links lost
+//! and what was recovered. [Amir06 §IV-A] No bit was left, but codes were: route 5 has the routing
+//! (0 to 3) in the place of lnk, route 6 has lnk 0 for width and 1 for stamped.
+//!
+//! At a hop only these marks, ttl, remaining time and lane sequence number change. The lane sequence number is
 //! that of the link protocol's lane on this hop; the flow sequence number is the source's and
 //! serves duplicate suppression and reordering at the exit.
 
@@ -55,6 +60,14 @@ const TRANSPORT: u8 = 0x40;
 const CONGESTED: u8 = 0b11;
 /// What tells it from other reliable packets.
 const CONGESTED_BIT: u8 = 0x40;
+/// The link protocol of the packets that can be marked as recovered.
+const REAL_TIME: u8 = 0b01;
+/// The routing of a recovered packet whose link protocol's bits are its routing.
+const RECOVERED: u8 = 5;
+/// That of one whose link protocol's bits say which of [`RECOVERED_FAR`] its routing is.
+const RECOVERED_MORE: u8 = 6;
+/// Routings that do not fit two bits.
+const RECOVERED_FAR: [u8; 2] = [4, 7];
 
 mod field {
     pub(super) const CLASS: usize = 0;
@@ -160,13 +173,18 @@ impl<B: AsRef<[u8]>> Header<B> {
     pub fn class(&self) -> Class {
         Class::from_byte(self.class_byte()).expect("parse has seen a valid class")
     }
-    /// The class as its byte, without the mark of congestion: an index for tables.
+    /// The class as its byte, without marks of congestion or recovery: an index for tables.
     pub fn class_byte(&self) -> u8 {
         unmarked(self.at::<1>(field::CLASS)[0])
     }
     /// A relay on the way had its reliable lane's buffer filling.
     pub fn is_congested(&self) -> bool {
-        self.at::<1>(field::CLASS)[0] >> 6 == CONGESTED
+        let class = self.at::<1>(field::CLASS)[0];
+        class >> 6 == CONGESTED && !is_recovered(class)
+    }
+    /// A hop on the way got it by a retransmission of the real-time protocol.
+    pub fn is_recovered(&self) -> bool {
+        is_recovered(self.at::<1>(field::CLASS)[0])
     }
     /// How many more hops the packet may take.
     pub fn ttl(&self) -> u8 {
@@ -239,6 +257,7 @@ impl<B: AsRef<[u8]>> Header<B> {
             ttl: self.ttl(),
             has_extension: self.has_extension(),
             congested: self.is_congested(),
+            recovered: self.is_recovered(),
             has_transport: self.has_transport(),
             remaining: self.remaining(),
             source: self.source(),
@@ -259,11 +278,27 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
     /// Marks a reliable packet as having met congestion; others have no room for the mark.
     pub fn set_congested(&mut self) {
         let class = self.at::<1>(field::CLASS)[0];
-        if class >> 6 == CONGESTED & !1 {
+        if class >> 6 == CONGESTED & !1 && !is_recovered(class) {
             self.put(field::CLASS, [class | CONGESTED_BIT]);
         }
     }
-    /// Changes the class; a mark of congestion goes.
+    /// Marks a real-time packet as recovered on a hop; others have no room for the mark.
+    pub fn set_recovered(&mut self) {
+        let class = self.at::<1>(field::CLASS)[0];
+        if class >> 6 != REAL_TIME {
+            return;
+        }
+        let priority = class & Class::PRIORITY_MAX;
+        let marked = match routing(class) {
+            near @ 0..=3 => near << 6 | RECOVERED << 3 | priority,
+            far => match RECOVERED_FAR.iter().position(|&routing| routing == far) {
+                Some(place) => (place as u8) << 6 | RECOVERED_MORE << 3 | priority,
+                None => class,
+            },
+        };
+        self.put(field::CLASS, [marked]);
+    }
+    /// Changes the class; a mark of congestion or recovery goes.
     pub fn set_class(&mut self, class: Class) {
         self.put(field::CLASS, [class.to_byte()]);
     }
@@ -302,12 +337,29 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
     }
 }
 
-/// The class byte of a packet without the mark of congestion.
+/// The class byte of a packet without the marks of congestion and recovery.
 const fn unmarked(class: u8) -> u8 {
-    match class >> 6 {
-        CONGESTED => class & !CONGESTED_BIT,
+    let (link, priority) = (class >> 6, class & Class::PRIORITY_MAX);
+    match (link, routing(class)) {
+        (routing, RECOVERED) => REAL_TIME << 6 | routing << 3 | priority,
+        (place @ 0..=1, RECOVERED_MORE) => {
+            REAL_TIME << 6 | RECOVERED_FAR[place as usize] << 3 | priority
+        }
+        (CONGESTED, 0..=4 | 7) => class & !CONGESTED_BIT,
         _ => class,
     }
+}
+
+/// The routing's bits of a class byte.
+const fn routing(class: u8) -> u8 {
+    class >> 3 & 7
+}
+
+const fn is_recovered(class: u8) -> bool {
+    matches!(
+        (class >> 6, routing(class)),
+        (_, RECOVERED) | (0 | 1, RECOVERED_MORE)
+    )
 }
 
 /// The fixed header as values.
@@ -321,6 +373,8 @@ pub struct Repr {
     pub has_extension: bool,
     /// A reliable packet that has met congestion.
     pub congested: bool,
+    /// A real-time packet that was lost on a hop and recovered there.
+    pub recovered: bool,
     /// The payload begins with a transport header; the writer puts it there.
     pub has_transport: bool,
     /// The time left to the deadline.
@@ -350,6 +404,9 @@ impl Repr {
         view.set_class(self.class);
         if self.congested {
             view.set_congested();
+        }
+        if self.recovered {
+            view.set_recovered();
         }
         view.set_ttl(self.ttl);
         view.set_remaining(self.remaining);

@@ -24,6 +24,21 @@
 //! nothing is moved. In raw mode the descriptor works with plain read and write; for that the C
 //! library hands it to programs that know nothing of overlays. [Amir06 §III-A]
 //!
+//! # Ranges
+//!
+//! Who stands for many (a gateway with thousands of calls) binds a range of ports at once:
+//!
+//! ```text
+//!   client                                  node
+//!     | -- BindRange(first, last) ---------> |      instead of Bind
+//!     | <-------------------- Bound(first) --|
+//!     | -- SendFrom(datagrams) ------------> |      each with the port of the range it is from
+//!     | <------------ Datagrams(datagrams) --|      each with the port of the range it is for
+//! ```
+//! Such a socket sends by [`SendFrom`](Request::SendFrom) only and gets
+//! [`Datagrams`](Reply::Datagrams) only; it is never raw and has no streams. What comes in one turn
+//! of the node's loop comes in one message; nothing waits for more.
+//!
 //! # Streams
 //!
 //! A stream is a descriptor of its own, one end of a socket pair that the node makes and passes
@@ -46,12 +61,17 @@
 //! tells it: an end of the stream before which neither Finished nor Reset was told is the end of
 //! the node. A client that does not want to know closes that connection and keeps the stream.
 
+mod batch;
 mod options;
 mod reply;
 mod request;
 mod routing;
 mod stream;
 
+pub use batch::{
+    BATCH_HEADER_BYTES, BATCH_MAX, BATCH_PAYLOAD_BYTES_MAX, INCOMING_HEADER_BYTES, Incoming,
+    OUTGOING_HEADER_BYTES, Outgoing, Ports,
+};
 pub use options::{Delivery, Options};
 pub use reply::{DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, Reply, TEXT_BYTES_MAX};
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
@@ -89,6 +109,10 @@ pub mod kind {
     pub const CONNECT_STREAM: u8 = 8;
     /// [`super::Request::Reset`].
     pub const RESET_STREAM: u8 = 9;
+    /// [`super::Request::BindRange`].
+    pub const BIND_RANGE: u8 = 10;
+    /// [`super::Request::SendFrom`].
+    pub const SEND_FROM: u8 = 11;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].
@@ -109,6 +133,8 @@ pub mod kind {
     pub const FINISHED: u8 = 0x89;
     /// [`super::Reply::Reset`].
     pub const RESET: u8 = 0x8a;
+    /// [`super::Reply::Datagrams`].
+    pub const DATAGRAMS: u8 = 0x8b;
 }
 
 #[cfg(test)]

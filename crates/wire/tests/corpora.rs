@@ -45,6 +45,8 @@ fn each_input_is_understood() {
         Request::parse(input!("ipc_request/listen")).map(drop),
         Request::parse(input!("ipc_request/connect-stream")).map(drop),
         Request::parse(input!("ipc_request/reset")).map(drop),
+        Request::parse(input!("ipc_request/bind-range")).map(drop),
+        Request::parse(input!("ipc_request/send-from")).map(drop),
         Reply::parse(input!("ipc_reply/welcome")).map(drop),
         Reply::parse(input!("ipc_reply/bound")).map(drop),
         Reply::parse(input!("ipc_reply/error")).map(drop),
@@ -55,8 +57,10 @@ fn each_input_is_understood() {
         Reply::parse(input!("ipc_reply/incoming")).map(drop),
         Reply::parse(input!("ipc_reply/finished")).map(drop),
         Reply::parse(input!("ipc_reply/reset")).map(drop),
+        Reply::parse(input!("ipc_reply/datagrams")).map(drop),
+        Header::parse(input!("data/recovered")).map(drop),
     ];
-    assert_eq!(understood, [Ok(()); 33]);
+    assert_eq!(understood, [Ok(()); 37]);
 }
 
 #[test]

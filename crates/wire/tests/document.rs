@@ -2,7 +2,7 @@
 
 use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
-use wire::ipc::{Reply, Request};
+use wire::ipc::{Datagram, Reply, Request};
 use wire::{
     Malformed, certificate, data, echo, exit, handshake, ipc, link, link_state, record, remote,
     stamp, transport,
@@ -69,6 +69,8 @@ fn every_limit_has_its_value() {
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),
         ("ipc::TEXT_BYTES_MAX", ipc::TEXT_BYTES_MAX),
+        ("ipc::BATCH_MAX", ipc::BATCH_MAX),
+        ("ipc::BATCH_PAYLOAD_BYTES_MAX", ipc::BATCH_PAYLOAD_BYTES_MAX),
         ("remote::BODY_BYTES_MAX", remote::BODY_BYTES_MAX),
         ("remote::TOKEN_BYTES_MAX", remote::TOKEN_BYTES_MAX),
         ("exit::ADDRESS_BYTES_MAX", exit::ADDRESS_BYTES_MAX),
@@ -103,7 +105,12 @@ fn reading(format: &str, bytes: &[u8]) -> String {
             let to = (header.destination(), header.destination_port());
             assert_eq!(header.remaining(), Remaining(650));
             format!(
-                "{} {} {} ttl {} {}:{} {}:{}",
+                "{}{} {} {} ttl {} {}:{} {}:{}",
+                if header.is_recovered() {
+                    "recovered "
+                } else {
+                    ""
+                },
                 class.link.label(),
                 class.routing.label(),
                 class.priority,
@@ -134,8 +141,33 @@ fn reading(format: &str, bytes: &[u8]) -> String {
             }
             stamp::Stamp::Flooding => "flooding".to_owned(),
         },
-        "ipc request" => format!("{:?}", Request::parse(bytes).expect(FITS)),
-        "ipc reply" => format!("{:?}", Reply::parse(bytes).expect(FITS)),
+        "ipc request" => match Request::parse(bytes).expect(FITS) {
+            Request::SendFrom(batch) => {
+                let told = batch.iter().map(|(ports, bytes)| {
+                    let (from, to) = (ports.from, ports.to);
+                    format!("from {from} to {}:{} {bytes:?}", to.node, to.port)
+                });
+                told.collect::<Vec<_>>().join(", ")
+            }
+            request => format!("{request:?}"),
+        },
+        "ipc reply" => match Reply::parse(bytes).expect(FITS) {
+            Reply::Datagrams(batch) => {
+                let told = batch.iter().map(|(to, from, bytes)| {
+                    let Datagram {
+                        source,
+                        source_port,
+                        recovered,
+                        remaining,
+                    } = from;
+                    format!(
+                        "to {to} from {source}:{source_port} {recovered} {remaining:?} {bytes:?}"
+                    )
+                });
+                told.collect::<Vec<_>>().join(", ")
+            }
+            reply => format!("{reply:?}"),
+        },
         _ => message(bytes),
     }
 }
@@ -183,6 +215,7 @@ fn every_example_reads_as_told() {
     let readings = [
         "Clear { kind: Control, session: SessionIndex(abcdef), counter_low: 1234567 }",
         "real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
+        "recovered real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
         "true true 1000 10000 0.050 b0070001",
         "1 [5, 6, 37, 38]",
         "39 2",
@@ -200,6 +233,9 @@ fn every_example_reads_as_told() {
          recovered: true, remaining: Remaining(650) }, [104, 105])",
         "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",
         "Reset { reason: NoRoute }",
+        "BindRange { first: VirtualPort(20000), last: VirtualPort(50000) }",
+        "from 20000 to 10.7.0.3:5000 [104, 105], from 20002 to 10.7.0.3:5001 []",
+        "to 20000 from 10.7.0.3:5000 true Remaining(650) [104, 105]",
     ];
     let told: Vec<_> = rows("Examples")[1..]
         .iter()

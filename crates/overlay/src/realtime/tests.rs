@@ -29,6 +29,7 @@ fn packet(id: u64, len: usize, remaining: Remaining) -> Vec<u8> {
         ttl: 10,
         has_extension: false,
         congested: false,
+        recovered: false,
         has_transport: false,
         remaining,
         source: NodeAddr(1),

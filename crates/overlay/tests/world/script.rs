@@ -123,6 +123,7 @@ pub fn header(from: NodeAddr, to: NodeAddr, seq: u32) -> Repr {
         ttl: 32,
         has_extension: false,
         congested: false,
+        recovered: false,
         has_transport: false,
         remaining: Remaining::NONE,
         source: from,

@@ -19,6 +19,7 @@ const REPR: Repr = Repr {
     ttl: 32,
     has_extension: false,
     congested: false,
+    recovered: false,
     has_transport: false,
     remaining: Remaining(650),
     source: NodeAddr(0x0a07_0003),
@@ -91,7 +92,7 @@ fn an_extension_stands_between_header_and_payload() {
 #[test]
 fn reserved_classes_and_a_stamp_that_is_missing_are_refused() {
     let mut packet = VECTOR;
-    for reserved in [0b11_101_000, 0b00_101_000, 0b00_110_000] {
+    for reserved in [0b10_110_000, 0b11_110_000] {
         packet[0] = reserved;
         assert_eq!(
             Header::parse(&packet[..]).unwrap_err(),
@@ -143,12 +144,13 @@ fn lane_numbers_wrap_at_24_bits() {
 prop_compose! {
     fn repr()(
         class in any::<u8>().prop_filter_map("reserved", |b| Class::from_byte(b).ok()),
-        ttl in 0..=TTL_MAX, (congested, has_transport) in any::<(bool, bool)>(), remaining: u16,
+        ttl in 0..=TTL_MAX, (marked, has_transport) in any::<(bool, bool)>(), remaining: u16,
         nodes: (u32, u32), ports: (u16, u16), flow: u32, lane: u32,
     ) -> Repr {
         Repr {
             class, ttl, has_transport,
-            congested: congested && class.link == LinkProtocol::Reliable,
+            congested: marked && class.link == LinkProtocol::Reliable,
+            recovered: marked && class.link == LinkProtocol::RealTime,
             has_extension: class.routing == Routing::Stamped,
             remaining: Remaining(remaining),
             source: NodeAddr(nodes.0), destination: NodeAddr(nodes.1),
@@ -202,4 +204,69 @@ fn congestion_is_a_mark_on_reliable_packets_only() {
         let parsed = Header::parse(&packet[..]).unwrap();
         assert_eq!((parsed.is_congested(), parsed.class()), (reliable, class));
     }
+}
+
+#[test]
+fn recovery_is_a_mark_on_real_time_packets_only() {
+    for byte in 0..=255 {
+        let Ok(class) = Class::from_byte(byte) else {
+            continue;
+        };
+        let repr = Repr { class, ..REPR };
+        let mut packet = [0; HEADER_BYTES + EXTENSION_LENGTH_BYTES];
+        let has_extension = class.routing == Routing::Stamped;
+        Repr {
+            has_extension,
+            ..repr
+        }
+        .emit(&mut packet)
+        .unwrap();
+        let mut header = Header::parse(&mut packet[..]).unwrap();
+        assert!(!header.is_recovered());
+        header.set_recovered();
+        header.set_recovered();
+        let (recovered, congested) = (class.link == LinkProtocol::RealTime, header.is_congested());
+        assert!(!congested);
+        header.set_congested();
+        assert_eq!(header.is_congested(), class.link == LinkProtocol::Reliable);
+        let parsed = Header::parse(&packet[..]).unwrap();
+        assert_eq!((parsed.is_recovered(), parsed.class()), (recovered, class));
+        assert_eq!(parsed.class_byte(), byte);
+    }
+}
+
+#[test]
+fn a_recovered_packet_has_the_codes_that_were_free() {
+    let marked = |routing| {
+        let mut packet = VECTOR;
+        let class = Class {
+            routing,
+            ..REPR.class
+        };
+        let mut header = Header::trusted(&mut packet[..]);
+        header.set_class(class);
+        header.set_recovered();
+        packet[0]
+    };
+    assert_eq!(
+        Routing::ALL.map(marked),
+        [
+            0b00_101_101,
+            0b01_101_101,
+            0b10_101_101,
+            0b11_101_101,
+            0b00_110_101,
+            0b01_110_101
+        ]
+    );
+    let mut packet = VECTOR;
+    packet[0] = 0xed;
+    let recovered = Repr {
+        recovered: true,
+        ..REPR
+    };
+    assert_eq!(Header::parse(&packet[..]).unwrap().repr(), recovered);
+    let mut written = [0; HEADER_BYTES];
+    recovered.emit(&mut written).unwrap();
+    assert_eq!(written, packet);
 }

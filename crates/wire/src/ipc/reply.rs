@@ -1,6 +1,6 @@
 //! What a node tells its client.
 
-use super::{Framing, ResetReason, VERSION, kind};
+use super::{Framing, Incoming, ResetReason, VERSION, kind};
 use crate::bytes::{Reader, Writer};
 use crate::data::Remaining;
 use crate::{Full, Malformed};
@@ -25,7 +25,7 @@ pub enum Reply<'a> {
         /// How long a payload may be.
         payload_bytes_max: u16,
     },
-    /// The answer to Bind and Connect: type 0x82, port u16.
+    /// The answer to Bind, BindRange and Connect: type 0x82, port u16.
     Bound {
         /// The port that the socket has.
         port: VirtualPort,
@@ -86,6 +86,8 @@ pub enum Reply<'a> {
         /// Why.
         reason: ResetReason,
     },
+    /// Packets have come for ports of the socket's range.
+    Datagrams(Incoming<'a>),
 }
 
 /// What stands before the payload of a packet.
@@ -213,6 +215,7 @@ impl<'a> Reply<'a> {
             kind::RESET => Reply::Reset {
                 reason: ResetReason::from_byte(r.u8()?)?,
             },
+            kind::DATAGRAMS => return Ok(Reply::Datagrams(Incoming::read(&mut r)?)),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -267,6 +270,7 @@ impl<'a> Reply<'a> {
             }
             Reply::Finished => w.u8(kind::FINISHED)?,
             Reply::Reset { reason } => w.put(&[kind::RESET, reason.to_byte()])?,
+            Reply::Datagrams(batch) => batch.write(&mut w)?,
         }
         Ok(w.len())
     }

@@ -1,6 +1,6 @@
 //! What a client asks of its node.
 
-use super::{Framing, Options, kind};
+use super::{Framing, Options, Outgoing, kind};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use base::{NodeAddr, VirtualPort};
@@ -61,6 +61,15 @@ pub enum Request<'a> {
     ConnectStream(Destination, Framing),
     /// Ends the stream beside this connection at once, in both directions: type 9. Not answered.
     Reset,
+    /// Take all virtual ports of a range: type 10, reserved u8, first u16, last u16.
+    BindRange {
+        /// The first.
+        first: VirtualPort,
+        /// The last, not below the first.
+        last: VirtualPort,
+    },
+    /// Packets from ports of the socket's range: see [`Outgoing`]. Not answered.
+    SendFrom(Outgoing<'a>),
 }
 
 impl<'a> Request<'a> {
@@ -95,6 +104,16 @@ impl<'a> Request<'a> {
                 Request::ConnectStream(Destination { node, port }, framing?)
             }
             kind::RESET_STREAM => Request::Reset,
+            kind::BIND_RANGE => {
+                // The reserved byte is not looked at.
+                r.u8()?;
+                let (first, last) = (VirtualPort(r.u16()?), VirtualPort(r.u16()?));
+                if first.0 == 0 || last < first {
+                    return Err(Malformed::Value);
+                }
+                Request::BindRange { first, last }
+            }
+            kind::SEND_FROM => return Ok(Request::SendFrom(Outgoing::read(&mut r)?)),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -131,6 +150,11 @@ impl<'a> Request<'a> {
                 w.put(&destination.to_bytes(kind::CONNECT_STREAM, framing.to_byte()))?;
             }
             Request::Reset => w.u8(kind::RESET_STREAM)?,
+            Request::BindRange { first, last } => {
+                let ([f0, f1], [l0, l1]) = (first.0.to_be_bytes(), last.0.to_be_bytes());
+                w.put(&[kind::BIND_RANGE, 0, f0, f1, l0, l1])?;
+            }
+            Request::SendFrom(batch) => batch.write(&mut w)?,
         }
         Ok(w.len())
     }

@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 11] {
+fn requests() -> [(Request<'static>, &'static [u8]); 12] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -58,6 +58,13 @@ fn requests() -> [(Request<'static>, &'static [u8]); 11] {
             &[8, 1, 0x13, 0x88, 10, 7, 0, 3],
         ),
         (Request::Reset, &[9]),
+        (
+            Request::BindRange {
+                first: VirtualPort(20_000),
+                last: VirtualPort(50_000),
+            },
+            &[10, 0, 0x4e, 0x20, 0xc3, 0x50],
+        ),
     ]
 }
 
@@ -194,10 +201,10 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=9).contains(&byte) {
+        if !(1..=11).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
-        if !(0x81..=0x8a).contains(&byte) {
+        if !(0x81..=0x8b).contains(&byte) {
             assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
     }
@@ -377,9 +384,110 @@ fn every_code_and_reason_is_itself_again() {
     }
 }
 
+const SENT: [u8; 24] = [
+    11, 0, //
+    0, 2, 0x4e, 0x20, 0x13, 0x88, 10, 7, 0, 3, b'h', b'i', //
+    0, 0, 0x4e, 0x22, 0x13, 0x89, 10, 7, 0, 3,
+];
+const CAME: [u8; 33] = [
+    0x8b, 0, //
+    0, 2, 1, 0, 0x02, 0x8a, 0x4e, 0x20, 0x13, 0x88, 10, 7, 0, 3, b'h', b'i', //
+    0, 1, 0, 0, 0xff, 0xff, 0x4e, 0x22, 0x13, 0x89, 10, 7, 0, 3, b'x',
+];
+
+#[test]
+fn datagrams_of_a_range_share_a_message() {
+    let ports = |from, port| Ports {
+        from: VirtualPort(from),
+        to: Destination {
+            node: DESTINATION.node,
+            port: VirtualPort(port),
+        },
+    };
+    let sent = [
+        (ports(20_000, 5000), &b"hi"[..]),
+        (ports(20_002, 5001), b""),
+    ];
+    let Ok(Request::SendFrom(batch)) = Request::parse(&SENT) else {
+        panic!("datagrams are sent")
+    };
+    assert_eq!(Vec::from_iter(batch.iter()), sent);
+    let mut message = SENT[..2].to_vec();
+    for (ports, payload) in sent {
+        message.extend(ports.header(payload.len()));
+        message.extend(payload);
+    }
+    assert_eq!(message, SENT);
+
+    let datagram = |port, recovered, remaining| Datagram {
+        source: DESTINATION.node,
+        source_port: VirtualPort(port),
+        recovered,
+        remaining,
+    };
+    let came = [
+        (
+            VirtualPort(20_000),
+            datagram(5000, true, Remaining(650)),
+            &b"hi"[..],
+        ),
+        (
+            VirtualPort(20_002),
+            datagram(5001, false, Remaining::NONE),
+            b"x",
+        ),
+    ];
+    let Ok(Reply::Datagrams(batch)) = Reply::parse(&CAME) else {
+        panic!("datagrams came")
+    };
+    assert_eq!(Vec::from_iter(batch.iter()), came);
+    let mut message = CAME[..2].to_vec();
+    for (own, datagram, payload) in came {
+        message.extend(datagram.header_for(own, payload.len()));
+        message.extend(payload);
+    }
+    assert_eq!(message, CAME);
+}
+
+#[test]
+fn a_message_of_datagrams_is_whole_or_refused() {
+    let whole = |bytes: &[u8], cut: usize| match bytes[0] {
+        kind::SEND_FROM => Request::parse(&bytes[..cut]).map(drop),
+        _ => Reply::parse(&bytes[..cut]).map(drop),
+    };
+    for (bytes, first) in [(&SENT[..], 14), (&CAME[..], 18)] {
+        for cut in 0..=bytes.len() {
+            // One datagram less is a message too.
+            let expected = match cut == bytes.len() || cut == first {
+                true => Ok(()),
+                false => Err(Malformed::Short),
+            };
+            assert_eq!(whole(bytes, cut), expected, "{cut}");
+        }
+        let (front, one) = (&bytes[..2], &bytes[2..first]);
+        let many = |count| [front, &one.repeat(count)].concat();
+        assert_eq!(whole(&many(BATCH_MAX), many(BATCH_MAX).len()), Ok(()));
+        let too_many = many(BATCH_MAX + 1);
+        assert_eq!(whole(&too_many, too_many.len()), Err(Malformed::Length));
+        let mut too_long = vec![0; MESSAGE_BYTES_MAX + 1];
+        too_long[0] = bytes[0];
+        let longest = BATCH_PAYLOAD_BYTES_MAX as u16;
+        let header = first - 4;
+        let len = 2 + header + BATCH_PAYLOAD_BYTES_MAX;
+        too_long[2..4].copy_from_slice(&longest.to_be_bytes());
+        assert_eq!(whole(&too_long, len), Ok(()));
+        too_long[2..4].copy_from_slice(&(longest + 1).to_be_bytes());
+        assert_eq!(whole(&too_long, len + 1), Err(Malformed::Length));
+    }
+    for (first, last) in [(0, 9), (9, 8)] {
+        let bytes = [10, 0, 0, first, 0, last];
+        assert_eq!(Request::parse(&bytes), Err(Malformed::Value));
+    }
+}
+
 proptest! {
     #[test]
-    fn what_parses_is_written_back(kind in prop_oneof![0u8..8, 0x80u8..0x88], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
+    fn what_parses_is_written_back(kind in prop_oneof![0u8..12, 0x80u8..0x8c], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
         let bytes = [&[kind], tail.as_slice()].concat();
         let mut message = [0xa5; 64];
         if let Ok(request) = Request::parse(&bytes) {

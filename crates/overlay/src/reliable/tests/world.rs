@@ -27,6 +27,7 @@ pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
         ttl: 32,
         has_extension: false,
         congested: false,
+        recovered: false,
         has_transport: false,
         remaining: Remaining::NONE,
         source: NodeAddr(0x0a07_0001),

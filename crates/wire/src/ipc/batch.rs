@@ -1,0 +1,205 @@
+//! Several datagrams in one message: what a socket with a range of ports sends and receives.
+//!
+//! One message costs a system call on both sides, and mostly wakes somebody; a socket that stands
+//! for thousands of calls has many datagrams at once.
+
+use super::{Datagram, Destination, kind};
+use crate::bytes::{Reader, Writer};
+use crate::data::Remaining;
+use crate::{Full, Malformed};
+use base::{NodeAddr, VirtualPort};
+
+/// Datagrams in one message, at most: what a node takes from a client in a turn, and at 172 bytes
+/// each 12 KiB.
+pub const BATCH_MAX: usize = 64;
+/// Bytes in front of the datagrams.
+pub const BATCH_HEADER_BYTES: usize = 2;
+/// Bytes in front of the payload of each that is sent.
+pub const OUTGOING_HEADER_BYTES: usize = 10;
+/// Bytes in front of the payload of each that has come.
+pub const INCOMING_HEADER_BYTES: usize = 14;
+
+/// The longest payload of each, so that one alone fits [`super::MESSAGE_BYTES_MAX`] both ways.
+pub const BATCH_PAYLOAD_BYTES_MAX: usize =
+    super::MESSAGE_BYTES_MAX - BATCH_HEADER_BYTES - INCOMING_HEADER_BYTES;
+
+const RECOVERED: u8 = 0x01;
+
+/// From which own port to where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// The own port, one of the socket's range.
+    pub from: VirtualPort,
+    /// The receiver.
+    pub to: Destination,
+}
+
+/// Datagrams that are sent. All lengths hold.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +---------------+---------------+
+/// |    type 11    |   reserved    |
+/// +---------------+---------------+-------------------------------+
+/// |       length of payload       |           own port            |   each
+/// +-------------------------------+-------------------------------+
+/// |       destination port        |       destination node ...    |
+/// +-------------------------------+-------------------------------+
+/// |   ... destination node        | payload ...                   |
+/// +-------------------------------+-------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing<'a> {
+    bytes: &'a [u8],
+}
+
+/// Datagrams that have come. All lengths hold.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +---------------+---------------+
+/// |   type 0x8b   |   reserved    |
+/// +---------------+---------------+-------------+-+---------------+
+/// |       length of payload       |  reserved   |R|   reserved    |   each
+/// +-------------------------------+-------------+-+---------------+
+/// | remaining, units of 100 us    |           own port            |
+/// +-------------------------------+-------------------------------+
+/// |          source port          |         source node ...       |
+/// +-------------------------------+-------------------------------+
+/// |     ... source node           | payload ...                   |
+/// +-------------------------------+-------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incoming<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Outgoing<'a> {
+    /// After the type. The reserved byte is not looked at.
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Outgoing<'a>, Malformed> {
+        r.u8()?;
+        let bytes = r.rest();
+        check(bytes, OUTGOING_HEADER_BYTES)?;
+        Ok(Outgoing { bytes })
+    }
+
+    pub(super) fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.put(&[kind::SEND_FROM, 0])?;
+        w.put(self.bytes)
+    }
+
+    /// The datagrams, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = (Ports, &'a [u8])> + use<'a> {
+        let mut at = 0;
+        let bytes = self.bytes;
+        core::iter::from_fn(move || {
+            let (ports, payload, next) = Outgoing::at(bytes, at)?;
+            at = next;
+            Some((ports, &bytes[payload]))
+        })
+    }
+
+    /// The datagram at an offset of a message that was parsed, without its type and reserved byte:
+    /// where it goes, where its payload is, and the offset of the next. For who takes them out of
+    /// the message's own buffer one at a time.
+    pub fn at(bytes: &[u8], offset: usize) -> Option<(Ports, core::ops::Range<usize>, usize)> {
+        let header: &[u8; OUTGOING_HEADER_BYTES] = bytes.get(offset..)?.first_chunk()?;
+        let [l0, l1, f0, f1, p0, p1, n0, n1, n2, n3] = *header;
+        let ports = Ports {
+            from: VirtualPort(u16::from_be_bytes([f0, f1])),
+            to: Destination {
+                node: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
+                port: VirtualPort(u16::from_be_bytes([p0, p1])),
+            },
+        };
+        let payload = offset + OUTGOING_HEADER_BYTES;
+        let end = payload + usize::from(u16::from_be_bytes([l0, l1]));
+        (end <= bytes.len()).then_some((ports, payload..end, end))
+    }
+}
+
+impl<'a> Incoming<'a> {
+    /// After the type. The reserved byte is not looked at.
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Incoming<'a>, Malformed> {
+        r.u8()?;
+        let bytes = r.rest();
+        check(bytes, INCOMING_HEADER_BYTES)?;
+        Ok(Incoming { bytes })
+    }
+
+    pub(super) fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.put(&[kind::DATAGRAMS, 0])?;
+        w.put(self.bytes)
+    }
+
+    /// The datagrams, one after the other: the own port that each is for, where it comes from, and
+    /// its payload.
+    pub fn iter(&self) -> impl Iterator<Item = (VirtualPort, Datagram, &'a [u8])> + use<'a> {
+        let mut rest = self.bytes;
+        core::iter::from_fn(move || {
+            let (header, after) = rest.split_first_chunk::<INCOMING_HEADER_BYTES>()?;
+            let [l0, l1, flags, _, t0, t1, o0, o1, p0, p1, n0, n1, n2, n3] = *header;
+            let datagram = Datagram {
+                source: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
+                source_port: VirtualPort(u16::from_be_bytes([p0, p1])),
+                recovered: flags & RECOVERED != 0,
+                remaining: Remaining(u16::from_be_bytes([t0, t1])),
+            };
+            let own = VirtualPort(u16::from_be_bytes([o0, o1]));
+            let len = usize::from(u16::from_be_bytes([l0, l1]));
+            let (payload, after) = after.split_at_checked(len)?;
+            rest = after;
+            Some((own, datagram, payload))
+        })
+    }
+}
+
+impl Ports {
+    /// The header in front of a payload of so many bytes, at most [`BATCH_PAYLOAD_BYTES_MAX`].
+    pub const fn header(self, payload: usize) -> [u8; OUTGOING_HEADER_BYTES] {
+        let [l0, l1] = length(payload);
+        let [f0, f1] = self.from.0.to_be_bytes();
+        let [p0, p1] = self.to.port.0.to_be_bytes();
+        let [n0, n1, n2, n3] = self.to.node.0.to_be_bytes();
+        [l0, l1, f0, f1, p0, p1, n0, n1, n2, n3]
+    }
+}
+
+impl Datagram {
+    /// The header in front of a payload of so many bytes, at most [`BATCH_PAYLOAD_BYTES_MAX`], for
+    /// the port `own`.
+    pub const fn header_for(self, own: VirtualPort, payload: usize) -> [u8; INCOMING_HEADER_BYTES] {
+        let [l0, l1] = length(payload);
+        let flags = if self.recovered { RECOVERED } else { 0 };
+        let [t0, t1] = self.remaining.0.to_be_bytes();
+        let [o0, o1] = own.0.to_be_bytes();
+        let [p0, p1] = self.source_port.0.to_be_bytes();
+        let [n0, n1, n2, n3] = self.source.0.to_be_bytes();
+        [l0, l1, flags, 0, t0, t1, o0, o1, p0, p1, n0, n1, n2, n3]
+    }
+}
+
+const fn length(payload: usize) -> [u8; 2] {
+    debug_assert!(payload <= BATCH_PAYLOAD_BYTES_MAX);
+    (payload as u16).to_be_bytes()
+}
+
+/// Whether `bytes` are 1 to [`BATCH_MAX`] datagrams with a header of so many bytes that begins with
+/// the payload's length.
+fn check(bytes: &[u8], header: usize) -> Result<(), Malformed> {
+    let mut rest = bytes;
+    for _ in 0..BATCH_MAX {
+        let length = rest.first_chunk::<2>().ok_or(Malformed::Short)?;
+        let length = usize::from(u16::from_be_bytes(*length));
+        if length > BATCH_PAYLOAD_BYTES_MAX {
+            return Err(Malformed::Length);
+        }
+        rest = rest.get(header + length..).ok_or(Malformed::Short)?;
+        if rest.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(Malformed::Length)
+}
