@@ -68,6 +68,8 @@ pub struct Clients {
     long: Box<[u8]>,
     /// Those whose streams are to be read though no descriptor will say so.
     resumed: Vec<ClientId>,
+    /// Those to whom datagrams are handed over at the end of the turn.
+    gathering: Vec<ClientId>,
 }
 
 /// Which descriptor of a client.
@@ -114,6 +116,7 @@ impl Clients {
             consuming: Vec::new(),
             long: vec![0; LONG_BYTES].into_boxed_slice(),
             resumed: Vec::new(),
+            gathering: Vec::new(),
         }
     }
 
@@ -190,6 +193,9 @@ impl Clients {
         let node = self.node;
         let client = self.clients.get_mut(&id).ok_or(Gone)?;
         loop {
+            if let Some(request) = client.next_sent(pool) {
+                return Ok(Some(request));
+            }
             if client.failed {
                 return Err(Gone);
             }
@@ -247,6 +253,23 @@ impl Clients {
                 return Ok(request);
             }
         }
+    }
+
+    /// A client has datagrams to be taken that its socket does not tell of.
+    pub fn has_sent(&self, id: ClientId) -> bool {
+        self.clients.get(&id).is_some_and(Client::has_sent)
+    }
+
+    /// Hands over what has come in this turn for sockets with ranges; how many datagrams were lost
+    /// because their clients read too slowly, and because they are gone.
+    pub fn end_turn(&mut self) -> (u32, u32) {
+        let (mut slow, mut gone) = (0, 0);
+        for id in self.gathering.drain(..) {
+            let client = self.clients.get_mut(&id);
+            let lost = client.map_or((0, 0), Client::end_turn);
+            (slow, gone) = (slow + lost.0, gone + lost.1);
+        }
+        (slow, gone)
     }
 
     /// Sends a client what waits for it, now that its socket may take more.
@@ -333,16 +356,24 @@ impl Clients {
             Reply::Datagram {
                 from,
                 port,
+                to,
+                recovered,
                 remaining,
                 payload,
             } => {
                 let header = Datagram {
                     source: from,
                     source_port: port,
-                    recovered: false,
+                    recovered,
                     remaining,
                 };
-                return client.datagram(header, &payload);
+                if !client.is_range() {
+                    return client.datagram(header, &payload);
+                }
+                if client.gather(to, header, payload.bytes())? {
+                    self.gathering.push(id);
+                }
+                return Ok(());
             }
             Reply::Bound { port } => {
                 client.port = Some(port);

@@ -234,6 +234,7 @@ impl Driver {
         }
         // What is only on its way does not wait for what the node has to say itself.
         self.send()?;
+        self.hand_over();
         let now = self.io.now;
         if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
             self.node.handle(now, Input::Timeout, &mut self.io);
@@ -248,6 +249,7 @@ impl Driver {
             self.node.flush(now, &mut self.io);
         }
         self.send()?;
+        self.hand_over();
         self.watch_clients();
         Ok(())
     }

@@ -222,8 +222,14 @@ impl Node {
     ) {
         let reply = match request {
             Request::Send { to, port, payload } => {
-                return self.on_send(now, client, to, port, payload, out);
+                return self.on_send(now, client, None, (to, port), payload, out);
             }
+            Request::SendFrom {
+                from,
+                to,
+                port,
+                payload,
+            } => return self.on_send(now, client, Some(from), (to, port), payload, out),
             Request::Close => {
                 self.leave_streams(now, client, out);
                 self.sockets.close(client);
@@ -233,6 +239,12 @@ impl Node {
             Request::Bind { port } => {
                 let bound = self.sockets.bind(client, port, &mut self.rng);
                 bound.map(|port| Reply::Bound { port })
+            }
+            Request::BindRange { first, last } => {
+                let bound = self
+                    .sockets
+                    .bind_range(client, (first, last), &mut self.rng);
+                bound.map(|()| Reply::Bound { port: first })
             }
             Request::Options(options) => self.set_options(client, options),
             Request::Stream(request) => {

@@ -16,12 +16,30 @@ pub enum Request {
         /// The port wanted.
         port: VirtualPort,
     },
+    /// Binds the socket to a whole range of ports, for one who stands for many.
+    BindRange {
+        /// The first.
+        first: VirtualPort,
+        /// The last.
+        last: VirtualPort,
+    },
     /// Sets what is stamped into packets from now on.
     Options(Options),
     /// Sends one datagram. The burst holds the payload alone, with [`wire::HEADROOM`] spare bytes
     /// before it and [`wire::TAG_BYTES`] behind, or as it comes where it is longer than
     /// [`MAX_PAYLOAD`](crate::node::MAX_PAYLOAD): then it goes in fragments. An unbound socket is bound to any port first.
     Send {
+        /// The destination.
+        to: NodeAddr,
+        /// Its port.
+        port: VirtualPort,
+        /// The payload.
+        payload: Burst,
+    },
+    /// The same from a port of the socket's range.
+    SendFrom {
+        /// Which.
+        from: VirtualPort,
         /// The destination.
         to: NodeAddr,
         /// Its port.
@@ -69,6 +87,10 @@ pub enum RequestError {
     PortInUse,
     /// The port belongs to the node itself.
     PortReserved,
+    /// The socket has no such port, or a range of them and none was named.
+    PortNotBound,
+    /// The socket is bound, and what it has bound cannot be changed into that.
+    AlreadyBound,
     /// All ports or sockets are taken.
     Exhausted,
     /// The payload is longer than a packet on this network carries.
@@ -96,6 +118,12 @@ impl core::fmt::Display for RequestError {
             RequestError::PortInUse => f.write_str("the virtual port is in use by another client"),
             RequestError::PortReserved => {
                 f.write_str("virtual ports below 16 belong to the node: choose a higher one")
+            }
+            RequestError::PortNotBound => f.write_str(
+                "the socket does not have that port: send from a port of its range, by SendFrom",
+            ),
+            RequestError::AlreadyBound => {
+                f.write_str("the socket is bound otherwise: open another one")
             }
             RequestError::Exhausted => f.write_str("no free virtual port or socket on this node"),
             RequestError::TooLong { max } => {
@@ -143,6 +171,10 @@ pub enum Reply {
         from: NodeAddr,
         /// The sender's port.
         port: VirtualPort,
+        /// The port that it is for.
+        to: VirtualPort,
+        /// It was lost on a hop and recovered there.
+        recovered: bool,
         /// What is left of its deadline.
         remaining: Remaining,
         /// The payload alone.

@@ -1,10 +1,12 @@
 //! The sockets of this node's clients: ports, options, and the sequence numbers of their flows.
 //!
 //! One client is one socket. Ports 0 to 15 belong to the node (7 answers echoes); ports from
-//! [`EPHEMERAL_FIRST`] are given to those who ask for any.
+//! [`EPHEMERAL_FIRST`] are given to those who ask for any. A socket has one port, or a range of them
+//! when it stands for many, which costs no more than one.
 
 use crate::request::{Delivery, Options, RequestError};
 use base::{ClientId, Map, NodeAddr, Rng, Time, VirtualPort};
+use std::collections::BTreeMap;
 use wire::data::{Class, LinkProtocol, Routing};
 
 /// Ports below this belong to the node.
@@ -15,6 +17,9 @@ pub const EPHEMERAL_FIRST: u16 = 32_768;
 pub const MAX_SOCKETS: usize = 4_096;
 /// Destinations whose flow a socket remembers; 40 bytes each.
 const MAX_FLOWS_PER_SOCKET: usize = 1_024;
+/// The same for a socket with a range of ports: four of each of 4096 calls, RTP and RTCP of two
+/// streams. 650 kB.
+const MAX_FLOWS_PER_RANGE: usize = 16_384;
 
 /// What a socket sends to one destination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,12 +37,14 @@ pub struct Outgoing {
 /// One client's socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// Its port, once bound.
+    /// Its port, once bound; the first of its range.
     pub port: Option<VirtualPort>,
+    /// The last port of its range, if it has one.
+    pub last: Option<VirtualPort>,
     /// What it stamps into packets and how it receives.
     pub options: Options,
-    /// What goes to each destination.
-    flows: Map<(NodeAddr, VirtualPort), Outgoing>,
+    /// What goes to each destination, from each port of a range. The only port of others is 0 here.
+    flows: Map<(VirtualPort, NodeAddr, VirtualPort), Outgoing>,
     /// Where a flow that is not remembered starts: above all that was used before.
     next_start: u32,
 }
@@ -47,6 +54,9 @@ pub struct Socket {
 pub struct Sockets {
     by_client: Map<ClientId, Socket>,
     by_port: Map<VirtualPort, ClientId>,
+    /// By the first port: the last, and who has them. No two have a port in common, nor one with
+    /// `by_port`.
+    ranges: BTreeMap<VirtualPort, (VirtualPort, ClientId)>,
     next_ephemeral: u16,
 }
 
@@ -68,15 +78,33 @@ impl Socket {
         let next_start = rng.next_u64() as u32;
         Socket {
             port: None,
+            last: None,
             options: default_options(),
             flows: Map::default(),
             next_start,
         }
     }
 
-    /// Counts a packet of so many bytes to a destination, and gives its sequence number.
-    pub fn next_seq(&mut self, now: Time, to: NodeAddr, port: VirtualPort, bytes: usize) -> u32 {
-        if let Some(flow) = self.flows.get_mut(&(to, port)) {
+    /// The port from which it sends when it says `from`: one of its range, or its only one.
+    pub fn source(&self, from: Option<VirtualPort>) -> Option<VirtualPort> {
+        match (self.port, self.last, from) {
+            (Some(first), Some(last), Some(from)) => (first..=last).contains(&from).then_some(from),
+            (port, None, None) => port,
+            _ => None,
+        }
+    }
+
+    /// Counts a packet of so many bytes from a port of its range to a destination, and gives its
+    /// sequence number.
+    pub fn next_seq(
+        &mut self,
+        now: Time,
+        from: Option<VirtualPort>,
+        (to, port): (NodeAddr, VirtualPort),
+        bytes: usize,
+    ) -> u32 {
+        let key = (from.unwrap_or_default(), to, port);
+        if let Some(flow) = self.flows.get_mut(&key) {
             let seq = flow.next;
             flow.next = seq.wrapping_add(1);
             flow.packets += 1;
@@ -87,7 +115,11 @@ impl Socket {
             }
             return seq;
         }
-        if self.flows.len() >= MAX_FLOWS_PER_SOCKET {
+        let max = match self.last {
+            Some(_) => MAX_FLOWS_PER_RANGE,
+            None => MAX_FLOWS_PER_SOCKET,
+        };
+        if self.flows.len() >= max {
             // Starting again above every number in use keeps each flow's numbers rising.
             self.flows.clear();
         }
@@ -98,7 +130,7 @@ impl Socket {
             bytes: bytes as u64,
             last: now,
         };
-        self.flows.insert((to, port), flow);
+        self.flows.insert(key, flow);
         seq
     }
 }
@@ -135,12 +167,15 @@ impl Sockets {
             1..RESERVED_PORTS => return Err(RequestError::PortReserved),
             _ => port,
         };
-        match self.by_port.get(&port) {
-            Some(owner) if *owner == client => return Ok(port),
+        match self.owner(port) {
+            Some(owner) if owner == client => return Ok(port),
             Some(_) => return Err(RequestError::PortInUse),
             None => {}
         }
         let socket = self.open(client, rng)?;
+        if socket.last.is_some() {
+            return Err(RequestError::AlreadyBound);
+        }
         let old = socket.port.replace(port);
         if let Some(old) = old {
             self.by_port.remove(&old);
@@ -149,17 +184,56 @@ impl Sockets {
         Ok(port)
     }
 
-    /// Forgets `client`; its port is free again.
+    /// Binds `client` to the ports from `first` to `last`, of which nobody has any.
+    pub fn bind_range(
+        &mut self,
+        client: ClientId,
+        (first, last): (VirtualPort, VirtualPort),
+        rng: &mut Rng,
+    ) -> Result<(), RequestError> {
+        if first.0 < RESERVED_PORTS || last < first {
+            return Err(RequestError::PortReserved);
+        }
+        if self.open(client, rng)?.port.is_some() {
+            return Err(RequestError::AlreadyBound);
+        }
+        let range = first..=last;
+        let single = self.by_port.keys().any(|port| range.contains(port));
+        // Ranges are apart, so of those that begin before the end the last one ends last.
+        let before = self.ranges.range(..=last).next_back();
+        if single || before.is_some_and(|(_, (end, _))| *end >= first) {
+            return Err(RequestError::PortInUse);
+        }
+        self.ranges.insert(first, (last, client));
+        let socket = self.open(client, rng)?;
+        (socket.port, socket.last) = (Some(first), Some(last));
+        Ok(())
+    }
+
+    /// Forgets `client`; its ports are free again.
     pub fn close(&mut self, client: ClientId) {
-        if let Some(port) = self.by_client.remove(&client).and_then(|s| s.port) {
-            self.by_port.remove(&port);
+        let Some(socket) = self.by_client.remove(&client) else {
+            return;
+        };
+        match (socket.port, socket.last) {
+            (Some(first), Some(_)) => drop(self.ranges.remove(&first)),
+            (Some(port), None) => drop(self.by_port.remove(&port)),
+            (None, _) => {}
         }
     }
 
     /// Who is bound to `port`, and how it receives.
     pub fn bound(&self, port: VirtualPort) -> Option<(ClientId, Delivery)> {
-        let client = *self.by_port.get(&port)?;
+        let client = self.owner(port)?;
         Some((client, self.by_client.get(&client)?.options.delivery))
+    }
+
+    fn owner(&self, port: VirtualPort) -> Option<ClientId> {
+        if let Some(client) = self.by_port.get(&port) {
+            return Some(*client);
+        }
+        let (_, (last, client)) = self.ranges.range(..=port).next_back()?;
+        (port <= *last).then_some(*client)
     }
 
     /// What bound sockets send: from which port with which options, and where to. In no particular
@@ -172,7 +246,13 @@ impl Sockets {
             let flows = flows
                 .into_iter()
                 .flat_map(|(port, flows)| flows.map(move |f| (port, f)));
-            flows.map(|(port, ((to, to_port), flow))| (port, &socket.options, *to, *to_port, flow))
+            flows.map(|(first, ((from, to, to_port), flow))| {
+                let port = match socket.last {
+                    Some(_) => *from,
+                    None => first,
+                };
+                (port, &socket.options, *to, *to_port, flow)
+            })
         })
     }
 
@@ -191,7 +271,7 @@ impl Sockets {
         for _ in 0..span {
             let port = VirtualPort(EPHEMERAL_FIRST + self.next_ephemeral % span);
             self.next_ephemeral = self.next_ephemeral.wrapping_add(1);
-            if !self.by_port.contains_key(&port) {
+            if self.owner(port).is_none() {
                 return Some(port);
             }
         }
@@ -230,10 +310,79 @@ mod tests {
     }
 
     #[test]
+    fn a_range_is_one_socket_s_and_apart_from_all_others() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        let (one, many, more) = (ClientId(1), ClientId(2), ClientId(3));
+        let mut range = |sockets: &mut Sockets, client, first, last| {
+            sockets.bind_range(client, (VirtualPort(first), VirtualPort(last)), &mut rng)
+        };
+        assert_eq!(range(&mut sockets, many, 40_000, 50_000), Ok(()));
+        for (first, last, why) in [
+            (50_000, 50_001, RequestError::PortInUse),
+            (39_000, 40_000, RequestError::PortInUse),
+            (41_000, 41_001, RequestError::PortInUse),
+            (1, u16::MAX, RequestError::PortReserved),
+            (16, u16::MAX, RequestError::PortInUse),
+            (9, 8, RequestError::PortReserved),
+        ] {
+            assert_eq!(range(&mut sockets, more, first, last), Err(why), "{first}");
+        }
+        let twice = range(&mut sockets, many, 30_000, 30_001);
+        assert_eq!(twice, Err(RequestError::AlreadyBound));
+        let mut rng = Rng::new(2);
+        let mut bind =
+            |sockets: &mut Sockets, client, port| sockets.bind(client, VirtualPort(port), &mut rng);
+        let inside = bind(&mut sockets, one, 45_000);
+        assert_eq!(inside, Err(RequestError::PortInUse));
+        assert_eq!(bind(&mut sockets, one, 39_999), Ok(VirtualPort(39_999)));
+        let moved = bind(&mut sockets, many, 30_000);
+        assert_eq!(moved, Err(RequestError::AlreadyBound));
+        let owner = |sockets: &Sockets, port| sockets.bound(VirtualPort(port)).map(|(c, _)| c);
+        for (port, client) in [
+            (39_998, None),
+            (39_999, Some(one)),
+            (40_000, Some(many)),
+            (50_000, Some(many)),
+            (50_001, None),
+        ] {
+            assert_eq!(owner(&sockets, port), client, "{port}");
+        }
+        let socket = sockets.client(many).unwrap();
+        let source = |from: Option<u16>| socket.source(from.map(VirtualPort));
+        assert_eq!(source(Some(50_000)), Some(VirtualPort(50_000)));
+        assert_eq!((source(Some(50_001)), source(None)), (None, None));
+        let socket = sockets.client(one).unwrap();
+        assert_eq!(socket.source(None), Some(VirtualPort(39_999)));
+        assert_eq!(socket.source(Some(VirtualPort(39_999))), None);
+        sockets.close(many);
+        assert_eq!(owner(&sockets, 45_000), None);
+        let mut rng = Rng::new(3);
+        let again = sockets.bind_range(more, (VirtualPort(45_000), VirtualPort(45_000)), &mut rng);
+        assert_eq!(again, Ok(()));
+    }
+
+    #[test]
+    fn each_port_of_a_range_has_flows_of_its_own() {
+        let (mut sockets, mut rng) = (Sockets::default(), Rng::new(1));
+        let ports = (VirtualPort(500), VirtualPort(600));
+        sockets.bind_range(ClientId(1), ports, &mut rng).unwrap();
+        let to = (NodeAddr(0x0a00_0002), VirtualPort(9));
+        let socket = sockets.client(ClientId(1)).unwrap();
+        let mut next = |from| socket.next_seq(Time::ZERO, Some(VirtualPort(from)), to, 100);
+        let (first, _) = (next(500), next(501));
+        assert_eq!(next(500), first.wrapping_add(1));
+        let told = sockets.outgoing();
+        let told = told.map(|(from, _, _, _, flow)| (from.0, flow.packets));
+        let mut told: Vec<_> = told.collect();
+        told.sort_unstable();
+        assert_eq!(told, [(500, 2), (501, 1)]);
+    }
+
+    #[test]
     fn flow_numbers_rise_even_when_flows_are_forgotten() {
         let mut socket = Socket::new(&mut Rng::new(3));
         let to = |i: u32| (NodeAddr(0x0a00_0001 + i), VirtualPort(9));
-        let mut next = |i| socket.next_seq(Time::ZERO, to(i).0, to(i).1, 100);
+        let mut next = |i| socket.next_seq(Time::ZERO, None, to(i), 100);
         let first = next(0);
         assert_eq!(next(0), first.wrapping_add(1));
         for i in 1..=MAX_FLOWS_PER_SOCKET as u32 {
@@ -249,7 +398,7 @@ mod tests {
         let (to, port, later) = (NodeAddr(0x0a00_0002), VirtualPort(9), Time::from_nanos(5));
         let socket = sockets.open(ClientId(1), &mut rng).unwrap();
         for (now, bytes) in [(Time::ZERO, 100), (later, 60)] {
-            socket.next_seq(now, to, port, bytes);
+            socket.next_seq(now, None, (to, port), bytes);
         }
         assert_eq!(sockets.outgoing().count(), 0, "from no port");
         let own = sockets.bind(ClientId(1), VirtualPort(0), &mut rng).unwrap();

@@ -303,6 +303,8 @@ fn a_local_client_gets_what_is_for_its_port() {
     let Some(Reply::Datagram {
         from,
         port,
+        to: _,
+        recovered: false,
         remaining,
         payload,
     }) = replies.last()

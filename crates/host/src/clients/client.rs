@@ -1,7 +1,7 @@
 //! One client: what it says, and what it is told.
 
 use super::stream::{End, Role};
-use base::{Burst, NodeAddr, VirtualPort};
+use base::{Burst, NodeAddr, Pool, VirtualPort};
 use net::epoll::Interest;
 use net::unix::SeqStream;
 use overlay::event::Drop;
@@ -10,8 +10,12 @@ use overlay::request::{Request, RequestError};
 use overlay::stream::{ResetReason, StreamRequest};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
+use wire::HEADROOM;
 use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
 
+/// Bytes of a message in which several datagrams are handed over: what fits the kernel's pages at
+/// once, 64 datagrams of voice. A longer datagram has a message of its own.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// Answers that may wait for a client that does not read, before it is disconnected.
 pub(super) const MAX_WAITING_ANSWERS: usize = 64;
 
@@ -21,6 +25,16 @@ pub(super) struct Client {
     pub(super) greeted: bool,
     raw: bool,
     pub(super) port: Option<VirtualPort>,
+    /// It has a range of ports, or has asked for one.
+    is_range: bool,
+    /// Datagrams that it has sent in one message and that are not taken yet: the message, and where
+    /// the next begins.
+    sent: Option<(Burst, usize)>,
+    /// Datagrams that have come in this turn, as one message.
+    came: Vec<u8>,
+    came_count: usize,
+    /// Of them, those that it did not take, and those that nobody could.
+    lost: (u32, u32),
     connected: Option<Destination>,
     /// Answers that did not fit the client's buffer yet.
     pub(super) waiting: VecDeque<Vec<u8>>,
@@ -42,6 +56,11 @@ impl Client {
             greeted: false,
             raw: false,
             port: None,
+            is_range: false,
+            sent: None,
+            came: Vec::new(),
+            came_count: 0,
+            lost: (0, 0),
             connected: None,
             waiting: VecDeque::new(),
             held: false,
@@ -136,6 +155,29 @@ impl Client {
                 );
                 None
             }
+            ipc::Request::BindRange { first, last } if self.port.is_none() && !self.is_range => {
+                self.is_range = true;
+                Some(Request::BindRange { first, last })
+            }
+            ipc::Request::BindRange { .. } => {
+                self.error(
+                    ErrorCode::AlreadyBound,
+                    "the socket is bound: open another one",
+                );
+                None
+            }
+            ipc::Request::SendFrom(_) => {
+                message.trim(ipc::BATCH_HEADER_BYTES, 0);
+                self.sent = Some((message, 0));
+                None
+            }
+            _ if self.is_range => {
+                self.error(
+                    ErrorCode::Unsupported,
+                    "a socket with a range of ports sends by SendFrom, and no more",
+                );
+                None
+            }
             ipc::Request::Bind { port } => match self.port {
                 Some(bound) if port.0 != 0 && port != bound => {
                     self.error(
@@ -190,6 +232,100 @@ impl Client {
                 }))
             }
         }
+    }
+
+    /// The next datagram of a message of several, as a request; `None` when there is none left.
+    pub(super) fn next_sent(&mut self, pool: &Pool) -> Option<Request> {
+        let (message, offset) = self.sent.take()?;
+        let (ports, payload, next) = ipc::Outgoing::at(message.bytes(), offset)?;
+        let payload = &message.bytes()[payload];
+        let payload = match payload.len() <= super::SMALL_ROOM {
+            true => pool.copy_of(HEADROOM, payload),
+            // It is cut inside the node and needs no headroom.
+            false => pool.copy_of(0, payload),
+        };
+        let Some(payload) = payload else {
+            // The others of the message are lost with it: there is no buffer for them either.
+            self.refuse(&RequestError::Exhausted);
+            return None;
+        };
+        if next < message.len() {
+            self.sent = Some((message, next));
+        }
+        Some(Request::SendFrom {
+            from: ports.from,
+            to: ports.to.node,
+            port: ports.to.port,
+            payload,
+        })
+    }
+
+    /// It has sent datagrams that are not taken yet, so its socket need not be readable.
+    pub(super) fn has_sent(&self) -> bool {
+        self.sent.is_some()
+    }
+
+    /// Adds a datagram to those of this turn. `Ok(true)` when it is the first: there is something to
+    /// be flushed from here on.
+    pub(super) fn gather(
+        &mut self,
+        own: VirtualPort,
+        header: Datagram,
+        payload: &[u8],
+    ) -> Result<bool, Drop> {
+        if payload.len() > ipc::BATCH_PAYLOAD_BYTES_MAX {
+            return Err(Drop::TooLong);
+        }
+        let bytes = self.came.len() + ipc::INCOMING_HEADER_BYTES + payload.len();
+        if self.came_count >= ipc::BATCH_MAX || (self.came_count > 0 && bytes > GATHERED_BYTES_MAX)
+        {
+            self.flush();
+        }
+        let is_first = self.came.is_empty();
+        if is_first {
+            self.came.extend([kind::DATAGRAMS, 0]);
+        }
+        self.came.extend(header.header_for(own, payload.len()));
+        self.came.extend_from_slice(payload);
+        self.came_count += 1;
+        Ok(is_first)
+    }
+
+    /// Sends what was gathered.
+    fn flush(&mut self) {
+        if self.came.is_empty() {
+            return;
+        }
+        let sent = match self.waiting.is_empty() {
+            true => self.stream.send_parts(&[IoSlice::new(&self.came)]),
+            false => Err(ErrorKind::WouldBlock.into()),
+        };
+        match sent {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                self.lost.0 += self.came_count as u32;
+            }
+            Err(_) => self.lost.1 += self.came_count as u32,
+        }
+        self.came.clear();
+        self.came_count = 0;
+    }
+
+    /// Sends what was gathered in this turn; what was lost of it because the client reads too
+    /// slowly, and because it is gone.
+    pub(super) fn end_turn(&mut self) -> (u32, u32) {
+        self.flush();
+        core::mem::take(&mut self.lost)
+    }
+
+    /// It has a range of ports.
+    pub(super) fn is_range(&self) -> bool {
+        self.is_range
+    }
+
+    /// Its range was refused.
+    pub(super) fn forget_range(&mut self) {
+        self.is_range = self.is_range && self.port.is_some();
     }
 
     pub(super) fn datagram(&mut self, header: Datagram, payload: &Burst) -> Result<(), Drop> {
@@ -269,6 +405,8 @@ impl Client {
 fn error_code(why: &RequestError) -> ErrorCode {
     match why {
         RequestError::PortInUse => ErrorCode::PortInUse,
+        RequestError::PortNotBound => ErrorCode::NotBound,
+        RequestError::AlreadyBound => ErrorCode::AlreadyBound,
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
         RequestError::Congested => ErrorCode::Congested,

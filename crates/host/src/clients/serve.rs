@@ -123,6 +123,7 @@ impl Clients {
 
     pub(super) fn on_refused(&mut self, id: ClientId, why: &RequestError) -> Result<(), Drop> {
         let client = self.clients.get_mut(&id).ok_or(Drop::NoSocket)?;
+        client.forget_range();
         match client.role {
             // The stream has gone before it was accepted.
             Role::Accepting(_) => self.close(id),

@@ -54,6 +54,8 @@ impl World {
         Reply::Datagram {
             from: PEER.node,
             port: PEER.port,
+            to: VirtualPort(40_000),
+            recovered: true,
             remaining: Remaining(9),
             payload,
         }
@@ -137,10 +139,114 @@ fn a_session_from_hello_to_raw() {
     let stranger = Reply::Datagram {
         from: NodeAddr(0x0a07_0009),
         port: PEER.port,
+        to: VirtualPort(40_000),
+        recovered: false,
         remaining: Remaining(9),
         payload: world.pool.copy_of(0, b"no").unwrap(),
     };
     assert_eq!(world.clients.deliver(id, stranger), Err(Drop::NoSocket));
+}
+
+#[test]
+fn a_socket_with_a_range_sends_and_receives_several_at_once() {
+    let mut world = World::new(8);
+    let (id, stream) = world.greeted();
+    let (first, last) = (VirtualPort(100), VirtualPort(200));
+    say(&stream, &ipc::Request::BindRange { first, last });
+    let request = world.clients.read(id, &world.pool);
+    assert!(matches!(request, Ok(Some(Request::BindRange { .. }))));
+    world
+        .clients
+        .deliver(id, Reply::Bound { port: first })
+        .unwrap();
+    assert_eq!(hear(&stream)[0], kind::BOUND);
+
+    let mut message = vec![kind::SEND_FROM, 0];
+    let long = [7; 3_000];
+    let sent: [(u16, &[u8]); 3] = [(100, b"one"), (102, b""), (200, &long)];
+    for (from, payload) in sent {
+        let from = VirtualPort(from);
+        message.extend(ipc::Ports { from, to: PEER }.header(payload.len()));
+        message.extend(payload);
+    }
+    stream.send_parts(&[IoSlice::new(&message)]).unwrap();
+    for (port, bytes) in sent {
+        let request = world.clients.read(id, &world.pool);
+        let Ok(Some(Request::SendFrom {
+            from,
+            to,
+            port: to_port,
+            payload,
+        })) = request
+        else {
+            panic!("{request:?}")
+        };
+        assert_eq!((from.0, to, to_port), (port, PEER.node, PEER.port));
+        assert_eq!(payload.bytes(), bytes);
+        assert_eq!(world.clients.has_sent(id), port != 200);
+    }
+    assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
+    // What belongs to other sockets is refused, and the socket goes on.
+    say(&stream, &ipc::Request::SendTo(PEER, b"hi"));
+    say(&stream, &ipc::Request::BindRange { first, last });
+    assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
+    assert_eq!(
+        hear(&stream)[..2],
+        [kind::ERROR, ErrorCode::Unsupported.to_byte()]
+    );
+    assert_eq!(
+        hear(&stream)[..2],
+        [kind::ERROR, ErrorCode::AlreadyBound.to_byte()]
+    );
+
+    for n in 0..=ipc::BATCH_MAX as u8 {
+        world.clients.deliver(id, world.datagram(&[n])).unwrap();
+    }
+    assert_eq!(world.clients.end_turn(), (0, 0));
+    assert_eq!(world.clients.end_turn(), (0, 0));
+    for numbers in [
+        0..ipc::BATCH_MAX as u8,
+        ipc::BATCH_MAX as u8..ipc::BATCH_MAX as u8 + 1,
+    ] {
+        let message = hear(&stream);
+        let Ok(ipc::Reply::Datagrams(batch)) = ipc::Reply::parse(&message) else {
+            panic!("{message:?}")
+        };
+        for (n, (own, header, payload)) in numbers.clone().zip(batch.iter()) {
+            assert_eq!((own.0, payload), (40_000, &[n][..]));
+            assert_eq!((header.source, header.recovered), (PEER.node, true));
+        }
+        assert_eq!(batch.iter().count(), numbers.len());
+    }
+    assert_eq!(hear(&stream), b"", "nothing more");
+}
+
+#[test]
+fn datagrams_for_a_range_that_nobody_reads_are_counted() {
+    let mut world = World::new(8);
+    let (id, stream) = world.greeted();
+    let (first, last) = (VirtualPort(100), VirtualPort(200));
+    say(&stream, &ipc::Request::BindRange { first, last });
+    assert!(world.clients.read(id, &world.pool).is_ok());
+    let (mut turns, mut lost) = (0, 0);
+    while lost == 0 {
+        for _ in 0..3 {
+            world
+                .clients
+                .deliver(id, world.datagram(&[0; 1_000]))
+                .unwrap();
+        }
+        (lost, _) = world.clients.end_turn();
+        turns += 1;
+        assert!(turns < 10_000);
+    }
+    assert_eq!(lost, 3);
+    drop(stream);
+    world.clients.deliver(id, world.datagram(b"x")).unwrap();
+    assert_eq!(world.clients.end_turn(), (0, 1));
+    world.clients.deliver(id, world.datagram(b"x")).unwrap();
+    world.clients.remove(id);
+    assert_eq!(world.clients.end_turn(), (0, 0));
 }
 
 #[test]

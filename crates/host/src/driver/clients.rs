@@ -4,9 +4,10 @@ use super::{Driver, TOKEN_CLIENTS, TOKEN_STREAMS};
 use crate::clients::{
     ACCEPTS_PER_TURN, Change, Clients, READS_PER_TURN, STREAM_READS_PER_TURN, Which,
 };
-use base::{ClientId, Engine, Input};
+use base::{ClientId, Engine, Input, Outbox};
 use net::epoll::{Interest, Ready};
 use overlay::Request;
+use overlay::event::{Drop, Event};
 use std::os::fd::AsFd;
 
 impl Driver {
@@ -57,7 +58,10 @@ impl Driver {
     }
 
     fn read_client(&mut self, id: ClientId) {
-        for _ in 0..READS_PER_TURN {
+        let mut taken = 0;
+        // A message of several datagrams is taken to its end: the socket does not tell of the rest.
+        while taken < READS_PER_TURN || self.io.clients.has_sent(id) {
+            taken += 1;
             match self.io.clients.read(id, &self.io.pool) {
                 Ok(Some(request)) => {
                     let input = Input::Request {
@@ -125,6 +129,16 @@ impl Driver {
             request: Request::Close,
         };
         self.node.handle(self.io.now, input, &mut self.io);
+    }
+
+    /// Hands over what has come for clients in this turn.
+    pub(super) fn hand_over(&mut self) {
+        let (slow, gone) = self.io.clients.end_turn();
+        for (reason, packets) in [(Drop::ClientSlow, slow), (Drop::NoSocket, gone)] {
+            if packets > 0 {
+                self.io.report(Event::Dropped { reason, packets });
+            }
+        }
     }
 
     pub(super) fn watch_clients(&mut self) {

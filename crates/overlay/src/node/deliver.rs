@@ -18,6 +18,8 @@ use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES, transport};
 pub(super) struct Arrived {
     from: NodeAddr,
     port: VirtualPort,
+    to: VirtualPort,
+    recovered: bool,
     /// As of `at`.
     remaining: Remaining,
     at: Time,
@@ -55,6 +57,8 @@ impl Node {
         let (to_port, remaining) = (header.destination_port(), header.remaining());
         let (seq, offset) = (header.flow_seq(), header.payload_offset());
         let (is_long, mut remaining) = (header.has_transport(), remaining);
+        // Of a long datagram, what the fragment tells that makes it whole.
+        let recovered = header.is_recovered();
         if to_port == echo::PORT && !is_long {
             return self.on_echo(now, one, out);
         }
@@ -80,6 +84,8 @@ impl Node {
         let arrived = Arrived {
             from,
             port,
+            to: to_port,
+            recovered,
             remaining,
             at: now,
             payload,
@@ -87,7 +93,7 @@ impl Node {
         match delivery {
             Delivery::AsItComes => hand_over(now, client, arrived, out),
             Delivery::InOrder => {
-                let key = (client, from, port);
+                let key = (client, to_port, from, port);
                 let left = remaining.duration();
                 match self.resequencer.push(now, key, seq.0, left, arrived) {
                     Ok(()) => {
@@ -183,6 +189,8 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
     let Arrived {
         from,
         port,
+        to,
+        recovered,
         remaining,
         at,
         payload,
@@ -200,6 +208,8 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
         Reply::Datagram {
             from,
             port,
+            to,
+            recovered,
             remaining,
             payload,
         },

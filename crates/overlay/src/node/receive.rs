@@ -142,6 +142,7 @@ impl Node {
                 match link.receiver.on_packet(now, seq, remaining, rest) {
                     Arrival::New => {}
                     Arrival::Recovered { after, .. } => {
+                        header.set_recovered();
                         let after_us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
                         out.report(Event::Recovered {
                             peer: link.peer,

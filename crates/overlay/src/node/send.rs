@@ -94,17 +94,17 @@ impl Node {
         });
     }
 
-    /// Sends a client's datagram.
+    /// Sends a client's datagram, from its port or from that of its range.
     pub(super) fn on_send(
         &mut self,
         now: Time,
         client: ClientId,
-        to: NodeAddr,
-        port: VirtualPort,
+        from: Option<VirtualPort>,
+        to: (NodeAddr, VirtualPort),
         payload: Burst,
         out: &mut impl Outbox<Node>,
     ) {
-        if let Err(why) = self.send_from(now, client, to, port, payload, out) {
+        if let Err(why) = self.send_from(now, client, from, to, payload, out) {
             out.deliver(client, Reply::Refused(why));
         }
     }
@@ -113,8 +113,8 @@ impl Node {
         &mut self,
         now: Time,
         client: ClientId,
-        to: NodeAddr,
-        port: VirtualPort,
+        from: Option<VirtualPort>,
+        (to, port): (NodeAddr, VirtualPort),
         payload: Burst,
         out: &mut impl Outbox<Node>,
     ) -> Result<(), RequestError> {
@@ -128,7 +128,7 @@ impl Node {
         if class.link == LinkProtocol::Reliable && !self.has_room(class.routing, to) {
             return Err(RequestError::Congested);
         }
-        if self.sockets.open(client, &mut self.rng)?.port.is_none() {
+        if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
             out.deliver(client, Reply::Bound { port: bound });
         }
@@ -140,8 +140,8 @@ impl Node {
             ..
         } = socket.options;
         let scheme = socket.options.scheme;
-        let source_port = socket.port.ok_or(RequestError::Exhausted)?;
-        let flow_seq = FlowSeq(socket.next_seq(now, to, port, payload.len()));
+        let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
+        let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         let mut stamp: &[u8] = &[];
         if let Some(scheme) = scheme
             && to != self.addr
@@ -194,7 +194,7 @@ impl Node {
             let stamp = &copy[..stamp.len()];
             let number = |node: &mut Node| {
                 let socket = node.sockets.client(client);
-                FlowSeq(socket.map_or(0, |socket| socket.next_seq(now, to, port, 0)))
+                FlowSeq(socket.map_or(0, |socket| socket.next_seq(now, from, (to, port), 0)))
             };
             self.send_in_fragments(now, &header, stamp, (payload, max), number, out);
             return Ok(());
