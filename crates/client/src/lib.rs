@@ -36,12 +36,16 @@
 //! A [`Stream`] is a reliable one, in order, with semantics of TCP; a [`Listener`] takes them. A
 //! stream that ends before its time fails with `ConnectionReset` and tells why; a clean end of the
 //! data is told apart from the end of the node.
+//!
+//! A [`RangeSocket`] has a range of ports over one connection: for gateways, which stand for
+//! thousands.
 #![forbid(unsafe_code)]
 
 mod connection;
 mod error;
 mod locate;
 mod options;
+mod range;
 pub mod remote;
 mod socket;
 mod stream;
@@ -51,6 +55,7 @@ pub use error::Error;
 pub use locate::{NODE_VARIABLE, SYSTEM, sockets_below};
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
+pub use range::{Batch, RangeSocket, Sending};
 pub use socket::{DatagramSocket, Info, Node};
 pub use stream::{Accepted, Listener, MessageStream, Stream};
 pub use target::{BadTarget, Target};

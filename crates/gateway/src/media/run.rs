@@ -1,8 +1,9 @@
 //! The media thread: waits, takes what is ready, forwards it, looks after timeouts.
 
-use super::state::TOKEN_V6;
-use super::{Event, Shared};
+use super::state::{ENDED_PER_TURN, TOKEN_V6};
+use super::{Event, Shared, uplink};
 use base::{Duration, Time};
+use client::Batch;
 use net::epoll::{Interest, Poller, Ready};
 use net::sched::{self, Scheduling};
 use std::io;
@@ -15,6 +16,7 @@ use std::thread;
 const PRIORITY: u8 = 5;
 /// Tokens beyond those of the ports.
 const TOKEN_WAKE: u64 = 2 * TOKEN_V6;
+const TOKEN_OVERLAY: u64 = TOKEN_WAKE + 1;
 /// The longest datagram that passes; longer ones are cut, and nobody sends them: RTP stays below
 /// what Ethernet carries.
 const DATAGRAM_BYTES_MAX: usize = 4_096;
@@ -27,17 +29,20 @@ pub(super) struct Media {
     shared: Arc<Shared>,
     poller: Poller,
     buffer: Box<[u8]>,
+    batch: Batch,
     housekeeping: Time,
 }
 
 impl Media {
     pub(super) fn new(shared: Arc<Shared>, poller: Poller) -> io::Result<Media> {
         poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
+        shared.lock().watch_uplink(TOKEN_OVERLAY)?;
         Ok(Media {
             housekeeping: shared.clock.now() + HOUSEKEEPING,
             shared,
             poller,
             buffer: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
+            batch: Batch::new(),
         })
     }
 
@@ -65,9 +70,11 @@ impl Media {
         let shared = self.shared.clone();
         let mut state = shared.lock();
         let now = shared.clock.now();
+        let mut gone = None;
         for event in ready {
             match event.token {
                 TOKEN_WAKE => drop(shared.waker.drain()),
+                TOKEN_OVERLAY => gone = uplink::receive(&mut state, now, &mut self.batch),
                 token => {
                     let (port, is_v6) = (token as u16, token & TOKEN_V6 != 0);
                     // One datagram: a phone sends one in 20 ms. If there are more, the port is
@@ -79,12 +86,24 @@ impl Media {
             }
         }
         state.flush();
-        let ended = state.on_timeout(now);
+        let mut ended = state.on_timeout(now);
+        if now >= self.housekeeping {
+            self.housekeeping = now + HOUSEKEEPING;
+            if state.uplink.is_lost(now) {
+                let lost = state.node_lost(now, shared.node, true);
+                if lost.len() == ENDED_PER_TURN {
+                    // There may be more of them.
+                    self.housekeeping = now;
+                }
+                ended.extend(lost);
+            }
+        }
         let next = state.calls.next_timeout();
         drop(state);
         shared.tell_ended(ended);
-        if now >= self.housekeeping {
-            self.housekeeping = now + HOUSEKEEPING;
+        if let Some(error) = gone {
+            (shared.tell)(Event::NodeAway(error));
+            uplink::look_for(&shared, TOKEN_OVERLAY);
         }
         let next = next.unwrap_or(Time::FAR).min(self.housekeeping);
         Some(next.since(shared.clock.now()))

@@ -316,6 +316,11 @@ impl State {
         }
     }
 
+    /// Watches the overlay's socket, which is new.
+    pub(super) fn watch_uplink(&self, token: u64) -> io::Result<()> {
+        self.uplink.watch(&self.registry, token)
+    }
+
     /// Sends what is gathered for the overlay.
     pub(super) fn flush(&mut self) {
         self.uplink.flush();

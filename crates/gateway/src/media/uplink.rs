@@ -2,31 +2,73 @@
 //!
 //! ```text
 //!   packets of a turn ──> gathered ──> few messages to the node
-//!   the node goes away ──> looked for, once a second ──> bound anew
+//!   the node goes away ──> looked for by a thread of its own ──> bound anew, or lost for good
 //! ```
 
-use base::{NodeAddr, VirtualPort};
-use client::{Error, Node, Options, Target};
+use super::state::State;
+use super::{Event, NODE_GRACE, Shared};
+use base::{NodeAddr, Time, VirtualPort};
+use client::{Batch, Error, Node, Options, RangeSocket, Sending, Target};
 use core::ops::RangeInclusive;
+use net::epoll::{Interest, Registry};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+/// From one attempt to find the node again to the next: a restarted one is there within a second.
+const LOOK_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
+/// How long a node may take to answer then.
+const LOOK_PATIENCE: core::time::Duration = core::time::Duration::from_secs(2);
+/// Messages taken from the node in a turn: 256 datagrams, which take about a millisecond.
+const READS_PER_TURN: usize = 4;
+
+/// How the node is reached, as a plane was told.
+#[derive(Clone, Debug)]
+struct Way {
+    by: Node,
+    ports: RangeInclusive<u16>,
+    options: Options,
+}
 
 pub(super) struct Uplink {
+    way: Way,
     node: NodeAddr,
-    connected: bool,
+    socket: Option<RangeSocket>,
+    /// Since when there is none.
+    away: Option<Time>,
+    sending: Sending,
     failed: u64,
 }
 
 impl Uplink {
+    /// Binds the range; the socket is to be watched yet, see [`Uplink::watch`].
     pub(super) fn open(
         by: &Node,
-        _ports: RangeInclusive<u16>,
+        ports: RangeInclusive<u16>,
         options: Options,
     ) -> Result<Uplink, Error> {
-        let socket = by.open(options)?;
+        let way = Way {
+            by: by.clone(),
+            ports,
+            options,
+        };
+        let socket = way.bind()?;
         Ok(Uplink {
-            node: socket.local().node,
-            connected: true,
+            way,
+            node: socket.node(),
+            socket: Some(socket),
+            away: None,
+            sending: Sending::new(),
             failed: 0,
         })
+    }
+
+    pub(super) fn watch(&self, registry: &Registry, token: u64) -> io::Result<()> {
+        match &self.socket {
+            Some(socket) => registry.add(socket, token, Interest::READ),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn node(&self) -> NodeAddr {
@@ -34,7 +76,12 @@ impl Uplink {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.connected
+        self.socket.is_some()
+    }
+
+    /// It is away for longer than calls wait.
+    pub(super) fn is_lost(&self, now: Time) -> bool {
+        self.away.is_some_and(|since| now >= since + NODE_GRACE)
     }
 
     /// Datagrams that the node did not take.
@@ -42,9 +89,114 @@ impl Uplink {
         self.failed
     }
 
-    pub(super) fn send(&mut self, _from: VirtualPort, _to: Target, _datagram: &[u8]) {
-        self.failed += 1;
+    /// Sends a datagram with the others of this turn.
+    pub(super) fn send(&mut self, from: VirtualPort, to: Target, datagram: &[u8]) {
+        if self.sending.push(from.0, to, datagram) {
+            return;
+        }
+        self.flush();
+        if !self.sending.push(from.0, to, datagram) {
+            self.failed += 1;
+        }
     }
 
-    pub(super) fn flush(&mut self) {}
+    /// Sends what was gathered. What the node does not take at once is lost: later it is of no use.
+    pub(super) fn flush(&mut self) {
+        let count = self.sending.len() as u64;
+        let sent = match &self.socket {
+            _ if count == 0 => true,
+            // That it is gone is seen when something is received.
+            Some(socket) => socket.send_batch(&mut self.sending).is_ok(),
+            None => false,
+        };
+        if !sent {
+            self.sending.clear();
+            self.failed += count;
+        }
+    }
+
+    /// Receives what came together; false when there is nothing now.
+    fn receive(&self, batch: &mut Batch) -> Result<bool, Error> {
+        let Some(socket) = &self.socket else {
+            return Ok(false);
+        };
+        match socket.recv_batch(batch) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            // One of what was sent could not go: no route yet, or too long. The others do.
+            Err(Error::Refused { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn leave(&mut self, now: Time) {
+        self.socket = None;
+        self.away.get_or_insert(now);
+    }
+
+    fn attach(&mut self, socket: RangeSocket) {
+        self.socket = Some(socket);
+        self.away = None;
+    }
+}
+
+impl Way {
+    fn bind(&self) -> Result<RangeSocket, Error> {
+        let socket = self.by.bind_range(self.ports.clone(), self.options)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
+/// Takes what came over the overlay, bounded. An error when the node is gone.
+pub(super) fn receive(state: &mut State, now: Time, batch: &mut Batch) -> Option<Error> {
+    for _ in 0..READS_PER_TURN {
+        match state.uplink.receive(batch) {
+            Ok(true) => {
+                for (port, from, info, payload) in batch.iter() {
+                    state.on_overlay(now, VirtualPort(port), from, payload, info);
+                }
+            }
+            Ok(false) => return None,
+            Err(error) => {
+                state.uplink.leave(now);
+                return Some(error);
+            }
+        }
+    }
+    None
+}
+
+/// Looks for the node until it is back, on a thread of its own.
+pub(super) fn look_for(shared: &Arc<Shared>, token: u64) {
+    let way = shared.lock().uplink.way.clone();
+    let own = shared.clone();
+    let look = move || {
+        while !own.stop.load(Ordering::Acquire) {
+            thread::sleep(LOOK_EVERY);
+            let way = Way {
+                by: way.by.clone().with_timeout(LOOK_PATIENCE),
+                ..way.clone()
+            };
+            // Another node at the same place is not that whose address the calls' ends have.
+            let found = way.bind().ok().filter(|socket| socket.node() == own.node);
+            let Some(socket) = found else {
+                continue;
+            };
+            let mut state = own.lock();
+            state.uplink.attach(socket);
+            let watched = state.watch_uplink(token);
+            drop(state);
+            match watched {
+                Ok(()) => return (own.tell)(Event::NodeBack),
+                Err(error) => (own.tell)(Event::Warning(format!("media: {error}"))),
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("media-node".into());
+    if let Err(error) = thread.spawn(look) {
+        (shared.tell)(Event::Warning(format!(
+            "media: the node is not looked for, {error}"
+        )));
+    }
 }

@@ -1,0 +1,300 @@
+//! A socket with a range of virtual ports, for who stands for many: one connection to the node
+//! carries the datagrams of thousands of calls, several in a message.
+//!
+//! ```text
+//!   send_from(port, ..)   one datagram                  recv_from   one datagram, and its port
+//!   Sending::push ... send_batch   up to 64 at once     recv_batch  what came together
+//! ```
+
+use crate::connection::Connection;
+use crate::socket::Node;
+use crate::{Error, Info, Options, Target};
+use base::{NodeAddr, VirtualPort};
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use net::unix::{Received, SeqStream};
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use wire::ipc::{
+    BATCH_HEADER_BYTES, BATCH_MAX, BATCH_PAYLOAD_BYTES_MAX, Destination, Incoming,
+    MESSAGE_BYTES_MAX, OUTGOING_HEADER_BYTES, Ports, Reply, Request, TEXT_BYTES_MAX, kind,
+};
+
+/// Bytes of a message of several datagrams: 64 of voice are 12 KiB. A longer datagram has a message
+/// of its own.
+const SENDING_BYTES_MAX: usize = 16 << 10;
+
+/// An overlay socket with a range of virtual ports. Several threads may use one.
+#[derive(Debug)]
+pub struct RangeSocket {
+    stream: SeqStream,
+    node: NodeAddr,
+    ports: RangeInclusive<u16>,
+    max_payload: usize,
+    by: Node,
+    /// What came together and was not asked for yet, for [`RangeSocket::recv_from`].
+    kept: Mutex<(Batch, usize)>,
+}
+
+/// Datagrams that are sent together.
+#[derive(Debug, Default)]
+pub struct Sending {
+    message: Vec<u8>,
+    count: usize,
+}
+
+/// Datagrams that came together. Its memory is used again.
+#[derive(Debug)]
+pub struct Batch {
+    message: Vec<u8>,
+    len: usize,
+}
+
+impl Node {
+    /// Opens a socket with all virtual ports of a range.
+    pub fn bind_range(
+        &self,
+        ports: RangeInclusive<u16>,
+        options: Options,
+    ) -> Result<RangeSocket, Error> {
+        let until = Instant::now() + self.timeout();
+        let connection = Connection::open(self, options, until)?;
+        let bind = Request::BindRange {
+            first: VirtualPort(*ports.start()),
+            last: VirtualPort(*ports.end()),
+        };
+        let mut buffer = [0; TEXT_BYTES_MAX + 16];
+        let Reply::Bound { .. } = connection.ask(&bind, until, &mut buffer)?.0 else {
+            return Err(Error::Protocol("bound"));
+        };
+        connection.stream.set_timeouts(None, Some(self.timeout()))?;
+        Ok(RangeSocket {
+            stream: connection.stream,
+            node: connection.node,
+            ports,
+            max_payload: connection.max_payload.min(BATCH_PAYLOAD_BYTES_MAX),
+            by: connection.by,
+            kept: Mutex::default(),
+        })
+    }
+}
+
+impl RangeSocket {
+    /// The node.
+    pub fn node(&self) -> NodeAddr {
+        self.node
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> RangeInclusive<u16> {
+        self.ports.clone()
+    }
+
+    /// The longest datagram that can be sent.
+    pub fn max_payload(&self) -> usize {
+        self.max_payload
+    }
+
+    /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
+    pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
+        Ok(self.stream.set_nonblocking(on)?)
+    }
+
+    /// Sends one datagram from `port`. Blocks while the node takes no more, up to the node's
+    /// timeout. A port that is not of the range is refused by the node, as an error of a later
+    /// receive.
+    pub fn send_from(&self, port: u16, payload: &[u8], to: Target) -> Result<(), Error> {
+        self.check(payload.len())?;
+        let header = ports(port, to).header(payload.len());
+        let parts = [
+            IoSlice::new(&[kind::SEND_FROM, 0]),
+            IoSlice::new(&header),
+            IoSlice::new(payload),
+        ];
+        self.stream.send_parts(&parts).map_err(Error::of)
+    }
+
+    /// Sends what was gathered, as one message: all of it, or nothing when this fails. It is empty
+    /// afterwards.
+    pub fn send_batch(&self, sending: &mut Sending) -> Result<(), Error> {
+        if sending.is_empty() {
+            return Ok(());
+        }
+        let sent = self.stream.send_parts(&[IoSlice::new(&sending.message)]);
+        sending.clear();
+        sent.map_err(Error::of)
+    }
+
+    /// Receives one datagram into `buffer`: its length, the port that it is for, and who sent it. A
+    /// longer one is cut.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> Result<(usize, u16, Target, Info), Error> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (batch, taken) = &mut *kept;
+        loop {
+            if let Some((port, from, info, payload)) = batch.iter().nth(*taken) {
+                let len = payload.len().min(buffer.len());
+                buffer[..len].copy_from_slice(&payload[..len]);
+                *taken += 1;
+                return Ok((len, port, from, info));
+            }
+            *taken = 0;
+            self.recv_batch(batch)?;
+        }
+    }
+
+    /// Receives what came together, in the place of what was in `batch`; at least one datagram.
+    pub fn recv_batch(&self, batch: &mut Batch) -> Result<(), Error> {
+        loop {
+            batch.len = 0;
+            if batch.message.is_empty() {
+                batch.message = vec![0; MESSAGE_BYTES_MAX];
+            }
+            let received = self.stream.recv_into(&mut batch.message);
+            let len = match received.map_err(Error::of)? {
+                Received::Message(len) => len,
+                Received::Truncated(_) => return Err(Error::Protocol("too long")),
+                Received::Empty => return Err(Error::WouldBlock),
+                Received::Closed => return Err(Error::Closed),
+            };
+            match Reply::parse(&batch.message[..len]) {
+                Ok(Reply::Datagrams(_)) => {
+                    batch.len = len;
+                    return Ok(());
+                }
+                Ok(Reply::Error { code, text }) => {
+                    return Err(Error::Refused {
+                        code,
+                        text: text.to_owned(),
+                    });
+                }
+                Ok(_) => {}
+                Err(why) => return Err(Error::Protocol(why.label())),
+            }
+        }
+    }
+
+    /// The node by which it was opened.
+    pub fn by(&self) -> &Node {
+        &self.by
+    }
+
+    fn check(&self, len: usize) -> Result<(), Error> {
+        match len <= self.max_payload {
+            true => Ok(()),
+            false => Err(Error::TooLong {
+                len,
+                max: self.max_payload,
+            }),
+        }
+    }
+}
+
+impl Sending {
+    /// Nothing to be sent.
+    pub fn new() -> Sending {
+        Sending::default()
+    }
+
+    /// How many are in it.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True when there is nothing to be sent.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Adds a datagram from `port`; false when there is no room: send what is there first. An empty
+    /// one takes every datagram that can be sent.
+    #[must_use]
+    pub fn push(&mut self, port: u16, to: Target, payload: &[u8]) -> bool {
+        let bytes = self.message.len() + OUTGOING_HEADER_BYTES + payload.len();
+        let has_room = self.count < BATCH_MAX && bytes <= SENDING_BYTES_MAX;
+        if payload.len() > BATCH_PAYLOAD_BYTES_MAX || !(self.is_empty() || has_room) {
+            return false;
+        }
+        if self.is_empty() {
+            self.message.extend([kind::SEND_FROM, 0]);
+        }
+        self.message.extend(ports(port, to).header(payload.len()));
+        self.message.extend_from_slice(payload);
+        self.count += 1;
+        true
+    }
+
+    /// Forgets what is in it.
+    pub fn clear(&mut self) {
+        self.message.clear();
+        self.count = 0;
+    }
+}
+
+impl Batch {
+    /// Nothing came yet.
+    pub fn new() -> Batch {
+        Batch {
+            message: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// The datagrams: the port that each is for, who sent it, what it tells, and its payload.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, Target, Info, &[u8])> {
+        let datagrams = match Reply::parse(&self.message[..self.len]) {
+            Ok(Reply::Datagrams(datagrams)) => Some(datagrams),
+            // Nothing came.
+            _ => None,
+        };
+        let datagrams = datagrams.into_iter();
+        datagrams
+            .flat_map(|datagrams: Incoming<'_>| datagrams.iter())
+            .map(|(own, header, payload)| {
+                let remaining = header.remaining.duration();
+                let info = Info {
+                    remaining: remaining.map(|left| Duration::from_nanos(left.as_nanos())),
+                    recovered: header.recovered,
+                };
+                let from = Target {
+                    node: header.source,
+                    port: header.source_port,
+                };
+                (own.0, from, info, payload)
+            })
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch::new()
+    }
+}
+
+fn ports(from: u16, to: Target) -> Ports {
+    Ports {
+        from: VirtualPort(from),
+        to: Destination {
+            node: to.node,
+            port: to.port,
+        },
+    }
+}
+
+const _: () = assert!(
+    BATCH_HEADER_BYTES == 2,
+    "what is written in front of the first"
+);
+
+impl AsFd for RangeSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl AsRawFd for RangeSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_fd().as_raw_fd()
+    }
+}
