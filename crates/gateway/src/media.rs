@@ -41,7 +41,7 @@ use net::epoll::{Poller, Waker};
 use run::Media;
 use state::State;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -52,6 +52,17 @@ use voice::media::{
     CALLS_MAX, CallError, CallId, Calls, Carrier, LocalPorts, Need, PortError, Remote, StreamId,
 };
 use voice::sdp::Side;
+
+/// UDP ports for media where nothing else is said: 5000 calls with a pair each for RTP and RTCP,
+/// below the ports that Linux gives to programs that ask for any (32768).
+pub const UDP_PORTS: RangeInclusive<u16> = 20_000..=29_999;
+
+/// Virtual ports for media where nothing else is said: the same number, below those that a node
+/// gives to clients that ask for any.
+pub const OVERLAY_PORTS: RangeInclusive<u16> = 20_000..=29_999;
+
+/// How long a packet is of use where nothing else is said. [Amir06 §II-C]
+pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(100);
 
 /// How long calls over the overlay wait for this gateway's own node to come back: a restart takes
 /// about a second, and BYE has to be said within ten.
@@ -85,6 +96,22 @@ pub struct Settings {
     pub realtime: bool,
     /// Who is told what happens.
     pub tell: Tell,
+}
+
+impl Settings {
+    /// Ports and deadline as most have them, at all IPv4 addresses of the host.
+    #[must_use]
+    pub fn new(node: Node, tell: Tell) -> Settings {
+        Settings {
+            node,
+            udp: UDP_PORTS,
+            bind: vec![Ipv4Addr::UNSPECIFIED.into()],
+            overlay: OVERLAY_PORTS,
+            options: Options::voice(DEADLINE),
+            realtime: true,
+            tell,
+        }
+    }
 }
 
 /// Why there is no plane, or no stream.
