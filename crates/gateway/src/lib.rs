@@ -3,6 +3,7 @@
 //! ```text
 //!   ssh ──TCP──▶ forward::Near ──stream──▶ node ══ overlay ══ node ──stream──▶ forward::Exit ──TCP──▶ sshd
 //!   curl ──SOCKS──▶ socks::Socks ──stream──▶ node ══ overlay ══ node ──stream──▶ beyond::Beyond ──TCP──▶ web server
+//!   phone ──SIP──▶ sip::Gateway ──▶ node ══ overlay ══ node ──▶ sip::Gateway ──SIP──▶ phone
 //!   phone ──RTP/UDP──▶ media::Plane ──▶ node ══ overlay ══ node ──▶ media::Plane ──RTP/UDP──▶ phone
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
@@ -19,6 +20,7 @@ pub mod forward;
 pub mod media;
 pub mod pump;
 pub mod remote;
+pub mod sip;
 pub mod slots;
 pub mod socks;
 

@@ -1,5 +1,9 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
+pub mod record;
+mod sip;
+pub mod station;
+
 use crate::control::{self, Control};
 use crate::failure::{Failure, Outcome};
 use crate::forward::reporter;
@@ -37,6 +41,13 @@ Examples:
   curl --socks5-hostname 127.0.0.1:1081 http://example.org/
   ssh -o 'ProxyCommand nc -X 5 -x 127.0.0.1:1080 %h %p' user@web.sinew")]
     Socks(SocksArgs),
+    /// Carry calls: phones and PBXs that know nothing of overlays, by SIP and RTP
+    #[command(after_help = "\
+Examples:
+  sinew gateway sip --local a.example=10.1.0.5:5060 --node net/ams
+  sinew gateway sip --listen 10.1.0.1:5060 --local a.example=10.1.0.5 --records calls.jsonl
+  sinew calls --node net/ams")]
+    Sip(sip::SipArgs),
 }
 
 /// Arguments of `sinew gateway socks`.
@@ -66,6 +77,7 @@ pub struct SocksArgs {
 pub fn run(command: &Gateway) -> Outcome {
     match command {
         Gateway::Socks(args) => socks(args),
+        Gateway::Sip(args) => sip::run(args),
     }
 }
 

@@ -5,7 +5,7 @@
 //!   c=IN IP4 192.0.2.1          its own address; or the session's, when all that rest on it agree;
 //!                               else a c= line is put into the section
 //!   a=rtcp:49171                when there is one, or when RTCP is not at the port after RTP
-//!   a=sinew:1 …                 set, kept or taken out
+//!   a=sinew:1 …                 set, kept or taken out; or set, and nothing else changed
 //!   a=candidate:…               and other ICE, setup, bundle: taken out or kept, by choice
 //! ```
 //!
@@ -51,6 +51,9 @@ pub enum MediaEdit {
     Reject,
     /// Led elsewhere. A section that is rejected already stays so.
     Steer(Steer),
+    /// Passed as it came but for the announcement, which is set: an end that is not aware uses the
+    /// address that the maker gave. [Amir06 §VI]
+    Announce(Announce),
 }
 
 /// A new maker of the description.
@@ -146,6 +149,8 @@ impl Rewrite {
                 MediaEdit::Reject => edit_port(sdp, section, 0, &mut edits),
                 MediaEdit::Steer(_) if section.port == 0 => {}
                 MediaEdit::Steer(steer) => self.edit_section(sdp, section, steer, &mut edits),
+                MediaEdit::Announce(_) if section.port == 0 => {}
+                MediaEdit::Announce(own) => edit_announce(sdp, section, own, &mut edits),
             }
         }
         self.strip(sdp, &mut edits);
@@ -185,7 +190,7 @@ impl Rewrite {
             // A section that only bundles has no port either, and rests on another's address.
             _ if section.port == 0 => None,
             MediaEdit::Reject => None,
-            MediaEdit::Keep => Some((section, None)),
+            MediaEdit::Keep | MediaEdit::Announce(_) => Some((section, None)),
             MediaEdit::Steer(steer) => Some((section, Some(steer))),
         })
     }

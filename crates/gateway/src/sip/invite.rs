@@ -1,0 +1,463 @@
+//! An INVITE on its way: the hops that are tried, what the callee answers, and the ACK.
+//!
+//! ```text
+//!   caller ── server transaction ──> CANCEL, ACK ──┐
+//!                                                  Driver ── client transaction ──> callee
+//!   caller <── responses, Via taken off ───────────┘   │
+//!                                                      └─> the next hop, when this one is silent,
+//!                                                          fails, or takes no announcements
+//! ```
+//! A gateway that is reached by the overlay answers at once with 100; one that is silent for
+//! [`SILENCE`] is left for the next: another node that serves the domain, and at last a direct
+//! session, as it would have been without the overlay. [Amir06 §VI]
+
+use super::Event;
+use super::call::{Call, End, is_in_dialog};
+use super::hop::{Face, Hop};
+use super::message;
+use super::proxy::{Proxy, Rejection, locked, reject, respond, responses};
+use super::steering::{Reach, Steering};
+use base::NodeAddr;
+use core::time::Duration;
+use rsipstack::sip::prelude::HeadersExt;
+use rsipstack::sip::{Header, Method, Request, Response, SipMessage};
+use rsipstack::transaction::transaction::{Transaction, TransactionEventSender};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
+use voice::sdp::{OPTION_TAG, Sdp, Side};
+
+/// How long a hop may say nothing at all when there is another one: three transmissions of the
+/// INVITE, at 0, 0.5 and 1.5 s.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Takes an INVITE.
+pub(crate) async fn take(proxy: Arc<Proxy>, mut transaction: Transaction, from: Hop) {
+    let prepared = prepare(&proxy, &transaction.original, &from).await;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(rejection) => {
+            proxy.counters.rejected.add();
+            let _ = reject(&mut transaction, &rejection).await;
+            // It ends with the caller's ACK.
+            while transaction.receive().await.is_some() {}
+            return;
+        }
+    };
+    let _ = transaction.send_trying().await;
+    let invite = transaction.original.clone();
+    let responder = transaction.tu_sender.clone();
+    let caller = requests(transaction);
+    let driver = Driver {
+        proxy,
+        invite,
+        responder,
+        call: prepared.call,
+        side: prepared.side,
+        is_first: prepared.is_first,
+        request: prepared.request,
+        hops: prepared.hops,
+        hop: None,
+        sent: None,
+        heard: false,
+        is_cancelled: false,
+        cancel_sent: false,
+        is_final: false,
+        ack: None,
+        is_plain: false,
+    };
+    driver.run(caller).await;
+}
+
+struct Prepared {
+    call: Option<Arc<Mutex<Call>>>,
+    side: Side,
+    is_first: bool,
+    /// Without our Routes, Via and Record-Routes, and with the caller's description.
+    request: Request,
+    hops: VecDeque<Hop>,
+}
+
+async fn prepare(proxy: &Proxy, invite: &Request, from: &Hop) -> Result<Prepared, Rejection> {
+    let mut request = invite.clone();
+    proxy.admit(&request, from)?;
+    let number = proxy.unwrap(&mut request)?;
+    if is_in_dialog(&request) {
+        let call = proxy.call_of(&request, number, from)?;
+        let Some((call, side)) = call else {
+            return Err(Rejection::new(481, "no such call here"));
+        };
+        let hop = proxy.hop_within(&request, Some((&call, side))).await?;
+        return Ok(Prepared {
+            call: Some(call),
+            side,
+            is_first: false,
+            request,
+            hops: VecDeque::from([hop]),
+        });
+    }
+    let routes = request
+        .typed_route_headers()
+        .map_err(|error| Rejection::new(400, error))?;
+    let target = routes.first().map_or(&request.uri, |route| &route.uri);
+    if routes.is_empty() && proxy.names().is_own(target) {
+        return Err(Rejection::new(404, "nobody is at the gateway itself"));
+    }
+    let hops = proxy.routes.initial(from.face, target).await?;
+    let first = hops.first().cloned();
+    let first = first.ok_or_else(|| Rejection::new(404, "no way there"))?;
+    let from = Hop {
+        is_abroad: from.face == Face::Access
+            && first.face == Face::Access
+            && !first.is_abroad
+            && is_announced_elsewhere(&request, proxy.own.node),
+        ..from.clone()
+    };
+    let call = proxy.insert(&request, from, first)?;
+    Ok(Prepared {
+        call: Some(call),
+        side: Side::Caller,
+        is_first: true,
+        request,
+        hops: hops.into(),
+    })
+}
+
+/// Whether the caller takes media at another node than ours.
+fn is_announced_elsewhere(invite: &Request, own: NodeAddr) -> bool {
+    let Some(text) = message::description(invite, &invite.body) else {
+        return false;
+    };
+    let Ok(sdp) = Sdp::parse(&text) else {
+        return false;
+    };
+    sdp.media().iter().any(|section| match &section.announce {
+        Ok(Some(announce)) => announce.node() != own,
+        _ => false,
+    })
+}
+
+/// What the caller sends after the INVITE, received in a task of its own.
+fn requests(mut transaction: Transaction) -> UnboundedReceiver<Request> {
+    let (sender, receiver) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(message) = transaction.receive().await {
+            if let SipMessage::Request(request) = message {
+                let _ = sender.send(request);
+            }
+        }
+    });
+    receiver
+}
+
+struct Driver {
+    proxy: Arc<Proxy>,
+    /// As it came.
+    invite: Request,
+    responder: TransactionEventSender,
+    call: Option<Arc<Mutex<Call>>>,
+    side: Side,
+    /// Whether it begins the call.
+    is_first: bool,
+    request: Request,
+    hops: VecDeque<Hop>,
+    /// Where it was sent to.
+    hop: Option<Hop>,
+    /// As it was sent.
+    sent: Option<Request>,
+    /// Whether the hop has said anything.
+    heard: bool,
+    is_cancelled: bool,
+    cancel_sent: bool,
+    is_final: bool,
+    /// The caller's ACK of the 2xx, for repetitions of that.
+    ack: Option<(Request, Hop)>,
+    /// Sent without announcements, after a hop that takes none.
+    is_plain: bool,
+}
+
+impl Driver {
+    async fn run(mut self, mut caller: UnboundedReceiver<Request>) {
+        let mut callee = match self.try_next().await {
+            Ok(callee) => callee,
+            Err(rejection) => return self.fail(&rejection),
+        };
+        let mut silence = Instant::now() + SILENCE;
+        let (mut caller_is_there, mut callee_is_there) = (true, true);
+        while caller_is_there || callee_is_there {
+            tokio::select! {
+                request = caller.recv(), if caller_is_there => match request {
+                    Some(request) => self.on_request(request).await,
+                    None => caller_is_there = false,
+                },
+                response = callee.recv(), if callee_is_there => match response {
+                    Some(response) => {
+                        if let Some(next) = self.on_response(response).await {
+                            callee = next;
+                            silence = Instant::now() + SILENCE;
+                        }
+                    }
+                    None => callee_is_there = false,
+                },
+                () = tokio::time::sleep_until(silence), if self.may_leave() => {
+                    if let Ok(next) = self.try_next().await {
+                        callee = next;
+                    }
+                    silence = Instant::now() + SILENCE;
+                }
+            }
+        }
+    }
+
+    /// Whether a silent hop is left for another.
+    fn may_leave(&self) -> bool {
+        !self.heard && !self.is_cancelled && !self.hops.is_empty()
+    }
+
+    /// Sends it to the next hop that can be sent to.
+    async fn try_next(&mut self) -> Result<UnboundedReceiver<Response>, Rejection> {
+        let mut last = Rejection::new(480, "no next hop can be reached");
+        while let Some(hop) = self.hops.pop_front() {
+            match self.send_to(hop).await {
+                Ok(callee) => return Ok(callee),
+                // What no other hop would take either.
+                Err(rejection) if rejection.status != 503 => return Err(rejection),
+                Err(rejection) => last = rejection,
+            }
+        }
+        Err(last)
+    }
+
+    async fn send_to(&mut self, hop: Hop) -> Result<UnboundedReceiver<Response>, Rejection> {
+        let mut request = self.request.clone();
+        if let Some(call) = &self.call {
+            if self.is_first {
+                self.open_media(call, &hop)?;
+            }
+            if !self.is_plain {
+                self.proxy.steer_request(call, self.side, &mut request)?;
+            }
+            self.record_route(call, &hop, &mut request);
+        }
+        let proxy = self.proxy.clone();
+        message::push_via(&mut request, hop.transport, &proxy.names().toward(&hop));
+        let transaction = proxy.transaction(request.clone(), &hop).await;
+        self.sent = Some(request);
+        self.hop = Some(hop);
+        self.heard = false;
+        Ok(responses(transaction?))
+    }
+
+    /// Begins the call's media for this hop, anew if another one was tried before.
+    fn open_media(&self, call: &Mutex<Call>, hop: &Hop) -> Result<(), Rejection> {
+        let proxy = &self.proxy;
+        let reach = |own: &Hop, other: &Hop| match (own.face, other.face) {
+            (Face::Overlay, _) => Reach::Beyond,
+            // A proxy of the Internet may be aware: it is asked by the announcement.
+            (Face::Access, Face::Access) if own.is_abroad => Reach::Beyond,
+            (Face::Access, _) => Reach::Local(proxy.names().own_ip(own.at.ip())),
+        };
+        let mut call = locked(call);
+        if let Some(mut old) = call.steering.take() {
+            let mut table = locked(&proxy.calls);
+            table.by_media.remove(&old.id());
+            drop(table);
+            old.close();
+        }
+        call.hops[Side::Callee.index()] = hop.clone();
+        if self.is_plain {
+            return Ok(());
+        }
+        let from = call.hops[Side::Caller.index()].clone();
+        let reach = [reach(&from, hop), reach(hop, &from)];
+        let steering = Steering::open(&proxy.plane, proxy.own.clone(), reach)
+            .map_err(|refused| Rejection::new(refused.status(), refused))?;
+        if let Some(steering) = &steering {
+            let mut table = locked(&proxy.calls);
+            table.by_media.insert(steering.id(), call.number);
+        }
+        call.steering = steering;
+        Ok(())
+    }
+
+    /// Asks to stay on the path: at the face toward the caller, and above it that toward the callee.
+    fn record_route(&self, call: &Mutex<Call>, hop: &Hop, request: &mut Request) {
+        let call = locked(call);
+        let names = self.proxy.names();
+        let back = &call.hops[self.side.index()];
+        let own = names.toward(back);
+        message::push_record_route(request, &own, back.transport, call.number);
+        let forth = names.toward(hop);
+        if forth != own || hop.transport != back.transport {
+            message::push_record_route(request, &forth, hop.transport, call.number);
+        }
+    }
+
+    async fn on_request(&mut self, request: Request) {
+        match request.method {
+            Method::Cancel if !self.is_final => {
+                self.is_cancelled = true;
+                self.hops.clear();
+                self.cancel().await;
+            }
+            // That of a refusal ends here; that of an answer goes to who answered.
+            Method::Ack if self.is_final => self.on_ack(request).await,
+            _ => {}
+        }
+    }
+
+    async fn on_ack(&mut self, mut ack: Request) {
+        let Some(call) = self.call.clone() else {
+            return;
+        };
+        if self.proxy.unwrap(&mut ack).is_err() {
+            return;
+        }
+        // A late answer that cannot be led passes as it came.
+        let _ = self.proxy.steer_request(&call, self.side, &mut ack);
+        let Ok(hop) = self.proxy.hop_within(&ack, Some((&call, self.side))).await else {
+            return;
+        };
+        if self.proxy.send_ack(ack.clone(), &hop).await.is_ok() {
+            self.ack = Some((ack, hop));
+        }
+    }
+
+    /// Tells the callee that the caller gave up, as soon as it has said anything (RFC 3261 §9.1).
+    async fn cancel(&mut self) {
+        if !self.heard || self.cancel_sent {
+            return;
+        }
+        let (Some(sent), Some(hop)) = (&self.sent, &self.hop) else {
+            return;
+        };
+        self.cancel_sent = true;
+        let mut via = true;
+        let mut cancel = sent.clone();
+        cancel.method = Method::Cancel;
+        cancel.body = Vec::new();
+        cancel.headers.retain(|header| match header {
+            Header::Via(_) => core::mem::take(&mut via),
+            header => matches!(
+                header,
+                Header::From(_)
+                    | Header::To(_)
+                    | Header::CallId(_)
+                    | Header::MaxForwards(_)
+                    | Header::Route(_)
+            ),
+        });
+        let cseq = format!("{} CANCEL", message::cseq(sent));
+        cancel.headers.push(Header::CSeq(cseq.into()));
+        if let Ok(transaction) = self.proxy.transaction(cancel, hop).await {
+            let mut answers = responses(transaction);
+            tokio::spawn(async move { while answers.recv().await.is_some() {} });
+        }
+    }
+
+    /// Passes a response on, or tries another hop instead.
+    async fn on_response(&mut self, mut response: Response) -> Option<UnboundedReceiver<Response>> {
+        self.heard = true;
+        let status = response.status_code.code();
+        if self.is_cancelled {
+            self.cancel().await;
+        }
+        if status == 100 {
+            return None;
+        }
+        if self.is_final {
+            // A repetition of the answer: the ACK was lost on its way.
+            if let Some((ack, hop)) = &self.ack {
+                let _ = self.proxy.send_ack(ack.clone(), hop).await;
+            }
+            return None;
+        }
+        if status >= 300
+            && let Some(next) = self.instead(&response).await
+        {
+            return Some(next);
+        }
+        message::pop_via(&mut response);
+        self.is_final = status >= 200;
+        if let Some(call) = self.call.clone() {
+            self.note(&call, &mut response);
+        }
+        respond(&self.responder, response);
+        None
+    }
+
+    /// Another try, after a refusal that is the hop's and not the callee's.
+    async fn instead(&mut self, response: &Response) -> Option<UnboundedReceiver<Response>> {
+        let status = response.status_code.code();
+        if self.is_cancelled || !self.is_first {
+            return None;
+        }
+        let asks_for_less = status == 420
+            && response.headers.iter().any(|header| match header {
+                Header::Unsupported(tags) => tags.value().contains(OPTION_TAG),
+                _ => false,
+            });
+        if asks_for_less && !self.is_plain {
+            // A refusal of announcements: a legacy session. [Amir06 §VI]
+            self.is_plain = true;
+            let hop = self.hop.clone()?;
+            return self.send_to(hop).await.ok();
+        }
+        let failed = matches!(status, 408 | 500 | 502 | 503 | 504);
+        match failed && !self.hops.is_empty() {
+            true => self.try_next().await.ok(),
+            false => None,
+        }
+    }
+
+    /// What a response means for the call.
+    fn note(&self, call: &Arc<Mutex<Call>>, response: &mut Response) {
+        let status = response.status_code.code();
+        if self.is_first {
+            let names = self.proxy.names();
+            locked(call).on_response(response, |uri| names.is_own(uri));
+        }
+        if self.is_plain {
+            // Its media goes directly.
+        } else {
+            self.proxy.steer_response(call, self.side, response);
+        }
+        if status >= 300 && self.is_first {
+            let end = match self.is_cancelled {
+                true => End::Cancelled,
+                false => End::Refused(status),
+            };
+            self.proxy.end(call, end, None);
+        } else if (200..300).contains(&status) && self.is_first {
+            self.proxy.counters.answered.add();
+            let record = locked(call).record(None);
+            (self.proxy.report)(Event::Answered(Box::new(record)));
+        }
+    }
+
+    /// Nothing could be sent.
+    fn fail(self, rejection: &Rejection) {
+        if self.is_first
+            && let Some(call) = &self.call
+        {
+            self.proxy.end(call, End::Refused(rejection.status), None);
+        }
+        self.proxy.counters.rejected.add();
+        let status = rejection.status.into();
+        let mut response = self
+            .proxy
+            .endpoint
+            .make_response(&self.invite, status, None);
+        if let Ok(to) = response.to_header()
+            && let Ok(None) = to.tag()
+        {
+            let tagged = to.clone().with_tag(rsipstack::transaction::make_tag());
+            response.headers.unique_push(tagged.into());
+        }
+        let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
+        let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
+        response.headers.push(Header::Other("Reason".into(), value));
+        respond(&self.responder, response);
+    }
+}

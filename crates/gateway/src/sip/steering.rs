@@ -1,0 +1,366 @@
+//! One call's descriptions, as they pass, and the media that follows them.
+//!
+//! ```text
+//!   offer of a phone     ──> announced: node and virtual ports; the phone's own address stays,
+//!                            for an end that is not aware                         [Amir06 §VI]
+//!   announced offer      ──> led to this gateway's UDP ports; the announcement stays, for an
+//!                            aware phone
+//!   answer of a phone    ──> announced                 ┐ a section whose answer has no
+//!   announced answer     ──> led to the UDP ports      ┘ announcement is that of a legacy session:
+//!                                                        it passes as it came, media goes directly
+//! ```
+//! A side is *local*, a phone or proxy of the site whose media is UDP, or *beyond*, where media is
+//! carried by the overlay or not by us at all. Between two local sides, and between two beyond,
+//! nothing is steered. An aware local end announces itself; its announcement passes, and its media
+//! does not come by here.
+
+use crate::media::{self, Plane, Report};
+use base::{NodeAddr, VirtualPort};
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+use voice::live;
+use voice::media::{CallError, CallId, Carrier, LocalPorts, Need, Remote, StreamId};
+use voice::sdp::{
+    Announce, End, Exchange, ExchangeError, MediaEdit, Rewrite, RewriteError, Sdp, SdpError,
+    Section, Side, Steer, Treatment,
+};
+
+/// How media reaches a side of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// By UDP, at the address that is said to it.
+    Local(IpAddr),
+    /// By the overlay, if it announces itself.
+    Beyond,
+}
+
+/// Why a description is refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("the session description cannot be read: {0}")]
+    Sdp(#[from] SdpError),
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error(transparent)]
+    Media(#[from] media::Error),
+    #[error("the session description cannot be led here: {0}")]
+    Rewrite(#[from] RewriteError),
+}
+
+impl Refused {
+    /// SIP's status for it.
+    pub(crate) fn status(&self) -> u16 {
+        match self {
+            Refused::Sdp(_) | Refused::Rewrite(_) => 488,
+            Refused::Exchange(ExchangeError::OfferOpen { .. }) => 491,
+            Refused::Exchange(_) => 488,
+            Refused::Call(CallError::Loop) => 482,
+            Refused::Call(_) | Refused::Media(_) => 503,
+        }
+    }
+}
+
+/// The gateway's own part in announcements.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) node: NodeAddr,
+    pub(crate) domain: String,
+}
+
+/// Where a description came from.
+pub(crate) struct Source<'a> {
+    pub(crate) side: Side,
+    /// The address of its signalling, if that was UDP or TCP.
+    pub(crate) via: Option<IpAddr>,
+    /// Whether an announcement may be believed: its node serves what it says it serves.
+    pub(crate) is_trusted: &'a dyn Fn(&Announce) -> bool,
+}
+
+/// A description on its way on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    pub(crate) body: Vec<u8>,
+    /// Whether something of it is announced.
+    pub(crate) is_announced: bool,
+}
+
+/// The media of one call.
+#[derive(Debug)]
+pub(crate) struct Steering {
+    plane: Plane,
+    id: CallId,
+    own: Own,
+    reach: [Reach; 2],
+    exchange: Exchange,
+    streams: BTreeMap<u8, [LocalPorts; 2]>,
+    /// What an offer said that is not answered yet.
+    pending: Vec<(StreamId, Side, Remote)>,
+    /// A refusal of the last offer leaves what was.
+    is_answered: bool,
+}
+
+impl Steering {
+    /// Of a new call, if one of its sides is local and the other beyond.
+    pub(crate) fn open(
+        plane: &Plane,
+        own: Own,
+        reach: [Reach; 2],
+    ) -> Result<Option<Self>, Refused> {
+        let beyond = reach.iter().filter(|reach| **reach == Reach::Beyond);
+        if beyond.count() != 1 {
+            return Ok(None);
+        }
+        Ok(Some(Steering {
+            id: plane.open()?,
+            plane: plane.clone(),
+            own,
+            reach,
+            exchange: Exchange::new(),
+            streams: BTreeMap::new(),
+            pending: Vec::new(),
+            is_answered: false,
+        }))
+    }
+
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// Whether media of this call is carried by the overlay.
+    pub(crate) fn is_carried(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    pub(crate) fn open_offer(&self) -> Option<Side> {
+        self.exchange.open_offer()
+    }
+
+    /// Passes an offer on to the other side.
+    pub(crate) fn offer(&mut self, from: &Source<'_>, text: &[u8]) -> Result<Passed, Refused> {
+        let sdp = Sdp::parse(text)?;
+        self.exchange.offer(from.side, &sdp)?;
+        self.pending.clear();
+        let edits = self.edits(&sdp, |own, media, section| {
+            own.offered(from, media, section)
+        });
+        let passed = edits.and_then(|edits| self.rewrite(from.side.other(), &sdp, edits));
+        if passed.is_err() {
+            self.withdraw();
+        } else if !self.is_answered {
+            // Media may come before the answer.
+            self.signal_pending()?;
+        }
+        passed
+    }
+
+    /// Passes an answer on to the side that offered. `is_final` when it settles the exchange.
+    pub(crate) fn answer(
+        &mut self,
+        from: &Source<'_>,
+        text: &[u8],
+        is_final: bool,
+    ) -> Result<Passed, Refused> {
+        let sdp = Sdp::parse(text)?;
+        self.exchange.answer(from.side, &sdp)?;
+        self.signal_pending()?;
+        let edits = self.edits(&sdp, |own, media, section| {
+            own.answered(from, media, section)
+        })?;
+        let passed = self.rewrite(from.side.other(), &sdp, edits)?;
+        if is_final {
+            self.settle();
+        }
+        Ok(passed)
+    }
+
+    /// The exchange holds: media should flow, or is on hold.
+    pub(crate) fn settle(&mut self) {
+        self.is_answered = true;
+        let flows = self
+            .exchange
+            .streams()
+            .iter()
+            .any(|stream| Side::BOTH.into_iter().any(|side| stream.flows(side)));
+        // The call may have ended by itself; its end is told elsewhere.
+        let _ = self.plane.answered(self.id, flows && self.is_carried());
+    }
+
+    /// The last offer was refused.
+    pub(crate) fn withdraw(&mut self) {
+        self.pending.clear();
+        self.exchange.withdraw();
+    }
+
+    /// The dialog is alive.
+    pub(crate) fn on_dialog(&self) {
+        let _ = self.plane.on_dialog(self.id);
+    }
+
+    /// Ends the call's media, and tells what it was.
+    pub(crate) fn close(&mut self) -> Option<Report> {
+        self.streams.clear();
+        self.plane.close(self.id)
+    }
+
+    fn edits(
+        &mut self,
+        sdp: &Sdp<'_>,
+        mut edit: impl FnMut(&mut Self, u8, &Section<'_>) -> Result<MediaEdit, Refused>,
+    ) -> Result<Vec<MediaEdit>, Refused> {
+        let sections = sdp.media().iter().zip(0u8..);
+        sections
+            .map(|(section, media)| edit(self, media, section))
+            .collect()
+    }
+
+    fn offered(
+        &mut self,
+        from: &Source<'_>,
+        media: u8,
+        section: &Section<'_>,
+    ) -> Result<MediaEdit, Refused> {
+        if section.port == 0 || !section.is_steerable() {
+            return Ok(MediaEdit::Keep);
+        }
+        let announce = section.announce.clone().ok().flatten();
+        let to = from.side.other();
+        match (self.reach[from.side.index()], announce) {
+            // An aware end: it is where it says.
+            (Reach::Local(_), Some(_)) => Ok(MediaEdit::Keep),
+            (Reach::Local(_), None) => {
+                // Choice: a host name in c= is not looked up; its media goes directly.
+                let Some(remote) =
+                    Remote::of(&End::of(section), false, section.is_dtls(), from.via)
+                else {
+                    return Ok(MediaEdit::Keep);
+                };
+                let ports = self.stream(media)?[to.index()];
+                self.expect(media, from.side, remote);
+                Ok(self.announced(ports))
+            }
+            (Reach::Beyond, Some(announce)) if (from.is_trusted)(&announce) => {
+                let ports = self.stream(media)?[to.index()];
+                self.expect(media, from.side, Remote::announced(&announce));
+                Ok(self.led(to, ports, Some(announce)))
+            }
+            (Reach::Beyond, _) => Ok(MediaEdit::Keep),
+        }
+    }
+
+    fn answered(
+        &mut self,
+        from: &Source<'_>,
+        media: u8,
+        section: &Section<'_>,
+    ) -> Result<MediaEdit, Refused> {
+        let Some(ports) = self.streams.get(&media).copied() else {
+            return Ok(MediaEdit::Keep);
+        };
+        let streams = self.exchange.streams();
+        let stream = streams.get(usize::from(media)).filter(|s| s.active);
+        let is_muxed = stream.is_some_and(|stream| stream.is_muxed());
+        let announce = section.announce.clone().ok().flatten();
+        let to = from.side.other();
+        let (remote, edit) = match (stream, self.reach[from.side.index()], announce) {
+            (Some(_), Reach::Local(_), None) => {
+                let dtls = section.is_dtls();
+                let remote = Remote::of(&End::of(section), is_muxed, dtls, from.via);
+                (remote, self.announced(ports[to.index()]))
+            }
+            (Some(_), Reach::Beyond, Some(announce)) if (from.is_trusted)(&announce) => {
+                let edit = self.led(to, ports[to.index()], None);
+                (Some(Remote::announced(&announce)), edit)
+            }
+            // Rejected; or an aware end, or none that is aware: media goes without us.
+            _ => (None, MediaEdit::Keep),
+        };
+        let Some(remote) = remote else {
+            self.end(media);
+            return Ok(MediaEdit::Keep);
+        };
+        let id = self.stream_id(media);
+        self.plane.signal(id, from.side, remote)?;
+        if let Some(format) = section.payload_formats().next() {
+            let settings = live::Settings::default().with_format(&format);
+            for side in Side::BOTH {
+                self.plane.set_formats(id, side, settings);
+            }
+        }
+        Ok(edit)
+    }
+
+    /// Our ports for a stream, on both sides.
+    fn stream(&mut self, media: u8) -> Result<[LocalPorts; 2], Refused> {
+        if let Some(ports) = self.streams.get(&media) {
+            return Ok(*ports);
+        }
+        let carriers = self.reach.map(|reach| match reach {
+            Reach::Local(_) => (Carrier::Udp, Need::Pair),
+            Reach::Beyond => (Carrier::Overlay, Need::Pair),
+        });
+        let ports = self.plane.add_stream(self.stream_id(media), carriers)?;
+        self.streams.insert(media, ports);
+        Ok(ports)
+    }
+
+    fn stream_id(&self, media: u8) -> StreamId {
+        let call = self.id;
+        StreamId { call, media }
+    }
+
+    fn expect(&mut self, media: u8, side: Side, remote: Remote) {
+        self.pending.push((self.stream_id(media), side, remote));
+    }
+
+    fn signal_pending(&mut self) -> Result<(), Refused> {
+        for (id, side, remote) in std::mem::take(&mut self.pending) {
+            self.plane.signal(id, side, remote)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, media: u8) {
+        if self.streams.remove(&media).is_some() {
+            let _ = self.plane.end_stream(self.stream_id(media));
+        }
+    }
+
+    fn announced(&self, ports: LocalPorts) -> MediaEdit {
+        let (rtp, rtcp) = (VirtualPort(ports.rtp), VirtualPort(ports.rtcp));
+        match Announce::new(self.own.node, rtp, rtcp, &self.own.domain) {
+            Ok(announce) => MediaEdit::Announce(announce),
+            // The node's address and the domain were checked at the start.
+            Err(_) => MediaEdit::Keep,
+        }
+    }
+
+    fn led(&self, to: Side, ports: LocalPorts, announce: Option<Announce>) -> MediaEdit {
+        match self.reach[to.index()] {
+            Reach::Local(ip) => MediaEdit::Steer(Steer {
+                ip,
+                rtp_port: ports.rtp,
+                rtcp_port: ports.rtcp,
+                announce,
+            }),
+            Reach::Beyond => MediaEdit::Keep,
+        }
+    }
+
+    fn rewrite(&self, to: Side, sdp: &Sdp<'_>, edits: Vec<MediaEdit>) -> Result<Passed, Refused> {
+        let is_announced = edits
+            .iter()
+            .any(|edit| matches!(edit, MediaEdit::Announce(_)));
+        let mut rewrite = Rewrite::steer(edits);
+        if self.reach[to.index()] == Reach::Beyond {
+            // It may have to do with the addresses that the maker gave.
+            rewrite.ice = Treatment::Keep;
+            rewrite.bundle = Treatment::Keep;
+        }
+        Ok(Passed {
+            body: rewrite.apply(sdp)?,
+            is_announced,
+        })
+    }
+}

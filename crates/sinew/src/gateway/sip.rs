@@ -1,0 +1,214 @@
+//! `sinew gateway sip`: phones and PBXs over the overlay, unchanged.
+
+use super::record;
+use super::station::Station;
+use crate::control::{self, Control};
+use crate::domains::Watch;
+use crate::failure::{Failure, Outcome};
+use crate::names::client_socket;
+use crate::stop::Stop;
+use crate::terminal;
+use clap::Args;
+use client::{Node, Options};
+use gateway::allow::{Allowed, Rule};
+use gateway::domains::Domains;
+use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Media ports, of UDP and virtual: 4096 calls of one stream with a pair of ports each, and as many
+/// that rest.
+const MEDIA_PORTS: &str = "20000-36383";
+/// The same range at the node.
+const VIRTUAL_PORTS: RangeInclusive<u16> = 20_000..=36_383;
+/// The suffix of a domain that the overlay's own names have.
+const OWN_DOMAIN: &str = "sinew";
+
+/// Arguments of `sinew gateway sip`.
+#[derive(Debug, Args)]
+pub struct SipArgs {
+    /// Where to listen for SIP, by UDP and TCP
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5060")]
+    pub listen: SocketAddr,
+    /// The proxy, PBX or phone of a domain of this site; may be given again
+    #[arg(long, value_name = "DOMAIN=HOST[:PORT]")]
+    pub local: Vec<Server>,
+    /// The proxy of another domain, for calls that the overlay does not reach; else by DNS
+    #[arg(long, value_name = "DOMAIN=HOST[:PORT]")]
+    pub direct: Vec<Server>,
+    /// Who may use the gateway; without it, private networks
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub allow: Vec<Rule>,
+    /// The address by which the gateway is reached from beyond this site's NAT
+    #[arg(long, value_name = "ADDRESS")]
+    pub public: Option<IpAddr>,
+    /// UDP ports for media
+    #[arg(long, value_name = "FIRST-LAST", default_value = MEDIA_PORTS, value_parser = ports)]
+    pub media_ports: RangeInclusive<u16>,
+    /// What a packet may take from phone to phone across the overlay, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(10..=5000))]
+    pub deadline: u64,
+    /// Append a line of JSON for each call that ended to this file
+    #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
+    /// Write every SIP message to this file
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// The control socket of the node
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print what happens as JSON, one object in a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the gateway until Ctrl-C.
+pub(super) fn run(args: &SipArgs) -> Outcome {
+    let control = control::socket(args.node.as_deref())?;
+    let status = Control::connect(&control)?.status()?;
+    let node = Node::at(client_socket(&status)?);
+    let watch = Watch::start(control.clone(), &status).map_err(Failure::failed)?;
+    let watch: Arc<dyn Domains> = Arc::new(watch);
+    let records = args.records.as_deref().map(append).transpose()?;
+    let settings = Settings {
+        node,
+        listen: args.listen,
+        public: args.public,
+        media: args.media_ports.clone(),
+        virtual_media: VIRTUAL_PORTS,
+        options: Options::voice(Duration::from_millis(args.deadline)),
+        domain: own_domain(&status),
+        local: args.local.clone(),
+        direct: args.direct.clone(),
+        allowed: (!args.allow.is_empty()).then(|| Allowed::new(args.allow.clone())),
+        domains: watch,
+        lookup: lookup(),
+        realtime: true,
+        report: Arc::new(reporter(args.json, records)),
+        trace: args.trace.as_deref().map(trace).transpose()?,
+    };
+    let mut stop = Stop::new()?;
+    let gateway = Arc::new(Gateway::start(settings).map_err(Failure::failed)?);
+    let station = Station::open(
+        &control.with_extension(super::station::SUFFIX),
+        gateway.clone(),
+    )?;
+    if args.local.is_empty() {
+        let _ = writeln!(
+            io::stderr(),
+            "calls from other sites reach nobody here: name your PBX by --local DOMAIN=HOST:PORT"
+        );
+    }
+    let at = gateway.local().to_string();
+    if args.json {
+        terminal::json(&json!({"event": "listening", "at": at}))?;
+    } else {
+        let _ = writeln!(io::stderr(), "SIP at {at}, by UDP and TCP");
+    }
+    while stop.wait_for(&station)? {
+        station.serve_next();
+    }
+    gateway.stop();
+    if args.json {
+        let mut counters = record::counters(&gateway);
+        counters["event"] = json!("stopped");
+        terminal::json(&counters)?;
+    }
+    Ok(())
+}
+
+/// The domain that this node's certificate names first; without one, a name that only means the
+/// node.
+fn own_domain(status: &Value) -> String {
+    let own = &status["snapshot"]["address"];
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    let node = nodes.into_iter().find(|node| node["address"] == *own);
+    let named = node
+        .and_then(|node| node["domains"][0].as_str())
+        .map(|domain| domain.trim_start_matches("*.").to_owned());
+    let name = status["snapshot"]["name"].as_str().unwrap_or("node");
+    named
+        .filter(|domain| domain != "*")
+        .unwrap_or_else(|| format!("{name}.{OWN_DOMAIN}"))
+}
+
+fn network(text: &str) -> Result<Rule, String> {
+    let bad = |_| format!("{text:?} is no network, like 10.1.0.0/16 or [2001:db8::]/32");
+    format!("{text}:*").parse::<Rule>().map_err(bad)
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let bad = || format!("{text:?} is no range of ports, like {MEDIA_PORTS}");
+    let (first, last) = text.split_once('-').ok_or_else(bad)?;
+    let port = |text: &str| text.parse().map_err(|_| bad());
+    let (first, last): (u16, u16) = (port(first)?, port(last)?);
+    match first > 0 && first < last {
+        true => Ok(first..=last),
+        false => Err(bad()),
+    }
+}
+
+fn append(path: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))
+}
+
+/// Names by the resolver of the host, without SRV.
+fn lookup() -> Lookup {
+    Arc::new(|name, port, transport| {
+        Box::pin(async move {
+            let port = port.unwrap_or_else(|| gateway::sip::default_port(transport));
+            let found = tokio::net::lookup_host((name, port)).await;
+            found.map(Iterator::collect).unwrap_or_default()
+        })
+    })
+}
+
+/// Tells what happens: calls that ended, for people or as their detail records.
+fn reporter(as_json: bool, records: Option<File>) -> impl Fn(Event) + Send + Sync {
+    let records = records.map(Mutex::new);
+    move |event| {
+        let (line, is_record) = match &event {
+            Event::Answered(call) => (record::event("answered", call), false),
+            Event::Ended(call) => (record::event("ended", call), true),
+            Event::Warning(text) => (json!({"event": "warning", "text": text}), false),
+        };
+        if let Some(file) = records.as_ref().filter(|_| is_record) {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = writeln!(file, "{line}") {
+                let _ = writeln!(
+                    io::stderr(),
+                    "a call's record could not be written: {error}"
+                );
+            }
+        }
+        // A closed pipe ends the command where it waits.
+        let _ = match (as_json, &event) {
+            (true, _) => writeln!(io::stdout(), "{line}"),
+            (false, Event::Warning(text)) => writeln!(io::stderr(), "{text}"),
+            (false, Event::Answered(_)) => Ok(()),
+            (false, Event::Ended(call)) => writeln!(io::stderr(), "{}", record::line(call)),
+        };
+    }
+}
+
+fn trace(path: &Path) -> Result<Trace, Failure> {
+    let file = Mutex::new(append(path)?);
+    Ok(Arc::new(move |direction, at, message| {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let arrow = match direction {
+            Direction::In => "<--",
+            Direction::Out => "-->",
+        };
+        let at = at.map_or_else(|| "?".to_owned(), |at| at.to_string());
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        // A trace that cannot be written must not stop calls.
+        let _ = writeln!(file, "{:.6} {arrow} {at}\n{message}\n", since.as_secs_f64());
+    }))
+}
