@@ -10,8 +10,10 @@
 //! address. A request is bounded in bytes and time, so one that dawdles delays the next by
 //! [`PATIENCE`] at most.
 
+mod page;
 mod text;
 
+pub use page::Page;
 pub use text::render;
 
 use crate::command::Commander;
@@ -42,6 +44,26 @@ pub struct MetricsError {
     pub error: io::Error,
 }
 
+/// What is served. An error says why there is nothing now.
+pub trait Source: Send + 'static {
+    /// All numbers, in the text format of Prometheus.
+    fn metrics(&self) -> Result<String, String>;
+    /// Everything, as JSON.
+    fn status(&self) -> Result<String, String>;
+}
+
+impl Source for Commander {
+    fn metrics(&self) -> Result<String, String> {
+        let status = Commander::status(self).map_err(|error| error.to_string())?;
+        Ok(render(&status))
+    }
+
+    fn status(&self) -> Result<String, String> {
+        let status = Commander::status(self).map_err(|error| error.to_string())?;
+        serde_json::to_string(&*status).map_err(|error| error.to_string())
+    }
+}
+
 /// The running server. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Metrics {
@@ -55,7 +77,7 @@ impl Metrics {
     /// Serves on `addr`.
     pub fn start(
         addr: SocketAddr,
-        commander: Commander,
+        source: impl Source,
         lines: Lines,
     ) -> Result<Metrics, MetricsError> {
         let fail = |error| MetricsError { addr, error };
@@ -81,7 +103,7 @@ impl Metrics {
                 }
                 if let Ok((stream, _)) = listener.accept() {
                     // Who went away before his answer has no use for it.
-                    let _ = serve(stream, &commander);
+                    let _ = serve(stream, &source);
                 }
             }
         };
@@ -118,11 +140,11 @@ struct Answer {
     body: String,
 }
 
-fn serve(mut stream: TcpStream, commander: &Commander) -> io::Result<()> {
+fn serve(mut stream: TcpStream, source: &impl Source) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let head = read_head(&mut stream)?.unwrap_or_default();
-    let (answer, with_body) = answer(&head, commander);
+    let (answer, with_body) = answer(&head, source);
     let Answer { status, kind, body } = answer;
     let length = body.len();
     let mut bytes = format!(
@@ -157,7 +179,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Option<String>> {
 }
 
 /// The answer to a request, and whether its body is wanted.
-fn answer(head: &str, commander: &Commander) -> (Answer, bool) {
+fn answer(head: &str, source: &impl Source) -> (Answer, bool) {
     let mut words = head.lines().next().unwrap_or_default().split_whitespace();
     let (method, target) = (
         words.next().unwrap_or_default(),
@@ -171,22 +193,20 @@ fn answer(head: &str, commander: &Commander) -> (Answer, bool) {
     };
     let path = target.split('?').next().unwrap_or_default();
     let answer = match (method, path) {
-        ("GET" | "HEAD", "/metrics" | "/status") => match commander.status() {
-            Ok(status) if path == "/metrics" => Answer {
-                status: "200 OK",
-                kind: "text/plain; version=0.0.4; charset=utf-8",
-                body: render(&status),
-            },
-            Ok(status) => match serde_json::to_string(&*status) {
+        ("GET" | "HEAD", "/metrics" | "/status") => {
+            let (kind, body) = match path {
+                "/metrics" => ("text/plain; version=0.0.4; charset=utf-8", source.metrics()),
+                _ => ("application/json", source.status()),
+            };
+            match body {
                 Ok(body) => Answer {
                     status: "200 OK",
-                    kind: "application/json",
+                    kind,
                     body,
                 },
-                Err(error) => plain("500 Internal Server Error", &error.to_string()),
-            },
-            Err(error) => plain("503 Service Unavailable", &error.to_string()),
-        },
+                Err(error) => plain("503 Service Unavailable", &error),
+            }
+        }
         ("GET" | "HEAD", _) => plain("404 Not Found", "ask for /metrics or /status"),
         ("", _) => plain(
             "400 Bad Request",

@@ -1,5 +1,6 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
+mod metrics;
 pub mod record;
 mod sip;
 pub mod station;

@@ -19,6 +19,7 @@
 pub mod authority;
 pub mod bench;
 pub mod call;
+pub mod calls;
 pub mod config;
 pub mod control;
 pub mod date;
@@ -95,10 +96,14 @@ pub enum Command {
     /// Show the flows through a node
     #[command(after_help = "Example:\n  sinew flows --watch")]
     Flows(Show),
+    /// Show the calls of the SIP gateway beside a node: loss, delay, MOS, each way
+    #[command(after_help = "Example:\n  sinew calls --node net/ams --watch")]
+    Calls(Show),
     /// Why packets take their path: the path, the runners-up, the numbers that decided
     #[command(after_help = "\
 Examples:
   sinew why ams par --node net/ams
+  sinew why call:4c34ba71c312 --node net/ams
   sinew why west east --class best --deadline 60ms --scenario examples/diamond.toml --json")]
     Why(why::Why),
     /// What would be if links or nodes were otherwise, for one pair of nodes or for all
@@ -182,6 +187,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Links(args) => show::run(What::Links, args),
         Command::Routes(args) => show::run(What::Routes, args),
         Command::Flows(args) => show::run(What::Flows, args),
+        Command::Calls(args) => calls::run(args),
         Command::Why(args) => why::why(args),
         Command::Whatif(args) => why::what_if(args),
         Command::Link(command) => link::run(command),

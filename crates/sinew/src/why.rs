@@ -20,10 +20,11 @@ use std::path::PathBuf;
 /// Arguments of `sinew why`.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// Where packets come from: name or overlay address
+    /// Where packets come from: name or overlay address; or call:ID, a call of the gateway beside
+    /// the node
     pub src: String,
     /// Where they go
-    pub dst: String,
+    pub dst: Option<String>,
     /// What is asked, and of whom
     #[command(flatten)]
     pub about: About,
@@ -77,6 +78,12 @@ pub struct About {
 /// Tells why packets take their path.
 pub fn why(args: &Why) -> Outcome {
     let Why { src, dst, about } = args;
+    if let Some(call) = src.strip_prefix("call:") {
+        return crate::calls::why(call, about.node.as_deref(), about.json);
+    }
+    let Some(dst) = dst else {
+        return Err(Failure::misused("name two nodes, or a call by call:ID"));
+    };
     let why = explain::why(&about.view()?, src, dst, &about.asked()).map_err(failure)?;
     about.tell(&why)
 }

@@ -258,26 +258,25 @@ impl Driver {
             (Face::Access, Face::Access) if own.is_abroad => Reach::Beyond,
             (Face::Access, _) => Reach::Local(proxy.names().own_ip(own.at.ip())),
         };
-        let mut call = locked(call);
-        if let Some(mut old) = call.steering.take() {
-            let mut table = locked(&proxy.calls);
+        let mut known = locked(call);
+        let (number, old) = (known.number, known.steering.take());
+        known.hops[Side::Callee.index()] = hop.clone();
+        let from = known.hops[Side::Caller.index()].clone();
+        let mut new = None;
+        if !self.is_plain {
+            let reach = [reach(&from, hop), reach(hop, &from)];
+            new = Steering::open(&proxy.plane, proxy.own.clone(), reach)
+                .map_err(|refused| Rejection::new(refused.status(), refused))?;
+        }
+        let id = new.as_ref().map(Steering::id);
+        known.steering = new;
+        drop(known);
+        let mut table = locked(&proxy.calls);
+        if let Some(mut old) = old {
             table.by_media.remove(&old.id());
-            drop(table);
             old.close();
         }
-        call.hops[Side::Callee.index()] = hop.clone();
-        if self.is_plain {
-            return Ok(());
-        }
-        let from = call.hops[Side::Caller.index()].clone();
-        let reach = [reach(&from, hop), reach(hop, &from)];
-        let steering = Steering::open(&proxy.plane, proxy.own.clone(), reach)
-            .map_err(|refused| Rejection::new(refused.status(), refused))?;
-        if let Some(steering) = &steering {
-            let mut table = locked(&proxy.calls);
-            table.by_media.insert(steering.id(), call.number);
-        }
-        call.steering = steering;
+        table.by_media.extend(id.map(|id| (id, number)));
         Ok(())
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Proxy {
 pub(crate) struct Table {
     pub(crate) calls: HashMap<u64, Arc<Mutex<Call>>>,
     pub(crate) by_media: HashMap<CallId, u64>,
+    /// A call that was forked, or that comes by here twice, has several.
+    by_call_id: HashMap<String, Vec<u64>>,
     next: u64,
 }
 
@@ -173,7 +175,17 @@ impl Proxy {
         number: Option<u64>,
         from: &Hop,
     ) -> Result<Option<(Arc<Mutex<Call>>, Side)>, Rejection> {
-        let Some(number) = number else {
+        // Choice: an end that forgets its Routes is still known by its dialog.
+        let number = number.or_else(|| {
+            let table = locked(&self.calls);
+            let numbers = table.by_call_id.get(&message::call_id(request))?;
+            let of_dialog = |number: &&u64| {
+                let call = table.calls.get(*number);
+                call.is_some_and(|call| locked(call).side_of(request).is_some())
+            };
+            numbers.iter().find(of_dialog).copied()
+        });
+        let Some(number) = number.filter(|_| is_in_dialog(request)) else {
             return Ok(None);
         };
         let unknown = || Rejection::new(481, "no such call here");
@@ -211,10 +223,13 @@ impl Proxy {
             return Ok(same_stream(hop, known));
         }
         if let Some(known) = known {
+            // Without Routes of its own it must go on to the other gateway all the same.
+            if known.face == Face::Overlay {
+                return Ok(known);
+            }
             // Choice: a target in a private network that its signalling does not come from is
             // behind a translator, and reached only by the way it came.
             if let Host::IpAddr(ip) = request.uri.host()
-                && known.face == Face::Access
                 && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
             {
                 return Ok(known);
@@ -458,6 +473,12 @@ impl Proxy {
         let Some(record) = record else { return };
         let mut table = locked(&self.calls);
         table.calls.remove(&record.number);
+        if let Some(numbers) = table.by_call_id.get_mut(&record.call_id) {
+            numbers.retain(|number| *number != record.number);
+            if numbers.is_empty() {
+                table.by_call_id.remove(&record.call_id);
+            }
+        }
         table.by_media.retain(|_, number| *number != record.number);
         drop(table);
         self.counters.ended.add();
@@ -504,6 +525,8 @@ impl Proxy {
         table.next = table.next.wrapping_add(1);
         let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));
         table.calls.insert(number, call.clone());
+        let call_id = message::call_id(invite);
+        table.by_call_id.entry(call_id).or_default().push(number);
         Ok(call)
     }
 

@@ -3,9 +3,10 @@
 //! A family is announced once by `# HELP` and `# TYPE`, and its samples follow without another
 //! family between them. Names end with their unit, and `_total` for what only grows.
 
+use super::page::Page;
 use crate::status::Status;
 use overlay::snapshot::LinkStatus;
-use std::fmt::{Display, Write};
+use std::fmt::Display;
 
 /// The whole page.
 pub fn render(status: &Status) -> String {
@@ -15,7 +16,7 @@ pub fn render(status: &Status) -> String {
     reasons(&mut page, status);
     links(&mut page, &status.snapshot.links);
     sockets(&mut page, status);
-    page.text
+    page.into_text()
 }
 
 fn node(page: &mut Page, status: &Status) {
@@ -388,55 +389,4 @@ fn sockets(page: &mut Page, status: &Status) {
     ] {
         page.sample(&[("reason", &reason)], count);
     }
-}
-
-/// The page under construction.
-#[derive(Default)]
-struct Page {
-    text: String,
-    /// The family whose samples follow.
-    name: String,
-}
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Page {
-        name.clone_into(&mut self.name);
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
-        self
-    }
-
-    fn sample(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let mut text = String::new();
-        for (key, value) in labels {
-            let separator = if text.is_empty() { '{' } else { ',' };
-            let _ = write!(text, "{separator}{key}=\"{}\"", escaped(&value.to_string()));
-        }
-        if !text.is_empty() {
-            text.push('}');
-        }
-        let name = self.name.clone();
-        self.line(format_args!("{name}{text} {value}"));
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help).sample(&[], value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "counter", help).sample(&[], value);
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{line}");
-    }
-}
-
-/// A label's value as the format wants it.
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

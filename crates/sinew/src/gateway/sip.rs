@@ -1,5 +1,6 @@
 //! `sinew gateway sip`: phones and PBXs over the overlay, unchanged.
 
+use super::metrics::Numbers;
 use super::record;
 use super::station::Station;
 use crate::control::{self, Control};
@@ -13,6 +14,8 @@ use client::{Node, Options};
 use gateway::allow::{Allowed, Rule};
 use gateway::domains::Domains;
 use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace};
+use host::log::Lines;
+use host::metrics::Metrics;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -60,6 +63,9 @@ pub struct SipArgs {
     /// Write every SIP message to this file
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Serve metrics for Prometheus, and /status, by HTTP
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// The control socket of the node
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -99,6 +105,13 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         &control.with_extension(super::station::SUFFIX),
         gateway.clone(),
     )?;
+    let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
+    let source = |addr| Metrics::start(addr, Numbers(gateway.clone()), lines.clone());
+    let _metrics = args
+        .metrics
+        .map(source)
+        .transpose()
+        .map_err(Failure::failed)?;
     if args.local.is_empty() {
         let _ = writeln!(
             io::stderr(),

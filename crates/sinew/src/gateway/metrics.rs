@@ -1,0 +1,141 @@
+//! What a gateway tells Prometheus.
+
+use super::record;
+use gateway::media::SideReport;
+use gateway::sip::{Gateway, Record};
+use host::metrics::{Page, Source};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use voice::media::Drop;
+
+/// The numbers of a running gateway.
+pub(super) struct Numbers(pub(super) Arc<Gateway>);
+
+impl Source for Numbers {
+    fn metrics(&self) -> Result<String, String> {
+        let mut page = Page::default();
+        counters(&mut page, &record::counters(&self.0));
+        drops(&mut page, &self.0);
+        calls(&mut page, &self.0.calls());
+        Ok(page.into_text())
+    }
+
+    fn status(&self) -> Result<String, String> {
+        let calls: Vec<Value> = self.0.calls().iter().map(record::json).collect();
+        let counters = record::counters(&self.0);
+        Ok(json!({"calls": calls, "counters": counters}).to_string())
+    }
+}
+
+/// Key, whether it only grows, and what it is.
+const COUNTERS: [(&str, bool, &str); 18] = [
+    ("calls", false, "Calls whose media is here now."),
+    ("answered", true, "Calls answered."),
+    ("ended", true, "Calls ended."),
+    ("rejected", true, "INVITEs that the gateway itself refused."),
+    (
+        "not_allowed",
+        true,
+        "Requests from addresses that may not use the gateway.",
+    ),
+    (
+        "forged",
+        true,
+        "Requests within a call from elsewhere than its neighbours.",
+    ),
+    (
+        "too_many_hops",
+        true,
+        "Requests that had been passed on too often.",
+    ),
+    ("overload", true, "Requests refused for want of room."),
+    (
+        "flood",
+        true,
+        "Messages dropped of a source that sends too many.",
+    ),
+    (
+        "bad_answers",
+        true,
+        "Answers whose description could not be led.",
+    ),
+    ("expired", true, "Calls that ended by themselves."),
+    ("nodes_lost", true, "Calls that ended with a node."),
+    ("udp_ports_free", false, "Media ports that are free."),
+    (
+        "virtual_ports_free",
+        false,
+        "Virtual media ports that are free.",
+    ),
+    ("packets_from_udp", true, "Media packets from phones."),
+    (
+        "packets_from_overlay",
+        true,
+        "Media packets from the overlay.",
+    ),
+    ("packets_to_udp", true, "Media packets to phones."),
+    ("packets_to_overlay", true, "Media packets to the overlay."),
+];
+
+fn counters(page: &mut Page, values: &Value) {
+    for (key, grows, help) in COUNTERS {
+        match grows {
+            true => page.counter(&format!("sinew_sip_{key}_total"), help, &values[key]),
+            false => page.gauge(&format!("sinew_sip_{key}"), help, &values[key]),
+        }
+    }
+}
+
+fn drops(page: &mut Page, gateway: &Gateway) {
+    let name = "sinew_sip_media_dropped_total";
+    page.family(name, "counter", "Media packets that did not go on.");
+    for (reason, count) in gateway.media().drops.iter() {
+        page.sample(&[("reason", &Drop::label(reason))], count);
+    }
+}
+
+/// A number of one direction of a call, if it is known.
+type Number = fn(&SideReport) -> Option<f64>;
+
+const NUMBERS: [(&str, &str, Number); 5] = [
+    ("loss_before_recovery_ratio", "Lost on some hop.", |side| {
+        Some(side.quality.counts.loss_before_recovery())
+    }),
+    ("loss_ratio", "Lost for good.", |side| {
+        Some(side.quality.counts.loss())
+    }),
+    (
+        "late_ratio",
+        "Came after the deadline or the playout.",
+        |side| {
+            let counts = &side.quality.counts;
+            let expected = counts.expected.max(1) as f64;
+            Some(counts.late as f64 / expected)
+        },
+    ),
+    ("jitter_seconds", "Interarrival jitter.", |side| {
+        Some(side.quality.jitter.as_secs_f64())
+    }),
+    ("mos", "Mean opinion score by the E-model.", |side| {
+        side.quality.mos()
+    }),
+];
+
+/// The streams of calls, by what came from each side.
+fn calls(page: &mut Page, calls: &[Record]) {
+    for (name, help, number) in NUMBERS {
+        page.family(&format!("sinew_call_{name}"), "gauge", help);
+        for call in calls {
+            let streams = call.report.iter().flat_map(|report| &report.streams);
+            for stream in streams {
+                for (from, side) in ["caller", "callee"].into_iter().zip(&stream.sides) {
+                    let Some(value) = number(side) else { continue };
+                    let id = format!("{:x}", call.number);
+                    let labels: [(&str, &dyn std::fmt::Display); 3] =
+                        [("call", &id), ("media", &stream.media), ("from", &from)];
+                    page.sample(&labels, value);
+                }
+            }
+        }
+    }
+}
