@@ -64,6 +64,9 @@ pub fn default_port(transport: Transport) -> u16 {
     transport.default_port().into()
 }
 
+/// Ports that are tried when any will do.
+const PORT_TRIES: usize = 16;
+
 /// What a gateway is to be.
 pub struct Settings {
     /// Its node.
@@ -268,18 +271,10 @@ async fn start(
         error: error.to_string(),
     };
     let overlay = SipConnection::Udp(overlay.map_err(failed)?);
-    let udp = UdpConnection::create_connection(settings.listen, None, None).await;
-    let udp = SipConnection::Udp(udp.map_err(failed)?);
-    // With port 0, the one that UDP was given.
-    let port = udp
-        .get_addr()
-        .addr
-        .port
-        .map_or(settings.listen.port(), u16::from);
-    let at = SocketAddr::new(settings.listen.ip(), port);
-    let tcp = TcpListenerConnection::new(at, None).await.map_err(failed)?;
+    let (udp, tcp, at) = listen(settings.listen).await.map_err(failed)?;
+    let port = at.port();
     let transports = TransportLayer::new(stopped.clone());
-    for connection in [udp.clone(), tcp.into(), overlay.clone()] {
+    for connection in [udp.clone(), tcp, overlay.clone()] {
         transports.add_transport(connection);
     }
     let tell = orders.clone();
@@ -343,6 +338,24 @@ async fn start(
         at,
         endpoint,
     })
+}
+
+/// UDP and TCP at one address; with port 0, at any port that both have free.
+async fn listen(
+    wanted: SocketAddr,
+) -> rsipstack::Result<(SipConnection, SipConnection, SocketAddr)> {
+    let mut tries = 0;
+    loop {
+        let udp = UdpConnection::create_connection(wanted, None, None).await?;
+        let udp = SipConnection::Udp(udp);
+        let port = udp.get_addr().addr.port.map_or(wanted.port(), u16::from);
+        let at = SocketAddr::new(wanted.ip(), port);
+        match TcpListenerConnection::new(at, None).await {
+            Ok(tcp) => return Ok((udp, tcp.into(), at)),
+            Err(_) if wanted.port() == 0 && tries < PORT_TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 async fn run(

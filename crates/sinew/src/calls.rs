@@ -50,7 +50,7 @@ fn page(answer: &Value) -> String {
         ("TO", Align::Left),
         ("LASTS", Align::Right),
         ("MEDIA", Align::Left),
-        ("HEARD BY", Align::Left),
+        ("MEASURED", Align::Left),
         ("LOSS BEFORE", Align::Right),
         ("LOSS AFTER", Align::Right),
         ("LATE", Align::Right),
@@ -73,7 +73,7 @@ fn page(answer: &Value) -> String {
             .flat_map(|stream| DIRECTIONS.map(|(key, _)| (key, &stream[key])));
         let mut rows: Vec<Vec<String>> = sides
             .filter(|(_, side)| number(&side["packets"]).is_some_and(|count| count > 0.0))
-            .map(|(key, side)| heard(key, &side["quality"]))
+            .map(|(key, side)| heard(key, side))
             .collect();
         if rows.is_empty() {
             rows.push(vec!["-".to_owned(); 8]);
@@ -89,18 +89,21 @@ fn page(answer: &Value) -> String {
     }
 }
 
-fn heard(key: &str, quality: &Value) -> Vec<String> {
+fn heard(key: &str, side: &Value) -> Vec<String> {
+    let quality = &side["quality"];
+    let measured = match (key, text(&side["over"])) {
+        ("from_caller", "overlay") => "from caller, after the overlay",
+        (_, "overlay") => "from callee, after the overlay",
+        ("from_caller", _) => "from caller, as it came",
+        _ => "from callee, as it came",
+    };
     let percent =
         |key: &str| or_dash(number(&quality[key]).map(|share| format!("{:.2} %", 1e2 * share)));
     let late = number(&quality["late"])
         .zip(number(&quality["expected"]))
         .map(|(late, expected)| format!("{:.2} %", 1e2 * late / expected.max(1.0)));
-    let listener = match key {
-        "from_caller" => "callee",
-        _ => "caller",
-    };
     vec![
-        listener.to_owned(),
+        measured.to_owned(),
         percent("loss_before_recovery"),
         percent("loss"),
         or_dash(late),
@@ -206,7 +209,7 @@ fn told(call: &Value, ways: &[Way], names: &Names) -> String {
                 "overlay" => "measured where it left the overlay",
                 _ => "measured where it came in; the other gateway knows the rest",
             };
-            let cells = heard(key, &side["quality"]);
+            let cells = heard(key, side);
             let _ = writeln!(
                 out,
                 "{direction} ({by}): loss {} before recovery, {} after, late {}, jitter {}, budget \

@@ -8,7 +8,7 @@
     reason = "shared by tests, of which each uses a part; one that cannot go on says where"
 )]
 
-use base::{Duration, NodeAddr};
+use base::{Duration, NodeAddr, VirtualPort};
 use client::{Node, Options};
 use core::ops::RangeInclusive;
 use gateway::media::{Event, Plane, Settings};
@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use wire::data::Remaining;
-use wire::ipc::{Datagram, Reply, Request, kind};
+use wire::ipc::{Datagram, Destination, Reply, Request, kind};
 
 pub const NODES: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 /// Virtual ports of every plane.
@@ -53,9 +53,16 @@ pub struct Network {
 
 struct Serving {
     listeners: [SeqListener; 2],
-    /// With the node that each is a client of.
-    clients: Vec<(usize, SeqStream)>,
+    clients: Vec<Client>,
     fates: Fates,
+}
+
+struct Client {
+    /// The node that it is a client of.
+    node: usize,
+    stream: SeqStream,
+    /// Its virtual ports: one, or a range for a plane.
+    ports: RangeInclusive<u16>,
 }
 
 impl Network {
@@ -127,7 +134,12 @@ impl Serving {
                         while let Some(stream) = self.listeners[node].accept().unwrap() {
                             let token = CLIENTS + self.clients.len() as u64;
                             poller.add(&stream, token, Interest::READ).unwrap();
-                            self.clients.push((node, stream));
+                            let ports = 0..=0;
+                            self.clients.push(Client {
+                                node,
+                                stream,
+                                ports,
+                            });
                         }
                     }
                     WAKER => drop(waker.drain()),
@@ -143,7 +155,7 @@ impl Serving {
     fn hear(&mut self, client: usize, poller: &Poller) {
         let mut bytes = vec![0; 70_000];
         // Those that were hung up on are still reported once.
-        let Some((node, stream)) = self.clients.get(client) else {
+        let Some(Client { node, stream, .. }) = self.clients.get(client) else {
             return;
         };
         let node = *node;
@@ -158,24 +170,21 @@ impl Serving {
             Request::Options(_) => answer.push(Reply::Done {
                 request: kind::OPTIONS,
             }),
-            Request::BindRange { first, .. } => answer.push(Reply::Bound { port: first }),
+            Request::BindRange { first, last } => {
+                self.clients[client].ports = first.0..=last.0;
+                answer.push(Reply::Bound { port: first });
+            }
+            Request::Bind { port } => {
+                self.clients[client].ports = port.0..=port.0;
+                answer.push(Reply::Bound { port });
+            }
+            Request::SendTo(to, payload) => {
+                let from = VirtualPort(*self.clients[client].ports.start());
+                self.pass(node, from, to, payload);
+            }
             Request::SendFrom(batch) => {
                 for (ports, payload) in batch.iter() {
-                    let fate = (self.fates)(payload);
-                    let header = Datagram {
-                        source: NODES[node],
-                        source_port: ports.from,
-                        recovered: fate == Fate::Recovered,
-                        remaining: Remaining::from_duration(LEFT),
-                    };
-                    let to = NODES.iter().position(|addr| *addr == ports.to.node);
-                    let other = self.clients.iter().rev().find(|(at, _)| Some(*at) == to);
-                    if let (Some((_, other)), true) = (other, fate != Fate::Lost) {
-                        let head = header.header_for(ports.to.port, payload.len());
-                        let parts = [&[kind::DATAGRAMS, 0][..], &head, payload];
-                        // A full buffer loses it, as nodes do.
-                        let _ = other.send_parts(&parts.map(IoSlice::new));
-                    }
+                    self.pass(node, ports.from, ports.to, payload);
                 }
             }
             other => panic!("{other:?}"),
@@ -183,9 +192,41 @@ impl Serving {
         for reply in answer {
             let mut bytes = [0; 64];
             let len = reply.emit(&mut bytes).unwrap();
-            let stream = &self.clients[client].1;
+            let stream = &self.clients[client].stream;
             stream.send_parts(&[IoSlice::new(&bytes[..len])]).unwrap();
         }
+    }
+}
+
+impl Serving {
+    fn pass(&self, node: usize, from: VirtualPort, to: Destination, payload: &[u8]) {
+        let fate = (self.fates)(payload);
+        let header = Datagram {
+            source: NODES[node],
+            source_port: from,
+            recovered: fate == Fate::Recovered,
+            remaining: Remaining::from_duration(LEFT),
+        };
+        let node = NODES.iter().position(|addr| *addr == to.node);
+        let has = |client: &&Client| Some(client.node) == node && client.ports.contains(&to.port.0);
+        // The latest: those that were closed are among them.
+        let Some(client) = self.clients.iter().rev().find(has) else {
+            return;
+        };
+        if fate == Fate::Lost {
+            return;
+        }
+        // A full buffer loses it, as nodes do.
+        let _ = match client.ports.len() {
+            1 => client
+                .stream
+                .send_parts(&[&header.to_bytes()[..], payload].map(IoSlice::new)),
+            _ => {
+                let head = header.header_for(to.port, payload.len());
+                let parts = [&[kind::DATAGRAMS, 0][..], &head, payload];
+                client.stream.send_parts(&parts.map(IoSlice::new))
+            }
+        };
     }
 }
 
@@ -248,7 +289,7 @@ impl Gateway {
 
 /// A range of UDP ports that are free now, below those that the system gives to who asks for any, so
 /// that it stays free.
-fn free_ports(count: u16) -> RangeInclusive<u16> {
+pub fn free_ports(count: u16) -> RangeInclusive<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = 10_000 + (std::process::id() % 1_000) as u16 * 16;
     loop {

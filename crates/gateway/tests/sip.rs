@@ -1,0 +1,517 @@
+//! Calls over two SIP gateways, message by message.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+mod network;
+mod ua;
+
+use client::Options;
+use gateway::allow::Allowed;
+use gateway::domains::{Certified, Table};
+use gateway::sip::{End, Event, Gateway, Lookup, Record, Settings};
+use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use ua::{Dialog, Message, Ua};
+
+const PASSES: network::Fates = |_| Fate::Passes;
+
+/// A gateway, and the calls that ended at it.
+struct Site {
+    gateway: Gateway,
+    ended: Mutex<Receiver<Record>>,
+}
+
+impl Site {
+    fn at(&self) -> SocketAddr {
+        self.gateway.local()
+    }
+
+    fn ended(&self) -> Record {
+        let ended = self.ended.lock().unwrap();
+        ended.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+}
+
+/// Two sites and a phone at each.
+struct World {
+    a: Site,
+    b: Site,
+    alice: Ua,
+    bob: Ua,
+    _network: Network,
+}
+
+fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> Site {
+    let nodes = ["a", "b"]
+        .into_iter()
+        .zip(NODES)
+        .map(|(name, node)| Certified {
+            node,
+            name: name.to_owned(),
+            domains: vec![format!("{name}.example")],
+            latency: Duration::ZERO,
+        });
+    let (told, ended) = channel();
+    let told = Mutex::new(told);
+    let nobody: Lookup = Arc::new(|_, _, _| Box::pin(async { Vec::new() }));
+    let mut settings = Settings {
+        node: network.node(index),
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        public: None,
+        media: free_ports(16),
+        virtual_media: VIRTUAL,
+        options: Options::voice(DEADLINE),
+        domain: ["a.example", "b.example"][index].to_owned(),
+        local: Vec::new(),
+        direct: Vec::new(),
+        allowed: None,
+        domains: Arc::new(Table::new(nodes)),
+        lookup: nobody,
+        realtime: false,
+        report: Arc::new(move |event| {
+            if let Event::Ended(record) = event {
+                let _ = told.lock().unwrap().send(*record);
+            }
+        }),
+        trace: None,
+    };
+    change(&mut settings);
+    Site {
+        gateway: Gateway::start(settings).unwrap(),
+        ended: Mutex::new(ended),
+    }
+}
+
+impl World {
+    fn new(test: &str) -> World {
+        World::with(test, |_| {})
+    }
+
+    fn with(test: &str, change: impl FnOnce(&mut Settings)) -> World {
+        let network = Network::start(&format!("sip-{test}"), PASSES);
+        let (alice, bob) = (Ua::new("alice"), Ua::new("bob"));
+        let local =
+            |domain: &str, ua: &Ua| vec![format!("{domain}={}", ua.address()).parse().unwrap()];
+        let a = site(&network, 0, |settings| {
+            settings.local = local("a.example", &alice);
+            change(settings);
+        });
+        let b = site(&network, 1, |settings| {
+            settings.local = local("b.example", &bob);
+        });
+        World {
+            a,
+            b,
+            alice,
+            bob,
+            _network: network,
+        }
+    }
+
+    /// Alice calls Bob; the INVITE as it came to him.
+    fn invite(&mut self, body: &str) -> Message {
+        let invite = self.alice.invite("bob@b.example", &[], body);
+        self.alice.send(self.a.at(), &invite);
+        self.bob.until("INVITE")
+    }
+
+    /// A call as both see it.
+    fn call(&mut self) -> Call {
+        let invite = self.invite(&self.alice.sdp(""));
+        self.bob.respond(&invite, "200 OK", &self.bob.sdp(""));
+        let answer = self.alice.until("SIP/2.0 200");
+        let mut caller = Dialog::of_caller(&answer);
+        caller.send(&self.alice, "ACK", "");
+        self.bob.until("ACK");
+        let callee = Dialog::of_callee(&invite, "bob");
+        Call {
+            caller,
+            callee,
+            // Where each is told to send.
+            media: [answer.media(), invite.media()],
+        }
+    }
+
+    /// Alice hangs up.
+    fn hang_up(&mut self, call: &mut Call) {
+        call.caller.send(&self.alice, "BYE", "");
+        let bye = self.bob.until("BYE");
+        self.bob.respond(&bye, "200 OK", "");
+        self.alice.until("SIP/2.0 200");
+        for site in [&self.a, &self.b] {
+            assert_eq!(site.ended().end, Some(End::Caller));
+            assert!(site.gateway.calls().is_empty());
+        }
+    }
+
+    fn refused(&mut self, invite: &str) -> Message {
+        self.alice.send(self.a.at(), invite);
+        self.alice.until("SIP/2.0")
+    }
+}
+
+struct Call {
+    caller: Dialog,
+    callee: Dialog,
+    media: [SocketAddr; 2],
+}
+
+fn packet(seq: u16) -> Vec<u8> {
+    let mut bytes = vec![0x80, 0];
+    bytes.extend(seq.to_be_bytes());
+    bytes.extend((u32::from(seq) * 160).to_be_bytes());
+    bytes.extend(7u32.to_be_bytes());
+    bytes.resize(172, 0xff);
+    bytes
+}
+
+/// Speech from one end comes out at the other.
+fn heard(from: &Ua, to: SocketAddr, by: &Ua, seq: u16) {
+    from.rtp.send_to(&packet(seq), to).unwrap();
+    let mut bytes = [0; 500];
+    loop {
+        let (len, _) = by.rtp.recv_from(&mut bytes).unwrap();
+        if bytes[..len] == packet(seq) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_call_crosses_with_its_media_and_ends() {
+    let mut w = World::new("crosses");
+    let mut call = w.call();
+    assert_eq!(call.media[0].ip(), w.a.at().ip());
+    heard(&w.alice, call.media[0], &w.bob, 1);
+    heard(&w.bob, call.media[1], &w.alice, 1);
+    let calls = w.a.gateway.calls();
+    assert!(
+        calls[0].is_carried && calls[0].peer == Some(NODES[1]),
+        "{calls:?}"
+    );
+    w.hang_up(&mut call);
+    let (a, b) = (w.a.gateway.media(), w.b.gateway.media());
+    assert_eq!((a.calls, b.calls), (0, 0));
+    assert_eq!(a.udp_ports_free, 16, "ports are free again");
+}
+
+#[test]
+fn the_offer_is_announced_and_the_phone_is_spared_nothing_it_needs() {
+    let mut w = World::new("announced");
+    let body = w.alice.sdp("a=ptime:20\r\na=x-unknown:1\r\n");
+    let invite = w.invite(&body);
+    let lines: Vec<&str> = invite.body().lines().collect();
+    assert!(lines.contains(&"a=ptime:20") && lines.contains(&"a=x-unknown:1"));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("a=sinew:1 10.7.0.1 "))
+    );
+    assert_eq!(invite.media().ip(), w.b.at().ip());
+    assert_eq!(invite.one("Supported"), "sinew");
+    assert_eq!(invite.one("Max-Forwards"), "69");
+    let routes = invite.values("Record-Route");
+    assert_eq!(routes.len(), 4, "both faces of both gateways: {routes:?}");
+}
+
+#[test]
+fn a_cancel_goes_on_and_frees_everything() {
+    let mut w = World::new("cancel");
+    let body = w.alice.sdp("");
+    let invite = w.alice.invite("bob@b.example", &[], &body);
+    w.alice.send(w.a.at(), &invite);
+    let at_bob = w.bob.until("INVITE");
+    w.bob.respond(&at_bob, "180 Ringing", "");
+    w.alice.until("SIP/2.0 180");
+    let head = invite.split("\r\n\r\n").next().unwrap();
+    let kept = head.lines().skip(1).filter(|line| {
+        ["Via", "From", "To", "Call-ID"]
+            .iter()
+            .any(|name| line.starts_with(name))
+    });
+    let kept: Vec<&str> = kept.collect();
+    let cancel = format!(
+        "CANCEL sip:bob@b.example SIP/2.0\r\n{}\r\nCSeq: 1 CANCEL\r\nContent-Length: 0\r\n\r\n",
+        kept.join("\r\n")
+    );
+    w.alice.send(w.a.at(), &cancel);
+    let cancelled = w.bob.until("CANCEL");
+    w.bob.respond(&cancelled, "200 OK", "");
+    w.bob.respond(&at_bob, "487 Request Terminated", "");
+    w.alice.until("SIP/2.0 487");
+    for site in [&w.a, &w.b] {
+        assert_eq!(site.ended().end, Some(End::Cancelled));
+        assert_eq!(site.gateway.media().calls, 0);
+    }
+}
+
+#[test]
+fn a_refusal_passes_with_its_status() {
+    let mut w = World::new("refusal");
+    let invite = w.invite(&w.alice.sdp(""));
+    w.bob.respond(&invite, "486 Busy Here", "");
+    w.alice.until("SIP/2.0 486");
+    for site in [&w.a, &w.b] {
+        assert_eq!(site.ended().end, Some(End::Refused(486)));
+        assert_eq!(site.gateway.media().calls, 0);
+    }
+}
+
+#[test]
+fn media_moves_when_the_callee_says_so() {
+    let mut w = World::new("moves");
+    let mut call = w.call();
+    heard(&w.alice, call.media[0], &w.bob, 1);
+    let moved = Ua::new("moved");
+    call.callee.send(
+        &w.bob,
+        "INVITE",
+        &ua::sdp(moved.rtp.local_addr().unwrap(), ""),
+    );
+    let again = w.alice.until("INVITE");
+    assert_eq!(again.media(), call.media[0], "the gateway's port stays");
+    w.alice.respond(&again, "200 OK", &w.alice.sdp(""));
+    w.bob.until("SIP/2.0 200");
+    call.callee.send(&w.bob, "ACK", "");
+    w.alice.until("ACK");
+    heard(&w.alice, call.media[0], &moved, 2);
+    heard(&moved, call.media[1], &w.alice, 2);
+    // A refusal leaves it there.
+    call.callee.send(&w.bob, "INVITE", &w.bob.sdp(""));
+    let again = w.alice.until("INVITE");
+    w.alice.respond(&again, "488 Not Acceptable Here", "");
+    w.bob.until("SIP/2.0 488");
+    heard(&w.alice, call.media[0], &moved, 3);
+    w.hang_up(&mut call);
+}
+
+#[test]
+fn an_offer_may_come_with_the_answer() {
+    let mut w = World::new("late");
+    let invite = w.invite("");
+    assert_eq!(invite.body(), "");
+    w.bob.respond(&invite, "200 OK", &w.bob.sdp(""));
+    let offer = w.alice.until("SIP/2.0 200");
+    let mut caller = Dialog::of_caller(&offer);
+    caller.send(&w.alice, "ACK", &w.alice.sdp(""));
+    let answer = w.bob.until("ACK");
+    heard(&w.alice, offer.media(), &w.bob, 1);
+    heard(&w.bob, answer.media(), &w.alice, 1);
+    assert!(w.a.gateway.calls()[0].is_carried);
+}
+
+#[test]
+fn media_is_held_and_updated_within_the_dialog() {
+    let mut w = World::new("update");
+    let mut call = w.call();
+    call.caller
+        .send(&w.alice, "UPDATE", &w.alice.sdp("a=sendonly\r\n"));
+    let update = w.bob.until("UPDATE");
+    assert!(update.body().contains("a=sendonly"));
+    assert_eq!(update.media(), call.media[1]);
+    w.bob
+        .respond(&update, "200 OK", &w.bob.sdp("a=recvonly\r\n"));
+    let answer = w.alice.until("SIP/2.0 200");
+    assert_eq!(answer.media(), call.media[0]);
+    heard(&w.alice, call.media[0], &w.bob, 4);
+    // What has no description passes as it is.
+    call.callee.send(&w.bob, "INFO", "");
+    let info = w.alice.until("INFO");
+    w.alice.respond(&info, "200 OK", "");
+    w.bob.until("SIP/2.0 200");
+    w.hang_up(&mut call);
+}
+
+#[test]
+fn a_bye_from_elsewhere_ends_nothing() {
+    let mut w = World::new("forged");
+    let mut call = w.call();
+    let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
+    let bye = call.caller.request(&eve, "BYE", "");
+    eve.send(w.a.at(), &bye);
+    eve.until("SIP/2.0 403");
+    assert_eq!(w.a.gateway.counters().forged.value(), 1);
+    // Who guesses the call and not its tags is told nothing.
+    let guessed = bye.replace("tag=alice", "tag=eve");
+    let guessed = guessed.replace("branch=z9hG4bK", "branch=z9hG4bKx");
+    eve.send(w.a.at(), &guessed);
+    eve.until("SIP/2.0 481");
+    heard(&w.alice, call.media[0], &w.bob, 5);
+    w.hang_up(&mut call);
+}
+
+#[test]
+fn what_cannot_go_on_is_told_why() {
+    let mut w = World::new("why");
+    let body = w.alice.sdp("");
+    let alice = Ua::new("alice");
+    for (to, more, status) in [
+        ("bob@b.example", "Max-Forwards: 0", "SIP/2.0 483"),
+        ("bob@nowhere.example", "Max-Forwards: 70", "SIP/2.0 404"),
+        ("bob@b.example", "Proxy-Require: foo", "SIP/2.0 420"),
+        (&w.a.at().to_string(), "Max-Forwards: 70", "SIP/2.0 404"),
+    ] {
+        let invite = alice.invite(to, &[more], &body);
+        let invite = invite.replace(&alice.address().to_string(), &w.alice.address().to_string());
+        let answer = w.refused(&invite);
+        assert!(answer.text.starts_with(status), "{to}: {}", answer.text);
+        assert!(answer.one("To").contains("tag="));
+        if status.ends_with("420") {
+            assert_eq!(answer.one("Unsupported"), "foo");
+        }
+    }
+    let bad = w
+        .alice
+        .invite("bob@b.example", &[], "v=0\r\nm=audio x RTP/AVP 0\r\n");
+    let answer = w.refused(&bad);
+    assert!(answer.text.starts_with("SIP/2.0 488"), "{}", answer.text);
+    assert!(answer.one("Reason").contains("line 2"), "{}", answer.text);
+    assert!(w.a.gateway.calls().is_empty());
+    // To the gateway itself: whether it is there.
+    let options = w.alice.invite(&w.a.at().to_string(), &[], "");
+    let answer = w.refused(&options.replace("INVITE", "OPTIONS"));
+    assert!(answer.text.starts_with("SIP/2.0 200"), "{}", answer.text);
+}
+
+#[test]
+fn strangers_may_not_use_it() {
+    let only = Allowed::new(vec!["192.0.2.0/24:*".parse().unwrap()]);
+    let mut w = World::with("strangers", |settings| settings.allowed = Some(only));
+    let invite = w.alice.invite("bob@b.example", &[], &w.alice.sdp(""));
+    let answer = w.refused(&invite);
+    assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
+    assert_eq!(w.a.gateway.counters().not_allowed.value(), 1);
+}
+
+#[test]
+fn calls_beyond_the_ports_are_refused_and_told_so() {
+    let mut w = World::with("ports", |settings| settings.media = free_ports(2));
+    let mut call = w.call();
+    let answer = w.refused(&w.alice.invite("bob@b.example", &[], &w.alice.sdp("")));
+    assert!(answer.text.starts_with("SIP/2.0 503"), "{}", answer.text);
+    assert!(answer.one("Reason").contains("ports"), "{}", answer.text);
+    w.a.ended();
+    w.hang_up(&mut call);
+    // They are free again.
+    let mut call = w.call();
+    w.hang_up(&mut call);
+}
+
+#[test]
+fn without_an_aware_gateway_a_call_is_direct() {
+    let carol = Ua::new("carol");
+    let mut carol = carol;
+    let server = format!("c.example={}", carol.address()).parse().unwrap();
+    let mut w = World::with("direct", |settings| settings.direct = vec![server]);
+    let invite = w.alice.invite("carol@c.example", &[], &w.alice.sdp(""));
+    w.alice.send(w.a.at(), &invite);
+    let at_carol = carol.until("INVITE");
+    // It asks, and leaves the phone's own address.
+    assert!(at_carol.body().contains("a=sinew:1 10.7.0.1"));
+    assert_eq!(at_carol.media(), w.alice.rtp.local_addr().unwrap());
+    // One that insists on less gets less. [Amir06 §VI]
+    let unsupported = "420 Bad Extension\r\nUnsupported: sinew";
+    carol.respond(&at_carol, unsupported, "");
+    let at_carol = carol.until("INVITE");
+    assert!(!at_carol.body().contains("a=sinew"), "{}", at_carol.text);
+    carol.respond(&at_carol, "200 OK", &carol.sdp(""));
+    let answer = w.alice.until("SIP/2.0 200");
+    assert_eq!(answer.media(), carol.rtp.local_addr().unwrap());
+    let calls = w.a.gateway.calls();
+    assert!(!calls[0].is_carried, "{calls:?}");
+    assert_eq!(w.a.gateway.media().calls, 0, "it takes no ports");
+}
+
+#[test]
+fn a_gateway_that_is_silent_is_passed_by() {
+    // Nothing of SIP arrives at the other node.
+    let network = Network::start("sip-silent", |bytes| match bytes.starts_with(b"INVITE") {
+        true => Fate::Lost,
+        false => Fate::Passes,
+    });
+    let (mut alice, mut bob) = (Ua::new("alice"), Ua::new("bob"));
+    let a = site(&network, 0, |settings| {
+        settings.direct = vec![format!("b.example={}", bob.address()).parse().unwrap()];
+    });
+    let invite = alice.invite("bob@b.example", &[], &alice.sdp(""));
+    alice.send(a.at(), &invite);
+    let at_bob = bob.until("INVITE");
+    bob.respond(&at_bob, "200 OK", &bob.sdp(""));
+    let answer = alice.until("SIP/2.0 200");
+    assert_eq!(answer.media(), bob.rtp.local_addr().unwrap());
+    let call = &a.gateway.calls()[0];
+    assert!(!call.is_carried && call.peer.is_none(), "{call:?}");
+}
+
+#[test]
+fn announcements_are_believed_of_who_serves_the_domain_only() {
+    let mut carol = Ua::new("carol");
+    let server = format!("c.example={}", carol.address()).parse().unwrap();
+    let mut w = World::with("lies", |settings| settings.direct = vec![server]);
+    let invite = w.alice.invite("carol@c.example", &[], &w.alice.sdp(""));
+    w.alice.send(w.a.at(), &invite);
+    let at_carol = carol.until("INVITE");
+    // Node b has no certificate for c.example.
+    let lie = carol.sdp("a=sinew:1 10.7.0.2 20000/20001 c.example\r\n");
+    carol.respond(&at_carol, "200 OK", &lie);
+    let answer = w.alice.until("SIP/2.0 200");
+    assert_eq!(answer.media(), carol.rtp.local_addr().unwrap());
+    assert!(!w.a.gateway.calls()[0].is_carried);
+}
+
+#[test]
+fn tcp_is_as_good_as_udp() {
+    let mut w = World::new("tcp");
+    let mut tcp = std::net::TcpStream::connect(w.a.at()).unwrap();
+    tcp.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let invite = w.alice.invite("bob@b.example", &[], &w.alice.sdp(""));
+    let invite = invite.replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+    // In pieces, as TCP may carry it.
+    for piece in invite.as_bytes().chunks(100) {
+        tcp.write_all(piece).unwrap();
+    }
+    let at_bob = w.bob.until("INVITE");
+    w.bob.respond(&at_bob, "200 OK", &w.bob.sdp(""));
+    let (mut text, mut bytes) = (String::new(), [0; 4_000]);
+    while !text.contains("m=audio") {
+        let len = tcp.read(&mut bytes).unwrap();
+        assert!(len > 0, "closed after {text}");
+        text.push_str(std::str::from_utf8(&bytes[..len]).unwrap());
+    }
+    let start = text.find("SIP/2.0 200").unwrap();
+    let answer = Message {
+        text: text[start..].to_owned(),
+        from: w.a.at(),
+    };
+    let mut caller = Dialog::of_caller(&answer);
+    let ack = caller
+        .request(&w.alice, "ACK", "")
+        .replace("SIP/2.0/UDP", "SIP/2.0/TCP");
+    tcp.write_all(ack.as_bytes()).unwrap();
+    w.bob.until("ACK");
+    heard(&w.alice, answer.media(), &w.bob, 1);
+    // The callee hangs up: it goes back by the caller's connection.
+    let mut callee = Dialog::of_callee(&at_bob, "bob");
+    callee.send(&w.bob, "BYE", "");
+    let len = tcp.read(&mut bytes).unwrap();
+    let bye = std::str::from_utf8(&bytes[..len]).unwrap();
+    assert!(bye.starts_with("BYE"), "{bye}");
+    assert_eq!(w.a.ended().end, Some(End::Callee));
+}
+
+#[test]
+fn a_gateway_that_stops_hangs_up() {
+    let mut w = World::new("stops");
+    let _call = w.call();
+    w.a.gateway.stop();
+    let bye = w.alice.until("BYE");
+    assert!(bye.one("Reason").contains("stopped"), "{}", bye.text);
+    let bye = w.bob.until("BYE");
+    w.bob.respond(&bye, "200 OK", "");
+    assert_eq!(w.a.ended().end, Some(End::Stopped));
+    assert_eq!(w.b.ended().end, Some(End::Caller));
+}
