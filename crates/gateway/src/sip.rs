@@ -11,12 +11,15 @@
 //! one.
 //!
 //! The life of a call: INVITE (`invite`, with the hops it tries), `call` while it is, BYE, which
-//! `proxy` passes on or, when an end or a node is lost, makes itself. `hop` is who the neighbours
-//! are, `message` what a proxy edits, `overlay` the transport between gateways, `inspect` what is
+//! `proxy` passes on or, when an end or a node is lost, `calls` makes. `dialog` is what is within a
+//! call, `transactions` how the SIP stack is used, `watch` whether the other gateways live, `hop` who
+//! the neighbours are, `message` what a proxy edits, `overlay` the transport between gateways, `inspect` what is
 //! dropped before it costs anything. Messages, transactions and the transports of the Internet are
 //! those of the crate rsipstack. All of it runs on one thread, beside that of the media.
 
 mod call;
+mod calls;
+mod dialog;
 mod hop;
 mod inspect;
 mod invite;
@@ -25,6 +28,7 @@ mod overlay;
 mod proxy;
 mod routes;
 mod steering;
+mod transactions;
 mod watch;
 
 pub use call::{End, Record};
@@ -37,13 +41,14 @@ use crate::allow::Allowed;
 use crate::domains::Domains;
 use crate::media::{self, Plane, Why};
 use base::NodeAddr;
+use calls::Table;
 use client::{Node, Options};
 use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use hop::Names;
 use overlay::OverlaySocket;
-use proxy::{Proxy, Table};
+use proxy::Proxy;
 use routes::Routes;
 use rsipstack::EndpointBuilder;
 use rsipstack::transport::tcp_listener::TcpListenerConnection;

@@ -1,0 +1,143 @@
+//! The table of calls: how they come into it, and how they end.
+
+use super::Event;
+use super::call::{Call, End, Record};
+use super::hop::Hop;
+use super::message;
+use super::proxy::{Proxy, Rejection, locked};
+use crate::media::Report;
+use base::NodeAddr;
+use rsipstack::sip::Request;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use voice::media::CallId;
+use voice::sdp::Side;
+
+/// The calls that are.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) calls: HashMap<u64, Arc<Mutex<Call>>>,
+    pub(crate) by_media: HashMap<CallId, u64>,
+    /// A call that was forked, or that comes by here twice, has several.
+    pub(crate) by_call_id: HashMap<String, Vec<u64>>,
+    next: u64,
+}
+
+impl Table {
+    /// Numbers begin anywhere, so that those of a gateway that was restarted mean nothing.
+    pub(crate) fn new(first: u64) -> Table {
+        Table {
+            next: first,
+            ..Table::default()
+        }
+    }
+}
+
+impl Proxy {
+    /// Ends a call, once, and tells of it.
+    pub(crate) fn end(&self, call: &Mutex<Call>, end: End, report: Option<Report>) {
+        let record = locked(call).close(end, report);
+        let Some(record) = record else { return };
+        let mut table = locked(&self.calls);
+        table.calls.remove(&record.number);
+        if let Some(numbers) = table.by_call_id.get_mut(&record.call_id) {
+            numbers.retain(|number| *number != record.number);
+            if numbers.is_empty() {
+                table.by_call_id.remove(&record.call_id);
+            }
+        }
+        table.by_media.retain(|_, number| *number != record.number);
+        drop(table);
+        self.counters.ended.add();
+        (self.report)(Event::Ended(Box::new(record)));
+    }
+
+    /// Ends a call that its ends have not ended, and tells them.
+    pub(crate) async fn hang_up(&self, number: u64, end: End, report: Option<Report>) {
+        let Some(call) = locked(&self.calls).calls.get(&number).cloned() else {
+            return;
+        };
+        let reason = format!("SIP;cause=503;text=\"{}\"", end.label());
+        let byes = Side::BOTH.map(|side| {
+            let mut call = locked(&call);
+            let hop = call.hops[side.index()].clone();
+            call.bye(side, &reason).map(|bye| (bye, hop, side))
+        });
+        self.end(&call, end, report);
+        for (bye, known, side) in byes.into_iter().flatten() {
+            let hop = self.hop_within(&bye, Some((&call, side.other()))).await;
+            let hop = hop.unwrap_or(known);
+            if let Ok((_, mut responses)) = self.send(bye, &hop).await {
+                tokio::spawn(async move { while responses.recv().await.is_some() {} });
+            }
+        }
+    }
+
+    /// Notes a new call.
+    pub(crate) fn insert(
+        &self,
+        invite: &Request,
+        from: Hop,
+        to: Hop,
+    ) -> Result<Arc<Mutex<Call>>, Rejection> {
+        let mut table = locked(&self.calls);
+        if table.calls.len() >= voice::media::CALLS_MAX {
+            self.counters.overload.add();
+            return Err(Rejection::new(
+                503,
+                "the gateway has all the calls it can take",
+            ));
+        }
+        let number = table.next;
+        table.next = table.next.wrapping_add(1);
+        let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));
+        table.calls.insert(number, call.clone());
+        let call_id = message::call_id(invite);
+        table.by_call_id.entry(call_id).or_default().push(number);
+        Ok(call)
+    }
+
+    /// What is known of all calls.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let calls: Vec<_> = locked(&self.calls).calls.values().cloned().collect();
+        let mut records: Vec<Record> = calls
+            .iter()
+            .map(|call| {
+                let call = locked(call);
+                let id = call.steering.as_ref().map(|steering| steering.id());
+                let report = id.and_then(|id| self.plane.report(id));
+                call.record(report)
+            })
+            .collect();
+        records.sort_by_key(|record| record.number);
+        records
+    }
+
+    /// The numbers of the calls with each node.
+    pub(crate) fn peers(&self) -> BTreeMap<NodeAddr, Vec<u64>> {
+        let mut peers = BTreeMap::<_, Vec<u64>>::new();
+        for (number, call) in &locked(&self.calls).calls {
+            if let Some(node) = locked(call).hops.iter().find_map(Hop::node) {
+                peers.entry(node).or_default().push(*number);
+            }
+        }
+        peers
+    }
+
+    /// The media of a call ended by itself.
+    pub(crate) async fn on_media_ended(&self, media: CallId, end: End, report: Report) {
+        let number = locked(&self.calls).by_media.get(&media).copied();
+        if let Some(number) = number {
+            self.hang_up(number, end, Some(report)).await;
+        }
+    }
+
+    /// Ends all calls.
+    pub(crate) async fn stop(&self) {
+        let numbers: Vec<u64> = locked(&self.calls).calls.keys().copied().collect();
+        for number in numbers {
+            self.hang_up(number, End::Stopped, None).await;
+        }
+        self.plane.stop();
+    }
+}

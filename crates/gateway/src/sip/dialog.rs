@@ -1,0 +1,184 @@
+//! Requests and responses within a call: whose they are, where they go, and what becomes of their
+//! descriptions.
+
+use super::call::{Call, is_in_dialog};
+use super::hop::{Face, Hop, is_private};
+use super::message;
+use super::proxy::{Known, Proxy, Rejection, locked};
+use super::steering::{Refused, Source};
+use base::NodeAddr;
+use core::net::IpAddr;
+use rsipstack::sip::prelude::HeadersExt;
+use rsipstack::sip::{Host, Method, Request, Response};
+use std::sync::{Arc, Mutex};
+use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
+
+impl Proxy {
+    /// The call of a request within a dialog, and whose request it is.
+    pub(crate) fn call_of(
+        &self,
+        request: &Request,
+        number: Option<u64>,
+        from: &Hop,
+    ) -> Result<Option<Known>, Rejection> {
+        // Choice: an end that forgets its Routes is still known by its dialog.
+        let number = number.or_else(|| {
+            let table = locked(&self.calls);
+            let numbers = table.by_call_id.get(&message::call_id(request))?;
+            let of_dialog = |number: &&u64| {
+                let call = table.calls.get(*number);
+                call.is_some_and(|call| locked(call).side_of(request).is_some())
+            };
+            numbers.iter().find(of_dialog).copied()
+        });
+        let Some(number) = number.filter(|_| is_in_dialog(request)) else {
+            return Ok(None);
+        };
+        let unknown = || Rejection::new(481, "no such call here");
+        let call = locked(&self.calls).calls.get(&number).cloned();
+        let call = call.ok_or_else(unknown)?;
+        let side = {
+            let mut known = locked(&call);
+            let side = known.side_of(request).ok_or_else(unknown)?;
+            // Whoever knows both tags has seen the dialog; only its neighbours may change it.
+            if !known.is_neighbour(side, from) {
+                self.counters.forged.add();
+                return Err(Rejection::new(
+                    403,
+                    "not from where this call's requests come",
+                ));
+            }
+            known.on_request(side, request);
+            side
+        };
+        Ok(Some((call, side)))
+    }
+
+    /// Where a request goes that is within a dialog.
+    pub(crate) async fn hop_within(
+        &self,
+        request: &Request,
+        call: Option<(&Arc<Mutex<Call>>, Side)>,
+    ) -> Result<Hop, Rejection> {
+        let routes = request
+            .typed_route_headers()
+            .map_err(|error| Rejection::new(400, error))?;
+        let known = call.map(|(call, by)| locked(call).hops[by.other().index()].clone());
+        if let Some(first) = routes.first() {
+            let hop = self.routes.within(&first.uri).await?;
+            return Ok(same_stream(hop, known));
+        }
+        if let Some(known) = known {
+            // Without Routes of its own it must go on to the other gateway all the same.
+            if known.face == Face::Overlay {
+                return Ok(known);
+            }
+            // Choice: a target in a private network that its signalling does not come from is
+            // behind a translator, and reached only by the way it came.
+            if let Host::IpAddr(ip) = request.uri.host()
+                && (known.stream.is_some() || (is_private(*ip) && !is_private(known.at.ip())))
+            {
+                return Ok(known);
+            }
+            let hop = self.routes.within(&request.uri).await?;
+            return Ok(same_stream(hop, Some(known)));
+        }
+        Ok(self.routes.within(&request.uri).await?)
+    }
+
+    /// Leads the description of a request within a call.
+    pub(crate) fn steer_request(
+        &self,
+        call: &Mutex<Call>,
+        side: Side,
+        request: &mut Request,
+    ) -> Result<(), Rejection> {
+        let Some(text) = message::description(request, &request.body) else {
+            return Ok(());
+        };
+        let mut call = locked(call);
+        let via = self.via_of(&call.hops[side.index()]);
+        let peer = call.hops.iter().find_map(Hop::node);
+        let Some(steering) = &mut call.steering else {
+            return Ok(());
+        };
+        let is_trusted = |announce: &Announce| self.is_trusted(announce, peer);
+        let source = Source {
+            side,
+            via,
+            is_trusted: &is_trusted,
+        };
+        let passed = match steering.open_offer() {
+            // The answer to a late offer: in the ACK, or in a PRACK.
+            Some(offerer) if offerer == side.other() => steering.answer(&source, &text, true),
+            _ => steering.offer(&source, &text),
+        };
+        let passed = passed.map_err(|refused| Rejection::new(refused.status(), refused))?;
+        if passed.is_announced && request.method == Method::Invite {
+            message::add_supported(request, OPTION_TAG);
+        }
+        message::set_body(&mut request.headers, &mut request.body, passed.body);
+        Ok(())
+    }
+
+    /// Leads the description of a response to a request of `side`.
+    pub(crate) fn steer_response(&self, call: &Mutex<Call>, side: Side, response: &mut Response) {
+        let status = response.status_code.code();
+        let by = side.other();
+        let mut call = locked(call);
+        let via = self.via_of(&call.hops[by.index()]);
+        let peer = call.hops.iter().find_map(Hop::node);
+        if status < 300 && call.is_answered() {
+            call.on_later_response(by, response);
+        }
+        let Some(steering) = &mut call.steering else {
+            return;
+        };
+        let text = message::description(response, &response.body);
+        let is_offerers = steering.open_offer() == Some(side);
+        let Some(text) = text else {
+            if status >= 300 && is_offerers {
+                steering.withdraw();
+            }
+            return;
+        };
+        let is_trusted = |announce: &Announce| self.is_trusted(announce, peer);
+        let source = Source {
+            side: by,
+            via,
+            is_trusted: &is_trusted,
+        };
+        let is_final = (200..300).contains(&status);
+        // A repeated answer is one to the same offer; without any offer it is a late one.
+        let passed = match steering.answer(&source, &text, is_final) {
+            Err(Refused::Exchange(ExchangeError::NoOffer { .. })) => steering.offer(&source, &text),
+            passed => passed,
+        };
+        match passed {
+            Ok(passed) => message::set_body(&mut response.headers, &mut response.body, passed.body),
+            // It passes as it came: the ends may make more of it than we.
+            Err(_) => self.counters.bad_answers.add(),
+        }
+    }
+
+    fn via_of(&self, hop: &Hop) -> Option<IpAddr> {
+        (hop.face == Face::Access).then(|| hop.at.ip())
+    }
+
+    /// Whether a node may announce itself for what it says it serves: its certificate names it, or
+    /// signalling came from there. [Amir06 §VI]
+    fn is_trusted(&self, announce: &Announce, peer: Option<NodeAddr>) -> bool {
+        let node = announce.node();
+        Some(node) == peer || self.routes.domains.serves(node, announce.domain())
+    }
+}
+
+fn same_stream(mut hop: Hop, known: Option<Hop>) -> Hop {
+    if let Some(known) = known
+        && known.is_host_of(&hop)
+        && known.transport == hop.transport
+    {
+        hop.stream = known.stream;
+    }
+    hop
+}

@@ -1,0 +1,133 @@
+//! Transactions and connections of the SIP stack, as the proxy uses them.
+
+use super::hop::{Face, Hop};
+use super::message;
+use super::proxy::{Proxy, Rejection};
+use core::time::Duration;
+use rsipstack::sip::{Header, Request, Response, SipMessage, StatusCode, Transport};
+use rsipstack::transaction::key::{TransactionKey, TransactionRole};
+use rsipstack::transaction::transaction::{Transaction, TransactionEvent, TransactionEventSender};
+use rsipstack::transport::{SipAddr, SipConnection};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// How long a TCP connection to a neighbour may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Seconds after which to try again what was refused for want of room.
+const RETRY_AFTER_S: u32 = 5;
+
+impl Proxy {
+    /// The connection to a neighbour.
+    pub(crate) async fn connection(&self, hop: &Hop) -> Result<SipConnection, Rejection> {
+        if hop.face == Face::Overlay {
+            return Ok(self.overlay.clone());
+        }
+        if let Some(stream) = &hop.stream
+            && !stream.cancel_token().is_some_and(|t| t.is_cancelled())
+        {
+            return Ok(stream.clone());
+        }
+        if hop.transport == Transport::Udp {
+            let is_same_family = |udp: &&SipConnection| {
+                let own = udp.get_addr().get_socketaddr();
+                own.is_ok_and(|own| own.is_ipv4() == hop.at.is_ipv4())
+            };
+            let found = self.udp.iter().find(is_same_family);
+            return found.cloned().ok_or_else(|| {
+                Rejection::new(503, "the gateway does not listen for this kind of address")
+            });
+        }
+        let target = address(hop);
+        let lookup = self.endpoint.transport_layer.lookup(&target, None);
+        match tokio::time::timeout(CONNECT_TIMEOUT, lookup).await {
+            Ok(Ok((connection, _))) => Ok(connection),
+            Ok(Err(error)) => Err(Rejection::new(503, error)),
+            Err(_) => Err(Rejection::new(503, "the next hop does not answer")),
+        }
+    }
+
+    /// Sends a request in a transaction of its own; its responses, until it is over.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request,
+        hop: &Hop,
+    ) -> Result<(Request, UnboundedReceiver<Response>), Rejection> {
+        message::push_via(&mut request, hop.transport, &self.names().toward(hop));
+        let transaction = self.transaction(request.clone(), hop).await?;
+        Ok((request, responses(transaction)))
+    }
+
+    /// The same, for a request that has its Via.
+    pub(crate) async fn transaction(
+        &self,
+        request: Request,
+        hop: &Hop,
+    ) -> Result<Transaction, Rejection> {
+        let connection = self.connection(hop).await?;
+        let key = TransactionKey::from_request(&request, TransactionRole::Client)
+            .map_err(|error| Rejection::new(400, error))?;
+        let endpoint = self.endpoint.clone();
+        let mut transaction = Transaction::new_client(key, request, endpoint, Some(connection));
+        transaction.destination = Some(address(hop));
+        match transaction.send().await {
+            Ok(()) => Ok(transaction),
+            Err(error) => Err(Rejection::new(503, error)),
+        }
+    }
+
+    /// Sends a request that has no transaction: an ACK of a 2xx.
+    pub(crate) async fn send_ack(&self, mut ack: Request, hop: &Hop) -> Result<(), Rejection> {
+        message::push_via(&mut ack, hop.transport, &self.names().toward(hop));
+        let connection = self.connection(hop).await?;
+        let sent = connection.send(ack.into(), Some(&address(hop))).await;
+        sent.map_err(|error| Rejection::new(503, error))
+    }
+}
+
+/// A hop as the SIP stack writes it.
+pub(crate) fn address(hop: &Hop) -> SipAddr {
+    SipAddr {
+        r#type: Some(hop.transport),
+        addr: hop.at.into(),
+    }
+}
+
+/// The responses of a client transaction, received in a task of its own until it is over.
+pub(crate) fn responses(mut transaction: Transaction) -> UnboundedReceiver<Response> {
+    let (sender, receiver) = unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(message) = transaction.receive().await {
+            if let SipMessage::Response(response) = message
+                && sender.send(response).is_err()
+            {
+                // Nobody waits any more; the transaction still has to end as it should.
+            }
+        }
+    });
+    receiver
+}
+
+/// Has a server transaction answer.
+pub(crate) fn respond(responder: &TransactionEventSender, response: Response) {
+    // A transaction that is over has answered already.
+    let _ = responder.send(TransactionEvent::Respond(response));
+}
+
+/// Answers with a status of ours.
+pub(crate) async fn reject(
+    transaction: &mut Transaction,
+    rejection: &Rejection,
+) -> rsipstack::Result<()> {
+    let mut headers = Vec::new();
+    match rejection.status {
+        420 => headers.push(Header::Unsupported(rejection.why.as_str().into())),
+        503 => headers.push(Header::RetryAfter(RETRY_AFTER_S.to_string().into())),
+        _ => {}
+    }
+    if rejection.status >= 400 {
+        let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
+        let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
+        headers.push(Header::Other("Reason".into(), value));
+    }
+    let status = StatusCode::from(rejection.status);
+    transaction.reply_with(status, headers, None).await
+}
