@@ -34,6 +34,7 @@ mod watch;
 pub use call::{End, Record};
 pub use hop::{Face, OVERLAY_PORT};
 pub use inspect::{Direction, Trace};
+pub use message::passed_on;
 pub use proxy::Counter;
 pub use routes::{BadServer, Lookup, Server};
 
@@ -372,7 +373,7 @@ async fn run(
         return;
     };
     let serving = endpoint.inner.clone();
-    let serving = tokio::spawn(async move { serving.serve().await });
+    let mut serving = tokio::spawn(async move { serving.serve().await });
     let watch = tokio::spawn(watch::run(proxy.clone()));
     loop {
         tokio::select! {
@@ -380,6 +381,11 @@ async fn run(
                 Some(transaction) => proxy.take(transaction),
                 None => break,
             },
+            ended = &mut serving => {
+                let text = format!("the SIP stack has stopped, and the gateway with it: {ended:?}");
+                (proxy.report)(Event::Warning(text));
+                break;
+            }
             order = orders.recv() => match order {
                 Some(Order::Media(event)) => on_media(&proxy, event),
                 Some(Order::Stop) | None => break,

@@ -1,11 +1,16 @@
 //! What a proxy changes in a message (RFC 3261 §16.6), and what it reads of it.
 
+use super::call::Call;
+use super::hop::Hop;
 use core::fmt::Display;
+use core::net::SocketAddr;
 use rsipstack::sip::headers::{ContentLength, MaxForwards, RecordRoute, Route, Supported, Via};
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::typed;
-use rsipstack::sip::{Header, HostWithPort, Param, Request, Response, Transport, Uri};
+use rsipstack::sip::{Header, HostWithPort, Param, Request, Response, SipMessage, Transport, Uri};
+use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::make_via_branch;
+use rsipstack::transport::SipConnection;
 
 /// Hops that a request without the header may take (RFC 3261 §16.6).
 const MAX_FORWARDS: u32 = 70;
@@ -14,6 +19,44 @@ const CALL: &str = "call";
 
 /// The media type of descriptions.
 const SDP: &str = "application/sdp";
+
+/// A message as a gateway at `own` would pass it on, without sending it anywhere: for tests, which
+/// try it with anything. `None` for what is no message, or may not go on.
+pub fn passed_on(bytes: &[u8], own: &str) -> Option<Vec<u8>> {
+    let own = HostWithPort::try_from(own).ok()?;
+    let from = SocketAddr::from(([192, 0, 2, 200], 40_000));
+    let message = SipMessage::try_from(bytes).ok()?;
+    match SipConnection::update_msg_received(message, from, Transport::Udp).ok()? {
+        SipMessage::Request(mut request) => {
+            TransactionKey::from_request(&request, TransactionRole::Server).ok()?;
+            let hop = Hop::access(from, Transport::Udp);
+            let call = Call::new(0, &request, hop.clone(), hop);
+            call.side_of(&request)?;
+            let is_own = |uri: &Uri| uri.host_with_port == own;
+            if !count_hop(&mut request) {
+                return None;
+            }
+            pop_own_routes(&mut request, is_own).ok()?;
+            if let Some(text) = description(&request, &request.body) {
+                set_body(&mut request.headers, &mut request.body, text);
+            }
+            push_record_route(&mut request, &own, Transport::Udp, 1);
+            push_via(&mut request, Transport::Udp, &own);
+            Some(request.to_bytes())
+        }
+        SipMessage::Response(mut response) => {
+            TransactionKey::from_response(&response, TransactionRole::Client).ok()?;
+            // What a call notes of its answer.
+            let _ = (
+                tags(&response),
+                contact(&response),
+                record_routes(&response),
+            );
+            pop_via(&mut response);
+            Some(response.to_bytes())
+        }
+    }
+}
 
 /// Takes one from Max-Forwards; false when nothing is left to take.
 pub(crate) fn count_hop(request: &mut Request) -> bool {
