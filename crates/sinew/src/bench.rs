@@ -4,8 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
 use lab::bench::{
-    BenchError, emulate, engine, fairness, forward, hops, idle, latency, relay, routing, scale,
-    sim, stream,
+    BenchError, calls, emulate, engine, fairness, forward, hops, idle, latency, relay, routing,
+    scale, sim, stream,
 };
 use lab::progress::Progress;
 use serde::Serialize;
@@ -28,6 +28,12 @@ Examples:
   sinew bench latency
   sinew bench latency --streams 10 --busy 10 --json")]
     Latency(Latency),
+    /// Many calls at once through a pair of gateways, beside bare forwarders and the kernel
+    #[command(after_help = "\
+Examples:
+  sinew bench calls
+  sinew bench calls --calls 100 --seconds 30 --json")]
+    Calls(Calls),
     /// How exact an emulated link is and what it carries, beside a cable; needs root
     #[command(after_help = "\
 Examples:
@@ -175,6 +181,23 @@ impl From<Pinning> for latency::Pinning {
             Pinning::Free => latency::Pinning::Free,
         }
     }
+}
+
+/// Options of `sinew bench calls`.
+#[derive(Debug, Args)]
+pub struct Calls {
+    /// G.711 calls at once, each in both directions
+    #[arg(long, default_value_t = calls::Options::default().calls)]
+    pub calls: u32,
+    /// Length of a trial
+    #[arg(long, default_value_t = calls::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials per way; the median counts
+    #[arg(long, default_value_t = calls::Options::default().repeats)]
+    pub repeats: usize,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
 }
 
 /// Options of `sinew bench emulate`.
@@ -402,6 +425,15 @@ pub fn run(bench: &Bench) -> Outcome {
                 busy: args.busy,
                 pinning: args.pinning.into(),
                 netns: args.netns,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Calls(args) => args.telling.tell(calls::run(
+            &calls::Options {
+                calls: args.calls,
+                seconds: args.seconds,
+                repeats: args.repeats,
                 program: None,
             },
             args.telling.progress(),

@@ -3,6 +3,7 @@
 //! ```text
 //!   forward   the middle node of a chain of three, beside three bare forwarders
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
+//!   calls     many calls through a pair of gateways, beside the kernel and bare forwarders
 //!   emulate   an emulated link for any IP traffic, beside a cable
 //!   stream    one reliable stream over three nodes, beside bare sealed forwarders and TCP
 //!   fairness  reliable links beside the kernel's TCP through one bottleneck
@@ -19,6 +20,7 @@
 //! Machines are shared and differ, so absolute numbers say little: what is compared runs in turns,
 //! and medians and ratios are printed.
 
+pub mod calls;
 mod credentials;
 pub mod emulate;
 mod endpoint;

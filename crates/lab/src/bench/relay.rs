@@ -58,6 +58,11 @@ impl Relay {
         })
     }
 
+    /// Gives the kernel room for what comes in bursts.
+    pub(super) fn enlarge(&self) {
+        net::udp::enlarge(&self.entry);
+    }
+
     /// Where packets come in.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Processor time and wake-ups of a process, all its threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,9 +16,24 @@ pub(crate) struct Usage {
 impl Usage {
     /// What the process `pid` has used since its start. Threads that have ended do not count.
     pub(crate) fn of(pid: u32) -> io::Result<Usage> {
+        Usage::of_some(pid, |_| true)
+    }
+
+    /// What those of its threads have used that are called `name`.
+    pub(crate) fn of_threads(pid: u32, name: &str) -> io::Result<Usage> {
+        Usage::of_some(pid, |path| {
+            let called = fs::read_to_string(path.join("comm"));
+            called.is_ok_and(|called| called.trim_end() == name)
+        })
+    }
+
+    fn of_some(pid: u32, counts: impl Fn(&Path) -> bool) -> io::Result<Usage> {
         let mut usage = Usage::default();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = thread?.path();
+            if !counts(&path) {
+                continue;
+            }
             // A thread may end while its files are read.
             let Ok(schedstat) = fs::read_to_string(path.join("schedstat")) else {
                 continue;

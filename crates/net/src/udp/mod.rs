@@ -271,6 +271,11 @@ pub fn single(addr: SocketAddr, dscp: u8) -> io::Result<std::net::UdpSocket> {
     Ok(fd.into())
 }
 
+/// Gives a socket of the standard library the kernel buffers of a [`Socket`], as far as permitted.
+pub fn enlarge(socket: &std::net::UdpSocket) {
+    grow(socket.as_fd());
+}
+
 /// Asks for large kernel buffers: beyond the system's limit when permitted, else up to it.
 /// Small ones are no reason to fail; [`Socket::kernel_buffers`] tells.
 pub(crate) fn grow(fd: BorrowedFd<'_>) {
