@@ -26,11 +26,13 @@
 mod quality;
 mod report;
 mod run;
+mod shadow;
 mod state;
 mod udp;
 mod uplink;
 
 pub use report::{Counters, Drops, Event, Report, SideReport, StreamReport, Why};
+pub use shadow::{SHADOW_PORT, Shadow};
 
 use base::{Duration, NodeAddr, Time};
 use client::{Node, Options};
@@ -39,9 +41,10 @@ use core::ops::RangeInclusive;
 use net::Clock;
 use net::epoll::{Poller, Waker};
 use run::Media;
+use shadow::Mirror;
 use state::State;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -94,6 +97,8 @@ pub struct Settings {
     pub options: Options,
     /// Real-time priority for the media thread, if permitted.
     pub realtime: bool,
+    /// Mirrors some calls directly, and hears what others mirror.
+    pub shadow: Option<Shadow>,
     /// Who is told what happens.
     pub tell: Tell,
 }
@@ -109,6 +114,7 @@ impl Settings {
             overlay: OVERLAY_PORTS,
             options: Options::voice(DEADLINE),
             realtime: true,
+            shadow: None,
             tell,
         }
     }
@@ -160,6 +166,7 @@ struct Shared {
     waiting: AtomicUsize,
     clock: Clock,
     node: NodeAddr,
+    shadow_port: Option<u16>,
     waker: Waker,
     stop: AtomicBool,
     tell: Tell,
@@ -183,6 +190,7 @@ impl Plane {
             overlay,
             options,
             realtime,
+            shadow,
             tell,
         } = settings;
         let addresses = Addresses::new(&bind).ok_or(Error::Addresses)?;
@@ -195,15 +203,32 @@ impl Plane {
         }
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         let uplink = Uplink::open(&node, overlay, options)?;
+        let mirror = match shadow {
+            Some(shadow) => {
+                let port = shadow.port;
+                let sockets = addresses.bind(port);
+                let sockets = sockets.map_err(|error| Error::Bind { port, error })?;
+                Some(Mirror::new(shadow, sockets))
+            }
+            None => None,
+        };
         let node_addr = uplink.node();
         calls.set_own(bind, Some(node_addr));
         let deadline = options.deadline.map(state::nanos);
-        let state = State::new(calls, uplink, poller.registry(), addresses, deadline);
+        let state = State::new(
+            calls,
+            uplink,
+            mirror,
+            poller.registry(),
+            addresses,
+            deadline,
+        );
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             waiting: AtomicUsize::new(0),
             clock: Clock::new(),
             node: node_addr,
+            shadow_port: shadow.map(|shadow| shadow.port),
             waker,
             stop: AtomicBool::new(false),
             tell,
@@ -224,6 +249,12 @@ impl Plane {
     /// The address of this gateway's node.
     pub fn node(&self) -> NodeAddr {
         self.shared.node
+    }
+
+    /// The UDP port for mirrored packets: what the other gateway's [`Plane::signal_shadow`] needs,
+    /// with this host's address.
+    pub fn shadow_port(&self) -> Option<u16> {
+        self.shared.shadow_port
     }
 
     /// Opens a call, which has a number of its own from here on.
@@ -251,7 +282,13 @@ impl Plane {
     /// # Errors
     /// When there is no such stream, its side is carried otherwise, or it would go round for ever.
     pub fn signal(&self, id: StreamId, side: Side, remote: Remote) -> Result<(), CallError> {
-        self.with(|now, state| state.calls.signal(now, id, side, remote))
+        self.with(|now, state| state.signal(now, id, side, remote))
+    }
+
+    /// Where the other gateway's shadow port is reached directly: this stream's RTP is mirrored there,
+    /// if it is one of the fraction that [`Settings::shadow`] asks for. Tells whether it is.
+    pub fn signal_shadow(&self, id: StreamId, to: SocketAddr) -> bool {
+        self.with(|_, state| state.signal_shadow(id, to))
     }
 
     /// What is known of the media that comes from `side`: codec, clock, packet length, deadline. In

@@ -5,7 +5,7 @@
 mod network;
 
 use base::{Duration, VirtualPort};
-use gateway::media::{Error, Event, Report, Why};
+use gateway::media::{Error, Event, Report, Shadow, Why};
 use network::{Fate, Gateway, NODES, Network, at, phone};
 use std::net::UdpSocket;
 use voice::media::{
@@ -322,6 +322,75 @@ fn a_call_outlives_its_node_s_restart() {
     }
     call.say(0, &rtp(1));
     assert_eq!(call.hear(1), rtp(1));
+}
+
+#[test]
+fn mirrored_rtp_is_heard_beside_the_overlay_s_and_never_played() {
+    let network = Network::start("shadow", |payload| match seq(payload) % 10 {
+        3 if is_rtp(payload) => Fate::Lost,
+        _ => Fate::Passes,
+    });
+    let gateway = |node| {
+        Gateway::with(&network, node, 40, |settings| {
+            // A port of its own, in the place of the last for media.
+            let (first, last) = settings.udp.clone().into_inner();
+            settings.udp = first..=last - 2;
+            settings.shadow = Some(Shadow {
+                fraction: 0.5,
+                port: last,
+            });
+        })
+    };
+    let (a, b) = (gateway(0), gateway(1));
+    let direct = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let relay_at = direct.local_addr().unwrap();
+    // Every second call.
+    let first = Call::open([&a, &b]);
+    assert!(!a.plane.signal_shadow(stream(first.ids[0]), relay_at));
+    let call = Call::open([&a, &b]);
+    assert!(a.plane.signal_shadow(stream(call.ids[0]), relay_at));
+    assert!(
+        a.plane.signal_shadow(stream(call.ids[0]), relay_at),
+        "it goes on"
+    );
+    let shadow_port = at(*a.plane.shadow_port().as_ref().unwrap());
+    let b_port = at(*b.plane.shadow_port().as_ref().unwrap());
+    let mut packets = Vec::new();
+    for n in 0..20 {
+        call.say(0, &rtp(n));
+        if n != 3 && n != 13 {
+            assert_eq!(call.hear(1), rtp(n));
+        }
+        let mut bytes = [0; 500];
+        let (len, from) = direct.recv_from(&mut bytes).unwrap();
+        assert_eq!((from, &bytes[20..len]), (shadow_port, &rtp(n)[..]));
+        packets.push(bytes[..len].to_vec());
+    }
+    // The direct way loses every fourth, and somebody guesses.
+    for (n, packet) in packets.iter().enumerate() {
+        if n % 4 != 2 {
+            direct.send_to(packet, b_port).unwrap();
+        }
+    }
+    let mut guessed = packets[0].clone();
+    guessed[10] ^= 1;
+    direct.send_to(&guessed, b_port).unwrap();
+    direct.send_to(&packets[0][..25], b_port).unwrap();
+    let counters = b.until(|plane| {
+        let counters = plane.counters();
+        (counters.mirrored_received + counters.mirrored_refused == 17).then_some(counters)
+    });
+    assert_eq!(counters.mirrored_refused, 2);
+    let report = b.plane.close(call.ids[1]).unwrap();
+    let from_overlay = side(&report, Side::Caller);
+    assert_eq!(from_overlay.quality.counts.lost(), 2);
+    let heard = from_overlay.direct.as_ref().unwrap().counts;
+    assert_eq!((heard.expected, heard.received, heard.lost()), (20, 15, 5));
+    assert!(side(&report, Side::Callee).direct.is_none());
+    // The call is over: what still comes is nobody's.
+    direct.send_to(&packets[0], b_port).unwrap();
+    b.until(|plane| (plane.counters().mirrored_refused == 3).then_some(()));
+    assert_eq!(a.plane.counters().mirrored, 20);
 }
 
 #[test]

@@ -54,6 +54,30 @@ fn every_lane_has_its_own_numbers() {
 }
 
 #[test]
+fn what_a_hop_recovered_is_marked_and_stays_so() {
+    let mut s = Script::new();
+    let packet = |seq| header(addr(WEST), addr(EAST), seq);
+    let before = Repr {
+        recovered: true,
+        ..packet(3)
+    };
+    for sent in [packet(0), packet(2), before] {
+        s.say(WEST, &sent, b"");
+    }
+    s.run_ms(20);
+    // Asked for meanwhile, and sent again.
+    s.say(WEST, &packet(1), b"");
+    s.run_ms(20);
+    let packets = s.packets(EAST);
+    let marks: Vec<_> = packets
+        .iter()
+        .map(|(h, _)| (h.flow_seq.0, h.recovered))
+        .collect();
+    assert_eq!(marks, [(0, false), (2, false), (3, true), (1, true)]);
+    assert!(packets.iter().all(|(h, _)| h.class == packet(0).class));
+}
+
+#[test]
 fn what_came_before_is_dropped_by_lane_and_by_flow() {
     let mut s = Script::new();
     let first = header(addr(WEST), addr(EAST), 3);

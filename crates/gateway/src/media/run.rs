@@ -37,6 +37,7 @@ impl Media {
     pub(super) fn new(shared: Arc<Shared>, poller: Poller) -> io::Result<Media> {
         poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
         shared.lock().watch_uplink(TOKEN_OVERLAY)?;
+        shared.lock().watch_shadow()?;
         Ok(Media {
             housekeeping: shared.clock.now() + HOUSEKEEPING,
             shared,
@@ -79,8 +80,13 @@ impl Media {
                     let (port, is_v6) = (token as u16, token & TOKEN_V6 != 0);
                     // One datagram: a phone sends one in 20 ms. If there are more, the port is
                     // ready again, after the others.
-                    if let Some((len, from)) = state.receive(port, is_v6, &mut self.buffer) {
-                        state.on_udp(now, port, from, &self.buffer[..len]);
+                    let received = state.receive(port, is_v6, &mut self.buffer);
+                    match received {
+                        Some((len, _)) if port == 0 => {
+                            state.on_mirrored(now, &self.buffer[..len]);
+                        }
+                        Some((len, from)) => state.on_udp(now, port, from, &self.buffer[..len]),
+                        None => {}
                     }
                 }
             }

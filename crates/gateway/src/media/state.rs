@@ -3,6 +3,7 @@
 
 use super::quality::{Came, Heard};
 use super::report::{Counters, Report, StreamReport, Why};
+use super::shadow::{self, Beside, Mirror, Mirrored};
 use super::udp::{Addresses, Sockets};
 use super::uplink::Uplink;
 use super::{Error, PORT_TRIES};
@@ -15,8 +16,10 @@ use std::io;
 use std::time::SystemTime;
 use voice::live::{Arrival, Settings as Live};
 use voice::media::{
-    CallError, CallId, Calls, Carrier, Destination, Drop, Forward, LocalPorts, Need, StreamId,
+    CallError, CallId, Calls, Carrier, Destination, Drop, Forward, LocalPorts, Need, Remote,
+    StreamId,
 };
+use voice::rtp::Kind;
 use voice::sdp::Side;
 
 /// Calls that are ended in one turn, so that a node's loss does not hold up the others' packets: 64
@@ -31,6 +34,7 @@ pub(super) struct State {
     ports: Map<u16, Port>,
     virtual_ports: Map<u16, (StreamId, Side)>,
     pub(super) uplink: Uplink,
+    mirror: Option<Mirror>,
     registry: Registry,
     addresses: Addresses,
     live: Live,
@@ -49,6 +53,7 @@ struct OpenCall {
 struct Stream {
     local: [(Carrier, LocalPorts); 2],
     heard: Heard,
+    beside: Beside,
 }
 
 /// A UDP port of a stream.
@@ -78,6 +83,7 @@ impl State {
     pub(super) fn new(
         calls: Calls,
         uplink: Uplink,
+        mirror: Option<Mirror>,
         registry: Registry,
         addresses: Addresses,
         deadline: Option<Duration>,
@@ -89,6 +95,7 @@ impl State {
             ports: Map::default(),
             virtual_ports: Map::default(),
             uplink,
+            mirror,
             registry,
             addresses,
             live: Live {
@@ -149,7 +156,13 @@ impl State {
             }
             let heard = Heard::new(local.map(|(carrier, _)| carrier), self.live);
             if let Some(call) = self.open.get_mut(&id.call) {
-                call.streams.insert(id.media, Stream { local, heard });
+                let beside = Beside::default();
+                let stream = Stream {
+                    local,
+                    heard,
+                    beside,
+                };
+                call.streams.insert(id.media, stream);
             }
             return Ok(local.map(|(_, ports)| ports));
         }
@@ -172,6 +185,39 @@ impl State {
         Ok(bound)
     }
 
+    pub(super) fn signal(
+        &mut self,
+        now: Time,
+        id: StreamId,
+        side: Side,
+        remote: Remote,
+    ) -> Result<(), CallError> {
+        self.calls.signal(now, id, side, remote)?;
+        let at = match remote {
+            Remote::Overlay { node, rtp, .. } => Some((node, rtp)),
+            Remote::Udp { .. } => None,
+        };
+        if let Some(stream) = self.stream(id) {
+            stream.beside.on_signal(side, at);
+        }
+        Ok(())
+    }
+
+    /// Mirrors a stream to the other gateway's shadow port, if it is one of the fraction; one that
+    /// is mirrored already goes on to there.
+    pub(super) fn signal_shadow(&mut self, id: StreamId, to: SocketAddr) -> bool {
+        let (Some(mirror), Some(call)) = (&mut self.mirror, self.open.get_mut(&id.call)) else {
+            return false;
+        };
+        let Some(stream) = call.streams.get_mut(&id.media) else {
+            return false;
+        };
+        if stream.beside.mirrored.is_some() || mirror.is_due() {
+            stream.beside.mirrored = Mirrored::new(to);
+        }
+        stream.beside.mirrored.is_some()
+    }
+
     pub(super) fn set_formats(&mut self, id: StreamId, side: Side, live: Live) {
         if let Some(stream) = self.stream(id) {
             stream.heard.set_settings(side, live);
@@ -192,6 +238,7 @@ impl State {
             sides: stream.heard.reports(now),
         });
         drop(self.take_sockets(&stream.local));
+        self.forget_shadow(&stream.beside);
         Ok(())
     }
 
@@ -260,7 +307,7 @@ impl State {
         }
     }
 
-    /// Receives a datagram at a UDP port into `buffer`: the length, and who sent it. `None` when
+    /// Receives a datagram at a UDP port, 0 for the shadow port, into `buffer`: the length, and who sent it. `None` when
     /// there is none now, or the port is closed meanwhile.
     pub(super) fn receive(
         &self,
@@ -268,7 +315,12 @@ impl State {
         is_v6: bool,
         buffer: &mut [u8],
     ) -> Option<(usize, SocketAddr)> {
-        let socket = self.ports.get(&port)?.sockets.of(is_v6)?;
+        let sockets = match port {
+            // Never a port of a stream.
+            0 => &self.mirror.as_ref()?.sockets,
+            port => &self.ports.get(&port)?.sockets,
+        };
+        let socket = sockets.of(is_v6)?;
         // An error is that of a datagram sent before, or an empty socket: the next is as good.
         socket.recv_from(buffer).ok()
     }
@@ -285,6 +337,23 @@ impl State {
                 let owner = self.ports.get(&port).map(|port| (port.stream, port.side));
                 self.count_drop(reason, owner);
             }
+        }
+    }
+
+    /// A datagram came to the shadow port: it is heard, and no more.
+    pub(super) fn on_mirrored(&mut self, now: Time, datagram: &[u8]) {
+        let found = self
+            .mirror
+            .as_ref()
+            .and_then(|mirror| mirror.on_datagram(datagram));
+        match found {
+            Some((id, side, header)) => {
+                self.counters.mirrored_received += 1;
+                if let Some(stream) = self.stream(id) {
+                    stream.heard.on_direct(now, side, &header);
+                }
+            }
+            None => self.counters.mirrored_refused += 1,
         }
     }
 
@@ -307,6 +376,11 @@ impl State {
             from: None,
         };
         let from = (from.node, from.port);
+        if let Some(token) = shadow::note(datagram)
+            && self.on_note(port, from, token)
+        {
+            return;
+        }
         match self.calls.on_overlay(now, port, from, datagram) {
             Ok(forward) => self.forward(now, &forward, datagram, came),
             Err(reason) => {
@@ -314,6 +388,16 @@ impl State {
                 self.count_drop(reason, owner);
             }
         }
+    }
+
+    /// Watches the shadow port, if there is one.
+    pub(super) fn watch_shadow(&self) -> io::Result<()> {
+        let sockets = self.mirror.iter().flat_map(|mirror| mirror.sockets.iter());
+        for (is_v6, socket) in sockets {
+            let token = if is_v6 { TOKEN_V6 } else { 0 };
+            self.registry.add(socket, token, Interest::READ)?;
+        }
+        Ok(())
     }
 
     /// Watches the overlay's socket, which is new.
@@ -324,6 +408,48 @@ impl State {
     /// Sends what is gathered for the overlay.
     pub(super) fn flush(&mut self) {
         self.uplink.flush();
+    }
+
+    /// Whose mirrored packets are known by a token; false if that is not for who said it to say.
+    fn on_note(
+        &mut self,
+        port: VirtualPort,
+        from: (NodeAddr, VirtualPort),
+        token: shadow::Token,
+    ) -> bool {
+        let owner = self.virtual_ports.get(&port.0).copied();
+        let (Some((id, side)), Some(mirror)) = (owner, &mut self.mirror) else {
+            return false;
+        };
+        let call = self.open.get_mut(&id.call);
+        let Some(stream) = call.and_then(|call| call.streams.get_mut(&id.media)) else {
+            return false;
+        };
+        let may = stream.beside.is_at(side, from);
+        if may {
+            mirror.on_note(id, side, &mut stream.beside, token);
+        }
+        may
+    }
+
+    /// Sends a packet directly too, that goes over the overlay.
+    fn mirror(
+        &mut self,
+        now: Time,
+        forward: &Forward,
+        (from, to): (VirtualPort, Target),
+        packet: &[u8],
+    ) {
+        let call = self.open.get_mut(&forward.stream.call);
+        let stream = call.and_then(|call| call.streams.get_mut(&forward.stream.media));
+        let mirrored = stream.and_then(|stream| stream.beside.mirrored.as_mut());
+        let (Some(mirrored), Some(mirror)) = (mirrored, &mut self.mirror) else {
+            return;
+        };
+        if let Some(note) = mirrored.note(now) {
+            self.uplink.send(from, to, &note);
+        }
+        self.counters.mirrored += u64::from(mirror.send(mirrored, packet));
     }
 
     fn forward(&mut self, now: Time, forward: &Forward, datagram: &[u8], came: Came) {
@@ -351,7 +477,11 @@ impl State {
             }
             Destination::Overlay { from, node, to } => {
                 self.counters.sent[Carrier::Overlay as usize] += 1;
-                self.uplink.send(from, Target { node, port: to }, datagram);
+                let to = Target { node, port: to };
+                self.uplink.send(from, to, datagram);
+                if self.mirror.is_some() && forward.kind == Kind::Rtp {
+                    self.mirror(now, forward, (from, to), datagram);
+                }
             }
         }
     }
@@ -378,12 +508,21 @@ impl State {
     fn forget(&mut self, now: Time, id: CallId) -> Option<Closed> {
         let mut call = self.open.remove(&id)?;
         let report = call.report(now, id);
-        let streams = call.streams.values();
-        let sockets = streams.flat_map(|stream| self.take_sockets(&stream.local));
+        let mut sockets = Vec::new();
+        for stream in call.streams.values() {
+            self.forget_shadow(&stream.beside);
+            sockets.extend(self.take_sockets(&stream.local));
+        }
         Some(Closed {
             report,
-            _sockets: sockets.collect(),
+            _sockets: sockets,
         })
+    }
+
+    fn forget_shadow(&mut self, beside: &Beside) {
+        if let Some(mirror) = &mut self.mirror {
+            mirror.forget(beside);
+        }
     }
 
     fn take_sockets(&mut self, local: &[(Carrier, LocalPorts); 2]) -> Vec<Sockets> {
