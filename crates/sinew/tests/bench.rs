@@ -197,11 +197,46 @@ fn routing_compares_repairs_with_computations_from_scratch() {
 }
 
 #[test]
+fn calls_are_carried_by_gateways_and_by_what_they_are_compared_with() {
+    let small = "calls --calls 5 --seconds 0.2 --repeats 1";
+    let found = json(&small.split(' ').collect::<Vec<_>>());
+    assert_keys(
+        &found,
+        "calls trial_seconds repeats packet_bytes packets_per_s scheduling node_scheduling load \
+         paths heard added_p50_us added_p99_us lost_pct holds",
+    );
+    assert_keys(
+        &found["heard"],
+        "expected lost recovered late dropped failed mos_min",
+    );
+    for (path, name) in
+        found["paths"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip(["kernel", "forwarders", "gateways"])
+    {
+        assert_keys(
+            path,
+            "name sent lost_pct repeated p50_us p99_us p999_us max_us planes_us_per_packet \
+             nodes_us_per_packet",
+        );
+        assert_eq!((&path["name"], &path["sent"]), (&name.into(), &100.into()));
+        assert!(
+            number(&path["lost_pct"]) < 100.0 && number(&path["p50_us"]) > 0.0,
+            "{path}"
+        );
+    }
+    assert!(number(&found["heard"]["mos_min"]) > 1.0);
+}
+
+#[test]
 fn what_cannot_be_is_told_at_once() {
     for (args, expected) in [
         (["forward", "--burst", "100"], "1 to 48"),
         (["latency", "--streams", "0"], "1 to 1000"),
         (["latency", "--payload", "5"], "a payload has"),
+        (["calls", "--calls", "0"], "1 to 2000 calls"),
         (["idle", "--links", "1"], "2 to 20"),
         (["routing", "--nodes", "1"], "use 2 to 1024 nodes"),
         (["routing", "--changes", "0"], "at least one change"),
