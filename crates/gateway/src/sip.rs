@@ -291,6 +291,7 @@ async fn start(
         overlay: settings.virtual_media,
         options: settings.options,
         realtime: settings.realtime,
+        shadow: None,
         // A gateway that stops does not listen any more.
         tell: Box::new(move |event| drop(tell.send(Order::Media(event)))),
     })?;
