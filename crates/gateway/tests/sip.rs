@@ -327,6 +327,76 @@ fn media_is_held_and_updated_within_the_dialog() {
 }
 
 #[test]
+fn what_is_no_call_passes() {
+    let mut w = World::new("passes");
+    let message = w
+        .alice
+        .invite("bob@b.example", &["Content-Language: en"], "");
+    w.alice
+        .send(w.a.at(), &message.replace("INVITE", "MESSAGE"));
+    let at_bob = w.bob.until("MESSAGE");
+    assert_eq!(at_bob.one("Content-Language"), "en");
+    assert!(
+        at_bob.lines("Record-Route").is_empty(),
+        "it stays out of the way"
+    );
+    w.bob.respond(&at_bob, "202 Accepted", "");
+    w.alice.until("SIP/2.0 202");
+    // To the registrar of the own site, whose challenge comes back.
+    let register = w.bob.invite("a.example", &["Expires: 60"], "");
+    w.bob
+        .send(w.a.at(), &register.replace("INVITE", "REGISTER"));
+    let at_registrar = w.alice.until("REGISTER");
+    assert_eq!(at_registrar.one("Expires"), "60");
+    let challenge = "401 Unauthorized\r\nWWW-Authenticate: Digest realm=\"a\", nonce=\"1\"";
+    w.alice.respond(&at_registrar, challenge, "");
+    let answer = w.bob.until("SIP/2.0 401");
+    assert_eq!(
+        answer.one("WWW-Authenticate"),
+        "Digest realm=\"a\", nonce=\"1\""
+    );
+    assert!(w.a.gateway.calls().is_empty() && w.b.gateway.calls().is_empty());
+}
+
+#[test]
+fn an_early_answer_is_acknowledged_and_heard() {
+    let mut w = World::new("early");
+    let invite = w.invite(&w.alice.sdp(""));
+    let progress = "183 Session Progress\r\nRequire: 100rel\r\nRSeq: 1";
+    w.bob.respond(&invite, progress, &w.bob.sdp(""));
+    let early = w.alice.until("SIP/2.0 183");
+    assert_eq!(early.one("RSeq"), "1");
+    heard(&w.bob, invite.media(), &w.alice, 1);
+    let mut caller = Dialog::of_caller(&early);
+    caller.send(&w.alice, "PRACK", "");
+    let prack = w.bob.until("PRACK");
+    w.bob.respond(&prack, "200 OK", "");
+    w.alice.until("SIP/2.0 200");
+    w.bob.respond(&invite, "200 OK", "");
+    let answer = w.alice.until("SIP/2.0 200");
+    assert_eq!(answer.one("CSeq"), "1 INVITE");
+    assert!(w.a.gateway.calls()[0].answered_after.is_some());
+    heard(&w.alice, early.media(), &w.bob, 2);
+}
+
+#[test]
+fn an_end_that_forgets_its_routes_is_known_by_its_dialog() {
+    let mut w = World::new("forgets");
+    let mut call = w.call();
+    let bye = call.caller.request(&w.alice, "BYE", "");
+    let bye: Vec<&str> = bye
+        .split("\r\n")
+        .filter(|line| !line.starts_with("Route"))
+        .collect();
+    w.alice.send(w.a.at(), &bye.join("\r\n"));
+    let bye = w.bob.until("BYE");
+    w.bob.respond(&bye, "200 OK", "");
+    w.alice.until("SIP/2.0 200");
+    assert_eq!(w.a.ended().end, Some(End::Caller));
+    assert_eq!(w.b.ended().end, Some(End::Caller));
+}
+
+#[test]
 fn a_bye_from_elsewhere_ends_nothing() {
     let mut w = World::new("forged");
     let mut call = w.call();
