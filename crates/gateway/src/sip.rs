@@ -40,7 +40,7 @@ pub use routes::{BadServer, Lookup, Server};
 
 use crate::allow::Allowed;
 use crate::domains::Domains;
-use crate::media::{self, Plane, Why};
+use crate::media::{self, Plane, Shadow, Why};
 use base::NodeAddr;
 use calls::Table;
 use client::{Node, Options};
@@ -87,6 +87,9 @@ pub struct Settings {
     pub virtual_media: RangeInclusive<u16>,
     /// How media crosses the overlay.
     pub options: Options,
+    /// Whether a fraction of the calls is mirrored over the plain path, to compare; the other gateway
+    /// needs it too, to hear them.
+    pub shadow: Option<Shadow>,
     /// The domain that it announces: one that its node's certificate names.
     pub domain: String,
     /// The servers of this site's domains.
@@ -291,7 +294,7 @@ async fn start(
         overlay: settings.virtual_media,
         options: settings.options,
         realtime: settings.realtime,
-        shadow: None,
+        shadow: settings.shadow,
         // A gateway that stops does not listen any more.
         tell: Box::new(move |event| drop(tell.send(Order::Media(event)))),
     })?;
@@ -328,6 +331,10 @@ async fn start(
             domains: settings.domains,
             lookup: settings.lookup,
         },
+        shadow_at: plane.shadow_port().map(|port| {
+            let ip = settings.public.unwrap_or(settings.listen.ip());
+            SocketAddr::new(ip, port)
+        }),
         plane,
         own: Own {
             node,

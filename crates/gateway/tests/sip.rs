@@ -8,6 +8,7 @@ mod ua;
 use client::Options;
 use gateway::allow::Allowed;
 use gateway::domains::{Certified, Table};
+use gateway::media::Shadow;
 use gateway::sip::{End, Event, Gateway, Lookup, Record, Settings};
 use network::{DEADLINE, Fate, NODES, Network, VIRTUAL, free_ports};
 use std::io::{Read, Write};
@@ -65,6 +66,7 @@ fn site(network: &Network, index: usize, change: impl FnOnce(&mut Settings)) -> 
         media: free_ports(16),
         virtual_media: VIRTUAL,
         options: Options::voice(DEADLINE),
+        shadow: None,
         domain: ["a.example", "b.example"][index].to_owned(),
         local: Vec::new(),
         direct: Vec::new(),
@@ -324,6 +326,46 @@ fn media_is_held_and_updated_within_the_dialog() {
     w.alice.respond(&info, "200 OK", "");
     w.bob.until("SIP/2.0 200");
     w.hang_up(&mut call);
+}
+
+#[test]
+fn shadow_mode_hears_both_ways() {
+    let port = *free_ports(1).start();
+    let network = Network::start("sip-shadow", PASSES);
+    let (mut alice, mut bob) = (Ua::new("alice"), Ua::new("bob"));
+    let a = site(&network, 0, |settings| {
+        settings.shadow = Some(Shadow {
+            fraction: 1.0,
+            port,
+        });
+    });
+    let b = site(&network, 1, |settings| {
+        settings.local = vec![format!("b.example={}", bob.address()).parse().unwrap()];
+        let port = *free_ports(1).start();
+        settings.shadow = Some(Shadow {
+            fraction: 0.0,
+            port,
+        });
+    });
+    let invite = alice.invite("bob@b.example", &[], &alice.sdp(""));
+    alice.send(a.at(), &invite);
+    let at_bob = bob.until("INVITE");
+    assert!(at_bob.lines("Sinew-Shadow").is_empty(), "no phone sees it");
+    bob.respond(&at_bob, "200 OK", &bob.sdp(""));
+    let answer = alice.until("SIP/2.0 200");
+    assert!(answer.lines("Sinew-Shadow").is_empty());
+    let mut seq = 0;
+    let direct = loop {
+        seq += 1;
+        heard(&alice, answer.media(), &bob, seq);
+        let call = &b.gateway.calls()[0];
+        let side = &call.report.as_ref().unwrap().streams[0].sides[0];
+        if let Some(direct) = &side.direct {
+            break direct.counts.received;
+        }
+        assert!(seq < 20_000, "it is never mirrored");
+    };
+    assert!(direct > 0);
 }
 
 #[test]

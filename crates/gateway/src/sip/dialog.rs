@@ -5,11 +5,11 @@ use super::call::{Call, is_in_dialog};
 use super::hop::{Face, Hop, is_private};
 use super::message;
 use super::proxy::{Known, Proxy, Rejection, locked};
-use super::steering::{Refused, Source};
+use super::steering::{Refused, Source, Steering};
 use base::NodeAddr;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
-use rsipstack::sip::{Host, Method, Request, Response};
+use rsipstack::sip::{Headers, Host, Method, Request, Response};
 use std::sync::{Arc, Mutex};
 use voice::sdp::{Announce, ExchangeError, OPTION_TAG, Side};
 
@@ -93,10 +93,12 @@ impl Proxy {
         side: Side,
         request: &mut Request,
     ) -> Result<(), Rejection> {
+        let shadow = message::take_shadow(&mut request.headers);
         let Some(text) = message::description(request, &request.body) else {
             return Ok(());
         };
         let mut call = locked(call);
+        let faces = [side, side.other()].map(|side| call.hops[side.index()].face);
         let via = self.via_of(&call.hops[side.index()]);
         let peer = call.hops.iter().find_map(Hop::node);
         let Some(steering) = &mut call.steering else {
@@ -117,6 +119,7 @@ impl Proxy {
         if passed.is_announced && request.method == Method::Invite {
             message::add_supported(request, OPTION_TAG);
         }
+        self.shadow(faces, shadow, steering, &mut request.headers);
         message::set_body(&mut request.headers, &mut request.body, passed.body);
         Ok(())
     }
@@ -125,7 +128,9 @@ impl Proxy {
     pub(crate) fn steer_response(&self, call: &Mutex<Call>, side: Side, response: &mut Response) {
         let status = response.status_code.code();
         let by = side.other();
+        let shadow = message::take_shadow(&mut response.headers);
         let mut call = locked(call);
+        let faces = [by, side].map(|side| call.hops[side.index()].face);
         let via = self.via_of(&call.hops[by.index()]);
         let peer = call.hops.iter().find_map(Hop::node);
         if status < 300 && call.is_answered() {
@@ -155,9 +160,28 @@ impl Proxy {
             passed => passed,
         };
         match passed {
-            Ok(passed) => message::set_body(&mut response.headers, &mut response.body, passed.body),
+            Ok(passed) => {
+                self.shadow(faces, shadow, steering, &mut response.headers);
+                message::set_body(&mut response.headers, &mut response.body, passed.body);
+            }
             // It passes as it came: the ends may make more of it than we.
             Err(_) => self.counters.bad_answers.add(),
+        }
+    }
+
+    /// Notes where the other gateway takes mirrored media, and tells it where we do.
+    fn shadow(
+        &self,
+        [from, to]: [Face; 2],
+        at: Option<SocketAddr>,
+        steering: &Steering,
+        headers: &mut Headers,
+    ) {
+        if let (Face::Overlay, Some(at)) = (from, at) {
+            steering.mirror(at);
+        }
+        if let (Face::Overlay, Some(own)) = (to, self.shadow_at) {
+            message::push_shadow(headers, own);
         }
     }
 

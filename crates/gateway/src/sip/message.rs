@@ -7,7 +7,9 @@ use core::net::SocketAddr;
 use rsipstack::sip::headers::{ContentLength, MaxForwards, RecordRoute, Route, Supported, Via};
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::typed;
-use rsipstack::sip::{Header, HostWithPort, Param, Request, Response, SipMessage, Transport, Uri};
+use rsipstack::sip::{
+    Header, Headers, HostWithPort, Param, Request, Response, SipMessage, Transport, Uri,
+};
 use rsipstack::transaction::key::{TransactionKey, TransactionRole};
 use rsipstack::transaction::make_via_branch;
 use rsipstack::transport::SipConnection;
@@ -180,8 +182,24 @@ pub(crate) fn description<M: HeadersExt>(message: &M, body: &[u8]) -> Option<Vec
     (kind.eq_ignore_ascii_case(SDP) && !is_encoded && !body.is_empty()).then(|| body.to_vec())
 }
 
+/// Where a gateway takes mirrored media: a header between gateways, which no phone sees.
+const SHADOW: &str = "Sinew-Shadow";
+
+/// Says where this gateway takes mirrored media.
+pub(crate) fn push_shadow(headers: &mut Headers, at: SocketAddr) {
+    headers.push(Header::Other(SHADOW.into(), at.to_string()));
+}
+
+/// Takes it out, and tells it.
+pub(crate) fn take_shadow(headers: &mut Headers) -> Option<SocketAddr> {
+    let is_it = |header: &Header| header.name().eq_ignore_ascii_case(SHADOW);
+    let at = headers.iter().find(|header| is_it(header))?.value().parse();
+    headers.remove_all(is_it);
+    at.ok()
+}
+
 /// Another body.
-pub(crate) fn set_body(headers: &mut rsipstack::sip::Headers, body: &mut Vec<u8>, new: Vec<u8>) {
+pub(crate) fn set_body(headers: &mut Headers, body: &mut Vec<u8>, new: Vec<u8>) {
     let length = u32::try_from(new.len()).unwrap_or(u32::MAX);
     headers.unique_push(Header::ContentLength(ContentLength::from(length)));
     *body = new;

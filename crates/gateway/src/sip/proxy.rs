@@ -15,7 +15,7 @@ use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use rsipstack::sip::prelude::HeadersExt;
 use rsipstack::sip::{Method, Request, Response};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
@@ -59,6 +59,8 @@ pub(crate) struct Proxy {
     pub(crate) routes: Routes,
     pub(crate) plane: Plane,
     pub(crate) own: Own,
+    /// Where mirrored media is taken, if it is.
+    pub(crate) shadow_at: Option<SocketAddr>,
     /// Who may use the access face; `None` is private networks.
     pub(crate) allowed: Option<Allowed>,
     /// The listener of UDP for each family, and the overlay's.

@@ -16,7 +16,7 @@
 
 use crate::media::{self, Plane, Report};
 use base::{NodeAddr, VirtualPort};
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 use voice::live;
 use voice::media::{CallError, CallId, Carrier, LocalPorts, Need, Remote, StreamId};
@@ -191,6 +191,13 @@ impl Steering {
     pub(crate) fn withdraw(&mut self) {
         self.pending.clear();
         self.exchange.withdraw();
+    }
+
+    /// The other gateway takes mirrored media there, if this call is one of those to mirror.
+    pub(crate) fn mirror(&self, at: SocketAddr) {
+        for media in self.streams.keys() {
+            self.plane.signal_shadow(self.stream_id(*media), at);
+        }
     }
 
     /// The dialog is alive.

@@ -13,6 +13,7 @@ use clap::Args;
 use client::{Node, Options};
 use gateway::allow::{Allowed, Rule};
 use gateway::domains::Domains;
+use gateway::media::{SHADOW_PORT, Shadow};
 use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace};
 use host::log::Lines;
 use host::metrics::Metrics;
@@ -57,6 +58,10 @@ pub struct SipArgs {
     /// What a packet may take from phone to phone across the overlay, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(10..=5000))]
     pub deadline: u64,
+    /// Send this share of the calls' speech over the plain path too, to compare; the other gateway
+    /// needs the option too, if only with 0%
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    pub shadow: Option<f64>,
     /// Append a line of JSON for each call that ended to this file
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
@@ -89,6 +94,10 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         media: args.media_ports.clone(),
         virtual_media: VIRTUAL_PORTS,
         options: Options::voice(Duration::from_millis(args.deadline)),
+        shadow: args.shadow.map(|fraction| Shadow {
+            fraction,
+            port: SHADOW_PORT,
+        }),
         domain: own_domain(&status),
         local: args.local.clone(),
         direct: args.direct.clone(),
@@ -154,6 +163,13 @@ fn own_domain(status: &Value) -> String {
 fn network(text: &str) -> Result<Rule, String> {
     let bad = |_| format!("{text:?} is no network, like 10.1.0.0/16 or [2001:db8::]/32");
     format!("{text}:*").parse::<Rule>().map_err(bad)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    let share = percent.map(|percent| percent / 100.0);
+    share.ok_or_else(|| format!("{text:?} is no share, like 10%"))
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
