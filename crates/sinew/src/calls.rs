@@ -60,7 +60,7 @@ fn page(answer: &Value) -> String {
         ("MOS", Align::Right),
     ]);
     for call in list(&answer["calls"]) {
-        let mut head = vec![
+        let mut head = [
             text(&call["call"]).to_owned(),
             text(&call["from"]).to_owned(),
             text(&call["to"]).to_owned(),
