@@ -490,6 +490,31 @@ fn what_cannot_go_on_is_told_why() {
 }
 
 #[test]
+fn unanswered_calls_of_one_host_are_bounded() {
+    let w = World::new("ringing");
+    let mut bytes = [0; 4_000];
+    let refused = (0..2_000).find(|_| {
+        // A call within the site takes no ports. Alice hears of it, and says nothing.
+        let invite = w.bob.invite("anybody@a.example", &[], "");
+        w.bob.send(w.a.at(), &invite);
+        let (len, _) = w.bob.sip.recv_from(&mut bytes).unwrap();
+        let answer = std::str::from_utf8(&bytes[..len]).unwrap();
+        assert!(
+            answer.starts_with("SIP/2.0 100") || answer.starts_with("SIP/2.0 503"),
+            "{answer}"
+        );
+        answer.starts_with("SIP/2.0 503")
+    });
+    assert_eq!(refused, Some(1_024));
+    assert_eq!(w.a.gateway.counters().overload.value(), 1);
+    // Others still call.
+    let mut eve = Ua::at("eve", [127, 0, 0, 9].into());
+    let message = eve.invite(&w.a.at().to_string(), &[], "");
+    eve.send(w.a.at(), &message.replace("INVITE", "OPTIONS"));
+    eve.until("SIP/2.0 200");
+}
+
+#[test]
 fn strangers_may_not_use_it() {
     let only = Allowed::new(vec!["192.0.2.0/24:*".parse().unwrap()]);
     let mut w = World::with("strangers", |settings| settings.allowed = Some(only));

@@ -96,6 +96,8 @@ pub(crate) struct Call {
     pub(crate) hops: [Hop; 2],
     pub(crate) legs: [Leg; 2],
     pub(crate) steering: Option<Steering>,
+    /// Nobody has answered it yet, and it is counted as such.
+    pub(crate) is_ringing: bool,
     from: String,
     to: String,
     started: (SystemTime, Instant),
@@ -128,6 +130,7 @@ impl Call {
             hops: [from, to],
             legs: [caller, callee],
             steering: None,
+            is_ringing: true,
             from: message::party(invite.from_header().and_then(|h| h.uri())),
             to: message::party(invite.to_header().and_then(|h| h.uri())),
             started: (SystemTime::now(), Instant::now()),

@@ -7,11 +7,16 @@ use super::message;
 use super::proxy::{Proxy, Rejection, locked};
 use crate::media::Report;
 use base::NodeAddr;
+use core::net::IpAddr;
 use rsipstack::sip::Request;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use voice::media::CallId;
 use voice::sdp::Side;
+
+/// Calls of one host that nobody has answered yet. A PBX that begins 50 calls a second, which ring for
+/// 20 s, has 1000; who has more leaves three quarters of the table to others.
+const RINGING_MAX: usize = voice::media::CALLS_MAX / 4;
 
 /// The calls that are.
 #[derive(Debug, Default)]
@@ -20,6 +25,8 @@ pub(crate) struct Table {
     pub(crate) by_media: HashMap<CallId, u64>,
     /// A call that was forked, or that comes by here twice, has several.
     pub(crate) by_call_id: HashMap<String, Vec<u64>>,
+    /// How many of each host nobody has answered yet.
+    ringing: HashMap<IpAddr, usize>,
     next: u64,
 }
 
@@ -33,11 +40,34 @@ impl Table {
     }
 }
 
+impl Table {
+    /// A call of the host rings no longer.
+    fn rings_no_longer(&mut self, host: IpAddr) {
+        if let Some(count) = self.ringing.get_mut(&host) {
+            *count -= 1;
+            if *count == 0 {
+                self.ringing.remove(&host);
+            }
+        }
+    }
+}
+
 impl Proxy {
+    /// Notes that a call rings no longer: it was answered, or has ended.
+    pub(crate) fn rings_no_longer(&self, call: &Mutex<Call>) {
+        let mut known = locked(call);
+        if core::mem::take(&mut known.is_ringing) {
+            let host = known.hops[Side::Caller.index()].at.ip();
+            drop(known);
+            locked(&self.calls).rings_no_longer(host);
+        }
+    }
+
     /// Ends a call, once, and tells of it.
     pub(crate) fn end(&self, call: &Mutex<Call>, end: End, report: Option<Report>) {
         let record = locked(call).close(end, report);
         let Some(record) = record else { return };
+        self.rings_no_longer(call);
         let mut table = locked(&self.calls);
         table.calls.remove(&record.number);
         if let Some(numbers) = table.by_call_id.get_mut(&record.call_id) {
@@ -88,6 +118,16 @@ impl Proxy {
                 "the gateway has all the calls it can take",
             ));
         }
+        let host = from.at.ip();
+        let ringing = table.ringing.entry(host).or_default();
+        if *ringing >= RINGING_MAX {
+            self.counters.overload.add();
+            return Err(Rejection::new(
+                503,
+                "too many unanswered calls of this host",
+            ));
+        }
+        *ringing += 1;
         let number = table.next;
         table.next = table.next.wrapping_add(1);
         let call = Arc::new(Mutex::new(Call::new(number, invite, from, to)));

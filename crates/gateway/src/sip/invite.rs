@@ -431,6 +431,7 @@ impl Driver {
             self.proxy.end(call, end, None);
         } else if (200..300).contains(&status) && self.is_first {
             self.proxy.counters.answered.add();
+            self.proxy.rings_no_longer(call);
             let record = locked(call).record(None);
             (self.proxy.report)(Event::Answered(Box::new(record)));
         }
