@@ -20,6 +20,11 @@
 mod world;
 
 mod direct;
+mod land;
 mod phone;
+mod plain;
 mod programs;
+mod sip;
+mod sipp;
 mod speech;
+mod torture;

@@ -80,7 +80,7 @@ impl Setup {
         format!(
             "poll_method epoll\nsip_listen {sip}\ncall_max_calls 4\n\
              audio_player aubridge,ear\naudio_source {source}\naudio_alert aubridge,alert\n\
-             audio_level no\naudio_buffer 20-160\nrtp_ports 20000-20999\nrtcp_mux no\n\
+             audio_level no\naudio_buffer 60-400\nrtp_ports 20000-20999\nrtcp_mux no\n\
              jitter_buffer_delay 5-10\nrtp_stats yes\nnet_interface {interface}\n\
              module_path /usr/lib/baresip/modules\n{modules}\n\
              ctrl_tcp_listen {control}\nsnd_path {dir}\n{dns}",

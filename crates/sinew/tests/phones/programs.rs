@@ -8,6 +8,9 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Program(&'static str, &'static str);
 
 pub(crate) const BARESIP: Program = Program("baresip", "baresip-core");
+pub(crate) const SIPP: Program = Program("sipp", "sip-tester");
+pub(crate) const KAMAILIO: Program = Program("kamailio", "kamailio");
+pub(crate) const DNSMASQ: Program = Program("dnsmasq", "dnsmasq-base");
 
 /// Why the test cannot run here, said loudly; `None` if it can.
 pub(crate) fn missing(test: &str, programs: &[Program]) -> Option<()> {
