@@ -20,10 +20,16 @@
 mod world;
 
 mod direct;
+mod faults;
+mod gateway;
+mod hostile;
+mod kamailio;
 mod land;
+mod load;
 mod phone;
 mod plain;
 mod programs;
+mod quality;
 mod sip;
 mod sipp;
 mod speech;
