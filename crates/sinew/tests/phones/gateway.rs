@@ -104,10 +104,10 @@ impl Sites {
     pub(crate) fn start_gateway(&mut self, site: Site, more: &str) {
         let (from, to) = (MEDIA.start(), MEDIA.end());
         let words = format!(
-            "gateway sip --json --node net/{} --listen {} --domain {} --media {from}-{to} {more}",
-            site.node,
+            "gateway sip --json --node net/{node} --listen {} --media-ports {from}-{to} \
+             --trace {node}.sip {more}",
             site.sip(),
-            site.domain,
+            node = site.node,
         );
         let log = fs::File::create(self.log_path(site.node)).unwrap();
         let program = env!("CARGO_BIN_EXE_sinew");
@@ -120,12 +120,14 @@ impl Sites {
             .stderr(log.try_clone().unwrap())
             .stdout(log);
         let mut running = Running(command.spawn().unwrap());
-        self.land.world.wait(&format!("the gateway listens: {words}"), || {
-            let log = self.log(site.node);
-            let ended = running.0.try_wait().unwrap();
-            assert!(ended.is_none(), "sinew {words}: {ended:?}\n{log}");
-            log.contains("\"listening\"")
-        });
+        self.land
+            .world
+            .wait(&format!("the gateway listens: {words}"), || {
+                let log = self.log(site.node);
+                let ended = running.0.try_wait().unwrap();
+                assert!(ended.is_none(), "sinew {words}: {ended:?}\n{log}");
+                log.contains("\"listening\"")
+            });
         self.gateways.push((site.node, running));
     }
 
