@@ -2,7 +2,7 @@
 //! beat, and a test of the phones.
 
 use crate::phone::{Phone, Setup};
-use crate::programs::{BARESIP, Running, missing};
+use crate::programs::{BARESIP, Running, missing, quiet};
 use crate::speech::Speech;
 use net::netns::Namespace;
 use std::fs;
@@ -96,9 +96,10 @@ pub(crate) fn call_directly(dir: &Path, speech: &Speech, link: &str) -> RawPesq 
 
 #[test]
 fn phones_speak_with_each_other_and_loss_is_heard() {
-    if missing("phones_speak_with_each_other", &[BARESIP]).is_some() {
+    if missing("phones_speak_with_each_other", &[BARESIP]) {
         return;
     }
+    let _quiet = quiet();
     let speech = Speech::of(1);
     let scratch = Scratch::new("phones-direct");
     let call = |name: &str, link: &str| {

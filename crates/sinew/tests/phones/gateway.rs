@@ -95,13 +95,13 @@ impl Sites {
         let mut sites = Sites::new(test, between);
         for site in [sites.a, sites.b] {
             let local = format!("--local {}={}:5060", site.domain, site.phone);
-            sites.start_gateway(site, &local);
+            sites.start_gateway(site, &local, None);
         }
         sites
     }
 
-    /// Starts the gateway of a site, and waits until it listens.
-    pub(crate) fn start_gateway(&mut self, site: Site, more: &str) {
+    /// Starts the gateway of a site, which asks `dns` for names, and waits until it listens.
+    pub(crate) fn start_gateway(&mut self, site: Site, more: &str, dns: Option<Ipv4Addr>) {
         let (from, to) = (MEDIA.start(), MEDIA.end());
         let words = format!(
             "gateway sip --json --node net/{node} --listen {} --media-ports {from}-{to} \
@@ -110,10 +110,20 @@ impl Sites {
             node = site.node,
         );
         let log = fs::File::create(self.log_path(site.node)).unwrap();
-        let program = env!("CARGO_BIN_EXE_sinew");
-        let mut command: Command = self.land.at(site.node).command(program).unwrap();
+        let dir = &self.land.world.dir;
+        // The names of a place of its own: in a view of the files of its own.
+        let resolv = dir.join(format!("resolv-{}.conf", site.node));
+        let servers = dns.map(|dns| format!("nameserver {dns}\n"));
+        fs::write(&resolv, servers.unwrap_or_default()).unwrap();
+        let script = format!(
+            "mount --bind {} /etc/resolv.conf && exec \"$0\" \"$@\"",
+            resolv.display()
+        );
+        let mut command: Command = self.land.at(site.node).command("unshare").unwrap();
         command
-            .current_dir(&self.land.world.dir)
+            .current_dir(dir)
+            .args(["--mount", "sh", "-c", &script])
+            .arg(env!("CARGO_BIN_EXE_sinew"))
             .env_remove("SINEW_NODE")
             .args(words.split_whitespace())
             .stdin(Stdio::null())

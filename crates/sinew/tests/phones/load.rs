@@ -1,12 +1,13 @@
 //! Many calls, by sipp, through a pair of gateways; and how much longer each takes to be set up.
 
 use crate::gateway::Sites;
-use crate::programs::{SIPP, missing};
+use crate::programs::{SIPP, alone, missing};
 use crate::sip::{Callee, Caller};
 use crate::sipp::{Load, kept};
 use std::time::Duration;
 
 fn put_on(test: &str, calls: u32) {
+    let _alone = alone();
     let sites = Sites::with_gateways(test, &[("mid", "")]);
     let dir = kept(test);
     let load = Load {
@@ -34,7 +35,7 @@ fn put_on(test: &str, calls: u32) {
 
 #[test]
 fn fifty_calls_a_second_are_borne_for_five_seconds() {
-    if missing("fifty_calls_a_second", &[SIPP]).is_none() {
+    if !missing("fifty_calls_a_second", &[SIPP]) {
         put_on("phones-load", 250);
     }
 }
@@ -43,7 +44,7 @@ fn fifty_calls_a_second_are_borne_for_five_seconds() {
 #[test]
 #[ignore = "takes a minute and a half"]
 fn fifty_calls_a_second_are_borne_for_a_minute() {
-    if missing("fifty_calls_a_second_for_a_minute", &[SIPP]).is_none() {
+    if !missing("fifty_calls_a_second_for_a_minute", &[SIPP]) {
         put_on("phones-minute", 3000);
     }
 }
@@ -67,9 +68,10 @@ fn set_up(caller: &mut Caller, uri: &str, calls: usize) -> [Vec<Duration>; 2] {
 #[test]
 #[ignore = "measures: wants a machine that does nothing else"]
 fn post_dial_delay() {
-    if missing("post_dial_delay", &[]).is_some() {
+    if missing("post_dial_delay", &[]) {
         return;
     }
+    let _alone = alone();
     const CALLS: usize = 300;
     let (networks, [here, there]) = crate::plain::pair();
     let direct = {

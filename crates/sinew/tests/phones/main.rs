@@ -19,6 +19,7 @@
 #[path = "../world/mod.rs"]
 mod world;
 
+mod aware;
 mod direct;
 mod faults;
 mod gateway;

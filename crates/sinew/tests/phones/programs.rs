@@ -1,7 +1,7 @@
 //! Programs of Debian that the tests use, installed by those who need them.
 
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A program, and the package that has it.
 #[derive(Debug, Clone, Copy)]
@@ -12,14 +12,30 @@ pub(crate) const SIPP: Program = Program("sipp", "sip-tester");
 pub(crate) const KAMAILIO: Program = Program("kamailio", "kamailio");
 pub(crate) const DNSMASQ: Program = Program("dnsmasq", "dnsmasq-base");
 
-/// Why the test cannot run here, said loudly; `None` if it can.
-pub(crate) fn missing(test: &str, programs: &[Program]) -> Option<()> {
+/// Those that listen to speech, and those that put load on everything, do not run at the same time.
+static PEACE: RwLock<()> = RwLock::new(());
+
+/// Others may run, but no load.
+pub(crate) fn quiet() -> RwLockReadGuard<'static, ()> {
+    PEACE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nothing else runs.
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    PEACE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the test cannot run here, which it says loudly.
+pub(crate) fn missing(test: &str, programs: &[Program]) -> bool {
     let why = match net::netns::available() {
         Err(why) => why.to_string(),
-        Ok(()) => programs.iter().find_map(|program| install(*program))?,
+        Ok(()) => match programs.iter().find_map(|program| install(*program)) {
+            Some(why) => why,
+            None => return false,
+        },
     };
     eprintln!("SKIPPED: {test}: {why}");
-    Some(())
+    true
 }
 
 /// Installs a program unless it is there; what keeps it from that.

@@ -3,7 +3,7 @@
 use crate::direct::{Scratch, call_directly};
 use crate::gateway::{Site, Sites};
 use crate::phone::{Phone, Setup};
-use crate::programs::{BARESIP, missing};
+use crate::programs::{BARESIP, missing, quiet};
 use crate::speech::Speech;
 use std::fs;
 use std::path::Path;
@@ -41,9 +41,10 @@ fn call(sites: &Sites, dir: &Path, speech: &Speech, from: Site, to: Site) -> Raw
 
 #[test]
 fn phones_are_heard_over_the_overlay_as_if_nothing_were_lost() {
-    if missing("phones_are_heard_over_the_overlay", &[BARESIP]).is_some() {
+    if missing("phones_are_heard_over_the_overlay", &[BARESIP]) {
         return;
     }
+    let _quiet = quiet();
     let speech = Speech::of(1);
     let scratch = Scratch::new("phones-overlay");
     let sites = Sites::with_gateways("phones-overlay", &[("mid", LOSSY)]);
@@ -59,9 +60,10 @@ fn phones_are_heard_over_the_overlay_as_if_nothing_were_lost() {
 #[test]
 #[ignore = "takes 8 minutes"]
 fn phones_lose_at_most_a_tenth_of_a_point() {
-    if missing("phones_lose_at_most_a_tenth", &[BARESIP]).is_some() {
+    if missing("phones_lose_at_most_a_tenth", &[BARESIP]) {
         return;
     }
+    let _quiet = quiet();
     let speech = Speech::of(3);
     let scratch = Scratch::new("phones-quality");
     let overlay = |link: &'static str, name: &str| {

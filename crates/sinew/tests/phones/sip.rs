@@ -77,11 +77,11 @@ impl Message {
     }
 }
 
-/// The description of audio at an address.
-pub(crate) fn description(at: SocketAddr) -> String {
+/// The description of audio at an address, with more lines at its end.
+pub(crate) fn description(at: SocketAddr, more: &str) -> String {
     format!(
         "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\n\
-         m=audio {} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\na=sendrecv\r\n",
+         m=audio {} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\na=sendrecv\r\n{more}",
         at.port(),
         ip = at.ip()
     )
@@ -111,6 +111,9 @@ pub(crate) struct Caller {
     /// Where all requests go.
     next_hop: SocketAddr,
     calls: u32,
+    /// More lines of its descriptions, and of its INVITEs' heads.
+    pub(crate) announces: String,
+    pub(crate) supports: String,
     /// What was sent and received, for who wants to see.
     pub(crate) trace: String,
 }
@@ -122,7 +125,7 @@ pub(crate) struct Call {
     pub(crate) times: Times,
     /// Where the media goes.
     pub(crate) media: SocketAddr,
-    answer: Message,
+    pub(crate) answer: Message,
     from: String,
     target: String,
     routes: String,
@@ -136,6 +139,8 @@ impl Caller {
             rtp,
             next_hop,
             calls: 0,
+            announces: String::new(),
+            supports: String::new(),
             trace: String::new(),
         }
     }
@@ -146,7 +151,7 @@ impl Caller {
         let here = self.sip.local_addr().unwrap();
         let id = format!("{}-{}@{}", self.calls, std::process::id(), here.ip());
         let from = format!("<sip:caller@{here}>;tag=f{}", self.calls);
-        let body = description(self.rtp.local_addr().unwrap());
+        let body = description(self.rtp.local_addr().unwrap(), &self.announces);
         let head = |method: &str, to: &str, branch: u32| {
             format!(
                 "Via: SIP/2.0/UDP {here};branch=z9hG4bK{id}{branch};rport\r\n\
@@ -155,9 +160,10 @@ impl Caller {
             )
         };
         let invite = format!(
-            "INVITE {uri} SIP/2.0\r\n{}Content-Type: application/sdp\r\n\
+            "INVITE {uri} SIP/2.0\r\n{}{}Content-Type: application/sdp\r\n\
              Content-Length: {}\r\n\r\n{body}",
             head("INVITE", &format!("<{uri}>"), 1),
+            self.supports,
             body.len()
         );
         let started = Instant::now();
@@ -333,12 +339,17 @@ pub(crate) struct Callee {
 
 impl Callee {
     pub(crate) fn new(network: &Namespace, ip: Ipv4Addr) -> Callee {
+        Callee::who_announces(network, ip, "")
+    }
+
+    /// One whose descriptions have these lines too.
+    pub(crate) fn who_announces(network: &Namespace, ip: Ipv4Addr, lines: &str) -> Callee {
         let (sip, rtp) = sockets(network, ip);
         let calls = Arc::new(Mutex::new(BTreeMap::new()));
         let stop = Arc::new(AtomicBool::new(false));
-        let media = rtp.local_addr().unwrap();
+        let media = description(rtp.local_addr().unwrap(), lines);
         let (calls_too, stop_too) = (Arc::clone(&calls), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || answer(&sip, media, &calls_too, &stop_too));
+        let thread = std::thread::spawn(move || answer(&sip, &media, &calls_too, &stop_too));
         Callee {
             rtp,
             calls,
@@ -363,7 +374,7 @@ impl Drop for Callee {
 
 fn answer(
     sip: &UdpSocket,
-    media: SocketAddr,
+    description: &str,
     calls: &Mutex<BTreeMap<String, Seen>>,
     stop: &AtomicBool,
 ) {
@@ -393,13 +404,7 @@ fn answer(
                     .insert(request.call_id().to_owned(), seen);
                 send(respond(&request, from, "180 Ringing", &contact, ""));
                 let more = format!("{contact}Content-Type: application/sdp\r\n");
-                send(respond(
-                    &request,
-                    from,
-                    "200 OK",
-                    &more,
-                    &description(media),
-                ));
+                send(respond(&request, from, "200 OK", &more, description));
             }
             "BYE" => {
                 if let Some(seen) = calls.lock().unwrap().get_mut(request.call_id()) {
