@@ -191,11 +191,6 @@ impl Phone {
         self.tell("dial", uri);
     }
 
-    /// Ends the call.
-    pub(crate) fn hang_up(&mut self) {
-        self.tell("hangup", "");
-    }
-
     /// Gives a command, such as `reinvite`.
     pub(crate) fn tell(&mut self, command: &str, with: &str) {
         let said = match with {
