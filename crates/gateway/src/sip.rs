@@ -28,6 +28,7 @@ mod overlay;
 mod proxy;
 mod routes;
 mod steering;
+mod tcp;
 mod transactions;
 mod watch;
 
@@ -52,7 +53,6 @@ use overlay::OverlaySocket;
 use proxy::Proxy;
 use routes::Routes;
 use rsipstack::EndpointBuilder;
-use rsipstack::transport::tcp_listener::TcpListenerConnection;
 use rsipstack::transport::udp::UdpConnection;
 use rsipstack::transport::{SipConnection, TransportLayer};
 use std::hash::RandomState;
@@ -60,6 +60,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use steering::Own;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -283,7 +284,7 @@ async fn start(
     let (udp, tcp, at) = listen(settings.listen).await.map_err(failed)?;
     let port = at.port();
     let transports = TransportLayer::new(stopped.clone());
-    for connection in [udp.clone(), tcp, overlay.clone()] {
+    for connection in [udp.clone(), overlay.clone()] {
         transports.add_transport(connection);
     }
     let tell = orders.clone();
@@ -347,27 +348,28 @@ async fn start(
         report: settings.report,
         counters,
     };
+    let proxy = Arc::new(proxy);
+    let (serving, counters) = (endpoint.inner.clone(), proxy.counters.clone());
+    tokio::spawn(tcp::serve(tcp, at, serving, counters, stopped.clone()));
     Ok(Started {
-        proxy: Arc::new(proxy),
+        proxy,
         at,
         endpoint,
     })
 }
 
 /// UDP and TCP at one address; with port 0, at any port that both have free.
-async fn listen(
-    wanted: SocketAddr,
-) -> rsipstack::Result<(SipConnection, SipConnection, SocketAddr)> {
+async fn listen(wanted: SocketAddr) -> rsipstack::Result<(SipConnection, TcpListener, SocketAddr)> {
     let mut tries = 0;
     loop {
         let udp = UdpConnection::create_connection(wanted, None, None).await?;
         let udp = SipConnection::Udp(udp);
         let port = udp.get_addr().addr.port.map_or(wanted.port(), u16::from);
         let at = SocketAddr::new(wanted.ip(), port);
-        match TcpListenerConnection::new(at, None).await {
-            Ok(tcp) => return Ok((udp, tcp.into(), at)),
+        match tcp::bind(at).await {
+            Ok(tcp) => return Ok((udp, tcp, at)),
             Err(_) if wanted.port() == 0 && tries < PORT_TRIES => tries += 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
     }
 }

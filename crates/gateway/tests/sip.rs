@@ -521,7 +521,31 @@ fn strangers_may_not_use_it() {
     let invite = w.alice.invite("bob@b.example", &[], &w.alice.sdp(""));
     let answer = w.refused(&invite);
     assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
-    assert_eq!(w.a.gateway.counters().not_allowed.value(), 1);
+    // Who says that he is within a dialog is no better.
+    let tagged = w
+        .alice
+        .invite("bob@b.example", &[], "")
+        .replace("INVITE", "MESSAGE");
+    let answer =
+        w.refused(&tagged.replace("To: <sip:bob@b.example>", "To: <sip:bob@b.example>;tag=1"));
+    assert!(answer.text.starts_with("SIP/2.0 403"), "{}", answer.text);
+    assert_eq!(w.a.gateway.counters().not_allowed.value(), 2);
+}
+
+#[test]
+fn phones_may_name_the_gateway() {
+    let mut w = World::with("named", |settings| {
+        settings.lookup = Arc::new(|name, port, _| {
+            assert_eq!(name, "gateway.a.example");
+            let at = (Ipv4Addr::LOCALHOST, port.unwrap()).into();
+            Box::pin(async move { vec![at] })
+        });
+    });
+    let route = format!("Route: <sip:gateway.a.example:{};lr>", w.a.at().port());
+    let invite = w.alice.invite("bob@b.example", &[&route], &w.alice.sdp(""));
+    w.alice.send(w.a.at(), &invite);
+    let at_bob = w.bob.until("INVITE");
+    assert!(at_bob.lines("Route").is_empty(), "{}", at_bob.text);
 }
 
 #[test]

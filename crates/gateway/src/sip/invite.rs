@@ -83,7 +83,7 @@ struct Prepared {
 async fn prepare(proxy: &Proxy, invite: &Request, from: &Hop) -> Result<Prepared, Rejection> {
     let mut request = invite.clone();
     proxy.admit(&request, from)?;
-    let number = proxy.unwrap(&mut request)?;
+    let number = proxy.unwrap(&mut request).await?;
     if is_in_dialog(&request) {
         let call = proxy.call_of(&request, number, from)?;
         let Some((call, side)) = call else {
@@ -311,7 +311,7 @@ impl Driver {
         let Some(call) = self.call.clone() else {
             return;
         };
-        if self.proxy.unwrap(&mut ack).is_err() {
+        if self.proxy.unwrap(&mut ack).await.is_err() {
             return;
         }
         // A late answer that cannot be led passes as it came.

@@ -15,9 +15,9 @@ use super::{Counters, Event, invite};
 use crate::allow::Allowed;
 use crate::media::Plane;
 use base::NodeAddr;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use rsipstack::sip::prelude::HeadersExt;
-use rsipstack::sip::{Method, Request, Response};
+use rsipstack::sip::{Method, Request, Response, Uri};
 use rsipstack::transaction::endpoint::EndpointInnerRef;
 use rsipstack::transaction::transaction::Transaction;
 use rsipstack::transport::SipConnection;
@@ -116,11 +116,9 @@ impl Proxy {
             self.counters.overload.add();
             return Err(Rejection::new(503, "too many requests at once"));
         }
-        let may = from.face == Face::Overlay || self.is_allowed(from.at.ip());
-        // A call that we let in may also be spoken of from elsewhere: its peer has its own checks.
-        if !may && !is_in_dialog(request) {
-            self.counters.not_allowed.add();
-            return Err(Rejection::new(403, "this address may not use the gateway"));
+        // A call that we let in may also be spoken of from elsewhere: `call_of` has its own checks.
+        if !is_in_dialog(request) {
+            self.admit_host(from)?;
         }
         let unknown = message::unknown_requirements(request, &[OPTION_TAG]);
         match unknown.is_empty() {
@@ -129,22 +127,37 @@ impl Proxy {
         }
     }
 
-    fn is_allowed(&self, ip: IpAddr) -> bool {
-        match &self.allowed {
-            None => is_private(ip),
-            Some(allowed) => allowed.lists(&wire::exit::Host::Ip(ip), SIP_PORT),
+    /// Whether the host may ask for anything.
+    fn admit_host(&self, from: &Hop) -> Result<(), Rejection> {
+        let ip = from.at.ip();
+        let may = match (from.face, &self.allowed) {
+            (Face::Overlay, _) => true,
+            (_, None) => is_private(ip),
+            (_, Some(allowed)) => allowed.lists(&wire::exit::Host::Ip(ip), SIP_PORT),
+        };
+        if may {
+            return Ok(());
         }
+        self.counters.not_allowed.add();
+        Err(Rejection::new(403, "this address may not use the gateway"))
     }
 
     /// Takes our Routes off and counts the hop. Tells the call that the Routes name.
-    pub(crate) fn unwrap(&self, request: &mut Request) -> Result<Option<u64>, Rejection> {
+    pub(crate) async fn unwrap(&self, request: &mut Request) -> Result<Option<u64>, Rejection> {
         if !message::count_hop(request) {
             self.counters.too_many_hops.add();
             return Err(Rejection::new(483, "Too Many Hops"));
         }
+        let bad = |error| Rejection::new(400, error);
+        let routes = request.typed_route_headers().map_err(bad)?;
+        // Phones write their outbound proxy as they were told it: by name.
+        let named = match routes.first() {
+            Some(route) if self.routes.is_own_name(&route.uri).await => Some(route.uri.clone()),
+            _ => None,
+        };
         let names = self.names();
-        message::pop_own_routes(request, |uri| names.is_own(uri))
-            .map_err(|error| Rejection::new(400, error))
+        let is_own = |uri: &Uri| names.is_own(uri) || named.as_ref() == Some(uri);
+        message::pop_own_routes(request, is_own).map_err(bad)
     }
 
     /// A request that is no INVITE: to its next hop, and the responses back.
@@ -181,7 +194,7 @@ impl Proxy {
         Rejection,
     > {
         self.admit(&request, from)?;
-        let number = self.unwrap(&mut request)?;
+        let number = self.unwrap(&mut request).await?;
         let call = self.call_of(&request, number, from)?;
         if let Some((call, side)) = &call {
             self.steer_request(call, *side, &mut request)?;
@@ -196,6 +209,7 @@ impl Proxy {
             let (_, responses) = self.send(request, &hop?).await?;
             return Ok((responses, Some((call.clone(), *side))));
         }
+        self.admit_host(from)?;
         let routes = request.typed_route_headers().unwrap_or_default();
         let target = routes.first().map_or(&request.uri, |route| &route.uri);
         if routes.is_empty() && self.names().is_own(target) {

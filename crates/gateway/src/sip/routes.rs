@@ -128,6 +128,18 @@ impl Routes {
         }
     }
 
+    /// Whether the URI is this gateway by a name of the Internet's.
+    pub(crate) async fn is_own_name(&self, uri: &Uri) -> bool {
+        let Host::Domain(name) = uri.host() else {
+            return false;
+        };
+        if overlay_node(uri.host()).is_some() {
+            return false;
+        }
+        let hops = self.resolve(&name.0, uri).await;
+        hops.iter().any(|hop| self.is_own(hop))
+    }
+
     async fn domain(&self, from: Face, domain: &str, uri: &Uri) -> Result<Vec<Hop>, Nowhere> {
         if let Some(server) = Self::of(&self.local, domain) {
             return Ok(self.server(server).await);
