@@ -123,7 +123,7 @@ pub struct Carried {
 pub struct Calls {
     udp: Ports,
     overlay: Ports,
-    calls: BTreeMap<CallId, Call>,
+    calls: Map<CallId, Call>,
     /// Who has a port.
     owners: Map<(Carrier, u16), Owner>,
     /// When each call is looked at next; moved on when its time comes, not with every packet.
@@ -148,7 +148,7 @@ impl Calls {
         Ok(Self {
             udp: Ports::new(udp)?,
             overlay: Ports::new(overlay)?,
-            calls: BTreeMap::new(),
+            calls: Map::default(),
             owners: Map::default(),
             checks: BTreeSet::new(),
             own: Own::default(),

@@ -30,7 +30,7 @@ pub(super) const TOKEN_V6: u64 = 1 << 16;
 
 pub(super) struct State {
     pub(super) calls: Calls,
-    open: BTreeMap<CallId, OpenCall>,
+    open: Map<CallId, OpenCall>,
     ports: Map<u16, Port>,
     virtual_ports: Map<u16, (StreamId, Side)>,
     pub(super) uplink: Uplink,
@@ -91,7 +91,7 @@ impl State {
         let live = Live::default();
         State {
             calls,
-            open: BTreeMap::new(),
+            open: Map::default(),
             ports: Map::default(),
             virtual_ports: Map::default(),
             uplink,
@@ -293,7 +293,9 @@ impl State {
 
     pub(super) fn reports(&mut self, now: Time) -> Vec<Report> {
         let calls = self.open.iter_mut();
-        calls.map(|(id, call)| call.report(now, *id)).collect()
+        let mut reports: Vec<Report> = calls.map(|(id, call)| call.report(now, *id)).collect();
+        reports.sort_by_key(|report| report.call);
+        reports
     }
 
     pub(super) fn counters(&self) -> Counters {

@@ -1,6 +1,8 @@
-//! The phones of both sides: one thread that sends for all, one that receives.
+//! The phones of both sides: one thread that sends and receives for all.
 //!
 //! ```text
+//!   every 200 µs: send what is due ──> take what has come ──> sleep
+//!
 //!   RTP header 12 │ when sent 8 │ run 4 │ number 8 │ filler up to 20 ms of G.711
 //! ```
 
@@ -9,26 +11,22 @@ use crate::bench::trial::prepare;
 use crate::pace::{FRAME, sleep_until};
 use base::{Duration, Time};
 use net::Clock;
-use net::epoll::{Interest, Poller, Waker};
 use net::udp;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
 use voice::rtp::{HEADER_BYTES, Header};
 
 /// 20 ms of G.711 and its header.
 pub(super) const PACKET_BYTES: usize = HEADER_BYTES + 160;
-/// Packets leave at most so long after their moment, some together: phones' packets meet by chance
-/// too, and a thread that sleeps for each would be what is measured.
+/// How often packets leave and are looked for. Some leave together, as phones' packets meet by
+/// chance too; what has come is seen so much later at most. A thread that is woken for each packet would
+/// be what is measured: its wake-ups cost who sends to it more than the sending.
 const TICK: Duration = Duration::from_micros(200);
 /// Not counted: caches, routes and what the gateways have to learn.
 const WARM_UP: Duration = Duration::from_millis(300);
 const LEAD: Duration = Duration::from_millis(5);
 /// What is under way for longer after the last packet was sent is lost.
-const SILENCE: std::time::Duration = std::time::Duration::from_millis(300);
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(5);
-const TOKEN_STOP: u64 = 2;
+const SILENCE: Duration = Duration::from_millis(300);
 /// A packet that has not come.
 const MISSING: u64 = u64::MAX;
 
@@ -88,115 +86,108 @@ impl Phones {
         to: impl Fn(usize, u32) -> SocketAddr,
     ) -> Result<Trial, BenchError> {
         let targets = [0, 1].map(|side| (0..plan.calls).map(|call| to(side, call)).collect());
-        let clock = Clock::new();
-        let (barrier, stop) = (Barrier::new(2), Waker::new()?);
-        let (arrived, repeated) = (AtomicU64::new(0), AtomicU64::new(0));
-        let poller = Poller::new()?;
-        poller.add(&stop, TOKEN_STOP, Interest::READ)?;
-        for (side, socket) in self.sides.iter().enumerate() {
-            poller.add(socket, side as u64, Interest::READ)?;
-        }
-        std::thread::scope(|scope| {
-            let (barrier, counts) = (&barrier, (&arrived, &repeated));
-            let receiving = scope.spawn(move || self.receive(plan, poller, clock, barrier, counts));
-            let sending = scope.spawn(move || self.send(plan, &targets, clock, barrier));
-            let sent = sending.join();
-            let mut waited = std::time::Duration::ZERO;
-            while arrived.load(Ordering::Relaxed) < plan.total() && waited < SILENCE {
-                std::thread::sleep(LOOK_EVERY);
-                waited += LOOK_EVERY;
-            }
-            stop.wake();
-            let delays = receiving.join();
-            sent.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            let delays = delays.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            let counted = &delays[plan.warm_up() as usize..];
-            let mut delays_ns: Vec<u64> = counted
-                .iter()
-                .copied()
-                .filter(|ns| *ns != MISSING)
-                .collect();
-            delays_ns.sort_unstable();
-            Ok(Trial {
-                counted: counted.len() as u64,
-                sent: plan.total(),
-                repeated: repeated.load(Ordering::Relaxed),
-                delays_ns,
-                cpu_ns: None,
-            })
+        let mut talk = Talk {
+            phones: self,
+            plan,
+            targets,
+            clock: Clock::new(),
+            packet: [0xd5; PACKET_BYTES],
+            delays: vec![MISSING; plan.total() as usize],
+            arrived: 0,
+            repeated: 0,
+        };
+        // On a thread of its own, whose priority ends with it.
+        let talked = std::thread::scope(|scope| {
+            let talking = scope.spawn(|| talk.run());
+            talking.join()
+        });
+        talked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let counted = &talk.delays[plan.warm_up() as usize..];
+        let arrived = counted.iter().copied().filter(|ns| *ns != MISSING);
+        let mut delays_ns: Vec<u64> = arrived.collect();
+        delays_ns.sort_unstable();
+        Ok(Trial {
+            counted: counted.len() as u64,
+            sent: plan.total(),
+            repeated: talk.repeated,
+            delays_ns,
+            cpu_ns: None,
         })
     }
+}
 
-    fn send(
-        &self,
-        plan: &Plan,
-        targets: &[Vec<SocketAddr>; 2],
-        clock: Clock,
-        barrier: &Barrier,
-    ) -> io::Result<()> {
-        let prepared = prepare(None);
-        barrier.wait();
-        prepared?;
-        let start = clock.now() + LEAD;
-        let mut packet = [0xd5; PACKET_BYTES];
-        for n in 0..plan.total() {
-            let place = plan.place(n);
-            let due = start + place.due;
-            if due > clock.now() {
-                // To the end of the tick: what is due until then goes with it.
-                let ticks = due.since(start).as_nanos().div_ceil(TICK.as_nanos());
-                sleep_until(clock, start + TICK * ticks);
+/// A trial on its way.
+struct Talk<'a> {
+    phones: &'a Phones,
+    plan: &'a Plan,
+    targets: [Vec<SocketAddr>; 2],
+    clock: Clock,
+    packet: [u8; PACKET_BYTES],
+    /// Of every packet, [`MISSING`] for those that have not come.
+    delays: Vec<u64>,
+    arrived: u64,
+    repeated: u64,
+}
+
+impl Talk<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        prepare(None)?;
+        let start = self.clock.now() + LEAD;
+        let (mut next, mut heard) = (0, start);
+        let total = self.plan.total();
+        loop {
+            let due = self.clock.now();
+            while next < total && start + self.plan.place(next).due <= due {
+                self.send(next);
+                next += 1;
             }
-            let header = Header {
-                marker: false,
-                payload_type: 0,
-                seq: place.index as u16,
-                timestamp: place.index.wrapping_mul(160),
-                ssrc: place.call << 1 | place.side as u32,
-            };
-            packet[..12].copy_from_slice(&header.to_bytes());
-            packet[20..24].copy_from_slice(&plan.run.to_be_bytes());
-            packet[24..32].copy_from_slice(&n.to_be_bytes());
-            packet[12..20].copy_from_slice(&clock.now().as_nanos().to_be_bytes());
-            let to = targets[place.side][place.call as usize];
-            // What the kernel does not take is lost, and counted by its absence.
-            let _ = self.sides[place.side].send_to(&packet, to);
+            let before = self.arrived;
+            self.receive();
+            let now = self.clock.now();
+            if next < total || self.arrived > before {
+                heard = now;
+            }
+            if self.arrived >= total || now.since(heard) >= SILENCE {
+                return Ok(());
+            }
+            let ticks = now.since(start).as_nanos() / TICK.as_nanos() + 1;
+            sleep_until(self.clock, start + TICK * ticks);
         }
-        Ok(())
     }
 
-    fn receive(
-        &self,
-        plan: &Plan,
-        mut poller: Poller,
-        clock: Clock,
-        barrier: &Barrier,
-        (arrived, repeated): (&AtomicU64, &AtomicU64),
-    ) -> io::Result<Vec<u64>> {
-        let mut delays = vec![MISSING; plan.total() as usize];
-        let (mut buffer, mut ready) = ([0; 2 * PACKET_BYTES], Vec::new());
-        let prepared = prepare(None);
-        barrier.wait();
-        prepared?;
-        loop {
-            poller.wait(None, &mut ready)?;
-            for event in &ready {
-                if event.token == TOKEN_STOP {
-                    return Ok(delays);
-                }
-                let socket = &self.sides[event.token as usize];
-                while let Ok(len) = socket.recv(&mut buffer) {
-                    let now = clock.now();
-                    let Some((sent, n)) = read(&buffer[..len], plan.run) else {
-                        continue;
-                    };
-                    match delays.get_mut(n as usize) {
-                        Some(delay) if *delay == MISSING => {
-                            *delay = now.since(sent).as_nanos();
-                            arrived.fetch_add(1, Ordering::Relaxed);
-                        }
-                        _ => drop(repeated.fetch_add(1, Ordering::Relaxed)),
+    fn send(&mut self, n: u64) {
+        let place = self.plan.place(n);
+        let header = Header {
+            marker: false,
+            payload_type: 0,
+            seq: place.index as u16,
+            timestamp: place.index.wrapping_mul(160),
+            ssrc: place.call << 1 | place.side as u32,
+        };
+        let to = self.targets[place.side][place.call as usize];
+        let packet = &mut self.packet;
+        packet[..12].copy_from_slice(&header.to_bytes());
+        packet[20..24].copy_from_slice(&self.plan.run.to_be_bytes());
+        packet[24..32].copy_from_slice(&n.to_be_bytes());
+        packet[12..20].copy_from_slice(&self.clock.now().as_nanos().to_be_bytes());
+        // What the kernel does not take is lost, and counted by its absence.
+        let _ = self.phones.sides[place.side].send_to(packet, to);
+    }
+
+    fn receive(&mut self) {
+        let mut buffer = [0; 2 * PACKET_BYTES];
+        for socket in &self.phones.sides {
+            while let Ok(len) = socket.recv(&mut buffer) {
+                let now = self.clock.now();
+                let Some((sent, n)) = read(&buffer[..len], self.plan.run) else {
+                    continue;
+                };
+                match self.delays.get_mut(n as usize) {
+                    Some(delay) if *delay == MISSING => {
+                        *delay = now.since(sent).as_nanos();
+                        self.arrived += 1;
                     }
+                    _ => self.repeated += 1,
                 }
             }
         }
