@@ -18,8 +18,10 @@
  *
  * The node is that of the environment variable SINEW_NODE: the directory or the socket file of a
  * node on this host (net/ams, net/ams/ams.sock), or, of a node on another host, the file that
- * `sinew net clients` has written, or its content, tls://HOST:PORT?token=...&key=... . Without it,
- * the only node at hand: below the working directory, or in /run/sinew.
+ * `sinew net clients` has written, or its content, tls://HOST:PORT?token=...&key=... . With
+ * dns:example.org the DNS says where the nodes of a domain are (SRV records of
+ * _sinew._udp.example.org), and the first that answers is taken; docs/discovery.md tells where their
+ * keys are kept. Without it, the only node at hand: below the working directory, or in /run/sinew.
  *
  * Several threads may use one socket. Link with -lsinew.
  */

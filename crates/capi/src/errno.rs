@@ -61,7 +61,7 @@ fn number(error: &Error) -> Errno {
         // Of sending, what SO_SNDTIMEO makes of it.
         Error::Timeout { .. } | Error::WouldBlock => libc::EAGAIN,
         Error::TooLong { .. } => libc::EMSGSIZE,
-        Error::Gate { .. } => libc::ENETDOWN,
+        Error::Gate { .. } | Error::Discover(_) => libc::ENETDOWN,
         Error::Descriptors => libc::EMFILE,
         Error::Reset(why) => match why {
             ResetReason::Refused => libc::ECONNREFUSED,

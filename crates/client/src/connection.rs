@@ -1,6 +1,7 @@
 //! A connection to the node that has been greeted: the ground of datagram sockets and streams.
 
-use crate::socket::Node;
+use crate::remote::GREETING_TIMEOUT;
+use crate::socket::{Gate, Node};
 use crate::{Error, Options};
 use base::NodeAddr;
 use core::time::Duration;
@@ -114,11 +115,18 @@ impl Connection {
 
 /// A blocking connection.
 fn dial(by: &Node, until: Instant) -> Result<SeqStream, Error> {
-    if let Some(remote) = by.gate() {
-        let stream = remote.open().map_err(|error| Error::Gate {
-            endpoint: remote.endpoint().to_owned(),
-            error,
-        })?;
+    let gated = match by.gate() {
+        Some(Gate::At(remote)) => {
+            let greeted = remote.open(Instant::now() + GREETING_TIMEOUT);
+            Some(greeted.map_err(|error| Error::Gate {
+                endpoint: remote.endpoint().to_owned(),
+                error,
+            })?)
+        }
+        Some(Gate::Of(domain)) => Some(domain.open(until)?),
+        None => None,
+    };
+    if let Some(stream) = gated {
         stream.set_nonblocking(false)?;
         return Ok(stream);
     }

@@ -27,6 +27,9 @@ pub enum Error {
         /// Why.
         error: crate::remote::ChannelError,
     },
+    /// The node is to be found by a domain, and is not.
+    #[error(transparent)]
+    Discover(crate::discover::Error),
     /// The node refused a request.
     #[error("the node refused: {text}")]
     Refused {

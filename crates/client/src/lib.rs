@@ -42,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+pub mod discover;
 mod error;
 mod locate;
 mod options;

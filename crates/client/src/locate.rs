@@ -1,6 +1,6 @@
 //! Finding the node: by what a program or its environment says, or by what is at hand.
 
-use crate::remote::Place;
+use crate::remote::{Named, Place, shared};
 use crate::{Error, Node};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,12 @@ impl Node {
     }
 
     /// The node that `text` names: the directory of a node on this host, or its socket file; the
-    /// file that `sinew net clients` has written for a node on another host, or its content.
+    /// file that `sinew net clients` has written for a node on another host, or its content;
+    /// `dns:DOMAIN` for a node that the DNS knows.
     pub fn find(text: &str) -> Result<Node, Error> {
+        if let Some(named) = Named::parse(text) {
+            return shared(text, &named?);
+        }
         let path = Path::new(text);
         let place = match Place::is_meant(text) {
             true => Some(text.parse()),

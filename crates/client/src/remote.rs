@@ -14,6 +14,8 @@
 mod abandon;
 mod channel;
 mod dial;
+mod domain;
+mod keyring;
 mod place;
 mod pump;
 mod settle;
@@ -22,6 +24,9 @@ pub mod tls;
 pub use abandon::abandon;
 pub use channel::{Channel, ChannelError};
 pub use dial::Remote;
+pub use domain::Domain;
+pub(crate) use domain::{Named, shared};
+pub use keyring::{BadKeyring, KEYS_MAX, Keyring};
 pub use place::from_hex;
 pub use place::{BadPlace, KEY_BYTES, Place, TOKEN_BYTES};
 pub use pump::{Deposit, Pump};

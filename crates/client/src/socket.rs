@@ -1,7 +1,8 @@
 //! The datagram socket.
 
 use crate::connection::{Connection, answered, done};
-use crate::remote::{Place, Remote};
+use crate::discover::Discover;
+use crate::remote::{Domain, Keyring, Place, Remote};
 use crate::stream::{Accepted, Listener, listen_on, open_on};
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
@@ -33,7 +34,16 @@ const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
 pub struct Node {
     path: PathBuf,
     timeout: Duration,
-    gate: Option<Arc<Remote>>,
+    gate: Option<Gate>,
+}
+
+/// How a node on another host is reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Gate {
+    /// By this gate.
+    At(Arc<Remote>),
+    /// By the gate of one of the nodes of a domain.
+    Of(Arc<Domain>),
 }
 
 /// What a received datagram tells beside its payload.
@@ -78,7 +88,28 @@ impl Node {
         Ok(Node {
             path,
             timeout: TIMEOUT,
-            gate: Some(Arc::new(gate)),
+            gate: Some(Gate::At(Arc::new(gate))),
+        })
+    }
+
+    /// A node of `domain`, found by the DNS whenever one is needed: the first that answers, and
+    /// another one when that is gone. The keys of the domain's nodes are those of the user's
+    /// keyring; see [`Keyring::of_user`].
+    pub fn discover(domain: &str) -> Result<Node, Error> {
+        Node::find(&format!("dns:{domain}"))
+    }
+
+    /// As [`Node::discover`], with a keyring and a way to find nodes of the program's own.
+    pub fn discover_with(
+        discover: &Discover,
+        domain: &str,
+        keyring: Keyring,
+    ) -> Result<Node, Error> {
+        let gate = Domain::new(domain, discover, keyring)?;
+        Ok(Node {
+            path: PathBuf::from(format!("dns:{domain}")),
+            timeout: TIMEOUT,
+            gate: Some(Gate::Of(Arc::new(gate))),
         })
     }
 
@@ -112,7 +143,7 @@ impl Node {
         Ok(socket)
     }
 
-    pub(crate) fn gate(&self) -> Option<&Arc<Remote>> {
+    pub(crate) fn gate(&self) -> Option<&Gate> {
         self.gate.as_ref()
     }
 

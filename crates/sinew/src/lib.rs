@@ -6,6 +6,7 @@
 //!   status links ..   asks a running node       <- its control socket, JSON
 //!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
+//!   discover          asks the DNS              <- client::discover
 //!   send listen       streams and datagrams     <- its client socket
 //!   forward gateway   programs over it          <- gateway
 //!   demo bench        starts nodes of its own   <- lab
@@ -24,6 +25,7 @@ pub mod config;
 pub mod control;
 pub mod date;
 pub mod demo;
+pub mod discover;
 pub mod domains;
 pub mod echo;
 pub mod emulate;
@@ -129,6 +131,13 @@ Examples:
     /// Measure round trip and loss to every node on the way to a node
     #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
     Trace(trace::Trace),
+    /// Find the nodes and SIP proxies of a domain by the DNS
+    #[command(after_help = "\
+Examples:
+  sinew discover example.org
+  sinew discover example.org --service sip-udp --server 127.0.0.1:5353 --json
+  sinew discover example.org --static example.org=fra.example.net:7443")]
+    Discover(discover::Arguments),
     /// Call a node: how voice comes through, over the overlay and directly, side by side
     #[command(after_help = "\
 Examples:
@@ -194,6 +203,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Demo(args) => demo::run(args),
         Command::Ping(args) => ping::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Discover(args) => discover::run(args),
         Command::Call(args) => call::run(args),
         Command::Send(args) => transfer::send(args),
         Command::Listen(args) => transfer::listen(args),

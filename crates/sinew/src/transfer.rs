@@ -73,7 +73,7 @@ pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
             Ok((Node::at(path), Names::default()))
         }
         // A node on another host, whose names are not known here.
-        Some(path) if path.extension().is_some_and(|e| e == "remote") => {
+        Some(path) if is_elsewhere(path) => {
             let node = Node::find(&path.to_string_lossy())?;
             Ok((node, Names::default()))
         }
@@ -82,6 +82,14 @@ pub fn node_at(path: Option<&Path>) -> Result<(Node, Names), Failure> {
             Ok((Node::at(client_socket(&status)?), Names::of(&status)))
         }
     }
+}
+
+/// True for a gate's file or line, and for `dns:DOMAIN`.
+fn is_elsewhere(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    path.extension().is_some_and(|e| e == "remote")
+        || text.starts_with("tls://")
+        || text.starts_with("dns:")
 }
 
 /// A node and port out of `NODE:PORT`.

@@ -135,7 +135,10 @@ fn a_program_for_bsd_sockets_runs_after_renaming_its_calls() {
             }
         }
     }
-    for node in [ams.clone(), remote(&ams, "ams")] {
+    // A program that is told a domain: where its nodes are says the DNS, or, here, configuration.
+    let keys = remote(&ams, "ams").display().to_string();
+    let domain = format!("dns:example.org?keys={keys}&static={}", world.endpoint(101));
+    for node in [ams.clone(), remote(&ams, "ams"), PathBuf::from(domain)] {
         let mut calls = Command::new(&programs.calls);
         let called = calls.env("SINEW_NODE", &node).output().unwrap();
         let said = String::from_utf8_lossy(&called.stderr);

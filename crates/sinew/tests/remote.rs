@@ -2,10 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+#[path = "../../client/tests/dns/mod.rs"]
+mod dns;
 mod world;
 
-use client::remote::Place;
+use client::discover::{Discover, Settings};
+use client::remote::{Keyring, Place};
 use client::{Accepted, Node, Options, Target};
+use dns::{Reply, Server, address, srv};
+use hickory_resolver::proto::rr::RecordType;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
@@ -270,4 +275,104 @@ fn tools_reach_a_node_by_its_gate_and_what_they_sent_arrives() {
         let (status, text) = world::failure(&world.try_sinew(words));
         assert!(status == 2 && text.contains(expected), "{words}: {text}");
     }
+}
+
+/// A name server that knows the gates of `world`: ams first, then fra, and before both of them a
+/// host where nobody listens.
+fn name_server(world: &World) -> Server {
+    let [nobody, ams, fra] = [99, 101, 102].map(|number| world.endpoint(number));
+    Server::start(move |name, kind| {
+        let records = match (name, kind) {
+            ("_sinew._udp.example.org", RecordType::SRV) => vec![
+                srv(name, 60, [30, 0, fra.port()], "gates.example.org."),
+                srv(name, 60, [20, 0, ams.port()], "gates.example.org."),
+                srv(name, 60, [10, 0, nobody.port()], "gates.example.org."),
+            ],
+            ("gates.example.org", RecordType::A) => {
+                vec![address(name, 60, &nobody.ip().to_string())]
+            }
+            _ => Vec::new(),
+        };
+        Reply::Records(records)
+    })
+}
+
+#[test]
+fn a_program_finds_its_node_by_a_domain_and_another_one_when_that_is_gone() {
+    let mut world = two_gates("domain");
+    let server = name_server(&world);
+    let found = world.json(&format!(
+        "discover example.org --service nodes --server {}",
+        server.at
+    ));
+    let endpoints = found["services"][0]["endpoints"].as_array().unwrap();
+    let ports: Vec<u64> = endpoints
+        .iter()
+        .map(|e| e["port"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ports, [7_799, 7_801, 7_802]);
+    assert_eq!(endpoints[1]["from"], "srv");
+    let nothing = world.try_sinew(&format!("discover x.test --server {}", server.at));
+    assert_eq!(world::failure(&nothing).0, 1);
+
+    // Whoever has not the key of ams does not talk to it, whatever the DNS says.
+    let settings = Settings {
+        server: Some(server.at),
+        ..Settings::default()
+    };
+    let discover = Discover::new(settings).unwrap();
+    let only_fra = Keyring::from(&place(&world, "fra"));
+    let fra = Node::discover_with(&discover, "example.org", only_fra).unwrap();
+    let socket = fra.bind(0, Options::best_effort()).unwrap();
+    assert_eq!(socket.local().node.to_string(), "10.7.0.2");
+
+    let keys = world.dir.join("keys");
+    let both: String = ["ams", "fra"]
+        .map(|name| format!("{}\n", place(&world, name)))
+        .concat();
+    std::fs::write(&keys, both).unwrap();
+    let text = format!(
+        "dns:example.org?keys={}&server={}",
+        keys.display(),
+        server.at
+    );
+    // Found anew each time, and still the same one, as the sockets of a program must.
+    let bind = || {
+        Node::find(&text)
+            .unwrap()
+            .bind(0, Options::best_effort())
+            .unwrap()
+    };
+    let sockets = [bind(), bind(), bind()];
+    assert!(
+        sockets
+            .iter()
+            .all(|socket| socket.local().node.to_string() == "10.7.0.1")
+    );
+    sockets[0].send_to(b"hello", socket.local()).unwrap();
+    let mut buffer = [0; 100];
+    assert_eq!(socket.recv_from(&mut buffer).unwrap().1, sockets[0].local());
+    world.stop("ams");
+    assert_eq!(bind().local().node.to_string(), "10.7.0.2");
+    let error = Node::find(&format!(
+        "dns:x.test?keys={}&server={}",
+        keys.display(),
+        server.at
+    ))
+    .unwrap()
+    .bind(0, Options::best_effort())
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("nothing is known of x.test"),
+        "{error}"
+    );
+    world.stop("fra");
+    let error = Node::find(&text)
+        .unwrap()
+        .bind(0, Options::best_effort())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("found by dns:example.org"),
+        "{error}"
+    );
 }

@@ -1,5 +1,6 @@
 //! Frames over TLS over a TCP connection that never blocks.
 
+use super::tls;
 use core::time::Duration;
 use net::poll::{Polled, poll};
 use rustls::Connection;
@@ -69,6 +70,18 @@ impl Channel {
             heard: now,
             said: now,
         })
+    }
+
+    /// Waits for the end of the handshake, and gives the key that the other end has proven.
+    pub(super) fn shaken(&mut self, until: Instant) -> Result<Option<&[u8]>, ChannelError> {
+        while self.tls.is_handshaking() {
+            self.flush()?;
+            if !self.read_tls()? {
+                self.wait(true, until)?;
+            }
+        }
+        let shown = self.tls.peer_certificates().and_then(<[_]>::first);
+        Ok(shown.and_then(|shown| tls::key(shown)))
     }
 
     /// Queues a frame. Who has many calls this only while [`Channel::is_flushed`].

@@ -1,6 +1,7 @@
 //! Connecting to a gate.
 
 use super::channel::{Channel, ChannelError};
+use super::keyring::Keyring;
 use super::place::Place;
 use super::pump::Pump;
 use super::{GREETING_TIMEOUT, tls};
@@ -8,7 +9,7 @@ use net::unix::{ByteStream, SeqStream};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -25,7 +26,10 @@ const FETCHES_MAX: usize = 32;
 /// A gate that can be connected to.
 #[derive(Debug)]
 pub struct Remote {
-    place: Place,
+    endpoint: String,
+    /// The addresses of the endpoint, where they are known without asking.
+    addresses: Option<Vec<SocketAddr>>,
+    keyring: Keyring,
     tls: Arc<ClientConfig>,
     fetching: Mutex<usize>,
     fetched: Condvar,
@@ -34,23 +38,39 @@ pub struct Remote {
 impl Remote {
     /// The gate at `place`.
     pub fn new(place: Place) -> Result<Remote, rustls::Error> {
-        let tls = tls::client(&place.key)?;
+        let keyring = Keyring::from(&place);
+        let tls = tls::client(keyring.keys())?;
         Ok(Remote {
-            place,
+            addresses: None,
+            ..Remote::at(place.endpoint, Vec::new(), keyring, tls)
+        })
+    }
+
+    /// The gate at `addresses`, called `endpoint`, of a node that is in `keyring`.
+    pub(super) fn at(
+        endpoint: String,
+        addresses: Vec<SocketAddr>,
+        keyring: Keyring,
+        tls: Arc<ClientConfig>,
+    ) -> Remote {
+        Remote {
+            endpoint,
+            addresses: Some(addresses),
+            keyring,
             tls,
             fetching: Mutex::new(0),
             fetched: Condvar::new(),
-        })
+        }
     }
 
     /// Where it is.
     pub fn endpoint(&self) -> &str {
-        &self.place.endpoint
+        &self.endpoint
     }
 
     /// Connects, and gives what a connection to the node's own socket would be.
-    pub fn open(self: &Arc<Remote>) -> Result<SeqStream, ChannelError> {
-        let channel = self.greet(Purpose::Socket)?;
+    pub fn open(self: &Arc<Remote>, until: Instant) -> Result<SeqStream, ChannelError> {
+        let channel = self.greet(Purpose::Socket, until)?;
         let (ours, theirs) = SeqStream::pair()?;
         let pump = Pump::of_client(channel, theirs, None, Arc::clone(self));
         start(move || pump.run())?;
@@ -70,7 +90,8 @@ impl Remote {
         // to the gate, or nobody who takes streams any more.
         let _ = start(move || {
             let remote = Arc::clone(&fetching.0);
-            let channel = remote.greet(Purpose::Stream(ticket))?;
+            let until = Instant::now() + GREETING_TIMEOUT;
+            let channel = remote.greet(Purpose::Stream(ticket), until)?;
             let Ok(Reply::Incoming { framing, .. }) = Reply::parse(&message) else {
                 return Err(ChannelError::Frame(wire::Malformed::Kind));
             };
@@ -86,15 +107,18 @@ impl Remote {
     }
 
     /// A greeted connection.
-    fn greet(&self, purpose: Purpose) -> Result<Channel, ChannelError> {
-        let until = Instant::now() + GREETING_TIMEOUT;
+    fn greet(&self, purpose: Purpose, until: Instant) -> Result<Channel, ChannelError> {
         let name = ServerName::try_from(tls::NAME).map_err(io::Error::other)?;
         let tls = ClientConnection::new(Arc::clone(&self.tls), name)?;
         let mut channel = Channel::new(self.connect(until)?, tls)?;
+        let key = channel.shaken(until)?;
+        // The handshake has checked that it is one of them.
+        let token = key.and_then(|key| self.keyring.token(key));
+        let token = *token.ok_or_else(|| io::Error::other("the node has shown no key"))?;
         channel.say(&Frame::Hello {
             version: VERSION,
             purpose,
-            token: &self.place.token,
+            token: &token,
         })?;
         channel.flush()?;
         let refused = channel.next(until, |frame| match frame {
@@ -107,12 +131,21 @@ impl Remote {
 
     fn connect(&self, until: Instant) -> Result<TcpStream, ChannelError> {
         let mut last = io::Error::other("the name stands for no address");
-        for addr in self.place.endpoint.to_socket_addrs()? {
-            let left = until.saturating_duration_since(Instant::now());
+        let found: Vec<SocketAddr>;
+        let addresses = match &self.addresses {
+            Some(addresses) => addresses,
+            None => {
+                found = self.endpoint.to_socket_addrs()?.collect();
+                &found
+            }
+        };
+        for (addr, others) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+            // One that is silent leaves time for the others.
+            let left = until.saturating_duration_since(Instant::now()) / others;
             if left.is_zero() {
                 return Err(ChannelError::Late);
             }
-            match TcpStream::connect_timeout(&addr, left) {
+            match TcpStream::connect_timeout(addr, left) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }

@@ -27,7 +27,7 @@ pub struct Place {
 #[error(
     "{0}: write tls://HOST:PORT?token=..&key=.., or the file that `sinew net clients` has written"
 )]
-pub struct BadPlace(&'static str);
+pub struct BadPlace(pub(super) &'static str);
 
 impl Place {
     /// True for a text that is meant as a place.

@@ -43,11 +43,18 @@ pub fn server(secret: &[u8; KEY_BYTES], key: &[u8; KEY_BYTES]) -> Result<Arc<Ser
     Ok(Arc::new(config))
 }
 
-/// A client's side, which talks to nobody but who has the key.
-pub(super) fn client(key: &[u8; KEY_BYTES]) -> Result<Arc<ClientConfig>, Error> {
+/// The key within what is shown in place of a certificate.
+pub(super) fn key(shown: &[u8]) -> Option<&[u8]> {
+    shown.strip_prefix(&PUBLIC_PREFIX)
+}
+
+/// A client's side, which talks to nobody but who has one of the keys.
+pub(super) fn client<'a>(
+    keys: impl Iterator<Item = &'a [u8; KEY_BYTES]>,
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = provider();
     let pinned = Pinned {
-        key: public(key),
+        keys: keys.map(public).collect(),
         algorithms: provider.signature_verification_algorithms,
     };
     let config = ClientConfig::builder_with_provider(provider)
@@ -62,10 +69,10 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Takes one key, and checks that the other side holds its secret half.
+/// Takes these keys, and checks that the other side holds the secret half of what it shows.
 #[derive(Debug)]
 struct Pinned {
-    key: Vec<u8>,
+    keys: Vec<Vec<u8>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -78,7 +85,7 @@ impl ServerCertVerifier for Pinned {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if shown.as_ref() == self.key {
+        if self.keys.iter().any(|key| shown.as_ref() == key) {
             return Ok(ServerCertVerified::assertion());
         }
         Err(Error::General(
