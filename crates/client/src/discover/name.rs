@@ -189,7 +189,7 @@ mod tests {
             );
         }
         let long_label = "a".repeat(64) + ".org";
-        let long = "a.".repeat(127);
+        let long = "a.".repeat(128);
         for bad in [
             "",
             ".",

@@ -148,7 +148,7 @@ fn reply(answer: &Answer, asked: &AtomicUsize, question: &[u8], most: usize) -> 
     if whole.len() <= most {
         return Some(whole);
     }
-    message.insert_answers(Vec::new());
+    message.answers.clear();
     message.metadata.truncation = true;
     Some(message.to_vec().unwrap())
 }
