@@ -313,3 +313,21 @@ async fn serve(search: Arc<Search>, mut asked: queue::UnboundedReceiver<Asked>) 
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_bounded_and_answered_ones_make_room() {
+        let count = Arc::default();
+        let mut waiting: Vec<Waiting> = Vec::new();
+        for _ in 0..QUESTIONS_MAX {
+            waiting.extend(Waiting::enter(&count));
+        }
+        assert_eq!(waiting.len(), QUESTIONS_MAX);
+        assert!(Waiting::enter(&count).is_none());
+        waiting.pop();
+        assert!(Waiting::enter(&count).is_some());
+    }
+}

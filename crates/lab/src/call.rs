@@ -11,6 +11,10 @@
 //! knows what arrived there even if the answer got lost, and both directions are judged, each as
 //! the calls of the demonstration are but without speech.
 //!
+//! The packets are as large as those of a codec ([`Codec`]). Those of the overlay tell whether they were
+//! lost on some hop and recovered there, so the loss before recovery is known too. What is ten
+//! seconds old is counted and forgotten, so calls may last for a day.
+//!
 //! The two clocks have nothing to do with each other. Their difference is taken, every ten seconds
 //! anew, from the packet with the shortest round trip, which is assumed to have spent as long on
 //! the way there as on the way back: a path that is slower in one direction shows half of that
@@ -22,12 +26,17 @@
 mod answerer;
 mod caller;
 mod clocks;
+mod codec;
+mod path;
 mod probe;
 mod result;
+mod tally;
 
 pub use answerer::{AnswerOptions, Answered, answer};
 pub use caller::run;
-pub use result::{BothWays, CallResult, CallScenario};
+pub use codec::{CODECS, Codec};
+pub use result::{Better, BothWays, CallResult, CallScenario, Gain, Interval};
+pub use tally::Direction;
 
 use crate::progress::Progress;
 use base::NodeAddr;
@@ -41,8 +50,11 @@ pub const ANSWER_PORT: u16 = 17;
 pub const DIRECT_PORT: u16 = 7717;
 /// Most calls at once: 100 send 5 000 packets/s on each path, and as many come back.
 const CALLS_MAX: u32 = 100;
-/// Longest call: ten minutes. The answerer's clock has 32 bits of microseconds, 71 minutes.
-const SECONDS_MAX: u32 = 600;
+/// Longest call: a day. Timestamps of Opus, 48 000 in a second, have 32 bits: 24.8 hours.
+const SECONDS_MAX: u32 = 86_400;
+/// Packets of a call that are judged together: ten seconds. Clocks drift apart by 50 µs per second
+/// at worst (50 ppm), so by half a millisecond in this time.
+pub(crate) const WINDOW_PACKETS: u32 = 500;
 
 /// What [`run`] is asked to do.
 #[derive(Clone, Debug)]
@@ -59,6 +71,11 @@ pub struct CallOptions {
     pub seconds: u32,
     /// What routes them over the overlay, if not expected latency.
     pub routing: Option<RouteBy>,
+    /// What the packets are like.
+    pub codec: Codec,
+    /// After so many seconds, rounded up to tens, it is reported what came through since the last
+    /// time.
+    pub every_s: Option<u32>,
     /// What is told meanwhile, on standard error.
     pub progress: Progress,
 }

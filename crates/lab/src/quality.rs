@@ -116,7 +116,7 @@ impl DelayMs {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let ms = |value: Option<f64>| value.map_or_else(|| "none".into(), |ms| format!("{ms:.1}"));
         format!("{} / {} / {}", ms(self.mean), ms(self.p95), ms(self.p99))
     }

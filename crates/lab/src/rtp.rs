@@ -40,28 +40,44 @@ pub struct Place {
 #[must_use]
 pub fn emit(place: Place, speech: &[u8; FRAME_SAMPLES]) -> [u8; PACKET_BYTES] {
     let mut packet = [0; PACKET_BYTES];
-    packet[0] = VERSION_2;
-    // The first packet of a talkspurt is marked; these calls are one talkspurt.
-    packet[1] = PCMU | if place.index == 0 { MARKER } else { 0 };
-    packet[2..4].copy_from_slice(&(place.index as u16).to_be_bytes());
-    let timestamp = place.index.wrapping_mul(FRAME_SAMPLES as u32);
-    packet[4..8].copy_from_slice(&timestamp.to_be_bytes());
-    packet[8..12].copy_from_slice(&place.source.to_be_bytes());
+    packet[..HEADER_BYTES].copy_from_slice(&header(place, PCMU, FRAME_SAMPLES as u32));
     packet[HEADER_BYTES..].copy_from_slice(speech);
     packet
+}
+
+/// The header alone, of a codec whose timestamps rise by `step` with each packet.
+pub(crate) fn header(place: Place, payload_type: u8, step: u32) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[0] = VERSION_2;
+    // The first packet of a talkspurt is marked; these calls are one talkspurt.
+    header[1] = payload_type | if place.index == 0 { MARKER } else { 0 };
+    header[2..4].copy_from_slice(&(place.index as u16).to_be_bytes());
+    let timestamp = place.index.wrapping_mul(step);
+    header[4..8].copy_from_slice(&timestamp.to_be_bytes());
+    header[8..12].copy_from_slice(&place.source.to_be_bytes());
+    header
 }
 
 /// Which packet this is; `None` when it is none of ours.
 #[must_use]
 pub fn parse(packet: &[u8]) -> Option<Place> {
-    if packet.len() != PACKET_BYTES || packet[0] != VERSION_2 || packet[1] & !MARKER != PCMU {
+    if packet.len() != PACKET_BYTES {
         return None;
     }
-    let sequence = u16::from_be_bytes([packet[2], packet[3]]);
-    let timestamp = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
-    let source = u32::from_be_bytes([packet[8], packet[9], packet[10], packet[11]]);
-    let index = timestamp / FRAME_SAMPLES as u32;
-    let ours = timestamp.is_multiple_of(FRAME_SAMPLES as u32) && index as u16 == sequence;
+    place(packet, PCMU, FRAME_SAMPLES as u32)
+}
+
+/// Which packet this is, by a header that [`header`] has written.
+pub(crate) fn place(packet: &[u8], payload_type: u8, step: u32) -> Option<Place> {
+    let header: &[u8; HEADER_BYTES] = packet.first_chunk()?;
+    if header[0] != VERSION_2 || header[1] & !MARKER != payload_type {
+        return None;
+    }
+    let sequence = u16::from_be_bytes([header[2], header[3]]);
+    let timestamp = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let source = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
+    let index = timestamp / step;
+    let ours = timestamp.is_multiple_of(step) && index as u16 == sequence;
     ours.then_some(Place { source, index })
 }
 

@@ -6,11 +6,16 @@ use crate::names::{Names, client_socket};
 use crate::terminal;
 use clap::Args;
 use client::RouteBy;
-use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, DIRECT_PORT};
+use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, Codec, DIRECT_PORT, Interval};
 use lab::progress::Progress;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+
+/// Calls of so many seconds are reported on while they last,
+const LONG_S: u32 = 120;
+/// so often.
+const EVERY_S: u32 = 60;
 
 /// Arguments of `sinew call`.
 #[derive(Debug, Args)]
@@ -24,9 +29,16 @@ pub struct Call {
     /// Calls in parallel, on each path
     #[arg(long, default_value_t = 1, conflicts_with = "answer")]
     pub calls: u32,
-    /// Length of the calls
+    /// Length of the calls, up to a day (86400)
     #[arg(long, default_value_t = 36, conflicts_with = "answer")]
     pub seconds: u32,
+    /// What the packets are like: pcmu, pcma, or opus
+    #[arg(long, default_value_t, conflicts_with = "answer")]
+    pub codec: Codec,
+    /// Report every so many seconds, rounded up to tens; 0 never. Unless said, every minute of calls
+    /// of two minutes and more
+    #[arg(long, value_name = "SECONDS", conflicts_with = "answer")]
+    pub every: Option<u32>,
     /// What routes the calls to the other node, if not expected latency; answers come by that
     #[arg(long, value_parser = crate::echo::routing(), conflicts_with = "answer")]
     pub routing: Option<RouteBy>,
@@ -59,20 +71,48 @@ pub fn run(args: &Call) -> Outcome {
 }
 
 fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
-    let result = lab::call::run(&CallOptions {
+    let every = args.every.unwrap_or(match args.seconds {
+        LONG_S.. => EVERY_S,
+        _ => 0,
+    });
+    let mut told = Ok(());
+    let mut report = |interval: &Interval| {
+        let line = match args.json {
+            true => interval.json(),
+            false => interval.to_string(),
+        };
+        // Nobody reads any more: the calls go on, and the end tells of it.
+        if told.is_ok() {
+            told = terminal::line(&line);
+        }
+    };
+    let options = CallOptions {
         node,
         to,
         direct: args.direct.clone(),
         calls: args.calls,
         seconds: args.seconds,
         routing: args.routing,
+        codec: args.codec,
+        every_s: (every > 0).then_some(every),
         progress: Progress::choose(args.verbose),
-    });
-    let result = result.map_err(failure)?;
-    if args.json {
-        return terminal::line(&result.json());
+    };
+    let result = lab::call::run(&options, &mut report).map_err(failure)?;
+    told?;
+    match args.json {
+        // Beside reports it is a line as they are.
+        true if every > 0 => {
+            terminal::json(&serde_json::to_value(&result).map_err(Failure::failed)?)?;
+        }
+        true => terminal::line(&result.json())?,
+        false => terminal::line(&result.to_string())?,
     }
-    terminal::line(&result.to_string())
+    match result.error {
+        None => Ok(()),
+        Some(error) => Err(Failure::failed(format_args!(
+            "the calls ended before their time: {error}"
+        ))),
+    }
 }
 
 fn answer(args: &Call, node: PathBuf) -> Outcome {

@@ -143,7 +143,8 @@ Examples:
 Examples:
   sinew call --answer --node net/fra
   sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams
-  sinew call fra --routing disjoint")]
+  sinew call fra --routing disjoint
+  sinew call fra --direct fra.example.net:7717 --codec opus --seconds 86400 --json > day.jsonl")]
     Call(call::Call),
     /// Send a file or a pipe over the overlay to `sinew listen`
     #[command(after_help = "\

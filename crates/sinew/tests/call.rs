@@ -93,10 +93,42 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     let there = &json["overlay"]["there"]["delay_ms"]["p50"];
     assert!(there.as_f64().unwrap() > 20.0, "{json}");
 
+    // A codec of its own, reports meanwhile, and losses that the overlay makes good.
+    world.sinew("link set ams fra loss=20% --node net/ams");
+    let lines = world.sinew(&format!(
+        "call fra --seconds 11 --every 5 --codec opus --direct {direct} --node net/ams --json"
+    ));
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
+    let [first, last, whole] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    let of = |line: &Value| {
+        [
+            line["from_s"].as_u64().unwrap(),
+            line["until_s"].as_u64().unwrap(),
+        ]
+    };
+    assert_eq!([of(first), of(last)], [[0, 10], [10, 11]]);
+    assert_eq!(first["overlay"]["there"]["sent"], 500);
+    assert_eq!(last["direct"]["there"]["sent"], 50);
+    let there = &whole["overlay"]["there"];
+    assert_eq!(
+        (&whole["scenario"]["codec"], &there["sent"]),
+        (&"opus".into(), &550.into())
+    );
+    // Of 550 packets 110 are lost on average, with a deviation of 9; and 4 of 100 of these for good.
+    let (before, after) = (&there["lost_before_recovery_pct"], &there["lost_pct"]);
+    let (before, after) = (before.as_f64().unwrap(), after.as_f64().unwrap());
+    assert!(before > 10.0 && after < before, "{whole}");
+    assert!(whole["gain"]["there"]["r_factor"].is_number() && whole["error"].is_null());
+
     let answered = answerer.end();
     assert_eq!(
         (&answered["overlay_calls"], &answered["direct_calls"]),
-        (&1.into(), &1.into())
+        (&2.into(), &2.into())
     );
     assert_eq!(answered["ignored"], 0);
 }
@@ -109,6 +141,7 @@ fn what_cannot_be_is_misuse() {
         "call fra --answer",
         "call --listen 127.0.0.1:1 fra",
         "call fra --calls x",
+        "call fra --codec g729",
     ] {
         assert_eq!(world.try_sinew(words).status.code(), Some(2), "{words}");
     }

@@ -2,7 +2,7 @@
 
 use super::name::host_name;
 use super::order::Srv;
-use super::{Error, Settings};
+use super::{Error, QUESTIONS_MAX, Settings};
 use base::Duration;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -73,6 +73,7 @@ fn set(options: &mut ResolverOpts) {
     options.attempts = 2;
     // Answers are kept here, within bounds of our own.
     options.cache_size = 0;
+    options.max_active_requests = QUESTIONS_MAX;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     // So that some dozens of servers fit into a datagram.
     options.edns0 = true;

@@ -4,12 +4,12 @@
 //! It answers whoever reaches it, with as many bytes as came, so nobody gains by making it answer
 //! somebody else. What it remembers is bounded: a few hundred callers, a few hundred bytes each.
 
-use super::probe::{self, HEARINGS, Hearing, Probe};
+use super::probe::{self, HEARINGS, Hearing, PACKET_BYTES, Probe};
 use super::{ANSWER_PORT, CallError};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE};
 use crate::progress::Progress;
-use crate::rtp::{PACKET_BYTES, Place};
+use crate::rtp::Place;
 use base::{Duration, Time};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
@@ -130,8 +130,9 @@ impl Answerer {
         let mut buffer = [0; 2 * PACKET_BYTES];
         for _ in 0..READS_PER_TURN {
             match socket.recv_from(&mut buffer) {
-                Ok((len, from, _)) => {
-                    if let Some(answer) = self.on_packet(Caller::Overlay(from), &buffer[..len]) {
+                Ok((len, from, info)) => {
+                    let (caller, recovered) = (Caller::Overlay(from), info.recovered);
+                    if let Some(answer) = self.on_packet(caller, recovered, &buffer[..len]) {
                         match socket.send_to(&answer, from) {
                             // What the node does not take now is lost.
                             Ok(()) | Err(client::Error::WouldBlock) => {}
@@ -153,7 +154,8 @@ impl Answerer {
         for _ in 0..READS_PER_TURN {
             match socket.recv_from(&mut buffer) {
                 Ok((len, from)) => {
-                    if let Some(answer) = self.on_packet(Caller::Direct(from), &buffer[..len]) {
+                    let caller = Caller::Direct(from);
+                    if let Some(answer) = self.on_packet(caller, false, &buffer[..len]) {
                         // What the kernel refuses is lost.
                         let _ = socket.send_to(&answer, from);
                     }
@@ -166,13 +168,13 @@ impl Answerer {
         Ok(())
     }
 
-    fn on_packet(&mut self, caller: Caller, packet: &[u8]) -> Option<[u8; PACKET_BYTES]> {
+    fn on_packet(&mut self, caller: Caller, recovered: bool, packet: &[u8]) -> Option<Vec<u8>> {
         let now = self.clock.now();
-        let Some(Probe::Call(place)) = probe::parse(packet) else {
+        let Some(Probe::Call(codec, place)) = probe::parse(packet) else {
             self.answered.ignored += 1;
             return None;
         };
-        let Some(heard) = self.ears.hear(now, caller, place) else {
+        let Some(heard) = self.ears.hear(now, caller, recovered, place) else {
             self.answered.ignored += 1;
             return None;
         };
@@ -189,7 +191,7 @@ impl Answerer {
                 }
             }
         }
-        Some(probe::emit_answer(place, heard.latest))
+        Some(probe::emit_answer(codec, place, heard.latest))
     }
 }
 
@@ -213,7 +215,13 @@ struct Recall<'a> {
 
 impl Ears {
     /// Notes a packet; `None` when too many calls are under way.
-    fn hear(&mut self, now: Time, caller: Caller, place: Place) -> Option<Recall<'_>> {
+    fn hear(
+        &mut self,
+        now: Time,
+        caller: Caller,
+        recovered: bool,
+        place: Place,
+    ) -> Option<Recall<'_>> {
         let key = (caller, place.source);
         let is_new = !self.calls.contains_key(&key);
         if is_new && self.calls.len() >= CALLERS_MAX {
@@ -227,7 +235,8 @@ impl Ears {
         heard.latest.truncate(HEARINGS - 1);
         let hearing = Hearing {
             index: place.index,
-            at_us: now.as_micros() as u32,
+            at_us: now.as_micros() as u32 & !1,
+            recovered,
         };
         heard.latest.insert(0, hearing);
         Some(Recall {
@@ -245,6 +254,7 @@ impl Ears {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Codec;
 
     fn caller(port: u16) -> Caller {
         Caller::Direct(SocketAddr::from(([127, 0, 0, 1], port)))
@@ -257,14 +267,15 @@ mod tests {
         for index in 0..packets {
             let now = Time::from_nanos(u64::from(index) * 20_000_000);
             let recall = ears
-                .hear(now, caller(1), Place { source: 7, index })
+                .hear(now, caller(1), false, Place { source: 7, index })
                 .unwrap();
             assert_eq!(recall.is_new, index == 0);
             assert_eq!(
                 recall.latest[0],
                 Hearing {
                     index,
-                    at_us: index * 20_000
+                    at_us: index * 20_000,
+                    recovered: false,
                 }
             );
             assert_eq!(recall.latest.len(), HEARINGS.min(index as usize + 1));
@@ -274,11 +285,15 @@ mod tests {
             index: 0,
         };
         assert!(
-            ears.hear(Time::ZERO, caller(1), place).unwrap().is_new,
+            ears.hear(Time::ZERO, caller(1), false, place)
+                .unwrap()
+                .is_new,
             "another call"
         );
         assert!(
-            ears.hear(Time::ZERO, caller(2), place).unwrap().is_new,
+            ears.hear(Time::ZERO, caller(2), false, place)
+                .unwrap()
+                .is_new,
             "another caller"
         );
     }
@@ -287,7 +302,7 @@ mod tests {
     fn calls_are_bounded_and_silent_ones_make_room() {
         let mut ears = Ears::default();
         let hear = |ears: &mut Ears, now, source| {
-            ears.hear(now, caller(1), Place { source, index: 0 })
+            ears.hear(now, caller(1), false, Place { source, index: 0 })
                 .is_some()
         };
         for source in 0..CALLERS_MAX as u32 {
@@ -309,17 +324,18 @@ mod tests {
             index: 9,
         };
         let answer = answerer
-            .on_packet(caller(1), &probe::emit_call(place))
+            .on_packet(caller(1), true, &probe::emit_call(Codec::Opus, place))
             .unwrap();
-        let Some(Probe::Answer(answered, heard)) = probe::parse(&answer) else {
+        let Some(Probe::Answer(Codec::Opus, answered, heard)) = probe::parse(&answer) else {
             panic!()
         };
         assert_eq!((answered, heard.len(), heard[0].index), (place, 1, 9));
+        assert!(heard[0].recovered);
         assert!(
-            answerer.on_packet(caller(1), &answer).is_none(),
+            answerer.on_packet(caller(1), false, &answer).is_none(),
             "two would talk for ever"
         );
-        assert!(answerer.on_packet(caller(1), b"hello").is_none());
+        assert!(answerer.on_packet(caller(1), false, b"hello").is_none());
         let counts = Answered {
             direct_calls: 1,
             packets: 1,

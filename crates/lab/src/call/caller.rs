@@ -1,12 +1,14 @@
 //! The end that calls: one thread that sends on the calls' schedule and notes what is answered.
 
-use super::clocks::{self, Offsets, Packet};
-use super::probe::{self, Probe};
-use super::{ANSWER_PORT, BothWays, CallError, CallOptions, CallResult, CallScenario};
+use super::clocks::Offset;
+use super::path::Path;
+use super::probe::{self, PACKET_BYTES, Probe};
+use super::{
+    ANSWER_PORT, CallError, CallOptions, CallResult, CallScenario, Gain, Interval, WINDOW_PACKETS,
+};
 use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE, FRAME, Schedule};
-use crate::quality::{Call, Quality};
-use crate::rtp::{PACKET_BYTES, Place};
+use crate::rtp::Place;
 use base::{Duration, Time};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
@@ -21,6 +23,8 @@ const TAIL: Duration = Duration::from_millis(500);
 const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
 /// How often the bar is drawn.
 const TICK: Duration = Duration::from_millis(100);
+/// Packets of a call in a second.
+const PACKETS_PER_SECOND: u32 = (1_000_000_000 / FRAME.as_nanos()) as u32;
 /// Packets taken from one socket before the others get their turn.
 const READS_PER_TURN: usize = 64;
 
@@ -30,11 +34,16 @@ const TOKEN_INTERRUPT: u64 = 2 << 32;
 /// Calls another node and judges what came through.
 ///
 /// When the process is asked to end meanwhile, the calls end early and are judged as far as they
-/// came.
+/// came. So they do when the node goes away after something was answered; [`CallResult::error`] says it
+/// then. Every [`CallOptions::every_s`] seconds `report` is told what came through since the last
+/// time.
 ///
 /// # Errors
 /// [`CallError`]; [`CallError::NoAnswer`] when nobody answers over the overlay.
-pub fn run(options: &CallOptions) -> Result<CallResult, CallError> {
+pub fn run(
+    options: &CallOptions,
+    report: &mut dyn FnMut(&Interval),
+) -> Result<CallResult, CallError> {
     options.check()?;
     let mut caller = Caller::open(options)?;
     options.progress.begin(&format!(
@@ -48,66 +57,17 @@ pub fn run(options: &CallOptions) -> Result<CallResult, CallError> {
             .map(|d| format!(", and directly to {d}"))
             .unwrap_or_default(),
     ));
-    let interrupted = caller.talk(options)?;
+    let ended = caller.talk(options, report);
     options.progress.clear();
-    Ok(caller.result(options, interrupted))
-}
-
-/// What is known of the packets of one path's calls, call by call.
-struct Path {
-    calls: Vec<Vec<Packet>>,
-    answers: u64,
-}
-
-impl Path {
-    fn new(calls: u32, packets: u32) -> Path {
-        let call = vec![Packet::default(); packets as usize];
-        Path {
-            calls: vec![call; calls as usize],
-            answers: 0,
-        }
+    let (interrupted, error) = match ended {
+        Ok(interrupted) => (interrupted, None),
+        Err(error) if caller.overlay_path.answers > 0 => (false, Some(error.to_string())),
+        Err(error) => return Err(error),
+    };
+    while !caller.is_judged() {
+        caller.close_window(options, report);
     }
-
-    fn on_sent(&mut self, call: u32, index: u32, now: Time) {
-        if let Some(packet) = self.packet(call, index) {
-            packet.sent = Some(now);
-        }
-    }
-
-    fn on_answer(&mut self, now: Time, call: u32, index: u32, heard: &[probe::Hearing]) {
-        let Some(packet) = self.packet(call, index) else {
-            return;
-        };
-        if packet.sent.is_none() {
-            // An answer to what was never said is somebody's joke.
-            return;
-        }
-        packet.answered.get_or_insert(now);
-        self.answers += 1;
-        for hearing in heard {
-            let packet = self.packet(call, hearing.index);
-            if let Some(packet) = packet.filter(|packet| packet.sent.is_some()) {
-                packet.heard_us.get_or_insert(hearing.at_us);
-            }
-        }
-    }
-
-    fn packet(&mut self, call: u32, index: u32) -> Option<&mut Packet> {
-        self.calls.get_mut(call as usize)?.get_mut(index as usize)
-    }
-
-    fn judge(&self, offsets: &mut Offsets) -> BothWays {
-        let (mut there, mut back): (Vec<Call>, Vec<Call>) = (Vec::new(), Vec::new());
-        for call in &self.calls {
-            let (out, home) = clocks::delays(call, offsets);
-            there.push(out);
-            back.push(home);
-        }
-        BothWays {
-            there: Quality::of(&there, DEADLINE),
-            back: Quality::of(&back, DEADLINE),
-        }
-    }
+    Ok(caller.result(options, interrupted, error))
 }
 
 struct Caller {
@@ -121,6 +81,11 @@ struct Caller {
     schedule: Schedule,
     overlay_path: Path,
     direct_path: Option<Path>,
+    offset: Offset,
+    /// The number of the window that is judged next.
+    window: u32,
+    /// The second up to which was reported.
+    reported_s: u64,
 }
 
 impl Caller {
@@ -136,12 +101,17 @@ impl Caller {
             sockets.push(socket);
         }
         let direct = options.direct.as_deref().map(connect).transpose()?;
-        let packets = options.seconds * (1_000_000_000 / FRAME.as_nanos()) as u32;
+        let packets = options.seconds * PACKETS_PER_SECOND;
         let entropy = net::sched::entropy()?;
         Ok(Caller {
             clock: Clock::new(),
-            direct_path: direct.is_some().then(|| Path::new(options.calls, packets)),
-            overlay_path: Path::new(options.calls, packets),
+            direct_path: direct
+                .is_some()
+                .then(|| Path::new(options.calls, options.codec)),
+            overlay_path: Path::new(options.calls, options.codec),
+            offset: Offset::default(),
+            window: 0,
+            reported_s: 0,
             sockets,
             direct,
             to: Target::new(options.to, ANSWER_PORT),
@@ -155,7 +125,11 @@ impl Caller {
     }
 
     /// Sends and listens until it is over; whether it was asked to end before.
-    fn talk(&mut self, options: &CallOptions) -> Result<bool, CallError> {
+    fn talk(
+        &mut self,
+        options: &CallOptions,
+        report: &mut dyn FnMut(&Interval),
+    ) -> Result<bool, CallError> {
         let interrupt = Interrupt::install()?;
         let mut poller = Poller::new()?;
         interrupt.watch(&poller, TOKEN_INTERRUPT)?;
@@ -178,7 +152,7 @@ impl Caller {
                 end = now + TAIL;
             }
             while next < total && self.schedule.due_nth(next) <= self.clock.now() {
-                self.send(next)?;
+                self.send(options, next)?;
                 next += 1;
             }
             let silent = self.overlay_path.answers == 0 && !interrupt.came();
@@ -187,6 +161,9 @@ impl Caller {
             }
             if now >= end {
                 return Ok(interrupt.came());
+            }
+            if now >= self.window_ends() + TAIL {
+                self.close_window(options, report);
             }
             if now >= draw_at {
                 self.draw(options, next);
@@ -209,13 +186,13 @@ impl Caller {
     }
 
     /// Sends the `n`-th packet on both paths; which path is first changes with every packet.
-    fn send(&mut self, n: u64) -> Result<(), CallError> {
+    fn send(&mut self, options: &CallOptions, n: u64) -> Result<(), CallError> {
         let (call, index) = self.schedule.place(n);
         let place = Place {
             source: self.source.wrapping_add(call),
             index,
         };
-        let packet = probe::emit_call(place);
+        let packet = probe::emit_call(options.codec, place);
         for turn in [0, 1] {
             let now = self.clock.now();
             if (call + index) % 2 == turn {
@@ -238,9 +215,9 @@ impl Caller {
         let mut buffer = [0; 2 * PACKET_BYTES];
         for _ in 0..READS_PER_TURN {
             match self.sockets[call].recv_from(&mut buffer) {
-                Ok((len, from, _)) if from == self.to => {
-                    let now = self.clock.now();
-                    on_packet(&mut self.overlay_path, self.source, now, &buffer[..len]);
+                Ok((len, from, info)) if from == self.to => {
+                    let (now, path) = (self.clock.now(), &mut self.overlay_path);
+                    on_packet(path, self.source, now, info.recovered, &buffer[..len]);
                 }
                 Ok(_) | Err(client::Error::Refused { .. }) => {}
                 Err(client::Error::WouldBlock) => return Ok(()),
@@ -257,7 +234,7 @@ impl Caller {
         };
         for _ in 0..READS_PER_TURN {
             match direct.recv(&mut buffer) {
-                Ok(len) => on_packet(path, self.source, self.clock.now(), &buffer[..len]),
+                Ok(len) => on_packet(path, self.source, self.clock.now(), false, &buffer[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // Nobody listens there, or routers say so: the packets are lost.
                 Err(_) => {}
@@ -282,34 +259,76 @@ impl Caller {
         );
     }
 
-    fn result(&self, options: &CallOptions, interrupted: bool) -> CallResult {
-        let mut offsets = Offsets::default();
-        let paths = [Some(&self.overlay_path), self.direct_path.as_ref()];
-        for path in paths.into_iter().flatten() {
-            offsets.learn(path.calls.iter().flatten());
+    /// When the last packets of the window that is judged next are sent.
+    fn window_ends(&self) -> Time {
+        let first = (self.window + 1).saturating_mul(WINDOW_PACKETS);
+        self.schedule.due(0, first) + FRAME
+    }
+
+    fn is_judged(&self) -> bool {
+        let direct = self.direct_path.as_ref();
+        self.overlay_path.is_judged() && direct.is_none_or(Path::is_judged)
+    }
+
+    /// Judges a window, and reports if it is time to, or if it is the last one.
+    fn close_window(&mut self, options: &CallOptions, report: &mut dyn FnMut(&Interval)) {
+        // Both paths lead to the same clock.
+        let direct = self.direct_path.iter().flat_map(Path::oldest);
+        self.offset.learn(self.overlay_path.oldest().chain(direct));
+        self.overlay_path.close(&self.offset);
+        if let Some(direct) = &mut self.direct_path {
+            direct.close(&self.offset);
         }
+        self.window += 1;
+        let whole = u64::from(self.window * (WINDOW_PACKETS / PACKETS_PER_SECOND));
+        let until_s = whole.min(options.seconds.into());
+        let due = |every: u32| until_s - self.reported_s >= u64::from(every) || self.is_judged();
+        if options.every_s.is_some_and(due) {
+            let overlay = self.overlay_path.take_recent();
+            let direct = self.direct_path.as_mut().map(Path::take_recent);
+            options.progress.clear();
+            report(&Interval {
+                from_s: self.reported_s,
+                until_s,
+                gain: Gain::of(&overlay, direct.as_ref()),
+                overlay,
+                direct,
+            });
+            self.reported_s = until_s;
+        }
+    }
+
+    fn result(
+        &self,
+        options: &CallOptions,
+        interrupted: bool,
+        error: Option<String>,
+    ) -> CallResult {
+        let overlay = self.overlay_path.whole();
+        let direct = self.direct_path.as_ref().map(Path::whole);
         CallResult {
             scenario: CallScenario {
                 to: options.to.to_string(),
                 direct: options.direct.clone(),
+                codec: options.codec.name(),
                 calls: options.calls,
                 seconds: options.seconds,
                 deadline_ms: DEADLINE.as_secs_f64() * 1e3,
                 interrupted,
             },
-            overlay: self.overlay_path.judge(&mut offsets),
-            direct: self
-                .direct_path
-                .as_ref()
-                .map(|path| path.judge(&mut offsets)),
+            gain: Gain::of(&overlay, direct.as_ref()),
+            overlay,
+            direct,
+            error,
         }
     }
 }
 
 /// Takes an answer to one of the calls whose sources begin with `first`.
-fn on_packet(path: &mut Path, first: u32, now: Time, packet: &[u8]) {
-    if let Some(Probe::Answer(place, heard)) = probe::parse(packet) {
-        path.on_answer(now, place.source.wrapping_sub(first), place.index, &heard);
+fn on_packet(path: &mut Path, first: u32, now: Time, recovered: bool, packet: &[u8]) {
+    if let Some(Probe::Answer(_, place, heard)) = probe::parse(packet) {
+        let call = place.source.wrapping_sub(first);
+        path.on_answer(now, call, place.index, recovered, &heard);
     }
 }
 
@@ -339,45 +358,8 @@ fn connect(address: &str) -> Result<UdpSocket, CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::probe::Hearing;
+    use crate::call::Codec;
     use base::NodeAddr;
-
-    fn at(ms: u64) -> Time {
-        Time::from_nanos(ms * 1_000_000)
-    }
-
-    #[test]
-    fn a_lost_answer_is_made_up_for_by_the_next() {
-        let mut path = Path::new(1, 4);
-        for index in 0..3 {
-            path.on_sent(0, index, at(20 * u64::from(index)));
-        }
-        let heard = |index| Hearing {
-            index,
-            at_us: 1_000_000 + index * 20_000,
-        };
-        // Packet 1 was heard, its answer was lost; packet 3 was never sent.
-        path.on_answer(at(80), 0, 0, &[heard(0)]);
-        path.on_answer(at(120), 0, 2, &[heard(2), heard(1), heard(0), heard(3)]);
-        path.on_answer(at(999), 0, 2, &[heard(2)]);
-        path.on_answer(at(999), 0, 3, &[]);
-        path.on_answer(at(999), 5, 0, &[]);
-        let call = &path.calls[0];
-        let known: Vec<_> = call
-            .iter()
-            .map(|p| (p.heard_us.is_some(), p.answered.map(|t| t.as_nanos())))
-            .collect();
-        let ms = |ms: u64| Some(ms * 1_000_000);
-        assert_eq!(
-            known,
-            [(true, ms(80)), (true, None), (true, ms(120)), (false, None)]
-        );
-        let mut offsets = Offsets::default();
-        offsets.learn(call);
-        let both = path.judge(&mut offsets);
-        assert_eq!((both.there.sent, both.there.lost_pct), (3, 0.0));
-        assert_eq!((both.back.sent, both.back.lost_pct), (3, 33.333));
-    }
 
     #[test]
     fn strange_options_and_hosts_say_what_to_do() {
@@ -388,12 +370,14 @@ mod tests {
             calls,
             seconds,
             routing: None,
+            codec: Codec::Pcmu,
+            every_s: None,
             progress: crate::progress::Progress::Silent,
         };
         let node = NodeAddr(0x0a07_0003);
-        let why = |o: CallOptions| run(&o).unwrap_err().to_string();
+        let why = |o: CallOptions| run(&o, &mut |_| {}).unwrap_err().to_string();
         assert!(why(options(0, 1, node)).contains("choose 1 to 100"));
-        assert!(why(options(1, 601, node)).contains("choose 1 to 600"));
+        assert!(why(options(1, 86_401, node)).contains("choose 1 to 86400"));
         assert!(why(options(1, 1, NodeAddr(0xef00_0001))).contains("not the address"));
         assert!(why(options(1, 1, node)).contains("no node at nowhere"));
         assert!(

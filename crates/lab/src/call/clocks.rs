@@ -1,12 +1,6 @@
 //! Two clocks that have nothing to do with each other, and the delays between them.
 
-use crate::quality::Call;
-use base::{Duration, Time};
-use std::collections::BTreeMap;
-
-/// How long one difference of the clocks counts. Clocks drift apart by 50 µs per second at worst
-/// (50 ppm), so by half a millisecond in this time.
-const WINDOW: Duration = Duration::from_secs(10);
+use base::Time;
 
 /// What is known of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,76 +11,89 @@ pub(crate) struct Packet {
     pub(crate) heard_us: Option<u32>,
     /// When its answer came, by the caller's clock.
     pub(crate) answered: Option<Time>,
+    /// It was lost on its way there and recovered.
+    pub(crate) recovered_there: bool,
+    /// Its answer was.
+    pub(crate) recovered_back: bool,
 }
 
-/// The difference of the clocks, window by window: answerer's minus caller's in microseconds.
+/// A packet in one direction, as it counts for the quality.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// When it was sent, in microseconds of the caller's clock.
+    pub(crate) sent_us: u64,
+    /// How long it took, if it came.
+    pub(crate) delay_us: Option<u64>,
+    /// It came because it was recovered.
+    pub(crate) recovered: bool,
+}
+
+/// The difference of the clocks, answerer's minus caller's in microseconds, as the last packets have
+/// shown it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Offsets {
-    /// By the number of the window: shortest round trip, and the difference that it shows.
-    windows: BTreeMap<u64, (u64, i64)>,
-    /// The first time that was heard: the others are near it, their clock wraps.
-    first_us: Option<u32>,
-}
+pub(crate) struct Offset(Option<i64>);
 
-impl Offsets {
-    /// Learns from packets of any path.
+impl Offset {
+    /// Learns from packets of any path, all sent within some seconds. The one with the shortest
+    /// round trip shows the difference; without any the one before goes on.
     pub(crate) fn learn<'a>(&mut self, packets: impl IntoIterator<Item = &'a Packet>) {
+        let mut best: Option<(u64, i64)> = None;
         for packet in packets {
             let Packet {
                 sent: Some(sent),
                 heard_us: Some(heard_us),
                 answered: Some(answered),
+                ..
             } = *packet
             else {
                 continue;
             };
-            let heard = self.unwrap(heard_us);
             let round_trip = answered.since(sent).as_micros();
             let middle = (sent.as_micros() + round_trip / 2) as i64;
-            let shown = (round_trip, heard - middle);
-            let window = self.windows.entry(window(sent)).or_insert(shown);
-            if round_trip < window.0 {
-                *window = shown;
+            // The first of all says where the answerer's clock stands.
+            let before = best.map(|(_, offset)| offset).or(self.0);
+            let heard = before.map_or(i64::from(heard_us), |offset| {
+                unwrapped(middle + offset, heard_us)
+            });
+            if best.is_none_or(|(shortest, _)| round_trip < shortest) {
+                best = Some((round_trip, heard - middle));
             }
         }
+        self.0 = best.map(|(_, offset)| offset).or(self.0);
     }
 
-    /// The answerer's time of `heard_us` by the caller's clock in microseconds, for a packet sent
-    /// at `sent`; `None` when nothing was ever answered.
-    fn in_own_us(&mut self, sent: Time, heard_us: u32) -> Option<i64> {
-        // A window without answers has the difference of the one before, or else the one after.
-        let number = window(sent);
-        let before = self.windows.range(..=number).next_back();
-        let (_, &(_, offset)) = before.or_else(|| self.windows.range(number..).next())?;
-        Some(self.unwrap(heard_us) - offset)
+    /// The answerer's time `heard_us` by the caller's clock in microseconds, for a packet sent at
+    /// `sent`; `None` when nothing was ever answered.
+    fn in_own_us(&self, sent: Time, heard_us: u32) -> Option<i64> {
+        let offset = self.0?;
+        Some(unwrapped(sent.as_micros() as i64 + offset, heard_us) - offset)
     }
 
-    /// Undoes the wrapping: signed distance to the first time.
-    fn unwrap(&mut self, heard_us: u32) -> i64 {
-        let first = *self.first_us.get_or_insert(heard_us);
-        i64::from(heard_us.wrapping_sub(first) as i32)
-    }
-}
-
-fn window(sent: Time) -> u64 {
-    sent.as_nanos() / WINDOW.as_nanos()
-}
-
-/// The delays of one call's packets on the way there, and of the answers on the way back: only what
-/// was heard there is answered.
-pub(crate) fn delays(packets: &[Packet], offsets: &mut Offsets) -> (Call, Call) {
-    let (mut there, mut back) = (Call::new(), Call::new());
-    for packet in packets {
-        let Some(sent) = packet.sent else { continue };
-        let heard = packet.heard_us.and_then(|us| offsets.in_own_us(sent, us));
+    /// A packet on the way there, and its answer on the way back: only what was heard there is
+    /// answered.
+    pub(crate) fn samples(&self, packet: &Packet) -> Option<(Sample, Option<Sample>)> {
+        let sent = packet.sent?;
+        let heard = packet.heard_us.and_then(|us| self.in_own_us(sent, us));
         let since = |from: i64, until: i64| u64::try_from(until - from).unwrap_or(0);
-        there.push(heard.map(|heard| since(sent.as_micros() as i64, heard)));
-        if let Some(heard) = heard {
-            let answered = packet.answered.map(|at| at.as_micros() as i64);
-            back.push(answered.map(|answered| since(heard, answered)));
-        }
+        let there = Sample {
+            sent_us: sent.as_micros(),
+            delay_us: heard.map(|heard| since(sent.as_micros() as i64, heard)),
+            recovered: heard.is_some() && packet.recovered_there,
+        };
+        let back = heard.map(|heard| Sample {
+            sent_us: u64::try_from(heard).unwrap_or(0),
+            delay_us: packet
+                .answered
+                .map(|at| since(heard, at.as_micros() as i64)),
+            recovered: packet.answered.is_some() && packet.recovered_back,
+        });
+        Some((there, back))
     }
-    (there, back)
+}
+
+/// The time near `about` whose low 32 bits are `low`: a packet is heard within half an hour.
+fn unwrapped(about: i64, low: u32) -> i64 {
+    about + i64::from(low.wrapping_sub(about as u32) as i32)
 }
 
 #[cfg(test)]
@@ -102,13 +109,26 @@ mod tests {
             sent: Some(at(sent_us)),
             heard_us: Some(((sent_us + there_us) as u32).wrapping_add(offset_us)),
             answered: back_us.map(|back_us| at(sent_us + there_us + back_us)),
+            ..Packet::default()
         }
     }
 
-    fn judged(packets: &[Packet]) -> (Call, Call) {
-        let mut offsets = Offsets::default();
-        offsets.learn(packets);
-        delays(packets, &mut offsets)
+    type Delays = Vec<Option<u64>>;
+
+    fn delays(packets: &[Packet], offset: &Offset) -> (Delays, Delays) {
+        let samples: Vec<_> = packets.iter().filter_map(|p| offset.samples(p)).collect();
+        let there = samples.iter().map(|(there, _)| there.delay_us).collect();
+        let back = samples
+            .iter()
+            .filter_map(|(_, back)| Some((*back)?.delay_us))
+            .collect();
+        (there, back)
+    }
+
+    fn judged(packets: &[Packet]) -> (Delays, Delays) {
+        let mut offset = Offset::default();
+        offset.learn(packets);
+        delays(packets, &offset)
     }
 
     #[test]
@@ -134,23 +154,57 @@ mod tests {
     }
 
     #[test]
-    fn each_window_has_a_difference_of_its_own() {
-        // The answerer's clock gains 400 µs in each of three windows; the last has no answers.
-        let packets: Vec<Packet> = (0..3)
-            .flat_map(|n: u32| {
-                let start = u64::from(n) * 10_000_000;
-                let back = (n < 2).then_some(30_000);
-                (0..3).map(move |i| packet(start + i * 20_000, 30_000, back, 400 * n.min(1)))
-            })
-            .collect();
-        let (there, _) = judged(&packets);
-        assert_eq!(there, vec![Some(30_000); 9]);
+    fn each_lesson_counts_for_its_own_packets_and_the_last_one_goes_on() {
+        // The answerer's clock gains 400 µs; the third lesson has no answers.
+        let mut offset = Offset::default();
+        for n in 0..3_u32 {
+            let start = u64::from(n) * 10_000_000;
+            let back = (n < 2).then_some(30_000);
+            let packets: Vec<Packet> = (0..3)
+                .map(|i| packet(start + i * 20_000, 30_000, back, 400 * n.min(1)))
+                .collect();
+            offset.learn(&packets);
+            assert_eq!(delays(&packets, &offset).0, vec![Some(30_000); 3], "{n}");
+        }
+    }
+
+    #[test]
+    fn the_clock_may_wrap_many_times_in_a_day() {
+        let mut offset = Offset::default();
+        for hour in 0..24_u64 {
+            let sent = hour * 3_600_000_000;
+            let packets = [
+                packet(sent, 30_000, Some(30_000), 7),
+                packet(sent, 80_000, None, 7),
+            ];
+            offset.learn(&packets);
+            let expected = [Some(30_000), Some(80_000)];
+            assert_eq!(delays(&packets, &offset).0, expected, "{hour}");
+        }
     }
 
     #[test]
     fn without_any_answer_nothing_is_known() {
         let (there, back) = judged(&[packet(0, 1, None, 7)]);
         assert_eq!((there, back), (vec![None], vec![]));
+    }
+
+    #[test]
+    fn what_was_recovered_counts_where_it_came() {
+        let mut offset = Offset::default();
+        let recovered = Packet {
+            recovered_there: true,
+            recovered_back: true,
+            ..packet(0, 40_000, Some(40_000), 0)
+        };
+        offset.learn([&recovered]);
+        let (there, back) = offset.samples(&recovered).unwrap();
+        assert!(there.recovered && back.unwrap().recovered);
+        let lost = Packet {
+            answered: None,
+            ..recovered
+        };
+        assert!(!offset.samples(&lost).unwrap().1.unwrap().recovered);
     }
 
     proptest! {
@@ -164,12 +218,8 @@ mod tests {
             let mut packets = vec![packet(0, 40_000, Some(40_000), offset)];
             for (i, &(there, back)) in extra.iter().enumerate() {
                 let sent = (i as u64 + 1) * 20_000;
-                let there_us = 40_000 + there;
-                let mut next = packet(sent, there_us, Some(40_000 + back), 0);
-                next.heard_us = Some(((sent + there_us) as u32).wrapping_add(offset));
-                packets.push(next);
+                packets.push(packet(sent, 40_000 + there, Some(40_000 + back), offset));
             }
-            packets[0].heard_us = Some(40_000u32.wrapping_add(offset));
             let (there, back) = judged(&packets);
             for (i, &(a, b)) in extra.iter().enumerate() {
                 prop_assert_eq!(there[i + 1], Some(40_000 + a));

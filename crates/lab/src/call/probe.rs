@@ -4,106 +4,127 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------------------------------------------------------+
-//! |               RTP header, 12 bytes (lab::rtp)                 |
+//! |      RTP header, 12 bytes, as the codec has it (lab::rtp)     |
 //! +---------------------------------------------------------------+
 //! |                       magic "SNWC"                            |
-//! +---------------+---------------+-------------------------------+
-//! | kind          | hearings, n   |           zero                |
-//! +---------------+---------------+-------------------------------+
+//! +---------------+---------------+-------------+-+---------------+
+//! | kind          | hearings, n   |    zero     |M|     zero      |
+//! +---------------+---------------+-------------+-+---------------+
 //! | n × (packet's number, low 16 bits; when it was heard, in µs   |
 //! | of the answerer's clock, low 32 bits), the latest first ...   |
 //! ```
 //!
 //! Kind 1 is the caller's and has no hearings; kind 2 the answer, with the caller's RTP header, so
-//! that its number says which packet it answers.
+//! that its number says which packet it answers. With M the lowest bit of a time says that the packet
+//! was lost on its way and recovered, and times are even otherwise; without, nothing is known of that.
 
-use crate::rtp::{self, HEADER_BYTES, PACKET_BYTES, Place};
-use voice::frames::FRAME_SAMPLES;
+use super::codec::{CODECS, Codec};
+use crate::rtp::{self, HEADER_BYTES, Place};
 
-/// Hearings in an answer: at 20 ms each they bridge an outage of 480 ms on the way back. The
-/// packet has room for 25: (160 − 8) / 6.
+/// Hearings that are remembered: at 20 ms each they bridge an outage of 480 ms on the way back. A
+/// packet of G.711 has room for 25, (160 − 8) / 6; one of Opus for 8, so 160 ms.
 pub(crate) const HEARINGS: usize = 24;
+/// The longest packet.
+pub(crate) const PACKET_BYTES: usize = rtp::PACKET_BYTES;
 const HEARING_BYTES: usize = 6;
 const HEAD_BYTES: usize = 8;
 const MAGIC: [u8; 4] = *b"SNWC";
-const _: () = assert!(HEAD_BYTES + HEARINGS * HEARING_BYTES <= FRAME_SAMPLES);
+const _: () = assert!(HEAD_BYTES + HEARINGS * HEARING_BYTES <= Codec::Pcmu.payload_bytes());
 
 /// When a packet was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hearing {
     /// Its number in its call.
     pub(crate) index: u32,
-    /// Microseconds on the answerer's clock, which wraps.
+    /// Microseconds on the answerer's clock, which wraps; even ones.
     pub(crate) at_us: u32,
+    /// It was lost on some hop of its way and recovered there.
+    pub(crate) recovered: bool,
 }
 
 /// A packet of either direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// Of the caller.
-    Call(Place),
+    Call(Codec, Place),
     /// Of the answerer: which packet it answers, and what it has heard, the latest first.
-    Answer(Place, Vec<Hearing>),
+    Answer(Codec, Place, Vec<Hearing>),
 }
 
 const CALL: u8 = 1;
 const ANSWER: u8 = 2;
+const MARKED: u8 = 1;
 
 /// The caller's packet.
-pub(crate) fn emit_call(place: Place) -> [u8; PACKET_BYTES] {
-    emit(place, CALL, &[])
+pub(crate) fn emit_call(codec: Codec, place: Place) -> Vec<u8> {
+    emit(codec, place, CALL, &[])
 }
 
-/// The answer to packet `place`.
-pub(crate) fn emit_answer(place: Place, heard: &[Hearing]) -> [u8; PACKET_BYTES] {
-    emit(place, ANSWER, heard)
+/// The answer to packet `place`, with as many hearings as fit.
+pub(crate) fn emit_answer(codec: Codec, place: Place, heard: &[Hearing]) -> Vec<u8> {
+    emit(codec, place, ANSWER, heard)
 }
 
-fn emit(place: Place, kind: u8, heard: &[Hearing]) -> [u8; PACKET_BYTES] {
-    let heard = &heard[..heard.len().min(HEARINGS)];
-    let mut body = [0; FRAME_SAMPLES];
+/// How many hearings a packet takes.
+const fn room(codec: Codec) -> usize {
+    let room = (codec.payload_bytes() - HEAD_BYTES) / HEARING_BYTES;
+    if room < HEARINGS { room } else { HEARINGS }
+}
+
+fn emit(codec: Codec, place: Place, kind: u8, heard: &[Hearing]) -> Vec<u8> {
+    let heard = &heard[..heard.len().min(room(codec))];
+    let mut packet = vec![0; HEADER_BYTES + codec.payload_bytes()];
+    let header = rtp::header(place, codec.payload_type(), codec.step());
+    packet[..HEADER_BYTES].copy_from_slice(&header);
+    let body = &mut packet[HEADER_BYTES..];
     body[..4].copy_from_slice(&MAGIC);
     body[4] = kind;
     body[5] = heard.len() as u8;
+    body[6] = if kind == ANSWER { MARKED } else { 0 };
     let cells = body[HEAD_BYTES..].chunks_exact_mut(HEARING_BYTES);
     for (cell, hearing) in cells.zip(heard) {
+        let at_us = hearing.at_us & !1 | u32::from(hearing.recovered);
         cell[..2].copy_from_slice(&(hearing.index as u16).to_be_bytes());
-        cell[2..].copy_from_slice(&hearing.at_us.to_be_bytes());
+        cell[2..].copy_from_slice(&at_us.to_be_bytes());
     }
-    rtp::emit(place, &body)
+    packet
 }
 
 /// Reads a packet; `None` when it is none of these.
 pub(crate) fn parse(packet: &[u8]) -> Option<Probe> {
-    let place = rtp::parse(packet)?;
+    let (codec, place) = CODECS.iter().find_map(|&codec| {
+        let whole = packet.len() == HEADER_BYTES + codec.payload_bytes();
+        let place = whole.then(|| rtp::place(packet, codec.payload_type(), codec.step()))?;
+        Some((codec, place?))
+    })?;
     let body = packet.get(HEADER_BYTES..)?;
     let (magic, kind, count) = (body.get(..4)?, *body.get(4)?, usize::from(*body.get(5)?));
+    let marked = *body.get(6)? & MARKED != 0;
     if magic != MAGIC {
         return None;
     }
     match kind {
-        CALL if count == 0 => Some(Probe::Call(place)),
-        ANSWER if count <= HEARINGS => {
-            let cells = body
-                .get(HEAD_BYTES..)?
-                .chunks_exact(HEARING_BYTES)
-                .take(count);
-            Some(Probe::Answer(
-                place,
-                cells.map(|cell| hearing(place.index, cell)).collect(),
-            ))
+        CALL if count == 0 => Some(Probe::Call(codec, place)),
+        ANSWER if count <= room(codec) => {
+            let cells = body.get(HEAD_BYTES..)?.chunks_exact(HEARING_BYTES);
+            let heard = cells
+                .take(count)
+                .map(|cell| hearing(place.index, cell, marked));
+            Some(Probe::Answer(codec, place, heard.collect()))
         }
         _ => None,
     }
 }
 
 /// Numbers are near the one that is answered, so their low bits tell them.
-fn hearing(answered: u32, cell: &[u8]) -> Hearing {
+fn hearing(answered: u32, cell: &[u8], marked: bool) -> Hearing {
     let low = u16::from_be_bytes([cell[0], cell[1]]);
     let distance = low.wrapping_sub(answered as u16) as i16;
+    let at_us = u32::from_be_bytes([cell[2], cell[3], cell[4], cell[5]]);
     Hearing {
         index: answered.wrapping_add_signed(i32::from(distance)),
-        at_us: u32::from_be_bytes([cell[2], cell[3], cell[4], cell[5]]),
+        at_us: at_us & !1,
+        recovered: marked && at_us & 1 == 1,
     }
 }
 
@@ -111,34 +132,40 @@ fn hearing(answered: u32, cell: &[u8]) -> Hearing {
 mod tests {
     use super::*;
 
+    const PLACE: Place = Place {
+        source: 9,
+        index: 65_537,
+    };
+
+    fn hearings(count: usize) -> Vec<Hearing> {
+        (0..count as u32)
+            .map(|n| Hearing {
+                index: 65_540 - n,
+                at_us: u32::MAX - 1 - 2 * n,
+                recovered: n % 3 == 1,
+            })
+            .collect()
+    }
+
     #[test]
     fn packets_survive_in_both_directions() {
-        let place = Place {
-            source: 9,
-            index: 65_537,
-        };
-        assert_eq!(parse(&emit_call(place)), Some(Probe::Call(place)));
-        for count in [0, 1, HEARINGS] {
-            let heard: Vec<Hearing> = (0..count as u32)
-                .map(|n| Hearing {
-                    index: 65_540 - n,
-                    at_us: u32::MAX - n,
-                })
-                .collect();
-            let packet = emit_answer(place, &heard);
-            assert_eq!(parse(&packet), Some(Probe::Answer(place, heard)));
-        }
-        let many = vec![
-            Hearing {
-                index: 65_537,
-                at_us: 1
+        for codec in CODECS {
+            let call = emit_call(codec, PLACE);
+            assert_eq!(call.len(), HEADER_BYTES + codec.payload_bytes());
+            assert_eq!(parse(&call), Some(Probe::Call(codec, PLACE)));
+            for count in [0, 1, room(codec)] {
+                let heard = hearings(count);
+                let packet = emit_answer(codec, PLACE, &heard);
+                assert_eq!(packet.len(), call.len(), "nobody is sent more than he sent");
+                assert_eq!(parse(&packet), Some(Probe::Answer(codec, PLACE, heard)));
+            }
+            let many = hearings(room(codec) + 3);
+            let Some(Probe::Answer(_, _, kept)) = parse(&emit_answer(codec, PLACE, &many)) else {
+                panic!()
             };
-            HEARINGS + 3
-        ];
-        let Some(Probe::Answer(_, kept)) = parse(&emit_answer(place, &many)) else {
-            panic!()
-        };
-        assert_eq!(kept.len(), HEARINGS);
+            assert_eq!(kept, many[..room(codec)], "the latest");
+        }
+        assert_eq!(CODECS.map(room), [24, 24, 8]);
     }
 
     #[test]
@@ -147,43 +174,48 @@ mod tests {
             source: 1,
             index: 0x0102,
         };
-        let packet = emit_answer(
-            place,
-            &[Hearing {
-                index: 0x0102,
-                at_us: 0x0a0b_0c0d,
-            }],
-        );
+        let heard = Hearing {
+            index: 0x0102,
+            at_us: 0x0a0b_0c0c,
+            recovered: true,
+        };
+        let packet = emit_answer(Codec::Pcma, place, &[heard]);
+        assert_eq!(packet[1], 8, "payload type of A-law");
         assert_eq!(
             packet[12..26],
             [
-                b'S', b'N', b'W', b'C', 2, 1, 0, 0, 0x01, 0x02, 0x0a, 0x0b, 0x0c, 0x0d
+                b'S', b'N', b'W', b'C', 2, 1, 1, 0, 0x01, 0x02, 0x0a, 0x0b, 0x0c, 0x0d
             ]
         );
+        let mut unmarked = packet;
+        unmarked[18] = 0;
+        let Some(Probe::Answer(_, _, read)) = parse(&unmarked) else {
+            panic!()
+        };
+        assert!(!read[0].recovered);
     }
 
     #[test]
     fn strange_packets_are_neither() {
-        let good = emit_answer(
-            Place {
-                source: 1,
-                index: 5,
-            },
-            &[],
-        );
-        for len in 0..good.len() {
-            assert_eq!(parse(&good[..len]), None);
+        for codec in CODECS {
+            let good = emit_answer(codec, PLACE, &[]);
+            for len in 0..good.len() {
+                assert_eq!(parse(&good[..len]), None);
+            }
+            for (at, value) in [
+                (12, b'X'),
+                (16, 0),
+                (16, 3),
+                (17, room(codec) as u8 + 1),
+                (1, 3),
+            ] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                assert_eq!(parse(&bad), None, "byte {at}");
+            }
+            let mut call = emit_call(codec, PLACE);
+            call[17] = 1;
+            assert_eq!(parse(&call), None, "a caller has heard nothing");
         }
-        for (at, value) in [(12, b'X'), (16, 0), (16, 3), (17, HEARINGS as u8 + 1)] {
-            let mut bad = good;
-            bad[at] = value;
-            assert_eq!(parse(&bad), None, "byte {at}");
-        }
-        let mut call = emit_call(Place {
-            source: 1,
-            index: 5,
-        });
-        call[17] = 1;
-        assert_eq!(parse(&call), None, "a caller has heard nothing");
     }
 }
