@@ -82,7 +82,7 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     ));
     assert_eq!(
         (json["scenario"]["to"].as_str(), &json["scenario"]["direct"]),
-        (Some("10.7.0.2"), &direct.into())
+        (Some("10.7.0.2"), &direct.clone().into())
     );
     for path in ["overlay", "direct"] {
         assert_eq!(json[path]["there"]["sent"], 50, "{json}");
