@@ -175,5 +175,6 @@ pub(crate) fn alias(name: &str, target: &str) -> Record {
 }
 
 fn of(name: &str) -> Name {
-    Name::from_ascii(name).unwrap()
+    let labels = name.split('.').filter(|label| !label.is_empty());
+    Name::from_labels(labels.map(str::as_bytes)).unwrap()
 }

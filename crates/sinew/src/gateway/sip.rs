@@ -10,11 +10,12 @@ use crate::names::client_socket;
 use crate::stop::Stop;
 use crate::terminal;
 use clap::Args;
+use client::discover::{self, Discover, Found};
 use client::{Node, Options};
 use gateway::allow::{Allowed, Rule};
 use gateway::domains::Domains;
 use gateway::media::{SHADOW_PORT, Shadow};
-use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace};
+use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace, Transport};
 use host::log::Lines;
 use host::metrics::Metrics;
 use serde_json::{Value, json};
@@ -46,6 +47,9 @@ pub struct SipArgs {
     /// The proxy of another domain, for calls that the overlay does not reach; else by DNS
     #[arg(long, value_name = "DOMAIN=HOST[:PORT]")]
     pub direct: Vec<Server>,
+    /// The name server to ask instead of this host's own
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub dns: Option<SocketAddr>,
     /// Who may use the gateway; without it, private networks
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     pub allow: Vec<Rule>,
@@ -103,7 +107,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         direct: args.direct.clone(),
         allowed: (!args.allow.is_empty()).then(|| Allowed::new(args.allow.clone())),
         domains: watch,
-        lookup: lookup(),
+        lookup: lookup(args.dns)?,
         realtime: true,
         report: Arc::new(reporter(args.json, records)),
         trace: args.trace.as_deref().map(trace).transpose()?,
@@ -188,15 +192,26 @@ fn append(path: &Path) -> Result<File, Failure> {
     file.map_err(|error| Failure::failed(format_args!("{}: {error}", path.display())))
 }
 
-/// Names by the resolver of the host, without SRV.
-fn lookup() -> Lookup {
-    Arc::new(|name, port, transport| {
+/// Names by DNS, SRV first.
+fn lookup(server: Option<SocketAddr>) -> Result<Lookup, Failure> {
+    let settings = discover::Settings {
+        server,
+        ..discover::Settings::default()
+    };
+    let discover = Discover::new(settings).map_err(Failure::failed)?;
+    Ok(Arc::new(move |name: String, port, transport| {
+        let name = port.map_or(name.clone(), |port| format!("{name}:{port}"));
+        let transport = match transport {
+            Transport::Tcp => discover::Transport::Tcp,
+            _ => discover::Transport::Udp,
+        };
+        let found = discover.sip_async(&name, Some(transport));
         Box::pin(async move {
-            let port = port.unwrap_or_else(|| gateway::sip::default_port(transport));
-            let found = tokio::net::lookup_host((name, port)).await;
-            found.map(Iterator::collect).unwrap_or_default()
+            let found = found.await;
+            let at = found.iter().flat_map(Found::addresses);
+            at.map(|(_, at)| at).collect()
         })
-    })
+    }))
 }
 
 /// Tells what happens: calls that ended, for people or as their detail records.
