@@ -177,7 +177,7 @@ impl CallResult {
             row(
                 "lost",
                 &|d| format!("{:.2} %", d.lost_pct),
-                Some(&|b| format!("{:+.2} %", -b.lost_pct)),
+                Some(&|b| format!("{:+.2} %", 0.0 - b.lost_pct)),
             ),
             row(&late, &|d| format!("{:.2} %", d.late_pct), None),
             row("delay mean / p95 / p99, ms", &|d| d.delay_ms.text(), None),
