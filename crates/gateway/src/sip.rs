@@ -49,6 +49,7 @@ use core::hash::{BuildHasher, Hasher};
 use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use hop::Names;
+use inspect::Gated;
 use overlay::OverlaySocket;
 use proxy::Proxy;
 use routes::Routes;
@@ -60,7 +61,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use steering::Own;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
@@ -141,6 +142,8 @@ pub struct Counters {
     pub overload: Counter,
     /// Messages of a source that sends too many.
     pub flood: Counter,
+    /// Datagrams that are no SIP.
+    pub nonsense: Counter,
     /// Answers whose description could not be led.
     pub bad_answers: Counter,
 }
@@ -275,13 +278,19 @@ async fn start(
     stopped: &CancellationToken,
 ) -> Result<Started, Error> {
     let overlay = OverlaySocket::bind(&settings.node)?;
+    let counters = Arc::new(Counters::default());
+    let gate = inspect::Gate::new(counters.clone());
+    let overlay = Gated {
+        socket: overlay,
+        gate: gate.clone(),
+    };
     let overlay = UdpConnection::from_socket(Arc::new(overlay), None, None).await;
     let failed = |error: rsipstack::Error| Error::Listen {
         at: settings.listen,
         error: error.to_string(),
     };
     let overlay = SipConnection::Udp(overlay.map_err(failed)?);
-    let (udp, tcp, at) = listen(settings.listen).await.map_err(failed)?;
+    let (udp, tcp, at) = listen(settings.listen, &gate).await.map_err(failed)?;
     let port = at.port();
     let transports = TransportLayer::new(stopped.clone());
     for connection in [udp.clone(), overlay.clone()] {
@@ -300,7 +309,6 @@ async fn start(
         tell: Box::new(move |event| drop(tell.send(Order::Media(event)))),
     })?;
     let node = plane.node();
-    let counters = Arc::new(Counters::default());
     let mut builder = EndpointBuilder::new();
     builder
         .with_user_agent(concat!("sinew/", env!("CARGO_PKG_VERSION")))
@@ -310,7 +318,7 @@ async fn start(
             auto_ack_2xx: false,
             ..Default::default()
         })
-        .with_transport_inspector(Box::new(inspect::Gate::new(counters.clone())));
+        .with_transport_inspector(Box::new(inspect::Inside(gate)));
     if let Some(trace) = settings.trace {
         builder.with_inspector(Box::new(inspect::Tracer(trace)));
     }
@@ -359,10 +367,17 @@ async fn start(
 }
 
 /// UDP and TCP at one address; with port 0, at any port that both have free.
-async fn listen(wanted: SocketAddr) -> rsipstack::Result<(SipConnection, TcpListener, SocketAddr)> {
+async fn listen(
+    wanted: SocketAddr,
+    gate: &Arc<inspect::Gate>,
+) -> rsipstack::Result<(SipConnection, TcpListener, SocketAddr)> {
     let mut tries = 0;
     loop {
-        let udp = UdpConnection::create_connection(wanted, None, None).await?;
+        let socket = Gated {
+            socket: UdpSocket::bind(wanted).await?,
+            gate: gate.clone(),
+        };
+        let udp = UdpConnection::from_socket(Arc::new(socket), None, None).await?;
         let udp = SipConnection::Udp(udp);
         let port = udp.get_addr().addr.port.map_or(wanted.port(), u16::from);
         let at = SocketAddr::new(wanted.ip(), port);

@@ -2,11 +2,12 @@
 
 use super::Counters;
 use core::net::{IpAddr, SocketAddr};
-use rsipstack::sip::SipMessage;
+use rsipstack::platform::net::UdpSocket;
+use rsipstack::sip::{SipMessage, Transport};
 use rsipstack::transaction::endpoint::{MessageInspector, TransportEventInspector};
-use rsipstack::transport::{SipAddr, TransportEvent};
+use rsipstack::transport::{SipAddr, SipConnection, TransportEvent};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Messages a second that one source may send: 400 calls set up and torn down by a PBX, at five
@@ -14,6 +15,10 @@ use std::time::Instant;
 const RATE_PER_S: f64 = 2_000.0;
 /// As many at once.
 const BURST: f64 = 2_000.0;
+/// Messages that wait to be taken up, some 2 kB each: 4 MB.
+const WAITING_MAX: usize = 2_048;
+/// Of one source, so that who sends too many delays himself.
+const WAITING_OF_ONE_MAX: usize = WAITING_MAX / 8;
 /// Sources that are remembered; when there are more, all begin anew.
 const SOURCES_MAX: usize = 16_384;
 
@@ -29,56 +34,130 @@ pub enum Direction {
 /// Who sees every message: which way it goes, where from or to, if that is known, and its text.
 pub type Trace = Arc<dyn Fn(Direction, Option<SocketAddr>, &str) + Send + Sync>;
 
-/// Lets through what sources may send.
+/// Lets through what sources may send. Asked where datagrams are received, before they cost
+/// anything: the stack's queue behind that has no bound of its own.
 pub(super) struct Gate {
-    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+    state: Mutex<State>,
     counters: Arc<Counters>,
 }
 
-struct Bucket {
+#[derive(Default)]
+struct State {
+    sources: HashMap<IpAddr, Source>,
+    /// Messages that were let through and are not taken up yet.
+    waiting: usize,
+}
+
+struct Source {
     tokens: f64,
     at: Instant,
+    waiting: usize,
 }
 
 impl Gate {
-    pub(super) fn new(counters: Arc<Counters>) -> Gate {
-        Gate {
-            buckets: Mutex::default(),
+    pub(super) fn new(counters: Arc<Counters>) -> Arc<Gate> {
+        Arc::new(Gate {
+            state: Mutex::default(),
             counters,
-        }
+        })
     }
 
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a message of this source goes on; then it waits until it is taken up.
     fn lets(&self, from: IpAddr, now: Instant) -> bool {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= SOURCES_MAX && !buckets.contains_key(&from) {
-            buckets.clear();
+        let mut state = self.locked();
+        if state.sources.len() >= SOURCES_MAX && !state.sources.contains_key(&from) {
+            state.sources.retain(|_, source| source.waiting > 0);
         }
-        let bucket = buckets.entry(from).or_insert(Bucket {
+        let is_full = state.waiting >= WAITING_MAX;
+        let source = state.sources.entry(from).or_insert(Source {
             tokens: BURST,
             at: now,
+            waiting: 0,
         });
-        let passed = now.duration_since(bucket.at).as_secs_f64();
-        bucket.tokens = (bucket.tokens + passed * RATE_PER_S).min(BURST);
-        bucket.at = now;
-        let may = bucket.tokens >= 1.0;
+        let passed = now.saturating_duration_since(source.at).as_secs_f64();
+        source.tokens = (source.tokens + passed * RATE_PER_S).min(BURST);
+        source.at = now;
+        let may = !is_full && source.tokens >= 1.0 && source.waiting < WAITING_OF_ONE_MAX;
         if may {
-            bucket.tokens -= 1.0;
+            source.tokens -= 1.0;
+            source.waiting += 1;
+            state.waiting += 1;
+        } else {
+            self.counters.flood.add();
         }
         may
     }
+
+    /// A message of this source was taken up.
+    fn taken_up(&self, from: IpAddr) {
+        let mut state = self.locked();
+        if let Some(source) = state.sources.get_mut(&from)
+            && source.waiting > 0
+        {
+            source.waiting -= 1;
+            state.waiting -= 1;
+        }
+    }
+}
+
+/// A socket behind the gate.
+pub(super) struct Gated<S> {
+    pub(super) socket: S,
+    pub(super) gate: Arc<Gate>,
 }
 
 #[async_trait::async_trait]
-impl TransportEventInspector for Gate {
+impl<S: UdpSocket> UdpSocket for Gated<S> {
+    async fn recv_from(&self, buffer: &mut [u8]) -> rsipstack::Result<(usize, SocketAddr)> {
+        loop {
+            let (len, from) = self.socket.recv_from(buffer).await?;
+            // Keep-alives are the stack's, and end there.
+            if buffer[..len].iter().all(u8::is_ascii_whitespace) {
+                return Ok((len, from));
+            }
+            // What the stack would drop is not counted as waiting.
+            let message = SipMessage::try_from(&buffer[..len]);
+            let is_sip = message.is_ok_and(|message| {
+                SipConnection::update_msg_received(message, from, Transport::Udp).is_ok()
+            });
+            if !is_sip {
+                self.gate.counters.nonsense.add();
+            } else if self.gate.lets(from.ip(), Instant::now()) {
+                return Ok((len, from));
+            }
+        }
+    }
+
+    async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> rsipstack::Result<usize> {
+        self.socket.send_to(bytes, to).await
+    }
+
+    fn local_addr(&self) -> rsipstack::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+/// The gate where the stack takes messages up.
+pub(super) struct Inside(pub(super) Arc<Gate>);
+
+#[async_trait::async_trait]
+impl TransportEventInspector for Inside {
     async fn handle(&self, event: TransportEvent) -> Option<TransportEvent> {
-        let TransportEvent::Incoming(_, _, from) = &event else {
+        let TransportEvent::Incoming(_, connection, from) = &event else {
             return Some(event);
         };
-        let from = from.get_socketaddr().ok().map(|at| at.ip());
-        if from.is_some_and(|from| !self.lets(from, Instant::now())) {
-            self.counters.flood.add();
+        let Ok(from) = from.get_socketaddr() else {
+            return Some(event);
+        };
+        // A stream is read by the stack itself, and its sender is held up by TCP.
+        if connection.is_reliable() && !self.0.lets(from.ip(), Instant::now()) {
             return None;
         }
+        self.0.taken_up(from.ip());
         Some(event)
     }
 }
@@ -115,11 +194,38 @@ mod tests {
         let gate = Gate::new(Arc::default());
         let [one, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
         let now = Instant::now();
-        let passed = (0..3 * BURST as usize).filter(|_| gate.lets(one, now));
+        let lets = |from, now| {
+            let may = gate.lets(from, now);
+            if may {
+                gate.taken_up(from);
+            }
+            may
+        };
+        let passed = (0..3 * BURST as usize).filter(|_| lets(one, now));
         assert_eq!(passed.count(), BURST as usize);
-        assert!(gate.lets(other, now));
+        assert!(lets(other, now));
         let later = now + Duration::from_millis(10);
-        let passed = (0..100).filter(|_| gate.lets(one, later));
+        let passed = (0..100).filter(|_| lets(one, later));
         assert_eq!(passed.count(), 20);
+        assert_eq!(gate.locked().waiting, 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_for_each_and_for_all() {
+        let gate = Gate::new(Arc::default());
+        let now = Instant::now();
+        let source = |n: usize| IpAddr::from([192, 0, 2, n as u8]);
+        let flood = |n| (0..500).filter(|_| gate.lets(source(n), now)).count();
+        assert_eq!(flood(0), WAITING_OF_ONE_MAX);
+        assert_eq!(
+            (1..20).map(flood).sum::<usize>(),
+            WAITING_MAX - WAITING_OF_ONE_MAX
+        );
+        gate.taken_up(source(0));
+        assert!(gate.lets(source(30), now));
+        assert!(!gate.lets(source(31), now));
+        // What was never let through is not taken up.
+        gate.taken_up(source(99));
+        assert_eq!(gate.locked().waiting, WAITING_MAX);
     }
 }

@@ -28,7 +28,7 @@ impl Source for Numbers {
 }
 
 /// Key, whether it only grows, and what it is.
-const COUNTERS: [(&str, bool, &str); 18] = [
+const COUNTERS: [(&str, bool, &str); 19] = [
     ("calls", false, "Calls whose media is here now."),
     ("answered", true, "Calls answered."),
     ("ended", true, "Calls ended."),
@@ -54,6 +54,7 @@ const COUNTERS: [(&str, bool, &str); 18] = [
         true,
         "Messages dropped of a source that sends too many.",
     ),
+    ("nonsense", true, "Datagrams that are no SIP."),
     (
         "bad_answers",
         true,

@@ -176,6 +176,7 @@ pub fn counters(gateway: &Gateway) -> Value {
         "too_many_hops": sip.too_many_hops.value(),
         "overload": sip.overload.value(),
         "flood": sip.flood.value(),
+        "nonsense": sip.nonsense.value(),
         "bad_answers": sip.bad_answers.value(),
         "calls": media.calls,
         "expired": media.expired,
