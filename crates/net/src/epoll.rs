@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// Events taken per call; more stay ready and come with the next.
-const EVENTS_MAX: usize = 64;
+pub const EVENTS_MAX: usize = 64;
 /// A timer that goes off too early is left alone if so many waits come before, as far as the last
 /// one tells: to be woken for nothing costs about as much as setting the timer so often.
 const WAITS_PER_TIMER: u64 = 8;

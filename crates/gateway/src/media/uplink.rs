@@ -20,8 +20,9 @@ use std::thread;
 const LOOK_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
 /// How long a node may take to answer then.
 const LOOK_PATIENCE: core::time::Duration = core::time::Duration::from_secs(2);
-/// Messages taken from the node in a turn: 256 datagrams, which take about a millisecond.
-const READS_PER_TURN: usize = 4;
+/// Datagrams after which a turn takes no more from the node: they take about a millisecond. One
+/// message more can bring 64.
+const DATAGRAMS_PER_TURN: usize = 256;
 
 /// How the node is reached, as a plane was told.
 #[derive(Clone, Debug)]
@@ -148,23 +149,40 @@ impl Way {
     }
 }
 
+/// What a turn took.
+pub(super) struct Came {
+    pub(super) datagrams: usize,
+    /// There may be more.
+    pub(super) more: bool,
+}
+
 /// Takes what came over the overlay, bounded. An error when the node is gone.
-pub(super) fn receive(state: &mut State, now: Time, batch: &mut Batch) -> Option<Error> {
-    for _ in 0..READS_PER_TURN {
+pub(super) fn receive(state: &mut State, now: Time, batch: &mut Batch) -> Result<Came, Error> {
+    let mut datagrams = 0;
+    while datagrams < DATAGRAMS_PER_TURN {
         match state.uplink.receive(batch) {
             Ok(true) => {
-                for (port, from, info, payload) in batch.iter() {
+                // A word of the node counts too, so that a flood of them has an end.
+                datagrams += 1;
+                for (n, (port, from, info, payload)) in batch.iter().enumerate() {
+                    datagrams += usize::from(n > 0);
                     state.on_overlay(now, VirtualPort(port), from, payload, info);
                 }
             }
-            Ok(false) => return None,
+            Ok(false) => {
+                let more = false;
+                return Ok(Came { datagrams, more });
+            }
             Err(error) => {
                 state.uplink.leave(now);
-                return Some(error);
+                return Err(error);
             }
         }
     }
-    None
+    Ok(Came {
+        datagrams,
+        more: true,
+    })
 }
 
 /// Looks for the node until it is back, on a thread of its own.
