@@ -242,23 +242,6 @@ impl Caller {
         None
     }
 
-    /// Waits for a request in a call, answers it and gives it.
-    pub(crate) fn asked(&mut self, call: &Call, patience: Duration) -> Option<Message> {
-        let until = Instant::now() + patience;
-        while Instant::now() < until {
-            let Some(message) = self.receive(AGAIN) else {
-                continue;
-            };
-            if message.call_id() == call.id && message.status().is_none() {
-                let (reply, to) = respond(&message, self.next_hop, "200 OK", "", "");
-                self.trace += &format!("--> {to}\n{reply}\n");
-                let _ = self.sip.send_to(reply.as_bytes(), to);
-                return Some(message);
-            }
-        }
-        None
-    }
-
     fn request(&mut self, call: &Call, method: &str, cseq: u32) {
         let here = self.sip.local_addr().unwrap();
         let text = format!(
