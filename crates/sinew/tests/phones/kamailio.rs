@@ -104,7 +104,7 @@ fn phones_behind_kamailio_call_each_other_over_the_overlay() {
     let (a, b) = (sites.a, sites.b);
     let _proxies = [a, b].map(|site| proxy(&sites, site, &dir));
     for site in [a, b] {
-        let local = format!("--local {}={}", site.domain, site.proxy);
+        let local = format!("--local {0}={0}", site.domain);
         sites.start_gateway(site, &local, Some(site.proxy));
     }
     let mut bob = Phone::start(sites.land.at(b.place), &dir, &phone(b, "bob", None));

@@ -34,4 +34,5 @@ mod quality;
 mod sip;
 mod sipp;
 mod speech;
+mod talk;
 mod torture;

@@ -37,10 +37,10 @@ pub(crate) struct Setup {
     pub(crate) outbound: Option<String>,
     /// Whether it registers at its domain.
     pub(crate) registers: bool,
+    /// Whether it answers by itself.
+    pub(crate) answers: bool,
     /// What it says; it says what it hears without it.
     pub(crate) says: Option<PathBuf>,
-    /// More parameters of its account, each with `;` before.
-    pub(crate) more: String,
     /// Who resolves names for it.
     pub(crate) dns: Option<SocketAddr>,
 }
@@ -54,8 +54,8 @@ impl Setup {
             interface,
             outbound: None,
             registers: false,
+            answers: true,
             says: None,
-            more: String::new(),
             dns: None,
         }
     }
@@ -102,10 +102,11 @@ impl Setup {
         } else {
             ""
         };
+        let answers = if self.answers { "auto" } else { "manual" };
         format!(
-            "<sip:{}@{host}>;regint={interval};answermode=auto;audio_codecs=pcmu;ptime=20;\
-             mwi=no{secret}{outbound}{}\n",
-            self.user, self.more
+            "<sip:{}@{host}>;regint={interval};answermode={answers};audio_codecs=pcmu;ptime=20;\
+             mwi=no{secret}{outbound}\n",
+            self.user
         )
     }
 }
