@@ -53,7 +53,7 @@ impl Load<'_> {
             .collect();
         fs::write(dir.join("speech.pcmu"), noise).unwrap();
         let callees = self.sipp("uas", self.to, dir, &["-rtp_echo", "-mp", "7000"]);
-        let mut callees = Running(callees);
+        let callees = Running(callees);
         let (rate, calls) = (self.calls_per_s.to_string(), self.calls.to_string());
         let length = self.length.as_millis().to_string();
         let by = self.by.to_string();
@@ -80,8 +80,7 @@ impl Load<'_> {
         ];
         let mut callers = Running(self.sipp("uac", self.from, dir, &callers));
         let status = callers.0.wait().unwrap();
-        callees.signal("USR1");
-        let _ = callees.0.wait();
+        drop(callees);
         let borne = statistics(&fs::read_to_string(dir.join("stat.csv")).unwrap());
         let log = || fs::read_to_string(dir.join("uac.errors")).unwrap_or_default();
         assert!(
