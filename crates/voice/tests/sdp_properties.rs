@@ -2,8 +2,9 @@
 
 use core::net::IpAddr;
 
+use base::{NodeAddr, VirtualPort};
 use proptest::prelude::*;
-use voice::sdp::{Host, MediaEdit, Rewrite, Sdp, Section, Steer, Treatment};
+use voice::sdp::{Announce, Host, MediaEdit, Rewrite, Sdp, Section, Steer, Treatment};
 
 fn address() -> impl Strategy<Value = String> {
     prop_oneof![
@@ -93,8 +94,9 @@ fn edits(sections: &[Section<'_>], seed: u64, one_host: bool) -> Vec<MediaEdit> 
     sections
         .iter()
         .zip(0_u16..)
-        .map(|(section, n)| match (seed >> (2 * n)) & 3 {
-            0 => MediaEdit::Keep,
+        .map(|(section, n)| match (seed >> (3 * n)) & 7 {
+            0 | 4 => MediaEdit::Keep,
+            5 => MediaEdit::Announce(announce()),
             2.. if section.port != 0 && !section.is_steerable() => MediaEdit::Keep,
             1 => MediaEdit::Reject,
             _ => {
@@ -109,6 +111,12 @@ fn edits(sections: &[Section<'_>], seed: u64, one_host: bool) -> Vec<MediaEdit> 
             }
         })
         .collect()
+}
+
+fn announce() -> Announce {
+    let node = NodeAddr(0x0a07_0003);
+    Announce::new(node, VirtualPort(500), VirtualPort(501), "example.org")
+        .expect("it follows the grammar")
 }
 
 /// Lines that steering may change, put in or take out.
@@ -149,6 +157,12 @@ proptest! {
                         prop_assert_eq!(is.rtp(), was.rtp());
                         prop_assert_eq!(is.rtcp(), was.rtcp());
                     }
+                }
+                MediaEdit::Announce(_) if was.port == 0 => prop_assert_eq!(is.port, 0),
+                MediaEdit::Announce(to) => {
+                    prop_assert_eq!(&is.announce, &Ok(Some(to.clone())));
+                    prop_assert_eq!(is.rtp(), was.rtp());
+                    prop_assert_eq!(is.rtcp(), was.rtcp());
                 }
                 MediaEdit::Reject => prop_assert_eq!(is.port, 0),
                 MediaEdit::Steer(_) if was.port == 0 => prop_assert_eq!(is.port, 0),
