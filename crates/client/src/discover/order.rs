@@ -109,7 +109,8 @@ mod tests {
             let mut ordered = order(records.clone(), |most| rng.below(u64::from(most) + 1) as u32);
             prop_assert!(ordered.is_sorted_by_key(|record| record.priority));
             let mut expected = records;
-            (ordered.sort(), expected.sort());
+            ordered.sort();
+            expected.sort();
             prop_assert_eq!(ordered, expected);
         }
     }
