@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What answers ends the search. [RFC 3263 §4] Servers stand in the order in which they are to be
-//! tried ([`order`], RFC 2782); a target of `.` says that there is no such service, and then nothing
+//! tried ([`order()`], RFC 2782); a target of `.` says that there is no such service, and then nothing
 //! else is tried. Answers, also that there is none, are kept as long as they say, an hour at most
 //! ([`Cache`]).
 //!
