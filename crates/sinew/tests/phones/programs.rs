@@ -100,6 +100,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        // Kamailio has children, which outlive it when it is killed.
+        let pid = self.0.id().to_string();
+        let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
