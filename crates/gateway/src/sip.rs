@@ -72,6 +72,9 @@ pub fn default_port(transport: Transport) -> u16 {
     transport.default_port().into()
 }
 
+/// The class of signalling, CS5, at the routers that heed it (RFC 4594 §4.2).
+const SIGNALLING_DSCP: u8 = 40;
+
 /// Ports that are tried when any will do.
 const PORT_TRIES: usize = 16;
 
@@ -373,8 +376,11 @@ async fn listen(
 ) -> rsipstack::Result<(SipConnection, TcpListener, SocketAddr)> {
     let mut tries = 0;
     loop {
+        let socket = net::udp::single(wanted, SIGNALLING_DSCP)?;
+        // A PBX that calls in bursts must not wait for its repetitions.
+        net::udp::enlarge(&socket);
         let socket = Gated {
-            socket: UdpSocket::bind(wanted).await?,
+            socket: UdpSocket::from_std(socket)?,
             gate: gate.clone(),
         };
         let udp = UdpConnection::from_socket(Arc::new(socket), None, None).await?;

@@ -95,6 +95,7 @@ pub(crate) fn call_directly(dir: &Path, speech: &Speech, link: &str) -> RawPesq 
 }
 
 #[test]
+#[ignore = "listens: wants a machine that does nothing else"]
 fn phones_speak_with_each_other_and_loss_is_heard() {
     if missing("phones_speak_with_each_other", &[BARESIP]) {
         return;

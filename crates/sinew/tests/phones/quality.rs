@@ -40,6 +40,7 @@ fn call(sites: &Sites, dir: &Path, speech: &Speech, from: Site, to: Site) -> Raw
 }
 
 #[test]
+#[ignore = "listens: wants a machine that does nothing else"]
 fn phones_are_heard_over_the_overlay_as_if_nothing_were_lost() {
     if missing("phones_are_heard_over_the_overlay", &[BARESIP]) {
         return;
