@@ -93,8 +93,9 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     let there = &json["overlay"]["there"]["delay_ms"]["p50"];
     assert!(there.as_f64().unwrap() > 20.0, "{json}");
 
-    // A codec of its own, reports meanwhile, and losses that the overlay makes good.
-    world.sinew("link set ams fra loss=20% --node net/ams");
+    // A codec of its own, reports meanwhile, and losses that the overlay makes good. The delay stays: a
+    // link that is suddenly faster takes what is recovered for what came out of order, for a while.
+    world.sinew("link set ams fra loss=20% delay=30ms --node net/ams");
     let lines = world.sinew(&format!(
         "call fra --seconds 11 --every 5 --codec opus --direct {direct} --node net/ams --json"
     ));
