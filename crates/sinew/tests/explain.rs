@@ -302,7 +302,7 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
             "no node `mars` is known; known are east, lower",
         ),
         (&["why", "west", "west"], "name two nodes"),
-        (&["why", "west"], "<DST>"),
+        (&["why", "west"], "name two nodes, or a call"),
         (
             &["why", "west", "east", "--class", "fast"],
             "use expected-latency, latency",
