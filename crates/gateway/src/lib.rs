@@ -18,6 +18,7 @@ pub mod beyond;
 pub mod domains;
 pub mod forward;
 pub mod media;
+pub mod multicast;
 pub mod pump;
 pub mod remote;
 pub mod sip;

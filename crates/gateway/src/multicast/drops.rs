@@ -1,0 +1,257 @@
+//! Why a frame or a packet does not cross: each reason is a counter.
+
+use core::fmt;
+
+/// Why something was not carried. The order is that of the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Drop {
+    /// Shorter than its headers say.
+    #[error("cut short")]
+    Truncated,
+    /// A header that cannot be: version, lengths.
+    #[error("malformed")]
+    Malformed,
+    /// The checksum of the IP header is wrong.
+    #[error("wrong checksum in the IP header")]
+    Checksum,
+    /// A VLAN's frame: the bridge is to be put on the VLAN's own interface.
+    #[error("of a VLAN: put the bridge on the VLAN's own interface")]
+    Vlan,
+    /// IPv6: no group of the overlay has such an address.
+    #[error("IPv6")]
+    Ipv6,
+    /// A source address that no host has.
+    #[error("a source address that no host has")]
+    Source,
+    /// Not to a group: a host's own traffic, seen because the interface is promiscuous.
+    #[error("not to a group")]
+    NotMulticast,
+    /// To 224.0.0.0/24, which no router forwards.
+    #[error("to 224.0.0.0/24, which never leaves a network")]
+    LinkLocal,
+    /// To a group that is not among those that may cross.
+    #[error("to a group that is not allowed")]
+    NotAllowed,
+    /// TTL 0.
+    #[error("TTL 0")]
+    TtlZero,
+    /// TTL 1, and the bridge was told to behave as a router.
+    #[error("TTL 1")]
+    TtlOne,
+    /// Put onto this network by a bridge.
+    #[error("came from a bridge")]
+    Injected,
+    /// Like a packet that was put onto this network a moment ago.
+    #[error("came back")]
+    Looped,
+    /// The source sends more than it may.
+    #[error("its source sends too much")]
+    Flood,
+    /// Another bridge of this network carries.
+    #[error("another bridge of this network carries")]
+    Standby,
+    /// The node does not take more now, or is away.
+    #[error("the node does not take it")]
+    Node,
+    /// Longer than the overlay carries.
+    #[error("longer than the overlay carries")]
+    TooLong,
+    /// IGMP with another TTL than 1: it came from beyond this network.
+    #[error("IGMP with another TTL than 1")]
+    IgmpTtl,
+    /// IGMP in fragments.
+    #[error("IGMP in fragments")]
+    IgmpFragment,
+    /// IGMP cut short, or with lengths that do not fit.
+    #[error("malformed IGMP")]
+    IgmpMalformed,
+    /// The checksum of IGMP is wrong.
+    #[error("wrong checksum in IGMP")]
+    IgmpChecksum,
+    /// IGMP of a kind that says nothing about members.
+    #[error("IGMP of another kind")]
+    IgmpUnknown,
+    /// A report from an address that is not of this network.
+    #[error("IGMP from an address that is not of this network")]
+    IgmpForeign,
+    /// A report for a group that may not cross.
+    #[error("a join of a group that is not allowed")]
+    JoinNotAllowed,
+    /// A join of a group of 232.0.0.0/8 that names no source (RFC 4604 §2.2).
+    #[error("a join of a source-specific group without a source")]
+    JoinWithoutSource,
+    /// A join when there are as many groups as there can be.
+    #[error("a join beyond the limit of groups")]
+    JoinTooMany,
+    /// A source of a join when there are as many as there can be.
+    #[error("a join beyond the limit of sources")]
+    SourceTooMany,
+    /// A bridge's hello that cannot be.
+    #[error("malformed hello")]
+    Hello,
+    /// From the overlay, and no packet of the group that it came for.
+    #[error("from the overlay, and not what its group says")]
+    Forged,
+    /// From the overlay, and the same was sent on this network a moment ago.
+    #[error("from the overlay, and already on this network")]
+    Echo,
+    /// From the overlay, and nobody on this network wants the group.
+    #[error("no member here")]
+    NoMember,
+    /// From the overlay, and nobody on this network wants the source.
+    #[error("no member here wants this source")]
+    Filtered,
+    /// From the overlay, longer than the interface takes, and not to be fragmented.
+    #[error("longer than the interface takes")]
+    Mtu,
+    /// The interface did not take it.
+    #[error("the interface does not take it")]
+    Port,
+}
+
+impl Drop {
+    /// All, in the order of their numbers.
+    pub const ALL: [Drop; 34] = [
+        Drop::Truncated,
+        Drop::Malformed,
+        Drop::Checksum,
+        Drop::Vlan,
+        Drop::Ipv6,
+        Drop::Source,
+        Drop::NotMulticast,
+        Drop::LinkLocal,
+        Drop::NotAllowed,
+        Drop::TtlZero,
+        Drop::TtlOne,
+        Drop::Injected,
+        Drop::Looped,
+        Drop::Flood,
+        Drop::Standby,
+        Drop::Node,
+        Drop::TooLong,
+        Drop::IgmpTtl,
+        Drop::IgmpFragment,
+        Drop::IgmpMalformed,
+        Drop::IgmpChecksum,
+        Drop::IgmpUnknown,
+        Drop::IgmpForeign,
+        Drop::JoinNotAllowed,
+        Drop::JoinWithoutSource,
+        Drop::JoinTooMany,
+        Drop::SourceTooMany,
+        Drop::Hello,
+        Drop::Forged,
+        Drop::Echo,
+        Drop::NoMember,
+        Drop::Filtered,
+        Drop::Mtu,
+        Drop::Port,
+    ];
+
+    /// The counter's name.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Drop::Truncated => "truncated",
+            Drop::Malformed => "malformed",
+            Drop::Checksum => "checksum",
+            Drop::Vlan => "vlan",
+            Drop::Ipv6 => "ipv6",
+            Drop::Source => "source",
+            Drop::NotMulticast => "not_multicast",
+            Drop::LinkLocal => "link_local",
+            Drop::NotAllowed => "not_allowed",
+            Drop::TtlZero => "ttl_zero",
+            Drop::TtlOne => "ttl_one",
+            Drop::Injected => "injected",
+            Drop::Looped => "looped",
+            Drop::Flood => "flood",
+            Drop::Standby => "standby",
+            Drop::Node => "node",
+            Drop::TooLong => "too_long",
+            Drop::IgmpTtl => "igmp_ttl",
+            Drop::IgmpFragment => "igmp_fragment",
+            Drop::IgmpMalformed => "igmp_malformed",
+            Drop::IgmpChecksum => "igmp_checksum",
+            Drop::IgmpUnknown => "igmp_unknown",
+            Drop::IgmpForeign => "igmp_foreign",
+            Drop::JoinNotAllowed => "join_not_allowed",
+            Drop::JoinWithoutSource => "join_without_source",
+            Drop::JoinTooMany => "join_too_many",
+            Drop::SourceTooMany => "source_too_many",
+            Drop::Hello => "hello",
+            Drop::Forged => "forged",
+            Drop::Echo => "echo",
+            Drop::NoMember => "no_member",
+            Drop::Filtered => "filtered",
+            Drop::Mtu => "mtu",
+            Drop::Port => "port",
+        }
+    }
+}
+
+/// What did not cross, by the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops([u64; Drop::ALL.len()]);
+
+impl Default for Drops {
+    fn default() -> Drops {
+        Drops([0; Drop::ALL.len()])
+    }
+}
+
+impl Drops {
+    pub(super) fn count(&mut self, reason: Drop) {
+        self.add(reason, 1);
+    }
+
+    pub(super) fn add(&mut self, reason: Drop, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
+    /// For one reason.
+    #[must_use]
+    pub fn of(&self, reason: Drop) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Every reason with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
+        Drop::ALL
+            .into_iter()
+            .map(|reason| (reason, self.of(reason)))
+    }
+}
+
+impl fmt::Display for Drops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (reason, count) in self.iter().filter(|&(_, count)| count > 0) {
+            let comma = if first { "" } else { ", " };
+            write!(f, "{comma}{count} {reason}")?;
+            first = false;
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_counter_of_its_own() {
+        let mut drops = Drops::default();
+        for (n, reason) in Drop::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, n, "{reason:?}");
+            drops.add(reason, n as u64 + 1);
+        }
+        for (n, (reason, count)) in drops.iter().enumerate() {
+            assert_eq!(count, n as u64 + 1, "{reason:?}");
+        }
+        let labels: std::collections::BTreeSet<_> = Drop::ALL.map(Drop::label).into();
+        assert_eq!(labels.len(), Drop::ALL.len());
+        assert_eq!(Drops::default().to_string(), "none");
+    }
+}

@@ -1,0 +1,328 @@
+//! Reading IGMP messages: what was checked once need not be checked again.
+
+use crate::multicast::drops::Drop;
+use crate::multicast::packet::sum;
+use base::Duration;
+use core::net::Ipv4Addr;
+use etherparse::igmp::{MaxResponseCode, ReportGroupRecordV3SliceIter};
+use etherparse::{IgmpSlice, igmp::ReportGroupRecordV3Slice};
+
+/// A message of hosts or of routers.
+#[derive(Clone, Debug)]
+pub enum Message<'a> {
+    /// A router asks.
+    Query(Asked<'a>),
+    /// A host of version 1 wants a group.
+    ReportV1(Ipv4Addr),
+    /// A host of version 2 wants a group.
+    ReportV2(Ipv4Addr),
+    /// A host of version 2 does not want a group any more.
+    Leave(Ipv4Addr),
+    /// A host of version 3 says what it wants.
+    ReportV3(Records<'a>),
+}
+
+/// What a router asks.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// The version that it speaks: 1, 2 or 3.
+    pub version: u8,
+    /// The group; `None` for all.
+    pub group: Option<Ipv4Addr>,
+    /// Within how long hosts answer.
+    pub max_response: Duration,
+    /// Other routers need not lower their timers.
+    pub suppress: bool,
+    /// How often it says what may be lost; 0 when it does not tell.
+    pub robustness: u8,
+    /// From one general query to the next; zero when it does not tell.
+    pub interval: Duration,
+    /// The sources; none for all.
+    pub sources: Sources<'a>,
+}
+
+/// The records of a report, all of them whole.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    records: &'a [u8],
+    count: u16,
+}
+
+/// What a host of version 3 says of one group.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// What about it.
+    pub kind: RecordKind,
+    /// The group.
+    pub group: Ipv4Addr,
+    /// The sources that it is about.
+    pub sources: Sources<'a>,
+}
+
+/// What a record says. [RFC 3376 §4.2.12]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// It wants these sources only.
+    IsInclude = 1,
+    /// It wants all but these.
+    IsExclude = 2,
+    /// It wants these only from here on.
+    ToInclude = 3,
+    /// It wants all but these from here on.
+    ToExclude = 4,
+    /// It wants these too.
+    Allow = 5,
+    /// It does not want these any more.
+    Block = 6,
+}
+
+/// Addresses of sources.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sources<'a>(&'a [u8]);
+
+impl<'a> Message<'a> {
+    /// Reads what an IP packet of protocol 2 carries, without padding.
+    ///
+    /// # Errors
+    /// When it is cut short, its checksum is wrong, or it says nothing about members.
+    pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Drop> {
+        let slice = IgmpSlice::from_slice(bytes).map_err(|_| Drop::IgmpMalformed)?;
+        if sum(bytes) != 0xffff {
+            return Err(Drop::IgmpChecksum);
+        }
+        match slice {
+            IgmpSlice::MembershipQuery(query) => {
+                let tenths = query.max_response_time();
+                Ok(Message::Query(Asked {
+                    version: if tenths == 0 { 1 } else { 2 },
+                    group: group_or_all(query.group_address().octets)?,
+                    // A router of version 1 means ten seconds. [RFC 2236 §4]
+                    max_response: tenths_of_seconds(if tenths == 0 { 100 } else { tenths.into() }),
+                    suppress: false,
+                    robustness: 0,
+                    interval: Duration::ZERO,
+                    sources: Sources::default(),
+                }))
+            }
+            IgmpSlice::MembershipQueryWithSources(query) => {
+                let group = group_or_all(query.group_address().octets)?;
+                let sources = Sources(query.source_addrs_bytes());
+                if group.is_none() && sources.len() > 0 {
+                    return Err(Drop::IgmpMalformed);
+                }
+                // The interval has the same coding, in seconds. [RFC 3376 §4.1.7]
+                let interval = u64::from(MaxResponseCode(query.qqic()).as_10th_secs());
+                Ok(Message::Query(Asked {
+                    version: 3,
+                    group,
+                    max_response: tenths_of_seconds(
+                        query.max_response_code().as_10th_secs().into(),
+                    ),
+                    suppress: query.s_flag(),
+                    robustness: query.qrv().value(),
+                    interval: Duration::from_secs(interval),
+                    sources,
+                }))
+            }
+            IgmpSlice::MembershipReportV1(report) => {
+                group(report.group_address().octets).map(Message::ReportV1)
+            }
+            IgmpSlice::MembershipReportV2(report) => {
+                group(report.group_address().octets).map(Message::ReportV2)
+            }
+            IgmpSlice::LeaveGroup(leave) => group(leave.group_address().octets).map(Message::Leave),
+            IgmpSlice::MembershipReportV3(report) => {
+                for record in report.group_records() {
+                    record.map_err(|_| Drop::IgmpMalformed)?;
+                }
+                Ok(Message::ReportV3(Records {
+                    records: report.payload(),
+                    count: report.num_of_records(),
+                }))
+            }
+            IgmpSlice::Unknown(_) => Err(Drop::IgmpUnknown),
+        }
+    }
+}
+
+impl<'a> Records<'a> {
+    /// The records, in their order. Those of a kind that nobody knows, and of what is no group, are
+    /// left out. [RFC 3376 §4.2.12]
+    pub fn iter(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        let records = ReportGroupRecordV3SliceIter::new(self.records, self.count);
+        records.filter_map(Result::ok).filter_map(|slice| {
+            Some(Record {
+                kind: RecordKind::of(&slice)?,
+                group: group(slice.multicast_address()).ok()?,
+                sources: Sources(slice.source_addrs_bytes()),
+            })
+        })
+    }
+}
+
+impl RecordKind {
+    /// All kinds.
+    pub const ALL: [RecordKind; 6] = [
+        RecordKind::IsInclude,
+        RecordKind::IsExclude,
+        RecordKind::ToInclude,
+        RecordKind::ToExclude,
+        RecordKind::Allow,
+        RecordKind::Block,
+    ];
+
+    fn of(record: &ReportGroupRecordV3Slice<'_>) -> Option<RecordKind> {
+        let number = record.record_type().0;
+        RecordKind::ALL
+            .into_iter()
+            .find(|&kind| kind as u8 == number)
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len() / 4
+    }
+
+    /// None.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The addresses, as they stand in the message.
+    pub fn iter(&self) -> impl Iterator<Item = Ipv4Addr> + use<'a> {
+        self.0
+            .as_chunks()
+            .0
+            .iter()
+            .map(|&octets: &[u8; 4]| octets.into())
+    }
+}
+
+fn group(octets: [u8; 4]) -> Result<Ipv4Addr, Drop> {
+    let group = Ipv4Addr::from(octets);
+    group
+        .is_multicast()
+        .then_some(group)
+        .ok_or(Drop::IgmpMalformed)
+}
+
+fn group_or_all(octets: [u8; 4]) -> Result<Option<Ipv4Addr>, Drop> {
+    match octets {
+        [0, 0, 0, 0] => Ok(None),
+        octets => group(octets).map(Some),
+    }
+}
+
+fn tenths_of_seconds(tenths: u64) -> Duration {
+    Duration::from_millis(tenths * 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::emit;
+    use super::*;
+
+    /// What Linux 6 sends to 224.0.0.22 on a join of 239.1.1.1: one record, to exclude nothing.
+    const JOIN: [u8; 16] = [0x22, 0, 0xe9, 0xfb, 0, 0, 0, 1, 4, 0, 0, 0, 239, 1, 1, 1];
+
+    fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+        emit::put_checksum(&mut bytes);
+        bytes
+    }
+
+    fn records(bytes: &[u8]) -> Vec<(RecordKind, Ipv4Addr, Vec<Ipv4Addr>)> {
+        let Ok(Message::ReportV3(records)) = Message::parse(bytes) else {
+            panic!("not a report: {bytes:x?}");
+        };
+        let each = records.iter();
+        each.map(|r| (r.kind, r.group, r.sources.iter().collect()))
+            .collect()
+    }
+
+    #[test]
+    fn a_join_of_a_host_is_read() {
+        let group = Ipv4Addr::new(239, 1, 1, 1);
+        assert_eq!(records(&JOIN), [(RecordKind::ToExclude, group, vec![])]);
+        let v2 = with_checksum(vec![0x16, 0, 0, 0, 239, 1, 1, 1]);
+        assert!(matches!(Message::parse(&v2), Ok(Message::ReportV2(g)) if g == group));
+        let v1 = with_checksum(vec![0x12, 0, 0, 0, 239, 1, 1, 1]);
+        assert!(matches!(Message::parse(&v1), Ok(Message::ReportV1(g)) if g == group));
+        let leave = with_checksum(vec![0x17, 0, 0, 0, 239, 1, 1, 1]);
+        assert!(matches!(Message::parse(&leave), Ok(Message::Leave(g)) if g == group));
+    }
+
+    #[test]
+    fn queries_of_all_versions_are_read() {
+        let v1 = with_checksum(vec![0x11, 0, 0, 0, 0, 0, 0, 0]);
+        let Ok(Message::Query(asked)) = Message::parse(&v1) else {
+            panic!("a query");
+        };
+        assert_eq!((asked.version, asked.group), (1, None));
+        assert_eq!(asked.max_response, Duration::from_secs(10));
+        let v3 = with_checksum(vec![
+            0x11, 0x8a, 0, 0, 232, 1, 1, 1, 0x0a, 125, 0, 1, 10, 0, 0, 9,
+        ]);
+        let Ok(Message::Query(asked)) = Message::parse(&v3) else {
+            panic!("a query");
+        };
+        assert_eq!(
+            (asked.version, asked.robustness, asked.suppress),
+            (3, 2, true)
+        );
+        // (0xa | 0x10) << 3 tenths.
+        assert_eq!(asked.max_response, Duration::from_millis(20_800));
+        assert_eq!(asked.interval, Duration::from_secs(125));
+        assert!(asked.sources.iter().eq([Ipv4Addr::new(10, 0, 0, 9)]));
+    }
+
+    #[test]
+    fn what_is_cut_at_any_length_is_refused() {
+        let two = with_checksum(
+            [
+                &[0x22, 0, 0, 0, 0, 0, 0, 2][..],
+                &[1, 0, 0, 2, 232, 1, 1, 1, 10, 0, 0, 1, 10, 0, 0, 2],
+                &[5, 1, 0, 1, 232, 1, 1, 2, 10, 0, 0, 1, 9, 9, 9, 9],
+            ]
+            .concat(),
+        );
+        assert_eq!(records(&two).len(), 2);
+        for len in 0..two.len() {
+            // With a right checksum too.
+            let mut cut = two[..len].to_vec();
+            assert!(Message::parse(&cut).is_err(), "{len}");
+            if len >= 8 {
+                emit::put_checksum(&mut cut);
+                assert!(
+                    matches!(Message::parse(&cut), Err(Drop::IgmpMalformed)),
+                    "{len}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_checksum_an_unknown_kind_and_no_group_are_refused_by_name() {
+        for at in 0..JOIN.len() {
+            let mut changed = JOIN;
+            changed[at] ^= 0x40;
+            let refused = Message::parse(&changed).unwrap_err();
+            assert!(
+                matches!(refused, Drop::IgmpChecksum | Drop::IgmpMalformed),
+                "{at}"
+            );
+        }
+        let pim = with_checksum(vec![0x14, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Message::parse(&pim).unwrap_err(), Drop::IgmpUnknown);
+        let host = with_checksum(vec![0x16, 0, 0, 0, 10, 1, 1, 1]);
+        assert_eq!(Message::parse(&host).unwrap_err(), Drop::IgmpMalformed);
+        // An unknown record is left out, the others hold.
+        let mixed = with_checksum(vec![
+            0x22, 0, 0, 0, 0, 0, 0, 2, 7, 0, 0, 0, 239, 1, 1, 1, 4, 0, 0, 0, 239, 1, 1, 2,
+        ]);
+        assert_eq!(records(&mixed).len(), 1);
+    }
+}

@@ -1,0 +1,463 @@
+//! A naive model of a router's table, with the sets of RFC 3376 §6.4 as the RFC writes them, and the
+//! comparison of [`Querier`] with it.
+
+use super::message::{Message, RecordKind};
+use super::querier::{GROUPS_MAX, Outlet, Querier, Query};
+use super::{Timing, emit};
+use crate::multicast::drops::Drop;
+use crate::multicast::packet::{ETHERNET_BYTES, Ip};
+use crate::multicast::rules::Rules;
+use base::{Duration, Time};
+use core::net::Ipv4Addr;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const OWN: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+
+fn group(n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(239, 1, 1, n)
+}
+
+fn source(n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, n)
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+struct Out {
+    queries: Vec<(Option<Ipv4Addr>, Vec<Ipv4Addr>, bool)>,
+    members: Vec<(Ipv4Addr, bool)>,
+    refused: Vec<Drop>,
+    unanswered: Vec<Ipv4Addr>,
+}
+
+impl Outlet for Out {
+    fn query(&mut self, query: &Query<'_>) {
+        let sources = query.sources.to_vec();
+        self.queries.push((query.group, sources, query.suppress));
+    }
+    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+        self.members.push((group, is_wanted));
+    }
+    fn refused(&mut self, _: Ipv4Addr, reason: Drop) {
+        self.refused.push(reason);
+    }
+    fn unanswered(&mut self, group: Ipv4Addr) {
+        self.unanswered.push(group);
+    }
+}
+
+/// A querier, and the messages of hosts.
+struct Router {
+    querier: Querier,
+    now: Time,
+    out: Out,
+    frame: Vec<u8>,
+}
+
+impl Router {
+    fn new() -> Router {
+        let mut router = Router {
+            querier: Querier::new(Timing::default(), OWN, true, Time::ZERO),
+            now: Time::ZERO,
+            out: Out::default(),
+            frame: Vec::new(),
+        };
+        router.until(Time::from_nanos(1));
+        router
+    }
+
+    /// Lets time pass, and everything happen at its moment.
+    fn until(&mut self, then: Time) {
+        while self.querier.next_timeout() <= then {
+            self.now = self.now.max(self.querier.next_timeout());
+            self.querier.on_timeout(self.now, &mut self.out);
+        }
+        self.now = then;
+    }
+
+    fn hear(&mut self, from: Ipv4Addr) {
+        let packet = &self.frame[ETHERNET_BYTES..];
+        let ip = Ip::parse(packet).unwrap();
+        let message = Message::parse(&packet[ip.header_bytes..ip.total_bytes]).unwrap();
+        let rules = Rules::default();
+        self.querier
+            .on_message(self.now, from, &message, &rules, &mut self.out);
+    }
+
+    fn report(&mut self, kind: RecordKind, group: Ipv4Addr, sources: &[Ipv4Addr]) {
+        emit::report(
+            &mut self.frame,
+            speaker(HOST),
+            [(kind, group, sources)].into_iter(),
+        );
+        self.hear(HOST);
+    }
+
+    fn old(&mut self, version: u8, group: Ipv4Addr) {
+        emit::report_old(&mut self.frame, speaker(HOST), version, group);
+        self.hear(HOST);
+    }
+
+    fn leave(&mut self, group: Ipv4Addr) {
+        emit::leave(&mut self.frame, speaker(HOST), group);
+        self.hear(HOST);
+    }
+
+    fn foreign_query(&mut self, from: Ipv4Addr, group: Option<Ipv4Addr>) {
+        let timing = Timing::default();
+        let query = Query {
+            group,
+            sources: &[],
+            suppress: false,
+            max_response: timing.last_member_interval,
+            robustness: timing.robustness,
+            interval: timing.query_interval,
+        };
+        emit::query(&mut self.frame, speaker(from), &query);
+        self.hear(from);
+    }
+}
+
+fn speaker(address: Ipv4Addr) -> emit::Speaker {
+    emit::Speaker { mac: MAC, address }
+}
+
+/// One group as the RFC writes it.
+#[derive(Clone, Debug)]
+enum Model {
+    Include(BTreeMap<Ipv4Addr, Time>),
+    Exclude {
+        timer: Time,
+        x: BTreeMap<Ipv4Addr, Time>,
+        y: BTreeSet<Ipv4Addr>,
+    },
+}
+
+impl Model {
+    fn pass(&mut self, now: Time) {
+        match self {
+            Model::Include(a) => a.retain(|_, timer| *timer > now),
+            Model::Exclude { timer, x, y } => {
+                y.extend(x.iter().filter(|(_, t)| **t <= now).map(|(s, _)| *s));
+                x.retain(|_, timer| *timer > now);
+                if *timer <= now {
+                    *self = Model::Include(x.clone());
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Time, kind: RecordKind, b: &BTreeSet<Ipv4Addr>, timing: &Timing) {
+        use RecordKind::{Allow, Block, IsExclude, IsInclude, ToExclude, ToInclude};
+        let gmi = now + timing.membership();
+        let lmqt = now + timing.last_member();
+        let lower = |timer: &mut Time| *timer = (*timer).min(lmqt);
+        match self {
+            Model::Include(a) => match kind {
+                IsInclude | Allow => a.extend(b.iter().map(|s| (*s, gmi))),
+                ToInclude => {
+                    a.iter_mut()
+                        .filter(|(s, _)| !b.contains(s))
+                        .for_each(|(_, t)| lower(t));
+                    a.extend(b.iter().map(|s| (*s, gmi)));
+                }
+                Block => a
+                    .iter_mut()
+                    .filter(|(s, _)| b.contains(s))
+                    .for_each(|(_, t)| lower(t)),
+                IsExclude | ToExclude => {
+                    let y = b.iter().filter(|s| !a.contains_key(s)).copied().collect();
+                    let mut x = a.clone();
+                    x.retain(|s, _| b.contains(s));
+                    if kind == ToExclude {
+                        x.values_mut().for_each(lower);
+                    }
+                    *self = Model::Exclude { timer: gmi, x, y };
+                }
+            },
+            Model::Exclude { timer, x, y } => match kind {
+                IsInclude | Allow | ToInclude => {
+                    if kind == ToInclude {
+                        x.iter_mut()
+                            .filter(|(s, _)| !b.contains(s))
+                            .for_each(|(_, t)| lower(t));
+                        lower(timer);
+                    }
+                    x.extend(b.iter().map(|s| (*s, gmi)));
+                    y.retain(|s| !b.contains(s));
+                }
+                Block => {
+                    for s in b.iter().filter(|s| !y.contains(s)) {
+                        lower(x.entry(*s).or_insert(*timer));
+                    }
+                }
+                IsExclude | ToExclude => {
+                    x.retain(|s, _| b.contains(s));
+                    let added = if kind == ToExclude { *timer } else { gmi };
+                    for s in b.iter().filter(|s| !y.contains(s)) {
+                        x.entry(*s).or_insert(added);
+                    }
+                    y.retain(|s| b.contains(s));
+                    if kind == ToExclude {
+                        x.values_mut().for_each(lower);
+                    }
+                    *timer = gmi;
+                }
+            },
+        }
+    }
+
+    fn wants(&self, source: Ipv4Addr) -> bool {
+        match self {
+            Model::Include(a) => a.contains_key(&source),
+            Model::Exclude { y, .. } => !y.contains(&source),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        !matches!(self, Model::Include(a) if a.is_empty())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hear(RecordKind, u8, BTreeSet<u8>),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = proptest::sample::select(&RecordKind::ALL[..]);
+    let sources = proptest::collection::btree_set(0u8..5, 0..4);
+    let hear =
+        (kind, 0u8..2, sources).prop_map(|(kind, group, sources)| Step::Hear(kind, group, sources));
+    let wait = prop_oneof![0u64..500, 0u64..70_000].prop_map(Step::Wait);
+    proptest::collection::vec(prop_oneof![3 => hear, 1 => wait], 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn the_table_is_that_of_the_rfc(steps in steps()) {
+        let timing = Timing::default();
+        let mut router = Router::new();
+        let mut models = vec![Model::Include(BTreeMap::new()); 2];
+        for step in steps {
+            match &step {
+                Step::Hear(kind, n, sources) => {
+                    let named: BTreeSet<_> = sources.iter().map(|&s| source(s)).collect();
+                    let listed: Vec<_> = named.iter().copied().collect();
+                    router.report(*kind, group(*n), &listed);
+                    models[usize::from(*n)].hear(router.now, *kind, &named, &timing);
+                }
+                Step::Wait(ms) => {
+                    let then = router.now + Duration::from_millis(*ms);
+                    router.until(then);
+                }
+            }
+            for (n, model) in models.iter_mut().enumerate() {
+                model.pass(router.now);
+                let group = group(n as u8);
+                prop_assert_eq!(router.querier.group(group).is_some(), model.is_wanted(), "{:?}", &step);
+                for s in 0..6 {
+                    let wants = router.querier.wants(router.now, group, source(s));
+                    prop_assert_eq!(wants, model.wants(source(s)), "{:?} {:?}", &step, &model);
+                }
+            }
+        }
+        // Each group's joins and leaves take turns.
+        for n in 0..2 {
+            let told = router.out.members.iter().filter(|(g, _)| *g == group(n));
+            for (count, (_, is_wanted)) in told.enumerate() {
+                prop_assert_eq!(*is_wanted, count % 2 == 0);
+            }
+        }
+        // All ends when nobody says anything any more.
+        router.until(router.now + timing.membership());
+        prop_assert_eq!(router.querier.groups().len(), 0);
+    }
+}
+
+#[test]
+fn it_asks_at_once_and_then_regularly() {
+    let mut router = Router::new();
+    assert_eq!(router.out.queries, [(None, vec![], false)]);
+    let timing = Timing::default();
+    router.until(Time::from_nanos(0) + timing.query_interval.div(4));
+    assert_eq!(router.out.queries.len(), 2, "once more after a quarter");
+    router.until(router.now + timing.query_interval * 10);
+    assert_eq!(router.out.queries.len(), 12);
+}
+
+#[test]
+fn a_leave_is_asked_about_twice_and_takes_effect_within_a_second() {
+    for version in [2, 3] {
+        let mut router = Router::new();
+        match version {
+            2 => router.old(2, group(1)),
+            _ => router.report(RecordKind::ToExclude, group(1), &[]),
+        }
+        assert_eq!(router.out.members, [(group(1), true)]);
+        router.out = Out::default();
+        let left = router.now + Duration::from_secs(3);
+        router.until(left);
+        match version {
+            2 => router.leave(group(1)),
+            _ => router.report(RecordKind::ToInclude, group(1), &[]),
+        }
+        assert_eq!(router.out.queries, [(Some(group(1)), vec![], false)]);
+        router.until(left + Duration::from_millis(399));
+        assert_eq!(router.out.queries.len(), 2);
+        assert!(router.querier.wants(router.now, group(1), HOST));
+        router.until(left + Duration::from_millis(400));
+        assert_eq!(router.out.members, [(group(1), false)], "version {version}");
+        assert!(router.out.unanswered.is_empty(), "it was left in words");
+    }
+}
+
+#[test]
+fn a_leave_does_not_take_the_group_from_others() {
+    let mut router = Router::new();
+    router.report(RecordKind::ToExclude, group(1), &[]);
+    router.report(RecordKind::ToInclude, group(1), &[]);
+    // The other member answers the query, and the second query says that routers need not mind.
+    router.until(router.now + Duration::from_millis(100));
+    router.report(RecordKind::IsExclude, group(1), &[]);
+    router.until(router.now + Duration::from_secs(10));
+    assert!(router.querier.wants(router.now, group(1), HOST));
+    let specific: Vec<_> = router
+        .out
+        .queries
+        .iter()
+        .filter(|q| q.0.is_some())
+        .collect();
+    assert_eq!(
+        specific,
+        [
+            &(Some(group(1)), vec![], false),
+            &(Some(group(1)), vec![], true)
+        ]
+    );
+}
+
+#[test]
+fn hosts_of_version_1_cannot_leave_and_keep_the_group_from_leaving() {
+    let mut router = Router::new();
+    router.old(1, group(1));
+    router.leave(group(1));
+    router.report(RecordKind::ToInclude, group(1), &[]);
+    router.until(router.now + Duration::from_secs(60));
+    assert!(router.querier.wants(router.now, group(1), HOST));
+    router.until(router.now + Duration::from_secs(6));
+    assert_eq!(router.querier.groups().len(), 0);
+}
+
+#[test]
+fn a_host_of_version_2_hides_the_source_filters_of_others() {
+    let mut router = Router::new();
+    router.report(RecordKind::ToExclude, group(1), &[source(1)]);
+    assert!(!router.querier.wants(router.now, group(1), source(1)));
+    router.old(2, group(1));
+    assert!(router.querier.wants(router.now, group(1), source(1)));
+    router.report(RecordKind::ToExclude, group(1), &[source(1)]);
+    router.report(RecordKind::Block, group(1), &[source(1)]);
+    router.until(router.now + Duration::from_secs(2));
+    assert!(router.querier.wants(router.now, group(1), source(1)));
+}
+
+#[test]
+fn the_lowest_address_asks() {
+    let mut router = Router::new();
+    router.foreign_query(Ipv4Addr::new(10, 0, 0, 2), None);
+    router.foreign_query(Ipv4Addr::UNSPECIFIED, None);
+    assert!(router.querier.is_querier());
+    let lower = Ipv4Addr::new(10, 0, 0, 0);
+    router.foreign_query(lower, None);
+    assert_eq!(router.querier.other(), Some((lower, 3)));
+    router.report(RecordKind::ToExclude, group(1), &[]);
+    router.out = Out::default();
+    // It does not ask when somebody leaves: the other does, and who asks is believed.
+    router.report(RecordKind::ToInclude, group(1), &[]);
+    router.until(router.now + Duration::from_secs(2));
+    assert!(router.out.queries.is_empty());
+    assert!(router.querier.wants(router.now, group(1), HOST));
+    router.foreign_query(lower, Some(group(1)));
+    router.until(router.now + Duration::from_millis(400));
+    assert_eq!(router.out.members, [(group(1), false)]);
+    assert!(!router.querier.is_querier());
+    router.until(router.now + Timing::default().other_querier());
+    assert!(router.querier.is_querier(), "the other is gone");
+    assert_eq!(router.out.queries, [(None, vec![], false)]);
+}
+
+#[test]
+fn who_joined_and_answers_nothing_is_told() {
+    let mut router = Router::new();
+    router.report(RecordKind::ToExclude, group(1), &[]);
+    router.until(router.now + Duration::from_secs(66));
+    assert_eq!(router.out.unanswered, [group(1)]);
+}
+
+#[test]
+fn what_may_not_be_joined_is_refused_by_name() {
+    let mut router = Router::new();
+    router.old(2, Ipv4Addr::new(224, 0, 0, 251));
+    assert!(router.out.refused.is_empty(), "every host does so");
+    router.old(2, Ipv4Addr::new(224, 1, 1, 1));
+    router.old(2, Ipv4Addr::new(232, 1, 1, 1));
+    router.report(RecordKind::ToExclude, Ipv4Addr::new(232, 1, 1, 1), &[]);
+    let none = Drop::JoinWithoutSource;
+    assert_eq!(router.out.refused, [Drop::JoinNotAllowed, none, none]);
+    router.report(RecordKind::Allow, Ipv4Addr::new(232, 1, 1, 1), &[source(1)]);
+    assert_eq!(router.out.members.len(), 1);
+    assert!(
+        router
+            .querier
+            .wants(router.now, Ipv4Addr::new(232, 1, 1, 1), source(1))
+    );
+    assert!(
+        !router
+            .querier
+            .wants(router.now, Ipv4Addr::new(232, 1, 1, 1), source(2))
+    );
+}
+
+#[test]
+fn a_million_joins_end_in_counted_refusals_and_those_that_are_there_stay() {
+    let mut router = Router::new();
+    let mut joined = 0u32;
+    while joined < 1_000_000 {
+        let records = (joined..1_000_000).map(|n| {
+            let group = Ipv4Addr::from_bits(0xef00_0000 + n);
+            (RecordKind::ToExclude, group, &[][..])
+        });
+        joined += emit::report(&mut router.frame, speaker(HOST), records) as u32;
+        router.hear(HOST);
+    }
+    assert_eq!(router.querier.groups().len(), GROUPS_MAX);
+    assert_eq!(router.out.members.len(), GROUPS_MAX);
+    assert_eq!(router.out.refused.len(), 1_000_000 - GROUPS_MAX);
+    assert!(
+        router
+            .out
+            .refused
+            .iter()
+            .all(|&why| why == Drop::JoinTooMany)
+    );
+    router.until(router.now + Timing::default().membership());
+    assert_eq!(router.querier.groups().len(), 0);
+}
+
+#[test]
+fn sources_are_bounded_too() {
+    let mut router = Router::new();
+    let many: Vec<_> = (0..300)
+        .map(|n| Ipv4Addr::from_bits(0x0a01_0000 + n))
+        .collect();
+    router.report(RecordKind::Allow, group(1), &many);
+    let kept = super::group::SOURCES_PER_GROUP_MAX;
+    assert_eq!(router.querier.group(group(1)).unwrap().sources(), kept);
+    assert_eq!(router.out.refused, vec![Drop::SourceTooMany; 300 - kept]);
+}

@@ -1,0 +1,272 @@
+//! Ethernet frames and IPv4 headers, as far as a bridge looks at them and changes them.
+//!
+//! ```text
+//!   |  to (6)  |  from (6)  | type (2) | IPv4 header (20..60) | payload        | padding |
+//!    01:00:5e + 23 bits of the group    |<------------ total length ---------->|
+//! ```
+//! A packet crosses whole: of its bytes only the TTL changes, and the header's checksum by as much.
+
+use super::drops::Drop;
+use core::net::Ipv4Addr;
+use etherparse::{IpNumber, Ipv4HeaderSlice};
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Bytes of a frame before its packet.
+pub const ETHERNET_BYTES: usize = 14;
+/// Type of a frame with IPv4.
+pub const TYPE_IPV4: u16 = 0x0800;
+/// Types of frames with IPv6, and with a VLAN's tag before the type.
+const TYPE_IPV6: u16 = 0x86dd;
+const TYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
+/// IP's number of IGMP.
+pub const PROTOCOL_IGMP: u8 = 2;
+/// IP's number of UDP.
+pub const PROTOCOL_UDP: u8 = 17;
+/// Bytes of an IPv4 header without options.
+pub const IPV4_BYTES: usize = 20;
+/// Where the TTL and the checksum stand in an IPv4 header.
+const TTL_AT: usize = 8;
+const CHECKSUM_AT: usize = 10;
+
+/// What stands before the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ethernet {
+    /// To whom.
+    pub to: Mac,
+    /// From whom.
+    pub from: Mac,
+    /// What it carries.
+    pub kind: u16,
+}
+
+/// What matters of an IPv4 header that was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ip {
+    /// Who sent it.
+    pub source: Ipv4Addr,
+    /// To whom or to which group.
+    pub destination: Ipv4Addr,
+    /// Routers that it may still cross, and one.
+    pub ttl: u8,
+    /// What it carries.
+    pub protocol: u8,
+    /// Bytes of the header.
+    pub header_bytes: usize,
+    /// Bytes of the packet, less than there are when the frame is padded.
+    pub total_bytes: usize,
+    /// A part of a packet.
+    pub is_fragment: bool,
+    /// May not be cut in parts.
+    pub dont_fragment: bool,
+}
+
+impl Ethernet {
+    /// Reads the header of a frame.
+    ///
+    /// # Errors
+    /// When the frame is shorter, or what it carries is nothing for a bridge of IPv4 that should be
+    /// counted under a reason of its own.
+    pub fn parse(frame: &[u8]) -> Result<Ethernet, Drop> {
+        let (&to, rest) = frame.split_first_chunk().ok_or(Drop::Truncated)?;
+        let (&from, rest) = rest.split_first_chunk().ok_or(Drop::Truncated)?;
+        let &kind = rest.first_chunk().ok_or(Drop::Truncated)?;
+        let kind = u16::from_be_bytes(kind);
+        match kind {
+            TYPE_IPV6 => Err(Drop::Ipv6),
+            kind if TYPES_VLAN.contains(&kind) => Err(Drop::Vlan),
+            kind => Ok(Ethernet { to, from, kind }),
+        }
+    }
+
+    /// The header as bytes.
+    #[must_use]
+    pub fn emit(&self) -> [u8; ETHERNET_BYTES] {
+        let mut bytes = [0; ETHERNET_BYTES];
+        bytes[..6].copy_from_slice(&self.to);
+        bytes[6..12].copy_from_slice(&self.from);
+        bytes[12..].copy_from_slice(&self.kind.to_be_bytes());
+        bytes
+    }
+}
+
+impl Ip {
+    /// Reads and checks the header of a packet that may be followed by padding.
+    ///
+    /// # Errors
+    /// When it is malformed, cut short, or its checksum is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Ip, Drop> {
+        let header = Ipv4HeaderSlice::from_slice(bytes).map_err(|error| match error {
+            etherparse::err::ipv4::HeaderSliceError::Len(_) => Drop::Truncated,
+            etherparse::err::ipv4::HeaderSliceError::Content(_) => Drop::Malformed,
+        })?;
+        let (header_bytes, total_bytes) = (header.slice().len(), usize::from(header.total_len()));
+        if total_bytes < header_bytes {
+            return Err(Drop::Malformed);
+        }
+        if bytes.len() < total_bytes {
+            return Err(Drop::Truncated);
+        }
+        if sum(header.slice()) != 0xffff {
+            return Err(Drop::Checksum);
+        }
+        let IpNumber(protocol) = header.protocol();
+        Ok(Ip {
+            source: header.source_addr(),
+            destination: header.destination_addr(),
+            ttl: header.ttl(),
+            protocol,
+            header_bytes,
+            total_bytes,
+            is_fragment: header.is_fragmenting_payload(),
+            dont_fragment: header.dont_fragment(),
+        })
+    }
+
+    /// Whether a host can have sent from this address: not a group, not a broadcast, not loopback,
+    /// and known.
+    #[must_use]
+    pub fn has_host_source(&self) -> bool {
+        let source = self.source;
+        !source.is_unspecified()
+            && !source.is_loopback()
+            && !source.is_multicast()
+            // Class E, and the broadcast address among it.
+            && source.octets()[0] < 240
+    }
+}
+
+/// Takes one from the TTL of a packet that [`Ip::parse`] found right, and mends its checksum.
+pub fn decrement_ttl(packet: &mut [u8]) {
+    let Some(header) = packet.first_chunk_mut::<IPV4_BYTES>() else {
+        return;
+    };
+    // [RFC 1624]: HC' = ~(~HC + ~m + m'). The TTL is the high half of its word, so m' = m - 0x0100.
+    let word = u16::from_be_bytes([header[TTL_AT], header[TTL_AT + 1]]);
+    let checksum = u16::from_be_bytes([header[CHECKSUM_AT], header[CHECKSUM_AT + 1]]);
+    header[TTL_AT] = header[TTL_AT].saturating_sub(1);
+    let changed = u16::from_be_bytes([header[TTL_AT], header[TTL_AT + 1]]);
+    let total = u32::from(!checksum) + u32::from(!word) + u32::from(changed);
+    let folded = (total & 0xffff) + (total >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    header[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+}
+
+/// The Internet checksum of bytes that have zero, or nothing, where it goes.
+#[must_use]
+pub fn checksum(bytes: &[u8]) -> u16 {
+    !sum(bytes)
+}
+
+/// The sum in ones' complement; 0xffff when a checksum among the bytes is right. [RFC 1071]
+#[must_use]
+pub fn sum(bytes: &[u8]) -> u16 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut total: u64 = words
+        .iter()
+        .map(|word| u64::from(u32::from_be_bytes(*word)))
+        .sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    total += u64::from(u32::from_be_bytes(last));
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// The Ethernet address of a group. [RFC 1112 §6.4]
+#[must_use]
+pub const fn group_mac(group: Ipv4Addr) -> Mac {
+    let [_, b, c, d] = group.octets();
+    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A header that Linux sent: 10.0.0.1 to 239.1.1.1, UDP, 32 bytes of payload, TTL 8.
+    const HEADER: [u8; 20] = [
+        0x45, 0x00, 0x00, 0x3c, 0x12, 0x34, 0x40, 0x00, 0x08, 0x11, 0x73, 0x6d, 10, 0, 0, 1, 239,
+        1, 1, 1,
+    ];
+
+    fn packet() -> Vec<u8> {
+        let mut packet = HEADER.to_vec();
+        packet[10..12].fill(0);
+        let sum = checksum(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet.resize(60, 0x55);
+        packet
+    }
+
+    #[test]
+    fn a_header_is_read_and_padding_is_not_of_the_packet() {
+        let mut padded = packet();
+        padded.extend([0; 6]);
+        let ip = Ip::parse(&padded).unwrap();
+        assert_eq!((ip.total_bytes, ip.header_bytes), (60, 20));
+        assert_eq!((ip.ttl, ip.protocol), (8, PROTOCOL_UDP));
+        assert_eq!(ip.source, Ipv4Addr::new(10, 0, 0, 1));
+        assert_eq!(ip.destination, Ipv4Addr::new(239, 1, 1, 1));
+        assert!(ip.dont_fragment && !ip.is_fragment && ip.has_host_source());
+    }
+
+    #[test]
+    fn what_is_cut_or_changed_is_refused() {
+        let whole = packet();
+        for len in 0..whole.len() {
+            assert_eq!(Ip::parse(&whole[..len]), Err(Drop::Truncated), "{len}");
+        }
+        for at in 0..20 {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x04;
+            assert!(Ip::parse(&changed).is_err(), "{at}");
+        }
+        let mut short = whole.clone();
+        short[2..4].copy_from_slice(&19u16.to_be_bytes());
+        assert_eq!(Ip::parse(&short), Err(Drop::Malformed));
+        for len in 0..ETHERNET_BYTES {
+            assert_eq!(Ethernet::parse(&[0; 14][..len]), Err(Drop::Truncated));
+        }
+        let mut frame = [0; 14];
+        frame[12..].copy_from_slice(&0x8100u16.to_be_bytes());
+        assert_eq!(Ethernet::parse(&frame), Err(Drop::Vlan));
+    }
+
+    #[test]
+    fn a_groups_ethernet_address_has_its_low_23_bits() {
+        let mac = group_mac(Ipv4Addr::new(239, 129, 2, 3));
+        assert_eq!(mac, [0x01, 0x00, 0x5e, 0x01, 2, 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_checksum_stays_right_when_the_ttl_is_decremented(
+            mut bytes in proptest::array::uniform20(any::<u8>()), ttl in 1u8..,
+        ) {
+            bytes[0] = 0x45;
+            bytes[2..4].copy_from_slice(&20u16.to_be_bytes());
+            bytes[8] = ttl;
+            bytes[10..12].fill(0);
+            let right = checksum(&bytes);
+            bytes[10..12].copy_from_slice(&right.to_be_bytes());
+            prop_assert_eq!(Ip::parse(&bytes).map(|ip| ip.ttl), Ok(ttl));
+            decrement_ttl(&mut bytes);
+            prop_assert_eq!(Ip::parse(&bytes).map(|ip| ip.ttl), Ok(ttl - 1));
+        }
+
+        #[test]
+        fn the_sum_is_that_of_sixteen_bit_words(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let mut slow = 0u32;
+            for pair in bytes.chunks(2) {
+                slow += u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from);
+                slow = (slow & 0xffff) + (slow >> 16);
+            }
+            prop_assert_eq!(sum(&bytes), slow as u16);
+        }
+    }
+}
