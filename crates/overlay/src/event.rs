@@ -85,11 +85,13 @@ pub enum Drop {
     TooLong,
     /// Longer than the emulated link carries (lab mode).
     ImpairedMtu,
+    /// No member of the group is to be reached from here.
+    NoMember,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 37] = [
+    pub const ALL: [Drop; 38] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -127,6 +129,7 @@ impl Drop {
         Drop::BeyondWindow,
         Drop::TooLong,
         Drop::ImpairedMtu,
+        Drop::NoMember,
     ];
 
     /// The metric's label.
@@ -169,6 +172,7 @@ impl Drop {
             Drop::BeyondWindow => "beyond_window",
             Drop::TooLong => "too_long",
             Drop::ImpairedMtu => "impaired_mtu",
+            Drop::NoMember => "no_member",
         }
     }
 }

@@ -26,6 +26,8 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Key {
     /// The node and port that have sent it.
     pub from: (NodeAddr, VirtualPort),
+    /// The node or group that it goes to.
+    pub to: NodeAddr,
     /// The port that it goes to.
     pub port: VirtualPort,
     /// Which of the sender's.
@@ -194,6 +196,7 @@ mod tests {
 
     fn key(source: u32, id: u32) -> Key {
         Key {
+            to: NodeAddr(9),
             from: (NodeAddr(source), VirtualPort(1)),
             port: VirtualPort(2),
             id,

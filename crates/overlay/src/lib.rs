@@ -31,6 +31,7 @@ pub mod event;
 pub mod flood;
 pub mod flow;
 pub mod fragment;
+pub mod groups;
 pub mod hello;
 pub mod link;
 pub mod link_state;

@@ -11,6 +11,7 @@ pub(crate) mod control;
 mod deliver;
 mod flows;
 mod fragments;
+mod groups;
 mod mtu;
 mod network;
 mod operate;
@@ -30,6 +31,7 @@ use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
 use crate::fragment::Reassembly;
+use crate::groups::{Local, Trees};
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Reply, Request};
@@ -96,6 +98,9 @@ pub struct Node {
     signers: routing::Signers,
     tables: Tables,
     stamps: Stamps,
+    groups: Local,
+    telling: groups::Telling,
+    trees: Trees,
     reassembly: Reassembly,
     streams: Streams,
     /// More was to be sent on streams than one flush does.
@@ -106,6 +111,8 @@ pub struct Node {
     stranded: Vec<reliable::Stranded>,
     /// The links that copies of a packet take: kept for its memory alone.
     ways: Vec<LinkIndex>,
+    /// The clients that get a packet: likewise.
+    receivers: Vec<ClientId>,
     rng: Rng,
     /// A number that no other start of this node has: hellos carry it.
     boot: u32,
@@ -159,6 +166,10 @@ impl Node {
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
             stamps: Stamps::default(),
+            groups: Local::default(),
+            telling: groups::Telling::default(),
+            trees: Trees::default(),
+            receivers: Vec::new(),
             reassembly: Reassembly::default(),
             streams: Streams::default(),
             streams_again: None,
@@ -232,6 +243,7 @@ impl Node {
             } => return self.on_send(now, client, Some(from), (to, port), payload, out),
             Request::Close => {
                 self.leave_streams(now, client, out);
+                self.leave_groups(client);
                 self.sockets.close(client);
                 self.resequencer.close(client);
                 return;
@@ -246,6 +258,8 @@ impl Node {
                     .bind_range(client, (first, last), &mut self.rng);
                 bound.map(|()| Reply::Bound { port: first })
             }
+            Request::Join { group, port } => self.on_join(client, (group, port)),
+            Request::Leave { group, port } => self.on_leave(client, (group, port)),
             Request::Options(options) => self.set_options(client, options),
             Request::Stream(request) => {
                 return self.on_stream_request(now, client, request, out);
@@ -271,6 +285,7 @@ impl Node {
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
+            self.trees.expire(now);
             self.redial(now, out);
             self.keep_records(now);
         }
@@ -298,6 +313,7 @@ impl Engine for Node {
 
     fn flush(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         self.update_routing(now, out);
+        self.update_groups(now);
         self.reroute_stranded(now, out);
         self.flush_streams(now, out);
         while let Some(index) = self.links.pop_touched() {
@@ -319,6 +335,7 @@ impl Engine for Node {
                 self.own_record_due.then_some(self.own_record_after),
                 "record",
             ),
+            (self.telling_at(), "groups"),
             (Some(self.housekeeping), "housekeeping"),
         ]
         .into_iter()

@@ -6,6 +6,7 @@
 use crate::stream::{StreamReply, StreamRequest};
 use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
 use wire::data::Remaining;
+use wire::groups::Setting;
 pub use wire::ipc::{Delivery, Options};
 
 /// A request of a client, or of the operator.
@@ -47,6 +48,21 @@ pub enum Request {
         /// The payload.
         payload: Burst,
     },
+    /// Wants what is sent to a multicast group and port, or its share of what is sent to an anycast
+    /// group and port.
+    Join {
+        /// The group.
+        group: NodeAddr,
+        /// The port that packets name.
+        port: VirtualPort,
+    },
+    /// Wants it no more.
+    Leave {
+        /// The group.
+        group: NodeAddr,
+        /// The port.
+        port: VirtualPort,
+    },
     /// Something about streams.
     Stream(StreamRequest),
     /// The client is gone: its port is free again.
@@ -74,6 +90,14 @@ pub enum Operation {
     },
     /// Replaces this node's certificate (renewed, same keys) without interruption.
     Renew(Box<secure::Identity>),
+    /// How a group is to be carried, for the whole network; `None` takes back what this node has
+    /// said. The version is the node's to choose.
+    SetGroup {
+        /// The group.
+        group: NodeAddr,
+        /// How.
+        setting: Option<Setting>,
+    },
     /// A new signed list of revoked certificates, to be checked and flooded.
     Revoke(Vec<u8>),
     /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
@@ -100,6 +124,13 @@ pub enum RequestError {
     },
     /// The destination is not the address of a node.
     BadDestination,
+    /// Not the address of a group.
+    NotAGroup,
+    /// As many groups as there can be.
+    TooManyGroups {
+        /// That many.
+        max: usize,
+    },
     /// The class or option is not carried by this version.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
@@ -135,6 +166,13 @@ impl core::fmt::Display for RequestError {
             RequestError::BadDestination => {
                 f.write_str("the destination is not the address of a node")
             }
+            RequestError::NotAGroup => f.write_str(
+                "not a group: multicast groups are 224.0.0.0/4, anycast groups 240.0.0.0/4",
+            ),
+            RequestError::TooManyGroups { max } => write!(
+                f,
+                "this node is in {max} groups already: leave some, or let Scribe build their trees"
+            ),
             RequestError::Unsupported => {
                 f.write_str("the class is not carried by this version of the node")
             }
@@ -161,6 +199,10 @@ pub enum Reply {
         /// To this port.
         port: VirtualPort,
     },
+    /// The client is in the group.
+    Joined,
+    /// The client is not in the group.
+    Left,
     /// An operator's request is done.
     Done,
     /// The request failed.
@@ -173,6 +215,8 @@ pub enum Reply {
         port: VirtualPort,
         /// The port that it is for.
         to: VirtualPort,
+        /// The group that it was sent to, if it was one.
+        group: Option<NodeAddr>,
         /// It was lost on a hop and recovered there.
         recovered: bool,
         /// What is left of its deadline.

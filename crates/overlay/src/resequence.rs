@@ -28,8 +28,8 @@ const RESTART_JUMP: u64 = 1 << 16;
 /// A packet is released this long before its deadline, for the client to read it in time.
 const MARGIN: Duration = Duration::from_millis(1);
 
-/// Whose packets: the receiving client and its port, and the sender.
-pub type FlowKey = (ClientId, VirtualPort, NodeAddr, VirtualPort);
+/// Whose packets: the receiving client, the node or group and port that they are for, and the sender.
+pub type FlowKey = (ClientId, (NodeAddr, VirtualPort), NodeAddr, VirtualPort);
 
 /// What became of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,12 @@ impl<T> Flow<T> {
 mod tests {
     use super::*;
 
-    const KEY: FlowKey = (ClientId(1), VirtualPort(2), NodeAddr(1), VirtualPort(1));
+    const KEY: FlowKey = (
+        ClientId(1),
+        (NodeAddr(2), VirtualPort(2)),
+        NodeAddr(1),
+        VirtualPort(1),
+    );
 
     fn ms(n: u64) -> Time {
         Time::ZERO + Duration::from_millis(n)

@@ -145,6 +145,11 @@ impl Tables {
         self.generation
     }
 
+    /// What packets go by has changed though no next hop has: members of anycast groups.
+    pub fn touch(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
     /// The trees behind the routes, for whoever wants paths.
     pub fn tree(&self, metric: Metric) -> Option<&Tree> {
         self.trees.tree(metric)

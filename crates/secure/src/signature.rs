@@ -11,6 +11,8 @@ use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 pub enum Context {
     /// A certificate, by the root key.
     Certificate,
+    /// A record of groups, by its origin.
+    Groups,
     /// A list of link states, by its origin.
     LinkState,
     /// A request for a certificate, by the node that asks.
@@ -25,6 +27,7 @@ impl Context {
         match self {
             Context::Certificate => "sinew certificate 1",
             Context::LinkState => "sinew link state 1",
+            Context::Groups => "sinew groups 1",
             Context::Request => "sinew request 1",
             Context::Revocations => "sinew revocations 1",
         }

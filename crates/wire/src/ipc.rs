@@ -39,6 +39,20 @@
 //! [`Datagrams`](Reply::Datagrams) only; it is never raw and has no streams. What comes in one turn
 //! of the node's loop comes in one message; nothing waits for more.
 //!
+//! # Groups
+//!
+//! ```text
+//!   client                                  node
+//!     | -- Join(group, port) --------------> |      any number of them
+//!     | <---------------------- Done(Join) --|
+//!     | <-- Datagram(group, from, payload) --|      what was sent to that group and port
+//!     | -- Leave(group, port) -------------> |
+//!     | <--------------------- Done(Leave) --|
+//! ```
+//! The port is that of the datagrams' destination, and may be any; several clients of a node may
+//! join the same. Sending to a group needs no joining. What a socket sends itself does not come
+//! back to it.
+//!
 //! # Streams
 //!
 //! A stream is a descriptor of its own, one end of a socket pair that the node makes and passes
@@ -73,7 +87,10 @@ pub use batch::{
     OUTGOING_HEADER_BYTES, Outgoing, Ports,
 };
 pub use options::{Delivery, Options};
-pub use reply::{DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, Reply, TEXT_BYTES_MAX};
+pub use reply::{
+    DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, GROUP_BYTES, HeaderBytes, Reply,
+    TEXT_BYTES_MAX,
+};
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
 pub use routing::{RouteBy, Scheme};
 pub use stream::{Framing, ResetReason};
@@ -85,7 +102,7 @@ pub const VERSION: u8 = 1;
 /// The longest payload: what an IPv4 UDP datagram can carry, so that programs keep working.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// The longest message: a datagram with its header.
-pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_HEADER_BYTES + PAYLOAD_BYTES_MAX;
+pub const MESSAGE_BYTES_MAX: usize = DATAGRAM_HEADER_BYTES + GROUP_BYTES + PAYLOAD_BYTES_MAX;
 /// In [`Request::Bind`]: any port that is free.
 pub const ANY_PORT: VirtualPort = VirtualPort(0);
 
@@ -113,6 +130,10 @@ pub mod kind {
     pub const BIND_RANGE: u8 = 10;
     /// [`super::Request::SendFrom`].
     pub const SEND_FROM: u8 = 11;
+    /// [`super::Request::Join`].
+    pub const JOIN: u8 = 12;
+    /// [`super::Request::Leave`].
+    pub const LEAVE: u8 = 13;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].

@@ -24,6 +24,7 @@ pub mod control;
 pub mod data;
 pub mod echo;
 pub mod exit;
+pub mod groups;
 pub mod handshake;
 pub mod ipc;
 pub mod link;

@@ -51,10 +51,29 @@ impl RecordKind {
     pub const CERTIFICATE: RecordKind = RecordKind(2);
     /// The list of revoked certificates. Origin is 0, sequence number its version.
     pub const REVOCATIONS: RecordKind = RecordKind(3);
+    /// The first part of a node's groups: [`crate::groups`]. The other parts follow.
+    pub const GROUPS: RecordKind = RecordKind(16);
+    const GROUPS_LAST: RecordKind =
+        RecordKind(RecordKind::GROUPS.0 + crate::groups::PARTS as u8 - 1);
+
+    /// A part of a node's groups.
+    pub const fn groups(part: u8) -> Option<RecordKind> {
+        match part < crate::groups::PARTS as u8 {
+            true => Some(RecordKind(RecordKind::GROUPS.0 + part)),
+            false => None,
+        }
+    }
+    /// Which part of a node's groups, if it is one.
+    pub const fn groups_part(self) -> Option<u8> {
+        match self.0 >= RecordKind::GROUPS.0 && self.0 <= RecordKind::GROUPS_LAST.0 {
+            true => Some(self.0 - RecordKind::GROUPS.0),
+            false => None,
+        }
+    }
 
     /// This code knows the kind.
     pub const fn is_known(self) -> bool {
-        matches!(self.0, 1..=3)
+        matches!(self.0, 1..=3) || self.groups_part().is_some()
     }
     /// Not knowing the kind is an error.
     pub const fn is_critical(self) -> bool {
@@ -66,6 +85,7 @@ impl RecordKind {
             RecordKind::LINK_STATE => "link-state",
             RecordKind::CERTIFICATE => "certificate",
             RecordKind::REVOCATIONS => "revocations",
+            kind if kind.groups_part().is_some() => "groups",
             _ => "unknown",
         }
     }

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(Frame::parse(REFUSED, &[0xff]), Err(Malformed::Text));
         assert_eq!(Frame::parse(REFUSED, &[b'a'; 201]), Err(Malformed::Length));
         assert_eq!(Frame::parse(HELLO, &[0; 259]), Err(Malformed::Length));
-        assert_eq!(head([DATA, 0xff, 0, 0]), Err(Malformed::Length));
+        assert_eq!(head([DATA, 1, 0, 0x10]), Err(Malformed::Length));
         for kind in [0, 12, 255] {
             assert_eq!(head([kind, 0, 0, 0]), Err(Malformed::Kind));
         }

@@ -4,8 +4,8 @@ use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Datagram, Reply, Request};
 use wire::{
-    Malformed, certificate, data, echo, exit, handshake, ipc, link, link_state, record, remote,
-    stamp, transport,
+    Malformed, certificate, data, echo, exit, groups, handshake, ipc, link, link_state, record,
+    remote, stamp, transport,
 };
 
 const FITS: &str = "the example is of its format";
@@ -60,6 +60,9 @@ fn every_limit_has_its_value() {
             "link_state::OPTIONS_BYTES_MAX",
             link_state::OPTIONS_BYTES_MAX,
         ),
+        ("groups::PARTS", groups::PARTS),
+        ("groups::GROUPS_MAX", groups::GROUPS_MAX),
+        ("groups::SETTINGS_MAX", groups::SETTINGS_MAX),
         (
             "certificate::MAX_CERTIFICATE_BYTES",
             certificate::MAX_CERTIFICATE_BYTES,
@@ -159,6 +162,7 @@ fn reading(format: &str, bytes: &[u8]) -> String {
                         source_port,
                         recovered,
                         remaining,
+                        group: _,
                     } = from;
                     format!(
                         "to {to} from {source}:{source_port} {recovered} {remaining:?} {bytes:?}"
@@ -230,7 +234,7 @@ fn every_example_reads_as_told() {
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
          scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16 })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
-         recovered: true, remaining: Remaining(650) }, [104, 105])",
+         recovered: true, remaining: Remaining(650), group: None }, [104, 105])",
         "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",
         "Reset { reason: NoRoute }",
         "BindRange { first: VirtualPort(20000), last: VirtualPort(50000) }",

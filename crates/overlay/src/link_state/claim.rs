@@ -3,6 +3,7 @@
 use base::NodeAddr;
 use wire::Malformed;
 use wire::certificate::{Certificate, Revocations};
+use wire::groups::Groups;
 use wire::link_state::LinkState;
 use wire::record::{Key, RecordKind, RecordSeq};
 
@@ -11,6 +12,8 @@ use wire::record::{Key, RecordKind, RecordSeq};
 pub enum Claim<'a> {
     /// A node's links.
     LinkState(LinkState<'a>),
+    /// A part of a node's groups.
+    Groups(Groups<'a>),
     /// A node's certificate.
     Certificate {
         /// As parsed.
@@ -103,6 +106,13 @@ impl<'a> Claim<'a> {
                 let revocations = Revocations::parse(body)?;
                 Ok(Claim::Revocations { revocations, body })
             }
+            kind if kind.groups_part().is_some() => {
+                let groups = Groups::parse(kind, body)?;
+                let is_node = groups.origin.is_node();
+                is_node
+                    .then_some(Claim::Groups(groups))
+                    .ok_or(Malformed::Value)
+            }
             kind if kind.is_critical() => Err(Malformed::Critical),
             _ => Err(Malformed::Kind),
         }
@@ -112,6 +122,7 @@ impl<'a> Claim<'a> {
     pub fn key(&self) -> Key {
         match self {
             Claim::LinkState(state) => state.key(),
+            Claim::Groups(groups) => groups.key(),
             Claim::Certificate { certificate, .. } => Key {
                 kind: RecordKind::CERTIFICATE,
                 origin: certificate.subject.address,

@@ -21,21 +21,25 @@
 //! | kind | origin | number | ends |
 //! |---|---|---|---|
 //! | link state | the node | counted by it | at its lifetime |
+//! | groups, in parts | the node | counted by it | at its lifetime |
 //! | certificate | the node | its serial | an hour after the node's last link state |
 //! | revocations | 0 | its version | never |
 
 mod claim;
 mod edges;
+mod groups;
 mod own;
 mod pending;
 mod usable;
 
 pub use claim::{Claim, Judgement, Reason, Verdict};
 pub(crate) use edges::Followed;
+pub use groups::OwnGroups;
 pub use own::{LIFETIME_S, Origination};
 pub use pending::MAX_PENDING;
 use pending::Pending;
 
+use crate::groups::Membership;
 use crate::link::LinkIndex;
 use base::{NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
@@ -104,6 +108,8 @@ pub struct Database {
     own: NodeAddr,
     own_seq: RecordSeq,
     refresh_at: Time,
+    own_groups: groups::OwnParts,
+    membership: Membership,
     entries: BTreeMap<Name, Entry>,
     pending: Vec<Pending>,
     topology: Topology,
@@ -127,6 +133,8 @@ impl Database {
             own,
             own_seq: RecordSeq(0),
             refresh_at: Time::ZERO,
+            own_groups: groups::OwnParts::default(),
+            membership: Membership::default(),
             entries: BTreeMap::new(),
             pending: Vec::new(),
             topology: Topology::new(parameters),
@@ -166,6 +174,10 @@ impl Database {
             self.refresh_at = now;
             return Verdict::Own(key);
         }
+        if self.is_own_groups(Name::of(key)) {
+            self.own_groups.on_earlier(now, key);
+            return Verdict::Own(key);
+        }
         self.store(now, key, record.age_s, &claim, record.body);
         Verdict::Accepted(key)
     }
@@ -198,7 +210,9 @@ impl Database {
 
     /// Removes the records of a node whose certificate has been revoked.
     pub fn remove_origin(&mut self, origin: NodeAddr) {
-        for kind in [RecordKind::LINK_STATE, RecordKind::CERTIFICATE] {
+        let parts = (0..wire::groups::PARTS as u8).filter_map(RecordKind::groups);
+        let kinds = [RecordKind::LINK_STATE, RecordKind::CERTIFICATE].into_iter();
+        for kind in kinds.chain(parts) {
             self.remove(Name { kind, origin });
         }
     }
@@ -251,6 +265,16 @@ impl Database {
         self.nodes().next().is_none()
     }
 
+    /// Who is in which group.
+    pub fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// The same, for who follows its changes.
+    pub fn membership_mut(&mut self) -> &mut Membership {
+        &mut self.membership
+    }
+
     /// The graph of the edges that both of their ends report.
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -271,10 +295,15 @@ impl Database {
     ) -> Option<Verdict> {
         let name = Name::of(key);
         let held = self.entries.get(&name);
-        if name == self.own_name() {
+        let is_groups = self.is_own_groups(name);
+        if is_groups || name == self.own_name() {
+            let own_seq = match is_groups {
+                true => self.own_groups.seq(name.kind),
+                false => self.own_seq,
+            };
             return match held {
-                Some(own) if key.seq < self.own_seq => Some(Verdict::Stale(name.at(own.seq))),
-                Some(own) if key.seq == self.own_seq && *own.body == *record.body => {
+                Some(own) if key.seq < own_seq => Some(Verdict::Stale(name.at(own.seq))),
+                Some(own) if key.seq == own_seq && *own.body == *record.body => {
                     Some(Verdict::Known(key))
                 }
                 _ => None,
@@ -296,6 +325,7 @@ impl Database {
     fn lifetime_s(&self, _now: Time, claim: &Claim<'_>) -> u16 {
         match claim {
             Claim::LinkState(state) => state.lifetime_s,
+            Claim::Groups(groups) => groups.lifetime_s,
             Claim::Certificate { certificate, .. } => {
                 match self.link_state_of(certificate.subject.address) {
                     // It counts from the node's last link state, and that is here.
@@ -310,6 +340,7 @@ impl Database {
     fn store(&mut self, now: Time, key: Key, age_s: u16, claim: &Claim<'_>, body: &[u8]) {
         let (lifetime_s, links) = match claim {
             Claim::LinkState(state) => (state.lifetime_s, state.links().collect()),
+            Claim::Groups(groups) => (groups.lifetime_s, Vec::new()),
             Claim::Certificate { .. } => (CERTIFICATE_LINGERS_S, Vec::new()),
             Claim::Revocations { .. } => (u16::MAX, Vec::new()),
         };
@@ -328,15 +359,24 @@ impl Database {
             if let Claim::LinkState(state) = claim {
                 self.follow_usable(key.origin, Some(state));
             }
+        } else if let Claim::Groups(groups) = claim {
+            let before = before.as_ref().map(|entry| &*entry.body);
+            self.membership.follow(groups.key(), before, Some(groups));
         }
     }
 
     fn remove(&mut self, name: Name) {
-        if let Some(entry) = self.entries.remove(&name)
+        let gone = self.entries.remove(&name);
+        if let Some(entry) = &gone
             && name.kind == RecordKind::LINK_STATE
         {
             self.follow_links(name.origin, &entry.links);
             self.follow_usable(name.origin, None);
+        } else if let Some(part) = gone
+            && name.kind.groups_part().is_some()
+        {
+            let key = name.at(part.seq);
+            self.membership.follow(key, Some(&part.body), None);
         }
     }
 

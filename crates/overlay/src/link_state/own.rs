@@ -69,7 +69,7 @@ impl Database {
         body: &[u8],
     ) -> Result<Option<Key>, Malformed> {
         let claim = Claim::parse(kind, body)?;
-        if matches!(claim, Claim::LinkState(_)) {
+        if matches!(claim, Claim::LinkState(_) | Claim::Groups(_)) {
             return Err(Malformed::Kind);
         }
         let key = claim.key();
@@ -84,7 +84,7 @@ impl Database {
 
 /// A third of the lifetime, less up to a fifth, so that nodes which started together do not renew
 /// together for ever. The same in every run: it depends on the record's name alone.
-fn refresh_interval(origin: NodeAddr, seq: RecordSeq) -> Duration {
+pub(super) fn refresh_interval(origin: NodeAddr, seq: RecordSeq) -> Duration {
     let third = Duration::from_secs(u64::from(LIFETIME_S) / 3);
     let mixed = (u64::from(origin.0) << 32 | u64::from(seq.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     third - (third.div(5) * (mixed >> 56)).div(256)

@@ -8,7 +8,7 @@ use crate::fragment::Key;
 use crate::request::{Delivery, Options, Reply};
 use crate::resequence::Verdict;
 use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
-use wire::data::{Header, Remaining, Repr, Routing};
+use wire::data::{FlowSeq, Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES, transport};
@@ -19,6 +19,7 @@ pub(super) struct Arrived {
     from: NodeAddr,
     port: VirtualPort,
     to: VirtualPort,
+    group: Option<NodeAddr>,
     recovered: bool,
     /// As of `at`.
     remaining: Remaining,
@@ -53,48 +54,104 @@ impl Node {
     ) {
         one.trim(CLEAR_BYTES, TAG_BYTES);
         let header = Header::trusted(one.bytes());
-        let (from, port) = (header.source(), header.source_port());
-        let (to_port, remaining) = (header.destination_port(), header.remaining());
+        let (to, to_port) = (header.destination(), header.destination_port());
+        let group = (!to.is_node()).then_some(to);
+        let mut arrived = Arrived {
+            from: header.source(),
+            port: header.source_port(),
+            to: to_port,
+            group,
+            recovered: header.is_recovered(),
+            remaining: header.remaining(),
+            at: now,
+            payload: None,
+        };
         let (seq, offset) = (header.flow_seq(), header.payload_offset());
-        let (is_long, mut remaining) = (header.has_transport(), remaining);
-        // Of a long datagram, what the fragment tells that makes it whole.
-        let recovered = header.is_recovered();
-        if to_port == echo::PORT && !is_long {
+        let is_long = header.has_transport();
+        if to_port == echo::PORT && !is_long && !to.is_multicast() {
             return self.on_echo(now, one, out);
         }
         if is_long && transport::Kind::of(header.payload()) != Ok(transport::Kind::Fragment) {
             return self.drop_one(Drop::Unsupported, out);
         }
-        let Some((client, delivery)) = self.sockets.bound(to_port) else {
-            return self.drop_one(Drop::NoSocket, out);
-        };
+        let mut clients = core::mem::take(&mut self.receivers);
+        match group {
+            Some(_) => self.receivers(&header, &mut clients),
+            None => clients.extend(self.sockets.bound(to_port).map(|(client, _)| client)),
+        }
         one.trim(offset, 0);
-        let mut payload = Some(one);
+        arrived.payload = Some(one);
+        match clients.is_empty() {
+            // Of a group others of the node's clients may have another port, or have sent it.
+            true if group.is_none() => self.drop_one(Drop::NoSocket, out),
+            true => {}
+            false => self.deliver_to(now, &clients, (to, seq, is_long), arrived, out),
+        }
+        clients.clear();
+        self.receivers = clients;
+    }
+
+    /// Delivers a datagram, or a fragment of one that is long, to some clients.
+    fn deliver_to(
+        &mut self,
+        now: Time,
+        clients: &[ClientId],
+        (to, seq, is_long): (NodeAddr, FlowSeq, bool),
+        mut arrived: Arrived,
+        out: &mut impl Outbox<Node>,
+    ) {
         if is_long {
             let key = Key {
-                from: (from, port),
-                port: to_port,
+                from: (arrived.from, arrived.port),
+                to,
+                port: arrived.to,
                 id: 0,
             };
-            match self.on_fragment(now, key, remaining, payload, out) {
-                Ok((whole, left)) => (payload, remaining) = (whole, left),
+            let part = arrived.payload.take();
+            match self.on_fragment(now, key, arrived.remaining, part, out) {
+                // Of a long datagram, what the fragment tells that makes it whole.
+                Ok((whole, left)) => (arrived.payload, arrived.remaining) = (whole, left),
                 Err(why) => return self.drop_one(why, out),
             }
         }
-        let arrived = Arrived {
-            from,
-            port,
-            to: to_port,
-            recovered,
-            remaining,
-            at: now,
-            payload,
+        let (Some(last), others) = (clients.last(), &clients[..clients.len().saturating_sub(1)])
+        else {
+            return;
         };
-        match delivery {
+        for client in others {
+            let payload = arrived.payload.as_ref();
+            let copy = payload.and_then(|payload| out.pool().copy_burst(payload));
+            if payload.is_some() && copy.is_none() {
+                self.drop_one(Drop::NoBuffer, out);
+                continue;
+            }
+            let copy = Arrived {
+                payload: copy,
+                ..arrived
+            };
+            self.deliver_in_order(now, *client, (to, seq), copy, out);
+        }
+        self.deliver_in_order(now, *last, (to, seq), arrived, out);
+    }
+
+    /// Delivers a datagram to a client, as it comes or in order, as the client wants it.
+    fn deliver_in_order(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        (to, seq): (NodeAddr, FlowSeq),
+        arrived: Arrived,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let delivery = self
+            .sockets
+            .client(client)
+            .map(|socket| socket.options.delivery);
+        match delivery.unwrap_or_default() {
             Delivery::AsItComes => hand_over(now, client, arrived, out),
             Delivery::InOrder => {
-                let key = (client, to_port, from, port);
-                let left = remaining.duration();
+                let key = (client, (to, arrived.to), arrived.from, arrived.port);
+                let left = arrived.remaining.duration();
                 match self.resequencer.push(now, key, seq.0, left, arrived) {
                     Ok(()) => {
                         while let Some(next) = self.resequencer.pop(now, key) {
@@ -190,6 +247,7 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
         from,
         port,
         to,
+        group,
         recovered,
         remaining,
         at,
@@ -209,6 +267,7 @@ fn hand_over(now: Time, client: ClientId, arrived: Arrived, out: &mut impl Outbo
             from,
             port,
             to,
+            group,
             recovered,
             remaining,
             payload,

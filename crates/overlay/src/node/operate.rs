@@ -41,6 +41,7 @@ impl Node {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Operation::SetGroup { group, setting } => self.set_group(now, group, setting),
             Operation::Renew(identity) => self.renew(now, *identity),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
             Operation::Farewell => {

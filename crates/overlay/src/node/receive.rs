@@ -4,7 +4,7 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
-use super::send::next_hop;
+use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
 use crate::flow::{self, FlowKey};
@@ -26,6 +26,8 @@ pub(super) enum Verdict {
     Forward(LinkIndex),
     /// Copies over some links, as the stamp says; it came over this one.
     Copies(LinkIndex),
+    /// Copies to the branches of a group's tree, and to the group's clients here.
+    Group(u32),
 }
 
 impl Node {
@@ -54,6 +56,7 @@ impl Node {
             Verdict::Done => {}
             Verdict::Forward(link) => self.send_run(now, link, run, false, out),
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
+            Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
             Verdict::Local => self.deliver_run(now, run, out),
         }
     }
@@ -203,6 +206,10 @@ impl Node {
             self.drop_one(reason, out);
             return Verdict::Done;
         }
+        if is_stamped && !destination.is_node() {
+            self.drop_one(Drop::Unsupported, out);
+            return Verdict::Done;
+        }
         if is_stamped {
             let came = self.links.at(index).peer;
             // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
@@ -217,7 +224,12 @@ impl Node {
             destination,
             destination_port: header.destination_port(),
         };
-        let local = destination == self.addr;
+        let local = destination == self.addr
+            || destination.is_anycast() && self.groups.is_member(destination);
+        let toward = match destination.is_anycast() && !local {
+            true => metric(routing).and_then(|metric| self.nearest(destination, metric)),
+            false => Some(destination),
+        };
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
@@ -239,6 +251,9 @@ impl Node {
         if local {
             return Verdict::Local;
         }
+        if destination.is_multicast() {
+            return self.judge_group(now, packet, out);
+        }
         let ttl = header.ttl();
         if ttl <= 1 {
             self.drop_one(Drop::TtlExceeded, out);
@@ -249,8 +264,12 @@ impl Node {
         if is_stamped {
             return self.judge_stamped(index, &header, out);
         }
+        let Some(toward) = toward else {
+            self.drop_one(Drop::NoMember, out);
+            return Verdict::Done;
+        };
         let cached = Some(&mut flow.cached);
-        match next_hop(&self.tables, &self.links, routing, destination, cached) {
+        match next_hop(&self.tables, &self.links, routing, toward, cached) {
             // It has been there: while routes change, two nodes can each take the other for the
             // next one. The other would drop it as a duplicate.
             Ok(link) if link == index => {

@@ -120,7 +120,15 @@ impl Node {
 
     /// A client's packet to `to` finds room in the lane of the first link. Where there is no such
     /// link, the packet finds out by itself.
-    pub(super) fn has_room(&self, routing: Routing, to: NodeAddr) -> bool {
+    pub(super) fn has_room(&mut self, now: Time, routing: Routing, to: NodeAddr) -> bool {
+        if to.is_multicast() {
+            let Ok(slot) = self.group_slot(now, self.addr, to, routing) else {
+                return true;
+            };
+            // The slowest branch sets the pace, as long as it moves at all.
+            let mut links = self.trees.at(slot).links(now);
+            return links.all(|link| self.links.at(link).reliable.room() > 0);
+        }
         match next_hop(&self.tables, &self.links, routing, to, None) {
             Ok(index) if to != self.addr => self.links.at(index).reliable.room() > 0,
             _ => true,

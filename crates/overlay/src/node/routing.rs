@@ -51,11 +51,18 @@ impl Proof<'_> {
                     return Judgement::NoCertificate;
                 }
                 Some(signer) => {
-                    let (signed, signature) = (state.signed_bytes(), state.signature());
-                    self.unix_s <= signer.not_after_s
-                        && self
-                            .network
-                            .proves(&signer.key, Context::LinkState, signed, signature)
+                    let signed = (state.signed_bytes(), state.signature());
+                    self.proves(signer, Context::LinkState, signed)
+                }
+            },
+            Claim::Groups(groups) => match self.signers.get(&groups.origin) {
+                None => return Judgement::NoCertificate,
+                Some(signer) if signer.serial < groups.certificate_serial => {
+                    return Judgement::NoCertificate;
+                }
+                Some(signer) => {
+                    let signed = (groups.signed_bytes(), groups.signature());
+                    self.proves(signer, Context::Groups, signed)
                 }
             },
         };
@@ -64,6 +71,12 @@ impl Proof<'_> {
         } else {
             Judgement::Refused
         }
+    }
+
+    fn proves(&self, signer: &Signer, what: Context, signed: (&[u8], &[u8; 64])) -> bool {
+        let (bytes, signature) = signed;
+        self.unix_s <= signer.not_after_s
+            && self.network.proves(&signer.key, what, bytes, signature)
     }
 
     /// Whose certificate it is, if it counts now.

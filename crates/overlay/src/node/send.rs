@@ -121,11 +121,11 @@ impl Node {
         if payload.len() > MAX_DATAGRAM {
             return Err(RequestError::TooLong { max: MAX_DATAGRAM });
         }
-        if !to.is_node() {
+        if to.0 == 0 {
             return Err(RequestError::BadDestination);
         }
         let class = self.sockets.open(client, &mut self.rng)?.options.class;
-        if class.link == LinkProtocol::Reliable && !self.has_room(class.routing, to) {
+        if class.link == LinkProtocol::Reliable && !self.has_room(now, class.routing, to) {
             return Err(RequestError::Congested);
         }
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
@@ -140,6 +140,10 @@ impl Node {
             ..
         } = socket.options;
         let scheme = socket.options.scheme;
+        if scheme.is_some() && !to.is_node() {
+            // A tree is of every node's making.
+            return Err(RequestError::Unsupported);
+        }
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         let mut stamp: &[u8] = &[];
@@ -214,11 +218,21 @@ impl Node {
         packet: Burst,
         out: &mut impl Outbox<Node>,
     ) {
-        let destination = header.destination;
+        let mut destination = header.destination;
+        if destination.is_multicast() {
+            return self.originate_to_group(now, packet, out);
+        }
+        let routing = header.class.routing;
+        if destination.is_anycast() {
+            let nearest = metric(routing).and_then(|metric| self.nearest(destination, metric));
+            match nearest {
+                Some(member) => destination = member,
+                None => return self.drop_one(Drop::NoMember, out),
+            }
+        }
         if destination == self.addr {
             return self.deliver_run(now, packet, out);
         }
-        let routing = header.class.routing;
         if routing == Routing::Stamped {
             return self.send_copies(now, None, packet, out);
         }

@@ -1,6 +1,7 @@
 //! Worlds of overlay nodes: identities, topologies, streams, and what became of them.
 #![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
+pub mod groups;
 pub mod neighbour;
 pub mod party;
 pub mod script;
@@ -319,17 +320,26 @@ impl Nodes {
         number: u64,
         bytes: usize,
     ) {
+        self.send_to_addr(at, from, client, (addr(to), port), number, bytes);
+    }
+
+    /// The same to the address of a node or group.
+    pub fn send_to_addr(
+        &mut self,
+        at: Time,
+        from: usize,
+        client: ClientId,
+        (to, port): (NodeAddr, VirtualPort),
+        number: u64,
+        bytes: usize,
+    ) {
         let mut payload = vec![number as u8; bytes.max(16)];
         payload[..8].copy_from_slice(&number.to_be_bytes());
         payload[8..16].copy_from_slice(&at.as_nanos().to_be_bytes());
         // The longest datagrams fill a buffer; they are cut, and need no room before them.
         let headroom = if bytes > MAX_PAYLOAD { 0 } else { HEADROOM };
         let payload = self.world.pool().copy_of(headroom, &payload).unwrap();
-        let request = Request::Send {
-            to: addr(to),
-            port,
-            payload,
-        };
+        let request = Request::Send { to, port, payload };
         let host = self.hosts[from];
         self.world
             .request_at(at, host, client, Ask::Client(request));

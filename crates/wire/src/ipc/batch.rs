@@ -3,7 +3,8 @@
 //! One message costs a system call on both sides, and mostly wakes somebody; a socket that stands
 //! for thousands of calls has many datagrams at once.
 
-use super::{Datagram, Destination, kind};
+use super::reply::{GROUP, HeaderBytes, RECOVERED};
+use super::{Datagram, Destination, GROUP_BYTES, kind};
 use crate::bytes::{Reader, Writer};
 use crate::data::Remaining;
 use crate::{Full, Malformed};
@@ -21,9 +22,7 @@ pub const INCOMING_HEADER_BYTES: usize = 14;
 
 /// The longest payload of each, so that one alone fits [`super::MESSAGE_BYTES_MAX`] both ways.
 pub const BATCH_PAYLOAD_BYTES_MAX: usize =
-    super::MESSAGE_BYTES_MAX - BATCH_HEADER_BYTES - INCOMING_HEADER_BYTES;
-
-const RECOVERED: u8 = 0x01;
+    super::MESSAGE_BYTES_MAX - BATCH_HEADER_BYTES - INCOMING_HEADER_BYTES - GROUP_BYTES;
 
 /// From which own port to where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub struct Outgoing<'a> {
 /// +---------------+---------------+
 /// |   type 0x8b   |   reserved    |
 /// +---------------+---------------+-------------+-+---------------+
-/// |       length of payload       |  reserved   |R|   reserved    |   each
+/// |       length of payload       | reserved  |G|R|   reserved    |   each
 /// +-------------------------------+-------------+-+---------------+
 /// | remaining, units of 100 us    |           own port            |
 /// +-------------------------------+-------------------------------+
@@ -71,6 +70,7 @@ pub struct Outgoing<'a> {
 /// |     ... source node           | payload ...                   |
 /// +-------------------------------+-------------------------------+
 /// ```
+/// With G the payload's first four bytes, counted in its length, are the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incoming<'a> {
     bytes: &'a [u8],
@@ -81,7 +81,7 @@ impl<'a> Outgoing<'a> {
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Outgoing<'a>, Malformed> {
         r.u8()?;
         let bytes = r.rest();
-        check(bytes, OUTGOING_HEADER_BYTES)?;
+        check(bytes, OUTGOING_HEADER_BYTES, BATCH_PAYLOAD_BYTES_MAX)?;
         Ok(Outgoing { bytes })
     }
 
@@ -125,7 +125,8 @@ impl<'a> Incoming<'a> {
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Incoming<'a>, Malformed> {
         r.u8()?;
         let bytes = r.rest();
-        check(bytes, INCOMING_HEADER_BYTES)?;
+        let longest = BATCH_PAYLOAD_BYTES_MAX + GROUP_BYTES;
+        check(bytes, INCOMING_HEADER_BYTES, longest)?;
         Ok(Incoming { bytes })
     }
 
@@ -141,7 +142,8 @@ impl<'a> Incoming<'a> {
         core::iter::from_fn(move || {
             let (header, after) = rest.split_first_chunk::<INCOMING_HEADER_BYTES>()?;
             let [l0, l1, flags, _, t0, t1, o0, o1, p0, p1, n0, n1, n2, n3] = *header;
-            let datagram = Datagram {
+            let mut datagram = Datagram {
+                group: None,
                 source: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
                 source_port: VirtualPort(u16::from_be_bytes([p0, p1])),
                 recovered: flags & RECOVERED != 0,
@@ -149,8 +151,13 @@ impl<'a> Incoming<'a> {
             };
             let own = VirtualPort(u16::from_be_bytes([o0, o1]));
             let len = usize::from(u16::from_be_bytes([l0, l1]));
-            let (payload, after) = after.split_at_checked(len)?;
+            let (mut payload, after) = after.split_at_checked(len)?;
             rest = after;
+            if flags & GROUP != 0 {
+                let (group, bytes) = payload.split_first_chunk::<GROUP_BYTES>()?;
+                datagram.group = Some(NodeAddr(u32::from_be_bytes(*group)));
+                payload = bytes;
+            }
             Some((own, datagram, payload))
         })
     }
@@ -170,30 +177,32 @@ impl Ports {
 impl Datagram {
     /// The header in front of a payload of so many bytes, at most [`BATCH_PAYLOAD_BYTES_MAX`], for
     /// the port `own`.
-    pub const fn header_for(self, own: VirtualPort, payload: usize) -> [u8; INCOMING_HEADER_BYTES] {
-        let [l0, l1] = length(payload);
-        let flags = if self.recovered { RECOVERED } else { 0 };
+    pub fn header_for(self, own: VirtualPort, payload: usize) -> HeaderBytes {
+        let group = self.group.map_or(0, |_| GROUP_BYTES);
+        let [l0, l1] = length(payload + group);
+        let flags = self.flags();
         let [t0, t1] = self.remaining.0.to_be_bytes();
         let [o0, o1] = own.0.to_be_bytes();
         let [p0, p1] = self.source_port.0.to_be_bytes();
         let [n0, n1, n2, n3] = self.source.0.to_be_bytes();
-        [l0, l1, flags, 0, t0, t1, o0, o1, p0, p1, n0, n1, n2, n3]
+        let header = [l0, l1, flags, 0, t0, t1, o0, o1, p0, p1, n0, n1, n2, n3];
+        HeaderBytes::new(&header, self.group)
     }
 }
 
 const fn length(payload: usize) -> [u8; 2] {
-    debug_assert!(payload <= BATCH_PAYLOAD_BYTES_MAX);
+    debug_assert!(payload <= BATCH_PAYLOAD_BYTES_MAX + GROUP_BYTES);
     (payload as u16).to_be_bytes()
 }
 
 /// Whether `bytes` are 1 to [`BATCH_MAX`] datagrams with a header of so many bytes that begins with
-/// the payload's length.
-fn check(bytes: &[u8], header: usize) -> Result<(), Malformed> {
+/// the payload's length, at most `longest`.
+fn check(bytes: &[u8], header: usize, longest: usize) -> Result<(), Malformed> {
     let mut rest = bytes;
     for _ in 0..BATCH_MAX {
         let length = rest.first_chunk::<2>().ok_or(Malformed::Short)?;
         let length = usize::from(u16::from_be_bytes(*length));
-        if length > BATCH_PAYLOAD_BYTES_MAX {
+        if length > longest {
             return Err(Malformed::Length);
         }
         rest = rest.get(header + length..).ok_or(Malformed::Short)?;

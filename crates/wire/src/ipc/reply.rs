@@ -11,7 +11,11 @@ pub const DATAGRAM_HEADER_BYTES: usize = 12;
 /// The longest text of an error; what is longer is cut at a character.
 pub const TEXT_BYTES_MAX: usize = 200;
 
-const RECOVERED: u8 = 0x01;
+/// Bytes of the group that stands between header and payload of what was sent to one.
+pub const GROUP_BYTES: usize = 4;
+
+pub(super) const RECOVERED: u8 = 0x01;
+pub(super) const GROUP: u8 = 0x02;
 
 /// A message from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,7 @@ pub enum Reply<'a> {
         /// How many.
         count: u32,
     },
-    /// The answer to Options, Raw and Listen: type 0x86, the type of the request.
+    /// The answer to Options, Raw, Listen, Join and Leave: type 0x86, the type of the request.
     Done {
         /// One of [`kind`].
         request: u8,
@@ -96,12 +100,14 @@ pub enum Reply<'a> {
 ///  0                   1                   2                   3
 ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 /// +---------------+-------------+-+-------------------------------+
-/// |   type 0x84   |  reserved   |R| remaining, units of 100 us    |
+/// |   type 0x84   | reserved  |G|R| remaining, units of 100 us    |
 /// +---------------+-------------+-+-------------------------------+
 /// |                          source node                          |
 /// +-------------------------------+-------------------------------+
 /// |          source port          |           reserved            |
 /// +-------------------------------+-------------------------------+
+/// |                  group, only with G                           |
+/// +---------------------------------------------------------------+
 /// | payload ...                                                   |
 /// +---------------------------------------------------------------+
 /// ```
@@ -115,6 +121,38 @@ pub struct Datagram {
     pub recovered: bool,
     /// The time left to its deadline.
     pub remaining: Remaining,
+    /// G: the group that it was sent to.
+    pub group: Option<NodeAddr>,
+}
+
+/// What stands in front of a payload, with the group if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderBytes {
+    bytes: [u8; super::INCOMING_HEADER_BYTES + GROUP_BYTES],
+    len: usize,
+}
+
+impl HeaderBytes {
+    pub(super) fn new(header: &[u8], group: Option<NodeAddr>) -> HeaderBytes {
+        let mut all = HeaderBytes {
+            bytes: [0; super::INCOMING_HEADER_BYTES + GROUP_BYTES],
+            len: header.len(),
+        };
+        all.bytes[..all.len].copy_from_slice(header);
+        if let Some(group) = group {
+            let end = all.len + GROUP_BYTES;
+            all.bytes[all.len..end].copy_from_slice(&group.0.to_be_bytes());
+            all.len = end;
+        }
+        all
+    }
+}
+
+impl core::ops::Deref for HeaderBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// Why a request was refused.
@@ -294,17 +332,25 @@ fn cut(text: &str) -> &str {
 
 impl Datagram {
     /// The header in front of a payload, for who writes both with one system call.
-    pub const fn to_bytes(self) -> [u8; DATAGRAM_HEADER_BYTES] {
-        let flags = if self.recovered { RECOVERED } else { 0 };
+    pub fn to_bytes(self) -> HeaderBytes {
+        let flags = self.flags();
         let [t0, t1] = self.remaining.0.to_be_bytes();
         let [n0, n1, n2, n3] = self.source.0.to_be_bytes();
         let [p0, p1] = self.source_port.0.to_be_bytes();
-        [kind::DATAGRAM, flags, t0, t1, n0, n1, n2, n3, p0, p1, 0, 0]
+        let header = [kind::DATAGRAM, flags, t0, t1, n0, n1, n2, n3, p0, p1, 0, 0];
+        HeaderBytes::new(&header, self.group)
+    }
+
+    pub(super) fn flags(self) -> u8 {
+        let recovered = if self.recovered { RECOVERED } else { 0 };
+        let group = if self.group.is_some() { GROUP } else { 0 };
+        recovered | group
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Datagram, Malformed> {
         let flags = r.u8()?;
-        let datagram = Datagram {
+        let mut datagram = Datagram {
+            group: None,
             remaining: Remaining(r.u16()?),
             source: NodeAddr(r.u32()?),
             source_port: VirtualPort(r.u16()?),
@@ -312,6 +358,9 @@ impl Datagram {
         };
         // The reserved bytes are not looked at.
         r.u16()?;
+        if flags & GROUP != 0 {
+            datagram.group = Some(NodeAddr(r.u32()?));
+        }
         Ok(datagram)
     }
 }

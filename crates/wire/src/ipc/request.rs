@@ -61,7 +61,8 @@ pub enum Request<'a> {
     ConnectStream(Destination, Framing),
     /// Ends the stream beside this connection at once, in both directions: type 9. Not answered.
     Reset,
-    /// Take all virtual ports of a range: type 10, reserved u8, first u16, last u16.
+    /// Take all virtual ports of a range: type 10, reserved u8, first u16, last u16. Both 0: a
+    /// range of one port, whichever is free.
     BindRange {
         /// The first.
         first: VirtualPort,
@@ -70,6 +71,10 @@ pub enum Request<'a> {
     },
     /// Packets from ports of the socket's range: see [`Outgoing`]. Not answered.
     SendFrom(Outgoing<'a>),
+    /// Receive what is sent to a group and port: the eight bytes of Connect with type 12.
+    Join(Destination),
+    /// Do so no more: the eight bytes of Connect with type 13.
+    Leave(Destination),
 }
 
 impl<'a> Request<'a> {
@@ -91,6 +96,8 @@ impl<'a> Request<'a> {
                 return Ok(Request::SendTo(destination, payload));
             }
             kind::CONNECT => Request::Connect(Destination::read(&mut r)?),
+            kind::JOIN => Request::Join(Destination::read(&mut r)?),
+            kind::LEAVE => Request::Leave(Destination::read(&mut r)?),
             kind::RAW => Request::Raw,
             kind::LISTEN => {
                 // The reserved byte is not looked at.
@@ -108,7 +115,8 @@ impl<'a> Request<'a> {
                 // The reserved byte is not looked at.
                 r.u8()?;
                 let (first, last) = (VirtualPort(r.u16()?), VirtualPort(r.u16()?));
-                if first.0 == 0 || last < first {
+                let any = (super::ANY_PORT, super::ANY_PORT);
+                if (first.0 == 0 || last < first) && (first, last) != any {
                     return Err(Malformed::Value);
                 }
                 Request::BindRange { first, last }
@@ -141,6 +149,8 @@ impl<'a> Request<'a> {
                 w.put(payload)?;
             }
             Request::Connect(destination) => w.put(&destination.to_bytes(kind::CONNECT, 0))?,
+            Request::Join(group) => w.put(&group.to_bytes(kind::JOIN, 0))?,
+            Request::Leave(group) => w.put(&group.to_bytes(kind::LEAVE, 0))?,
             Request::Raw => w.u8(kind::RAW)?,
             Request::Listen { backlog } => {
                 let [b0, b1] = backlog.to_be_bytes();

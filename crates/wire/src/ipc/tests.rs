@@ -74,6 +74,7 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 10] {
         source_port: VirtualPort(5000),
         recovered: true,
         remaining: Remaining(650),
+        group: None,
     };
     let dropped = Reply::Dropped {
         reason: DropReason::ReceiveOverload,
@@ -201,7 +202,7 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=11).contains(&byte) {
+        if !(1..=13).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
         if !(0x81..=0x8b).contains(&byte) {
@@ -316,7 +317,7 @@ fn reserved_bytes_are_not_looked_at() {
     assert_eq!(Request::parse(&changed), Ok(request));
     let (reply, bytes) = replies()[3];
     let mut changed = bytes.to_vec();
-    changed[1] = 0xff;
+    changed[1] = 0xfd;
     changed[10..12].fill(0xff);
     assert_eq!(Reply::parse(&changed), Ok(reply));
 }
@@ -353,9 +354,10 @@ fn the_longest_payload_fits_and_no_longer_one() {
     );
     assert_eq!(send(&payload).emit(&mut message), Err(Full));
 
-    let (Reply::Datagram(datagram, _), _) = replies()[3] else {
+    let (Reply::Datagram(mut datagram, _), _) = replies()[3] else {
         panic!("the fourth is a datagram");
     };
+    datagram.group = Some(NodeAddr(0xef01_0203));
     let reply = |payload| Reply::Datagram(datagram, payload);
     assert_eq!(
         reply(&payload[1..]).emit(&mut message),
@@ -424,6 +426,7 @@ fn datagrams_of_a_range_share_a_message() {
         source_port: VirtualPort(port),
         recovered,
         remaining,
+        group: None,
     };
     let came = [
         (
@@ -443,7 +446,7 @@ fn datagrams_of_a_range_share_a_message() {
     assert_eq!(Vec::from_iter(batch.iter()), came);
     let mut message = CAME[..2].to_vec();
     for (own, datagram, payload) in came {
-        message.extend(datagram.header_for(own, payload.len()));
+        message.extend_from_slice(&datagram.header_for(own, payload.len()));
         message.extend(payload);
     }
     assert_eq!(message, CAME);
@@ -471,9 +474,14 @@ fn a_message_of_datagrams_is_whole_or_refused() {
         assert_eq!(whole(&too_many, too_many.len()), Err(Malformed::Length));
         let mut too_long = vec![0; MESSAGE_BYTES_MAX + 1];
         too_long[0] = bytes[0];
-        let longest = BATCH_PAYLOAD_BYTES_MAX as u16;
+        let group = if bytes[0] == kind::DATAGRAMS {
+            GROUP_BYTES
+        } else {
+            0
+        };
+        let longest = (BATCH_PAYLOAD_BYTES_MAX + group) as u16;
         let header = first - 4;
-        let len = 2 + header + BATCH_PAYLOAD_BYTES_MAX;
+        let len = 2 + header + usize::from(longest);
         too_long[2..4].copy_from_slice(&longest.to_be_bytes());
         assert_eq!(whole(&too_long, len), Ok(()));
         too_long[2..4].copy_from_slice(&(longest + 1).to_be_bytes());
@@ -487,7 +495,7 @@ fn a_message_of_datagrams_is_whole_or_refused() {
 
 proptest! {
     #[test]
-    fn what_parses_is_written_back(kind in prop_oneof![0u8..12, 0x80u8..0x8c], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
+    fn what_parses_is_written_back(kind in prop_oneof![0u8..14, 0x80u8..0x8c], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
         let bytes = [&[kind], tail.as_slice()].concat();
         let mut message = [0xa5; 64];
         if let Ok(request) = Request::parse(&bytes) {
@@ -501,4 +509,53 @@ proptest! {
             prop_assert_eq!(Reply::parse(&message[..len]), Ok(reply));
         }
     }
+}
+
+#[test]
+fn what_was_sent_to_a_group_names_it() {
+    let group = Destination {
+        node: NodeAddr(0xef01_0203),
+        port: VirtualPort(5004),
+    };
+    let bytes = |kind| [kind, 0, 0x13, 0x8c, 0xef, 1, 2, 3];
+    for (request, bytes) in [
+        (Request::Join(group), bytes(12)),
+        (Request::Leave(group), bytes(13)),
+    ] {
+        assert_eq!(Request::parse(&bytes), Ok(request));
+        let mut message = [0; 8];
+        assert_eq!(request.emit(&mut message), Ok(8));
+        assert_eq!(message, bytes);
+    }
+    let datagram = Datagram {
+        source: NodeAddr(0x0a07_0003),
+        source_port: VirtualPort(5000),
+        recovered: true,
+        remaining: Remaining(650),
+        group: Some(group.node),
+    };
+    let alone = [
+        0x84, 3, 0x02, 0x8a, 10, 7, 0, 3, 0x13, 0x88, 0, 0, 0xef, 1, 2, 3, b'h', b'i',
+    ];
+    assert_eq!(Reply::parse(&alone), Ok(Reply::Datagram(datagram, b"hi")));
+    assert_eq!(*datagram.to_bytes(), alone[..16]);
+    let together = [
+        0x8b, 0, 0, 6, 3, 0, 0x02, 0x8a, 0x13, 0x8c, 0x13, 0x88, 10, 7, 0, 3, 0xef, 1, 2, 3, b'h',
+        b'i',
+    ];
+    let Ok(Reply::Datagrams(batch)) = Reply::parse(&together) else {
+        panic!("datagrams came")
+    };
+    assert_eq!(
+        Vec::from_iter(batch.iter()),
+        [(group.port, datagram, &b"hi"[..])]
+    );
+    assert_eq!(*datagram.header_for(group.port, 2), together[2..20]);
+    // A datagram that is shorter than its group ends the message.
+    let mut short = together;
+    short[3] = 3;
+    let Ok(Reply::Datagrams(batch)) = Reply::parse(&short[..19]) else {
+        panic!("lengths hold")
+    };
+    assert_eq!(batch.iter().count(), 0);
 }

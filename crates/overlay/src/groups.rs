@@ -1,0 +1,31 @@
+//! Groups: who is in which, and where packets to them go. [Brogle09 §II, Amir06 §III-A]
+//!
+//! ```text
+//!   clients: join, leave ──▶ Local ──▶ parts of the node's groups record ──flooding──▶ all nodes
+//!                              │                                                        │
+//!                              │ who gets what comes here                               ▼
+//!   packet to (group, port) ───┼──▶ Trees: (source, metric, group) ◀── Membership: group -> nodes
+//!                              ▼         └ links on which copies leave
+//!                          receivers
+//! ```
+//!
+//! A group of class D is multicast: a packet goes along the shortest-path tree of its source, by
+//! the metric of its class, as far as the tree leads to members. Every node computes the same tree
+//! from the same records, so nothing stands in the packet but the group; a sender need not be a
+//! member. Each edge of the tree is a hop like any other, with the recovery of the packet's class.
+//! While records travel, nodes may disagree: a copy that comes twice is a duplicate of its flow,
+//! and ends there. A branch that is no longer of a tree is served for [`LINGER`] more, so that one
+//! branch ends after the other has begun.
+//!
+//! A group of class E is anycast: a packet goes to the nearest member, hop by hop.
+//!
+//! Groups that Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: their tree is
+//! told to the node by whoever runs Scribe beside it.
+
+mod local;
+mod membership;
+mod trees;
+
+pub use local::{Change, JOINS_MAX, Local, Subscriber};
+pub use membership::Membership;
+pub use trees::{Key, LINGER, SLOTS_MAX, Slot, Trees, View};

@@ -1,0 +1,234 @@
+//! The groups of this node's own clients, and what its records say of them.
+//!
+//! A node is in a group as long as any of its clients is: joins are counted. A group has a place in
+//! one part of the node's record and keeps it, so that a join or a leave renews one part.
+
+use crate::request::RequestError;
+use base::{ClientId, Map, NodeAddr, VirtualPort};
+use std::collections::BTreeMap;
+use wire::groups::{GROUPS_MAX, PARTS, SETTINGS_MAX, Setting, TreeBuilder, is_group};
+
+/// Joins of all clients of a node: 100 000 groups by Scribe, and as many again. At about 100 bytes
+/// each 26 MB.
+pub const JOINS_MAX: usize = 262_144;
+/// The part that holds settings; the others hold members.
+const SETTINGS_PART: u8 = PARTS as u8 - 1;
+/// Groups that records can name: 7 · 279 = 1953.
+const TOLD_MAX: usize = SETTINGS_PART as usize * GROUPS_MAX;
+
+/// Who gets what is sent to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subscriber {
+    /// To this port.
+    pub port: VirtualPort,
+    /// The client.
+    pub client: ClientId,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Joined {
+    /// The part that names it; none for groups that are not told by records.
+    part: Option<u8>,
+    /// In order.
+    subscribers: Vec<Subscriber>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Part {
+    members: Vec<NodeAddr>,
+    is_dirty: bool,
+}
+
+/// What a join or leave has changed for the node as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Others have joined it before, or are still in it.
+    Nothing,
+    /// The node is in the group from now on.
+    Entered,
+    /// The node is in the group no longer.
+    Left,
+}
+
+/// The groups of this node's clients.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    groups: BTreeMap<NodeAddr, Joined>,
+    by_client: Map<ClientId, Vec<(NodeAddr, VirtualPort)>>,
+    joins: usize,
+    parts: [Part; PARTS],
+    settings: Vec<Setting>,
+}
+
+impl Local {
+    /// A client wants what is sent to a group and port. Joining twice is joining once.
+    pub fn join(
+        &mut self,
+        client: ClientId,
+        group: NodeAddr,
+        port: VirtualPort,
+        builder: TreeBuilder,
+    ) -> Result<Change, RequestError> {
+        if !is_group(group) {
+            return Err(RequestError::NotAGroup);
+        }
+        let subscriber = Subscriber { port, client };
+        let known = self.groups.get(&group);
+        let place = known.map_or(Err(0), |joined| {
+            joined.subscribers.binary_search(&subscriber)
+        });
+        let Err(place) = place else {
+            return Ok(Change::Nothing);
+        };
+        let is_new = known.is_none();
+        if self.joins >= JOINS_MAX {
+            return Err(RequestError::TooManyGroups { max: JOINS_MAX });
+        }
+        if is_new {
+            let part = match builder {
+                TreeBuilder::LinkState => Some(self.enter(group)?),
+                TreeBuilder::Scribe => None,
+            };
+            let subscribers = Vec::new();
+            self.groups.insert(group, Joined { part, subscribers });
+        }
+        if let Some(joined) = self.groups.get_mut(&group) {
+            joined.subscribers.insert(place, subscriber);
+        }
+        self.by_client
+            .entry(client)
+            .or_default()
+            .push((group, port));
+        self.joins += 1;
+        Ok(if is_new {
+            Change::Entered
+        } else {
+            Change::Nothing
+        })
+    }
+
+    /// A client wants it no more.
+    pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) -> Change {
+        if let Some(joins) = self.by_client.get_mut(&client) {
+            joins.retain(|join| *join != (group, port));
+            if joins.is_empty() {
+                self.by_client.remove(&client);
+            }
+        }
+        self.remove(group, Subscriber { port, client })
+    }
+
+    /// A client is gone; the groups that the node leaves with it.
+    pub fn close(&mut self, client: ClientId) -> Vec<NodeAddr> {
+        let joins = self.by_client.remove(&client).unwrap_or_default();
+        let left = joins.into_iter().filter(|&(group, port)| {
+            self.remove(group, Subscriber { port, client }) == Change::Left
+        });
+        left.map(|(group, _)| group).collect()
+    }
+
+    /// The node has clients in the group.
+    #[inline]
+    pub fn is_member(&self, group: NodeAddr) -> bool {
+        self.groups.contains_key(&group)
+    }
+
+    /// The clients who get what is sent to a group and port, each once.
+    pub fn subscribers(
+        &self,
+        group: NodeAddr,
+        port: VirtualPort,
+    ) -> impl Iterator<Item = ClientId> + '_ {
+        let all = self.groups.get(&group).map(|joined| &*joined.subscribers);
+        let all = all.unwrap_or_default();
+        let first = all.partition_point(|one| one.port < port);
+        let of_port = all[first..].iter().take_while(move |one| one.port == port);
+        of_port.map(|one| one.client)
+    }
+
+    /// The groups that the node is in, and how many clients of it, in order of address.
+    pub fn groups(&self) -> impl Iterator<Item = (NodeAddr, usize)> + '_ {
+        let groups = self.groups.iter();
+        groups.map(|(group, joined)| (*group, joined.subscribers.len()))
+    }
+
+    /// Tells the network how a group is to be carried.
+    pub fn set(&mut self, setting: Setting) -> Result<(), RequestError> {
+        let known = self.settings.iter().position(|s| s.group == setting.group);
+        match known {
+            Some(place) => self.settings[place] = setting,
+            None if self.settings.len() >= SETTINGS_MAX => {
+                return Err(RequestError::TooManyGroups { max: SETTINGS_MAX });
+            }
+            None => self.settings.push(setting),
+        }
+        self.parts[usize::from(SETTINGS_PART)].is_dirty = true;
+        Ok(())
+    }
+
+    /// What this node tells of a group, it tells no more. True if it told anything.
+    pub fn unset(&mut self, group: NodeAddr) -> bool {
+        let before = self.settings.len();
+        self.settings.retain(|setting| setting.group != group);
+        let is_changed = self.settings.len() != before;
+        self.parts[usize::from(SETTINGS_PART)].is_dirty |= is_changed;
+        is_changed
+    }
+
+    /// A part is to be told again.
+    pub fn renew(&mut self, part: u8) {
+        if let Some(part) = self.parts.get_mut(usize::from(part)) {
+            part.is_dirty = true;
+        }
+    }
+
+    /// Something is to be told.
+    pub fn is_dirty(&self) -> bool {
+        self.parts.iter().any(|part| part.is_dirty)
+    }
+
+    /// The next part to be told, with its groups and settings.
+    pub fn take_dirty(&mut self) -> Option<(u8, &[NodeAddr], &[Setting])> {
+        let place = self.parts.iter().position(|part| part.is_dirty)?;
+        let part = &mut self.parts[place];
+        part.is_dirty = false;
+        let settings = match place == usize::from(SETTINGS_PART) {
+            true => &*self.settings,
+            false => &[],
+        };
+        Some((place as u8, &part.members, settings))
+    }
+
+    /// The first part with room; the group is in it from now on.
+    fn enter(&mut self, group: NodeAddr) -> Result<u8, RequestError> {
+        let parts = &mut self.parts[..usize::from(SETTINGS_PART)];
+        let place = parts
+            .iter()
+            .position(|part| part.members.len() < GROUPS_MAX);
+        let place = place.ok_or(RequestError::TooManyGroups { max: TOLD_MAX })?;
+        parts[place].members.push(group);
+        parts[place].is_dirty = true;
+        Ok(place as u8)
+    }
+
+    fn remove(&mut self, group: NodeAddr, subscriber: Subscriber) -> Change {
+        let Some(joined) = self.groups.get_mut(&group) else {
+            return Change::Nothing;
+        };
+        let Ok(place) = joined.subscribers.binary_search(&subscriber) else {
+            return Change::Nothing;
+        };
+        joined.subscribers.remove(place);
+        self.joins -= 1;
+        if !joined.subscribers.is_empty() {
+            return Change::Nothing;
+        }
+        if let Some(part) = joined.part {
+            let part = &mut self.parts[usize::from(part)];
+            part.members.retain(|member| *member != group);
+            part.is_dirty = true;
+        }
+        self.groups.remove(&group);
+        Change::Left
+    }
+}

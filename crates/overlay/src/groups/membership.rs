@@ -1,0 +1,94 @@
+//! Which nodes are in which group, as their records say.
+
+use base::NodeAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::groups::{Groups, Setting};
+use wire::record::Key;
+
+/// All groups of the network that are told by records.
+#[derive(Clone, Debug, Default)]
+pub struct Membership {
+    /// In order of address; a node stands here once for each of its parts that names the group.
+    members: BTreeMap<NodeAddr, Vec<NodeAddr>>,
+    /// By group and who said so.
+    settings: BTreeMap<NodeAddr, BTreeMap<NodeAddr, Setting>>,
+    changed: BTreeSet<NodeAddr>,
+}
+
+impl Membership {
+    /// The members of a group, in order of address.
+    pub fn members(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + Clone + '_ {
+        let all = self.members.get(&group).map_or(&[][..], Vec::as_slice);
+        let is_first = |&i: &usize| i == 0 || all[i - 1] != all[i];
+        (0..all.len()).filter(is_first).map(|i| all[i])
+    }
+
+    /// All groups that have members, in order of address.
+    pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
+        self.members.keys().copied()
+    }
+
+    /// How a group is to be carried: of what the nodes say, that with the highest version.
+    pub fn setting(&self, group: NodeAddr) -> Option<Setting> {
+        let said = self.settings.get(&group)?;
+        let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
+        best.map(|(_, setting)| *setting)
+    }
+
+    /// All settings that count, in order of the group's address.
+    pub fn settings(&self) -> impl Iterator<Item = Setting> + '_ {
+        let groups = self.settings.keys();
+        groups.filter_map(|group| self.setting(*group))
+    }
+
+    /// The groups that have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<NodeAddr> {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Takes in a part of a node's groups; `before` is the body of the edition that it replaces,
+    /// `now` is none when it is gone.
+    pub(crate) fn follow(&mut self, key: Key, before: Option<&[u8]>, now: Option<&Groups<'_>>) {
+        // It was read before, so it can be read again.
+        let before = before.and_then(|body| Groups::parse(key.kind, body).ok());
+        let members = |groups: Option<&Groups<'_>>| -> BTreeSet<NodeAddr> {
+            groups.iter().flat_map(|groups| groups.members()).collect()
+        };
+        let (old, new) = (members(before.as_ref()), members(now));
+        for group in old.difference(&new) {
+            self.remove(*group, key.origin);
+        }
+        for group in new.difference(&old) {
+            let members = self.members.entry(*group).or_default();
+            let place = members.partition_point(|member| *member < key.origin);
+            members.insert(place, key.origin);
+            self.changed.insert(*group);
+        }
+        for setting in before.iter().flat_map(Groups::settings) {
+            if let Some(said) = self.settings.get_mut(&setting.group) {
+                said.remove(&key.origin);
+                if said.is_empty() {
+                    self.settings.remove(&setting.group);
+                }
+            }
+            self.changed.insert(setting.group);
+        }
+        for setting in now.into_iter().flat_map(Groups::settings) {
+            let said = self.settings.entry(setting.group).or_default();
+            said.insert(key.origin, setting);
+            self.changed.insert(setting.group);
+        }
+    }
+
+    fn remove(&mut self, group: NodeAddr, member: NodeAddr) {
+        if let Some(members) = self.members.get_mut(&group) {
+            if let Ok(place) = members.binary_search(&member) {
+                members.remove(place);
+            }
+            if members.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+        self.changed.insert(group);
+    }
+}

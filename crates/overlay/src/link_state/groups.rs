@@ -1,0 +1,98 @@
+//! The node's own records of groups.
+
+use super::own::refresh_interval;
+use super::{Claim, Database, LIFETIME_S, Name};
+use base::{NodeAddr, Time};
+use wire::Full;
+use wire::groups::{PARTS, Repr, SIGNATURE_BYTES, Setting};
+use wire::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
+
+/// What a node says in one part of its groups.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnGroups<'a> {
+    /// Which part.
+    pub part: u8,
+    /// The groups of which the node has members.
+    pub members: &'a [NodeAddr],
+    /// How groups are to be carried.
+    pub settings: &'a [Setting],
+    /// The serial of the certificate whose key signs.
+    pub certificate_serial: u32,
+}
+
+/// One part of the own groups.
+#[derive(Clone, Copy, Debug, Default)]
+struct OwnPart {
+    seq: RecordSeq,
+    /// When it is to be made anew; never while it says nothing.
+    refresh_at: Option<Time>,
+}
+
+/// All parts of the own groups.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnParts([OwnPart; PARTS]);
+
+impl OwnParts {
+    pub(super) fn seq(&self, kind: RecordKind) -> RecordSeq {
+        let part = kind.groups_part().map(usize::from);
+        part.map_or(RecordSeq(0), |part| self.0[part].seq)
+    }
+
+    /// An edition from before this node has started again is in the network.
+    pub(super) fn on_earlier(&mut self, now: Time, key: Key) {
+        if let Some(part) = key.kind.groups_part() {
+            self.0[usize::from(part)] = OwnPart {
+                seq: key.seq,
+                refresh_at: Some(now),
+            };
+        }
+    }
+}
+
+impl Database {
+    /// Makes the next edition of a part of the node's groups and stores it. `sign` is given the
+    /// bytes to sign, without [`wire::groups::SIGNATURE_CONTEXT`].
+    pub fn originate_groups(
+        &mut self,
+        now: Time,
+        what: OwnGroups<'_>,
+        sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
+    ) -> Result<Key, Full> {
+        let kind = RecordKind::groups(what.part).ok_or(Full)?;
+        // Saturates, as that of link states.
+        let seq = RecordSeq(self.own_groups.seq(kind).0.saturating_add(1));
+        let repr = Repr {
+            origin: self.own,
+            seq,
+            lifetime_s: LIFETIME_S,
+            certificate_serial: what.certificate_serial,
+            part: what.part,
+            members: what.members,
+            settings: what.settings,
+        };
+        let mut body = [0; BODY_BYTES_MAX];
+        let len = repr.emit(&mut body, sign)?;
+        let claim = Claim::parse(kind, &body[..len]).map_err(|_| Full)?;
+        self.store(now, claim.key(), 0, &claim, &body[..len]);
+        let says_something = !what.members.is_empty() || !what.settings.is_empty();
+        self.own_groups.0[usize::from(what.part)] = OwnPart {
+            seq,
+            refresh_at: says_something.then(|| now + refresh_interval(self.own, seq)),
+        };
+        Ok(claim.key())
+    }
+
+    /// The parts that are to be made anew even if nothing has changed.
+    pub fn groups_to_refresh(&self, now: Time) -> impl Iterator<Item = u8> + '_ {
+        let due = move |part: &OwnPart| part.refresh_at.is_some_and(|at| now >= at);
+        let parts = self.own_groups.0.iter().enumerate();
+        parts
+            .filter(move |(_, part)| due(part))
+            .map(|(i, _)| i as u8)
+    }
+
+    /// A part of the own groups is called so.
+    pub(super) fn is_own_groups(&self, name: Name) -> bool {
+        name.origin == self.own && name.kind.groups_part().is_some()
+    }
+}

@@ -1,0 +1,302 @@
+//! Groups at the node: joins of clients, what is told of them, and the way of packets.
+
+use super::Node;
+use super::send::metric;
+use crate::event::{Drop, Event};
+use crate::groups::{Change, Key, View};
+use crate::link::LinkIndex;
+use crate::link_state::OwnGroups;
+use crate::request::{Reply, RequestError};
+use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, VirtualPort};
+use graph::Metric;
+use secure::Context;
+use wire::CLEAR_BYTES;
+use wire::data::{Header, Routing};
+use wire::groups::{Setting, TreeBuilder};
+
+/// The least time between two editions of this node's groups: a client that joins a thousand
+/// groups floods some records, not a thousand.
+const OWN_GROUPS_SPACING: Duration = Duration::from_millis(20);
+
+/// What is told of the node's groups, and when.
+#[derive(Debug, Default)]
+pub(super) struct Telling {
+    /// Not before this moment.
+    after: Time,
+}
+
+impl Node {
+    /// A client joins a group.
+    pub(super) fn on_join(
+        &mut self,
+        client: ClientId,
+        (group, port): (NodeAddr, VirtualPort),
+    ) -> Result<Reply, RequestError> {
+        self.sockets.open(client, &mut self.rng)?;
+        let builder = self.builder(group);
+        let change = self.groups.join(client, group, port, builder)?;
+        self.on_own_change(group, change);
+        Ok(Reply::Joined)
+    }
+
+    /// A client leaves a group.
+    pub(super) fn on_leave(
+        &mut self,
+        client: ClientId,
+        (group, port): (NodeAddr, VirtualPort),
+    ) -> Result<Reply, RequestError> {
+        let change = self.groups.leave(client, group, port);
+        self.on_own_change(group, change);
+        Ok(Reply::Left)
+    }
+
+    /// A client is gone, and with it its joins.
+    pub(super) fn leave_groups(&mut self, client: ClientId) {
+        for group in self.groups.close(client) {
+            self.on_own_change(group, Change::Left);
+        }
+    }
+
+    /// How a group is to be carried, or no more in a way of its own.
+    pub(super) fn set_group(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        setting: Option<Setting>,
+    ) -> Result<Reply, RequestError> {
+        if !wire::groups::is_group(group) {
+            return Err(RequestError::NotAGroup);
+        }
+        match setting {
+            None => drop(self.groups.unset(group)),
+            Some(setting) => {
+                // Above what anybody has said, and of two operators the later one.
+                let known = self.database.membership().setting(group);
+                let above = known.map_or(0, |known| known.version.saturating_add(1));
+                let version = above.max(self.unix_s(now) as u32);
+                self.groups.set(Setting { version, ..setting })?;
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Who builds the tree of a group.
+    pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
+        let setting = self.database.membership().setting(group);
+        setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
+    }
+
+    fn on_own_change(&mut self, group: NodeAddr, change: Change) {
+        if change != Change::Nothing && group.is_anycast() {
+            self.tables.touch();
+        }
+    }
+
+    /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
+    /// after the node's certificate is in the database.
+    pub(super) fn update_groups(&mut self, now: Time) {
+        let due: Vec<u8> = self.database.groups_to_refresh(now).collect();
+        for part in due {
+            self.groups.renew(part);
+        }
+        if self.groups.is_dirty() && now >= self.telling.after {
+            self.telling.after = now + OWN_GROUPS_SPACING;
+            self.tell_groups(now);
+        }
+        for group in self.database.membership_mut().take_changed() {
+            self.trees.on_group_changed(group);
+            if group.is_anycast() {
+                self.tables.touch();
+            }
+        }
+    }
+
+    /// When the own groups are to be told next.
+    pub(super) fn telling_at(&self) -> Option<Time> {
+        self.groups.is_dirty().then_some(self.telling.after)
+    }
+
+    fn tell_groups(&mut self, now: Time) {
+        let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
+        let certificate_serial = identity.certificate().fields().serial;
+        while let Some((part, members, settings)) = self.groups.take_dirty() {
+            let what = OwnGroups {
+                part,
+                members,
+                settings,
+                certificate_serial,
+            };
+            let told = self.database.originate_groups(now, what, |signed| {
+                network.sign(identity, Context::Groups, signed)
+            });
+            let key = told.expect("parts bound themselves to the room of a record");
+            self.flood.on_record_accepted(key, None);
+        }
+    }
+
+    /// The place of the way that packets from `source` to a group take from here.
+    pub(super) fn group_slot(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        group: NodeAddr,
+        routing: Routing,
+    ) -> Result<u32, Drop> {
+        let metric = metric(routing).ok_or(Drop::Unsupported)?;
+        let key = Key {
+            source,
+            metric,
+            group,
+        };
+        let view = View {
+            own: self.addr,
+            topology: self.database.topology(),
+            generation: self.database.generation(),
+            membership: self.database.membership(),
+            links: &self.links,
+        };
+        Ok(self.trees.slot(now, key, view))
+    }
+
+    /// Sends a run of opened packets to the branches of their group's tree, and to the group's
+    /// clients here. `came` is the link that they came by, none for packets of this node.
+    pub(super) fn send_group(
+        &mut self,
+        now: Time,
+        slot: u32,
+        came: Option<LinkIndex>,
+        run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let upstream = came.map(|link| self.links.at(link).peer);
+        let slot = self.trees.at_mut(slot);
+        slot.packets += run.segments() as u64;
+        slot.bytes += run.len() as u64;
+        slot.upstream = upstream;
+        let group = slot.key.group;
+        let mut ways = core::mem::take(&mut self.ways);
+        let links = &self.links;
+        let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).is_up();
+        ways.extend(slot.links(now).filter(is_open));
+        let is_member = self.groups.is_member(group);
+        let mut left = ways.len() + usize::from(is_member);
+        if left == 0 {
+            let packets = run.segments() as u32;
+            let reason = Drop::NoMember;
+            out.report(Event::Dropped { reason, packets });
+        }
+        // The branches first: for them the packet is not there yet. The last one gets the run.
+        let mut run = Some(run);
+        for way in ways.drain(..) {
+            left -= 1;
+            if let Some(part) = share(&mut run, left == 0, out) {
+                self.send_run(now, way, part, came.is_none(), out);
+            }
+        }
+        self.ways = ways;
+        if is_member && let Some(part) = share(&mut run, true, out) {
+            self.deliver_group(now, part, out);
+        }
+    }
+
+    /// Delivers packets to a group, of which the burst holds the whole opened datagrams.
+    fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+        while run.segments() > 1 {
+            let front = run.split_front(1);
+            self.deliver_sealed(now, front, out);
+        }
+        self.deliver_sealed(now, run, out);
+    }
+
+    /// The clients who get what was sent to a group or anycast group and port, into `clients`; who
+    /// has sent it from here is not among them.
+    pub(super) fn receivers(&self, header: &Header<&[u8]>, clients: &mut Vec<ClientId>) {
+        let (group, port) = (header.destination(), header.destination_port());
+        let sender = match header.source() == self.addr {
+            true => self
+                .sockets
+                .bound(header.source_port())
+                .map(|(client, _)| client),
+            false => None,
+        };
+        let all = self.groups.subscribers(group, port);
+        if group.is_anycast() {
+            // One is enough, and always the same.
+            return clients.extend(all.take(1));
+        }
+        clients.extend(all.filter(|client| Some(*client) != sender));
+    }
+
+    /// The member of an anycast group that is nearest by the metric; none without members in reach.
+    /// The lowest address, of several.
+    pub(super) fn nearest(&self, group: NodeAddr, metric: Metric) -> Option<NodeAddr> {
+        if self.groups.is_member(group) {
+            return Some(self.addr);
+        }
+        let members = self.database.membership().members(group);
+        let reached = members.filter_map(|member| {
+            let route = self.tables.route(metric, member)?;
+            Some((route.cost, member))
+        });
+        reached.min().map(|(_, member)| member)
+    }
+
+    /// Decides on a packet to a multicast group that is new here and in time.
+    pub(super) fn judge_group(
+        &mut self,
+        now: Time,
+        packet: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> super::receive::Verdict {
+        use super::receive::Verdict;
+        let mut header = Header::trusted(&mut *packet);
+        let (source, group) = (header.source(), header.destination());
+        let ttl = header.ttl();
+        if ttl <= 1 {
+            if self.groups.is_member(group) {
+                return Verdict::Local;
+            }
+            self.drop_one(Drop::TtlExceeded, out);
+            return Verdict::Done;
+        }
+        header.set_ttl(ttl - 1);
+        let routing = header.class().routing;
+        match self.group_slot(now, source, group, routing) {
+            Ok(slot) => Verdict::Group(slot),
+            Err(reason) => {
+                self.drop_one(reason, out);
+                Verdict::Done
+            }
+        }
+    }
+
+    /// Sends packets of this node to a group.
+    pub(super) fn originate_to_group(
+        &mut self,
+        now: Time,
+        packet: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let header = Header::trusted(&packet.bytes()[CLEAR_BYTES..]);
+        let (group, routing) = (header.destination(), header.class().routing);
+        match self.group_slot(now, self.addr, group, routing) {
+            Ok(slot) => self.send_group(now, slot, None, packet, out),
+            Err(reason) => self.drop_one(reason, out),
+        }
+    }
+}
+
+/// A copy of the run for one who gets it, the run itself for the last.
+fn share(run: &mut Option<Burst>, is_last: bool, out: &mut impl Outbox<Node>) -> Option<Burst> {
+    if is_last {
+        return run.take();
+    }
+    let whole = run.as_ref()?;
+    let copy = out.pool().copy_burst(whole);
+    if copy.is_none() {
+        let packets = whole.segments() as u32;
+        let reason = Drop::NoBuffer;
+        out.report(Event::Dropped { reason, packets });
+    }
+    copy
+}

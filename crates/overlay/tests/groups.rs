@@ -1,0 +1,396 @@
+//! Multicast and anycast in worlds of nodes: each member gets each packet at most once, whatever
+//! happens, and exactly once when nothing does. `--nocapture` shows what was measured.
+#![allow(
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that shows what it measured"
+)]
+
+mod world;
+
+use base::{Duration, NodeAddr, Rng, Time};
+use overlay::request::{Delivery, Options};
+use overlay::sockets::default_options;
+use overlay::{Reply, Request};
+use wire::data::LinkProtocol;
+use world::groups::{Cast, GROUP, MEMBER, SOURCE};
+use world::{Nodes, PORT, addr, chain, voice};
+
+/// The tree of [Brogle09 §III]: depth four, leaves 0 (the source's side), 3, 5 and 6.
+const TREE: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 4), (2, 5), (4, 6)];
+
+fn settled(seed: u64, count: usize, edges: &[(usize, usize)], path: &str) -> Nodes {
+    let mut nodes = Nodes::new(seed, count, edges, path);
+    nodes.run_ms(3_000);
+    nodes.arrivals();
+    nodes
+}
+
+#[test]
+fn members_get_each_packet_once_and_others_none() {
+    for link in [
+        LinkProtocol::BestEffort,
+        LinkProtocol::RealTime,
+        LinkProtocol::Reliable,
+    ] {
+        let mut nodes = settled(1, 7, &TREE, "delay=10ms");
+        for member in [3, 5, 6] {
+            nodes.join(member, GROUP);
+        }
+        nodes.run_ms(200);
+        let mut options = voice();
+        options.class.link = link;
+        // A sender need not be a member.
+        let mut cast = Cast::new(0, 5, options);
+        cast.run_ms(&mut nodes, 1_000);
+        cast.finish(&mut nodes);
+        assert_eq!(cast.doubles(), 0);
+        for i in 0..7 {
+            let is_member = [3, 5, 6].contains(&i);
+            let (got, _) = cast.got(i, Time::ZERO, Time::FAR);
+            assert_eq!(got, if is_member { 200 } else { 0 }, "{link:?} {i}");
+        }
+        // A packet takes each link of the tree once, and no other link: five of them for 200.
+        let forwarded: u64 = nodes.count().forwarded;
+        assert_eq!(forwarded, 200 * 5, "{link:?}");
+        nodes.world.close().unwrap();
+    }
+}
+
+#[test]
+fn a_join_takes_effect_at_once_and_a_leave_within_a_second() {
+    let mut nodes = settled(2, 5, &chain(5), "delay=10ms");
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 500);
+    let joined = nodes.world.now();
+    nodes.join(4, GROUP);
+    cast.run_ms(&mut nodes, 1_000);
+    let first = cast.arrivals(4)[0];
+    let left = nodes.world.now();
+    nodes.leave(4, GROUP);
+    let forwarded = nodes.count().forwarded;
+    cast.run_ms(&mut nodes, 1_000);
+    let quiet = nodes.count().forwarded;
+    cast.run_ms(&mut nodes, 1_000);
+    cast.finish(&mut nodes);
+    let after = first.since(joined);
+    println!("join to first packet over four hops of 10 ms: {after}");
+    assert!(after < Duration::from_millis(200 + 40));
+    assert!(quiet > forwarded, "the branch ends after the leave");
+    assert_eq!(nodes.count().forwarded, quiet, "within a second");
+    let last = *cast.arrivals(4).last().unwrap();
+    assert!(last <= left + Duration::from_millis(1), "{last}");
+    assert_eq!(cast.doubles(), 0);
+}
+
+#[test]
+fn losses_on_a_middle_link_are_repaired_for_all_behind_it() {
+    let mut nodes = settled(3, 7, &TREE, "delay=10ms");
+    nodes.link(1, 2, "delay=10ms loss=1%");
+    for member in [3, 5, 6] {
+        nodes.join(member, GROUP);
+    }
+    nodes.run_ms(500);
+    let options = Options {
+        deadline: Some(Duration::from_millis(200)),
+        ..default_options()
+    };
+    let mut cast = Cast::new(0, 2, options);
+    cast.run_ms(&mut nodes, 40_000);
+    cast.finish(&mut nodes);
+    for leaf in [3, 5, 6] {
+        let (got, sent) = cast.got(leaf, Time::ZERO, Time::FAR);
+        let lost = 100.0 * (sent - got) as f64 / sent as f64;
+        println!("leaf {leaf}: {lost:.4} % of {sent} lost behind a link that loses 1 %");
+        assert!(lost <= 0.03, "leaf {leaf} lost {lost} %");
+    }
+    assert_eq!(cast.doubles(), 0);
+}
+
+#[test]
+fn a_dead_node_of_the_tree_is_routed_around() {
+    // From 0 to 3 by way of 1; by way of 2 it is farther.
+    let diamond = [(0, 1), (1, 3), (0, 2), (2, 3), (3, 4)];
+    let mut worst = Duration::ZERO;
+    for seed in 0..8 {
+        let mut nodes = Nodes::new(seed, 5, &diamond, "delay=10ms");
+        nodes.link(0, 2, "delay=13ms");
+        nodes.link(2, 3, "delay=13ms");
+        nodes.join(4, GROUP);
+        nodes.run_ms(10_000 + 137 * seed);
+        nodes.arrivals();
+        let mut cast = Cast::new(0, 5, voice());
+        cast.run_ms(&mut nodes, 2_000 + 29 * seed);
+        nodes.crash(1);
+        cast.run_ms(&mut nodes, 5_000);
+        cast.finish(&mut nodes);
+        worst = worst.max(cast.longest_gap(4));
+        assert_eq!(cast.doubles(), 0);
+        let after = cast.sent[cast.sent.len() - 400];
+        assert_eq!(cast.got(4, after, Time::FAR), (400, 400));
+    }
+    println!("longest gap after the death of an inner node: {worst}");
+    assert!(worst < Duration::from_secs(1));
+}
+
+#[test]
+fn a_tree_that_moves_does_not_lose_what_is_under_way() {
+    let square = [(0, 1), (1, 3), (0, 2), (2, 3)];
+    let mut nodes = Nodes::new(5, 4, &square, "delay=10ms");
+    nodes.link(0, 2, "delay=13ms");
+    nodes.link(2, 3, "delay=13ms");
+    nodes.join(3, GROUP);
+    nodes.run_ms(5_000);
+    nodes.arrivals();
+    let mut cast = Cast::new(0, 2, voice());
+    cast.run_ms(&mut nodes, 2_000);
+    // The way by 1 becomes the longer one, but loses nothing.
+    nodes.link(0, 1, "delay=30ms");
+    cast.run_ms(&mut nodes, 40_000);
+    cast.finish(&mut nodes);
+    assert!(!nodes.count().route_changes.is_empty());
+    let (got, sent) = cast.got(3, Time::ZERO, Time::FAR);
+    assert_eq!((got, cast.doubles()), (sent, 0));
+}
+
+#[test]
+fn a_node_that_starts_again_is_in_no_group_of_before() {
+    let mut nodes = settled(6, 3, &chain(3), "delay=5ms");
+    nodes.join(2, GROUP);
+    nodes.run_ms(500);
+    let told = |nodes: &Nodes| {
+        let node = nodes.running(0).unwrap();
+        node.database().membership().members(GROUP).count()
+    };
+    assert_eq!(told(&nodes), 1);
+    nodes.crash(2);
+    nodes.run_ms(2_000);
+    nodes.restart(2);
+    nodes.run_ms(3_000);
+    assert_eq!(told(&nodes), 0);
+    nodes.join(2, GROUP);
+    nodes.run_ms(500);
+    assert_eq!(told(&nodes), 1);
+}
+
+#[test]
+fn clients_of_one_node_share_a_group_and_leave_one_by_one() {
+    let mut nodes = settled(7, 2, &chain(2), "delay=5ms");
+    let (group, port) = (GROUP, PORT);
+    let clients = [MEMBER, world::RECEIVER, world::SENDER];
+    for client in clients {
+        nodes.request(1, client, Request::Join { group, port });
+        nodes.request(1, client, Request::Join { group, port });
+    }
+    let mut gone = Vec::new();
+    for (round, leaver) in clients.into_iter().enumerate() {
+        nodes.run_ms(500);
+        nodes.world.take_replies();
+        nodes.send_to_addr(
+            nodes.world.now(),
+            0,
+            SOURCE,
+            (group, port),
+            round as u64,
+            100,
+        );
+        nodes.run_ms(500);
+        let replies = nodes.world.take_replies();
+        let came = replies
+            .iter()
+            .filter(|a| matches!(a.reply, Reply::Datagram { .. }));
+        let mut came: Vec<_> = came.map(|answer| answer.client).collect();
+        came.sort_unstable();
+        let mut expected: Vec<_> = clients.into_iter().filter(|c| !gone.contains(c)).collect();
+        expected.sort_unstable();
+        assert_eq!(came, expected);
+        match round {
+            0 => nodes.request(1, leaver, Request::Leave { group, port }),
+            _ => nodes.request(1, leaver, Request::Close),
+        }
+        gone.push(leaver);
+    }
+    nodes.run_ms(500);
+    let node = nodes.running(0).unwrap();
+    assert_eq!(node.database().membership().members(GROUP).count(), 0);
+}
+
+#[test]
+fn a_sender_that_is_a_member_does_not_hear_itself() {
+    let mut nodes = settled(8, 2, &chain(2), "delay=5ms");
+    nodes.join(0, GROUP);
+    nodes.join(1, GROUP);
+    let (group, port) = (GROUP, PORT);
+    nodes.request(0, SOURCE, Request::Join { group, port });
+    nodes.run_ms(500);
+    nodes.world.take_replies();
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 100);
+    cast.finish(&mut nodes);
+    // The other client of the same node hears it, and the other node.
+    assert_eq!((cast.doubles(), cast.came.len()), (0, 40));
+}
+
+#[test]
+fn long_datagrams_reach_all_members_whole_and_in_order() {
+    let mut nodes = settled(9, 7, &TREE, "delay=10ms loss=0.5%");
+    let options = Options {
+        deadline: Some(Duration::from_millis(500)),
+        delivery: Delivery::InOrder,
+        ..default_options()
+    };
+    for member in [3, 5, 6] {
+        nodes.request(member, MEMBER, Request::Options(options));
+        nodes.join(member, GROUP);
+    }
+    nodes.request(0, SOURCE, Request::Options(options));
+    nodes.run_ms(500);
+    nodes.world.take_replies();
+    for number in 0..100u64 {
+        let at = nodes.world.now();
+        nodes.send_to_addr(at, 0, SOURCE, (GROUP, PORT), number, 9_000);
+        nodes.run_ms(10);
+    }
+    nodes.run_ms(2_000);
+    let mut last = [None; 7];
+    let mut count = 0;
+    for answer in nodes.world.take_replies() {
+        if let Reply::Datagram { payload, .. } = answer.reply {
+            assert_eq!(payload.len(), 9_000);
+            let (number, _) = world::read(payload.bytes());
+            let last = &mut last[answer.host.place()];
+            assert!(last.is_none_or(|last| last < number), "in order");
+            *last = Some(number);
+            count += 1;
+        }
+    }
+    assert!(count >= 295, "{count} of 300");
+}
+
+#[test]
+fn anycast_goes_to_the_nearest_member() {
+    const ANY: NodeAddr = NodeAddr(0xf000_0007);
+    let mut nodes = settled(10, 5, &chain(5), "delay=10ms");
+    nodes.join(0, ANY);
+    nodes.join(4, ANY);
+    nodes.run_ms(500);
+    let ask = |nodes: &mut Nodes, from: usize| -> Vec<usize> {
+        nodes.world.take_replies();
+        nodes.send_to_addr(nodes.world.now(), from, SOURCE, (ANY, PORT), 1, 100);
+        nodes.run_ms(500);
+        let replies = nodes.world.take_replies();
+        let came = replies
+            .iter()
+            .filter(|a| matches!(a.reply, Reply::Datagram { .. }));
+        came.map(|answer| answer.host.place()).collect()
+    };
+    assert_eq!(ask(&mut nodes, 1), [0]);
+    assert_eq!(ask(&mut nodes, 3), [4]);
+    assert_eq!(ask(&mut nodes, 4), [4]);
+    nodes.leave(4, ANY);
+    nodes.run_ms(200);
+    assert_eq!(ask(&mut nodes, 3), [0]);
+    nodes.leave(0, ANY);
+    nodes.run_ms(200);
+    assert_eq!(ask(&mut nodes, 3), [0usize; 0]);
+}
+
+#[test]
+fn joins_are_bounded_and_refused_in_words() {
+    let mut nodes = settled(11, 2, &chain(2), "delay=5ms");
+    let port = PORT;
+    for i in 0..2_000u32 {
+        let group = NodeAddr(0xef02_0000 + i);
+        nodes.request(0, MEMBER, Request::Join { group, port });
+    }
+    nodes.request(
+        0,
+        MEMBER,
+        Request::Join {
+            group: addr(1),
+            port,
+        },
+    );
+    nodes.run_ms(3_000);
+    let replies = nodes.world.take_replies();
+    let refused = replies
+        .iter()
+        .filter(|a| matches!(a.reply, Reply::Refused(_)));
+    assert_eq!(refused.count(), 2_000 - 1_953 + 1);
+    let node = nodes.running(1).unwrap();
+    assert_eq!(node.database().membership().groups().count(), 1_953);
+}
+
+/// A world in which everything happens: then it heals, and must deliver.
+fn storm(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let count = 5 + rng.below(5) as usize;
+    let mut edges = chain(count);
+    for _ in 0..rng.below(6) {
+        let (a, b) = (
+            rng.below(count as u64) as usize,
+            rng.below(count as u64) as usize,
+        );
+        let edge = (a.min(b), a.max(b));
+        if a != b && !edges.contains(&edge) {
+            edges.push(edge);
+        }
+    }
+    let mut nodes = settled(seed, count, &edges, "delay=7ms loss=1%");
+    let from = rng.below(count as u64) as usize;
+    let mut members: Vec<bool> = (0..count).map(|_| rng.below(2) == 0).collect();
+    for i in (0..count).filter(|i| members[*i]) {
+        nodes.join(i, GROUP);
+    }
+    let mut options = voice();
+    options.deadline = Some(Duration::from_millis(400));
+    let mut cast = Cast::new(from, 4, options);
+    let mut out = Vec::new();
+    for _ in 0..40 {
+        match rng.below(4) {
+            0 => {
+                let edge = edges[rng.below(edges.len() as u64) as usize];
+                nodes.set_outage(edge.0, edge.1, true);
+                out.push(edge);
+            }
+            1 => {
+                if let Some(edge) = out.pop() {
+                    nodes.set_outage(edge.0, edge.1, false);
+                }
+            }
+            _ => {
+                let i = rng.below(count as u64) as usize;
+                members[i] = !members[i];
+                match members[i] {
+                    true => nodes.join(i, GROUP),
+                    false => nodes.leave(i, GROUP),
+                }
+            }
+        }
+        cast.run_ms(&mut nodes, 20 + rng.below(400));
+    }
+    for (a, b) in out {
+        nodes.set_outage(a, b, false);
+    }
+    for &(a, b) in &edges {
+        nodes.link(a, b, "delay=7ms");
+    }
+    cast.run_ms(&mut nodes, 60_000);
+    let healed = nodes.world.now();
+    cast.run_ms(&mut nodes, 1_000);
+    cast.finish(&mut nodes);
+    assert_eq!(cast.doubles(), 0, "seed {seed}: a packet came twice");
+    for (i, is_member) in members.into_iter().enumerate() {
+        let (got, sent) = cast.got(i, healed, Time::FAR);
+        let expected = if is_member { sent } else { 0 };
+        assert_eq!(got, expected, "seed {seed}: node {i}, member {is_member}");
+    }
+}
+
+#[test]
+fn after_any_storm_each_member_gets_each_packet_once() {
+    for seed in 0..6 {
+        storm(seed);
+    }
+}

@@ -1,0 +1,352 @@
+//! The body of a groups record: the multicast and anycast groups of which a node has members, and
+//! what it knows of how groups are to be carried. Signed by the node, flooded like its links.
+//! [Brogle09 §II]
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------------------------------------------------------+
+//! |                            origin                             |   0
+//! +---------------------------------------------------------------+
+//! |                        sequence number                        |   4
+//! +-------------------------------+-------------------------------+
+//! |          lifetime, s          |     certificate serial ..     |   8
+//! +-------------------------------+---------------+---------------+
+//! |     .. certificate serial     |     flags     |     part      |  12
+//! +-+-------------+---------------+---------------+---------------+
+//! |C|    type     |            length             | value ...     |  16, items
+//! +-+-------------+-------------------------------+---------------+
+//! |                     signature, 64 bytes                       |
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! A node has up to [`PARTS`] such records, each a [`RecordKind`] of its own, so that one join
+//! renews 1200 bytes at most; the part stands in the body because the kind is not signed. Items
+//! that are not known here are kept and flooded unchanged, unless they are critical (C): then the
+//! record is not used.
+//!
+//! Item 1, members: n times the address of a group (4 bytes). Item 2, settings: n times
+//!
+//! ```text
+//! +---------------------------------------------------------------+
+//! |                             group                             |
+//! +---------------------------------------------------------------+
+//! |                            version                            |  the highest counts, of whomever
+//! +---------------+---------------+-------------------------------+
+//! |     tree      |     class     |         deadline, ms          |  0 link state, 1 Scribe
+//! +---------------+---------------+-------------------------------+
+//! |                          rate, kbit/s                         |  0 no requirement
+//! +---------------------------------------------------------------+
+//! ```
+
+use crate::bytes::{Reader, Writer};
+use crate::control::CRITICAL;
+use crate::data::Class;
+use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
+use crate::{Full, Malformed};
+use base::NodeAddr;
+
+/// What stands in front of the signed bytes when they are signed.
+pub const SIGNATURE_CONTEXT: &[u8] = b"sinew groups 1";
+/// Bytes of the signature.
+pub const SIGNATURE_BYTES: usize = 64;
+/// Bytes in front of the items.
+pub const FIXED_BYTES: usize = 16;
+/// Bytes in front of an item's value.
+pub const ITEM_HEADER_BYTES: usize = 3;
+/// Records of one node.
+pub const PARTS: usize = 8;
+/// Bytes of items in one record: 1200 - 16 - 64 = 1120.
+pub const ITEMS_BYTES_MAX: usize = BODY_BYTES_MAX - FIXED_BYTES - SIGNATURE_BYTES;
+/// Bytes of a group in an item of members.
+pub const GROUP_BYTES: usize = 4;
+/// Groups in one record without settings: (1120 - 3) / 4 = 279.
+pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTES;
+/// Bytes of one setting.
+pub const SETTING_BYTES: usize = 16;
+/// Settings in one record without members: (1120 - 3) / 16 = 69.
+pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / SETTING_BYTES;
+
+const MEMBERS: u8 = 1;
+const SETTINGS: u8 = 2;
+
+/// Who builds the tree of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TreeBuilder {
+    /// Every node, from the link state: shortest paths from each source.
+    #[default]
+    LinkState,
+    /// Scribe: one shared tree along routes of Pastry, for very many groups. [Brogle09 §I]
+    Scribe,
+}
+
+impl TreeBuilder {
+    /// A short stable word.
+    pub const fn label(self) -> &'static str {
+        match self {
+            TreeBuilder::LinkState => "link-state",
+            TreeBuilder::Scribe => "scribe",
+        }
+    }
+}
+
+/// How a group is to be carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The group.
+    pub group: NodeAddr,
+    /// The highest counts.
+    pub version: u32,
+    /// Who builds its tree.
+    pub tree: TreeBuilder,
+    /// The class of its packets.
+    pub class: Class,
+    /// How soon its packets must be there, in milliseconds; 0 if it does not matter.
+    pub deadline_ms: u16,
+    /// What its sources send together, in kbit/s; 0 if that is not known.
+    pub rate_kbps: u32,
+}
+
+/// A view of a record's body. Everything but the signature itself has been checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups<'a> {
+    /// Whose groups these are.
+    pub origin: NodeAddr,
+    /// Which edition this is.
+    pub seq: RecordSeq,
+    /// For how long the record is valid, counted from its making.
+    pub lifetime_s: u16,
+    /// The certificate whose key has signed.
+    pub certificate_serial: u32,
+    /// Reserved: 0.
+    pub flags: u8,
+    /// Which of the node's records, below [`PARTS`].
+    pub part: u8,
+    body: &'a [u8],
+    items: &'a [u8],
+}
+
+impl<'a> Groups<'a> {
+    /// Reads the body of a record of this kind.
+    pub fn parse(kind: RecordKind, body: &'a [u8]) -> Result<Groups<'a>, Malformed> {
+        let unsigned = body
+            .len()
+            .checked_sub(SIGNATURE_BYTES)
+            .ok_or(Malformed::Short)?;
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Malformed::Count);
+        }
+        let mut r = Reader::new(&body[..unsigned]);
+        let groups = Groups {
+            origin: NodeAddr(r.u32()?),
+            seq: RecordSeq(r.u32()?),
+            lifetime_s: r.u16()?,
+            certificate_serial: r.u32()?,
+            flags: r.u8()?,
+            part: r.u8()?,
+            body,
+            items: r.rest(),
+        };
+        if RecordKind::groups(groups.part) != Some(kind) {
+            return Err(Malformed::Value);
+        }
+        let mut r = Reader::new(groups.items);
+        while !r.is_empty() {
+            check(&Item::read(&mut r)?)?;
+        }
+        Ok(groups)
+    }
+
+    /// What the record is called.
+    pub fn key(&self) -> Key {
+        Key {
+            kind: RecordKind::groups(self.part).expect("parse has seen a part that can be"),
+            origin: self.origin,
+            seq: self.seq,
+        }
+    }
+
+    /// The groups of which the node has members.
+    pub fn members(&self) -> impl Iterator<Item = NodeAddr> + Clone + use<'a> {
+        let values = self.items().filter(|item| item.kind == MEMBERS);
+        values.flat_map(|item| {
+            let (groups, _) = item.value.as_chunks::<GROUP_BYTES>();
+            groups
+                .iter()
+                .map(|&group| NodeAddr(u32::from_be_bytes(group)))
+        })
+    }
+
+    /// How groups are to be carried.
+    pub fn settings(&self) -> impl Iterator<Item = Setting> + Clone + use<'a> {
+        let values = self.items().filter(|item| item.kind == SETTINGS);
+        values.flat_map(|item| {
+            let (settings, _) = item.value.as_chunks::<SETTING_BYTES>();
+            settings
+                .iter()
+                .filter_map(|bytes| Setting::read(bytes).ok())
+        })
+    }
+
+    fn items(&self) -> impl Iterator<Item = Item<'a>> + Clone + use<'a> {
+        let mut r = Reader::new(self.items);
+        core::iter::from_fn(move || Item::read(&mut r).ok())
+    }
+
+    /// The bytes that the origin has signed, after [`SIGNATURE_CONTEXT`].
+    pub fn signed_bytes(&self) -> &'a [u8] {
+        &self.body[..self.body.len() - SIGNATURE_BYTES]
+    }
+
+    /// The signature over them.
+    pub fn signature(&self) -> &'a [u8; SIGNATURE_BYTES] {
+        self.body
+            .last_chunk()
+            .expect("parse has seen the whole signature")
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Item<'a> {
+    kind: u8,
+    value: &'a [u8],
+}
+
+impl<'a> Item<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Item<'a>, Malformed> {
+        let kind = r.u8()?;
+        let length = r.u16()?;
+        let value = r.take(usize::from(length))?;
+        Ok(Item { kind, value })
+    }
+}
+
+fn check(item: &Item<'_>) -> Result<(), Malformed> {
+    match item.kind {
+        MEMBERS => {
+            let (groups, rest) = item.value.as_chunks::<GROUP_BYTES>();
+            let is_group = |group: &[u8; 4]| is_group(NodeAddr(u32::from_be_bytes(*group)));
+            match (rest.is_empty(), groups.iter().all(is_group)) {
+                (false, _) => Err(Malformed::Length),
+                (true, false) => Err(Malformed::Value),
+                (true, true) => Ok(()),
+            }
+        }
+        SETTINGS => {
+            let (settings, rest) = item.value.as_chunks::<SETTING_BYTES>();
+            if !rest.is_empty() {
+                return Err(Malformed::Length);
+            }
+            settings.iter().try_for_each(|s| Setting::read(s).map(drop))
+        }
+        kind if kind & CRITICAL != 0 => Err(Malformed::Critical),
+        _ => Ok(()),
+    }
+}
+
+/// An address of class D or E.
+pub const fn is_group(addr: NodeAddr) -> bool {
+    addr.is_multicast() || addr.is_anycast()
+}
+
+impl Setting {
+    fn read(bytes: &[u8; SETTING_BYTES]) -> Result<Setting, Malformed> {
+        let mut r = Reader::new(bytes);
+        let group = NodeAddr(r.u32()?);
+        let version = r.u32()?;
+        let tree = match r.u8()? {
+            0 => TreeBuilder::LinkState,
+            1 => TreeBuilder::Scribe,
+            _ => return Err(Malformed::Value),
+        };
+        let class = Class::from_byte(r.u8()?)?;
+        let deadline_ms = r.u16()?;
+        let rate_kbps = r.u32()?;
+        if !is_group(group) {
+            return Err(Malformed::Value);
+        }
+        Ok(Setting {
+            group,
+            version,
+            tree,
+            class,
+            deadline_ms,
+            rate_kbps,
+        })
+    }
+
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u32(self.group.0)?;
+        w.u32(self.version)?;
+        w.u8(match self.tree {
+            TreeBuilder::LinkState => 0,
+            TreeBuilder::Scribe => 1,
+        })?;
+        w.u8(self.class.to_byte())?;
+        w.u16(self.deadline_ms)?;
+        w.u32(self.rate_kbps)
+    }
+}
+
+/// A body to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repr<'a> {
+    /// Whose groups these are.
+    pub origin: NodeAddr,
+    /// Which edition this is.
+    pub seq: RecordSeq,
+    /// For how long the record is valid.
+    pub lifetime_s: u16,
+    /// The certificate whose key signs.
+    pub certificate_serial: u32,
+    /// Which of the node's records.
+    pub part: u8,
+    /// The groups of which the node has members.
+    pub members: &'a [NodeAddr],
+    /// How groups are to be carried.
+    pub settings: &'a [Setting],
+}
+
+impl Repr<'_> {
+    /// Writes the body at the front of `body` and returns its length. `sign` is given the bytes to
+    /// be signed, without [`SIGNATURE_CONTEXT`].
+    pub fn emit(
+        &self,
+        body: &mut [u8],
+        sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
+    ) -> Result<usize, Full> {
+        let mut w = Writer::new(body);
+        w.u32(self.origin.0)?;
+        w.u32(self.seq.0)?;
+        w.u16(self.lifetime_s)?;
+        w.u32(self.certificate_serial)?;
+        w.put(&[0, self.part])?;
+        if !self.members.is_empty() {
+            w.u8(MEMBERS)?;
+            w.u16(length(self.members.len() * GROUP_BYTES)?)?;
+            for group in self.members {
+                w.u32(group.0)?;
+            }
+        }
+        if !self.settings.is_empty() {
+            w.u8(SETTINGS)?;
+            w.u16(length(self.settings.len() * SETTING_BYTES)?)?;
+            for setting in self.settings {
+                setting.write(&mut w)?;
+            }
+        }
+        if w.len() > BODY_BYTES_MAX - SIGNATURE_BYTES {
+            return Err(Full);
+        }
+        let signature = sign(w.written());
+        w.put(&signature)?;
+        Ok(w.len())
+    }
+}
+
+fn length(bytes: usize) -> Result<u16, Full> {
+    u16::try_from(bytes).map_err(|_| Full)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use super::*;
+use crate::data::{LinkProtocol, Routing};
+use proptest::prelude::*;
+
+const SETTING: Setting = Setting {
+    group: NodeAddr(0xef01_0101),
+    version: 0x6000_0001,
+    tree: TreeBuilder::Scribe,
+    class: Class {
+        link: LinkProtocol::RealTime,
+        routing: Routing::ExpectedLatency,
+        priority: 4,
+    },
+    deadline_ms: 500,
+    rate_kbps: 10_000,
+};
+
+fn body(members: &[NodeAddr], settings: &[Setting]) -> Vec<u8> {
+    let repr = Repr {
+        origin: NodeAddr(0x0a07_0003),
+        seq: RecordSeq(7),
+        lifetime_s: 900,
+        certificate_serial: 3,
+        part: 2,
+        members,
+        settings,
+    };
+    let mut body = vec![0; BODY_BYTES_MAX];
+    let len = repr.emit(&mut body, |_| [0xaa; SIGNATURE_BYTES]).unwrap();
+    body.truncate(len);
+    body
+}
+
+const KIND: RecordKind = RecordKind(18);
+
+#[test]
+fn the_bytes_are_these() {
+    let bytes = body(&[NodeAddr(0xef01_0101), NodeAddr(0xf000_0009)], &[SETTING]);
+    let front: &[u8] = &[
+        10, 7, 0, 3, 0, 0, 0, 7, 0x03, 0x84, 0, 0, 0, 3, 0, 2, // fixed
+        1, 0, 8, 0xef, 1, 1, 1, 0xf0, 0, 0, 9, // members
+        2, 0, 16, 0xef, 1, 1, 1, 0x60, 0, 0, 1, 1, 0x5c, 0x01, 0xf4, 0, 0, 0x27, 0x10,
+    ];
+    assert_eq!(&bytes[..front.len()], front);
+    assert_eq!(&bytes[front.len()..], [0xaa; SIGNATURE_BYTES]);
+    let groups = Groups::parse(KIND, &bytes).unwrap();
+    let members: Vec<_> = groups.members().map(|group| group.0).collect();
+    assert_eq!(members, [0xef01_0101, 0xf000_0009]);
+    assert_eq!(groups.settings().collect::<Vec<_>>(), [SETTING]);
+    assert_eq!((groups.key().kind, groups.key().seq), (KIND, RecordSeq(7)));
+    assert_eq!(groups.signed_bytes(), front);
+}
+
+#[test]
+fn what_is_cut_is_refused_at_every_length_that_cuts_an_item() {
+    let bytes = body(&[NodeAddr(0xef01_0101)], &[SETTING]);
+    // Where an item ends, the rest can be a record that says less; its signature tells.
+    let whole = [80, 87, 106];
+    for len in 0..bytes.len() {
+        let read = Groups::parse(KIND, &bytes[..len]);
+        assert_eq!(read.is_ok(), whole.contains(&len), "{len} {read:?}");
+    }
+}
+
+#[test]
+fn a_record_is_of_the_part_that_its_kind_names() {
+    let bytes = body(&[], &[]);
+    for kind in 0..=255 {
+        let read = Groups::parse(RecordKind(kind), &bytes);
+        assert_eq!(read.is_ok(), RecordKind(kind) == KIND, "{kind}");
+    }
+}
+
+#[test]
+fn unknown_items_are_passed_over_unless_they_are_critical() {
+    let mut bytes = body(&[NodeAddr(0xef01_0101)], &[]);
+    bytes.splice(16..16, [9, 0, 1, 0xff]);
+    let read = Groups::parse(KIND, &bytes).unwrap();
+    assert_eq!(read.members().count(), 1);
+    bytes[16] |= 0x80;
+    assert_eq!(Groups::parse(KIND, &bytes), Err(Malformed::Critical));
+}
+
+#[test]
+fn addresses_of_nodes_are_no_groups() {
+    let mut bytes = body(&[NodeAddr(0xef01_0101)], &[]);
+    bytes[19] = 10;
+    assert_eq!(Groups::parse(KIND, &bytes), Err(Malformed::Value));
+    let mut bytes = body(&[], &[SETTING]);
+    bytes[27] = 7;
+    assert_eq!(Groups::parse(KIND, &bytes), Err(Malformed::Value), "tree");
+}
+
+#[test]
+fn the_longest_records_fit_and_longer_ones_do_not() {
+    let groups: Vec<_> = (0..=GROUPS_MAX as u32)
+        .map(|i| NodeAddr(0xef00_0000 + i))
+        .collect();
+    assert_eq!(
+        body(&groups[..GROUPS_MAX], &[]).len(),
+        16 + 3 + 279 * 4 + 64
+    );
+    assert_eq!(
+        body(&[], &[SETTING; SETTINGS_MAX]).len(),
+        16 + 3 + 69 * 16 + 64
+    );
+    let repr = Repr {
+        origin: NodeAddr(1),
+        seq: RecordSeq(1),
+        lifetime_s: 1,
+        certificate_serial: 1,
+        part: 0,
+        members: &groups,
+        settings: &[],
+    };
+    assert_eq!(
+        repr.emit(&mut [0; 2_000], |_| [0; SIGNATURE_BYTES]),
+        Err(Full)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn any_bytes_are_read_or_refused(kind in 14u8..26, bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(groups) = Groups::parse(RecordKind(kind), &bytes) {
+            prop_assert!(groups.members().all(is_group));
+            let _ = groups.settings().count();
+        }
+    }
+}
