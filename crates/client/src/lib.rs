@@ -44,6 +44,7 @@
 mod connection;
 pub mod discover;
 mod error;
+mod group;
 mod locate;
 mod options;
 mod range;
@@ -53,6 +54,7 @@ mod stream;
 mod target;
 
 pub use error::Error;
+pub use group::{GroupSocket, Incoming};
 pub use locate::{NODE_VARIABLE, SYSTEM, sockets_below};
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};

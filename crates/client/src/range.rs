@@ -8,6 +8,7 @@
 
 use crate::connection::Connection;
 use crate::socket::Node;
+use crate::target::destination;
 use crate::{Error, Info, Options, Target};
 use base::{NodeAddr, VirtualPort};
 use core::ops::RangeInclusive;
@@ -53,7 +54,7 @@ pub struct Batch {
 }
 
 impl Node {
-    /// Opens a socket with all virtual ports of a range.
+    /// Opens a socket with all virtual ports of a range; `0..=0` is a range of any one port.
     pub fn bind_range(
         &self,
         ports: RangeInclusive<u16>,
@@ -66,8 +67,12 @@ impl Node {
             last: VirtualPort(*ports.end()),
         };
         let mut buffer = [0; TEXT_BYTES_MAX + 16];
-        let Reply::Bound { .. } = connection.ask(&bind, until, &mut buffer)?.0 else {
+        let Reply::Bound { port } = connection.ask(&bind, until, &mut buffer)?.0 else {
             return Err(Error::Protocol("bound"));
+        };
+        let ports = match ports == (0..=0) {
+            true => port.0..=port.0,
+            false => ports,
         };
         connection.stream.set_timeouts(None, Some(self.timeout()))?;
         Ok(RangeSocket {
@@ -100,6 +105,24 @@ impl RangeSocket {
     /// Non-blocking calls fail with [`Error::WouldBlock`] instead of waiting.
     pub fn set_nonblocking(&self, on: bool) -> Result<(), Error> {
         Ok(self.stream.set_nonblocking(on)?)
+    }
+
+    /// Wants what is sent to a group and port. The node answers later: a join that it refuses is an
+    /// error of a later receive.
+    pub fn join(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
+        self.tell(&Request::Join(destination(group, port)))
+    }
+
+    /// Wants it no more.
+    pub fn leave(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
+        self.tell(&Request::Leave(destination(group, port)))
+    }
+
+    fn tell(&self, request: &Request<'_>) -> Result<(), Error> {
+        let mut bytes = [0; 16];
+        let len = request.emit(&mut bytes).expect("joins are short");
+        let message = &[IoSlice::new(&bytes[..len])];
+        self.stream.send_parts(message).map_err(Error::of)
     }
 
     /// Sends one datagram from `port`. Blocks while the node takes no more, up to the node's
@@ -256,6 +279,7 @@ impl Batch {
                 let info = Info {
                     remaining: remaining.map(|left| Duration::from_nanos(left.as_nanos())),
                     recovered: header.recovered,
+                    group: header.group,
                 };
                 let from = Target {
                     node: header.source,

@@ -4,6 +4,7 @@ use crate::connection::{Connection, answered, done};
 use crate::discover::Discover;
 use crate::remote::{Domain, Keyring, Place, Remote};
 use crate::stream::{Accepted, Listener, listen_on, open_on};
+use crate::target::destination;
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
 use core::time::Duration;
@@ -53,6 +54,8 @@ pub struct Info {
     pub remaining: Option<Duration>,
     /// It was lost on some hop of its way and recovered there.
     pub recovered: bool,
+    /// The group that it was sent to, if it was one.
+    pub group: Option<NodeAddr>,
 }
 
 /// An overlay socket for datagrams. Several threads may use one.
@@ -248,6 +251,21 @@ impl DatagramSocket {
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let request = Request::Options(options.to_wire());
         done(self.ask_waiting(&request, &mut buffer)?, kind::OPTIONS)
+    }
+
+    /// Wants what is sent to a group and `port` (a multicast group), or its share of it (an anycast
+    /// group); any port will do. Sending to a group needs no joining.
+    pub fn join(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let request = Request::Join(destination(group, port));
+        done(self.ask_waiting(&request, &mut buffer)?, kind::JOIN)
+    }
+
+    /// Wants it no more.
+    pub fn leave(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let request = Request::Leave(destination(group, port));
+        done(self.ask_waiting(&request, &mut buffer)?, kind::LEAVE)
     }
 
     /// Asks, and waits for the answer also on a non-blocking socket.
@@ -451,6 +469,7 @@ fn parse_datagram(
             let info = Info {
                 remaining,
                 recovered: header.recovered,
+                group: header.group,
             };
             Ok((len, from, info))
         }

@@ -50,6 +50,14 @@ impl fmt::Display for Target {
     }
 }
 
+/// A group and port, as the node is told them.
+pub(crate) fn destination(group: NodeAddr, port: u16) -> wire::ipc::Destination {
+    wire::ipc::Destination {
+        node: group,
+        port: VirtualPort(port),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -357,11 +357,13 @@ impl Clients {
                 from,
                 port,
                 to,
+                group,
                 recovered,
                 remaining,
                 payload,
             } => {
                 let header = Datagram {
+                    group,
                     source: from,
                     source_port: port,
                     recovered,
@@ -379,6 +381,12 @@ impl Clients {
                 client.port = Some(port);
                 client.answer(&ipc::Reply::Bound { port });
             }
+            Reply::Joined => client.answer(&ipc::Reply::Done {
+                request: kind::JOIN,
+            }),
+            Reply::Left => client.answer(&ipc::Reply::Done {
+                request: kind::LEAVE,
+            }),
             Reply::Done => client.answer(&ipc::Reply::Done {
                 request: kind::OPTIONS,
             }),

@@ -256,7 +256,7 @@ impl Node {
                 let bound = self
                     .sockets
                     .bind_range(client, (first, last), &mut self.rng);
-                bound.map(|()| Reply::Bound { port: first })
+                bound.map(|port| Reply::Bound { port })
             }
             Request::Join { group, port } => self.on_join(client, (group, port)),
             Request::Leave { group, port } => self.on_leave(client, (group, port)),

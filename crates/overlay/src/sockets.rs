@@ -184,13 +184,22 @@ impl Sockets {
         Ok(port)
     }
 
-    /// Binds `client` to the ports from `first` to `last`, of which nobody has any.
+    /// Binds `client` to the ports from `first` to `last`, of which nobody has any; to any one port if
+    /// both are 0. The first of them.
     pub fn bind_range(
         &mut self,
         client: ClientId,
         (first, last): (VirtualPort, VirtualPort),
         rng: &mut Rng,
-    ) -> Result<(), RequestError> {
+    ) -> Result<VirtualPort, RequestError> {
+        let any = VirtualPort(0);
+        let (first, last) = match (first, last) == (any, any) {
+            true => {
+                let port = self.free_port().ok_or(RequestError::Exhausted)?;
+                (port, port)
+            }
+            false => (first, last),
+        };
         if first.0 < RESERVED_PORTS || last < first {
             return Err(RequestError::PortReserved);
         }
@@ -207,7 +216,7 @@ impl Sockets {
         self.ranges.insert(first, (last, client));
         let socket = self.open(client, rng)?;
         (socket.port, socket.last) = (Some(first), Some(last));
-        Ok(())
+        Ok(first)
     }
 
     /// Forgets `client`; its ports are free again.
@@ -316,7 +325,8 @@ mod tests {
         let mut range = |sockets: &mut Sockets, client, first, last| {
             sockets.bind_range(client, (VirtualPort(first), VirtualPort(last)), &mut rng)
         };
-        assert_eq!(range(&mut sockets, many, 40_000, 50_000), Ok(()));
+        let bound = range(&mut sockets, many, 40_000, 50_000);
+        assert_eq!(bound, Ok(VirtualPort(40_000)));
         for (first, last, why) in [
             (50_000, 50_001, RequestError::PortInUse),
             (39_000, 40_000, RequestError::PortInUse),

@@ -171,10 +171,18 @@ impl Client {
                 self.sent = Some((message, 0));
                 None
             }
+            ipc::Request::Join(to) => Some(Request::Join {
+                group: to.node,
+                port: to.port,
+            }),
+            ipc::Request::Leave(to) => Some(Request::Leave {
+                group: to.node,
+                port: to.port,
+            }),
             _ if self.is_range => {
                 self.error(
                     ErrorCode::Unsupported,
-                    "a socket with a range of ports sends by SendFrom, and no more",
+                    "a socket with a range of ports sends by SendFrom, and joins groups",
                 );
                 None
             }
@@ -276,7 +284,8 @@ impl Client {
         if payload.len() > ipc::BATCH_PAYLOAD_BYTES_MAX {
             return Err(Drop::TooLong);
         }
-        let bytes = self.came.len() + ipc::INCOMING_HEADER_BYTES + payload.len();
+        let header = header.header_for(own, payload.len());
+        let bytes = self.came.len() + header.len() + payload.len();
         if self.came_count >= ipc::BATCH_MAX || (self.came_count > 0 && bytes > GATHERED_BYTES_MAX)
         {
             self.flush();
@@ -285,7 +294,7 @@ impl Client {
         if is_first {
             self.came.extend([kind::DATAGRAMS, 0]);
         }
-        self.came.extend(header.header_for(own, payload.len()));
+        self.came.extend_from_slice(&header);
         self.came.extend_from_slice(payload);
         self.came_count += 1;
         Ok(is_first)
@@ -409,8 +418,11 @@ fn error_code(why: &RequestError) -> ErrorCode {
         RequestError::AlreadyBound => ErrorCode::AlreadyBound,
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
+        RequestError::TooManyGroups { .. } => ErrorCode::TooManySockets,
         RequestError::Congested => ErrorCode::Congested,
-        RequestError::Unsupported | RequestError::BadDestination => ErrorCode::Unsupported,
+        RequestError::Unsupported | RequestError::BadDestination | RequestError::NotAGroup => {
+            ErrorCode::Unsupported
+        }
         RequestError::PortReserved
         | RequestError::NotALab
         | RequestError::NoSuchNeighbor

@@ -52,6 +52,7 @@ impl World {
     fn datagram(&self, bytes: &[u8]) -> Reply {
         let payload = self.pool.copy_of(0, bytes).unwrap();
         Reply::Datagram {
+            group: None,
             from: PEER.node,
             port: PEER.port,
             to: VirtualPort(40_000),
@@ -137,6 +138,7 @@ fn a_session_from_hello_to_raw() {
     world.clients.deliver(id, world.datagram(b"raw")).unwrap();
     assert_eq!(hear(&stream), b"raw");
     let stranger = Reply::Datagram {
+        group: None,
         from: NodeAddr(0x0a07_0009),
         port: PEER.port,
         to: VirtualPort(40_000),

@@ -143,7 +143,7 @@ impl<'s> Streams<'s> {
                 Either::A(Reply::Datagram { payload, .. }) => self.arrived(answer.at, &payload),
                 Either::B(udp::Arrived { payload, .. }) => self.arrived(answer.at, &payload),
                 Either::A(Reply::Refused(_)) => self.refused(answer.client),
-                Either::A(Reply::Bound { .. } | Reply::Done | Reply::Stream(_)) => {}
+                Either::A(_) => {}
             }
         }
     }
