@@ -45,6 +45,7 @@ impl Peer {
             source_port: PEER.port,
             recovered: false,
             remaining: Remaining(250),
+            group: None,
         };
         self.say(&Reply::Datagram(header, payload));
     }

@@ -36,10 +36,11 @@ fn datagrams(stream: &SeqStream, came: &[(u16, &[u8])]) {
         source_port: PEER.port,
         recovered: true,
         remaining: Remaining(250),
+        group: None,
     };
     let mut message = vec![kind::DATAGRAMS, 0];
     for (port, payload) in came {
-        message.extend(header.header_for(VirtualPort(*port), payload.len()));
+        message.extend_from_slice(&header.header_for(VirtualPort(*port), payload.len()));
         message.extend(*payload);
     }
     stream.send_parts(&[IoSlice::new(&message)]).unwrap();

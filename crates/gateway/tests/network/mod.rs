@@ -206,6 +206,7 @@ impl Serving {
             source_port: from,
             recovered: fate == Fate::Recovered,
             remaining: Remaining::from_duration(LEFT),
+            group: None,
         };
         let node = NODES.iter().position(|addr| *addr == to.node);
         let has = |client: &&Client| Some(client.node) == node && client.ports.contains(&to.port.0);
