@@ -10,6 +10,7 @@
 //!   handshake     what neighbours say before they can seal; carries certificate
 //!   ipc           client <-> node over a Unix socket
 //!   remote        client on another host <-> the node's gate, within TLS; carries ipc
+//!   scribe        Pastry rings and Scribe trees, between nodes that the overlay connects
 //! ```
 //!
 //! Formats that a hop rewrites have a *view* that works in place ([`data::Header`]); the others
@@ -32,6 +33,7 @@ pub mod link_state;
 mod measure;
 pub mod record;
 pub mod remote;
+pub mod scribe;
 pub mod stamp;
 pub mod transport;
 

@@ -6,7 +6,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::stamp::Stamp;
 use wire::transport::{Fragment, Kind, Range, Segment};
-use wire::{HEADER_BYTES, data, echo, exit, link, remote};
+use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe};
 
 use crate::Target;
 
@@ -22,6 +22,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_ipc_reply", ipc_reply),
     ("wire_remote", remote_frame),
     ("wire_exit", exit_ask),
+    ("wire_scribe", scribe_message),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -246,5 +247,14 @@ fn exit_ask(data: &[u8]) {
         let mut written = [0; exit::ASK_BYTES_MAX];
         let len = address.emit_ask(&mut written).expect("it is an address");
         assert_eq!(written[..len], data[..used]);
+    }
+}
+
+/// Every byte of a message has one meaning.
+fn scribe_message(data: &[u8]) {
+    if let Ok(message) = scribe::Message::parse(data) {
+        let mut again = [0; scribe::MESSAGE_BYTES_MAX];
+        let len = message.emit(&mut again).expect("it came from as many");
+        assert_eq!(&again[..len], data);
     }
 }

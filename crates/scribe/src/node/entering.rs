@@ -1,0 +1,237 @@
+//! Entering the ring, and asking nodes into the leaf set.
+//!
+//! ```text
+//!   newcomer          via              …             Z, closest to the newcomer's id
+//!      |-- Enter ----->|---- Enter --->|---- Enter ---->|
+//!      |<---- State ---|               |                |   rows of the table, neighbourhood
+//!      |<------------ State -----------|                |   rows of the table
+//!      |<----------------------------- State (last) ----|   leaf set
+//!      |== Beat (entering, answer me) ==> each leaf        whoever answers comes into the leaf set
+//!      |== Beat ==> all nodes of the tables                the newcomer is in the ring
+//! ```
+//!
+//! Until then nobody routes to the newcomer, so it never has to say what it does not know. A lost
+//! message costs a repetition of the whole.
+
+use super::Scribe;
+use crate::config::{
+    ENTER_WAIT, ENTER_WAIT_MOST, HOPS_MAX, PROBE_TRIES, PROBE_WAIT, PROBES_MAX,
+};
+use crate::event::{Dropped, Event};
+use crate::id::Id;
+use crate::outlet::Outlet;
+use crate::ring::Probe;
+use crate::timers::Timer;
+use base::{Duration, NodeAddr, Time};
+use std::collections::BTreeSet;
+use wire::scribe::{ADDRESSES_MAX, Addresses, BeatFlags, Enter, Message};
+
+/// How far entering has come.
+#[derive(Clone, Debug)]
+pub(super) struct Entering {
+    via: NodeAddr,
+    wait: Duration,
+    /// The node closest to the own id has answered.
+    found: bool,
+    /// Who has answered a probe: they are told when it is done, even those that entered themselves.
+    pub(super) answered: BTreeSet<NodeAddr>,
+}
+
+impl Scribe {
+    pub(super) fn begin_entering(&mut self, now: Time, via: NodeAddr, out: &mut impl Outlet) {
+        self.entering = Some(Entering {
+            via,
+            wait: ENTER_WAIT,
+            found: false,
+            answered: BTreeSet::new(),
+        });
+        self.timers.set(Timer::Enter, Some(now + ENTER_WAIT));
+        self.ask_way(via, out);
+    }
+
+    pub(super) fn enter_again(&mut self, now: Time, out: &mut impl Outlet) {
+        let Some(entering) = &mut self.entering else {
+            return;
+        };
+        entering.wait = (entering.wait * 2).min(ENTER_WAIT_MOST);
+        let (via, wait) = (entering.via, entering.wait);
+        self.timers.set(Timer::Enter, Some(now + wait));
+        self.ask_way(via, out);
+    }
+
+    /// Asks for the nodes next to the own id, from another node's point of view.
+    pub(super) fn ask_way(&mut self, via: NodeAddr, out: &mut impl Outlet) {
+        self.nonce = (self.rng.next_u64() as u32) | 1;
+        let enter = Enter {
+            joiner: self.ring.own,
+            nonce: self.nonce,
+            hops: 0,
+        };
+        self.say(via, &Message::Enter(enter), out);
+    }
+
+    /// A newcomer comes by. Who enters itself answers too: two that begin with each other would
+    /// wait for ever.
+    pub(super) fn on_enter(
+        &mut self,
+        from: NodeAddr,
+        enter: Enter,
+        out: &mut impl Outlet,
+    ) -> Result<(), Dropped> {
+        let joiner = enter.joiner;
+        // Nobody has state sent to a third node but by routing.
+        if !self.ring.is_other(joiner) || (enter.hops == 0 && joiner != from) {
+            return Err(Dropped::Address);
+        }
+        if enter.hops >= HOPS_MAX {
+            return Err(Dropped::Hops);
+        }
+        let id = Id::of_node(joiner);
+        let next = self.ring.next_hop(id, Some(joiner));
+        let nodes = self.state_for(joiner, enter.hops == 0);
+        let state = Message::State {
+            nonce: enter.nonce,
+            last: next.is_none(),
+            nodes: Addresses::new(&nodes),
+        };
+        self.say(joiner, &state, out);
+        if let Some(next) = next {
+            let enter = Enter {
+                hops: enter.hops + 1,
+                ..enter
+            };
+            self.say(next, &Message::Enter(enter), out);
+        }
+        Ok(())
+    }
+
+    /// The leaf set, the rows that fit the newcomer's id too, and from the first node, which is
+    /// near it, the neighbourhood.
+    fn state_for(&self, joiner: NodeAddr, is_first: bool) -> Vec<NodeAddr> {
+        let shared = self.ring.id.shared_digits(Id::of_node(joiner));
+        let rows = (0..=shared).flat_map(|row| self.ring.table.row(row));
+        let near = self.ring.neighbourhood.iter().filter(|_| is_first);
+        let mut told = BTreeSet::from([joiner]);
+        let all = self.ring.leaves.iter().chain(rows).chain(near);
+        all.filter(|addr| told.insert(*addr))
+            .take(ADDRESSES_MAX)
+            .collect()
+    }
+
+    pub(super) fn on_state(
+        &mut self,
+        now: Time,
+        from: NodeAddr,
+        nonce: u32,
+        last: bool,
+        nodes: Addresses<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), Dropped> {
+        if nonce != 0 && nonce != self.nonce {
+            return Err(Dropped::Stale);
+        }
+        let mut likely = Vec::new();
+        for addr in core::iter::once(from).chain(nodes.iter()) {
+            if self.ring.hear_of(addr, &|to| out.proximity_us(to)) {
+                likely.push(addr);
+            }
+        }
+        // Nodes on the way are not next to a newcomer's id; only the last one's leaves are.
+        if last || self.entering.is_none() {
+            self.probe(now, &likely, out);
+        }
+        if let Some(entering) = self.entering.as_mut().filter(|_| last) {
+            entering.found = true;
+        }
+        self.try_finish(now, out);
+        Ok(())
+    }
+
+    /// Asks those of these nodes that would be in the leaf set if all of them lived.
+    pub(super) fn probe(&mut self, now: Time, likely: &[NodeAddr], out: &mut impl Outlet) {
+        if likely.is_empty() {
+            return;
+        }
+        let mut leaves = self.ring.leaves.clone();
+        for addr in likely {
+            leaves.insert(*addr);
+        }
+        for addr in likely.iter().filter(|addr| leaves.contains(**addr)) {
+            if self.ring.probes.len() >= PROBES_MAX || self.ring.probes.contains_key(addr) {
+                continue;
+            }
+            let again = now + PROBE_WAIT;
+            self.ring.probes.insert(*addr, Probe { tries: 1, again });
+            self.timers.at_most(Timer::Probe, again);
+            self.say_beat(*addr, true, false, out);
+        }
+    }
+
+    pub(super) fn probe_again(&mut self, now: Time, out: &mut impl Outlet) {
+        let due = self.ring.probes.iter().filter(|(_, p)| p.again <= now);
+        let due: Vec<NodeAddr> = due.map(|(addr, _)| *addr).collect();
+        for addr in due {
+            let Some(probe) = self.ring.probes.get_mut(&addr) else {
+                continue;
+            };
+            if probe.tries == PROBE_TRIES {
+                // It is in no leaf set of this node, so there is nothing to mend.
+                self.ring.forget(addr);
+                continue;
+            }
+            probe.again = now + PROBE_WAIT * (1 << probe.tries);
+            probe.tries += 1;
+            self.say_beat(addr, true, false, out);
+        }
+        self.timers.set(Timer::Probe, self.ring.next_probe());
+        self.try_finish(now, out);
+    }
+
+    /// The node is in the ring when the leaf set that it was told has answered.
+    pub(super) fn try_finish(&mut self, now: Time, out: &mut impl Outlet) {
+        let is_done = |entering: &Entering| entering.found && self.ring.probes.is_empty();
+        if !self.entering.as_ref().is_some_and(is_done) {
+            return;
+        }
+        let Some(mut entering) = self.entering.take() else {
+            return;
+        };
+        if entering.answered.is_empty() && self.ring.leaves.is_empty() {
+            // Nobody of them answered: the timer asks again.
+            entering.found = false;
+            self.entering = Some(entering);
+            return;
+        }
+        self.timers.set(Timer::Enter, None);
+        let pause = self.jittered(self.settings.upkeep);
+        self.upkeep_pause = self.settings.upkeep;
+        self.timers.set(Timer::Upkeep, Some(now + pause));
+        let known: BTreeSet<NodeAddr> = self.ring.known().chain(entering.answered).collect();
+        for addr in known {
+            self.say_beat(addr, false, false, out);
+        }
+        out.report(Event::Entered {
+            leaves: self.ring.leaves.len(),
+        });
+        self.attach_orphans(now);
+    }
+
+    pub(super) fn say_beat(
+        &mut self,
+        to: NodeAddr,
+        answer_me: bool,
+        an_answer: bool,
+        out: &mut impl Outlet,
+    ) {
+        let nodes: Vec<NodeAddr> = self.ring.leaves.iter().collect();
+        let beat = Message::Beat {
+            flags: BeatFlags {
+                answer_me,
+                an_answer,
+                entering: self.entering.is_some(),
+            },
+            nodes: Addresses::new(&nodes),
+        };
+        self.say(to, &beat, out);
+    }
+}

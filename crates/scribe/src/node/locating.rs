@@ -1,0 +1,176 @@
+//! Roots for senders that are in no tree: a question goes along the ring to the root, which answers
+//! the asker itself. Asked again as long as it is wanted, for roots move.
+
+use super::Scribe;
+use super::membership::is_group;
+use crate::config::{HOPS_MAX, LOCATE_AGAIN, LOCATE_LIFE, LOCATE_RETRY, LOCATES_MAX};
+use crate::event::{Dropped, JoinError};
+use crate::id::Id;
+use crate::outlet::Outlet;
+use crate::timers::Timer;
+use base::{NodeAddr, Time};
+use std::collections::BTreeMap;
+use wire::scribe::{ADDRESSES_MAX, Addresses, Message};
+
+/// A root that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    root: Option<NodeAddr>,
+    asked: Time,
+    until: Time,
+}
+
+impl Scribe {
+    pub(super) fn want_root(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        out: &mut impl Outlet,
+    ) -> Result<(), JoinError> {
+        if !is_group(group) {
+            return Err(JoinError::NotAGroup(group));
+        }
+        let until = now + LOCATE_LIFE;
+        if let Some(wanted) = self.wanted.get_mut(&group) {
+            wanted.until = until;
+            if let Some(root) = wanted.root {
+                out.root(group, root);
+            }
+            return Ok(());
+        }
+        if self.wanted.len() >= LOCATES_MAX {
+            return Err(JoinError::Full(group));
+        }
+        let wanted = Wanted {
+            root: None,
+            asked: now,
+            until,
+        };
+        self.wanted.insert(group, wanted);
+        self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
+        self.ask_roots(now, &[group], out);
+        Ok(())
+    }
+
+    fn ask_roots(&mut self, now: Time, groups: &[NodeAddr], out: &mut impl Outlet) {
+        // Who is not in the ring would take itself for the root.
+        if self.entering.is_some() {
+            return;
+        }
+        for group in groups {
+            if let Some(wanted) = self.wanted.get_mut(group) {
+                wanted.asked = now;
+            }
+        }
+        let own = self.ring.own;
+        let mine = self.pass_on(own, 0, groups.iter().copied(), out);
+        for group in mine {
+            self.found_root(group, own, out);
+        }
+    }
+
+    /// Sends questions on, each to its next hop; returns the groups whose root is this node.
+    fn pass_on(
+        &mut self,
+        asker: NodeAddr,
+        hops: u8,
+        groups: impl Iterator<Item = NodeAddr>,
+        out: &mut impl Outlet,
+    ) -> Vec<NodeAddr> {
+        let mut mine = Vec::new();
+        let mut onward: BTreeMap<NodeAddr, Vec<NodeAddr>> = BTreeMap::new();
+        for group in groups {
+            match self.ring.next_hop(Id::of_group(group), None) {
+                Some(next) => onward.entry(next).or_default().push(group),
+                None => mine.push(group),
+            }
+        }
+        for (next, groups) in onward {
+            for page in groups.chunks(ADDRESSES_MAX) {
+                let locate = Message::Locate {
+                    asker,
+                    hops,
+                    groups: Addresses::new(page),
+                };
+                self.say(next, &locate, out);
+            }
+        }
+        mine
+    }
+
+    pub(super) fn on_locate(
+        &mut self,
+        asker: NodeAddr,
+        hops: u8,
+        groups: Addresses<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), Dropped> {
+        if !asker.is_node() || !groups.iter().all(is_group) {
+            return Err(Dropped::Address);
+        }
+        if hops >= HOPS_MAX {
+            return Err(Dropped::Hops);
+        }
+        let mine = self.pass_on(asker, hops + 1, groups.iter(), out);
+        if asker == self.ring.own {
+            for group in mine {
+                self.found_root(group, asker, out);
+            }
+        } else {
+            self.say_groups(asker, &mine, |groups| Message::Root(groups), out);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_root(
+        &mut self,
+        from: NodeAddr,
+        groups: Addresses<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), Dropped> {
+        let mut asked = false;
+        for group in groups.iter() {
+            asked |= self.wanted.contains_key(&group);
+            self.found_root(group, from, out);
+        }
+        if asked { Ok(()) } else { Err(Dropped::Stale) }
+    }
+
+    fn found_root(&mut self, group: NodeAddr, root: NodeAddr, out: &mut impl Outlet) {
+        if let Some(wanted) = self.wanted.get_mut(&group)
+            && wanted.root != Some(root)
+        {
+            wanted.root = Some(root);
+            out.root(group, root);
+        }
+    }
+
+    /// A node has failed: what it was the root of has another one.
+    pub(super) fn forget_root(&mut self, now: Time, peer: NodeAddr, out: &mut impl Outlet) {
+        let lost = self.wanted.iter_mut().filter(|(_, w)| w.root == Some(peer));
+        let lost: Vec<NodeAddr> = lost
+            .map(|(group, wanted)| {
+                wanted.root = None;
+                *group
+            })
+            .collect();
+        if !lost.is_empty() {
+            self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
+            self.ask_roots(now, &lost, out);
+        }
+    }
+
+    pub(super) fn locate_again(&mut self, now: Time, out: &mut impl Outlet) {
+        self.wanted.retain(|_, wanted| wanted.until > now);
+        let wait = |wanted: &Wanted| match wanted.root {
+            Some(_) => LOCATE_AGAIN,
+            None => LOCATE_RETRY,
+        };
+        let due = |(_, wanted): &(&NodeAddr, &Wanted)| wanted.asked + wait(wanted) <= now;
+        let groups: Vec<NodeAddr> = self.wanted.iter().filter(due).map(|(g, _)| *g).collect();
+        self.ask_roots(now, &groups, out);
+        if !self.wanted.is_empty() {
+            self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Where a node puts what it wants done, and whom it asks how far others are.
+
+use crate::event::Event;
+use base::NodeAddr;
+
+/// The overlay, a simulator, or a test's recorder.
+pub trait Outlet {
+    /// Sends one message of at most 1200 bytes; it may be lost.
+    fn send(&mut self, to: NodeAddr, bytes: &[u8]);
+    /// The group's tree has changed here. All empty: the node is no longer in it. A node that is in
+    /// the tree and has no parent is the root.
+    fn branches(
+        &mut self,
+        group: NodeAddr,
+        parent: Option<NodeAddr>,
+        children: &[NodeAddr],
+        is_member: bool,
+    );
+    /// The root of a group that was asked for, now or when it has moved.
+    fn root(&mut self, group: NodeAddr, root: NodeAddr);
+    /// The latency from here, one way, as measured; `None` for what is unknown or unreachable.
+    fn proximity_us(&self, to: NodeAddr) -> Option<u32>;
+    /// Something happened.
+    fn report(&mut self, event: Event);
+}

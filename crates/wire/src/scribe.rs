@@ -1,0 +1,524 @@
+//! What the nodes of a Pastry ring and of its Scribe trees tell each other. [Brogle09 §I]
+//!
+//! ```text
+//!   Pastry                                     Scribe
+//!   newcomer -- Enter --> node -- Enter --> …  child -- Join --> parent -- Join --> … root
+//!            <-- State ---'                          <- Accept / Refuse -'
+//!   leaf <-- Beat --> leaf                     child -- Keep --> parent: Kept, or Differs
+//!   any  -- AskRow --> any: State                    -- Groups -->
+//!                                              sender -- Locate --> … root: Root
+//! ```
+//!
+//! A message begins with version and kind; addresses fill the rest, so a message ends with its
+//! datagram and has at most [`MESSAGE_BYTES_MAX`] bytes.
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+-------------------------------+
+//! |  version (1)  |     kind      | fields of the kind, addresses …
+//! +---------------+---------------+-------------------------------+
+//!
+//!   1 Enter   joiner 4 │ nonce 4 │ hops 1
+//!   2 State   nonce 4 │ flags 1 (bit 0 last) │ nodes
+//!   3 Beat    flags 1 (bit 0 answer me, 1 an answer, 2 not in the ring yet) │ nodes
+//!   4 AskRow  row 1 (0…31)
+//!   5 Join    groups, at least one          6 Accept  groups, at least one
+//!   7 Refuse  reason 1 │ instead 4 (0 none) │ groups, at least one
+//!   8 Leave   groups, at least one
+//!   9 Keep    first 4 │ last 4 │ count 4 │ digest 8
+//!  10 Kept    first 4 │ last 4 │ count 4 │ digest 8
+//!  11 Differs first 4 │ last 4
+//!  12 Groups  first 4 │ last 4 │ groups, rising, between first and last
+//!  13 Locate  asker 4 │ hops 1 │ groups, at least one
+//!  14 Root    groups, at least one
+//! ```
+//!
+//! Ids are not on the wire: a node's and a group's follow from the address, so none can be claimed.
+
+use crate::bytes::{Reader, Writer};
+use crate::{Full, Malformed};
+use base::NodeAddr;
+use core::fmt;
+
+/// The version that is spoken here.
+pub const VERSION: u8 = 1;
+/// The longest message: with the overlay's headers and seal it fits the least MTU of IPv6, 1280.
+pub const MESSAGE_BYTES_MAX: usize = 1200;
+/// Addresses that fit beside the fields of any kind: (1200 − 2 − 20) / 4 = 294.
+pub const ADDRESSES_MAX: usize = (MESSAGE_BYTES_MAX - 2 - 20) / 4;
+/// Rows of a routing table: the hexadecimal digits of an id of 128 bits.
+pub const ROWS: u8 = 32;
+
+const LAST: u8 = 0x01;
+const ANSWER_ME: u8 = 0x01;
+const AN_ANSWER: u8 = 0x02;
+const ENTERING: u8 = 0x04;
+
+/// The kinds of messages.
+pub mod kind {
+    /// [`super::Message::Enter`].
+    pub const ENTER: u8 = 1;
+    /// [`super::Message::State`].
+    pub const STATE: u8 = 2;
+    /// [`super::Message::Beat`].
+    pub const BEAT: u8 = 3;
+    /// [`super::Message::AskRow`].
+    pub const ASK_ROW: u8 = 4;
+    /// [`super::Message::Join`].
+    pub const JOIN: u8 = 5;
+    /// [`super::Message::Accept`].
+    pub const ACCEPT: u8 = 6;
+    /// [`super::Message::Refuse`].
+    pub const REFUSE: u8 = 7;
+    /// [`super::Message::Leave`].
+    pub const LEAVE: u8 = 8;
+    /// [`super::Message::Keep`].
+    pub const KEEP: u8 = 9;
+    /// [`super::Message::Kept`].
+    pub const KEPT: u8 = 10;
+    /// [`super::Message::Differs`].
+    pub const DIFFERS: u8 = 11;
+    /// [`super::Message::Groups`].
+    pub const GROUPS: u8 = 12;
+    /// [`super::Message::Locate`].
+    pub const LOCATE: u8 = 13;
+    /// [`super::Message::Root`].
+    pub const ROOT: u8 = 14;
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Routed towards the joiner's id: every node on the way sends it its state.
+    Enter(Enter),
+    /// Nodes that the sender knows.
+    State {
+        /// That of the Enter, or 0 when a row was asked for.
+        nonce: u32,
+        /// The sender is the node closest to the joiner.
+        last: bool,
+        /// Nodes of its tables.
+        nodes: Addresses<'a>,
+    },
+    /// The sender lives; its leaf set.
+    Beat {
+        /// What is asked and told.
+        flags: BeatFlags,
+        /// The sender's leaf set.
+        nodes: Addresses<'a>,
+    },
+    /// Asks for a row of the routing table.
+    AskRow {
+        /// Which.
+        row: u8,
+    },
+    /// The sender wants to be a child in these groups.
+    Join(Addresses<'a>),
+    /// The receiver is a child in these groups.
+    Accept(Addresses<'a>),
+    /// The receiver is no child in these groups.
+    Refuse {
+        /// Why.
+        reason: Refusal,
+        /// Who may take it instead.
+        instead: Option<NodeAddr>,
+        /// The groups.
+        groups: Addresses<'a>,
+    },
+    /// The sender is no longer a child in these groups.
+    Leave(Addresses<'a>),
+    /// What the sender's groups between two addresses with this parent come to.
+    Keep(Digest),
+    /// The parent finds the same.
+    Kept(Digest),
+    /// The parent finds something else.
+    Differs {
+        /// The least group.
+        first: NodeAddr,
+        /// The greatest group.
+        last: NodeAddr,
+    },
+    /// All groups between two addresses in which the receiver is the sender's parent.
+    Groups {
+        /// The least group that this tells about.
+        first: NodeAddr,
+        /// The greatest group that this tells about.
+        last: NodeAddr,
+        /// The groups, rising.
+        groups: Addresses<'a>,
+    },
+    /// Asks for the roots of groups; routed towards each.
+    Locate {
+        /// Who asks.
+        asker: NodeAddr,
+        /// Nodes that it has come by.
+        hops: u8,
+        /// The groups.
+        groups: Addresses<'a>,
+    },
+    /// The sender is the root of these groups.
+    Root(Addresses<'a>),
+}
+
+/// A newcomer's question for the nodes near its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enter {
+    /// Who wants to enter.
+    pub joiner: NodeAddr,
+    /// Tells this attempt's answers from an older one's; not 0.
+    pub nonce: u32,
+    /// Nodes that it has come by.
+    pub hops: u8,
+}
+
+/// What a beat asks and tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BeatFlags {
+    /// The receiver shall answer at once.
+    pub answer_me: bool,
+    /// This is an answer, and is not answered.
+    pub an_answer: bool,
+    /// The sender is not in the ring yet, and must not be routed to.
+    pub entering: bool,
+}
+
+/// What a set of groups comes to: equal sets have equal digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// The least group that is counted.
+    pub first: NodeAddr,
+    /// The greatest group that is counted.
+    pub last: NodeAddr,
+    /// How many there are.
+    pub count: u32,
+    /// All of them folded together.
+    pub digest: u64,
+}
+
+/// Why a node is no parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// It has as many groups or children as it may.
+    Full,
+    /// The child is closer to the group than the parent would be: the edge could close a loop.
+    Order,
+    /// The address is not one of a group.
+    NotAGroup,
+    /// A reason that this code does not know.
+    Other(u8),
+}
+
+impl Refusal {
+    /// The number on the wire.
+    pub const fn to_byte(self) -> u8 {
+        match self {
+            Refusal::Full => 1,
+            Refusal::Order => 2,
+            Refusal::NotAGroup => 3,
+            Refusal::Other(byte) => byte,
+        }
+    }
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> Refusal {
+        match byte {
+            1 => Refusal::Full,
+            2 => Refusal::Order,
+            3 => Refusal::NotAGroup,
+            other => Refusal::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Full => "the node has as many groups or children as it may",
+            Refusal::Order => "the child is closer to the group than the parent",
+            Refusal::NotAGroup => "not the address of a group: use 224.0.0.0 or above",
+            Refusal::Other(code) => return write!(f, "reason {code}"),
+        })
+    }
+}
+
+/// Addresses in a message, to be read or to be written.
+#[derive(Clone, Copy)]
+pub struct Addresses<'a>(Source<'a>);
+
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Wire(&'a [[u8; 4]]),
+    Plain(&'a [NodeAddr]),
+}
+
+impl<'a> Addresses<'a> {
+    /// These.
+    pub const fn new(addresses: &'a [NodeAddr]) -> Addresses<'a> {
+        Addresses(Source::Plain(addresses))
+    }
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        match self.0 {
+            Source::Wire(bytes) => bytes.len(),
+            Source::Plain(addresses) => addresses.len(),
+        }
+    }
+    /// There is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + use<'a> {
+        let (wire, plain) = match self.0 {
+            Source::Wire(bytes) => (bytes, &[][..]),
+            Source::Plain(addresses) => (&[][..], addresses),
+        };
+        let wire = wire.iter().map(|b| NodeAddr(u32::from_be_bytes(*b)));
+        wire.chain(plain.iter().copied())
+    }
+
+    fn read(r: Reader<'a>, least: usize) -> Result<Addresses<'a>, Malformed> {
+        let (whole, rest) = r.rest().as_chunks();
+        if !rest.is_empty() {
+            return Err(Malformed::Length);
+        }
+        if whole.len() < least {
+            return Err(Malformed::Short);
+        }
+        Ok(Addresses(Source::Wire(whole)))
+    }
+
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        self.iter().try_for_each(|address| w.u32(address.0))
+    }
+}
+
+impl PartialEq for Addresses<'_> {
+    fn eq(&self, other: &Addresses<'_>) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+impl Eq for Addresses<'_> {}
+impl fmt::Debug for Addresses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message.
+    pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(Malformed::Length);
+        }
+        let mut r = Reader::new(bytes);
+        if r.u8()? != VERSION {
+            return Err(Malformed::Version);
+        }
+        Ok(match r.u8()? {
+            kind::ENTER => {
+                let enter = Enter {
+                    joiner: NodeAddr(r.u32()?),
+                    nonce: r.u32()?,
+                    hops: r.u8()?,
+                };
+                r.finish()?;
+                if enter.nonce == 0 {
+                    return Err(Malformed::Value);
+                }
+                Message::Enter(enter)
+            }
+            kind::STATE => Message::State {
+                nonce: r.u32()?,
+                last: flags(r.u8()?, LAST)? & LAST != 0,
+                nodes: Addresses::read(r, 0)?,
+            },
+            kind::BEAT => Message::Beat {
+                flags: BeatFlags::from_byte(r.u8()?)?,
+                nodes: Addresses::read(r, 0)?,
+            },
+            kind::ASK_ROW => {
+                let row = r.u8()?;
+                r.finish()?;
+                if row >= ROWS {
+                    return Err(Malformed::Value);
+                }
+                Message::AskRow { row }
+            }
+            kind::JOIN => Message::Join(Addresses::read(r, 1)?),
+            kind::ACCEPT => Message::Accept(Addresses::read(r, 1)?),
+            kind::REFUSE => Message::Refuse {
+                reason: Refusal::from_byte(r.u8()?),
+                instead: Some(NodeAddr(r.u32()?)).filter(|node| node.0 != 0),
+                groups: Addresses::read(r, 1)?,
+            },
+            kind::LEAVE => Message::Leave(Addresses::read(r, 1)?),
+            kind::KEEP => Message::Keep(Digest::read(r)?),
+            kind::KEPT => Message::Kept(Digest::read(r)?),
+            kind::DIFFERS => {
+                let (first, last) = range(&mut r)?;
+                r.finish()?;
+                Message::Differs { first, last }
+            }
+            kind::GROUPS => {
+                let (first, last) = range(&mut r)?;
+                let groups = Addresses::read(r, 0)?;
+                let within = groups.iter().all(|group| first <= group && group <= last);
+                if !within || !groups.iter().is_sorted_by(|a, b| a < b) {
+                    return Err(Malformed::Value);
+                }
+                Message::Groups {
+                    first,
+                    last,
+                    groups,
+                }
+            }
+            kind::LOCATE => Message::Locate {
+                asker: NodeAddr(r.u32()?),
+                hops: r.u8()?,
+                groups: Addresses::read(r, 1)?,
+            },
+            kind::ROOT => Message::Root(Addresses::read(r, 1)?),
+            _ => return Err(Malformed::Kind),
+        })
+    }
+
+    /// Writes the message at the front of `buffer` and returns its length.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
+        let room = buffer.len().min(MESSAGE_BYTES_MAX);
+        let mut w = Writer::new(&mut buffer[..room]);
+        w.put(&[VERSION, self.kind()])?;
+        match self {
+            Message::Enter(enter) => {
+                w.u32(enter.joiner.0)?;
+                w.u32(enter.nonce)?;
+                w.u8(enter.hops)?;
+            }
+            Message::State { nonce, last, nodes } => {
+                w.u32(*nonce)?;
+                w.u8(if *last { LAST } else { 0 })?;
+                nodes.write(&mut w)?;
+            }
+            Message::Beat { flags, nodes } => {
+                w.u8(flags.to_byte())?;
+                nodes.write(&mut w)?;
+            }
+            Message::AskRow { row } => w.u8(*row)?,
+            Message::Refuse {
+                reason,
+                instead,
+                groups,
+            } => {
+                w.u8(reason.to_byte())?;
+                w.u32(instead.map_or(0, |node| node.0))?;
+                groups.write(&mut w)?;
+            }
+            Message::Join(groups)
+            | Message::Accept(groups)
+            | Message::Leave(groups)
+            | Message::Root(groups) => groups.write(&mut w)?,
+            Message::Keep(digest) | Message::Kept(digest) => digest.write(&mut w)?,
+            Message::Differs { first, last } => {
+                w.u32(first.0)?;
+                w.u32(last.0)?;
+            }
+            Message::Groups {
+                first,
+                last,
+                groups,
+            } => {
+                w.u32(first.0)?;
+                w.u32(last.0)?;
+                groups.write(&mut w)?;
+            }
+            Message::Locate {
+                asker,
+                hops,
+                groups,
+            } => {
+                w.u32(asker.0)?;
+                w.u8(*hops)?;
+                groups.write(&mut w)?;
+            }
+        }
+        Ok(w.len())
+    }
+
+    /// The number of its kind.
+    pub const fn kind(&self) -> u8 {
+        match self {
+            Message::Enter(_) => kind::ENTER,
+            Message::State { .. } => kind::STATE,
+            Message::Beat { .. } => kind::BEAT,
+            Message::AskRow { .. } => kind::ASK_ROW,
+            Message::Join(_) => kind::JOIN,
+            Message::Accept(_) => kind::ACCEPT,
+            Message::Refuse { .. } => kind::REFUSE,
+            Message::Leave(_) => kind::LEAVE,
+            Message::Keep(_) => kind::KEEP,
+            Message::Kept(_) => kind::KEPT,
+            Message::Differs { .. } => kind::DIFFERS,
+            Message::Groups { .. } => kind::GROUPS,
+            Message::Locate { .. } => kind::LOCATE,
+            Message::Root(_) => kind::ROOT,
+        }
+    }
+}
+
+impl BeatFlags {
+    fn from_byte(byte: u8) -> Result<BeatFlags, Malformed> {
+        let byte = flags(byte, ANSWER_ME | AN_ANSWER | ENTERING)?;
+        Ok(BeatFlags {
+            answer_me: byte & ANSWER_ME != 0,
+            an_answer: byte & AN_ANSWER != 0,
+            entering: byte & ENTERING != 0,
+        })
+    }
+    fn to_byte(self) -> u8 {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        flag(self.answer_me, ANSWER_ME)
+            | flag(self.an_answer, AN_ANSWER)
+            | flag(self.entering, ENTERING)
+    }
+}
+
+impl Digest {
+    fn read(mut r: Reader<'_>) -> Result<Digest, Malformed> {
+        let (first, last) = range(&mut r)?;
+        let digest = Digest {
+            first,
+            last,
+            count: r.u32()?,
+            digest: r.u64()?,
+        };
+        r.finish()?;
+        Ok(digest)
+    }
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u32(self.first.0)?;
+        w.u32(self.last.0)?;
+        w.u32(self.count)?;
+        w.u64(self.digest)
+    }
+}
+
+/// Reserved flags must be zero.
+fn flags(byte: u8, known: u8) -> Result<u8, Malformed> {
+    if byte & !known == 0 {
+        Ok(byte)
+    } else {
+        Err(Malformed::Value)
+    }
+}
+
+fn range(r: &mut Reader<'_>) -> Result<(NodeAddr, NodeAddr), Malformed> {
+    let (first, last) = (NodeAddr(r.u32()?), NodeAddr(r.u32()?));
+    if first <= last {
+        Ok((first, last))
+    } else {
+        Err(Malformed::Value)
+    }
+}
+
+#[cfg(test)]
+mod tests;
