@@ -9,6 +9,7 @@
 mod targets {
     pub(crate) mod gateway;
     pub(crate) mod overlay;
+    pub(crate) mod scribe;
     pub(crate) mod secure;
     pub(crate) mod voice;
     pub(crate) mod wire;
@@ -22,6 +23,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
     [
         targets::gateway::TARGETS,
         targets::overlay::TARGETS,
+        targets::scribe::TARGETS,
         targets::secure::TARGETS,
         targets::voice::TARGETS,
         targets::wire::TARGETS,

@@ -151,8 +151,8 @@ mod tests {
             let (ta, tb) = (hex(a), hex(b));
             let shared = ta.iter().zip(&tb).take_while(|(x, y)| x == y).count();
             prop_assert_eq!(a.shared_digits(b), shared);
-            for place in 0..ID_DIGITS {
-                let digit = char::from(ta[place]).to_digit(16).unwrap() as usize;
+            for (place, text) in ta.iter().enumerate() {
+                let digit = char::from(*text).to_digit(16).unwrap() as usize;
                 prop_assert_eq!(a.digit(place), digit);
             }
         }

@@ -76,6 +76,14 @@ impl LeafSet {
         let was = self.contains(addr);
         self.above.retain(|leaf| leaf.addr != addr);
         self.below.retain(|leaf| leaf.addr != addr);
+        // In a small ring, a node of one side may be among the nearest of the other now.
+        let own = self.own;
+        for leaf in self.below.clone() {
+            put(&mut self.above, leaf, |id| own.ahead(id));
+        }
+        for leaf in self.above.clone() {
+            put(&mut self.below, leaf, |id| id.ahead(own));
+        }
         self.meets = self.sides_meet();
         was
     }
@@ -143,7 +151,7 @@ fn fits(side: &[Leaf], distance: u128, of: impl Fn(Id) -> u128) -> bool {
 
 fn put(side: &mut Vec<Leaf>, leaf: Leaf, of: impl Fn(Id) -> u128) {
     let place = side.partition_point(|other| of(other.id) < of(leaf.id));
-    if place < SIDE {
+    if place < SIDE && side.get(place) != Some(&leaf) {
         side.insert(place, leaf);
         side.truncate(SIDE);
     }

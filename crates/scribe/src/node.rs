@@ -55,6 +55,15 @@ pub struct Scribe {
     wanted: BTreeMap<NodeAddr, Wanted>,
 }
 
+/// Messages that are nothing but groups.
+#[derive(Clone, Copy, Debug)]
+enum Listing {
+    Accept,
+    Join,
+    Leave,
+    Root,
+}
+
 impl Scribe {
     /// A node that is alone in its ring: the first. Others then [`Scribe::enter`].
     pub fn new(config: Config) -> Scribe {
@@ -264,8 +273,8 @@ impl Scribe {
             for (group, joins_it) in entries {
                 if joins_it { &mut joins } else { &mut leaves }.push(group);
             }
-            self.say_groups(to, &joins, |groups| Message::Join(groups), out);
-            self.say_groups(to, &leaves, |groups| Message::Leave(groups), out);
+            self.say_groups(to, &joins, Listing::Join, out);
+            self.say_groups(to, &leaves, Listing::Leave, out);
         }
     }
 
@@ -274,11 +283,18 @@ impl Scribe {
         &mut self,
         to: NodeAddr,
         groups: &[NodeAddr],
-        message: impl for<'a> Fn(Addresses<'a>) -> Message<'a>,
+        listing: Listing,
         out: &mut impl Outlet,
     ) {
         for page in groups.chunks(ADDRESSES_MAX) {
-            self.say(to, &message(Addresses::new(page)), out);
+            let groups = Addresses::new(page);
+            let message = match listing {
+                Listing::Accept => Message::Accept(groups),
+                Listing::Join => Message::Join(groups),
+                Listing::Leave => Message::Leave(groups),
+                Listing::Root => Message::Root(groups),
+            };
+            self.say(to, &message, out);
         }
     }
 

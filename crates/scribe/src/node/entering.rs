@@ -14,9 +14,7 @@
 //! message costs a repetition of the whole.
 
 use super::Scribe;
-use crate::config::{
-    ENTER_WAIT, ENTER_WAIT_MOST, HOPS_MAX, PROBE_TRIES, PROBE_WAIT, PROBES_MAX,
-};
+use crate::config::{ENTER_WAIT, ENTER_WAIT_MOST, HOPS_MAX, PROBE_TRIES, PROBE_WAIT, PROBES_MAX};
 use crate::event::{Dropped, Event};
 use crate::id::Id;
 use crate::outlet::Outlet;

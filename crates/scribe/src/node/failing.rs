@@ -13,13 +13,7 @@ use base::{NodeAddr, Time};
 use wire::scribe::Message;
 
 impl Scribe {
-    pub(super) fn fail(
-        &mut self,
-        now: Time,
-        peer: NodeAddr,
-        why: Failure,
-        out: &mut impl Outlet,
-    ) {
+    pub(super) fn fail(&mut self, now: Time, peer: NodeAddr, why: Failure, out: &mut impl Outlet) {
         let was = self.ring.forget(peer);
         let state = self.peers.remove(&peer);
         self.queue.remove(&peer);

@@ -1,8 +1,8 @@
 //! Roots for senders that are in no tree: a question goes along the ring to the root, which answers
 //! the asker itself. Asked again as long as it is wanted, for roots move.
 
-use super::Scribe;
 use super::membership::is_group;
+use super::{Listing, Scribe};
 use crate::config::{HOPS_MAX, LOCATE_AGAIN, LOCATE_LIFE, LOCATE_RETRY, LOCATES_MAX};
 use crate::event::{Dropped, JoinError};
 use crate::id::Id;
@@ -117,7 +117,7 @@ impl Scribe {
                 self.found_root(group, asker, out);
             }
         } else {
-            self.say_groups(asker, &mine, |groups| Message::Root(groups), out);
+            self.say_groups(asker, &mine, Listing::Root, out);
         }
         Ok(())
     }

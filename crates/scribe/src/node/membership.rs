@@ -13,7 +13,7 @@
 //! A node with many children hands a newcomer on to one of them that is closer to the group's id
 //! than the newcomer, so the order of the tree holds.
 
-use super::Scribe;
+use super::{Listing, Scribe};
 use crate::config::{
     CHILDREN_HARD_MAX, JOIN_TRIES, JOIN_WAIT_MOST, JOIN_WAIT_NEW, LEAVING_BEATS, PAGES_MAX,
 };
@@ -216,7 +216,7 @@ impl Scribe {
                 }
             }
         }
-        self.say_groups(from, &accepted, |groups| Message::Accept(groups), out);
+        self.say_groups(from, &accepted, Listing::Accept, out);
         for ((reason, instead), groups) in refused {
             let refuse = |groups| Message::Refuse {
                 reason: Refusal::from_byte(reason),
@@ -332,7 +332,11 @@ impl Scribe {
                 }),
             }
         }
-        if answered { Ok(()) } else { Err(Dropped::Stale) }
+        if answered {
+            Ok(())
+        } else {
+            Err(Dropped::Stale)
+        }
     }
 }
 

@@ -44,7 +44,8 @@ impl Outlet for Effects<'_> {
         if parent.is_none() && children.is_empty() && !is_member {
             self.branches.remove(&key);
         } else {
-            self.branches.insert(key, (parent, children.to_vec(), is_member));
+            self.branches
+                .insert(key, (parent, children.to_vec(), is_member));
         }
     }
     fn root(&mut self, group: NodeAddr, root: NodeAddr) {
@@ -73,6 +74,9 @@ pub(crate) struct World {
     nodes: BTreeMap<NodeAddr, Scribe>,
     places: BTreeMap<NodeAddr, Place>,
     flying: BTreeMap<(Time, u64), (NodeAddr, NodeAddr, Vec<u8>)>,
+    /// When each node wants its timeout.
+    due: BTreeMap<NodeAddr, Time>,
+    timeouts: BTreeSet<(Time, NodeAddr)>,
     numbered: u64,
     made: u32,
     members: BTreeSet<(NodeAddr, NodeAddr)>,
@@ -91,6 +95,8 @@ impl World {
             nodes: BTreeMap::new(),
             places: BTreeMap::new(),
             flying: BTreeMap::new(),
+            due: BTreeMap::new(),
+            timeouts: BTreeSet::new(),
             numbered: 0,
             made: 0,
             members: BTreeSet::new(),
@@ -164,6 +170,9 @@ impl World {
     /// A node dies; the others are told soon after, or find out.
     pub(crate) fn kill(&mut self, addr: NodeAddr, tells: bool) {
         self.nodes.remove(&addr);
+        self.due
+            .remove(&addr)
+            .map(|at| self.timeouts.remove(&(at, addr)));
         self.places.remove(&addr);
         self.members.retain(|(node, _)| *node != addr);
         self.branches.retain(|(node, _), _| *node != addr);
@@ -180,30 +189,23 @@ impl World {
         for (i, place) in self.places.values_mut().enumerate() {
             place.side = i as u32 % sides;
         }
-        self.tell_sides(|node, now, peer, out| node.on_peer_gone(now, peer, out), false);
-    }
-
-    pub(crate) fn heal(&mut self) {
-        let sides: BTreeMap<NodeAddr, u32> = self.places.iter().map(|(a, p)| (*a, p.side)).collect();
-        self.places.values_mut().for_each(|place| place.side = 0);
         for a in self.live() {
             for b in self.live() {
-                if sides[&a] != sides[&b] {
-                    self.act(a, |node, now, out| node.on_peer_seen(now, b, out));
+                if self.places[&a].side != self.places[&b].side {
+                    self.act(a, |node, now, out| node.on_peer_gone(now, b, out));
                 }
             }
         }
     }
 
-    fn tell_sides(
-        &mut self,
-        tell: impl Fn(&mut Scribe, Time, NodeAddr, &mut Effects<'_>),
-        same: bool,
-    ) {
+    pub(crate) fn heal(&mut self) {
+        let sides: BTreeMap<NodeAddr, u32> =
+            self.places.iter().map(|(a, p)| (*a, p.side)).collect();
+        self.places.values_mut().for_each(|place| place.side = 0);
         for a in self.live() {
             for b in self.live() {
-                if (self.places[&a].side == self.places[&b].side) == same {
-                    self.act(a, |node, now, out| tell(node, now, b, out));
+                if sides[&a] != sides[&b] {
+                    self.act(a, |node, now, out| node.on_peer_seen(now, b, out));
                 }
             }
         }
@@ -239,6 +241,15 @@ impl World {
             roots: &mut self.roots,
         };
         call(node, self.now, &mut out);
+        let due = node.next_timeout().map(|(at, _)| at);
+        let before = match due {
+            Some(at) => self.due.insert(who, at),
+            None => self.due.remove(&who),
+        };
+        if before != due {
+            before.map(|at| self.timeouts.remove(&(at, who)));
+            due.map(|at| self.timeouts.insert((at, who)));
+        }
         for (to, bytes) in out.sent {
             let (Some(a), Some(b)) = (self.places.get(&who), self.places.get(&to)) else {
                 continue;
@@ -257,9 +268,13 @@ impl World {
     pub(crate) fn run(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
-            let timer = self.nodes.iter().filter_map(|(a, n)| Some((n.next_timeout()?.0, *a)));
-            let timer = timer.min().filter(|(at, _)| *at <= end);
-            let message = self.flying.keys().next().copied().filter(|(at, _)| *at <= end);
+            let timer = self.timeouts.first().copied().filter(|(at, _)| *at <= end);
+            let message = self
+                .flying
+                .keys()
+                .next()
+                .copied()
+                .filter(|(at, _)| *at <= end);
             match (timer, message) {
                 (Some((at, who)), message) if message.is_none_or(|(other, _)| at < other) => {
                     self.now = self.now.max(at);
@@ -269,7 +284,8 @@ impl World {
                     self.now = key.0;
                     let (from, to, bytes) = self.flying.remove(&key).expect("it is the first");
                     for byte in &bytes {
-                        self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+                        self.digest =
+                            (self.digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
                     }
                     self.digest ^= self.now.as_nanos();
                     self.act(to, |node, now, out| node.on_message(now, from, &bytes, out));
@@ -336,7 +352,9 @@ impl World {
     pub(crate) fn all_served(&self, group: NodeAddr) -> bool {
         let reached = self.reached(self.root_of(group), group);
         let members = self.members.iter().filter(|(_, g)| *g == group);
-        members.into_iter().all(|(who, _)| reached.contains_key(who))
+        members
+            .into_iter()
+            .all(|(who, _)| reached.contains_key(who))
     }
 
     /// The delay from a member to the root by the tree.
@@ -356,14 +374,27 @@ impl World {
             let key = Id::of_group(*group);
             if let Some(parent) = parent {
                 let (a, b) = (Id::of_node(*parent), Id::of_node(*node));
-                assert!(key.closer(a, b).is_lt(), "seed {}: {node} under {parent}", self.seed);
+                assert!(
+                    key.closer(a, b).is_lt(),
+                    "seed {}: {node} under {parent}",
+                    self.seed
+                );
             }
         }
         for node in self.nodes.values() {
             for group in node.groups() {
                 let told = self.branches.get(&(node.own(), group));
-                let has = (node.parent(group), node.children(group).to_vec(), node.is_member(group));
-                assert_eq!(told, Some(&has), "seed {}: what the overlay was told", self.seed);
+                let has = (
+                    node.parent(group),
+                    node.children(group).to_vec(),
+                    node.is_member(group),
+                );
+                assert_eq!(
+                    told,
+                    Some(&has),
+                    "seed {}: what the overlay was told",
+                    self.seed
+                );
             }
         }
     }
@@ -398,8 +429,16 @@ impl World {
             let expected: BTreeSet<NodeAddr> = ends.copied().collect();
             let node = &self.nodes[own];
             let held: BTreeSet<NodeAddr> = node.leaves().collect();
-            assert!(node.is_in_ring(), "seed {}, {when}: {own} outside", self.seed);
-            assert_eq!(held, expected, "seed {}, {when}: leaves of {own}", self.seed);
+            assert!(
+                node.is_in_ring(),
+                "seed {}, {when}: {own} outside",
+                self.seed
+            );
+            assert_eq!(
+                held, expected,
+                "seed {}, {when}: leaves of {own}",
+                self.seed
+            );
         }
     }
 
@@ -415,16 +454,30 @@ impl World {
             let reached = self.reached(root, group);
             for (who, _) in wanted.clone().filter(|(_, g)| *g == group) {
                 let times = reached.get(who).copied();
-                assert_eq!(times, Some(1), "seed {seed}, {when}: {who} in {group}, root {root}");
+                assert_eq!(
+                    times,
+                    Some(1),
+                    "seed {seed}, {when}: {who} in {group}, root {root}"
+                );
             }
-            for ((node, _), (parent, children, is_member)) in
-                self.branches.iter().filter(|((a, g), _)| *g == group && self.is_here(*a, side))
+            for ((node, _), (parent, children, is_member)) in self
+                .branches
+                .iter()
+                .filter(|((a, g), _)| *g == group && self.is_here(*a, side))
             {
                 let context = format!("seed {seed}, {when}: {node} in {group}");
                 assert!(*is_member || !children.is_empty(), "{context}: no need");
-                assert_eq!(parent.is_none(), *node == root, "{context}: root {root}, parent {parent:?}");
+                assert_eq!(
+                    parent.is_none(),
+                    *node == root,
+                    "{context}: root {root}, parent {parent:?}"
+                );
                 assert_eq!(reached.get(node), Some(&1), "{context}");
-                assert_eq!(*is_member, self.members.contains(&(*node, group)), "{context}");
+                assert_eq!(
+                    *is_member,
+                    self.members.contains(&(*node, group)),
+                    "{context}"
+                );
             }
         }
         for (addr, node) in &self.nodes {
@@ -433,7 +486,11 @@ impl World {
     }
 
     pub(crate) fn check_located(&self, askers: &[NodeAddr], groups: u32) {
-        for who in askers.iter().step_by(7).filter(|a| self.nodes.contains_key(a)) {
+        for who in askers
+            .iter()
+            .step_by(7)
+            .filter(|a| self.nodes.contains_key(a))
+        {
             for g in 0..groups {
                 let told = self.roots.get(&(*who, group(g)));
                 let root = self.root_of(group(g));

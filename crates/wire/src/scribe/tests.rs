@@ -152,7 +152,10 @@ fn nonsense_is_refused() {
         (&[1, 3, 8], Malformed::Value),
         (&[1, 4, 32], Malformed::Value),
         (&[1, 11, 0, 0, 0, 2, 0, 0, 0, 1], Malformed::Value),
-        (&[1, 12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2], Malformed::Value),
+        (
+            &[1, 12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2],
+            Malformed::Value,
+        ),
         (
             &[1, 12, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 2],
             Malformed::Value,
