@@ -1,4 +1,4 @@
-//! System calls: UDP in bursts, TAP devices, readiness, local message sockets, clocks, scheduling,
+//! System calls: UDP in bursts, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
 //! namespaces.
 //!
 //! ```text
@@ -18,7 +18,9 @@ pub mod addr;
 pub mod bare;
 pub mod clock;
 pub mod epoll;
+pub mod interface;
 pub mod netns;
+pub mod packet;
 pub mod poll;
 pub mod sched;
 pub mod signals;

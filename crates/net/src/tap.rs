@@ -11,7 +11,7 @@
 
 use crate::sys;
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
@@ -85,6 +85,14 @@ impl Tap {
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: "write() writes up to count bytes from the buffer", which is only read.
         let len = unsafe { libc::write(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len()) };
+        sys::check_len(len).map(drop)
+    }
+
+    /// Lets a frame arrive that is in parts.
+    pub fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
+        let count = parts.len() as libc::c_int;
+        // SAFETY: `IoSlice` has the layout of `iovec`; the parts are only read.
+        let len = unsafe { libc::writev(self.fd.as_raw_fd(), parts.as_ptr().cast(), count) };
         sys::check_len(len).map(drop)
     }
 }

@@ -26,6 +26,8 @@ pub const PROTOCOL_IGMP: u8 = 2;
 pub const PROTOCOL_UDP: u8 = 17;
 /// Bytes of an IPv4 header without options.
 pub const IPV4_BYTES: usize = 20;
+/// Bytes of the longest one.
+pub const IPV4_BYTES_MAX: usize = 60;
 /// Where the TTL and the checksum stand in an IPv4 header.
 const TTL_AT: usize = 8;
 const CHECKSUM_AT: usize = 10;
@@ -153,6 +155,59 @@ pub fn decrement_ttl(packet: &mut [u8]) {
     header[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
+/// Cuts a packet that is longer than `mtu` in fragments, as a router does: each is given to `put` as
+/// its head, after `ethernet`, and its part of the packet. [RFC 791 §3.2]
+pub fn fragment<'p>(
+    ethernet: &[u8; ETHERNET_BYTES],
+    packet: &'p [u8],
+    ip: &Ip,
+    mtu: usize,
+    put: &mut impl FnMut(&[u8], &'p [u8]),
+) {
+    let (header, payload) = packet.split_at(ip.header_bytes);
+    let flags = u16::from_be_bytes([header[6], header[7]]);
+    // Offsets count eight bytes; an interface that takes less than one is none.
+    let step = mtu.saturating_sub(ip.header_bytes) & !7;
+    let mut head = [0; ETHERNET_BYTES + IPV4_BYTES_MAX];
+    let head = &mut head[..ETHERNET_BYTES + ip.header_bytes];
+    head[..ETHERNET_BYTES].copy_from_slice(ethernet);
+    head[ETHERNET_BYTES..].copy_from_slice(header);
+    for (n, part) in payload.chunks(step.max(8)).enumerate() {
+        let fragment = &mut head[ETHERNET_BYTES..];
+        if n == 1 {
+            drop_options(&mut fragment[IPV4_BYTES..]);
+        }
+        let offset = (flags & 0x1fff) + (n * step.max(8) / 8) as u16;
+        let is_last = (n + 1) * step.max(8) >= payload.len();
+        let more = if is_last { flags & 0x2000 } else { 0x2000 };
+        let total = (ip.header_bytes + part.len()) as u16;
+        fragment[2..4].copy_from_slice(&total.to_be_bytes());
+        fragment[6..8].copy_from_slice(&(more | offset & 0x1fff).to_be_bytes());
+        fragment[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
+        let right = checksum(fragment);
+        fragment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&right.to_be_bytes());
+        put(head, part);
+    }
+}
+
+/// Makes those options nothing that only the first fragment carries. [RFC 791 §3.1]
+fn drop_options(mut options: &mut [u8]) {
+    const NOTHING: u8 = 1;
+    while let Some(&kind) = options.first() {
+        let len = match kind {
+            0 => return,
+            NOTHING => 1,
+            _ => usize::from(options.get(1).copied().unwrap_or(0)).max(2),
+        };
+        let len = len.min(options.len());
+        let (option, rest) = options.split_at_mut(len);
+        if kind & 0x80 == 0 {
+            option.fill(NOTHING);
+        }
+        options = rest;
+    }
+}
+
 /// The Internet checksum of bytes that have zero, or nothing, where it goes.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
@@ -235,6 +290,50 @@ mod tests {
         let mut frame = [0; 14];
         frame[12..].copy_from_slice(&0x8100u16.to_be_bytes());
         assert_eq!(Ethernet::parse(&frame), Err(Drop::Vlan));
+    }
+
+    #[test]
+    fn fragments_make_the_packet_again() {
+        for (more, mtu, options) in [(0x0000u16, 576, 0), (0x2010, 1_500, 8), (0x0010, 68, 40)] {
+            let mut packet = vec![0x44; 20 + options + 4_000];
+            packet[..20].copy_from_slice(&HEADER);
+            packet[0] = 0x45 + (options / 4) as u8;
+            // An option for every fragment, one for the first only, and their end.
+            packet[20..20 + options].fill(0);
+            if options > 0 {
+                packet[20..28].copy_from_slice(&[0x94, 4, 0, 0, 7, 4, 4, 0]);
+            }
+            let bytes = packet.len() as u16;
+            packet[2..4].copy_from_slice(&bytes.to_be_bytes());
+            packet[6..8].copy_from_slice(&more.to_be_bytes());
+            packet[10..12].fill(0);
+            let right = checksum(&packet[..20 + options]);
+            packet[10..12].copy_from_slice(&right.to_be_bytes());
+            for (n, byte) in packet[20 + options..].iter_mut().enumerate() {
+                *byte = (n % 251) as u8;
+            }
+            let ip = Ip::parse(&packet).unwrap();
+            let mut parts: Vec<Vec<u8>> = Vec::new();
+            let put = &mut |head: &[u8], body: &[u8]| parts.push([&head[14..], body].concat());
+            fragment(&[0; 14], &packet, &ip, mtu, put);
+            let mut whole = Vec::new();
+            for (n, part) in parts.iter().enumerate() {
+                let read = Ip::parse(part).unwrap();
+                assert!(part.len() <= mtu && read.total_bytes == part.len());
+                let word = u16::from_be_bytes([part[6], part[7]]);
+                let at = usize::from(word & 0x1fff) - usize::from(more & 0x1fff);
+                assert_eq!(at * 8, whole.len());
+                let is_last = n + 1 == parts.len();
+                assert_eq!(word & 0x2000 != 0, !is_last || more & 0x2000 != 0);
+                assert_eq!(part[4..6], packet[4..6], "the id");
+                if options > 0 {
+                    let second = if n == 0 { [7, 4, 4, 0] } else { [1; 4] };
+                    assert_eq!(part[20..28], [&[0x94, 4, 0, 0], &second[..]].concat());
+                }
+                whole.extend(&part[read.header_bytes..]);
+            }
+            assert_eq!(whole, packet[20 + options..]);
+        }
     }
 
     #[test]

@@ -1,0 +1,626 @@
+//! What crosses between one network and the overlay, and what does not: all that a bridge decides.
+//!
+//! ```text
+//!   frame ──on_frame──▶ IGMP ──────▶ Querier ──▶ join, leave
+//!                       hello ─────▶ Election
+//!                       a packet ──▶ rules, TTL, rate, loops ──▶ to the overlay, whole
+//!   packet of a group ──on_overlay──▶ members, source filters, loops ──▶ frame
+//! ```
+//! **One hop.** To a packet the bridge is a router: its TTL goes down by one where it is captured,
+//! and the checksum of its header with it; nothing else of it changes. One with TTL 1 crosses
+//! nevertheless, and stays at 1: most programs never set the TTL of multicast, whose default is 1,
+//! and the overlay ends loops by itself. `--router-ttl` drops it, as a router does.
+//!
+//! **Loops.** Of several bridges on a network one carries ([`super::hello`]). What a bridge puts onto a
+//! network has an Ethernet address by which every bridge knows it; what comes back under another one
+//! is known by its fingerprint ([`super::digest`]).
+
+use super::digest::Digest;
+use super::drops::{Drop, Drops};
+use super::flood::{Flood, Limit};
+use super::hello::{self, Election, Hello, Rank, Role};
+use super::igmp::emit::{self, Speaker};
+use super::igmp::{Host, Message, Querier, Query, Timing};
+use super::notice::{Notice, Said};
+use super::packet::{self, ETHERNET_BYTES, Ethernet, Ip, Mac, PROTOCOL_IGMP, TYPE_IPV4};
+use super::rules::{Rules, is_link_local};
+use base::{Duration, NodeAddr, Rng, Time};
+use core::net::Ipv4Addr;
+
+/// Longest packet that crosses: what one datagram of the overlay carries.
+pub const PACKET_BYTES_MAX: usize = 65_507;
+/// From one word to switches that a router is here to the next. [RFC 4286 §3.1]
+const ROUTER_HERE_EVERY: Duration = Duration::from_secs(20);
+/// From one look at idle sources to the next.
+const TIDY_EVERY: Duration = Duration::from_secs(10);
+
+/// What a bridge is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// This gateway's node.
+    pub node: NodeAddr,
+    /// Groups that may cross.
+    pub rules: Rules,
+    /// How often members are asked for.
+    pub timing: Timing,
+    /// Ask for members, and tell switches that a router is here.
+    pub asks: bool,
+    /// Groups that are joined on the network whatever members say: of these sources, or all.
+    pub wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    /// Drop packets with TTL 1.
+    pub router_ttl: bool,
+    /// What one source may send.
+    pub limit: Limit,
+    /// The place among bridges of one network, lower first.
+    pub priority: u8,
+    /// For moments and names that shall differ between bridges.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// What most need.
+    #[must_use]
+    pub fn new(node: NodeAddr, seed: u64) -> Settings {
+        Settings {
+            node,
+            rules: Rules::default(),
+            timing: Timing::default(),
+            asks: true,
+            wants: Vec::new(),
+            router_ttl: false,
+            limit: Limit::default(),
+            priority: hello::PRIORITY,
+            seed,
+        }
+    }
+}
+
+/// The interface that the bridge is at, as it is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its address and the bits of its network.
+    pub address: Option<(Ipv4Addr, u8)>,
+    /// Longest packet that it takes.
+    pub mtu: usize,
+    /// Programs of this host are behind it, and the kernel drops what comes from sources that it
+    /// would not answer here.
+    pub filters_path: bool,
+}
+
+/// Where a bridge puts what it wants done.
+pub trait Outlet {
+    /// Sends a frame onto the network.
+    fn transmit(&mut self, frame: &[u8]);
+    /// Members of this network want the group, or do not any more.
+    fn member(&mut self, group: NodeAddr, is_wanted: bool);
+    /// Something that the operator should know.
+    fn notice(&mut self, notice: Notice);
+    /// What this bridge does among those of its network has changed.
+    fn role(&mut self, role: Role, forwarder: Option<Rank>);
+}
+
+/// What crossed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that went to the overlay.
+    pub captured: u64,
+    /// Their bytes.
+    pub captured_bytes: u64,
+    /// Packets that were put onto the network.
+    pub injected: u64,
+    /// Their bytes.
+    pub injected_bytes: u64,
+    /// Packets that were cut in parts for the network.
+    pub fragmented: u64,
+    /// IGMP messages heard, right ones.
+    pub igmp: u64,
+    /// What did not cross.
+    pub drops: Drops,
+}
+
+/// One network's bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    rules: Rules,
+    timing: Timing,
+    asks: bool,
+    wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    router_ttl: bool,
+    rank: Rank,
+    mac: Mac,
+    port: Option<Port>,
+    querier: Querier,
+    host: Host,
+    election: Election,
+    flood: Flood,
+    /// Packets that came from this network, and that were put onto it.
+    captured: Digest,
+    injected: Digest,
+    next_router_here: Time,
+    next_tidy: Time,
+    said: Said,
+    frame: Vec<u8>,
+    counters: Counters,
+}
+
+impl Bridge {
+    /// A bridge without an interface yet.
+    #[must_use]
+    pub fn new(settings: Settings, now: Time) -> Bridge {
+        let mut rng = Rng::new(settings.seed);
+        let rank = Rank {
+            priority: settings.priority,
+            node: settings.node,
+            nonce: rng.next_u64(),
+        };
+        let timing = settings.timing;
+        Bridge {
+            rules: settings.rules,
+            timing,
+            asks: settings.asks,
+            wants: settings.wants,
+            router_ttl: settings.router_ttl,
+            rank,
+            mac: hello::mac(rank.nonce),
+            port: None,
+            querier: Querier::new(timing, Ipv4Addr::UNSPECIFIED, settings.asks, now),
+            host: Host::new(&timing, rng.next_u64()),
+            election: Election::new(rank, now),
+            flood: Flood::new(settings.limit, now),
+            captured: Digest::new(rng.next_u64()),
+            injected: Digest::new(rng.next_u64()),
+            next_router_here: now,
+            next_tidy: now + TIDY_EVERY,
+            said: Said::default(),
+            frame: Vec::with_capacity(1_600),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The Ethernet address from which it speaks.
+    #[must_use]
+    pub fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    /// What it does among the bridges of its network.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.election.role()
+    }
+
+    /// Members of the network.
+    #[must_use]
+    pub fn querier(&self) -> &Querier {
+        &self.querier
+    }
+
+    /// What crossed so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts packets that were captured and that the node did not take.
+    pub fn on_refused(&mut self, reason: Drop, packets: u64) {
+        self.counters.drops.add(reason, packets);
+    }
+
+    /// The interface is there, is changed, or is gone.
+    pub fn set_port(&mut self, now: Time, port: Option<Port>, out: &mut impl Outlet) {
+        let (before, was) = (self.election.role(), self.port);
+        self.port = port;
+        match (was, port) {
+            (None, Some(_)) => {
+                self.election = Election::new(self.rank, now);
+                self.querier.restart(now, self.speaker().address);
+                for (group, sources) in self.wants.clone() {
+                    self.host.want(now, group, sources);
+                }
+            }
+            (Some(was), Some(port)) if was.address != port.address => {
+                self.querier.restart(now, self.speaker().address);
+            }
+            (Some(_), None) => {
+                let (querier, mut effects) = self.split(out);
+                querier.forget(&mut effects);
+                self.election = Election::new(self.rank, now);
+            }
+            _ => {}
+        }
+        if self.asks && port.is_some_and(|port| port.address.is_none()) {
+            self.say(Notice::NoAddress, out);
+        }
+        self.follow(now, before, out);
+    }
+
+    /// Handles a frame that came from the network: the packet in it that is to go to the overlay,
+    /// and its group, if there is one.
+    pub fn on_frame<'f>(
+        &mut self,
+        now: Time,
+        frame: &'f mut [u8],
+        out: &mut impl Outlet,
+    ) -> Option<(NodeAddr, &'f [u8])> {
+        match self.examine(now, frame, out) {
+            Ok(Some((group, len))) => {
+                self.counters.captured += 1;
+                self.counters.captured_bytes += len as u64;
+                let packet = &frame[ETHERNET_BYTES..ETHERNET_BYTES + len];
+                Some((NodeAddr(group.to_bits()), packet))
+            }
+            Ok(None) => None,
+            Err(reason) => {
+                self.counters.drops.count(reason);
+                None
+            }
+        }
+    }
+
+    /// Handles a packet that came from the overlay for `group`. Frames for the network are given to
+    /// `put`, in two parts.
+    pub fn on_overlay<'p>(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        packet: &'p [u8],
+        out: &mut impl Outlet,
+        put: &mut impl FnMut(&[u8], &'p [u8]),
+    ) {
+        match self.admit(now, group, packet, out) {
+            Ok((ip, mtu)) => {
+                let ethernet = Ethernet {
+                    to: packet::group_mac(ip.destination),
+                    from: self.mac,
+                    kind: TYPE_IPV4,
+                };
+                let head = ethernet.emit();
+                if packet.len() <= mtu {
+                    put(&head, packet);
+                } else {
+                    self.counters.fragmented += 1;
+                    packet::fragment(&head, packet, &ip, mtu, put);
+                }
+                self.counters.injected += 1;
+                self.counters.injected_bytes += packet.len() as u64;
+            }
+            Err(reason) => self.counters.drops.count(reason),
+        }
+    }
+
+    /// Does what is due.
+    pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet) {
+        if now >= self.next_tidy {
+            self.next_tidy = now + TIDY_EVERY;
+            self.flood.tidy(now);
+        }
+        if self.port.is_none() {
+            return;
+        }
+        let before = self.election.role();
+        if let Some(hello) = self.election.on_timeout(now) {
+            out.transmit(&hello.frame(self.mac));
+        }
+        self.follow(now, before, out);
+        let (querier, mut effects) = self.split(out);
+        querier.on_timeout(now, &mut effects);
+        let from = self.speaker();
+        if now >= self.host.next_timeout() {
+            let send = |frame: &[u8]| out.transmit(frame);
+            self.host.on_timeout(now, from, &mut self.frame, send);
+        }
+        if self.asks && now >= self.next_router_here {
+            self.next_router_here = now + ROUTER_HERE_EVERY;
+            emit::router_here(&mut self.frame, from, ROUTER_HERE_EVERY);
+            out.transmit(&self.frame);
+        }
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        if self.port.is_none() {
+            return self.next_tidy;
+        }
+        let router_here = if self.asks {
+            self.next_router_here
+        } else {
+            Time::FAR
+        };
+        self.querier
+            .next_timeout()
+            .min(self.host.next_timeout())
+            .min(self.election.next_timeout())
+            .min(router_here)
+            .min(self.next_tidy)
+    }
+
+    /// The last words, so that nobody waits.
+    pub fn leave(&mut self, out: &mut impl Outlet) {
+        if self.port.is_some() {
+            out.transmit(&self.election.leave().frame(self.mac));
+            let from = self.speaker();
+            let send = |frame: &[u8]| out.transmit(frame);
+            self.host.leave_all(from, &mut self.frame, send);
+        }
+    }
+
+    /// What a frame is, and the length of the packet if it is to cross.
+    fn examine(
+        &mut self,
+        now: Time,
+        frame: &mut [u8],
+        out: &mut impl Outlet,
+    ) -> Result<Option<(Ipv4Addr, usize)>, Drop> {
+        let ethernet = Ethernet::parse(frame).inspect_err(|&reason| {
+            if reason == Drop::Vlan {
+                self.say(Notice::Vlan, out);
+            }
+        })?;
+        let packet = &mut frame[ETHERNET_BYTES..];
+        if ethernet.from == self.mac {
+            return Ok(None);
+        }
+        match ethernet.kind {
+            TYPE_IPV4 => {}
+            hello::KIND => {
+                let before = self.election.role();
+                self.election.on_hello(now, Hello::parse(packet)?);
+                self.follow(now, before, out);
+                return Ok(None);
+            }
+            _ => return Err(Drop::NotMulticast),
+        }
+        let ip = Ip::parse(packet)?;
+        if ip.protocol == PROTOCOL_IGMP {
+            return self.on_igmp(now, &ip, packet, out).map(|()| None);
+        }
+        let group = ip.destination;
+        if !group.is_multicast() {
+            return Err(Drop::NotMulticast);
+        }
+        if is_link_local(group) {
+            return Err(Drop::LinkLocal);
+        }
+        if hello::is_injected(&ethernet) {
+            return Err(Drop::Injected);
+        }
+        if !self.rules.allows(group) {
+            self.say(Notice::NotAllowed { group }, out);
+            return Err(Drop::NotAllowed);
+        }
+        if self.election.role() != Role::Forwarding {
+            return Err(Drop::Standby);
+        }
+        if !ip.has_host_source() {
+            return Err(Drop::Source);
+        }
+        if ip.total_bytes > PACKET_BYTES_MAX {
+            return Err(Drop::TooLong);
+        }
+        self.examine_ttl(&ip, out)?;
+        if !self.flood.allows(now, ip.source, ip.total_bytes) {
+            self.say(Notice::Flood { source: ip.source }, out);
+            return Err(Drop::Flood);
+        }
+        let packet = &mut packet[..ip.total_bytes];
+        if self.injected.contains(now, self.injected.print(packet)) {
+            return Err(Drop::Looped);
+        }
+        self.captured.insert(now, self.captured.print(packet));
+        if ip.ttl > 1 {
+            packet::decrement_ttl(packet);
+        }
+        Ok(Some((group, ip.total_bytes)))
+    }
+
+    fn examine_ttl(&mut self, ip: &Ip, out: &mut impl Outlet) -> Result<(), Drop> {
+        if ip.ttl == 0 {
+            return Err(Drop::TtlZero);
+        }
+        if ip.ttl == 1 {
+            let notice = Notice::TtlOne {
+                source: ip.source,
+                group: ip.destination,
+                carried: !self.router_ttl,
+            };
+            self.say(notice, out);
+            if self.router_ttl {
+                return Err(Drop::TtlOne);
+            }
+        }
+        Ok(())
+    }
+
+    fn on_igmp(
+        &mut self,
+        now: Time,
+        ip: &Ip,
+        packet: &[u8],
+        out: &mut impl Outlet,
+    ) -> Result<(), Drop> {
+        // From beyond this network it would have been counted down. [RFC 3376 §4]
+        if ip.ttl != 1 {
+            return Err(Drop::IgmpTtl);
+        }
+        if ip.is_fragment {
+            return Err(Drop::IgmpFragment);
+        }
+        let message = Message::parse(&packet[ip.header_bytes..ip.total_bytes])?;
+        match &message {
+            Message::Query(asked) => self.host.on_query(now, asked, &self.timing),
+            _ => self.check_reporter(ip.source, out)?,
+        }
+        self.counters.igmp += 1;
+        let before = self.querier.other();
+        let (querier, mut effects) = self.split(out);
+        let rules = effects.rules;
+        querier.on_message(now, ip.source, &message, rules, &mut effects);
+        if let Some((address, version)) = self.querier.other()
+            && before != Some((address, version))
+        {
+            self.say(Notice::OtherQuerier { address, version }, out);
+        }
+        Ok(())
+    }
+
+    /// Whether who reports is of this network, or has no address yet. [RFC 3376 §9.2]
+    fn check_reporter(&mut self, host: Ipv4Addr, out: &mut impl Outlet) -> Result<(), Drop> {
+        let network = self.port.and_then(|port| port.address);
+        let is_here = network.is_none_or(|(own, bits)| is_of(host, own, bits));
+        if is_here || host.is_unspecified() {
+            return Ok(());
+        }
+        self.say(Notice::Foreign { host }, out);
+        Err(Drop::IgmpForeign)
+    }
+
+    /// Whether a packet of the overlay is for this network, and what this network takes at once.
+    fn admit(
+        &mut self,
+        now: Time,
+        group: NodeAddr,
+        packet: &[u8],
+        out: &mut impl Outlet,
+    ) -> Result<(Ip, usize), Drop> {
+        let ip = Ip::parse(packet).map_err(|_| Drop::Forged)?;
+        let group = Ipv4Addr::from_bits(group.0);
+        let is_right = ip.destination == group
+            && ip.total_bytes == packet.len()
+            && ip.protocol != PROTOCOL_IGMP
+            && ip.ttl > 0
+            && ip.has_host_source()
+            && self.rules.allows(group);
+        if !is_right {
+            return Err(Drop::Forged);
+        }
+        let port = self.port.ok_or(Drop::Port)?;
+        if self.election.role() != Role::Forwarding {
+            return Err(Drop::Standby);
+        }
+        let members = self.querier.group(group).ok_or(Drop::NoMember)?;
+        if !members.wants(now, ip.source) {
+            return Err(Drop::Filtered);
+        }
+        if self.captured.contains(now, self.captured.print(packet)) {
+            return Err(Drop::Echo);
+        }
+        if packet.len() > port.mtu && ip.dont_fragment {
+            let notice = Notice::TooLong {
+                source: ip.source,
+                bytes: packet.len(),
+                mtu: port.mtu,
+            };
+            self.say(notice, out);
+            return Err(Drop::Mtu);
+        }
+        let is_near = |(own, bits)| is_of(ip.source, own, bits);
+        if port.filters_path && !port.address.is_some_and(is_near) {
+            self.say(Notice::PathFilter { source: ip.source }, out);
+        }
+        self.injected.insert(now, self.injected.print(packet));
+        Ok((ip, port.mtu))
+    }
+
+    fn say(&mut self, notice: Notice, out: &mut impl Outlet) {
+        if self.said.first(notice) {
+            out.notice(notice);
+        }
+    }
+
+    /// What follows when this bridge's role has changed: only who carries is a member of the
+    /// overlay's groups.
+    fn follow(&mut self, now: Time, before: Role, out: &mut impl Outlet) {
+        let role = self.election.role();
+        if role == before {
+            return;
+        }
+        let (was, is) = (before == Role::Forwarding, role == Role::Forwarding);
+        if was != is {
+            for (group, _) in self.querier.groups() {
+                out.member(NodeAddr(group.to_bits()), is);
+            }
+        }
+        out.role(role, self.election.forwarder());
+        if self.port.is_some()
+            && let Some(hello) = self.election.on_timeout(now)
+        {
+            // Others shall know at once.
+            out.transmit(&hello.frame(self.mac));
+        }
+    }
+
+    fn speaker(&self) -> Speaker {
+        let address = self.port.and_then(|port| port.address);
+        Speaker {
+            mac: self.mac,
+            address: address.map_or(Ipv4Addr::UNSPECIFIED, |(address, _)| address),
+        }
+    }
+
+    fn split<'b, O: Outlet>(&'b mut self, out: &'b mut O) -> (&'b mut Querier, Effects<'b, O>) {
+        let from = self.speaker();
+        let effects = Effects {
+            from,
+            rules: &self.rules,
+            is_forwarding: self.election.role() == Role::Forwarding,
+            frame: &mut self.frame,
+            drops: &mut self.counters.drops,
+            said: &mut self.said,
+            out,
+        };
+        (&mut self.querier, effects)
+    }
+}
+
+/// What follows from what hosts say.
+struct Effects<'b, O> {
+    from: Speaker,
+    rules: &'b Rules,
+    is_forwarding: bool,
+    frame: &'b mut Vec<u8>,
+    drops: &'b mut Drops,
+    said: &'b mut Said,
+    out: &'b mut O,
+}
+
+impl<O: Outlet> Effects<'_, O> {
+    fn say(&mut self, notice: Notice) {
+        if self.said.first(notice) {
+            self.out.notice(notice);
+        }
+    }
+}
+
+impl<O: Outlet> super::igmp::Outlet for Effects<'_, O> {
+    fn query(&mut self, query: &Query<'_>) {
+        emit::query(self.frame, self.from, query);
+        self.out.transmit(self.frame);
+    }
+
+    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+        if self.is_forwarding {
+            self.out.member(NodeAddr(group.to_bits()), is_wanted);
+        }
+    }
+
+    fn refused(&mut self, group: Ipv4Addr, reason: Drop) {
+        self.drops.count(reason);
+        match reason {
+            Drop::JoinNotAllowed => self.say(Notice::JoinNotAllowed { group }),
+            Drop::JoinWithoutSource => self.say(Notice::WithoutSource { group }),
+            _ => self.say(Notice::TooManyJoins),
+        }
+    }
+
+    fn unanswered(&mut self, group: Ipv4Addr) {
+        self.say(Notice::Unanswered { group });
+    }
+}
+
+fn is_of(address: Ipv4Addr, own: Ipv4Addr, bits: u8) -> bool {
+    let mask = u32::MAX
+        .checked_shl(32 - u32::from(bits.min(32)))
+        .unwrap_or(0);
+    (address.to_bits() ^ own.to_bits()) & mask == 0
+}

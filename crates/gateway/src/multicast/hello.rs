@@ -1,0 +1,435 @@
+//! Bridges of one network find each other, and one of them carries.
+//!
+//! ```text
+//!   start ─▶ Listening ──nobody better──▶ Forwarding ──a better one forwards──▶ Standby
+//!                 └──somebody forwards──▶ Standby ──it is silent, or leaves──▶ Forwarding
+//! ```
+//! Two bridges that both carried would bring every packet to the overlay twice, and each the other's
+//! back onto the network. So they say hello, five times a second, by a frame of their own that no
+//! host minds, and who forwards stays: a bridge that comes later waits, unless its operator gave it
+//! a better priority. One that falls silent is followed within [`HOLD`]; one that ends says so.
+//!
+//! ```text
+//!    0       4        5      6          7      8        12
+//!   | "SNBR" | 1 (1)  | role | priority | 0    | node   | nonce (8) |
+//! ```
+//! A hello is not authenticated, as nothing on an Ethernet is: whoever can forge one can also answer
+//! IGMP queries for everybody and flood the network.
+
+use super::drops::Drop;
+use super::packet::{ETHERNET_BYTES, Ethernet, Mac};
+use base::{Duration, NodeAddr, Time};
+
+/// From one hello to the next.
+pub const INTERVAL: Duration = Duration::from_millis(200);
+/// After so long without a hello a bridge is gone: three are lost.
+pub const HOLD: Duration = Duration::from_millis(700);
+/// Bridges of one network that are remembered; the rest are not heard.
+pub const PEERS_MAX: usize = 16;
+/// Priority where the operator says nothing; lower is better.
+pub const PRIORITY: u8 = 100;
+/// Type of the frames: for local experiments. [IEEE 802 §9.2.3.4]
+pub const KIND: u16 = 0x88b5;
+/// Where hellos go: a group of our own, which switches pass on to all.
+pub const TO: Mac = [0x03, 0x53, 0x4e, 0, 0, 1];
+/// How the Ethernet addresses begin by which bridges put packets onto a network.
+pub const MAC_PREFIX: [u8; 3] = [0x02, 0x53, 0x4e];
+
+const MAGIC: [u8; 4] = *b"SNBR";
+const VERSION: u8 = 1;
+const HELLO_BYTES: usize = 20;
+/// A frame that Ethernet carries has at least as many.
+const FRAME_BYTES: usize = 60;
+
+/// What a bridge does on its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It listens whether others are there.
+    Listening,
+    /// It carries.
+    Forwarding,
+    /// Another one carries.
+    Standby,
+    /// It ends.
+    Leaving,
+}
+
+/// A bridge's place among those of its network: the lowest carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The operator's word.
+    pub priority: u8,
+    /// Its node.
+    pub node: NodeAddr,
+    /// Tells bridges of one node apart.
+    pub nonce: u64,
+}
+
+/// What a bridge says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Its place.
+    pub rank: Rank,
+    /// What it does.
+    pub role: Role,
+}
+
+impl Hello {
+    /// Reads what follows the Ethernet header.
+    ///
+    /// # Errors
+    /// When it is no hello of this version.
+    pub fn parse(bytes: &[u8]) -> Result<Hello, Drop> {
+        let bytes: &[u8; HELLO_BYTES] = bytes.first_chunk().ok_or(Drop::Hello)?;
+        let [
+            m0,
+            m1,
+            m2,
+            m3,
+            version,
+            role,
+            priority,
+            _,
+            n0,
+            n1,
+            n2,
+            n3,
+            nonce @ ..,
+        ] = *bytes;
+        if [m0, m1, m2, m3] != MAGIC || version != VERSION {
+            return Err(Drop::Hello);
+        }
+        let role = match role {
+            0 => Role::Listening,
+            1 => Role::Forwarding,
+            2 => Role::Standby,
+            3 => Role::Leaving,
+            _ => return Err(Drop::Hello),
+        };
+        let rank = Rank {
+            priority,
+            node: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
+            nonce: u64::from_be_bytes(nonce),
+        };
+        Ok(Hello { rank, role })
+    }
+
+    /// The frame in which `from` says it.
+    #[must_use]
+    pub fn frame(&self, from: Mac) -> [u8; FRAME_BYTES] {
+        let mut frame = [0; FRAME_BYTES];
+        let ethernet = Ethernet {
+            to: TO,
+            from,
+            kind: KIND,
+        };
+        let (head, body) = frame.split_at_mut(ETHERNET_BYTES);
+        head.copy_from_slice(&ethernet.emit());
+        body[..4].copy_from_slice(&MAGIC);
+        let role = match self.role {
+            Role::Listening => 0,
+            Role::Forwarding => 1,
+            Role::Standby => 2,
+            Role::Leaving => 3,
+        };
+        body[4..7].copy_from_slice(&[VERSION, role, self.rank.priority]);
+        body[8..12].copy_from_slice(&self.rank.node.0.to_be_bytes());
+        body[12..20].copy_from_slice(&self.rank.nonce.to_be_bytes());
+        frame
+    }
+}
+
+/// Whether a frame was put onto the network by a bridge.
+#[must_use]
+pub fn is_injected(ethernet: &Ethernet) -> bool {
+    ethernet.from[..3] == MAC_PREFIX
+}
+
+/// The Ethernet address by which a bridge puts packets onto a network.
+#[must_use]
+pub fn mac(nonce: u64) -> Mac {
+    let [a, b, c] = MAC_PREFIX;
+    let [.., x, y, z] = nonce.to_be_bytes();
+    [a, b, c, x, y, z]
+}
+
+/// Which bridge of a network carries.
+#[derive(Debug)]
+pub struct Election {
+    own: Rank,
+    role: Role,
+    peers: Vec<Peer>,
+    listened: Time,
+    next_hello: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    hello: Hello,
+    heard: Time,
+}
+
+impl Election {
+    /// A bridge that begins to listen.
+    #[must_use]
+    pub fn new(own: Rank, now: Time) -> Election {
+        Election {
+            own,
+            role: Role::Listening,
+            peers: Vec::new(),
+            listened: now + HOLD,
+            next_hello: now,
+        }
+    }
+
+    /// What this bridge does.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The bridge that carries, if it is another one.
+    #[must_use]
+    pub fn forwarder(&self) -> Option<Rank> {
+        let forwarding = self.peers.iter().map(|peer| peer.hello);
+        let forwarding = forwarding.filter(|hello| hello.role == Role::Forwarding);
+        forwarding.map(|hello| hello.rank).min()
+    }
+
+    /// Another bridge says hello.
+    pub fn on_hello(&mut self, now: Time, hello: Hello) {
+        if hello.rank == self.own {
+            // Its own, come back.
+            return;
+        }
+        let known = self.peers.iter().position(|p| p.hello.rank == hello.rank);
+        match (known, hello.role) {
+            (Some(at), Role::Leaving) => drop(self.peers.swap_remove(at)),
+            (None, Role::Leaving) => {}
+            (Some(at), _) => self.peers[at] = Peer { hello, heard: now },
+            (None, _) if self.peers.len() < PEERS_MAX => {
+                self.peers.push(Peer { hello, heard: now })
+            }
+            (None, _) => {}
+        }
+        self.decide(now);
+    }
+
+    /// Does what is due: the hello to be sent, if it is time.
+    pub fn on_timeout(&mut self, now: Time) -> Option<Hello> {
+        self.decide(now);
+        if now < self.next_hello {
+            return None;
+        }
+        self.next_hello = now + INTERVAL;
+        Some(Hello {
+            rank: self.own,
+            role: self.role,
+        })
+    }
+
+    /// The last word.
+    #[must_use]
+    pub fn leave(&mut self) -> Hello {
+        self.role = Role::Leaving;
+        Hello {
+            rank: self.own,
+            role: Role::Leaving,
+        }
+    }
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        let silent = self.peers.iter().map(|peer| peer.heard + HOLD).min();
+        let listened = match self.role {
+            Role::Listening => self.listened,
+            _ => Time::FAR,
+        };
+        let silent = silent.unwrap_or(Time::FAR);
+        self.next_hello.min(silent).min(listened)
+    }
+
+    fn decide(&mut self, now: Time) {
+        self.peers.retain(|peer| peer.heard + HOLD > now);
+        let is_best = self.peers.iter().all(|peer| self.own < peer.hello.rank);
+        let role = match (self.role, self.forwarder()) {
+            (Role::Leaving, _) => Role::Leaving,
+            (Role::Forwarding, Some(other)) if other < self.own => Role::Standby,
+            (Role::Forwarding, _) => Role::Forwarding,
+            // Who forwards stays, except for a better priority.
+            (_, Some(other)) if other.priority <= self.own.priority => Role::Standby,
+            (Role::Listening, _) if now < self.listened => Role::Listening,
+            _ if is_best => Role::Forwarding,
+            // The better one will say so, or is gone soon.
+            _ => Role::Standby,
+        };
+        if role != self.role {
+            self.role = role;
+            // Others shall know at once.
+            self.next_hello = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(priority: u8, node: u32) -> Rank {
+        Rank {
+            priority,
+            node: NodeAddr(node),
+            nonce: u64::from(node) << 8,
+        }
+    }
+
+    /// Bridges on one network: each hears all others at once while `up`.
+    struct Network {
+        now: Time,
+        bridges: Vec<(Election, bool)>,
+    }
+
+    impl Network {
+        fn run(&mut self, span: Duration) {
+            let end = self.now + span;
+            loop {
+                let up = self.bridges.iter().filter(|(_, up)| *up);
+                let next = up.map(|(bridge, _)| bridge.next_timeout()).min();
+                let Some(next) = next.filter(|&next| next <= end) else {
+                    break;
+                };
+                self.now = self.now.max(next);
+                for n in 0..self.bridges.len() {
+                    if self.bridges[n].1
+                        && let Some(hello) = self.bridges[n].0.on_timeout(self.now)
+                    {
+                        self.say(n, hello);
+                    }
+                }
+            }
+            self.now = end;
+        }
+
+        fn say(&mut self, by: usize, hello: Hello) {
+            let frame = hello.frame(mac(hello.rank.nonce));
+            let read = Hello::parse(&frame[ETHERNET_BYTES..]).unwrap();
+            for (n, (bridge, up)) in self.bridges.iter_mut().enumerate() {
+                if *up && n != by {
+                    bridge.on_hello(self.now, read);
+                }
+            }
+        }
+
+        fn roles(&self) -> Vec<Role> {
+            self.bridges
+                .iter()
+                .map(|(bridge, _)| bridge.role())
+                .collect()
+        }
+
+        fn add(&mut self, rank: Rank) {
+            self.bridges.push((Election::new(rank, self.now), true));
+        }
+    }
+
+    use Role::{Forwarding, Listening, Standby};
+
+    fn network(ranks: &[Rank]) -> Network {
+        let mut network = Network {
+            now: Time::ZERO,
+            bridges: Vec::new(),
+        };
+        for &rank in ranks {
+            network.add(rank);
+        }
+        network
+    }
+
+    #[test]
+    fn of_those_that_start_together_the_lowest_carries_after_it_has_listened() {
+        let mut network = network(&[rank(100, 3), rank(100, 1), rank(100, 2)]);
+        network.run(HOLD.saturating_sub(Duration::from_millis(1)));
+        assert_eq!(network.roles(), [Listening; 3]);
+        network.run(Duration::from_millis(2));
+        assert_eq!(network.roles(), [Standby, Forwarding, Standby]);
+    }
+
+    #[test]
+    fn who_carries_stays_unless_one_of_better_priority_comes() {
+        let mut network = network(&[rank(100, 9)]);
+        network.run(Duration::from_secs(1));
+        assert_eq!(network.roles(), [Forwarding]);
+        network.add(rank(100, 1));
+        network.run(Duration::from_secs(2));
+        assert_eq!(network.roles(), [Forwarding, Standby]);
+        network.add(rank(50, 5));
+        network.run(Duration::from_secs(2));
+        assert_eq!(network.roles(), [Standby, Standby, Forwarding]);
+    }
+
+    #[test]
+    fn one_that_falls_silent_is_followed_within_the_hold_and_one_that_leaves_at_once() {
+        let mut network = network(&[rank(100, 1), rank(100, 2), rank(100, 3)]);
+        network.run(Duration::from_secs(1));
+        network.bridges[0].1 = false;
+        network.run(HOLD);
+        assert_eq!(network.roles()[1..], [Forwarding, Standby]);
+        let last = network.bridges[1].0.leave();
+        network.bridges[1].1 = false;
+        network.say(1, last);
+        assert_eq!(network.roles()[2], Forwarding);
+        // The first one was only cut off: two carry, until they hear each other.
+        network.bridges[0].1 = true;
+        network.run(Duration::from_millis(1));
+        assert_eq!(
+            (network.roles()[0], network.roles()[2]),
+            (Forwarding, Standby)
+        );
+    }
+
+    #[test]
+    fn at_most_one_carries_once_all_hear_each_other() {
+        let mut rng = base::Rng::new(5);
+        for _ in 0..50 {
+            let ranks: Vec<_> = (0..4).map(|n| rank(rng.below(3) as u8, n)).collect();
+            let mut network = network(&ranks);
+            for _ in 0..10 {
+                for (_, up) in &mut network.bridges {
+                    *up = rng.chance(0.7);
+                }
+                network.run(Duration::from_millis(rng.below(1_500)));
+            }
+            network.bridges.iter_mut().for_each(|(_, up)| *up = true);
+            network.run(HOLD * 3);
+            let carry = network.roles().iter().filter(|&&r| r == Forwarding).count();
+            assert_eq!(carry, 1, "{:?}", network.roles());
+        }
+    }
+
+    #[test]
+    fn what_is_no_hello_is_refused_and_forged_ones_are_bounded() {
+        let good = Hello {
+            rank: rank(7, 0x0a07_0001),
+            role: Forwarding,
+        };
+        let frame = good.frame([2, 0, 0, 0, 0, 1]);
+        let body = &frame[ETHERNET_BYTES..];
+        assert_eq!(Hello::parse(body), Ok(good));
+        for len in 0..HELLO_BYTES {
+            assert_eq!(Hello::parse(&body[..len]), Err(Drop::Hello));
+        }
+        for at in 0..6 {
+            let mut changed = body.to_vec();
+            changed[at] ^= 0x10;
+            assert_eq!(Hello::parse(&changed), Err(Drop::Hello), "{at}");
+        }
+        let mut election = Election::new(rank(100, 1), Time::ZERO);
+        for n in 0..1_000 {
+            let role = Standby;
+            let rank = rank(200, n + 2);
+            election.on_hello(Time::ZERO, Hello { rank, role });
+        }
+        assert_eq!(election.peers.len(), PEERS_MAX);
+    }
+}

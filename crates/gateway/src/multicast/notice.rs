@@ -1,0 +1,171 @@
+//! What usually bites people, said once when it is seen.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+use std::collections::BTreeSet;
+
+/// Notices that are remembered as said; after so many there are no more.
+pub const SAID_MAX: usize = 64;
+
+/// Something that the operator should know, with what to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A source sends with TTL 1.
+    TtlOne {
+        /// The source.
+        source: Ipv4Addr,
+        /// The group.
+        group: Ipv4Addr,
+        /// It is carried nevertheless.
+        carried: bool,
+    },
+    /// A source sends to a group that may not cross.
+    NotAllowed {
+        /// The group.
+        group: Ipv4Addr,
+    },
+    /// A host wants a group that may not cross.
+    JoinNotAllowed {
+        /// The group.
+        group: Ipv4Addr,
+    },
+    /// A host wants a source-specific group without naming a source.
+    WithoutSource {
+        /// The group.
+        group: Ipv4Addr,
+    },
+    /// There are as many groups or sources as there can be.
+    TooManyJoins,
+    /// A host joined a group, and nobody answers what this bridge asks.
+    Unanswered {
+        /// The group.
+        group: Ipv4Addr,
+    },
+    /// Queries go out without an address.
+    NoAddress,
+    /// Another router asks, and decides how long members are believed.
+    OtherQuerier {
+        /// Its address.
+        address: Ipv4Addr,
+        /// The version of IGMP that it speaks.
+        version: u8,
+    },
+    /// A report from an address that is not of this network.
+    Foreign {
+        /// The address.
+        host: Ipv4Addr,
+    },
+    /// The kernel drops what comes from a source that it would not answer here.
+    PathFilter {
+        /// The source.
+        source: Ipv4Addr,
+    },
+    /// A source sends more than it may.
+    Flood {
+        /// The source.
+        source: Ipv4Addr,
+    },
+    /// A packet from the overlay is longer than the interface takes.
+    TooLong {
+        /// Its source.
+        source: Ipv4Addr,
+        /// Its bytes.
+        bytes: usize,
+        /// What the interface takes.
+        mtu: usize,
+    },
+    /// Frames of a VLAN are not looked at.
+    Vlan,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Notice::TtlOne {
+                source,
+                group,
+                carried: true,
+            } => write!(
+                f,
+                "{source} sends to {group} with TTL 1: it crosses the bridge with TTL 1, and no \
+                 router behind the other bridges passes it on; raise the program's TTL if one should"
+            ),
+            Notice::TtlOne { source, group, .. } => write!(
+                f,
+                "{source} sends to {group} with TTL 1, which a router drops: raise the program's \
+                 TTL (ffmpeg: ?ttl=8), or leave out --router-ttl"
+            ),
+            Notice::NotAllowed { group } => write!(
+                f,
+                "a program sends to {group}, which may not cross: name it in --groups if it should"
+            ),
+            Notice::JoinNotAllowed { group } => write!(
+                f,
+                "a program joined {group}, which may not cross: name it in --groups if it should"
+            ),
+            Notice::WithoutSource { group } => write!(
+                f,
+                "a program joined {group} without naming a source, which source-specific groups \
+                 (232.0.0.0/8) need: join with a source, or use a group of 239.0.0.0/8"
+            ),
+            Notice::TooManyJoins => f.write_str(
+                "there are as many joined groups or sources as the bridge keeps: further ones are \
+                 refused and counted",
+            ),
+            Notice::Unanswered { group } => write!(
+                f,
+                "a host joined {group} and answers no queries: a firewall may drop IGMP (protocol \
+                 2), and the group ends when its time is over"
+            ),
+            Notice::NoAddress => f.write_str(
+                "the interface has no IPv4 address: queries go out from 0.0.0.0, which some switches \
+                 and hosts do not heed; give it one (--address)",
+            ),
+            Notice::OtherQuerier { address, version } => write!(
+                f,
+                "{address} asks for members by IGMPv{version} and has the lower address: it decides \
+                 how fast a leave takes effect{}",
+                if version < 3 {
+                    ", and source filters do not work"
+                } else {
+                    ""
+                }
+            ),
+            Notice::Foreign { host } => write!(
+                f,
+                "{host} reports members, and is not of this network: the report does not count; \
+                 give the interface an address of that network if it should"
+            ),
+            Notice::PathFilter { source } => write!(
+                f,
+                "packets from {source} come in here, and this host drops them (rp_filter) unless \
+                 a route to it leads here too: sysctl -w net.ipv4.conf.all.rp_filter=0"
+            ),
+            Notice::Flood { source } => write!(
+                f,
+                "{source} sends more than one source may: the rest is dropped and counted; see \
+                 --source-rate"
+            ),
+            Notice::TooLong { source, bytes, mtu } => write!(
+                f,
+                "{source} sends packets of {bytes} bytes that may not be fragmented, and the \
+                 interface takes {mtu}: raise its MTU, or lower the program's packet size"
+            ),
+            Notice::Vlan => f.write_str(
+                "frames of a VLAN are not looked at: put the bridge on the VLAN's own interface",
+            ),
+        }
+    }
+}
+
+/// What was said.
+#[derive(Debug, Default)]
+pub(super) struct Said(BTreeSet<Notice>);
+
+impl Said {
+    /// Whether it is to be said: once only.
+    pub(super) fn first(&mut self, notice: Notice) -> bool {
+        self.0.len() < SAID_MAX && self.0.insert(notice)
+    }
+}
