@@ -100,6 +100,14 @@ struct Offload {
     checksum_offset: u16,
 }
 
+/// Whether packet sockets are permitted at all.
+///
+/// # Errors
+/// What the kernel says, such as `PermissionDenied` without root.
+pub fn permitted() -> io::Result<()> {
+    sys::socket(libc::AF_PACKET, libc::SOCK_RAW).map(drop)
+}
+
 impl Port {
     /// Opens the interface of this number in the calling thread's network, for multicast IPv4 and
     /// frames of the type `own`.

@@ -624,3 +624,6 @@ fn is_of(address: Ipv4Addr, own: Ipv4Addr, bits: u8) -> bool {
         .unwrap_or(0);
     (address.to_bits() ^ own.to_bits()) & mask == 0
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,11 +108,14 @@ pub enum Drop {
     /// The interface did not take it.
     #[error("the interface does not take it")]
     Port,
+    /// Left to a network card in a way that nobody undoes here, such as a train of TCP.
+    #[error("left to the network card in an unknown way")]
+    Offload,
 }
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 34] = [
+    pub const ALL: [Drop; 35] = [
         Drop::Truncated,
         Drop::Malformed,
         Drop::Checksum,
@@ -147,6 +150,7 @@ impl Drop {
         Drop::Filtered,
         Drop::Mtu,
         Drop::Port,
+        Drop::Offload,
     ];
 
     /// The counter's name.
@@ -187,6 +191,7 @@ impl Drop {
             Drop::Filtered => "filtered",
             Drop::Mtu => "mtu",
             Drop::Port => "port",
+            Drop::Offload => "offload",
         }
     }
 }

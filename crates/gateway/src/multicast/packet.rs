@@ -316,7 +316,7 @@ mod tests {
             let mut parts: Vec<Vec<u8>> = Vec::new();
             let put = &mut |head: &[u8], body: &[u8]| parts.push([&head[14..], body].concat());
             fragment(&[0; 14], &packet, &ip, mtu, put);
-            let mut whole = Vec::new();
+            let mut whole: Vec<u8> = Vec::new();
             for (n, part) in parts.iter().enumerate() {
                 let read = Ip::parse(part).unwrap();
                 assert!(part.len() <= mtu && read.total_bytes == part.len());

@@ -1,0 +1,119 @@
+//! The bridge's way to the overlay: one socket for all groups.
+
+use super::BRIDGE_PORT;
+use base::NodeAddr;
+use client::{Batch, Error, GroupSocket, Node, Options, Sending};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// How the overlay is reached.
+pub trait Overlay: Send + Sync + 'static {
+    /// A connection to it.
+    type Link: Link;
+
+    /// Connects; may wait.
+    fn connect(&self) -> Result<Self::Link, Error>;
+}
+
+/// A connection to the overlay. Nothing waits; the descriptor is ready when something came.
+pub trait Link: AsFd + Send + 'static {
+    /// The node.
+    fn node(&self) -> NodeAddr;
+    /// Wants what is sent to a group. A join that is refused is an error of a later receive.
+    fn join(&self, group: NodeAddr) -> Result<(), Error>;
+    /// Wants it no more.
+    fn leave(&self, group: NodeAddr) -> Result<(), Error>;
+    /// Longest packet that can be sent.
+    fn max_packet(&self) -> usize;
+    /// Adds a packet to those that are sent together; false when there is no room.
+    fn push(&mut self, group: NodeAddr, packet: &[u8]) -> bool;
+    /// How many are to be sent.
+    fn gathered(&self) -> usize;
+    /// Sends them; nothing is left, whatever becomes of them.
+    fn flush(&mut self) -> Result<(), Error>;
+    /// Takes what came together; false when there is nothing.
+    fn receive(&mut self) -> Result<bool, Error>;
+    /// What was taken: groups and packets.
+    fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])>;
+}
+
+/// A node, and how packets cross.
+#[derive(Clone, Debug)]
+pub struct ByNode {
+    /// The node.
+    pub node: Node,
+    /// How packets cross.
+    pub options: Options,
+}
+
+/// A connection to a node.
+#[derive(Debug)]
+pub struct NodeLink {
+    socket: GroupSocket,
+    sending: Sending,
+    batch: Batch,
+}
+
+impl Overlay for ByNode {
+    type Link = NodeLink;
+
+    fn connect(&self) -> Result<NodeLink, Error> {
+        let socket = self.node.group_socket(BRIDGE_PORT, self.options)?;
+        socket.set_nonblocking(true)?;
+        Ok(NodeLink {
+            socket,
+            sending: Sending::new(),
+            batch: Batch::new(),
+        })
+    }
+}
+
+impl Link for NodeLink {
+    fn node(&self) -> NodeAddr {
+        self.socket.node()
+    }
+
+    fn join(&self, group: NodeAddr) -> Result<(), Error> {
+        self.socket.join(group)
+    }
+
+    fn leave(&self, group: NodeAddr) -> Result<(), Error> {
+        self.socket.leave(group)
+    }
+
+    fn max_packet(&self) -> usize {
+        self.socket.max_payload()
+    }
+
+    fn push(&mut self, group: NodeAddr, packet: &[u8]) -> bool {
+        self.socket.push(&mut self.sending, group, packet)
+    }
+
+    fn gathered(&self) -> usize {
+        self.sending.len()
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        let sent = self.socket.send_batch(&mut self.sending);
+        self.sending.clear();
+        sent
+    }
+
+    fn receive(&mut self) -> Result<bool, Error> {
+        match self.socket.recv_batch(&mut self.batch).map(drop) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])> {
+        let came = self.batch.iter();
+        came.filter_map(|(_, _, info, payload)| Some((info.group?, payload)))
+    }
+}
+
+impl AsFd for NodeLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

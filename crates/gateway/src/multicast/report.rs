@@ -1,0 +1,150 @@
+//! What the bridge tells of itself: plain values, for logs, status and people.
+
+use super::bridge::Counters;
+use super::hello::{Rank, Role};
+use super::notice::Notice;
+use base::Duration;
+use client::Error;
+use core::fmt;
+use core::net::Ipv4Addr;
+
+/// The bridge so far.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The interface's name.
+    pub interface: String,
+    /// It is there.
+    pub is_here: bool,
+    /// What the bridge does among those of its network.
+    pub role: Role,
+    /// It asks for members.
+    pub is_querier: bool,
+    /// Who asks in its place, and by which version.
+    pub other_querier: Option<(Ipv4Addr, u8)>,
+    /// The node is connected.
+    pub connected: bool,
+    /// Groups that have members on the network.
+    pub groups: usize,
+    /// Groups that the node was told to join.
+    pub joined: usize,
+    /// The first of them, by address.
+    pub members: Vec<GroupReport>,
+    /// What crossed.
+    pub counters: Counters,
+    /// Processor time of the bridge's thread.
+    pub cpu: Duration,
+}
+
+/// Who wants what of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupReport {
+    /// The group.
+    pub group: Ipv4Addr,
+    /// These sources only; `None` for all but some.
+    pub sources: Option<Vec<Ipv4Addr>>,
+}
+
+impl Default for Report {
+    fn default() -> Report {
+        Report {
+            interface: String::new(),
+            is_here: false,
+            role: Role::Listening,
+            is_querier: false,
+            other_querier: None,
+            connected: false,
+            groups: 0,
+            joined: 0,
+            members: Vec::new(),
+            counters: Counters::default(),
+            cpu: Duration::ZERO,
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event {
+    /// What usually bites people, once.
+    Notice(Notice),
+    /// The bridge carries, or does not any more.
+    Role {
+        /// What it does.
+        role: Role,
+        /// The bridge that carries, if it is another one.
+        forwarder: Option<Rank>,
+    },
+    /// The interface has come or gone.
+    Interface {
+        /// Its name.
+        name: String,
+        /// It has come.
+        is_here: bool,
+    },
+    /// The node refused something, such as to join a group.
+    Refused(String),
+    /// The node went away; it is looked for.
+    NodeAway(Error),
+    /// It is back.
+    NodeBack,
+    /// Another thing that the operator should know.
+    Warning(String),
+}
+
+impl Event {
+    /// A word for programs.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Event::Notice(_) => "notice",
+            Event::Role { .. } => "role",
+            Event::Interface { .. } => "interface",
+            Event::Refused(_) => "refused",
+            Event::NodeAway(_) => "node_away",
+            Event::NodeBack => "node_back",
+            Event::Warning(_) => "warning",
+        }
+    }
+}
+
+impl Role {
+    /// A word for programs.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Role::Listening => "listening",
+            Role::Forwarding => "forwarding",
+            Role::Standby => "standby",
+            Role::Leaving => "leaving",
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Notice(notice) => notice.fmt(f),
+            Event::Role { role, forwarder } => match (role, forwarder) {
+                (Role::Forwarding, _) => f.write_str("this bridge carries"),
+                (Role::Standby, Some(rank)) => write!(
+                    f,
+                    "the bridge of node {} carries for this network; this one stands by",
+                    rank.node
+                ),
+                (Role::Standby, None) => {
+                    f.write_str("another bridge will carry; this one stands by")
+                }
+                (role, _) => f.write_str(role.label()),
+            },
+            Event::Interface {
+                name,
+                is_here: true,
+            } => write!(f, "{name} is there"),
+            Event::Interface { name, .. } => write!(f, "{name} is gone, or down: it is looked for"),
+            Event::Refused(text) => write!(f, "the node refused: {text}"),
+            Event::NodeAway(error) => write!(f, "the node is away: {error}"),
+            Event::NodeBack => f.write_str("the node is back"),
+            Event::Warning(text) => f.write_str(text),
+        }
+    }
+}

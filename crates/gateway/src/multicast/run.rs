@@ -1,0 +1,458 @@
+//! The bridge's thread: takes what is ready from the interface and from the node, and puts it to the
+//! other side.
+//!
+//! ```text
+//!   interface ──frames──▶ Bridge ──packets, up to 64 in a message──▶ node
+//!   interface ◀──frames, back to back── Bridge ◀──packets of a message── node
+//!   every second: a look at the interface, and the counters for who asks
+//! ```
+//! While packets come fast they are let gather for a moment, as the media plane does: to wake a
+//! thread and a node for each costs more than to carry it.
+
+use super::bridge::{self, Bridge};
+use super::device::{Device, Found};
+use super::drops::Drop;
+use super::hello::{Rank, Role};
+use super::igmp::group::Group;
+use super::members::{Change, Members};
+use super::notice::Notice;
+use super::overlay::{Link, Overlay};
+use super::report::{Event, GroupReport, Report};
+use super::{GROUPS_TOLD_MAX, Shared};
+use base::{Duration, NodeAddr, Time};
+use client::Error;
+use net::epoll::{Interest, Poller, Ready};
+use net::packet::Frame;
+use net::sched::{self, Scheduling};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+/// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
+/// other.
+const PRIORITY: u8 = 10;
+/// How long packets gather while they come fast. Twice of it, at both bridges, is 0.04 % of a deadline
+/// of 500 ms.
+const GATHER: core::time::Duration = core::time::Duration::from_micros(100);
+/// What is fast: two packets gather in the time then.
+const FAST_PPS: u64 = 20_000;
+/// Over how long packets are counted to know.
+const RATE_SPAN: Duration = Duration::from_millis(20);
+/// Frames after which a turn takes no more from the interface: they take about a millisecond.
+const FRAMES_PER_TURN: usize = 256;
+/// Messages after which a turn takes no more from the node: each brings up to 64 packets.
+const MESSAGES_PER_TURN: usize = 8;
+/// Frames that are put onto the network together.
+const TOGETHER: usize = net::packet::BATCH;
+/// From one look at an interface that is there to the next, and at one that is not.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_FOR_EVERY: Duration = Duration::from_millis(250);
+/// From one attempt to find the node again to the next.
+const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
+
+const TOKEN_WAKE: u64 = 0;
+const TOKEN_PORT: u64 = 1;
+const TOKEN_NODE: u64 = 2;
+
+/// The thread and all that it has.
+pub(super) struct Loop<O: Overlay> {
+    shared: Arc<Shared<O>>,
+    poller: Poller,
+    device: Device,
+    link: Option<O::Link>,
+    bridge: Bridge,
+    effects: Effects,
+    next_look: Time,
+    rate: Rate,
+    /// What the interface had no room for.
+    unknown: u64,
+}
+
+/// What follows from frames and packets, until it can be done.
+struct Effects {
+    frames: Vec<Vec<u8>>,
+    members: Members,
+    events: Vec<Event>,
+}
+
+impl bridge::Outlet for Effects {
+    fn transmit(&mut self, frame: &[u8]) {
+        self.frames.push(frame.to_vec());
+    }
+
+    fn member(&mut self, group: NodeAddr, is_wanted: bool) {
+        self.members.want(group, is_wanted);
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        self.events.push(Event::Notice(notice));
+    }
+
+    fn role(&mut self, role: Role, forwarder: Option<Rank>) {
+        self.events.push(Event::Role { role, forwarder });
+    }
+}
+
+/// Whether packets come fast.
+struct Rate {
+    since: Time,
+    packets: u64,
+    is_fast: bool,
+}
+
+impl Rate {
+    fn note(&mut self, now: Time, packets: usize) {
+        self.packets += packets as u64;
+        let span = now.since(self.since);
+        if span >= RATE_SPAN {
+            self.is_fast = self.packets * 1_000_000 > FAST_PPS * span.as_micros();
+            (self.since, self.packets) = (now, 0);
+        }
+    }
+}
+
+impl<O: Overlay> Loop<O> {
+    pub(super) fn new(
+        shared: Arc<Shared<O>>,
+        device: Device,
+        link: O::Link,
+        settings: bridge::Settings,
+    ) -> io::Result<Loop<O>> {
+        let poller = Poller::new()?;
+        poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
+        poller.add(&link, TOKEN_NODE, Interest::READ)?;
+        let now = shared.clock.now();
+        let mut this = Loop {
+            bridge: Bridge::new(settings, now),
+            shared,
+            poller,
+            device,
+            link: Some(link),
+            effects: Effects {
+                frames: Vec::new(),
+                members: Members::new(now),
+                events: Vec::new(),
+            },
+            next_look: now,
+            rate: Rate {
+                since: Time::ZERO,
+                packets: 0,
+                is_fast: false,
+            },
+            unknown: 0,
+        };
+        // A first look here: what cannot be is an error of the start.
+        this.look(now)?;
+        this.tell();
+        Ok(this)
+    }
+
+    pub(super) fn run(mut self, realtime: bool) {
+        if realtime && let refused @ Scheduling::Normal { .. } = sched::real_time(PRIORITY) {
+            self.warn(refused.to_string());
+        }
+        let mut ready = Vec::new();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let now = self.shared.clock.now();
+            let timeout = self.next_timeout(now).since(now);
+            if let Err(error) = self.poller.wait(Some(timeout), &mut ready) {
+                self.warn(format!("the bridge stops: {error}"));
+                break;
+            }
+            let more = self.turn(&ready);
+            if self.rate.is_fast && !more {
+                thread::sleep(GATHER);
+            }
+        }
+        self.bridge.leave(&mut self.effects);
+        self.follow();
+        self.publish();
+    }
+
+    fn next_timeout(&self, now: Time) -> Time {
+        let members = match self.link {
+            Some(_) => self.effects.members.next_timeout(now),
+            None => Time::FAR,
+        };
+        self.bridge.next_timeout().min(self.next_look).min(members)
+    }
+
+    /// Serves what is ready; true when there is more already.
+    fn turn(&mut self, ready: &[Ready]) -> bool {
+        let now = self.shared.clock.now();
+        let (mut packets, mut more) = (0, false);
+        for event in ready {
+            match event.token {
+                TOKEN_WAKE => self.on_wake(),
+                TOKEN_PORT => {
+                    let taken = self.capture(now);
+                    packets += taken;
+                    more |= taken >= FRAMES_PER_TURN;
+                }
+                _ => {
+                    let (taken, all) = self.inject(now);
+                    packets += taken;
+                    more |= !all;
+                }
+            }
+        }
+        if now >= self.next_look {
+            if let Err(error) = self.look(now) {
+                self.warn(format!("{}: {error}", self.device.name()));
+            }
+            self.publish();
+        }
+        if now >= self.bridge.next_timeout() {
+            self.bridge.on_timeout(now, &mut self.effects);
+        }
+        self.follow();
+        self.rate.note(now, packets);
+        more
+    }
+
+    /// From the network to the overlay. How many frames there were.
+    fn capture(&mut self, now: Time) -> usize {
+        let Loop {
+            device,
+            link,
+            bridge,
+            effects,
+            ..
+        } = self;
+        let taken = device.receive(FRAMES_PER_TURN, |frame| {
+            let Some((group, packet)) = bridge.on_frame(now, frame, effects) else {
+                return;
+            };
+            let Some(link) = link else {
+                return bridge.on_refused(Drop::Node, 1);
+            };
+            if link.push(group, packet) {
+                return;
+            }
+            flush(link, bridge);
+            if !link.push(group, packet) {
+                bridge.on_refused(Drop::TooLong, 1);
+            }
+        });
+        if let Some(link) = link {
+            flush(link, bridge);
+        }
+        taken.unwrap_or_else(|error| {
+            self.lose_port(now, &error);
+            0
+        })
+    }
+
+    /// From the overlay to the network. How many packets there were, and whether those were all.
+    fn inject(&mut self, now: Time) -> (usize, bool) {
+        let mut packets = 0;
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(link) = &mut self.link else {
+                return (packets, true);
+            };
+            match link.receive() {
+                Ok(true) => packets += self.inject_message(now),
+                Ok(false) => return (packets, true),
+                // The node refused a join, or had no way for a packet; the others go on.
+                Err(Error::Refused { text, .. }) => self.effects.events.push(Event::Refused(text)),
+                Err(error) => {
+                    self.lose_node(error);
+                    return (packets, true);
+                }
+            }
+        }
+        (packets, false)
+    }
+
+    fn inject_message(&mut self, now: Time) -> usize {
+        let Loop {
+            device,
+            link: Some(link),
+            bridge,
+            effects,
+            ..
+        } = self
+        else {
+            return 0;
+        };
+        let mut frames = [Frame::new(&[], &[]); TOGETHER];
+        let (mut waiting, mut packets, mut failed) = (0, 0, 0);
+        for (group, packet) in link.received() {
+            packets += 1;
+            bridge.on_overlay(now, group, packet, effects, &mut |head, body| {
+                frames[waiting] = Frame::new(head, body);
+                waiting += 1;
+                if waiting == TOGETHER {
+                    failed += device.send(&frames);
+                    waiting = 0;
+                }
+            });
+        }
+        failed += device.send(&frames[..waiting]);
+        bridge.on_refused(Drop::Port, failed as u64);
+        packets
+    }
+
+    /// Does what has followed from all that was served.
+    fn follow(&mut self) {
+        for frame in self.effects.frames.drain(..) {
+            self.device.send(&[Frame::new(&frame[..14], &frame[14..])]);
+        }
+        let now = self.shared.clock.now();
+        while let Some(link) = &self.link
+            && let Some(change) = self.effects.members.next(now)
+        {
+            let said = match change {
+                Change::Join(group) => link.join(group),
+                Change::Leave(group) => link.leave(group),
+            };
+            if let Err(error) = said {
+                self.effects.members.unsaid(change);
+                if !matches!(error, Error::WouldBlock) {
+                    self.lose_node(error);
+                }
+                break;
+            }
+        }
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        for event in self.effects.events.drain(..) {
+            (self.shared.tell)(event);
+        }
+    }
+
+    fn warn(&mut self, text: String) {
+        (self.shared.tell)(Event::Warning(text));
+    }
+
+    /// Looks whether the interface is there, and what it is like.
+    fn look(&mut self, now: Time) -> io::Result<()> {
+        let found = self.device.look();
+        self.next_look = now
+            + match self.device.is_here() {
+                true => LOOK_EVERY,
+                false => LOOK_FOR_EVERY,
+            };
+        match found? {
+            Found::Same => {}
+            Found::Here { port, is_new } => {
+                if is_new {
+                    let name = self.device.name().to_owned();
+                    self.effects.events.push(Event::Interface {
+                        name,
+                        is_here: true,
+                    });
+                    if let Some(fd) = self.device.fd() {
+                        // A TAP's is watched since the first time.
+                        match self.poller.add(fd, TOKEN_PORT, Interest::READ) {
+                            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                                return Err(error);
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                self.bridge.set_port(now, Some(port), &mut self.effects);
+            }
+            Found::Gone => self.on_port_gone(now),
+        }
+        Ok(())
+    }
+
+    fn lose_port(&mut self, now: Time, error: &io::Error) {
+        // The kernel says so once when an interface goes down.
+        if error.kind() == io::ErrorKind::Interrupted {
+            return;
+        }
+        if self.device.is_here() {
+            self.device.lose();
+            self.on_port_gone(now);
+            self.next_look = now + LOOK_FOR_EVERY;
+        }
+    }
+
+    fn on_port_gone(&mut self, now: Time) {
+        let name = self.device.name().to_owned();
+        let is_here = false;
+        self.effects.events.push(Event::Interface { name, is_here });
+        self.bridge.set_port(now, None, &mut self.effects);
+    }
+
+    /// The node is gone: it is looked for by a thread of its own, because that may wait.
+    fn lose_node(&mut self, error: Error) {
+        self.link = None;
+        self.effects.events.push(Event::NodeAway(error));
+        let shared = self.shared.clone();
+        let look = move || {
+            while !shared.stop.load(Ordering::Acquire) {
+                thread::sleep(NODE_EVERY);
+                // Another node at the same place would speak in another's name.
+                let found = shared.overlay.connect().ok();
+                if let Some(link) = found.filter(|link| link.node() == shared.node) {
+                    *shared.found() = Some(link);
+                    return shared.waker.wake();
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("multicast-node".into());
+        if let Err(error) = thread.spawn(look) {
+            self.warn(format!("the node is not looked for: {error}"));
+        }
+    }
+
+    fn on_wake(&mut self) {
+        self.shared.waker.drain();
+        let found = self.shared.found().take();
+        if let Some(link) = found {
+            if let Err(error) = self.poller.add(&link, TOKEN_NODE, Interest::READ) {
+                self.warn(format!("the node cannot be watched: {error}"));
+            }
+            self.link = Some(link);
+            self.effects.members.on_node();
+            self.effects.events.push(Event::NodeBack);
+        }
+    }
+
+    /// Leaves the counters, and who wants what, to who asks.
+    fn publish(&mut self) {
+        let unknown = self.device.unknown();
+        let new = unknown.saturating_sub(self.unknown);
+        self.bridge.on_refused(Drop::Offload, new);
+        self.unknown = unknown;
+        let querier = self.bridge.querier();
+        let told = querier.groups().take(GROUPS_TOLD_MAX);
+        let report = Report {
+            interface: self.device.name().to_owned(),
+            is_here: self.device.is_here(),
+            role: self.bridge.role(),
+            is_querier: querier.is_querier(),
+            other_querier: querier.other(),
+            connected: self.link.is_some(),
+            groups: querier.groups().len(),
+            joined: self.effects.members.joined(),
+            members: told.map(|(group, state)| of_group(group, state)).collect(),
+            counters: *self.bridge.counters(),
+            cpu: sched::thread_cpu(),
+        };
+        *self.shared.report() = report;
+    }
+}
+
+fn of_group(group: std::net::Ipv4Addr, state: &Group) -> GroupReport {
+    GroupReport {
+        group,
+        sources: state.included().map(Iterator::collect),
+    }
+}
+
+/// Sends what was gathered. What the node does not take at once is lost: later it is of no use.
+fn flush(link: &mut impl Link, bridge: &mut Bridge) {
+    let count = link.gathered();
+    if count > 0 && link.flush().is_err() {
+        // That it is gone is seen when something is received.
+        bridge.on_refused(Drop::Node, count as u64);
+    }
+}

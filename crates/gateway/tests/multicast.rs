@@ -1,0 +1,384 @@
+//! Bridges at real interfaces, in network namespaces, with plain sockets of programs that know
+//! nothing of overlays. Needs root; says so and skips without.
+//!
+//! The overlay is a list in memory: what one site sends to a group comes to all others that have
+//! joined it.
+#![allow(clippy::unwrap_used)]
+
+use base::NodeAddr;
+use client::Error;
+use gateway::multicast::overlay::Link;
+use gateway::multicast::report::Event;
+use gateway::multicast::{self, Overlay, Place, Service, Settings, Start};
+use net::epoll::Waker;
+use net::netns::{Namespace, available};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+const SSM: Ipv4Addr = Ipv4Addr::new(232, 1, 1, 1);
+const PORT: u16 = 5_004;
+/// Patience with what must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Patience with one packet, which is sent again then.
+const MOMENT: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Default)]
+struct Hub(Arc<(Mutex<Vec<Member>>, Condvar)>);
+
+struct Member {
+    groups: BTreeSet<NodeAddr>,
+    waiting: VecDeque<(NodeAddr, Vec<u8>)>,
+    waker: Waker,
+}
+
+impl Hub {
+    /// Waits until `site` is a member of `group`, or is none.
+    fn wait_for(&self, site: usize, group: Ipv4Addr, is_member: bool) {
+        let (members, changed) = &*self.0;
+        let group = NodeAddr(group.to_bits());
+        let is = |members: &mut Vec<Member>| members[site].groups.contains(&group) != is_member;
+        let waited = changed.wait_timeout_while(members.lock().unwrap(), PATIENCE, is);
+        assert!(
+            !waited.unwrap().1.timed_out(),
+            "site {site}, {group}, {is_member}"
+        );
+    }
+}
+
+struct Site {
+    hub: Hub,
+}
+
+struct Connection {
+    hub: Hub,
+    number: usize,
+    waker: Waker,
+    sending: Vec<(NodeAddr, Vec<u8>)>,
+    came: Vec<(NodeAddr, Vec<u8>)>,
+}
+
+impl Overlay for Site {
+    type Link = Connection;
+
+    fn connect(&self) -> Result<Connection, Error> {
+        let waker = Waker::new()?;
+        let mut members = self.hub.0.0.lock().unwrap();
+        members.push(Member {
+            groups: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            waker: waker.clone(),
+        });
+        Ok(Connection {
+            hub: self.hub.clone(),
+            number: members.len() - 1,
+            waker,
+            sending: Vec::new(),
+            came: Vec::new(),
+        })
+    }
+}
+
+impl Connection {
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<NodeAddr>)) {
+        let (members, changed) = &*self.hub.0;
+        change(&mut members.lock().unwrap()[self.number].groups);
+        changed.notify_all();
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+}
+
+impl Link for Connection {
+    fn node(&self) -> NodeAddr {
+        NodeAddr(0x0a07_0001 + self.number as u32)
+    }
+    fn join(&self, group: NodeAddr) -> Result<(), Error> {
+        self.change(|groups| {
+            groups.insert(group);
+        });
+        Ok(())
+    }
+    fn leave(&self, group: NodeAddr) -> Result<(), Error> {
+        self.change(|groups| {
+            groups.remove(&group);
+        });
+        Ok(())
+    }
+    fn max_packet(&self) -> usize {
+        65_507
+    }
+    fn push(&mut self, group: NodeAddr, packet: &[u8]) -> bool {
+        self.sending.push((group, packet.to_vec()));
+        true
+    }
+    fn gathered(&self) -> usize {
+        self.sending.len()
+    }
+    fn flush(&mut self) -> Result<(), Error> {
+        let mut members = self.hub.0.0.lock().unwrap();
+        for (group, packet) in self.sending.drain(..) {
+            let others = members
+                .iter_mut()
+                .enumerate()
+                .filter(|(n, _)| *n != self.number);
+            for (_, member) in others.filter(|(_, member)| member.groups.contains(&group)) {
+                member.waiting.push_back((group, packet.clone()));
+                member.waker.wake();
+            }
+        }
+        Ok(())
+    }
+    fn receive(&mut self) -> Result<bool, Error> {
+        self.waker.drain();
+        let mut members = self.hub.0.0.lock().unwrap();
+        self.came = members[self.number].waiting.drain(..).collect();
+        Ok(!self.came.is_empty())
+    }
+    fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])> {
+        self.came
+            .iter()
+            .map(|(group, packet)| (*group, &packet[..]))
+    }
+}
+
+/// A bridge in a namespace, and what it says.
+struct Bridge {
+    service: Service<Site>,
+    events: Receiver<String>,
+}
+
+fn start(inside: &Namespace, hub: &Hub, place: Place, change: fn(&mut Settings)) -> Bridge {
+    let (say, events) = channel();
+    let say = Mutex::new(say);
+    let start = Start {
+        overlay: Site { hub: hub.clone() },
+        place,
+        realtime: false,
+        tell: Box::new(move |event: Event| {
+            // Nobody may listen any more.
+            let _ = say.lock().unwrap().send(event.to_string());
+        }),
+    };
+    let started = inside.run(|| {
+        Service::start(start, |node, seed| {
+            let mut settings = Settings::new(node, seed);
+            change(&mut settings);
+            settings
+        })
+    });
+    Bridge {
+        service: started.unwrap().unwrap_or_else(|error| panic!("{error}")),
+        events,
+    }
+}
+
+impl Bridge {
+    /// Waits until it says something with this in it.
+    fn wait_for(&self, what: &str) {
+        loop {
+            let said = self.events.recv_timeout(PATIENCE);
+            let said = said.unwrap_or_else(|_| panic!("it never said {what:?}"));
+            if said.contains(what) {
+                return;
+            }
+        }
+    }
+}
+
+fn tap(address: Ipv4Addr) -> Place {
+    Place::Tap {
+        name: "mc0".into(),
+        address: Some((address, 24)),
+        mtu: Some(9_000),
+        routes: vec![
+            (Ipv4Addr::new(239, 0, 0, 0), 8),
+            (Ipv4Addr::new(232, 0, 0, 0), 8),
+        ],
+    }
+}
+
+/// A program's socket in a namespace; it leads multicast out by `own`.
+fn program(inside: &Namespace, own: Ipv4Addr) -> Socket {
+    let opened = inside.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket
+            .bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT).into())
+            .unwrap();
+        socket.set_multicast_if_v4(&own).unwrap();
+        socket.set_multicast_loop_v4(false).unwrap();
+        socket.set_read_timeout(Some(MOMENT)).unwrap();
+        socket
+    });
+    opened.unwrap()
+}
+
+fn send(socket: &Socket, group: Ipv4Addr, payload: &[u8]) {
+    let to = SocketAddrV4::new(group, PORT).into();
+    socket.send_to(payload, &to).unwrap();
+}
+
+/// Whether the next packet that comes within a moment is `payload`.
+fn comes(socket: &Socket, payload: &[u8]) -> bool {
+    let mut buffer = vec![0; 10_000];
+    let mut socket: &Socket = socket;
+    let read = std::io::Read::read(&mut socket, &mut buffer);
+    read.is_ok_and(|len| buffer[..len] == *payload)
+}
+
+/// Sends until it comes.
+fn reaches(from: &Socket, to: &Socket, group: Ipv4Addr, payload: &[u8]) {
+    let tries = PATIENCE.as_millis() / MOMENT.as_millis();
+    let mut tries = (0..tries).map(|_| {
+        send(from, group, payload);
+        comes(to, payload)
+    });
+    assert!(tries.any(|came| came), "nothing comes");
+}
+
+fn namespaces<const N: usize>(test: &str) -> Option<[Namespace; N]> {
+    if let Err(why) = available() {
+        eprintln!("SKIPPED {test}: {why}");
+        return None;
+    }
+    Some(core::array::from_fn(|_| Namespace::new().unwrap()))
+}
+
+const A: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
+
+#[test]
+fn programs_that_join_get_packets_of_another_site_until_they_leave() {
+    let Some([a, b]) = namespaces("programs_that_join_get_packets_of_another_site") else {
+        return;
+    };
+    let hub = Hub::default();
+    let one = start(&a, &hub, tap(A), |_| ());
+    let mut two = start(&b, &hub, tap(B), |_| ());
+    let (sender, receiver) = (program(&a, A), program(&b, B));
+    receiver.join_multicast_v4(&GROUP, &B).unwrap();
+    hub.wait_for(1, GROUP, true);
+    one.wait_for("this bridge carries");
+    reaches(&sender, &receiver, GROUP, b"hello");
+    one.wait_for("TTL 1");
+    // Longer than the overlay's datagrams usually are, and in fragments of the sender's own.
+    reaches(&sender, &receiver, GROUP, &vec![7; 8_900]);
+    a.ip(&["link", "set", "mc0", "mtu", "1500"]).unwrap();
+    reaches(&sender, &receiver, GROUP, &vec![8; 8_900]);
+    // One more program wants it, and one leaves: nothing changes.
+    let second = program(&b, B);
+    second.join_multicast_v4(&GROUP, &B).unwrap();
+    receiver.leave_multicast_v4(&GROUP, &B).unwrap();
+    reaches(&sender, &second, GROUP, b"still");
+    second.leave_multicast_v4(&GROUP, &B).unwrap();
+    hub.wait_for(1, GROUP, false);
+    let report = two.service.stop();
+    assert!(report.counters.injected >= 4, "{report:?}");
+}
+
+#[test]
+fn a_program_gets_the_sources_that_it_named_and_no_others() {
+    let Some([a, b]) = namespaces("a_program_gets_the_sources_that_it_named") else {
+        return;
+    };
+    let hub = Hub::default();
+    let _one = start(&a, &hub, tap(A), |_| ());
+    let two = start(&b, &hub, tap(B), |_| ());
+    let other = Ipv4Addr::new(10, 1, 0, 77);
+    a.ip(&["addr", "add", "10.1.0.77/24", "dev", "mc0"])
+        .unwrap();
+    let (right, receiver) = (program(&a, A), program(&b, B));
+    let wrong = a.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        socket.bind(&SocketAddrV4::new(other, 0).into()).unwrap();
+        socket.set_multicast_if_v4(&A).unwrap();
+        socket
+    });
+    let wrong = wrong.unwrap();
+    receiver.join_ssm_v4(&A, &SSM, &B).unwrap();
+    hub.wait_for(1, SSM, true);
+    reaches(&right, &receiver, SSM, b"right");
+    send(&wrong, SSM, b"wrong");
+    // What was sent before is dropped before.
+    reaches(&right, &receiver, SSM, b"right again");
+    let filtered = || {
+        let drops = two.service.report().counters.drops;
+        drops.of(multicast::drops::Drop::Filtered)
+    };
+    let seen = (0..1_000).any(|_| filtered() > 0 || comes(&receiver, b"never"));
+    assert!(seen && filtered() == 1);
+    receiver.leave_ssm_v4(&A, &SSM, &B).unwrap();
+    hub.wait_for(1, SSM, false);
+}
+
+/// A network with a host and two bridges, by a switch that looks on, and a site elsewhere.
+#[test]
+fn two_bridges_of_one_network_carry_each_packet_once() {
+    let Some([switch, host, b1, b2, far]) = namespaces("two_bridges_of_one_network") else {
+        return;
+    };
+    let hub = Hub::default();
+    switch
+        .ip(&["link", "add", "br0", "type", "bridge", "forward_delay", "0"])
+        .unwrap();
+    switch.ip(&["link", "set", "br0", "up"]).unwrap();
+    // One of the bridges is started before its interface is there.
+    let late = Place::Interface {
+        name: "eth0".into(),
+    };
+    let two = start(&b2, &hub, late.clone(), |_| ());
+    for (n, inside) in [&host, &b1, &b2].into_iter().enumerate() {
+        let port = format!("port{n}");
+        switch.veth(&port, inside, "eth0").unwrap();
+        switch.ip(&["link", "set", &port, "master", "br0"]).unwrap();
+        let address = format!("10.1.0.{}/24", n + 1);
+        inside
+            .ip(&["addr", "add", &address, "dev", "eth0"])
+            .unwrap();
+    }
+    two.wait_for("eth0 is there");
+    let one = start(&b1, &hub, late, |_| ());
+    let third = start(&far, &hub, tap(B), |_| ());
+    let (here, there) = (program(&host, A), program(&far, B));
+    here.join_multicast_v4(&GROUP, &A).unwrap();
+    there.join_multicast_v4(&GROUP, &B).unwrap();
+    hub.wait_for(2, GROUP, true);
+    two.wait_for("this bridge carries");
+    one.wait_for("stands by");
+    hub.wait_for(0, GROUP, true);
+    reaches(&here, &there, GROUP, b"out");
+    reaches(&there, &here, GROUP, b"in");
+    for (from, to) in [(&here, &there), (&there, &here)] {
+        let mut seen = BTreeMap::new();
+        for n in 0..200u32 {
+            send(from, GROUP, &[&n.to_be_bytes()[..], &[9; 96]].concat());
+        }
+        let mut buffer = [0; 200];
+        let mut to: &Socket = to;
+        while let Ok(len) = std::io::Read::read(&mut to, &mut buffer) {
+            if len == 100 {
+                *seen.entry(buffer[..4].to_vec()).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(seen.len(), 200);
+        assert!(seen.values().all(|&count| count == 1), "{seen:?}");
+    }
+    // The one that stood by follows.
+    drop(two);
+    one.wait_for("this bridge carries");
+    hub.wait_for(1, GROUP, true);
+    reaches(&here, &there, GROUP, b"out again");
+    reaches(&there, &here, GROUP, b"in again");
+    let drops = third.service.report().counters.drops;
+    assert_eq!(drops.of(multicast::drops::Drop::Looped), 0);
+}
