@@ -21,7 +21,7 @@
 //! and medians and ratios are printed.
 
 pub mod calls;
-mod credentials;
+pub(crate) mod credentials;
 pub mod emulate;
 mod endpoint;
 pub mod engine;
@@ -39,7 +39,7 @@ pub mod scale;
 pub mod sim;
 pub mod stream;
 mod trial;
-mod usage;
+pub(crate) mod usage;
 mod volley;
 
 use crate::interrupt::Interrupt;

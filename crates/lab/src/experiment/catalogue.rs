@@ -1,7 +1,7 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir03, amir06, papadimitriou06};
+use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, papadimitriou06};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -40,6 +40,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         amir03::EXPERIMENTS,
         amir06::EXPERIMENTS,
         papadimitriou06::EXPERIMENTS,
+        brogle09::EXPERIMENTS,
     ]
     .concat()
 }
@@ -50,6 +51,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         amir03::claims::CLAIMS,
         amir06::claims::CLAIMS,
         papadimitriou06::claims::CLAIMS,
+        brogle09::claims::CLAIMS,
     ];
     papers.into_iter().flatten()
 }

@@ -21,6 +21,7 @@
 
 mod amir03;
 mod amir06;
+mod brogle09;
 mod catalogue;
 mod files;
 mod index;

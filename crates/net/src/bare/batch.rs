@@ -12,12 +12,13 @@ pub(super) const MESSAGES: usize = 64;
 /// How long a call waits before it looks whether it should stop.
 const WAIT_US: libc::suseconds_t = 50_000;
 
-/// Room for one control message, as `cmsg(3)` lays it out: header, then an `int` or a `u16`.
+/// Room for one control message, as `cmsg(3)` lays it out: header, then an `int`, a `u16` or a
+/// `timespec`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Control {
     header: libc::cmsghdr,
-    value: [u8; 8],
+    value: [u8; 16],
 }
 
 impl Control {
@@ -31,7 +32,7 @@ impl Control {
         header.cmsg_type = libc::UDP_SEGMENT;
         Control {
             header,
-            value: [0; 8],
+            value: [0; 16],
         }
     }
 }
@@ -108,6 +109,19 @@ impl Inbox {
         let [a, b, c, d, ..] = control.value;
         let stride = u32::from_ne_bytes([a, b, c, d]) as usize;
         (len, if joined && stride > 0 { stride } else { len })
+    }
+
+    /// When the kernel took message `i` in, in nanoseconds since 1970; for sockets that were asked
+    /// to tell it, which do not merge datagrams.
+    pub(super) fn arrived_ns(&self, i: usize) -> Option<u64> {
+        let control = &self.controls[i];
+        let told = self.headers[i].msg_hdr.msg_controllen != 0
+            && control.header.cmsg_level == libc::SOL_SOCKET
+            && control.header.cmsg_type == libc::SCM_TIMESTAMPNS;
+        let (seconds, ns) = control.value.split_first_chunk::<8>()?;
+        let ns = ns.first_chunk::<8>()?;
+        let of = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+        told.then(|| of(seconds) * 1_000_000_000 + of(ns))
     }
 
     /// The bytes of message `i`, which has `len` of them.
@@ -189,7 +203,8 @@ impl Outbox {
                 let control = unsafe { &mut *controls.add(i) };
                 control.value[..2].copy_from_slice(&(message.stride as u16).to_ne_bytes());
                 header.msg_control = ptr::from_mut(control).cast();
-                header.msg_controllen = size_of::<Control>() as _;
+                // SAFETY: arithmetic on a length.
+                header.msg_controllen = unsafe { libc::CMSG_SPACE(2) } as _;
             }
         }
         let (mut sent, mut lost) = (0, 0);

@@ -5,6 +5,8 @@
 //!            batched:    recvmmsg                 -> sendmmsg, a datagram a message
 //!            offloaded:  recvmmsg, GRO, in place  -> sendmmsg, GSO, singles gathered as well
 //!            sealed:     the same, each datagram opened with one key and sealed with another
+//!
+//!   any sender -> [socket] fan [connected sockets] -> Recorder      a tree's node, by epoll
 //! ```
 //!
 //! What a node costs beyond these is what its protocol costs. They must be as good as possible,
@@ -18,13 +20,17 @@
 mod batch;
 mod blast;
 mod count;
+mod fan;
 mod forward;
+mod recorder;
 #[cfg(test)]
 mod tests;
 
 pub use blast::{Blast, blast};
 pub use count::count;
+pub use fan::fan;
 pub use forward::{Forwarder, forward};
+pub use recorder::{Recorder, unix_ns};
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 

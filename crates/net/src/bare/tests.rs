@@ -140,3 +140,38 @@ fn impossible_plans_are_refused() {
         assert!(blast(&plan, &source, &AtomicBool::new(false)).is_err());
     }
 }
+
+#[test]
+fn a_fan_copies_to_every_branch_and_a_recorder_knows_when_each_copy_came() {
+    let (entry, sinks) = (socket(), [socket(), socket()]);
+    let source = connect(&entry);
+    let onward = [connect(&sinks[0]), connect(&sinks[1])];
+    for sink in &sinks {
+        Recorder::prepare(sink, 1 << 20).unwrap();
+    }
+    let stop = crate::epoll::Waker::new().unwrap();
+    let before_ns = unix_ns();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| fan(&entry, &onward, &stop).unwrap());
+        for i in 0..100u8 {
+            source.send(&[i; 40]).unwrap();
+        }
+        let mut recorder = Recorder::new();
+        for sink in &sinks {
+            let mut got = Vec::new();
+            while got.len() < 100 {
+                recorder
+                    .take(sink, |bytes, at_ns| {
+                        assert_eq!(bytes, [bytes[0]; 40]);
+                        assert!((before_ns..=unix_ns()).contains(&at_ns));
+                        got.push(bytes[0]);
+                    })
+                    .unwrap();
+            }
+            assert!(got.iter().copied().eq(0..100));
+        }
+        stop.wake();
+        let report = running.join().unwrap();
+        assert_eq!((report.packets, report.lost, report.bytes), (200, 0, 8_000));
+    });
+}

@@ -19,7 +19,7 @@ mod bare;
 mod chain;
 mod impaired;
 mod report;
-pub(super) mod search;
+pub(crate) mod search;
 
 pub use report::{Cell, Impaired, Measured, Ratios, Report};
 

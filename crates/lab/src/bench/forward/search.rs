@@ -9,7 +9,7 @@ const RATE_MIN: f64 = 100.0;
 
 /// One search.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bench) struct Search {
+pub(crate) struct Search {
     next: f64,
     carried: f64,
     failed: Option<f64>,
@@ -17,7 +17,7 @@ pub(in crate::bench) struct Search {
 
 impl Search {
     /// A search that begins at `rate_pps`.
-    pub(in crate::bench) fn from(rate_pps: u64) -> Search {
+    pub(crate) fn from(rate_pps: u64) -> Search {
         Search {
             next: rate_pps as f64,
             carried: 0.0,
@@ -26,7 +26,7 @@ impl Search {
     }
 
     /// The rate to be tried next; none when the limit is known.
-    pub(in crate::bench) fn next(&self) -> Option<u64> {
+    pub(crate) fn next(&self) -> Option<u64> {
         let known = self
             .failed
             .is_some_and(|failed| failed < self.carried * PRECISION);
@@ -34,7 +34,7 @@ impl Search {
     }
 
     /// Notes whether the rate was carried, and the rate that the sender achieved.
-    pub(in crate::bench) fn tell(&mut self, carried: bool, achieved_pps: u64) {
+    pub(crate) fn tell(&mut self, carried: bool, achieved_pps: u64) {
         let achieved = achieved_pps as f64;
         if !carried {
             self.failed = Some(self.next);
@@ -53,7 +53,7 @@ impl Search {
     }
 
     /// The highest rate that was carried.
-    pub(in crate::bench) fn best(&self) -> u64 {
+    pub(crate) fn best(&self) -> u64 {
         self.carried as u64
     }
 }

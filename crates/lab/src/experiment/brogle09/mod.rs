@@ -1,0 +1,38 @@
+//! Brogle09: A Performance Comparison of Native IP Multicast and IP Multicast Tunneled through a
+//! Peer-to-Peer Overlay Network.
+//!
+//! ```text
+//!   Table I ── cells ──▶ site (namespaces, veth) ──▶ native: smcrouted        ─┐
+//!                                                    bare: epoll forwarders   ─┼─▶ talk: one sender, all
+//!                                                    overlay: nodes, bridges  ─┘   sinks, one clock ─▶ row
+//! ```
+//!
+//! | experiment | runs |
+//! |---|---|
+//! | fig4 | the kernel's own multicast |
+//! | fig5 | that, bare forwarders, and the overlay with both kinds of trees, back to back |
+//! | compare | the same measurements, loss on a middle link, and how much is carried at most |
+//!
+//! All of it is real time in network namespaces and needs root.
+
+mod bare;
+mod capacity;
+pub(super) mod claims;
+mod compare;
+mod fig4;
+mod fig5;
+mod figures;
+mod loads;
+mod native;
+mod overlay;
+mod site;
+mod stats;
+mod table;
+mod talk;
+mod verdicts;
+mod view;
+
+use super::Experiment;
+
+/// All experiments of the paper, in its order.
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&fig4::FIG4, &fig5::FIG5, &compare::COMPARE];

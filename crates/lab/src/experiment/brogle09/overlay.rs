@@ -1,0 +1,226 @@
+//! The overlay: a node process in every host, and where the source and the leaves are, a bridge
+//! that captures and injects IP multicast by a TAP interface. Sender and receivers are plain
+//! multicast programs on those interfaces.
+//!
+//! ```text
+//!   sender ─ TAP ─ bridge ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ bridge ─ TAP ─ sink
+//! ```
+
+use super::site::{GROUP, PORT, Shape, Site, failed};
+use super::talk::{Ends, Sink, group_sender, group_sink};
+use crate::bench::credentials::address;
+use crate::bench::fleet::{Beside, Fleet, Spec};
+use crate::bench::usage::Usage;
+use crate::control;
+use crate::experiment::CellError;
+use crate::files::Scratch;
+use crate::interrupt::Interrupt;
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const UDP_PORT: u16 = 8_100;
+/// The interface of a bridge.
+const TAP: &str = "mc0";
+
+/// Who builds the group's tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trees {
+    LinkState,
+    Scribe,
+}
+
+impl Trees {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Trees::LinkState => "overlay",
+            Trees::Scribe => "scribe",
+        }
+    }
+}
+
+/// Running nodes and bridges; they end when this is dropped.
+pub(super) struct Overlay {
+    bridges: Vec<Bridge>,
+    fleet: Fleet,
+    shape: Shape,
+    // The last to be dropped: the bridges' logs are in it.
+    scratch: Scratch,
+}
+
+struct Bridge {
+    child: Child,
+}
+
+/// Whether this program has what the overlay's half needs.
+pub(super) fn available(program: &Path) -> Result<(), CellError> {
+    let help = Command::new(program)
+        .args(["gateway", "multicast", "--help"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match help {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(CellError(format!(
+            "{} has no `gateway multicast`",
+            program.display()
+        ))),
+        Err(error) => Err(CellError(format!("{}: {error}", program.display()))),
+    }
+}
+
+impl Overlay {
+    /// Starts nodes and bridges, and waits until the nodes know ways to each other.
+    pub(super) fn start(program: &Path, site: &Site, trees: Trees) -> Result<Overlay, CellError> {
+        available(program)?;
+        let text = |error: &dyn std::fmt::Display| CellError(error.to_string());
+        let mut overlay = Overlay {
+            bridges: Vec::new(),
+            fleet: Fleet::new(Some(program)).map_err(|error| text(&error))?,
+            shape: site.shape,
+            scratch: Scratch::new("bridges").map_err(|error| text(&error))?,
+        };
+        overlay.nodes(site)?;
+        let leaves = site.shape.leaves();
+        for host in [0].into_iter().chain(leaves) {
+            let bridge = overlay.bridge(program, site, host, trees);
+            overlay.bridges.push(bridge.map_err(|error| text(&error))?);
+        }
+        Ok(overlay)
+    }
+
+    fn nodes(&mut self, site: &Site) -> Result<(), CellError> {
+        let hosts = site.shape.hosts();
+        for (host, parent) in hosts.iter().map(|host| host.parent).enumerate() {
+            let above = parent.map(|index| (index, None));
+            let dial = |child: usize| (IpAddr::V4(site.up(child)), UDP_PORT).into();
+            let below = site.shape.children(host);
+            let below = below.map(|child| (child, Some(dial(child))));
+            let beside = |(index, dial)| Beside {
+                index,
+                dial,
+                impair: None,
+            };
+            let spec = Spec {
+                listen: (Ipv4Addr::UNSPECIFIED, UDP_PORT).into(),
+                neighbors: above.into_iter().chain(below).map(beside).collect(),
+                cpu: None,
+                inside: Some(site.node(host)),
+                realtime: true,
+                paper: false,
+                reliable: None,
+            };
+            let started = self.fleet.start(host, &spec);
+            started.map_err(|error| CellError(error.to_string()))?;
+        }
+        let interrupt = Interrupt::elsewhere().map_err(|error| CellError(error.to_string()))?;
+        let ready = self.fleet.wait(&interrupt, |host, status| {
+            let others = (0..hosts.len()).filter(|other| *other != host);
+            let mut addresses = others.map(|other| address(other).to_string());
+            addresses.all(|address| control::has_route(status, &address))
+        });
+        ready.map_err(|error| CellError(error.to_string()))
+    }
+
+    fn bridge(
+        &self,
+        program: &Path,
+        site: &Site,
+        host: usize,
+        trees: Trees,
+    ) -> std::io::Result<Bridge> {
+        let mut command = site.node(host).command(&program.to_string_lossy())?;
+        let log = File::create(self.scratch.path().join(format!("{host}.log")))?;
+        command
+            .args(["gateway", "multicast", "--tap", TAP, "--address"])
+            .arg(format!("{}/24", tap_address(host)))
+            .arg("--client-socket")
+            .arg(self.fleet.node(host).client_socket());
+        if trees == Trees::Scribe {
+            command.args(["--trees", "scribe"]);
+        }
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map(|child| Bridge { child })
+    }
+
+    /// The sender on the first host's TAP interface, and a member of the group on each leaf's.
+    pub(super) fn ends(&self, site: &Site) -> Result<Ends, CellError> {
+        let first = site.node(0);
+        wait_for_interface(site, 0)?;
+        first
+            .ip(&["route", "replace", "239.0.0.0/8", "dev", TAP])
+            .map_err(failed)?;
+        let sender = Site::within(first, || group_sender((GROUP, PORT)))?;
+        let mut sinks = Vec::new();
+        for leaf in site.shape.leaves() {
+            wait_for_interface(site, leaf)?;
+            let space = site.node(leaf);
+            let socket = Site::within(space, || group_sink(PORT, tap_address(leaf)))?;
+            let name = site.shape.hosts()[leaf].name;
+            sinks.push(Sink { name, socket });
+        }
+        Ends::new(sender, sinks)
+    }
+
+    /// What the middle node's process has used so far.
+    pub(super) fn middle_usage(&self) -> Result<Usage, CellError> {
+        let node = self.fleet.node(self.shape.middle());
+        node.usage().map_err(|error| CellError(error.to_string()))
+    }
+
+    /// Fails, with what its log says, if a process has ended.
+    pub(super) fn check(&mut self) -> Result<(), CellError> {
+        self.fleet
+            .check()
+            .map_err(|error| CellError(error.to_string()))?;
+        for bridge in &mut self.bridges {
+            if let Ok(Some(status)) = bridge.child.try_wait() {
+                let log = self.scratch.path();
+                let mut text = format!("a bridge has ended: {status}");
+                for file in std::fs::read_dir(log).into_iter().flatten().flatten() {
+                    text += &std::fs::read_to_string(file.path()).unwrap_or_default();
+                }
+                return Err(CellError(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits until a bridge has made its interface and given it an address.
+fn wait_for_interface(site: &Site, host: usize) -> Result<(), CellError> {
+    let begun = std::time::Instant::now();
+    loop {
+        let bind = || Ok(std::net::UdpSocket::bind((tap_address(host), 0)).is_ok());
+        if Site::within(site.node(host), bind)? {
+            return Ok(());
+        }
+        if begun.elapsed().as_secs() >= 10 {
+            let name = site.shape.hosts()[host].name;
+            return Err(CellError(format!(
+                "the bridge at {name} has made no interface after 10 s"
+            )));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// The address of a host's TAP interface.
+fn tap_address(host: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 94, host as u8, 1)
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        // Fails for one that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,5 @@
+//! What the rows say about the claims, paper section by section.
+
+pub(super) mod compare;
+pub(super) mod native;
+pub(super) mod overlay;

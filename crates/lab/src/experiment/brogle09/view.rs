@@ -1,0 +1,130 @@
+//! Rows by topology and number of load, and what verdicts say of them.
+
+use super::loads::LOADS;
+use crate::experiment::{Row, Rows, Size, Verdict};
+
+/// "Carried", here and in the claims: less than this is lost, in percent.
+pub(super) const CARRIED_PCT: f64 = 0.1;
+/// "High", "unacceptable": more than this is lost, in percent.
+pub(super) const HIGH_PCT: f64 = 1.0;
+/// "Acceptable (meaning below 10 ms)" [Brogle09 §IV-B].
+pub(super) const ACCEPTABLE_US: f64 = 10_000.0;
+/// A load whose sender achieved less of its rate is another load.
+pub(super) const REACHED: f64 = 0.97;
+
+pub(super) const CHAIN: f64 = 0.0;
+pub(super) const TREE: f64 = 1.0;
+
+/// Rows to be asked.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    rows: &'a Rows,
+    tree: f64,
+    loss_pct: f64,
+}
+
+impl<'a> View<'a> {
+    /// A topology, without loss on any link.
+    pub(super) fn of(rows: &'a Rows, tree: f64) -> View<'a> {
+        View {
+            rows,
+            tree,
+            loss_pct: 0.0,
+        }
+    }
+
+    /// A topology with a lossy link.
+    pub(super) fn lossy(rows: &'a Rows, tree: f64) -> View<'a> {
+        View {
+            loss_pct: 1.0,
+            ..View::of(rows, tree)
+        }
+    }
+
+    /// All its rows, in the order of the table.
+    pub(super) fn all(self) -> impl Iterator<Item = &'a Row> {
+        let at = [("tree", self.tree), ("loss_pct", self.loss_pct)];
+        self.rows.with(&at)
+    }
+
+    /// A number of one load; NaN if it was not measured.
+    pub(super) fn at(self, no: u32, name: &str) -> f64 {
+        let found = self.all().find(|row| row.parameter("no") == f64::from(no));
+        found.map_or(f64::NAN, |row| row.value(name))
+    }
+
+    /// A number of some loads.
+    pub(super) fn each(self, nos: &[u32], name: &str) -> Vec<f64> {
+        nos.iter().map(|no| self.at(*no, name)).collect()
+    }
+
+    /// The mean of a number over some loads.
+    pub(super) fn mean(self, nos: &[u32], name: &str) -> f64 {
+        self.each(nos, name).iter().sum::<f64>() / nos.len() as f64
+    }
+
+    /// Largest and smallest of a number over some loads.
+    pub(super) fn range(self, nos: &[u32], name: &str) -> (f64, f64) {
+        let each = self.each(nos, name);
+        (
+            most(&each),
+            each.iter().copied().fold(f64::INFINITY, f64::min),
+        )
+    }
+
+    /// Numbers of some loads in words: `1: 0.02, 2: 0.00 %`.
+    pub(super) fn words(self, nos: &[u32], name: &str, unit: &str) -> String {
+        let digits = if unit == "%" { 3 } else { 0 };
+        let word = |no: &u32| format!("{no}: {:.digits$}", self.at(*no, name));
+        let all: Vec<String> = nos.iter().map(word).collect();
+        format!("{} {unit}", all.join(", "))
+    }
+
+    /// The loads whose rate this sender reached, with the lowest loss of all three if asked.
+    pub(super) fn reached(self, who: &str) -> Vec<u32> {
+        let achieved = format!("{who}_achieved_pps");
+        let reaches = |no: &u32| self.at(*no, &achieved) >= REACHED * self.at(*no, "offered_pps");
+        numbers().into_iter().filter(reaches).collect()
+    }
+
+    /// The highest rate of the table that arrives everywhere but for what "carried" permits.
+    pub(super) fn carried_pps(self, who: &str) -> f64 {
+        let loss = format!("{who}_worst_loss_pct");
+        let rates = numbers().into_iter().filter_map(|no| {
+            let is_carried = self.at(no, &loss) < CARRIED_PCT;
+            is_carried.then(|| self.at(no, &format!("{who}_achieved_pps")))
+        });
+        rates.fold(0.0, f64::max)
+    }
+}
+
+/// All loads.
+pub(super) fn numbers() -> Vec<u32> {
+    LOADS.iter().map(|load| load.no).collect()
+}
+
+/// The largest of some numbers, NaN if one of them is: nothing holds of what was not measured.
+pub(super) fn most(values: &[f64]) -> f64 {
+    let worse = |a: f64, b: f64| {
+        if b.is_nan() || a.is_nan() {
+            f64::NAN
+        } else {
+            a.max(b)
+        }
+    };
+    values.iter().copied().fold(f64::NEG_INFINITY, worse)
+}
+
+/// True if a comparison holds for all of some numbers.
+pub(super) fn every(values: &[f64], holds: impl Fn(f64) -> bool) -> bool {
+    values.iter().all(|value| holds(*value))
+}
+
+/// A verdict on how the experiment is set up.
+pub(super) fn setup(claim: &'static str, text: &str, size: Size) -> Verdict {
+    let verdict = Verdict::of(claim, true, text);
+    match size {
+        Size::Full => verdict,
+        Size::Quick => verdict.note("the quick run sends a fifth of the packets per load"),
+    }
+}
