@@ -32,6 +32,9 @@ mod talk;
 mod verdicts;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 use super::Experiment;
 
 /// All experiments of the paper, in its order.

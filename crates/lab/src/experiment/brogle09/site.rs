@@ -32,7 +32,7 @@ const MTU: usize = 1_500;
 /// What the interfaces of an emulated link are called.
 const EMULATED: &str = "emu";
 /// What the way towards the source is called on every host.
-const UP: &str = "up";
+const UP: &str = "above";
 
 /// Which topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
