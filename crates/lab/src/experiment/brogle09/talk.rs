@@ -71,7 +71,7 @@ pub(super) struct Sink {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     pub(super) sent: u64,
-    /// Packets per second, from the first to the last.
+    /// Packets per second, from when the first was due until the last was sent.
     pub(super) achieved_pps: f64,
     /// Packets that the sender's kernel refused.
     pub(super) refused: u64,
@@ -187,7 +187,8 @@ fn send(socket: &UdpSocket, stream: &Stream, talk: u64) -> std::io::Result<Told>
     let mut told = Told::default();
     let cpu = net::sched::thread_cpu();
     let mut origin = unix_ns() + LEAD_NS;
-    let (mut began, mut last, mut late) = (None, origin, 0);
+    let begin = origin;
+    let (mut last, mut late) = (origin, 0);
     for seq in 0..stream.packets {
         let due = origin + (seq as f64 * 1e9 / stream.rate_pps) as u64;
         let mut now = unix_ns();
@@ -205,12 +206,11 @@ fn send(socket: &UdpSocket, stream: &Stream, talk: u64) -> std::io::Result<Told>
         }
         write(&mut packet, talk, seq);
         told.refused += u64::from(socket.send(&packet).is_err());
-        began.get_or_insert(now);
         last = now;
     }
     told.sent = stream.packets;
     told.sender_cpu_ns = net::sched::thread_cpu().saturating_sub(cpu).as_nanos();
-    let span_ns = last.saturating_sub(began.unwrap_or(last)).max(1);
+    let span_ns = last.saturating_sub(begin).max(1);
     told.achieved_pps = stream.packets.saturating_sub(1) as f64 * 1e9 / span_ns as f64;
     Ok(told)
 }
