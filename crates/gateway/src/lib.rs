@@ -5,6 +5,7 @@
 //!   curl ──SOCKS──▶ socks::Socks ──stream──▶ node ══ overlay ══ node ──stream──▶ beyond::Beyond ──TCP──▶ web server
 //!   phone ──SIP──▶ sip::Gateway ──▶ node ══ overlay ══ node ──▶ sip::Gateway ──SIP──▶ phone
 //!   phone ──RTP/UDP──▶ media::Plane ──▶ node ══ overlay ══ node ──▶ media::Plane ──RTP/UDP──▶ phone
+//!   program ──IP multicast──▶ multicast::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──IP multicast──▶ programs
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
 //! A gateway is an ordinary client of its node. Its connections have threads of their own, two for

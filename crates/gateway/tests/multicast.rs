@@ -382,3 +382,76 @@ fn two_bridges_of_one_network_carry_each_packet_once() {
     let drops = third.service.report().counters.drops;
     assert_eq!(drops.of(multicast::drops::Drop::Looped), 0);
 }
+
+/// What carrying costs: not a test but a measurement, which says so.
+/// `cargo test -p gateway --test multicast -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, which wants a quiet machine"]
+fn cost_of_a_packet() {
+    let Some([a, b]) = namespaces("cost_of_a_packet") else {
+        return;
+    };
+    let hub = Hub::default();
+    let one = start(&a, &hub, tap(A), |_| ());
+    let two = start(&b, &hub, tap(B), |_| ());
+    let (sender, receiver) = (program(&a, A), program(&b, B));
+    receiver.set_recv_buffer_size(8 << 20).unwrap();
+    receiver.join_multicast_v4(&GROUP, &B).unwrap();
+    one.wait_for("this bridge carries");
+    hub.wait_for(1, GROUP, true);
+    reaches(&sender, &receiver, GROUP, b"hello");
+    for bytes in [32, 512, 1_024, 1_400] {
+        let payload = vec![5; bytes];
+        let settled = || {
+            // A report is at most a second old: of the next one both are told.
+            let at = one.service.report().reported;
+            while one.service.report().reported == at {
+                comes(&receiver, b"");
+            }
+            while comes(&receiver, &payload) {}
+            let at = two.service.report().reported;
+            while two.service.report().reported == at {
+                comes(&receiver, b"");
+            }
+            [one.service.report(), two.service.report()]
+        };
+        let before = settled();
+        let began = std::time::Instant::now();
+        let count = 100_000u32;
+        let counter = std::thread::spawn({
+            let receiver = receiver.try_clone().unwrap();
+            let payload = payload.clone();
+            move || {
+                let mut came = 0u32;
+                let mut last = std::time::Instant::now();
+                while last.elapsed() < MOMENT * 20 {
+                    if comes(&receiver, &payload) {
+                        came += 1;
+                        last = std::time::Instant::now();
+                    }
+                }
+                came
+            }
+        });
+        for _ in 0..count {
+            send(&sender, GROUP, &payload);
+        }
+        let took = began.elapsed();
+        let came = counter.join().unwrap();
+        let after = settled();
+        let cpu = |n: usize, packets: u64| {
+            let spent = after[n].cpu.saturating_sub(before[n].cpu);
+            spent.as_nanos() / packets.max(1)
+        };
+        let captured = after[0].counters.captured - before[0].counters.captured;
+        let injected = after[1].counters.injected - before[1].counters.injected;
+        println!(
+            "{bytes} bytes: offered {:.0} packets/s; captured {captured} at {} ns each, injected {injected} at {} ns, received {came}; drops {} / {}",
+            f64::from(count) / took.as_secs_f64(),
+            cpu(0, captured),
+            cpu(1, injected),
+            after[0].counters.drops,
+            after[1].counters.drops,
+        );
+    }
+}

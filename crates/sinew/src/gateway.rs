@@ -1,6 +1,7 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
 mod metrics;
+mod multicast;
 pub mod record;
 mod sip;
 pub mod station;
@@ -49,6 +50,15 @@ Examples:
   sinew gateway sip --listen 10.1.0.1:5060 --local a.example=10.1.0.5 --records calls.jsonl
   sinew calls --node net/ams")]
     Sip(sip::SipArgs),
+    /// Bridge IP multicast: programs of several sites as if they were on one network
+    #[command(after_help = "\
+Examples:
+  sinew gateway multicast --node net/ams                      # programs of this host, by the TAP sinew0
+  ffmpeg -re -i film.ts -c copy -f mpegts 'udp://239.1.1.1:5004?pkt_size=1316'
+  sinew gateway multicast --node net/fra --interface eth1     # the hosts of the network at eth1
+  vlc udp://@239.1.1.1:5004                                   # at one of them
+  sinew gateway multicast --groups '239.1.0.0/16,!239.1.9.9' --deadline 150 --node net/ams")]
+    Multicast(multicast::MulticastArgs),
 }
 
 /// Arguments of `sinew gateway socks`.
@@ -79,6 +89,7 @@ pub fn run(command: &Gateway) -> Outcome {
     match command {
         Gateway::Socks(args) => socks(args),
         Gateway::Sip(args) => sip::run(args),
+        Gateway::Multicast(args) => multicast::run(args),
     }
 }
 

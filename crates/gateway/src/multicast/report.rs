@@ -33,6 +33,8 @@ pub struct Report {
     pub counters: Counters,
     /// Processor time of the bridge's thread.
     pub cpu: Duration,
+    /// How many reports there were before.
+    pub reported: u64,
 }
 
 /// Who wants what of one group.
@@ -58,6 +60,7 @@ impl Default for Report {
             members: Vec::new(),
             counters: Counters::default(),
             cpu: Duration::ZERO,
+            reported: 0,
         }
     }
 }

@@ -60,12 +60,24 @@ impl Rules {
         };
         group.is_multicast() && !is_link_local(group) && has(false) && !has(true)
     }
+
+    /// The networks, without the exceptions.
+    pub fn networks(&self) -> impl Iterator<Item = (Ipv4Addr, u8)> + '_ {
+        let networks = self.networks.iter().filter(|n| !n.is_exception);
+        networks.map(|network| {
+            let first = network.address.to_bits() & network.mask();
+            (Ipv4Addr::from_bits(first), network.bits)
+        })
+    }
 }
 
 impl Network {
     fn contains(&self, group: Ipv4Addr) -> bool {
-        let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
-        (group.to_bits() ^ self.address.to_bits()) & mask == 0
+        (group.to_bits() ^ self.address.to_bits()) & self.mask() == 0
+    }
+
+    fn mask(&self) -> u32 {
+        u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0)
     }
 }
 
@@ -159,6 +171,9 @@ mod tests {
             assert!(!allows(&rules, never), "{never}");
         }
         assert_eq!(rules.to_string().parse(), Ok(rules));
+        let rules: Rules = "239.1.2.3/16,!239.1.9.9".parse().unwrap();
+        let networks: Vec<_> = rules.networks().collect();
+        assert_eq!(networks, [(Ipv4Addr::new(239, 1, 0, 0), 16)]);
     }
 
     #[test]

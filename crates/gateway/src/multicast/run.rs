@@ -436,8 +436,11 @@ impl<O: Overlay> Loop<O> {
             members: told.map(|(group, state)| of_group(group, state)).collect(),
             counters: *self.bridge.counters(),
             cpu: sched::thread_cpu(),
+            reported: 0,
         };
-        *self.shared.report() = report;
+        let mut last = self.shared.report();
+        let reported = last.reported + 1;
+        *last = Report { reported, ..report };
     }
 }
 

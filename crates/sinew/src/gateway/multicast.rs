@@ -1,0 +1,294 @@
+//! `sinew gateway multicast`: programs that speak IP multicast over the overlay, unchanged.
+
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::{Args, ValueEnum};
+use client::Options;
+use gateway::multicast::flood::Limit;
+use gateway::multicast::overlay::Link as _;
+use gateway::multicast::{
+    self, ByNode, Event, Overlay as _, Place, Report, Rules, Service, Settings, Start, hello,
+};
+use net::epoll::{Interest, Poller};
+use net::signals::Termination;
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The interface that is made where none is named.
+const TAP: &str = "sinew0";
+/// Sources that one `--join` may name.
+const SOURCES_MAX: usize = 64;
+
+/// Arguments of `sinew gateway multicast`.
+#[derive(Debug, Args)]
+pub struct MulticastArgs {
+    /// Make this TAP interface, for programs of this host [default: sinew0, unless --interface]
+    #[arg(long, value_name = "NAME", conflicts_with = "interface")]
+    pub tap: Option<String>,
+    /// Be a port on this interface, for the programs of its network; it may come later
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// The TAP's address [default: the node's overlay address]
+    #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = network, conflicts_with = "interface")]
+    pub address: Option<(Ipv4Addr, u8)>,
+    /// The TAP's longest packet, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..=65_521), conflicts_with = "interface")]
+    pub mtu: Option<u16>,
+    /// Groups that may cross; with `!` those that may not
+    #[arg(long, value_name = "LIST", default_value_t)]
+    pub groups: Rules,
+    /// How long a packet is of use, in milliseconds: within it losses are repaired and order is kept
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub deadline: u64,
+    /// How packets cross the overlay
+    #[arg(long, value_name = "CLASS", value_enum, default_value_t = Class::RealTime)]
+    pub class: Class,
+    /// Hand packets over as they come, without waiting for one that is late
+    #[arg(long)]
+    pub unordered: bool,
+    /// Drop packets with TTL 1, as a router does
+    #[arg(long)]
+    pub router_ttl: bool,
+    /// Do not ask for members, only listen to who says what by itself or to another router
+    #[arg(long)]
+    pub no_querier: bool,
+    /// Join this group on the network, for switches that pass it to members only; may be given again
+    #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
+    pub join: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    /// What one source may send, in Mbit/s
+    #[arg(long, value_name = "MBIT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub source_rate: u32,
+    /// Which of several bridges of one network carries: the lowest
+    #[arg(long, value_name = "NUMBER", default_value_t = hello::PRIORITY)]
+    pub priority: u8,
+    /// Print how it goes so often, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub status: Option<u64>,
+    /// The control socket of the node, or its client socket (`*.sock`)
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print what happens as JSON, one object in a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How packets cross.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Class {
+    /// Lost packets are sent again on the hop where they were lost, while they are of use
+    RealTime,
+    /// Lost packets are lost
+    BestEffort,
+}
+
+/// Runs the bridge until Ctrl-C.
+pub(super) fn run(args: &MulticastArgs) -> Outcome {
+    let (node, _) = super::find(args.node.as_deref())?;
+    let options = options(args);
+    let overlay = ByNode { node, options };
+    let place = place(args, &overlay)?;
+    let name = place.name().to_owned();
+    let mut poller = Poller::new().map_err(Failure::failed)?;
+    let termination = Termination::install().map_err(Failure::failed)?;
+    poller
+        .add(&termination, 0, Interest::READ)
+        .map_err(Failure::failed)?;
+    let as_json = args.json;
+    let start = Start {
+        overlay,
+        place,
+        realtime: true,
+        tell: Box::new(move |event| tell(&event, as_json)),
+    };
+    let mut service =
+        Service::start(start, |node, seed| settings(args, node, seed)).map_err(Failure::failed)?;
+    if args.json {
+        terminal::json(
+            &json!({"event": "bridging", "interface": name, "groups": args.groups.to_string()}),
+        )?;
+    } else {
+        let _ = writeln!(io::stderr(), "bridging {} at {name}", args.groups);
+    }
+    let every = args.status.map(base::Duration::from_secs);
+    let mut ready = Vec::new();
+    loop {
+        poller.wait(every, &mut ready).map_err(Failure::failed)?;
+        if termination.take() > 0 {
+            break;
+        }
+        if every.is_some() && ready.is_empty() {
+            show("status", &service.report(), args.json)?;
+        }
+    }
+    show("stopped", &service.stop(), args.json)
+}
+
+fn options(args: &MulticastArgs) -> Options {
+    let deadline = Duration::from_millis(args.deadline);
+    let mut options = multicast::options(deadline);
+    if args.class == Class::BestEffort {
+        options = Options {
+            deadline: Some(deadline),
+            delivery: options.delivery,
+            ..Options::best_effort()
+        };
+    }
+    if args.unordered {
+        options.delivery = client::Delivery::AsItComes;
+    }
+    options
+}
+
+fn place(args: &MulticastArgs, overlay: &ByNode) -> Result<Place, Failure> {
+    if let Some(name) = &args.interface {
+        return Ok(Place::Interface { name: name.clone() });
+    }
+    let address = match args.address {
+        Some(address) => address,
+        None => (Ipv4Addr::from_bits(overlay.connect()?.node().0), 32),
+    };
+    Ok(Place::Tap {
+        name: args.tap.clone().unwrap_or_else(|| TAP.to_owned()),
+        address: Some(address),
+        mtu: args.mtu.map(usize::from),
+        routes: args.groups.networks().collect(),
+    })
+}
+
+fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) -> Settings {
+    Settings {
+        rules: args.groups.clone(),
+        asks: !args.no_querier,
+        wants: args.join.clone(),
+        router_ttl: args.router_ttl,
+        limit: Limit {
+            bits_per_s: f64::from(args.source_rate) * 1e6,
+            ..Limit::default()
+        },
+        priority: args.priority,
+        ..Settings::new(node, seed)
+    }
+}
+
+fn tell(event: &Event, as_json: bool) {
+    // A closed pipe ends the command where it waits.
+    let _ = match as_json {
+        true => {
+            let line = json!({"event": event.label(), "text": event.to_string()});
+            writeln!(io::stdout(), "{line}")
+        }
+        false => writeln!(io::stderr(), "{event}"),
+    };
+}
+
+fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
+    if as_json {
+        let mut value = value(report);
+        value["event"] = json!(event);
+        return terminal::json(&value);
+    }
+    let counters = &report.counters;
+    let _ = writeln!(
+        io::stderr(),
+        "{}: {}, {} groups with members, {} packets to the overlay, {} from it; dropped: {}",
+        report.interface,
+        report.role.label(),
+        report.groups,
+        counters.captured,
+        counters.injected,
+        counters.drops,
+    );
+    Ok(())
+}
+
+/// The bridge's state and counters; of the reasons for drops those that occurred.
+fn value(report: &Report) -> Value {
+    let counters = &report.counters;
+    let drops = counters.drops.iter().filter(|&(_, count)| count > 0);
+    let drops: Map<_, _> = drops
+        .map(|(reason, count)| (reason.label().to_owned(), json!(count)))
+        .collect();
+    let members: Vec<_> = report
+        .members
+        .iter()
+        .map(|member| json!({"group": member.group, "sources": member.sources}))
+        .collect();
+    json!({
+        "interface": report.interface,
+        "is_here": report.is_here,
+        "role": report.role.label(),
+        "is_querier": report.is_querier,
+        "querier": report.other_querier.map(|(address, _)| address),
+        "connected": report.connected,
+        "groups": report.groups,
+        "joined": report.joined,
+        "members": members,
+        "captured": counters.captured,
+        "captured_bytes": counters.captured_bytes,
+        "injected": counters.injected,
+        "injected_bytes": counters.injected_bytes,
+        "fragmented": counters.fragmented,
+        "igmp": counters.igmp,
+        "drops": drops,
+        "cpu_s": report.cpu.as_secs_f64(),
+    })
+}
+
+fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let bad = || format!("{text:?} is no address, like 10.1.0.1/24");
+    let (address, bits) = text.split_once('/').unwrap_or((text, "32"));
+    let address: Ipv4Addr = address.parse().map_err(|_| bad())?;
+    let bits = bits.parse().ok().filter(|bits| (1..=32).contains(bits));
+    let is_host = !address.is_multicast() && !address.is_unspecified();
+    Ok((address, bits.filter(|_| is_host).ok_or_else(bad)?))
+}
+
+fn wanted(text: &str) -> Result<(Ipv4Addr, Vec<Ipv4Addr>), String> {
+    let bad = || format!("{text:?} is no group, like 239.1.1.1, or 232.1.1.1@10.0.0.5");
+    let (group, sources) = match text.split_once('@') {
+        Some((group, sources)) => (group, sources.split(',').collect()),
+        None => (text, Vec::new()),
+    };
+    let group: Ipv4Addr = group.parse().map_err(|_| bad())?;
+    let sources = sources.into_iter().map(str::parse);
+    let sources = sources
+        .collect::<Result<Vec<Ipv4Addr>, _>>()
+        .map_err(|_| bad())?;
+    if !group.is_multicast() || sources.len() > SOURCES_MAX {
+        return Err(bad());
+    }
+    Ok((group, sources))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::multicast::drops::Drops;
+
+    #[test]
+    fn addresses_and_joins_are_read_or_refused_with_the_word() {
+        let own = Ipv4Addr::new(10, 1, 0, 1);
+        assert_eq!(network("10.1.0.1/24"), Ok((own, 24)));
+        assert_eq!(network("10.1.0.1"), Ok((own, 32)));
+        for text in ["10.1.0.1/33", "10.1.0.1/0", "239.1.1.1/8", "x", "0.0.0.0/8"] {
+            assert!(network(text).is_err_and(|said| said.contains(text)));
+        }
+        let group = Ipv4Addr::new(232, 1, 1, 1);
+        assert_eq!(wanted("232.1.1.1"), Ok((group, vec![])));
+        assert_eq!(wanted("232.1.1.1@10.1.0.1"), Ok((group, vec![own])));
+        for text in ["10.1.0.1", "232.1.1.1@", "232.1.1.1@x"] {
+            assert!(wanted(text).is_err_and(|said| said.contains(text)));
+        }
+    }
+
+    #[test]
+    fn a_report_has_the_drops_that_occurred() {
+        let value = value(&Report::default());
+        assert_eq!(value["drops"], json!({}));
+        assert_eq!(value["role"], "listening");
+        assert_eq!(Drops::default().to_string(), "none");
+    }
+}
