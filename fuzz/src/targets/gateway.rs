@@ -1,5 +1,14 @@
-//! Fuzz targets of `gateway`: what SOCKS clients say, and what phones say.
+//! Fuzz targets of `gateway`: what SOCKS clients say, what phones say, and what hosts of a network say
+//! and send.
 
+use base::{Duration, NodeAddr, Time};
+use core::net::Ipv4Addr;
+use gateway::multicast::bridge::{self, Bridge};
+use gateway::multicast::drops::Drop;
+use gateway::multicast::hello::{Rank, Role};
+use gateway::multicast::igmp::{self, Host, Message, Querier, Query, RecordKind, Timing, emit};
+use gateway::multicast::notice::Notice;
+use gateway::multicast::{Rules, packet};
 use gateway::socks::message;
 
 use crate::Target;
@@ -8,6 +17,8 @@ pub(crate) const TARGETS: &[Target] = &[
     ("gateway_socks", socks),
     ("gateway_rules", rules),
     ("gateway_sip", sip),
+    ("gateway_igmp", hosts),
+    ("gateway_bridge", multicast_bridge),
 ];
 
 /// No reader takes more than there is, and a datagram that is understood has its payload at its end.
@@ -51,5 +62,172 @@ fn sip(data: &[u8]) {
     );
     if let Some(again) = gateway::sip::passed_on(&passed, "192.0.2.2:5060") {
         assert!(again.len() <= passed.len() + 1_000);
+    }
+}
+
+/// A message that is understood survives being written and read, and whatever hosts and routers say,
+/// a router's table keeps its limits and ends when nobody says anything any more.
+fn hosts(data: &[u8]) {
+    let mut message = data.to_vec();
+    // Bytes that are changed shall get further than the checksum.
+    emit::put_checksum(&mut message);
+    let Ok(message) = Message::parse(&message) else {
+        return;
+    };
+    if let Message::ReportV3(records) = &message {
+        let records: Vec<_> = records
+            .iter()
+            .map(|record| (record.kind, record.group, record.sources.iter().collect()))
+            .collect();
+        survives(&records);
+    }
+    let timing = Timing::default();
+    let own = Ipv4Addr::new(10, 0, 0, 2);
+    let mut querier = Querier::new(timing, own, true, Time::ZERO);
+    let mut host = Host::new(&timing, 1);
+    host.want(Time::ZERO, Ipv4Addr::new(239, 1, 1, 1), Vec::new());
+    let (mut now, mut members) = (Time::from_nanos(1), Counted::default());
+    for from in [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9)] {
+        querier.on_message(now, from, &message, &Rules::default(), &mut members);
+        if let Message::Query(asked) = &message {
+            host.on_query(now, asked, &timing);
+        }
+        now += Duration::from_millis(300);
+        querier.on_timeout(now, &mut members);
+    }
+    assert_eq!(members.0 as usize, querier.groups().len());
+    let mut turns = 0;
+    while querier.groups().len() > 0 {
+        now = now.max(querier.next_timeout());
+        querier.on_timeout(now, &mut members);
+        turns += 1;
+        assert!(turns < 100_000, "it never ends");
+    }
+    assert_eq!(members.0, 0);
+}
+
+type Said = (RecordKind, Ipv4Addr, Vec<Ipv4Addr>);
+
+fn survives(records: &[Said]) {
+    let speaker = emit::Speaker {
+        mac: [2, 0, 0, 0, 0, 1],
+        address: Ipv4Addr::new(10, 0, 0, 9),
+    };
+    let mut frame = Vec::new();
+    let each = records
+        .iter()
+        .map(|(kind, group, sources)| (*kind, *group, &sources[..]));
+    let count = emit::report(&mut frame, speaker, each);
+    let packet = &frame[packet::ETHERNET_BYTES..];
+    let ip = packet::Ip::parse(packet).expect("a right header");
+    let again = Message::parse(&packet[ip.header_bytes..ip.total_bytes]);
+    let Ok(Message::ReportV3(again)) = again else {
+        panic!("what was written is not read");
+    };
+    let again = again.iter().map(|record| {
+        let said: Said = (record.kind, record.group, record.sources.iter().collect());
+        said
+    });
+    assert!(again.eq(records[..count].iter().cloned()));
+}
+
+/// How many groups have members, by what was told.
+#[derive(Default)]
+struct Counted(i64);
+
+impl igmp::Outlet for Counted {
+    fn query(&mut self, _: &Query<'_>) {}
+    fn member(&mut self, _: Ipv4Addr, is_wanted: bool) {
+        self.0 += if is_wanted { 1 } else { -1 };
+    }
+    fn refused(&mut self, _: Ipv4Addr, _: Drop) {}
+    fn unanswered(&mut self, _: Ipv4Addr) {}
+}
+
+impl bridge::Outlet for Counted {
+    fn transmit(&mut self, frame: &[u8]) {
+        assert!((60..=1_514).contains(&frame.len()));
+    }
+    fn member(&mut self, _: NodeAddr, is_wanted: bool) {
+        self.0 += if is_wanted { 1 } else { -1 };
+    }
+    fn notice(&mut self, _: Notice) {}
+    fn role(&mut self, _: Role, _: Option<Rank>) {}
+}
+
+/// A bridge through frames, packets of the overlay, and time: a byte says which, another how much,
+/// then come the bytes. What crosses is a whole packet of an allowed group.
+fn multicast_bridge(mut data: &[u8]) {
+    const MTU: usize = 200;
+    let port = bridge::Port {
+        address: Some((Ipv4Addr::new(10, 1, 0, 1), 24)),
+        mtu: MTU,
+        filters_path: true,
+    };
+    let mut now = Time::from_nanos(1);
+    let mut bridge = Bridge::new(bridge::Settings::new(NodeAddr(0x0a07_0001), 1), now);
+    let mut out = Counted::default();
+    bridge.set_port(now, Some(port), &mut out);
+    while let Some((&[what, len], rest)) = data.split_first_chunk() {
+        // Only frames and packets have bytes.
+        let count = if matches!(what % 5, 1..=3) { len } else { 0 };
+        let (bytes, rest) = rest.split_at(rest.len().min(count.into()));
+        data = rest;
+        let mut bytes = bytes.to_vec();
+        match what % 5 {
+            0 => {
+                now += Duration::from_millis(10 * u64::from(len));
+                while bridge.next_timeout() <= now {
+                    bridge.on_timeout(now, &mut out);
+                }
+            }
+            1 | 2 => {
+                if what % 5 == 2 && bytes.len() > packet::ETHERNET_BYTES {
+                    mend(&mut bytes[packet::ETHERNET_BYTES..]);
+                }
+                if let Some((group, sent)) = bridge.on_frame(now, &mut bytes, &mut out) {
+                    let ip = packet::Ip::parse(sent).expect("a right header");
+                    assert_eq!(ip.total_bytes, sent.len());
+                    assert_eq!(ip.destination.to_bits(), group.0);
+                    assert!(Rules::default().allows(ip.destination) && ip.ttl > 0);
+                }
+            }
+            3 => {
+                mend(&mut bytes);
+                let group = bytes.get(16..20).and_then(|octets| octets.try_into().ok());
+                let group = NodeAddr(u32::from_be_bytes(group.unwrap_or([239, 1, 1, 1])));
+                let put = &mut |head: &[u8], body: &[u8]| {
+                    let frame = [head, body].concat();
+                    assert!(frame.len() <= packet::ETHERNET_BYTES + MTU);
+                    let packet = &frame[packet::ETHERNET_BYTES..];
+                    let ip = packet::Ip::parse(packet).expect("a right header");
+                    assert_eq!(ip.total_bytes, packet.len());
+                };
+                bridge.on_overlay(now, group, &bytes, &mut out, put);
+            }
+            _ => {
+                let port = (len % 2 == 0).then_some(port);
+                bridge.set_port(now, port, &mut out);
+            }
+        }
+    }
+    bridge.set_port(now, None, &mut out);
+    assert_eq!(out.0, 0, "all that was joined is left");
+}
+
+/// Mends lengths and checksums of an IPv4 packet, and of IGMP in it, so that what was changed gets
+/// further.
+fn mend(packet: &mut [u8]) {
+    let total = packet.len() as u16;
+    let header = usize::from(packet.first().copied().unwrap_or(0) & 0xf) * 4;
+    if header < packet::IPV4_BYTES || packet.len() < header {
+        return;
+    }
+    packet[2..4].copy_from_slice(&total.to_be_bytes());
+    packet[10..12].fill(0);
+    let right = packet::checksum(&packet[..header]);
+    packet[10..12].copy_from_slice(&right.to_be_bytes());
+    if packet[9] == packet::PROTOCOL_IGMP {
+        emit::put_checksum(&mut packet[header..]);
     }
 }
