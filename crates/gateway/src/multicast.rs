@@ -26,6 +26,7 @@ pub mod packet;
 pub mod report;
 pub mod rules;
 mod run;
+pub mod train;
 
 pub use bridge::Settings;
 pub use device::Place;

@@ -15,7 +15,7 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Frames that one call of the kernel takes or gives.
-pub const BATCH: usize = 32;
+pub const BATCH: usize = 64;
 /// Bytes of what stands before each frame: what was left to the card.
 const OFFLOAD_BYTES: usize = 10;
 /// Longest thing that comes: a train of datagrams, with its Ethernet header.

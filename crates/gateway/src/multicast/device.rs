@@ -9,9 +9,11 @@
 
 use super::bridge::Port;
 use super::hello;
+use super::train;
 use net::interface::{self, Interface};
 use net::packet::{self, Frame};
 use net::tap::{FRAME_BYTES_MAX, Tap};
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -61,7 +63,12 @@ pub struct Device {
 
 #[derive(Debug)]
 enum Wire {
-    Tap { tap: Tap, buffer: Box<[u8]> },
+    Tap {
+        tap: Tap,
+        buffer: Box<[u8]>,
+        /// The kernel has not refused trains.
+        takes_trains: Cell<bool>,
+    },
     Packet(packet::Port),
 }
 
@@ -153,7 +160,7 @@ impl Device {
     pub fn receive(&mut self, max: usize, mut each: impl FnMut(&mut [u8])) -> io::Result<usize> {
         let mut taken = 0;
         match &mut self.wire {
-            Some(Wire::Tap { tap, buffer }) => {
+            Some(Wire::Tap { tap, buffer, .. }) => {
                 while taken < max
                     && let Some(len) = tap.receive(buffer)?
                 {
@@ -178,13 +185,9 @@ impl Device {
     /// Puts frames onto the network, back to back; how many it did not take.
     pub fn send(&self, frames: &[Frame<'_>]) -> usize {
         match &self.wire {
-            Some(Wire::Tap { tap, .. }) => {
-                let send = |frame: &&Frame<'_>| {
-                    let parts = [IoSlice::new(frame.head()), IoSlice::new(frame.body())];
-                    tap.send_parts(&parts).is_err()
-                };
-                frames.iter().filter(send).count()
-            }
+            Some(Wire::Tap {
+                tap, takes_trains, ..
+            }) => send_to_tap(tap, takes_trains, frames),
             Some(Wire::Packet(port)) => {
                 let (mut rest, mut failed) = (frames, 0);
                 while !rest.is_empty() {
@@ -233,7 +236,7 @@ impl Device {
         else {
             return Ok(());
         };
-        let tap = Tap::open(name)?;
+        let tap = Tap::open_for_trains(name)?;
         interface::set_queue(name, QUEUE)?;
         if let Some(mtu) = *mtu {
             interface::set_mtu(name, mtu)?;
@@ -249,7 +252,12 @@ impl Device {
             interface::add_route(name, network, bits)?;
         }
         let buffer = vec![0; FRAME_BYTES_MAX].into_boxed_slice();
-        self.wire = Some(Wire::Tap { tap, buffer });
+        let takes_trains = Cell::new(true);
+        self.wire = Some(Wire::Tap {
+            tap,
+            buffer,
+            takes_trains,
+        });
         Ok(())
     }
 
@@ -263,4 +271,37 @@ impl Device {
         };
         matches!(self.place, Place::Tap { .. }) && (is_on("all") || is_on(self.place.name()))
     }
+}
+
+/// Lets frames arrive at a TAP, those of one program together; how many it did not take.
+fn send_to_tap(tap: &Tap, takes_trains: &Cell<bool>, frames: &[Frame<'_>]) -> usize {
+    let (mut rest, mut failed) = (frames, 0);
+    while !rest.is_empty() {
+        let length = if takes_trains.get() {
+            train::length(rest)
+        } else {
+            1
+        };
+        let (these, after) = rest.split_at(length);
+        rest = after;
+        if length > 1
+            && let Some((head, segment)) = train::head(these)
+        {
+            let payloads = these.iter().map(|f| &f.body()[train::HEADERS_BYTES..]);
+            match tap.send_train(&head, segment, payloads) {
+                Ok(()) => continue,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    // A kernel before 6.2: one by one from here on.
+                    takes_trains.set(false);
+                }
+                Err(_) => {}
+            }
+        }
+        let refused = |frame: &&Frame<'_>| {
+            let parts = [IoSlice::new(frame.head()), IoSlice::new(frame.body())];
+            tap.send_parts(parts).is_err()
+        };
+        failed += these.iter().filter(refused).count();
+    }
+    failed
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::multicast::hello::{HOLD, MAC_PREFIX};
 use crate::multicast::igmp::RecordKind;
+use base::Rng;
 use proptest::prelude::*;
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -470,7 +471,7 @@ fn it_asks_at_once_says_hello_and_that_a_router_is_here() {
 /// Two bridges at one network, whose overlay brings what one has sent to both.
 #[test]
 fn two_bridges_of_one_network_do_not_loop() {
-    let mut rng = base::Rng::new(3);
+    let mut rng = Rng::new(3);
     let mut both = [2, 3].map(|seed| One::new(|settings| settings.seed = seed));
     let (mut sent, mut seen) = (0, 0);
     for turn in 0..2_000u16 {
