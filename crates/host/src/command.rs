@@ -1,12 +1,15 @@
 //! Commands to the loop from other threads: a bounded channel and a wake-up.
 
 use crate::status::Status;
+use base::NodeAddr;
 use net::epoll::Waker;
+use overlay::groups::Admission;
 use overlay::request::{Operation, RequestError};
-use overlay::snapshot::NetworkSnapshot;
+use overlay::snapshot::{GroupStatus, NetworkSnapshot};
 use secure::Revocations;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
+use wire::groups::Setting;
 
 /// Commands that may wait for the loop. Choice: a handful of operators and scrapers; the next one
 /// is refused instead of queued without end.
@@ -22,6 +25,10 @@ pub enum Command {
     Status(Sender<Box<Status>>),
     /// Tell the network as the node knows it.
     Network(Sender<Box<NetworkSnapshot>>),
+    /// Tell the groups, or all about one.
+    Groups(Option<NodeAddr>, Sender<Vec<GroupStatus>>),
+    /// Judge how a group is to be carried.
+    Admission(Setting, Sender<Admission>),
     /// Tell the newest list of revocations.
     Revocations(Sender<Option<Revocations>>),
     /// An operator's request to the engine, and where its answer goes.
@@ -64,6 +71,16 @@ impl Commander {
     /// The network as the node knows it now.
     pub fn network(&self) -> Result<Box<NetworkSnapshot>, Unavailable> {
         self.ask(Command::Network)
+    }
+
+    /// The groups that the node knows of, or all about one.
+    pub fn groups(&self, only: Option<NodeAddr>) -> Result<Vec<GroupStatus>, Unavailable> {
+        self.ask(|answer| Command::Groups(only, answer))
+    }
+
+    /// Whether what a setting asks for fits.
+    pub fn admission(&self, setting: Setting) -> Result<Admission, Unavailable> {
+        self.ask(|answer| Command::Admission(setting, answer))
     }
 
     /// The newest list of revocations that the node knows.

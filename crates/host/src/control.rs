@@ -3,6 +3,10 @@
 //! ```text
 //!   {"cmd":"snapshot"}                                    {"snapshot":..,"counters":..,"host":..,"nodes":..}
 //!   {"cmd":"network"}                                     {"nodes":[..],"links":[..],"rule":{..},"holds":[..],..}
+//!   {"cmd":"groups"}                                      {"groups":[..]}
+//!   {"cmd":"groups","group":"239.1.1.1"}                  {"groups":[{.. the whole tree ..}]}
+//!   {"cmd":"group_set","group":"239.1.1.1",..}            {"done":"group_set","admission":{..}}
+//!   {"cmd":"group_clear","group":"239.1.1.1"}             {"done":"group_clear"}
 //!   {"cmd":"link_set","neighbor":"fra","model":"loss=5%"} {"done":"link_set"}
 //!   {"cmd":"link_clear","neighbor":"10.7.0.2"}            {"done":"link_clear"}
 //!   {"cmd":"renew","certificate":"-----BEGIN .."}         {"done":"renew"}
@@ -24,7 +28,7 @@ mod tests;
 
 pub use connection::MAX_LINE_BYTES;
 pub use listener::ControlError;
-pub use operator::{Files, Operator};
+pub use operator::{Files, GroupSet, Operator};
 
 use crate::log::Lines;
 use connection::Connection;

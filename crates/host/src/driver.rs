@@ -306,6 +306,13 @@ impl Driver {
                     let snapshot = self.node.network_snapshot(self.clock.now());
                     let _ = answer.send(Box::new(snapshot));
                 }
+                Command::Groups(only, answer) => {
+                    let groups = self.node.group_statuses(self.clock.now(), only);
+                    let _ = answer.send(groups);
+                }
+                Command::Admission(setting, answer) => {
+                    let _ = answer.send(self.node.admission(&setting));
+                }
                 Command::Revocations(answer) => {
                     let _ = answer.send(self.node.network().revocations().cloned());
                 }

@@ -33,6 +33,7 @@ impl TestNode {
         let mut authority = Authority::generate(&[7; 32]);
         let identity = identity(&mut authority, [1; 64], AMS);
         let neighbors = vec![Neighbor {
+            capacity_kbps: 0,
             addr: FRA,
             name: "fra".into(),
             at: None,

@@ -87,11 +87,13 @@ pub enum Drop {
     ImpairedMtu,
     /// No member of the group is to be reached from here.
     NoMember,
+    /// A source sends more to a group than its rate.
+    OverRate,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 38] = [
+    pub const ALL: [Drop; 39] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -130,6 +132,7 @@ impl Drop {
         Drop::TooLong,
         Drop::ImpairedMtu,
         Drop::NoMember,
+        Drop::OverRate,
     ];
 
     /// The metric's label.
@@ -173,6 +176,7 @@ impl Drop {
             Drop::TooLong => "too_long",
             Drop::ImpairedMtu => "impaired_mtu",
             Drop::NoMember => "no_member",
+            Drop::OverRate => "over_rate",
         }
     }
 }

@@ -109,6 +109,8 @@ pub struct Flow {
     pub duplicates: u64,
     /// Packets whose deadline had passed; the caller counts them.
     pub expired: u64,
+    /// Packets that were lost on a hop and recovered there; the caller counts them.
+    pub recovered: u64,
     /// When its first packet was here.
     pub first_seen: Time,
     /// When its last packet was here, duplicates included.
@@ -116,6 +118,10 @@ pub struct Flow {
     /// The caller's next hop.
     pub cached: Option<Cached>,
     window: PacedWindow,
+    /// The lowest number since the numbering began.
+    first: u64,
+    /// Packets, and packets missing, before it began.
+    before: (u64, u64),
     /// The last stale number, if nothing but stale ones came after it.
     stale: Option<u64>,
 }
@@ -285,12 +291,22 @@ impl Flow {
             bytes: 0,
             duplicates: 0,
             expired: 0,
+            recovered: 0,
             first_seen: now,
             last_seen: now,
             cached: None,
             window: PacedWindow::new(WINDOW_START),
+            first: 0,
+            before: (0, 0),
             stale: None,
         }
+    }
+
+    /// Packets that have not come, up to the highest number that has.
+    pub fn missing(&self) -> u64 {
+        let (packets, missing) = self.before;
+        let span = self.window.next().saturating_sub(self.first);
+        missing + span.saturating_sub(self.packets - packets)
     }
 
     fn on_packet(&mut self, now: Time, seq: FlowSeq, bytes: usize, way: Way) -> Verdict {
@@ -324,7 +340,11 @@ impl Flow {
         let seen = self.window.insert(now, wide, cover, limit);
         let stale = self.stale.take();
         match seen {
-            Seen::Ahead | Seen::Late => Verdict::New,
+            Seen::Ahead => Verdict::New,
+            Seen::Late => {
+                self.first = self.first.min(wide);
+                Verdict::New
+            }
             Seen::Duplicate => Verdict::Duplicate,
             Seen::TooOld => {
                 let step = stale.and_then(|before| wide.checked_sub(before));
@@ -339,11 +359,13 @@ impl Flow {
 
     /// Begins the numbering at `seq`.
     fn restart(&mut self, now: Time, seq: FlowSeq) -> Verdict {
+        self.before = (self.packets, self.missing());
         self.window = PacedWindow::new(WINDOW_START);
         self.stale = None;
         // One span up, so that there is room for numbers from before the first one.
         let wide = (1 << 32) + u64::from(seq.0);
         self.window.insert(now, wide, WINDOW_COVER, WINDOW_LIMIT);
+        self.first = wide;
         Verdict::New
     }
 }

@@ -22,10 +22,14 @@
 //! Groups that Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: their tree is
 //! told to the node by whoever runs Scribe beside it.
 
+mod admission;
 mod local;
 mod membership;
+mod reports;
 mod trees;
 
+pub use admission::{Admission, Branches, admit, branches, metric_of};
 pub use local::{Change, JOINS_MAX, Local, Subscriber};
 pub use membership::Membership;
+pub use reports::{REPORT_EVERY, Reports};
 pub use trees::{Key, LINGER, SLOTS_MAX, Slot, Trees, View};

@@ -56,6 +56,8 @@ pub struct Link {
     pub at: Option<UnderlayAddr>,
     /// Where the configuration says that it is; dialled when there is no session.
     pub dial: Option<UnderlayAddr>,
+    /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
+    pub capacity_kbps: u32,
     /// Keys.
     pub sessions: Sessions,
     /// Liveness and round trip.
@@ -139,6 +141,7 @@ impl Link {
             name: name.to_owned(),
             at: None,
             dial: None,
+            capacity_kbps: 0,
             sessions: Sessions::new(),
             hello: Hello::new(now, settings.hello),
             mtu: Mtu::new(now),

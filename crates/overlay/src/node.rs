@@ -11,6 +11,7 @@ pub(crate) mod control;
 mod deliver;
 mod flows;
 mod fragments;
+mod group_status;
 mod groups;
 mod mtu;
 mod network;
@@ -26,12 +27,13 @@ mod transmit;
 
 pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;
+pub(crate) use send::metric;
 
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
 use crate::fragment::Reassembly;
-use crate::groups::{Local, Trees};
+use crate::groups::{Local, Reports, Trees};
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
 use crate::request::{Reply, Request};
@@ -78,6 +80,8 @@ pub struct Neighbor {
     pub name: String,
     /// Where to dial it; `None` waits for it to dial, or for [`Operation::Locate`](crate::request::Operation::Locate).
     pub at: Option<UnderlayAddr>,
+    /// What the link to it can carry, in kbit/s; 0 if that is not known.
+    pub capacity_kbps: u32,
 }
 
 /// A node of the overlay.
@@ -101,6 +105,10 @@ pub struct Node {
     groups: Local,
     telling: groups::Telling,
     trees: Trees,
+    reports: Reports,
+    reports_at: Time,
+    /// What the sources here may still send to groups whose rate is set.
+    policers: groups::Policers,
     reassembly: Reassembly,
     streams: Streams,
     /// More was to be sent on streams than one flush does.
@@ -144,6 +152,7 @@ impl Node {
                 Time::ZERO,
             );
             link.dial = neighbor.at;
+            link.capacity_kbps = neighbor.capacity_kbps;
             links.add(link);
         }
         let parameters = Parameters {
@@ -169,6 +178,9 @@ impl Node {
             groups: Local::default(),
             telling: groups::Telling::default(),
             trees: Trees::default(),
+            reports: Reports::default(),
+            reports_at: Time::ZERO,
+            policers: groups::Policers::default(),
             receivers: Vec::new(),
             reassembly: Reassembly::default(),
             streams: Streams::default(),
@@ -286,6 +298,7 @@ impl Node {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
             self.trees.expire(now);
+            self.report_groups(now, out);
             self.redial(now, out);
             self.keep_records(now);
         }

@@ -1,8 +1,10 @@
 //! The node as it is at one moment, for status, metrics and tools. Plain data, ready for JSON; the
 //! keys are a contract.
 
+mod groups;
 mod network;
 
+pub use groups::{GroupSource, GroupStatus, ReceptionStatus, SettingStatus};
 pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
 
 use serde::Serialize;

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(owner(&sockets, 45_000), None);
         let mut rng = Rng::new(3);
         let again = sockets.bind_range(more, (VirtualPort(45_000), VirtualPort(45_000)), &mut rng);
-        assert_eq!(again, Ok(()));
+        assert_eq!(again, Ok(VirtualPort(45_000)));
     }
 
     #[test]

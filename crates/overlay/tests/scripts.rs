@@ -328,6 +328,7 @@ fn a_local_client_gets_what_is_for_its_port() {
         from,
         port,
         to: _,
+        group: _,
         recovered: false,
         remaining,
         payload,

@@ -12,6 +12,11 @@
 //! address = "10.7.0.2"               # its overlay address
 //! endpoint = "fra.example.net:7700"  # where to dial it, or a list; without, it dials this node
 //!
+//! [[group]]                          # how a group is carried, in the whole network
+//! address = "239.1.1.1"
+//! rate = "12mbit"
+//! deadline = "500ms"
+//!
 //! [[exit]]                           # streams to port 2022 leave the overlay to this target
 //! port = 2022
 //! to = "127.0.0.1:22"
@@ -28,9 +33,10 @@ mod parse;
 
 use base::NodeAddr;
 use gateway::allow::Rule;
+use host::control::GroupSet;
 use parse::{
-    congestion, default_mode, flows, listen, mode, neighbors, node_address, one_or_more, one_text,
-    strikes, text, yes,
+    congestion, default_mode, flows, group_address, listen, mode, neighbors, node_address,
+    one_or_more, one_text, rate, span, strikes, text, yes,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -85,6 +91,9 @@ pub struct Config {
     /// Targets that streams and datagrams may leave the overlay to; none unless listed.
     #[serde(default, rename = "exit")]
     pub exits: Exits,
+    /// How groups are to be carried.
+    #[serde(default, rename = "group")]
+    pub groups: Vec<Group>,
     /// Clients on other hosts; none unless configured.
     #[serde(default)]
     pub clients: Option<Clients>,
@@ -111,12 +120,70 @@ pub struct Neighbor {
     /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,
+    /// What the link to it can carry, like `20mbit`; groups that ask for a rate are judged by it.
+    #[serde(default, deserialize_with = "rate")]
+    pub capacity: Option<u64>,
     /// Where it stands in the file.
     #[serde(skip)]
     offset: usize,
     /// The same as a line.
     #[serde(skip)]
     pub line: usize,
+}
+
+impl Neighbor {
+    /// What the link can carry, in kbit/s; 0 if that is not known.
+    pub fn capacity_kbps(&self) -> u32 {
+        let kbps = self.capacity.unwrap_or(0) / 1_000;
+        u32::try_from(kbps).unwrap_or(u32::MAX)
+    }
+}
+
+/// How a group is to be carried, for the whole network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Its address.
+    #[serde(deserialize_with = "group_address")]
+    pub address: NodeAddr,
+    /// What its sources send together, like `10mbit`.
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<u64>,
+    /// How soon its packets have to be there, like `500ms`.
+    #[serde(default, deserialize_with = "span")]
+    pub deadline: Option<base::Duration>,
+    /// `best-effort`, `real-time` or `reliable`.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// The metric that makes its tree short.
+    #[serde(default)]
+    pub routing: Option<String>,
+    /// 0 to 7.
+    #[serde(default)]
+    pub priority: Option<u8>,
+    /// `link-state` or `scribe`.
+    #[serde(default)]
+    pub tree: Option<String>,
+}
+
+impl Group {
+    /// The same as the operator would say it.
+    pub fn wanted(&self) -> GroupSet {
+        let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
+        let ms = self
+            .deadline
+            .map_or(0, |deadline| deadline.as_millis().max(1));
+        GroupSet {
+            group: self.address.to_string(),
+            rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
+            deadline_ms: u16::try_from(ms).unwrap_or(u16::MAX),
+            link: self.link.clone(),
+            routing: self.routing.clone(),
+            priority: self.priority,
+            tree: self.tree.clone(),
+            force: true,
+        }
+    }
 }
 
 /// What `[[exit]]` lists: ports with one target each, and what gateways may ask for.
@@ -257,6 +324,11 @@ impl Config {
             }
             if neighbor.impair.is_some() && !self.lab {
                 return wrong(format!("`impair` of neighbor `{name}` needs `lab = true`"));
+            }
+        }
+        for group in &self.groups {
+            if let Err(why) = group.wanted().setting() {
+                return Err((0, format!("group {}: {why}", group.address)));
             }
         }
         Ok(())

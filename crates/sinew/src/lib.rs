@@ -4,6 +4,7 @@
 //!   sinew net ..      authority: keys, certificates, configurations (files only)
 //!   sinew node        a running node            <- host, overlay, net
 //!   status links ..   asks a running node       <- its control socket, JSON
+//!   groups group      asks a running node, and sets how groups are carried
 //!   why whatif        asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   discover          asks the DNS              <- client::discover
@@ -34,6 +35,7 @@ pub mod failure;
 pub mod forward;
 pub mod gate;
 pub mod gateway;
+pub mod groups;
 pub mod identity;
 pub mod lab;
 pub mod link;
@@ -98,6 +100,12 @@ pub enum Command {
     /// Show the flows through a node
     #[command(after_help = "Example:\n  sinew flows --watch")]
     Flows(Show),
+    /// Show multicast and anycast groups: trees, rates, receivers, loss
+    #[command(after_help = "Example:\n  sinew groups --node net/ams --watch")]
+    Groups(Show),
+    /// Show one group, or say how it is to be carried
+    #[command(subcommand)]
+    Group(groups::Group),
     /// Show the calls of the SIP gateway beside a node: loss, delay, MOS, each way
     #[command(after_help = "Example:\n  sinew calls --node net/ams --watch")]
     Calls(Show),
@@ -151,14 +159,16 @@ Examples:
 Examples:
   sinew send fra:5000 backup.tar --node net/ams
   tar c photos | sinew send 10.7.0.2:5000
-  echo hello | sinew send fra:5000 --datagram")]
+  echo hello | sinew send fra:5000 --datagram
+  echo hello all | sinew send 239.1.1.1:5000 --datagram")]
     Send(transfer::Send),
     /// Take what `sinew send` sends
     #[command(after_help = "\
 Examples:
   sinew listen 5000 --node net/fra > backup.tar
   sinew listen 5000 --out log --keep --json
-  sinew listen 5000 --datagram")]
+  sinew listen 5000 --datagram
+  sinew listen 5000 --datagram --group 239.1.1.1")]
     Listen(transfer::Listen),
     /// Carry a TCP port over the overlay, so that unmodified programs use it
     #[command(after_help = "\
@@ -197,6 +207,8 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Links(args) => show::run(What::Links, args),
         Command::Routes(args) => show::run(What::Routes, args),
         Command::Flows(args) => show::run(What::Flows, args),
+        Command::Groups(args) => groups::show(args),
+        Command::Group(command) => groups::run(command),
         Command::Calls(args) => calls::run(args),
         Command::Why(args) => why::why(args),
         Command::Whatif(args) => why::what_if(args),

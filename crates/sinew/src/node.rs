@@ -79,6 +79,14 @@ pub fn run(args: &NodeArgs) -> Outcome {
         };
         driver.operate(operation).map_err(Failure::failed)?;
     }
+    for group in &config.groups {
+        let setting = group.wanted().setting().map_err(Failure::misused)?;
+        let operation = Operation::SetGroup {
+            group: setting.group,
+            setting: Some(setting),
+        };
+        driver.operate(operation).map_err(Failure::failed)?;
+    }
     let _services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));
     driver.run().map_err(Failure::failed)
@@ -244,6 +252,7 @@ fn node(
         settings.reliable.flows_max = flows;
     }
     let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
+        capacity_kbps: neighbor.capacity_kbps(),
         addr: neighbor.address,
         name: neighbor.name.clone(),
         at: neighbor

@@ -21,6 +21,11 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read, Write};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use wire::groups::is_group;
+
+/// How long losses of what goes to a group are repaired on each hop.
+const GROUP_DEADLINE: Duration = Duration::from_millis(500);
 
 /// Bytes read and written at once: what the node takes with four reads.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -28,7 +33,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Options of `sinew send`.
 #[derive(Debug, Args)]
 pub struct Send {
-    /// The node, by name or overlay address, and the virtual port there
+    /// The node, by name or overlay address, and the virtual port there; or a group and port, with
+    /// --datagram
     #[arg(value_name = "NODE:PORT")]
     pub to: String,
     /// What to send; standard input if there is none
@@ -58,6 +64,9 @@ pub struct Listen {
     /// Take datagrams, each written as a line, until Ctrl-C
     #[arg(long)]
     pub datagram: bool,
+    /// Take the datagrams that are sent to this group and the port; several times for several groups
+    #[arg(long, value_name = "GROUP", requires = "datagram")]
+    pub group: Vec<base::NodeAddr>,
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -92,7 +101,7 @@ fn is_elsewhere(path: &Path) -> bool {
         || text.starts_with("dns:")
 }
 
-/// A node and port out of `NODE:PORT`.
+/// A node, or a group, and port out of `NODE:PORT`.
 pub fn target(word: &str, names: &Names) -> Result<Target, Failure> {
     let wrong = || {
         Failure::misused(format_args!(
@@ -104,7 +113,11 @@ pub fn target(word: &str, names: &Names) -> Result<Target, Failure> {
     if port == 0 {
         return Err(wrong());
     }
-    Ok(Target::new(names.address(node)?, port))
+    let group = node.parse().ok().filter(|node| is_group(*node));
+    match group {
+        Some(group) => Ok(Target::new(group, port)),
+        None => Ok(Target::new(names.address(node)?, port)),
+    }
 }
 
 /// Sends.
@@ -119,6 +132,11 @@ pub fn send(args: &Send) -> Outcome {
     };
     if args.datagram {
         return send_datagrams(args, &node, to, input);
+    }
+    if is_group(to.node) {
+        return Err(Failure::misused(
+            "streams go to one node: add --datagram for a group",
+        ));
     }
     let stream = node.connect(to, Options::stream())?;
     let mut progress = Progress::new(args.json);
@@ -176,7 +194,11 @@ fn take_answers(stream: &Stream, quiet: bool) -> io::Result<()> {
 
 /// Sends each line as a datagram; one that is longer than the network carries is an error.
 fn send_datagrams(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) -> Outcome {
-    let socket = node.bind(0, Options::best_effort())?;
+    let options = match is_group(to.node) {
+        true => Options::voice(GROUP_DEADLINE),
+        false => Options::best_effort(),
+    };
+    let socket = node.bind(0, options)?;
     let mut progress = Progress::new(args.json);
     let mut input = io::BufReader::new(input);
     let mut line = Vec::new();
@@ -218,7 +240,12 @@ pub fn listen(args: &Listen) -> Outcome {
     };
     let mut stop = Stop::new()?;
     if args.datagram {
-        let socket = node.bind(args.port, Options::best_effort())?;
+        // Who takes what groups get needs no port of his own.
+        let port = if args.group.is_empty() { args.port } else { 0 };
+        let socket = node.bind(port, Options::best_effort())?;
+        for group in &args.group {
+            socket.join(*group, args.port)?;
+        }
         say_where(args, socket.local());
         return take_datagrams(&socket, &mut stop, &mut output);
     }

@@ -23,12 +23,14 @@ mod hello;
 mod mtu;
 mod nack;
 mod reliable;
+mod report;
 
 pub use builder::Builder;
 pub use hello::{Echo, Hello};
 pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
 pub use reliable::{AckHead, ReliableAck, ReliableSkip};
+pub use report::{GroupReport, RECEPTIONS_MAX, Reception};
 
 use crate::Malformed;
 use crate::bytes::Reader;
@@ -60,6 +62,8 @@ pub mod kind {
     pub const MTU_PROBE: u8 = 8;
     /// [`super::MtuAnswer`].
     pub const MTU_ANSWER: u8 = 9;
+    /// [`super::GroupReport`].
+    pub const GROUP_REPORT: u8 = 10;
 }
 
 /// One message.
@@ -83,6 +87,8 @@ pub enum Message<'a> {
     MtuProbe(MtuProbe),
     /// One has.
     MtuAnswer(MtuAnswer),
+    /// What receivers of a group have got.
+    GroupReport(GroupReport<'a>),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -104,6 +110,7 @@ impl<'a> Message<'a> {
             kind::RELIABLE_SKIP => ReliableSkip::parse(body).map(Message::ReliableSkip),
             kind::MTU_PROBE => MtuProbe::parse(body).map(Message::MtuProbe),
             kind::MTU_ANSWER => MtuAnswer::parse(body).map(Message::MtuAnswer),
+            kind::GROUP_REPORT => GroupReport::parse(body).map(Message::GroupReport),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -63,6 +63,18 @@ const _: () = assert!(
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_USABLE: u8 = 1;
+/// The option that tells what links can carry in this direction, where that is configured: `n` times
+/// the place of a link in the record (1 byte) and its capacity in kbit/s (4 bytes). It has what room
+/// [`OPTION_USABLE`] leaves.
+///
+/// ```text
+/// +---------------+---------------+---------------+-------------------------------+
+/// | 0 0 0 0 0 0 1 0 |    5 n      |    place      |       kbit/s (4 bytes)        | ...
+/// +---------------+---------------+---------------+-------------------------------+
+/// ```
+pub const OPTION_CAPACITY: u8 = 2;
+/// Bytes of one of its entries.
+pub const CAPACITY_ENTRY_BYTES: usize = 5;
 /// Bytes of one of its entries.
 pub const USABLE_ENTRY_BYTES: usize = 3;
 /// Links that it can name: 2 + 52 · 3 = 158 bytes of options.
@@ -172,6 +184,19 @@ impl<'a> LinkState<'a> {
         let counts =
             move |(place, bytes): &(usize, u16)| *place < count && *bytes < USABLE_BYTES_DEFAULT;
         entries.iter().map(read).filter(counts)
+    }
+
+    /// The links whose capacity is told, by place, with their capacity in kbit/s. What names no link
+    /// of the record is passed over.
+    pub fn capacities(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_CAPACITY);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let read = |&[place, a, b, c, d]: &[u8; CAPACITY_ENTRY_BYTES]| {
+            (usize::from(place), u32::from_be_bytes([a, b, c, d]))
+        };
+        let entries = entries.iter().map(read);
+        entries.filter(move |(place, kbps)| *place < count && *kbps > 0)
     }
 
     /// The options, known and unknown.
@@ -317,6 +342,32 @@ pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full>
     };
     let value: Vec<u8> = links.iter().flat_map(entry).collect();
     let kind = OPTION_USABLE;
+    write_option(
+        w,
+        Opt {
+            kind,
+            value: &value,
+        },
+    )
+}
+
+/// Appends [`OPTION_CAPACITY`] for these links by place, with their capacity in kbit/s; of more than
+/// there is room for, the narrowest. Nothing for none.
+pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
+    let room = w.room().saturating_sub(2).min(u8::MAX.into()) / CAPACITY_ENTRY_BYTES;
+    if links.is_empty() || room == 0 {
+        return Ok(());
+    }
+    let mut links = links.to_vec();
+    links.sort_by_key(|&(place, kbps)| (kbps, place));
+    links.truncate(room);
+    links.sort_unstable();
+    let entry = |&(place, kbps): &(u8, u32)| {
+        let [a, b, c, d] = kbps.to_be_bytes();
+        [place, a, b, c, d]
+    };
+    let value: Vec<u8> = links.iter().flat_map(entry).collect();
+    let kind = OPTION_CAPACITY;
     write_option(
         w,
         Opt {

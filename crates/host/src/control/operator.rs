@@ -8,6 +8,9 @@ use overlay::request::{Operation, RequestError};
 use secure::{Certificate, Identity, Keys, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
+use wire::data::{LinkProtocol, Routing};
+use wire::groups::{Setting, TreeBuilder};
+use wire::ipc::RouteBy;
 
 /// A request, one line of JSON.
 #[derive(Debug, Deserialize)]
@@ -15,14 +18,114 @@ use std::path::PathBuf;
 enum Ask {
     Snapshot {},
     Network {},
-    LinkSet { neighbor: String, model: String },
-    LinkClear { neighbor: String },
-    Renew { certificate: String },
-    Revoke { list: String },
+    Groups {
+        #[serde(default)]
+        group: Option<String>,
+    },
+    GroupSet(GroupSet),
+    GroupClear {
+        group: String,
+    },
+    LinkSet {
+        neighbor: String,
+        model: String,
+    },
+    LinkClear {
+        neighbor: String,
+    },
+    Renew {
+        certificate: String,
+    },
+    Revoke {
+        list: String,
+    },
     Stop {},
 }
 
-const COMMANDS: &str = "snapshot, network, link_set, link_clear, renew, revoke, stop";
+const COMMANDS: &str = "snapshot, network, groups, group_set, group_clear, link_set, link_clear, \
+                        renew, revoke, stop";
+
+/// How a group is to be carried.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSet {
+    /// Its address.
+    pub group: String,
+    /// What its sources send together, in kbit/s; 0 if that is not known.
+    #[serde(default)]
+    pub rate_kbps: u32,
+    /// How soon its packets must be there; 0 if it does not matter.
+    #[serde(default)]
+    pub deadline_ms: u16,
+    /// The link protocol of its packets: `best-effort`, `real-time` or `reliable`.
+    #[serde(default)]
+    pub link: Option<String>,
+    /// The metric that makes its tree short.
+    #[serde(default)]
+    pub routing: Option<String>,
+    /// Its priority, 0 to 7.
+    #[serde(default)]
+    pub priority: Option<u8>,
+    /// Who builds its tree: `link-state` or `scribe`.
+    #[serde(default)]
+    pub tree: Option<String>,
+    /// Set it though it does not fit.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl GroupSet {
+    /// As records tell it.
+    pub fn setting(&self) -> Result<Setting, String> {
+        let mut class = overlay::sockets::default_options().class;
+        if let Some(word) = &self.link {
+            let known = LinkProtocol::ALL
+                .into_iter()
+                .find(|link| link.label() == *word);
+            class.link = known.ok_or_else(|| {
+                format!("link `{word}`: write best-effort, real-time or reliable")
+            })?;
+        }
+        if let Some(word) = &self.routing {
+            class.routing = match RouteBy::from_label(word) {
+                Some(RouteBy::Table(routing)) if routing != Routing::Width => routing,
+                _ => {
+                    return Err(format!(
+                        "routing `{word}`: write hops, latency, loss or expected-latency"
+                    ));
+                }
+            };
+        }
+        if let Some(priority) = self.priority {
+            if priority > 7 {
+                return Err("priority: write 0 to 7".to_owned());
+            }
+            class.priority = priority;
+        }
+        let builders = [TreeBuilder::LinkState, TreeBuilder::Scribe];
+        let tree = match &self.tree {
+            None => TreeBuilder::LinkState,
+            Some(word) => *builders
+                .iter()
+                .find(|builder| builder.label() == word)
+                .ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))?,
+        };
+        Ok(Setting {
+            group: group(&self.group)?,
+            version: 0,
+            tree,
+            class,
+            deadline_ms: self.deadline_ms,
+            rate_kbps: self.rate_kbps,
+        })
+    }
+}
+
+fn group(word: &str) -> Result<NodeAddr, String> {
+    let address = word.parse().ok();
+    let group = address.filter(|address| wire::groups::is_group(*address));
+    group.ok_or_else(|| format!("`{word}` is no group: write an address like 239.1.1.1"))
+}
 
 /// Where the node keeps what an operator may replace.
 #[derive(Clone, Debug, Default)]
@@ -73,6 +176,17 @@ impl Operator {
             Ask::Network {} => {
                 let network = self.commander.network().map_err(text)?;
                 serde_json::to_string(&*network).map_err(text)
+            }
+            Ask::Groups { group: only } => {
+                let only = only.as_deref().map(group).transpose()?;
+                let groups = self.commander.groups(only).map_err(text)?;
+                Ok(serde_json::json!({ "groups": groups }).to_string())
+            }
+            Ask::GroupSet(wanted) => self.set_group(&wanted),
+            Ask::GroupClear { group: word } => {
+                let group = group(&word)?;
+                let setting = None;
+                self.operate(Operation::SetGroup { group, setting }, "group_clear")
             }
             Ask::LinkSet { neighbor, model } => {
                 let model = model.parse().map_err(|error| format!("model: {error}"))?;
@@ -127,6 +241,21 @@ impl Operator {
                 Err(format!("no neighbor `{word}` (this node has: {names})"))
             }
         }
+    }
+
+    /// Judges first: what does not fit is refused, with the reasons.
+    fn set_group(&mut self, wanted: &GroupSet) -> Result<String, String> {
+        let setting = wanted.setting()?;
+        let admission = self.commander.admission(setting).map_err(text)?;
+        if !admission.admitted && !wanted.force {
+            let reasons = admission.refusals.join("; ");
+            return Err(format!("not admitted: {reasons}"));
+        }
+        let group = setting.group;
+        let setting = Some(setting);
+        self.operate(Operation::SetGroup { group, setting }, "group_set")?;
+        let answer = serde_json::json!({ "done": "group_set", "admission": admission });
+        Ok(answer.to_string())
     }
 
     fn renew(&mut self, certificate: &str) -> Result<String, String> {

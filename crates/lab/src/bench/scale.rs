@@ -216,6 +216,7 @@ impl Scale {
         let neighbors = links.map(|link| {
             let peer = if link.a == i { link.b } else { link.a };
             Neighbor {
+                capacity_kbps: 0,
                 addr: address(peer),
                 name: format!("n{peer}"),
                 at: (link.a == i).then(|| sim::underlay(peer as u32)),

@@ -67,6 +67,7 @@ impl<'p> Nodes<'p> {
                 let peer = if link.a == i { link.b } else { link.a };
                 let dials = link.a == i || self.plan.mutual;
                 Neighbor {
+                    capacity_kbps: 0,
                     addr: address(peer),
                     name: format!("n{peer}"),
                     at: dials.then(|| sim::underlay(peer as u32)),

@@ -29,16 +29,25 @@ impl Membership {
     }
 
     /// How a group is to be carried: of what the nodes say, that with the highest version.
+    #[inline]
     pub fn setting(&self, group: NodeAddr) -> Option<Setting> {
-        let said = self.settings.get(&group)?;
-        let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
-        best.map(|(_, setting)| *setting)
+        if self.settings.is_empty() {
+            return None;
+        }
+        self.said(group).map(|(_, setting)| setting)
     }
 
-    /// All settings that count, in order of the group's address.
-    pub fn settings(&self) -> impl Iterator<Item = Setting> + '_ {
+    /// The same, and who has said so.
+    pub fn said(&self, group: NodeAddr) -> Option<(NodeAddr, Setting)> {
+        let said = self.settings.get(&group)?;
+        let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
+        best.map(|(who, setting)| (*who, *setting))
+    }
+
+    /// All settings that count, and who has said so, in order of the group's address.
+    pub fn settings(&self) -> impl Iterator<Item = (NodeAddr, Setting)> + '_ {
         let groups = self.settings.keys();
-        groups.filter_map(|group| self.setting(*group))
+        groups.filter_map(|group| self.said(*group))
     }
 
     /// The groups that have changed since the last call.

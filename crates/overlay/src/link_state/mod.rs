@@ -116,6 +116,8 @@ pub struct Database {
     /// Links that carry shorter datagrams than others, and the least of all.
     usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
     least_usable: u16,
+    /// What links can carry, in kbit/s, where it is told.
+    capacities: BTreeMap<(NodeAddr, NodeAddr), u32>,
     changes: Vec<Change>,
     rebuilt: bool,
     generation: u64,
@@ -140,6 +142,7 @@ impl Database {
             topology: Topology::new(parameters),
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
+            capacities: BTreeMap::new(),
             changes: Vec::new(),
             rebuilt: false,
             generation: 0,

@@ -1,4 +1,4 @@
-//! How long a datagram the links carry, as their senders tell.
+//! How long a datagram the links carry, and how much, as their senders tell.
 //!
 //! Few links carry less than others, so only those are kept, and the least of all: where there are
 //! none, one comparison tells.
@@ -14,6 +14,11 @@ impl Database {
         self.usable.get(&(from, to)).copied().unwrap_or(DEFAULT)
     }
 
+    /// What the link between two nodes can carry in this direction, in kbit/s, if it is told.
+    pub fn capacity_kbps(&self, from: NodeAddr, to: NodeAddr) -> Option<u32> {
+        self.capacities.get(&(from, to)).copied()
+    }
+
     /// The least of all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -27,7 +32,17 @@ impl Database {
         for key in before {
             self.usable.remove(&key);
         }
+        let told = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
+        let before: Vec<_> = self.capacities.range(told).map(|(key, _)| *key).collect();
+        for key in before {
+            self.capacities.remove(&key);
+        }
         if let Some(state) = state {
+            for (place, kbps) in state.capacities() {
+                if let Some(link) = state.links().nth(place) {
+                    self.capacities.insert((origin, link.neighbor), kbps);
+                }
+            }
             for (place, bytes) in state.usable() {
                 if let Some(link) = state.links().nth(place) {
                     // Whoever says less makes others cut their packets into crumbs.

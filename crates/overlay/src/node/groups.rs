@@ -6,8 +6,9 @@ use crate::event::{Drop, Event};
 use crate::groups::{Change, Key, View};
 use crate::link::LinkIndex;
 use crate::link_state::OwnGroups;
-use crate::request::{Reply, RequestError};
-use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, VirtualPort};
+use crate::request::{Options, Reply, RequestError};
+use base::token_bucket::TokenBucket;
+use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
 use secure::Context;
 use wire::CLEAR_BYTES;
@@ -17,6 +18,12 @@ use wire::groups::{Setting, TreeBuilder};
 /// The least time between two editions of this node's groups: a client that joins a thousand
 /// groups floods some records, not a thousand.
 const OWN_GROUPS_SPACING: Duration = Duration::from_millis(20);
+
+/// A source may be ahead of its group's rate by so much: an encoder's burst.
+const POLICED_BURST: Duration = Duration::from_millis(250);
+
+/// What this node's sources may still send, in bytes, by group.
+pub(super) type Policers = Map<NodeAddr, (u32, TokenBucket)>;
 
 /// What is told of the node's groups, and when.
 #[derive(Debug, Default)]
@@ -105,6 +112,9 @@ impl Node {
         }
         for group in self.database.membership_mut().take_changed() {
             self.trees.on_group_changed(group);
+            if self.database.membership().setting(group).is_none() {
+                self.policers.remove(&group);
+            }
             if group.is_anycast() {
                 self.tables.touch();
             }
@@ -268,6 +278,36 @@ impl Node {
                 Verdict::Done
             }
         }
+    }
+
+    /// What the group says of the options of who sends to it.
+    pub(super) fn group_options(&self, group: NodeAddr, options: &mut Options) {
+        if let Some(setting) = self.database.membership().setting(group) {
+            options.class = setting.class;
+            if setting.deadline_ms > 0 {
+                options.deadline = Some(Duration::from_millis(setting.deadline_ms.into()));
+            }
+        }
+    }
+
+    /// A source here may send so many bytes to a group now. What it sends above the group's rate
+    /// would take what was promised to others.
+    pub(super) fn police(&mut self, now: Time, group: NodeAddr, bytes: usize) -> bool {
+        let setting = self.database.membership().setting(group);
+        let Some(kbps) = setting
+            .map(|setting| setting.rate_kbps)
+            .filter(|kbps| *kbps > 0)
+        else {
+            return true;
+        };
+        let rate = f64::from(kbps) * 125.0;
+        let burst = rate * POLICED_BURST.as_secs_f64();
+        let new = || (kbps, TokenBucket::new(rate, burst, now));
+        let policer = self.policers.entry(group).or_insert_with(new);
+        if policer.0 != kbps {
+            *policer = new();
+        }
+        policer.1.try_take(now, bytes as f64)
     }
 
     /// Sends packets of this node to a group.

@@ -32,6 +32,12 @@ impl Node {
         }
     }
 
+    /// A node's name, or its address where that is not known.
+    pub(super) fn name_of(&self, node: NodeAddr) -> String {
+        let named = self.named(node);
+        named.name.unwrap_or(named.address)
+    }
+
     fn named(&self, node: NodeAddr) -> NamedNode {
         let certificate = self.database.certificate(node).map(Certificate::parse);
         let name = certificate

@@ -233,7 +233,9 @@ impl Node {
         let seq = header.flow_seq();
         // A reliable link can recover what others of its flow left behind for seconds.
         let is_late = header.class().link == LinkProtocol::Reliable;
-        let (verdict, flow) = match (is_late, is_stamped) {
+        // While a tree moves, copies come by the old and by the new branch.
+        let is_spread = is_stamped || destination.is_multicast();
+        let (verdict, flow) = match (is_late, is_spread) {
             (true, _) => self.flows.on_reliable(now, key, seq, len),
             (_, true) => self.flows.on_stamped(now, key, seq, len),
             _ => self.flows.on_packet(now, key, seq, len),
@@ -243,6 +245,7 @@ impl Node {
             return Verdict::Done;
         }
         flow.class = header.class();
+        flow.recovered += u64::from(header.is_recovered());
         if header.remaining().is_expired() {
             flow.expired += 1;
             self.drop_one(Drop::Expired, out);

@@ -11,7 +11,9 @@ use crate::request::{Reply, RequestError};
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
-use wire::link_state::{LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_usable};
+use wire::link_state::{
+    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_usable,
+};
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
 
@@ -158,7 +160,7 @@ impl Node {
 
     fn originate_record(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
-        let mut reported: Vec<(Reported, u16)> = Vec::new();
+        let mut reported: Vec<(Reported, u16, u32)> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
                 let told = Reported {
@@ -167,17 +169,24 @@ impl Node {
                     loss: Loss(cost.loss),
                     flags: 0,
                 };
-                reported.push((told, link.mtu.usable()));
+                reported.push((told, link.mtu.usable(), link.capacity_kbps));
             }
         }
-        reported.sort_by_key(|(link, _)| link.neighbor);
-        let small = reported.iter().enumerate().take(LINKS_MAX);
-        let small = small.filter(|(_, (_, usable))| *usable < mtu::DEFAULT);
-        let small: Vec<_> = small.map(|(i, (_, usable))| (i as u8, *usable)).collect();
-        let reported: Vec<Reported> = reported.iter().map(|(link, _)| *link).collect();
+        reported.sort_by_key(|(link, ..)| link.neighbor);
+        let told = reported.iter().enumerate().take(LINKS_MAX);
+        let small = told
+            .clone()
+            .filter(|(_, (_, usable, _))| *usable < mtu::DEFAULT);
+        let small: Vec<_> = small
+            .map(|(i, (_, usable, _))| (i as u8, *usable))
+            .collect();
+        let known = told.filter(|(_, (.., kbps))| *kbps > 0);
+        let known: Vec<_> = known.map(|(i, (.., kbps))| (i as u8, *kbps)).collect();
+        let reported: Vec<Reported> = reported.iter().map(|(link, ..)| *link).collect();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
         write_usable(&mut writer, &small).expect("it bounds itself to the room of options");
+        write_capacities(&mut writer, &known).expect("it bounds itself to what is left");
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

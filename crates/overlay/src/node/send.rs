@@ -133,18 +133,27 @@ impl Node {
             out.deliver(client, Reply::Bound { port: bound });
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
-        let Options {
-            mut class,
-            ttl,
-            deadline,
-            ..
-        } = socket.options;
+        let mut options = socket.options;
         let scheme = socket.options.scheme;
         if scheme.is_some() && !to.is_node() {
             // A tree is of every node's making.
             return Err(RequestError::Unsupported);
         }
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
+        if to.is_multicast() {
+            self.group_options(to, &mut options);
+            if !self.police(now, to, payload.len()) {
+                self.drop_one(Drop::OverRate, out);
+                return Ok(());
+            }
+        }
+        let Options {
+            mut class,
+            ttl,
+            deadline,
+            ..
+        } = options;
+        let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         let mut stamp: &[u8] = &[];
         if let Some(scheme) = scheme

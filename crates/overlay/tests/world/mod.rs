@@ -206,6 +206,7 @@ impl Nodes {
             .map(|&(a, b)| {
                 let peer = if a == i { b } else { a };
                 Neighbor {
+                    capacity_kbps: 0,
                     addr: addr(peer),
                     name: format!("n{peer}"),
                     at: (a == i || mutual).then(|| sim::underlay(peer as u32)),

@@ -160,6 +160,34 @@ pub(super) fn node_address<'de, D: Deserializer<'de>>(
     Ok(address)
 }
 
+pub(super) fn group_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<NodeAddr, D::Error> {
+    let address: NodeAddr = one_text(deserializer)?;
+    if !wire::groups::is_group(address) {
+        return Err(de::Error::custom(format!(
+            "{address} is no group: write an address like 239.1.1.1"
+        )));
+    }
+    Ok(address)
+}
+
+pub(super) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let rate = base::impair::rate(&word);
+    let rate = rate.ok_or_else(|| de::Error::custom("write a rate like \"20mbit\""))?;
+    Ok(Some(rate))
+}
+
+pub(super) fn span<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<base::Duration>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let span = base::impair::span(&word);
+    let span = span.ok_or_else(|| de::Error::custom("write a time like \"500ms\""))?;
+    Ok(Some(span))
+}
+
 pub(super) fn neighbors<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<Neighbor>, D::Error> {

@@ -2,10 +2,13 @@
 
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableSkip};
-use super::{Hello, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, TailProbe, kind};
+use super::{
+    GroupReport, Hello, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception, TailProbe, kind,
+};
 use crate::Full;
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
+use base::NodeAddr;
 
 /// Fills the plaintext of one control datagram. A message that does not fit is refused with
 /// [`Full`] and leaves what is written untouched.
@@ -124,6 +127,28 @@ impl<'a> Builder<'a> {
     /// Appends an [`MtuAnswer`].
     pub fn mtu_answer(&mut self, answer: MtuAnswer) -> Result<(), Full> {
         self.message(kind::MTU_ANSWER, &answer.to_bytes())
+    }
+
+    /// Appends a [`super::GroupReport`] of at most [`super::RECEPTIONS_MAX`] receptions.
+    pub fn group_report(
+        &mut self,
+        (source, group): (NodeAddr, NodeAddr),
+        receivers: u32,
+        receptions: &[Reception],
+    ) -> Result<(), Full> {
+        let bytes = GroupReport::FIXED_BYTES + receptions.len() * Reception::BYTES;
+        if receptions.len() > super::RECEPTIONS_MAX || self.room() < MESSAGE_HEADER_BYTES + bytes {
+            return Err(Full);
+        }
+        self.last = Some((self.len(), kind::GROUP_REPORT));
+        self.writer.u8(kind::GROUP_REPORT)?;
+        self.writer.u16(bytes as u16)?;
+        for field in [source.0, group.0, receivers] {
+            self.writer.u32(field)?;
+        }
+        receptions
+            .iter()
+            .try_for_each(|reception| self.writer.put(&reception.to_bytes()))
     }
 
     /// Appends a record: to the [`Records`](crate::record::Records) that stand last, or to new

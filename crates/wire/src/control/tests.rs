@@ -419,3 +419,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_report_of_a_group_has_these_bytes() {
+    let reception = Reception {
+        node: NodeAddr(0x0a07_0003),
+        received: 1_000,
+        recovered: 9,
+        lost: 1,
+    };
+    let bytes = [
+        10, 0, 28, 10, 7, 0, 1, 0xef, 1, 2, 3, 0, 0, 0, 40, // head
+        10, 7, 0, 3, 0, 0, 3, 0xe8, 0, 0, 0, 9, 0, 0, 0, 1,
+    ];
+    let of = (NodeAddr(0x0a07_0001), NodeAddr(0xef01_0203));
+    let mut buffer = [0; 31];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(builder.group_report(of, 40, &[reception]), Ok(()));
+    assert_eq!(builder.group_report(of, 0, &[]), Err(Full));
+    assert_eq!(buffer, bytes);
+    let Ok([Message::GroupReport(report)]) = read(&bytes)
+        .as_deref()
+        .map(|m| <[_; 1]>::try_from(m).unwrap())
+    else {
+        panic!("a report")
+    };
+    assert_eq!(
+        (report.source, report.group, report.receivers),
+        (of.0, of.1, 40)
+    );
+    assert_eq!(report.receptions().collect::<Vec<_>>(), [reception]);
+    for cut in 0..28 {
+        let read = GroupReport::parse(&bytes[3..3 + cut]);
+        assert_eq!(read.is_ok(), cut == 12, "{cut}");
+    }
+    let many = [reception.to_bytes(); RECEPTIONS_MAX + 1].concat();
+    let long = [&bytes[3..15], &many].concat();
+    assert_eq!(GroupReport::parse(&long), Err(Malformed::Count));
+    assert!(GroupReport::parse(&long[..long.len() - Reception::BYTES]).is_ok());
+}

@@ -310,3 +310,43 @@ fn of_many_small_links_the_smallest_are_told() {
     assert_eq!(w.len(), 2 + USABLE_ENTRIES_MAX * USABLE_ENTRY_BYTES);
     assert_eq!(buffer[2..5], [44, 0x05, 0x4c]);
 }
+
+#[test]
+fn capacities_are_told_of_the_narrowest_links_there_is_room_for() {
+    let mut bytes = [0; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut bytes);
+    write_capacities(&mut w, &[]).unwrap();
+    assert!(w.is_empty());
+    write_capacities(&mut w, &[(1, 20_000)]).unwrap();
+    assert_eq!(w.written(), [2, 5, 1, 0, 0, 0x4e, 0x20]);
+
+    let links: Vec<(u8, u32)> = (0..96)
+        .map(|place| (place, 1_000 + u32::from(place)))
+        .collect();
+    let mut w = Writer::new(&mut bytes);
+    write_usable(&mut w, &[(0, 1_300)]).unwrap();
+    write_capacities(&mut w, &links).unwrap();
+    let options = w.written().to_vec();
+    let told: Vec<Link> = (0..96)
+        .map(|i| Link {
+            neighbor: NodeAddr(i),
+            ..Link::default()
+        })
+        .collect();
+    let repr = Repr {
+        origin: NodeAddr(1),
+        seq: RecordSeq(1),
+        lifetime_s: 1,
+        certificate_serial: 1,
+        flags: 0,
+        links: &told,
+        options: &options,
+    };
+    let mut body = [0; BODY_BYTES_MAX];
+    let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+    let state = LinkState::parse(&body[..len]).unwrap();
+    let capacities: Vec<_> = state.capacities().collect();
+    assert_eq!(capacities.len(), (160 - 5 - 2) / 5);
+    assert_eq!(capacities[29], (29, 1_029));
+    assert_eq!(state.usable().collect::<Vec<_>>(), [(0, 1_300)]);
+}

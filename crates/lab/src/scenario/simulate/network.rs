@@ -112,6 +112,7 @@ impl<'s> Network<'s> {
             let dials = link.a == n;
             let peer = if dials { link.b } else { link.a };
             Neighbor {
+                capacity_kbps: 0,
                 addr: self.scenario.nodes[peer].address,
                 name: self.scenario.nodes[peer].name.clone(),
                 at: dials.then(|| sim::underlay(peer as u32)),

@@ -1,0 +1,179 @@
+//! Whether what a group asks for fits the links of its tree. [Brogle09 §II]
+//!
+//! ```text
+//!   setting of G, said by its source ──▶ the source's tree to the members of G
+//!       each link: capacity (told) - rates of the other groups whose trees take it ≥ rate of G ?
+//!       each member: delay of its path ≤ deadline of G ?
+//! ```
+//! The node that says how a group is to be carried is taken for its source. What is not known does
+//! not stand in the way, and is named: a link without a configured capacity, a group of which
+//! nobody is a member yet.
+
+use super::Membership;
+use crate::link_state::Database;
+use base::NodeAddr;
+use graph::Metric;
+use graph::spf::Tree;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::groups::{Setting, TreeBuilder};
+
+/// The answer, with its reasons.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admission {
+    /// It fits, as far as is known.
+    pub admitted: bool,
+    /// What does not fit.
+    pub refusals: Vec<String>,
+    /// What is not known, or worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// The links of a tree, as far as it leads to members, and the members that it does not reach.
+#[derive(Clone, Debug, Default)]
+pub struct Branches {
+    /// From, to.
+    pub links: BTreeSet<(NodeAddr, NodeAddr)>,
+    /// Out of reach.
+    pub unreached: Vec<NodeAddr>,
+    /// The one-way delay to each other member, in microseconds.
+    pub delay_us: BTreeMap<NodeAddr, u64>,
+}
+
+/// The tree from a source to some members.
+pub fn branches(
+    database: &Database,
+    (source, metric): (NodeAddr, Metric),
+    members: impl Iterator<Item = NodeAddr>,
+) -> Branches {
+    let topology = database.topology();
+    let mut found = Branches::default();
+    let root = topology.index(source);
+    let tree = root.map(|root| Tree::new(topology, root, metric));
+    for member in members.filter(|member| *member != source) {
+        let node = topology.index(member);
+        let Some((tree, mut node)) = tree
+            .as_ref()
+            .zip(node)
+            .filter(|(tree, node)| tree.distance(*node).is_some())
+        else {
+            found.unreached.push(member);
+            continue;
+        };
+        found.delay_us.insert(member, tree.delay_us(node));
+        while let Some(parent) = tree.parent(node) {
+            let link = (topology.addr(parent), topology.addr(node));
+            if !found.links.insert(link) {
+                break;
+            }
+            node = parent;
+        }
+    }
+    found
+}
+
+/// Judges a setting that `source` is to say, beside those that are said already.
+pub fn admit(
+    database: &Database,
+    source: NodeAddr,
+    setting: &Setting,
+    name: impl Fn(NodeAddr) -> String,
+) -> Admission {
+    let mut answer = Admission::default();
+    let membership = database.membership();
+    if setting.tree == TreeBuilder::Scribe {
+        answer.admitted = true;
+        let note = "Scribe builds the tree along its own routes: its links are not judged";
+        answer.notes.push(note.to_owned());
+        return answer;
+    }
+    let metric = metric_of(setting);
+    let tree = branches(
+        database,
+        (source, metric),
+        membership.members(setting.group),
+    );
+    if tree.links.is_empty() && tree.unreached.is_empty() {
+        let note = "no other node is a member yet: judge again when there are";
+        answer.notes.push(note.to_owned());
+    }
+    for member in &tree.unreached {
+        answer
+            .notes
+            .push(format!("{} is not to be reached now", name(*member)));
+    }
+    if setting.deadline_ms > 0 {
+        for (member, delay_us) in &tree.delay_us {
+            let deadline_us = u64::from(setting.deadline_ms) * 1_000;
+            if *delay_us > deadline_us {
+                answer.refusals.push(format!(
+                    "{} is {:.1} ms away, and {} ms are allowed",
+                    name(*member),
+                    *delay_us as f64 / 1e3,
+                    setting.deadline_ms
+                ));
+            }
+        }
+    }
+    if setting.rate_kbps > 0 {
+        judge_rates(database, setting, &tree, name, &mut answer);
+    }
+    answer.admitted = answer.refusals.is_empty();
+    answer
+}
+
+fn judge_rates(
+    database: &Database,
+    setting: &Setting,
+    tree: &Branches,
+    name: impl Fn(NodeAddr) -> String,
+    answer: &mut Admission,
+) {
+    let taken = reserved(database, setting.group);
+    let mut unknown = 0;
+    for link in &tree.links {
+        let Some(capacity) = database.capacity_kbps(link.0, link.1) else {
+            unknown += 1;
+            continue;
+        };
+        let others = taken.get(link).copied().unwrap_or(0);
+        let left = u64::from(capacity).saturating_sub(others);
+        if u64::from(setting.rate_kbps) > left {
+            answer.refusals.push(format!(
+                "the link {} > {} has {capacity} kbit/s, {others} of them taken by other groups: {left} are left, and {} are wanted",
+                name(link.0),
+                name(link.1),
+                setting.rate_kbps
+            ));
+        }
+    }
+    if unknown > 0 {
+        answer.notes.push(format!(
+            "the capacity of {unknown} of {} links is not known: set `capacity` of the neighbours in the nodes' configurations",
+            tree.links.len()
+        ));
+    }
+}
+
+/// What the other groups with a rate take of each link, in kbit/s.
+fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
+    let membership: &Membership = database.membership();
+    let mut taken = BTreeMap::new();
+    for (origin, other) in membership.settings() {
+        let counts = other.group != but && other.rate_kbps > 0;
+        if !counts || other.tree == TreeBuilder::Scribe {
+            continue;
+        }
+        let members = membership.members(other.group);
+        let tree = branches(database, (origin, metric_of(&other)), members);
+        for link in tree.links {
+            *taken.entry(link).or_insert(0) += u64::from(other.rate_kbps);
+        }
+    }
+    taken
+}
+
+/// The metric by which the tree of a group goes.
+pub fn metric_of(setting: &Setting) -> Metric {
+    crate::node::metric(setting.class.routing).unwrap_or(Metric::ExpectedLatency)
+}

@@ -1,0 +1,144 @@
+//! What receivers of groups have got, as their reports tell on the way up the tree.
+//!
+//! ```text
+//!   leaf: own reception ──▶ inner node: own + heard from its branches ──▶ ... ──▶ source: all
+//! ```
+//! A report is cumulative and is sent again and again, so one that is lost does no harm.
+
+use super::SLOTS_MAX;
+use base::{Duration, Map, NodeAddr, Time};
+use std::collections::BTreeMap;
+use wire::control::{GroupReport, RECEPTIONS_MAX, Reception};
+
+/// How often a node tells. At 20 receivers below it a report is 332 bytes, 1.3 kbit/s.
+pub const REPORT_EVERY: Duration = Duration::from_secs(2);
+/// A branch that has told nothing for so long is no more: three reports.
+const FRESH: Duration = Duration::from_secs(6);
+
+#[derive(Clone, Debug)]
+struct Heard {
+    at: Time,
+    receivers: u32,
+    receptions: Vec<Reception>,
+}
+
+/// What was heard, by source and group, from each branch.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    heard: Map<(NodeAddr, NodeAddr), BTreeMap<NodeAddr, Heard>>,
+}
+
+impl Reports {
+    /// Takes in a report from a neighbour.
+    pub fn on_report(&mut self, now: Time, from: NodeAddr, report: &GroupReport<'_>) {
+        let key = (report.source, report.group);
+        if !self.heard.contains_key(&key) && self.heard.len() >= SLOTS_MAX {
+            return;
+        }
+        let heard = Heard {
+            at: now,
+            receivers: report.receivers,
+            receptions: report.receptions().collect(),
+        };
+        self.heard.entry(key).or_default().insert(from, heard);
+    }
+
+    /// What is known of all receivers below this node, its own reception with them: how many there
+    /// are, and the worst of them.
+    pub fn below(
+        &self,
+        now: Time,
+        (source, group): (NodeAddr, NodeAddr),
+        own: Option<Reception>,
+    ) -> (u32, Vec<Reception>) {
+        let heard = self.heard.get(&(source, group));
+        let fresh = heard.into_iter().flat_map(BTreeMap::values);
+        let fresh = fresh.filter(|heard| now.since(heard.at) < FRESH);
+        let receivers = fresh.clone().map(|heard| heard.receivers);
+        let receivers = receivers.fold(u32::from(own.is_some()), u32::saturating_add);
+        let told = fresh.flat_map(|heard| heard.receptions.iter().copied());
+        let mut worst: Vec<Reception> = own.into_iter().chain(told).collect();
+        worst.sort_by_key(|one| (core::cmp::Reverse(one.lost_share()), one.node));
+        // While a tree moves a receiver may be told of by two branches.
+        let mut nodes: Vec<NodeAddr> = Vec::with_capacity(worst.len());
+        worst.retain(|one| {
+            let is_new = !nodes.contains(&one.node);
+            nodes.push(one.node);
+            is_new
+        });
+        worst.truncate(RECEPTIONS_MAX);
+        (receivers, worst)
+    }
+
+    /// Forgets what is old.
+    pub fn expire(&mut self, now: Time) {
+        self.heard.retain(|_, branches| {
+            branches.retain(|_, heard| now.since(heard.at) < FRESH);
+            !branches.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF: (NodeAddr, NodeAddr) = (NodeAddr(0x0a07_0001), NodeAddr(0xef01_0203));
+
+    fn reception(node: u32, lost: u32) -> Reception {
+        Reception {
+            node: NodeAddr(node),
+            received: 100,
+            recovered: 0,
+            lost,
+        }
+    }
+
+    fn told(reports: &mut Reports, now: Time, from: u32, receivers: u32, all: &[Reception]) {
+        let mut bytes = vec![10, 7, 0, 1, 0xef, 1, 2, 3];
+        bytes.extend(receivers.to_be_bytes());
+        bytes.extend(all.iter().flat_map(|one| one.to_bytes()));
+        let report = GroupReport::parse(&bytes).unwrap();
+        reports.on_report(now, NodeAddr(from), &report);
+    }
+
+    #[test]
+    fn the_worst_stand_first_each_once_and_all_are_counted() {
+        let mut reports = Reports::default();
+        let now = Time::ZERO;
+        told(
+            &mut reports,
+            now,
+            1,
+            40,
+            &[reception(5, 9), reception(6, 0)],
+        );
+        told(&mut reports, now, 2, 1, &[reception(5, 9)]);
+        let (receivers, worst) = reports.below(now, OF, Some(reception(9, 3)));
+        assert_eq!(receivers, 42);
+        let nodes: Vec<u32> = worst.iter().map(|one| one.node.0).collect();
+        assert_eq!(nodes, [5, 9, 6]);
+    }
+
+    #[test]
+    fn a_branch_that_tells_nothing_any_more_is_forgotten() {
+        let mut reports = Reports::default();
+        told(&mut reports, Time::ZERO, 1, 1, &[reception(5, 9)]);
+        let later = Time::ZERO + FRESH;
+        assert_eq!(reports.below(later, OF, None), (0, Vec::new()));
+        reports.expire(later);
+        assert!(reports.heard.is_empty());
+    }
+
+    #[test]
+    fn no_report_is_longer_than_one_may_be() {
+        let mut reports = Reports::default();
+        for from in 0..4 {
+            let all: Vec<_> = (0..32).map(|i| reception(100 * from + i, i)).collect();
+            told(&mut reports, Time::ZERO, from, 32, &all);
+        }
+        let (receivers, worst) = reports.below(Time::ZERO, OF, None);
+        assert_eq!((receivers, worst.len()), (128, RECEPTIONS_MAX));
+        assert!(worst.iter().all(|one| one.lost >= 24));
+    }
+}

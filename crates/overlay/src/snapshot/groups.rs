@@ -1,0 +1,86 @@
+//! The groups of the network as one node knows them. Plain data, ready for JSON both ways; the keys
+//! are a contract.
+
+use crate::groups::Admission;
+use serde::{Deserialize, Serialize};
+
+/// One group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Its address.
+    pub group: String,
+    /// `multicast` or `anycast`.
+    pub kind: String,
+    /// Who builds its tree: `link-state` or `scribe`.
+    pub tree: String,
+    /// The nodes that have members, by address, as records tell; of a group of Scribe none.
+    pub members: Vec<String>,
+    /// Joins of this node's clients.
+    pub clients: usize,
+    /// How it is to be carried, if that is set.
+    pub setting: Option<SettingStatus>,
+    /// What passes here, by source.
+    pub sources: Vec<GroupSource>,
+    /// Whether what it asks for fits the links, if it asks for anything. Only where one group was
+    /// asked for.
+    pub admission: Option<Admission>,
+}
+
+/// How a group is to be carried.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingStatus {
+    /// The node that has said so.
+    pub set_by: String,
+    /// The link protocol of its packets.
+    pub link: String,
+    /// What routes them.
+    pub routing: String,
+    /// Their priority.
+    pub priority: u8,
+    /// How soon they must be there.
+    pub deadline_ms: Option<u16>,
+    /// What its sources may send.
+    pub rate_kbps: Option<u32>,
+}
+
+/// A source's packets to a group, as they pass a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupSource {
+    /// The node where they begin.
+    pub source: String,
+    /// What makes the tree short; of a group of Scribe `scribe`.
+    pub metric: String,
+    /// The neighbour that they come from; none where they begin.
+    pub upstream: Option<String>,
+    /// The neighbours that they go to.
+    pub branches: Vec<String>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, with the headers of the overlay.
+    pub bytes: u64,
+    /// Seconds since the last packet.
+    pub idle_s: f64,
+    /// Nodes below this one that receive them, this one included.
+    pub receivers: u32,
+    /// What the worst of them have got, as they told within the last seconds.
+    pub receptions: Vec<ReceptionStatus>,
+    /// The links of the whole tree, from and to. Only where one group was asked for.
+    pub links: Vec<(String, String)>,
+}
+
+/// What a node has got of a source's packets to a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceptionStatus {
+    /// The node.
+    pub node: String,
+    /// Packets received.
+    pub received: u32,
+    /// Of them, those that were lost on a hop and recovered there.
+    pub recovered: u32,
+    /// Packets that have not come.
+    pub lost: u32,
+    /// Lost on some hop, before recovery.
+    pub lost_before_pct: f64,
+    /// Lost for good.
+    pub lost_after_pct: f64,
+}
