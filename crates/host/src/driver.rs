@@ -12,6 +12,7 @@ use crate::command::{Command, Commander};
 use crate::counters::Counters;
 use crate::log::{Lines, Log};
 use crate::outbox::{Io, OPERATOR};
+use crate::station::Station;
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
 use base::{Burst, ClientId, Duration, Engine, Input, Pool, UnderlayAddr};
 use net::clock::Clock;
@@ -82,7 +83,7 @@ pub enum HostError {
 
 /// A running node: the engine, its sockets, and its clock.
 pub struct Driver {
-    node: Node,
+    station: Station,
     io: Io,
     clock: Clock,
     poller: Poller,
@@ -144,8 +145,9 @@ impl Driver {
             log: Log::new(setup.log.clone()),
             operator_reply: None,
         };
+        let seed = u64::from(node.address().0) << 32 ^ clock.unix_s();
         Ok(Driver {
-            node,
+            station: Station::new(node, seed),
             io,
             clock,
             poller,
@@ -182,7 +184,7 @@ impl Driver {
             let now = self.clock.now();
             let timeout = match self.io.clients.has_asks() {
                 true => Some(Duration::ZERO),
-                false => self.node.next_timeout().map(|(at, _)| at.since(now)),
+                false => self.station.next_timeout().map(|(at, _)| at.since(now)),
             };
             self.poller.wait(timeout, &mut ready)?;
             self.wakeups += 1;
@@ -196,7 +198,7 @@ impl Driver {
         self.io.now = self.clock.now();
         // It is never refused, and a neighbour that is not told finds out by silence.
         let _ = self.operate(Operation::Farewell);
-        self.node.flush(self.io.now, &mut self.io);
+        self.station.flush(self.io.now, &mut self.io);
         self.io.clients.stop();
         self.send()?;
         self.io.log.line("stopped");
@@ -236,17 +238,17 @@ impl Driver {
         self.send()?;
         self.hand_over();
         let now = self.io.now;
-        if self.node.next_timeout().is_some_and(|(at, _)| at <= now) {
-            self.node.handle(now, Input::Timeout, &mut self.io);
+        if self.station.next_timeout().is_some_and(|(at, _)| at <= now) {
+            self.station.handle(now, Input::Timeout, &mut self.io);
         }
         self.ask_for_streams();
-        self.node.flush(now, &mut self.io);
+        self.station.flush(now, &mut self.io);
         for _ in 0..ASKS_PER_TURN {
             if !self.io.clients.has_asks() {
                 break;
             }
             self.ask_for_streams();
-            self.node.flush(now, &mut self.io);
+            self.station.flush(now, &mut self.io);
         }
         self.send()?;
         self.hand_over();
@@ -261,7 +263,7 @@ impl Driver {
         // Errors of a datagram socket concern single packets; the socket goes on.
         let _ = socket.recv_batch(&self.io.pool, &mut self.received, MESSAGES_PER_TURN);
         for (from, burst) in self.received.drain(..) {
-            self.node
+            self.station
                 .handle(self.io.now, Input::Datagrams { from, burst }, &mut self.io);
         }
     }
@@ -303,18 +305,18 @@ impl Driver {
                 // Whoever asked may have gone.
                 Command::Status(answer) => drop(answer.send(Box::new(self.status()))),
                 Command::Network(answer) => {
-                    let snapshot = self.node.network_snapshot(self.clock.now());
+                    let snapshot = self.station.node().network_snapshot(self.clock.now());
                     let _ = answer.send(Box::new(snapshot));
                 }
                 Command::Groups(only, answer) => {
-                    let groups = self.node.group_statuses(self.clock.now(), only);
+                    let groups = self.station.node().group_statuses(self.clock.now(), only);
                     let _ = answer.send(groups);
                 }
                 Command::Admission(setting, answer) => {
-                    let _ = answer.send(self.node.admission(&setting));
+                    let _ = answer.send(self.station.node().admission(&setting));
                 }
                 Command::Revocations(answer) => {
-                    let _ = answer.send(self.node.network().revocations().cloned());
+                    let _ = answer.send(self.station.node().network().revocations().cloned());
                 }
                 Command::Operate(operation, answer) => {
                     let _ = answer.send(self.operate(operation));
@@ -331,7 +333,7 @@ impl Driver {
             client: OPERATOR,
             request,
         };
-        self.node.handle(self.io.now, input, &mut self.io);
+        self.station.handle(self.io.now, input, &mut self.io);
         match self.io.operator_reply.take() {
             Some(Reply::Refused(why)) => Err(why),
             _ => Ok(()),
@@ -366,10 +368,10 @@ impl Driver {
             buffers_small,
             udp,
         };
-        let snapshot = self.node.snapshot(self.io.now);
+        let snapshot = self.station.node().snapshot(self.io.now);
         let unix_s = Clock::new().unix_s();
         Status {
-            nodes: KnownNode::all(self.node.database(), &snapshot, unix_s),
+            nodes: KnownNode::all(self.station.node().database(), &snapshot, unix_s),
             snapshot,
             counters: self.io.counters.clone(),
             host,
@@ -389,9 +391,11 @@ impl Driver {
 
 impl core::fmt::Debug for Driver {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Driver { node, sockets, .. } = self;
+        let Driver {
+            station, sockets, ..
+        } = self;
         f.debug_struct("Driver")
-            .field("node", &node.address())
+            .field("node", &station.node().address())
             .field("sockets", sockets)
             .finish_non_exhaustive()
     }

@@ -27,6 +27,7 @@ pub mod log;
 pub mod metrics;
 pub mod outbox;
 pub mod resolve;
+pub mod station;
 pub mod status;
 #[cfg(test)]
 mod testing;

@@ -3,14 +3,14 @@
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::log::Log;
+use crate::station::Station;
 use base::{Burst, ClientId, Outbox, Pool, Time, UnderlayAddr};
 use net::udp::SendQueue;
-use overlay::Node;
 use overlay::event::{Drop, Event};
 use overlay::request::Reply;
 
 /// The client that stands for the operator: his requests come over the control socket.
-pub const OPERATOR: ClientId = ClientId(0);
+pub const OPERATOR: ClientId = crate::station::OPERATOR;
 
 /// The outbox of the loop.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Io {
     pub operator_reply: Option<Reply>,
 }
 
-impl Outbox<Node> for Io {
+impl Outbox<Station> for Io {
     fn send(&mut self, to: UnderlayAddr, burst: Burst) {
         let packets = burst.segments() as u32;
         let taken = match self.queues.get_mut(usize::from(to.socket)) {

@@ -26,10 +26,12 @@ mod admission;
 mod local;
 mod membership;
 mod reports;
+mod shared;
 mod trees;
 
 pub use admission::{Admission, Branches, admit, branches, metric_of};
 pub use local::{Change, JOINS_MAX, Local, Subscriber};
 pub use membership::Membership;
 pub use reports::{REPORT_EVERY, Reports};
+pub use shared::{Errand, Shared};
 pub use trees::{Key, LINGER, SLOTS_MAX, Slot, Trees, View};

@@ -21,6 +21,7 @@ mod reliable;
 mod routing;
 mod segments;
 mod send;
+mod shared;
 mod stamped;
 mod streams;
 mod transmit;
@@ -33,17 +34,19 @@ use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
 use crate::fragment::Reassembly;
-use crate::groups::{Local, Reports, Trees};
+use crate::groups::{Errand, Local, Reports, Shared, Trees};
 use crate::link::{Link, LinkIndex, Links};
 use crate::link_state::Database;
-use crate::request::{Reply, Request};
+use crate::request::{Options, Reply, Request};
 use crate::resequence::Resequencer;
 use crate::route::Tables;
 use crate::settings::Settings;
 use crate::sockets::Sockets;
 use crate::stamps::Stamps;
 use crate::stream::Streams;
-use base::{ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr};
+use base::{
+    ClientId, Duration, Engine, Input, NodeAddr, Outbox, Rng, Time, UnderlayAddr, VirtualPort,
+};
 use graph::metric::{Metric, Parameters};
 use secure::{Handshakes, Identity, Network};
 
@@ -105,6 +108,9 @@ pub struct Node {
     groups: Local,
     telling: groups::Telling,
     trees: Trees,
+    shared: Shared,
+    /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
+    ends: Vec<NodeAddr>,
     reports: Reports,
     reports_at: Time,
     /// What the sources here may still send to groups whose rate is set.
@@ -178,6 +184,8 @@ impl Node {
             groups: Local::default(),
             telling: groups::Telling::default(),
             trees: Trees::default(),
+            shared: Shared::default(),
+            ends: Vec::new(),
             reports: Reports::default(),
             reports_at: Time::ZERO,
             policers: groups::Policers::default(),
@@ -222,6 +230,34 @@ impl Node {
     /// The neighbour that gets packets to `to` by `metric`.
     pub fn next_hop(&self, metric: Metric, to: NodeAddr) -> Option<NodeAddr> {
         self.tables.next_hop(metric, to)
+    }
+
+    /// What Scribe, beside this node, is to do next.
+    pub fn next_errand(&mut self) -> Option<Errand> {
+        self.shared.next_errand()
+    }
+
+    /// Scribe builds the trees of some groups of the network.
+    pub fn wants_scribe(&self) -> bool {
+        self.database.membership().wants_scribe()
+    }
+
+    /// The nodes that can be reached, in order of address.
+    pub fn reachable(&self) -> impl Iterator<Item = NodeAddr> {
+        self.tables.destinations()
+    }
+
+    /// The least one-way delay to a node; `None` if it cannot be reached.
+    pub fn latency(&self, to: NodeAddr) -> Option<Duration> {
+        self.tables.latency(to)
+    }
+
+    /// Opens the socket of a service that runs beside this node, at a port that belongs to it.
+    pub fn open_service(&mut self, client: ClientId, port: VirtualPort, options: Options) {
+        let opened = self
+            .sockets
+            .open_service(client, port, options, &mut self.rng);
+        opened.expect("a node has a socket for each of its services");
     }
 
     /// For how long a link that is down must work before it comes up again: the longest of any.

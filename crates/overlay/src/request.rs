@@ -97,7 +97,27 @@ pub enum Operation {
         group: NodeAddr,
         /// How.
         setting: Option<Setting>,
+        /// How many bits the groups of a range have in common; 32 for one group.
+        prefix: u8,
     },
+    /// Scribe: the tree of a group is now so from here.
+    Edges {
+        /// The group.
+        group: NodeAddr,
+        /// The neighbours in its tree.
+        ends: Vec<NodeAddr>,
+        /// This node is in the tree.
+        is_in_tree: bool,
+    },
+    /// Scribe: the root of a group that was asked for.
+    Root {
+        /// The group.
+        group: NodeAddr,
+        /// Its root.
+        at: NodeAddr,
+    },
+    /// Scribe has ended: it builds no trees any more.
+    NoScribe,
     /// A new signed list of revoked certificates, to be checked and flooded.
     Revoke(Vec<u8>),
     /// The node is about to stop: its neighbours are told, so that they need not wait for silence.

@@ -184,6 +184,20 @@ impl Sockets {
         Ok(port)
     }
 
+    /// Binds a service of the node to a port that belongs to the node.
+    pub fn open_service(
+        &mut self,
+        client: ClientId,
+        port: VirtualPort,
+        options: Options,
+        rng: &mut Rng,
+    ) -> Result<(), RequestError> {
+        let socket = self.open(client, rng)?;
+        (socket.port, socket.options) = (Some(port), options);
+        self.by_port.insert(port, client);
+        Ok(())
+    }
+
     /// Binds `client` to the ports from `first` to `last`, of which nobody has any; to any one port if
     /// both are 0. The first of them.
     pub fn bind_range(

@@ -81,11 +81,9 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     for group in &config.groups {
         let setting = group.wanted().setting().map_err(Failure::misused)?;
-        let operation = Operation::SetGroup {
-            group: setting.group,
-            setting: Some(setting),
-        };
-        driver.operate(operation).map_err(Failure::failed)?;
+        driver
+            .operate(host::control::set(setting))
+            .map_err(Failure::failed)?;
     }
     let _services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));

@@ -246,6 +246,15 @@ impl<B: AsRef<[u8]>> Header<B> {
     pub fn payload(&self) -> &[u8] {
         &self.bytes.as_ref()[self.payload_offset()..]
     }
+    /// The extension, writable.
+    pub fn extension_mut(&mut self) -> Option<&mut [u8]>
+    where
+        B: AsMut<[u8]>,
+    {
+        let offset = self.payload_offset();
+        self.has_extension()
+            .then(|| &mut self.bytes.as_mut()[HEADER_BYTES + EXTENSION_LENGTH_BYTES..offset])
+    }
     /// The viewed bytes back.
     pub fn into_inner(self) -> B {
         self.bytes

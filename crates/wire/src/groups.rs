@@ -33,11 +33,14 @@
 //! +---------------------------------------------------------------+
 //! |                            version                            |  the highest counts, of whomever
 //! +---------------+---------------+-------------------------------+
-//! |     tree      |     class     |         deadline, ms          |  0 link state, 1 Scribe
+//! | wide  | tree  |     class     |         deadline, ms          |  tree: 0 link state, 1 Scribe
 //! +---------------+---------------+-------------------------------+
 //! |                          rate, kbit/s                         |  0 no requirement
 //! +---------------------------------------------------------------+
 //! ```
+//!
+//! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
+//! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -93,8 +96,10 @@ impl TreeBuilder {
 /// How a group is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The group.
+    /// The group, or the first of a range of groups.
     pub group: NodeAddr,
+    /// How many bits the groups of the range have in common, 4 to 32; 32 for one group.
+    pub prefix: u8,
     /// The highest counts.
     pub version: u32,
     /// Who builds its tree.
@@ -244,6 +249,15 @@ fn check(item: &Item<'_>) -> Result<(), Malformed> {
     }
 }
 
+/// The bits that the addresses of a range have in common.
+pub const fn mask(prefix: u8) -> u32 {
+    match prefix {
+        0 => 0,
+        prefix if prefix >= 32 => u32::MAX,
+        prefix => u32::MAX << (32 - prefix),
+    }
+}
+
 /// An address of class D or E.
 pub const fn is_group(addr: NodeAddr) -> bool {
     addr.is_multicast() || addr.is_anycast()
@@ -254,7 +268,9 @@ impl Setting {
         let mut r = Reader::new(bytes);
         let group = NodeAddr(r.u32()?);
         let version = r.u32()?;
-        let tree = match r.u8()? {
+        let wide_tree = r.u8()?;
+        let prefix = 32u8.checked_sub(wide_tree >> 2).ok_or(Malformed::Value)?;
+        let tree = match wide_tree & 3 {
             0 => TreeBuilder::LinkState,
             1 => TreeBuilder::Scribe,
             _ => return Err(Malformed::Value),
@@ -262,11 +278,12 @@ impl Setting {
         let class = Class::from_byte(r.u8()?)?;
         let deadline_ms = r.u16()?;
         let rate_kbps = r.u32()?;
-        if !is_group(group) {
+        if !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
             return Err(Malformed::Value);
         }
         Ok(Setting {
             group,
+            prefix,
             version,
             tree,
             class,
@@ -278,10 +295,11 @@ impl Setting {
     fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.u32(self.group.0)?;
         w.u32(self.version)?;
-        w.u8(match self.tree {
+        let tree = match self.tree {
             TreeBuilder::LinkState => 0,
             TreeBuilder::Scribe => 1,
-        })?;
+        };
+        w.u8((32 - self.prefix.clamp(4, 32)) << 2 | tree)?;
         w.u8(self.class.to_byte())?;
         w.u16(self.deadline_ms)?;
         w.u32(self.rate_kbps)

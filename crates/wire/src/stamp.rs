@@ -18,6 +18,20 @@
 //! +---------------+
 //! ```
 //!
+//! Packets to a group whose tree Scribe builds have routing by table and this extension, the edge of
+//! the tree that the packet is on. Nodes between its ends forward it by table towards `to`; a node
+//! of the tree rewrites both in place, for each edge on. It has one length, so nothing moves.
+//!
+//! ```text
+//! +---------------+
+//! |    kind 2     |                                  tree edge
+//! +---------------+-----------------------------------------------+
+//! |                             from                              |
+//! +---------------------------------------------------------------+
+//! |                              to                               |
+//! +---------------------------------------------------------------+
+//! ```
+//!
 //! A node forwards the first copy of a packet along each of its links in the stamp, never back,
 //! and drops later copies by (source, flow, sequence number). One mechanism so serves single
 //! paths, k disjoint paths, dissemination graphs and source trees.
@@ -40,6 +54,7 @@ pub const STAMP_BYTES_MAX: usize = 2 + 4 * NODES_MAX + 2 * LINKS_MAX;
 
 const SUBGRAPH: u8 = 0;
 const FLOODING: u8 = 1;
+const TREE_EDGE: u8 = 2;
 
 /// Why a stamp is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
@@ -62,6 +77,42 @@ pub enum Stamp<'a> {
     Subgraph(Subgraph<'a>),
     /// Along every link.
     Flooding,
+}
+
+/// The edge of a group's tree that a packet is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeEdge {
+    /// The node of the tree that has sent it.
+    pub from: NodeAddr,
+    /// The one that is to get it.
+    pub to: NodeAddr,
+}
+
+impl TreeEdge {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 9;
+
+    /// Reads an extension.
+    pub fn parse(bytes: &[u8]) -> Result<TreeEdge, Malformed> {
+        let [kind, f0, f1, f2, f3, t0, t1, t2, t3] =
+            *<&[u8; TreeEdge::BYTES]>::try_from(bytes).map_err(|_| Malformed::Length)?;
+        let edge = TreeEdge {
+            from: NodeAddr(u32::from_be_bytes([f0, f1, f2, f3])),
+            to: NodeAddr(u32::from_be_bytes([t0, t1, t2, t3])),
+        };
+        match (kind, edge.from.is_node() && edge.to.is_node()) {
+            (TREE_EDGE, true) => Ok(edge),
+            (TREE_EDGE, false) => Err(Malformed::Value),
+            _ => Err(Malformed::Kind),
+        }
+    }
+
+    /// As it stands on the wire.
+    pub const fn to_bytes(self) -> [u8; TreeEdge::BYTES] {
+        let [f0, f1, f2, f3] = self.from.0.to_be_bytes();
+        let [t0, t1, t2, t3] = self.to.0.to_be_bytes();
+        [TREE_EDGE, f0, f1, f2, f3, t0, t1, t2, t3]
+    }
 }
 
 /// Some nodes and directed links between them, without cycles.

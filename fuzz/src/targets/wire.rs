@@ -1,6 +1,7 @@
 //! Fuzz targets of `wire`: every decoder; what it understands is written back and read again.
 
 use wire::control::{Builder, Hello, Message, Messages, MtuAnswer, TailProbe};
+use wire::groups::{self, Groups};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
@@ -17,6 +18,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_transport", transport),
     ("wire_control", control),
     ("wire_link_state", link_state_body),
+    ("wire_groups", groups_body),
     ("wire_echo", echo_packet),
     ("wire_ipc_request", ipc_request),
     ("wire_ipc_reply", ipc_reply),
@@ -155,6 +157,11 @@ fn message_again(message: &Message<'_>, room: usize) {
             assert_eq!(MtuAnswer::parse(&answer.to_bytes()), Ok(*answer));
             builder.mtu_answer(*answer)
         }
+        Message::GroupReport(report) => {
+            let of = (report.source, report.group);
+            let receptions: Vec<_> = report.receptions().collect();
+            builder.group_report(of, report.receivers, &receptions)
+        }
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");
@@ -165,6 +172,38 @@ fn message_again(message: &Message<'_>, room: usize) {
         (_, [Ok(again)]) => assert_eq!(again, message),
         other => panic!("not one message: {other:?}"),
     }
+}
+
+/// Members and settings come back, and only groups are named.
+fn groups_body(data: &[u8]) {
+    let Some((part, body)) = data.split_first() else {
+        return;
+    };
+    let Some(kind) = RecordKind::groups(part % groups::PARTS as u8) else {
+        return;
+    };
+    let Ok(view) = Groups::parse(kind, body) else {
+        return;
+    };
+    let members: Vec<_> = view.members().collect();
+    let settings: Vec<_> = view.settings().collect();
+    assert!(members.iter().all(|group| groups::is_group(*group)));
+    let repr = groups::Repr {
+        origin: view.origin,
+        seq: view.seq,
+        lifetime_s: view.lifetime_s,
+        certificate_serial: view.certificate_serial,
+        part: view.part,
+        members: &members,
+        settings: &settings,
+    };
+    let mut again = [0xa5; 1_200];
+    let written = repr.emit(&mut again, |_| *view.signature());
+    let len = written.expect("what came in one record fits one");
+    let again = Groups::parse(kind, &again[..len]).expect("what was written is read");
+    assert!(again.members().eq(members.iter().copied()));
+    assert!(again.settings().eq(settings.iter().copied()));
+    assert_eq!(again.key(), view.key());
 }
 
 /// Options and links come back byte for byte, and the signed bytes with them.

@@ -110,8 +110,10 @@ impl GroupSet {
                 .find(|builder| builder.label() == word)
                 .ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))?,
         };
+        let (group, prefix) = range(&self.group)?;
         Ok(Setting {
-            group: group(&self.group)?,
+            group,
+            prefix,
             version: 0,
             tree,
             class,
@@ -119,6 +121,34 @@ impl GroupSet {
             rate_kbps: self.rate_kbps,
         })
     }
+}
+
+/// A setting as an operation.
+pub fn set(setting: Setting) -> Operation {
+    Operation::SetGroup {
+        group: setting.group,
+        prefix: setting.prefix,
+        setting: Some(setting),
+    }
+}
+
+/// A group, or a range of them like 239.192.0.0/14.
+fn range(word: &str) -> Result<(NodeAddr, u8), String> {
+    let (base, prefix) = match word.split_once('/') {
+        None => (word, 32),
+        Some((base, bits)) => {
+            let bits = bits.parse().ok().filter(|bits| (4..=32).contains(bits));
+            let wrong = || format!("`{word}`: write 4 to 32 behind the slash");
+            (base, bits.ok_or_else(wrong)?)
+        }
+    };
+    let base = group(base)?;
+    if base.0 & !wire::groups::mask(prefix) != 0 {
+        return Err(format!(
+            "`{word}`: the bits behind the first {prefix} have to be 0"
+        ));
+    }
+    Ok((base, prefix))
 }
 
 fn group(word: &str) -> Result<NodeAddr, String> {
@@ -184,9 +214,13 @@ impl Operator {
             }
             Ask::GroupSet(wanted) => self.set_group(&wanted),
             Ask::GroupClear { group: word } => {
-                let group = group(&word)?;
-                let setting = None;
-                self.operate(Operation::SetGroup { group, setting }, "group_clear")
+                let (group, prefix) = range(&word)?;
+                let clear = Operation::SetGroup {
+                    group,
+                    prefix,
+                    setting: None,
+                };
+                self.operate(clear, "group_clear")
             }
             Ask::LinkSet { neighbor, model } => {
                 let model = model.parse().map_err(|error| format!("model: {error}"))?;
@@ -251,9 +285,7 @@ impl Operator {
             let reasons = admission.refusals.join("; ");
             return Err(format!("not admitted: {reasons}"));
         }
-        let group = setting.group;
-        let setting = Some(setting);
-        self.operate(Operation::SetGroup { group, setting }, "group_set")?;
+        self.operate(set(setting), "group_set")?;
         let answer = serde_json::json!({ "done": "group_set", "admission": admission });
         Ok(answer.to_string())
     }

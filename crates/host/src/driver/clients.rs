@@ -68,7 +68,7 @@ impl Driver {
                         client: id,
                         request,
                     };
-                    self.node.handle(self.io.now, input, &mut self.io);
+                    self.station.handle(self.io.now, input, &mut self.io);
                 }
                 Ok(None) => return,
                 Err(_gone) => return self.close_client(id),
@@ -102,7 +102,7 @@ impl Driver {
                         client: id,
                         request,
                     };
-                    self.node.handle(self.io.now, input, &mut self.io);
+                    self.station.handle(self.io.now, input, &mut self.io);
                 }
                 Ok(None) => return,
                 Err(_gone) => return self.close_client(id),
@@ -117,7 +117,7 @@ impl Driver {
         }
         while let Some((client, request)) = self.io.clients.take_ask() {
             let input = Input::Request { client, request };
-            self.node.handle(self.io.now, input, &mut self.io);
+            self.station.handle(self.io.now, input, &mut self.io);
         }
     }
 
@@ -128,7 +128,7 @@ impl Driver {
             client: id,
             request: Request::Close,
         };
-        self.node.handle(self.io.now, input, &mut self.io);
+        self.station.handle(self.io.now, input, &mut self.io);
     }
 
     /// Hands over what has come for clients in this turn.

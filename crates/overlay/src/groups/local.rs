@@ -154,7 +154,8 @@ impl Local {
 
     /// Tells the network how a group is to be carried.
     pub fn set(&mut self, setting: Setting) -> Result<(), RequestError> {
-        let known = self.settings.iter().position(|s| s.group == setting.group);
+        let of = |s: &Setting| (s.group, s.prefix);
+        let known = self.settings.iter().position(|s| of(s) == of(&setting));
         match known {
             Some(place) => self.settings[place] = setting,
             None if self.settings.len() >= SETTINGS_MAX => {
@@ -166,10 +167,44 @@ impl Local {
         Ok(())
     }
 
+    /// Settings have changed: each group goes to who is to build its tree. Those for which that is
+    /// another one than before, and whom.
+    pub fn sort(
+        &mut self,
+        builder: impl Fn(NodeAddr) -> TreeBuilder,
+    ) -> Vec<(NodeAddr, TreeBuilder)> {
+        let of = |joined: &Joined| match joined.part {
+            Some(_) => TreeBuilder::LinkState,
+            None => TreeBuilder::Scribe,
+        };
+        let groups = self.groups.iter();
+        let moved = groups.filter(|(group, joined)| of(joined) != builder(**group));
+        let moved: Vec<NodeAddr> = moved.map(|(group, _)| *group).collect();
+        let mut told = Vec::new();
+        for group in moved {
+            let to = builder(group);
+            let part = match to {
+                // Without room it stays where it is.
+                TreeBuilder::LinkState => match self.enter(group) {
+                    Ok(part) => Some(part),
+                    Err(_) => continue,
+                },
+                TreeBuilder::Scribe => None,
+            };
+            if let Some(joined) = self.groups.get_mut(&group) {
+                let before = core::mem::replace(&mut joined.part, part);
+                self.leave_part(group, before);
+            }
+            told.push((group, to));
+        }
+        told
+    }
+
     /// What this node tells of a group, it tells no more. True if it told anything.
-    pub fn unset(&mut self, group: NodeAddr) -> bool {
+    pub fn unset(&mut self, group: NodeAddr, prefix: u8) -> bool {
         let before = self.settings.len();
-        self.settings.retain(|setting| setting.group != group);
+        self.settings
+            .retain(|s| (s.group, s.prefix) != (group, prefix));
         let is_changed = self.settings.len() != before;
         self.parts[usize::from(SETTINGS_PART)].is_dirty |= is_changed;
         is_changed
@@ -223,12 +258,17 @@ impl Local {
         if !joined.subscribers.is_empty() {
             return Change::Nothing;
         }
-        if let Some(part) = joined.part {
+        let part = joined.part;
+        self.leave_part(group, part);
+        self.groups.remove(&group);
+        Change::Left
+    }
+
+    fn leave_part(&mut self, group: NodeAddr, part: Option<u8>) {
+        if let Some(part) = part {
             let part = &mut self.parts[usize::from(part)];
             part.members.retain(|member| *member != group);
             part.is_dirty = true;
         }
-        self.groups.remove(&group);
-        Change::Left
     }
 }

@@ -2,16 +2,21 @@
 
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::groups::{Groups, Setting};
+use wire::groups::{Groups, Setting, TreeBuilder, mask};
 use wire::record::Key;
+
+type Range = (NodeAddr, u8);
 
 /// All groups of the network that are told by records.
 #[derive(Clone, Debug, Default)]
 pub struct Membership {
     /// In order of address; a node stands here once for each of its parts that names the group.
     members: BTreeMap<NodeAddr, Vec<NodeAddr>>,
-    /// By group and who said so.
-    settings: BTreeMap<NodeAddr, BTreeMap<NodeAddr, Setting>>,
+    /// By range (first group, length of what they have in common) and who said so.
+    settings: BTreeMap<Range, BTreeMap<NodeAddr, Setting>>,
+    /// The lengths in use, the longest first.
+    prefixes: Vec<u8>,
+    settings_changed: bool,
     changed: BTreeSet<NodeAddr>,
 }
 
@@ -39,15 +44,31 @@ impl Membership {
 
     /// The same, and who has said so.
     pub fn said(&self, group: NodeAddr) -> Option<(NodeAddr, Setting)> {
-        let said = self.settings.get(&group)?;
-        let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
-        best.map(|(who, setting)| (*who, *setting))
+        let base = |prefix: &u8| (NodeAddr(group.0 & mask(*prefix)), *prefix);
+        let said = self.prefixes.iter().map(base);
+        let said = said.filter_map(|range| self.settings.get(&range)).next()?;
+        best_of(said)
     }
 
-    /// All settings that count, and who has said so, in order of the group's address.
+    /// The same of a range itself.
+    pub fn said_of(&self, group: NodeAddr, prefix: u8) -> Option<(NodeAddr, Setting)> {
+        best_of(self.settings.get(&(group, prefix))?)
+    }
+
+    /// All settings that count, and who has said so, in order of address.
     pub fn settings(&self) -> impl Iterator<Item = (NodeAddr, Setting)> + '_ {
-        let groups = self.settings.keys();
-        groups.filter_map(|group| self.said(*group))
+        self.settings.values().filter_map(best_of)
+    }
+
+    /// Scribe builds the trees of some groups.
+    pub fn wants_scribe(&self) -> bool {
+        let mut settings = self.settings();
+        settings.any(|(_, setting)| setting.tree == TreeBuilder::Scribe)
+    }
+
+    /// Settings have changed since the last call.
+    pub fn take_settings_changed(&mut self) -> bool {
+        core::mem::take(&mut self.settings_changed)
     }
 
     /// The groups that have changed since the last call.
@@ -74,18 +95,26 @@ impl Membership {
             self.changed.insert(*group);
         }
         for setting in before.iter().flat_map(Groups::settings) {
-            if let Some(said) = self.settings.get_mut(&setting.group) {
+            let range = (setting.group, setting.prefix);
+            if let Some(said) = self.settings.get_mut(&range) {
                 said.remove(&key.origin);
                 if said.is_empty() {
-                    self.settings.remove(&setting.group);
+                    self.settings.remove(&range);
                 }
             }
-            self.changed.insert(setting.group);
+            self.settings_changed = true;
         }
         for setting in now.into_iter().flat_map(Groups::settings) {
-            let said = self.settings.entry(setting.group).or_default();
+            let range = (setting.group, setting.prefix);
+            let said = self.settings.entry(range).or_default();
             said.insert(key.origin, setting);
-            self.changed.insert(setting.group);
+            self.settings_changed = true;
+        }
+        if self.settings_changed {
+            self.prefixes = self.settings.keys().map(|(_, prefix)| *prefix).collect();
+            self.prefixes
+                .sort_unstable_by_key(|prefix| core::cmp::Reverse(*prefix));
+            self.prefixes.dedup();
         }
     }
 
@@ -100,4 +129,10 @@ impl Membership {
         }
         self.changed.insert(group);
     }
+}
+
+/// What counts of what some nodes say: the highest version.
+fn best_of(said: &BTreeMap<NodeAddr, Setting>) -> Option<(NodeAddr, Setting)> {
+    let best = said.iter().max_by_key(|(who, s)| (s.version, **who));
+    best.map(|(who, setting)| (*who, *setting))
 }

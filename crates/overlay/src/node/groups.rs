@@ -3,7 +3,7 @@
 use super::Node;
 use super::send::metric;
 use crate::event::{Drop, Event};
-use crate::groups::{Change, Key, View};
+use crate::groups::{Change, Errand, Key, Membership, View};
 use crate::link::LinkIndex;
 use crate::link_state::OwnGroups;
 use crate::request::{Options, Reply, RequestError};
@@ -68,18 +68,18 @@ impl Node {
     pub(super) fn set_group(
         &mut self,
         now: Time,
-        group: NodeAddr,
+        (group, prefix): (NodeAddr, u8),
         setting: Option<Setting>,
     ) -> Result<Reply, RequestError> {
         if !wire::groups::is_group(group) {
             return Err(RequestError::NotAGroup);
         }
         match setting {
-            None => drop(self.groups.unset(group)),
+            None => drop(self.groups.unset(group, prefix)),
             Some(setting) => {
                 // Above what anybody has said, and of two operators the later one.
-                let known = self.database.membership().setting(group);
-                let above = known.map_or(0, |known| known.version.saturating_add(1));
+                let known = self.database.membership().said_of(group, prefix);
+                let above = known.map_or(0, |(_, known)| known.version.saturating_add(1));
                 let version = above.max(self.unix_s(now) as u32);
                 self.groups.set(Setting { version, ..setting })?;
             }
@@ -89,19 +89,41 @@ impl Node {
 
     /// Who builds the tree of a group.
     pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
-        let setting = self.database.membership().setting(group);
-        setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
+        builder_of(self.database.membership(), group)
     }
 
     fn on_own_change(&mut self, group: NodeAddr, change: Change) {
         if change != Change::Nothing && group.is_anycast() {
             self.tables.touch();
         }
+        if group.is_multicast() && self.builder(group) == TreeBuilder::Scribe {
+            match change {
+                Change::Entered => self.shared.ask(Errand::Join(group)),
+                Change::Left => self.shared.ask(Errand::Leave(group)),
+                Change::Nothing => {}
+            }
+        }
+    }
+
+    /// Settings have changed: groups go from one builder of trees to the other.
+    fn sort_groups(&mut self) {
+        let membership = self.database.membership();
+        let builder = |group| builder_of(membership, group);
+        for (group, to) in self.groups.sort(builder) {
+            self.shared.ask(match to {
+                TreeBuilder::Scribe => Errand::Join(group),
+                TreeBuilder::LinkState => Errand::Leave(group),
+            });
+        }
+        self.policers.clear();
     }
 
     /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
     /// after the node's certificate is in the database.
     pub(super) fn update_groups(&mut self, now: Time) {
+        if self.database.membership_mut().take_settings_changed() {
+            self.sort_groups();
+        }
         let due: Vec<u8> = self.database.groups_to_refresh(now).collect();
         for part in due {
             self.groups.renew(part);
@@ -112,9 +134,6 @@ impl Node {
         }
         for group in self.database.membership_mut().take_changed() {
             self.trees.on_group_changed(group);
-            if self.database.membership().setting(group).is_none() {
-                self.policers.remove(&group);
-            }
             if group.is_anycast() {
                 self.tables.touch();
             }
@@ -210,7 +229,7 @@ impl Node {
     }
 
     /// Delivers packets to a group, of which the burst holds the whole opened datagrams.
-    fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+    pub(super) fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
         while run.segments() > 1 {
             let front = run.split_front(1);
             self.deliver_sealed(now, front, out);
@@ -261,6 +280,9 @@ impl Node {
         use super::receive::Verdict;
         let mut header = Header::trusted(&mut *packet);
         let (source, group) = (header.source(), header.destination());
+        if header.has_extension() {
+            return Verdict::Shared;
+        }
         let ttl = header.ttl();
         if ttl <= 1 {
             if self.groups.is_member(group) {
@@ -319,6 +341,9 @@ impl Node {
     ) {
         let header = Header::trusted(&packet.bytes()[CLEAR_BYTES..]);
         let (group, routing) = (header.destination(), header.class().routing);
+        if header.has_extension() {
+            return self.send_shared(now, true, packet, out);
+        }
         match self.group_slot(now, self.addr, group, routing) {
             Ok(slot) => self.send_group(now, slot, None, packet, out),
             Err(reason) => self.drop_one(reason, out),
@@ -326,8 +351,18 @@ impl Node {
     }
 }
 
+/// Who builds the tree of a group. Anycast has none.
+fn builder_of(membership: &Membership, group: NodeAddr) -> TreeBuilder {
+    let setting = membership.setting(group).filter(|_| group.is_multicast());
+    setting.map_or(TreeBuilder::LinkState, |setting| setting.tree)
+}
+
 /// A copy of the run for one who gets it, the run itself for the last.
-fn share(run: &mut Option<Burst>, is_last: bool, out: &mut impl Outbox<Node>) -> Option<Burst> {
+pub(super) fn share(
+    run: &mut Option<Burst>,
+    is_last: bool,
+    out: &mut impl Outbox<Node>,
+) -> Option<Burst> {
     if is_last {
         return run.take();
     }

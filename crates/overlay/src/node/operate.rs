@@ -41,7 +41,27 @@ impl Node {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
-            Operation::SetGroup { group, setting } => self.set_group(now, group, setting),
+            Operation::SetGroup {
+                group,
+                prefix,
+                setting,
+            } => self.set_group(now, (group, prefix), setting),
+            Operation::Edges {
+                group,
+                ends,
+                is_in_tree,
+            } => {
+                self.shared.set_edges(group, ends, is_in_tree);
+                Ok(Reply::Done)
+            }
+            Operation::Root { group, at } => {
+                self.shared.set_root(group, at);
+                Ok(Reply::Done)
+            }
+            Operation::NoScribe => {
+                self.shared.clear();
+                Ok(Reply::Done)
+            }
             Operation::Renew(identity) => self.renew(now, *identity),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
             Operation::Farewell => {

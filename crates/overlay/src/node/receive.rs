@@ -28,6 +28,8 @@ pub(super) enum Verdict {
     Copies(LinkIndex),
     /// Copies to the branches of a group's tree, and to the group's clients here.
     Group(u32),
+    /// Copies along the edges of a group's shared tree, and to the group's clients here.
+    Shared,
 }
 
 impl Node {
@@ -57,6 +59,7 @@ impl Node {
             Verdict::Forward(link) => self.send_run(now, link, run, false, out),
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
             Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
+            Verdict::Shared => self.send_shared(now, false, run, out),
             Verdict::Local => self.deliver_run(now, run, out),
         }
     }
@@ -205,6 +208,11 @@ impl Node {
             };
             self.drop_one(reason, out);
             return Verdict::Done;
+        }
+        if destination.is_multicast() && header.has_extension() && !is_stamped {
+            if let Some(verdict) = self.judge_passing(&mut header, out) {
+                return verdict;
+            }
         }
         if is_stamped && !destination.is_node() {
             self.drop_one(Drop::Unsupported, out);

@@ -16,8 +16,10 @@ use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
 use graph::metric::Metric;
 use secure::Sessions;
 use wire::data::{
-    Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing,
+    Class, EXTENSION_LENGTH_BYTES, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr,
+    Routing, TTL_MAX,
 };
+use wire::groups::TreeBuilder;
 use wire::link::Kind;
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
@@ -155,7 +157,9 @@ impl Node {
         } = options;
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
-        let mut stamp: &[u8] = &[];
+        let edge = Node::first_edge(self.addr);
+        let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
+        let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if let Some(scheme) = scheme
             && to != self.addr
         {
@@ -177,6 +181,8 @@ impl Node {
                 }
             }
         }
+        // The edges of a shared tree are paths of several hops each.
+        let ttl = if is_shared { TTL_MAX } else { ttl };
         let header = Repr {
             class,
             ttl,

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 const SETTING: Setting = Setting {
     group: NodeAddr(0xef01_0101),
+    prefix: 32,
     version: 0x6000_0001,
     tree: TreeBuilder::Scribe,
     class: Class {
@@ -89,6 +90,25 @@ fn addresses_of_nodes_are_no_groups() {
     let mut bytes = body(&[], &[SETTING]);
     bytes[27] = 7;
     assert_eq!(Groups::parse(KIND, &bytes), Err(Malformed::Value), "tree");
+}
+
+#[test]
+fn a_setting_can_be_for_a_range_of_groups() {
+    let range = Setting {
+        group: NodeAddr(0xefc0_0000),
+        prefix: 14,
+        ..SETTING
+    };
+    let bytes = body(&[], &[range]);
+    assert_eq!(bytes[27], 18 << 2 | 1);
+    let read = Groups::parse(KIND, &bytes).unwrap();
+    assert_eq!(read.settings().collect::<Vec<_>>(), [range]);
+    for wrong in [29 << 2, 33 << 2, 19 << 2 | 2, 22 << 2] {
+        let mut bytes = bytes.clone();
+        bytes[27] = wrong;
+        let read = Groups::parse(KIND, &bytes);
+        assert_eq!(read, Err(Malformed::Value), "{wrong}");
+    }
 }
 
 #[test]

@@ -173,3 +173,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_edge_of_a_tree_has_these_bytes() {
+    let edge = TreeEdge {
+        from: NodeAddr(0x0a07_0001),
+        to: NodeAddr(0x0a07_0002),
+    };
+    let bytes = [2, 10, 7, 0, 1, 10, 7, 0, 2];
+    assert_eq!(edge.to_bytes(), bytes);
+    assert_eq!(TreeEdge::parse(&bytes), Ok(edge));
+    for cut in 0..bytes.len() {
+        assert_eq!(TreeEdge::parse(&bytes[..cut]), Err(Malformed::Length));
+    }
+    assert_eq!(TreeEdge::parse(&[0; 9]), Err(Malformed::Kind));
+    let group = [2, 0xef, 7, 0, 1, 10, 7, 0, 2];
+    assert_eq!(TreeEdge::parse(&group), Err(Malformed::Value));
+    // It is no stamp.
+    assert!(Stamp::parse(&bytes).is_err());
+}

@@ -1,0 +1,336 @@
+//! A node with all that runs in it: the overlay's engine, and Scribe where groups want it. One
+//! engine for whoever drives it; the laboratory drives the same.
+//!
+//! ```text
+//!   input ──▶ Node ── errand: join, leave, locate ──▶ Scribe ── edges, roots ──▶ Node
+//!              ▲ │                                      │ ▲
+//!              │ └── datagram to virtual port 6 ────────│─┘
+//!              └──── message to another node ◀──────────┘
+//! ```
+//!
+//! Scribe begins when the first setting of the network says that it builds a group's tree, and ends
+//! with the last: a network without such groups has no ring, and no traffic of one. Its messages are
+//! datagrams of the real-time class, so links repair them.
+
+use base::{
+    Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time, UnderlayAddr,
+    VirtualPort,
+};
+use overlay::event::Event;
+use overlay::groups::Errand;
+use overlay::request::{Operation, Options, Reply};
+use overlay::sockets::default_options;
+use overlay::{Node, Request};
+use scribe::{Outlet, Scribe};
+use std::collections::{BTreeSet, VecDeque};
+use wire::HEADROOM;
+
+/// The virtual port at which Scribe is reached, of those that belong to the node.
+pub const SCRIBE_PORT: VirtualPort = VirtualPort(6);
+/// The client that stands for Scribe at its node.
+pub const SCRIBE: ClientId = ClientId(u32::MAX);
+/// The client that stands for the operator.
+pub const OPERATOR: ClientId = ClientId(0);
+/// A message that could not be repaired within so long is asked for again by Scribe itself.
+const MESSAGE_DEADLINE: Duration = Duration::from_millis(1_000);
+
+/// A node and what runs in it.
+#[derive(Debug)]
+pub struct Station {
+    node: Node,
+    scribe: Option<Scribe>,
+    seed: u64,
+    /// The nodes that Scribe knows to be in reach.
+    seen: BTreeSet<NodeAddr>,
+    /// Routes have changed since Scribe was told of who is in reach.
+    routes_changed: bool,
+    /// Messages for Scribe that have come in this call.
+    came: VecDeque<(NodeAddr, Burst)>,
+}
+
+impl Station {
+    /// A node that has said nothing yet. `seed` is for Scribe's own choices.
+    pub fn new(mut node: Node, seed: u64) -> Station {
+        let options = Options {
+            deadline: Some(MESSAGE_DEADLINE),
+            ..default_options()
+        };
+        node.open_service(SCRIBE, SCRIBE_PORT, options);
+        Station {
+            node,
+            scribe: None,
+            seed,
+            seen: BTreeSet::new(),
+            routes_changed: true,
+            came: VecDeque::new(),
+        }
+    }
+
+    /// The overlay's engine.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Scribe, while it runs.
+    pub fn scribe(&self) -> Option<&Scribe> {
+        self.scribe.as_ref()
+    }
+
+    /// Passes on what node and Scribe have for each other. Bounded: each message that has come is
+    /// taken once, and what Scribe answers goes out.
+    fn settle(&mut self, now: Time, out: &mut impl Outbox<Station>) {
+        let is_wanted = self.node.wants_scribe();
+        if is_wanted != self.scribe.is_some() {
+            self.turn_scribe(now, is_wanted, out);
+        }
+        while let Some(errand) = self.node.next_errand() {
+            self.ask(
+                now,
+                |scribe, desk| match errand {
+                    // A group too many is counted by Scribe and has no tree.
+                    Errand::Join(group) => drop(scribe.join(now, group, desk)),
+                    Errand::Leave(group) => scribe.leave(now, group, desk),
+                    Errand::Locate(group) => drop(scribe.locate(now, group, desk)),
+                },
+                out,
+            );
+        }
+        while let Some((from, message)) = self.came.pop_front() {
+            self.ask(
+                now,
+                |scribe, desk| {
+                    scribe.on_message(now, from, message.bytes(), desk);
+                },
+                out,
+            );
+        }
+    }
+
+    fn turn_scribe(&mut self, now: Time, on: bool, out: &mut impl Outbox<Station>) {
+        self.seen.clear();
+        self.routes_changed = true;
+        self.scribe = on.then(|| {
+            Scribe::new(scribe::Config {
+                own: self.node.address(),
+                seed: self.seed,
+                settings: scribe::Settings::default(),
+            })
+        });
+        match on {
+            true => self.tell_reach(now, out),
+            false => self.operate(now, Operation::NoScribe, out),
+        }
+    }
+
+    /// Tells Scribe who has come into reach, and who has gone out of it.
+    fn tell_reach(&mut self, now: Time, out: &mut impl Outbox<Station>) {
+        if self.scribe.is_none() || !core::mem::take(&mut self.routes_changed) {
+            return;
+        }
+        let own = self.node.address();
+        let reach: BTreeSet<NodeAddr> = self.node.reachable().filter(|n| *n != own).collect();
+        let before = core::mem::replace(&mut self.seen, reach.clone());
+        for gone in before.difference(&reach) {
+            self.ask(
+                now,
+                |scribe, desk| scribe.on_peer_gone(now, *gone, desk),
+                out,
+            );
+        }
+        for new in reach.difference(&before) {
+            self.ask(
+                now,
+                |scribe, desk| scribe.on_peer_seen(now, *new, desk),
+                out,
+            );
+        }
+    }
+
+    /// Lets Scribe act, and does what it wants done.
+    fn ask(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut Scribe, &mut Desk<'_>),
+        out: &mut impl Outbox<Station>,
+    ) {
+        let Some(scribe) = &mut self.scribe else {
+            return;
+        };
+        let mut desk = Desk {
+            node: &self.node,
+            wishes: Vec::new(),
+        };
+        act(scribe, &mut desk);
+        for wish in desk.wishes {
+            match wish {
+                Wish::Send(to, bytes) => {
+                    // A node without buffers loses it, as a network does.
+                    if let Some(payload) = out.pool().copy_of(HEADROOM, &bytes) {
+                        let port = SCRIBE_PORT;
+                        let request = Request::Send { to, port, payload };
+                        self.request(now, SCRIBE, request, out);
+                    }
+                }
+                Wish::Operate(operation) => self.operate(now, operation, out),
+            }
+        }
+    }
+
+    fn operate(&mut self, now: Time, operation: Operation, out: &mut impl Outbox<Station>) {
+        self.request(now, SCRIBE, Request::Operate(operation), out);
+    }
+
+    fn request(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        request: Request,
+        out: &mut impl Outbox<Station>,
+    ) {
+        let input = Input::Request { client, request };
+        let mut between = Between {
+            out,
+            came: &mut self.came,
+            routes_changed: &mut self.routes_changed,
+        };
+        self.node.handle(now, input, &mut between);
+    }
+}
+
+impl Engine for Station {
+    type Request = Request;
+    type Reply = Reply;
+    type Event = Event;
+
+    fn handle(&mut self, now: Time, input: Input<Request>, out: &mut impl Outbox<Station>) {
+        if matches!(input, Input::Timeout)
+            && self
+                .scribe
+                .as_ref()
+                .and_then(Scribe::next_timeout)
+                .is_some_and(|(at, _)| at <= now)
+        {
+            self.ask(now, |scribe, desk| scribe.on_timeout(now, desk), out);
+        }
+        let is_operated = matches!(&input, Input::Request { client, .. } if *client == OPERATOR);
+        let mut between = Between {
+            out,
+            came: &mut self.came,
+            routes_changed: &mut self.routes_changed,
+        };
+        self.node.handle(now, input, &mut between);
+        if is_operated || !self.came.is_empty() {
+            self.settle(now, out);
+        }
+    }
+
+    fn flush(&mut self, now: Time, out: &mut impl Outbox<Station>) {
+        let mut between = Between {
+            out,
+            came: &mut self.came,
+            routes_changed: &mut self.routes_changed,
+        };
+        self.node.flush(now, &mut between);
+        self.tell_reach(now, out);
+        self.settle(now, out);
+        if self.scribe.is_some() {
+            // What Scribe has sent meanwhile leaves in this batch.
+            let mut between = Between {
+                out,
+                came: &mut self.came,
+                routes_changed: &mut self.routes_changed,
+            };
+            self.node.flush(now, &mut between);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<(Time, &'static str)> {
+        let scribe = self.scribe.as_ref().and_then(Scribe::next_timeout);
+        [self.node.next_timeout(), scribe]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+/// The node's outbox: what is for Scribe stays here.
+struct Between<'a, O> {
+    out: &'a mut O,
+    came: &'a mut VecDeque<(NodeAddr, Burst)>,
+    routes_changed: &'a mut bool,
+}
+
+impl<O: Outbox<Station>> Outbox<Node> for Between<'_, O> {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        self.out.send(to, burst);
+    }
+
+    fn deliver(&mut self, client: ClientId, reply: Reply) {
+        match reply {
+            Reply::Datagram { from, payload, .. } if client == SCRIBE => {
+                self.came.push_back((from, payload));
+            }
+            // What it is refused it does again.
+            _ if client == SCRIBE => {}
+            reply => self.out.deliver(client, reply),
+        }
+    }
+
+    fn report(&mut self, event: Event) {
+        *self.routes_changed |= matches!(event, Event::RoutesChanged { .. });
+        self.out.report(event);
+    }
+
+    fn pool(&self) -> &Pool {
+        self.out.pool()
+    }
+}
+
+/// What Scribe wants done.
+enum Wish {
+    Send(NodeAddr, Vec<u8>),
+    Operate(Operation),
+}
+
+/// Where Scribe puts it.
+struct Desk<'a> {
+    node: &'a Node,
+    wishes: Vec<Wish>,
+}
+
+impl Outlet for Desk<'_> {
+    fn send(&mut self, to: NodeAddr, bytes: &[u8]) {
+        self.wishes.push(Wish::Send(to, bytes.to_vec()));
+    }
+
+    fn branches(
+        &mut self,
+        group: NodeAddr,
+        parent: Option<NodeAddr>,
+        children: &[NodeAddr],
+        is_member: bool,
+    ) {
+        let ends: Vec<NodeAddr> = parent.into_iter().chain(children.iter().copied()).collect();
+        let is_in_tree = is_member || !ends.is_empty();
+        self.wishes.push(Wish::Operate(Operation::Edges {
+            group,
+            ends,
+            is_in_tree,
+        }));
+    }
+
+    fn root(&mut self, group: NodeAddr, root: NodeAddr) {
+        let at = root;
+        self.wishes
+            .push(Wish::Operate(Operation::Root { group, at }));
+    }
+
+    fn proximity_us(&self, to: NodeAddr) -> Option<u32> {
+        let latency = self.node.latency(to)?;
+        Some(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX))
+    }
+
+    fn report(&mut self, _event: scribe::Event) {
+        // Its counters are looked at; see `Station::scribe`.
+    }
+}
