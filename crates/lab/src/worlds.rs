@@ -27,6 +27,8 @@ mod intruder;
 mod network;
 mod plan;
 mod sessions;
+#[cfg(test)]
+mod shared_trees;
 mod streams;
 
 pub use history::WHOLE_WITHIN;

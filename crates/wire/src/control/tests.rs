@@ -1,5 +1,6 @@
 use super::*;
 use crate::{Full, Loss, Malformed};
+use base::NodeAddr;
 use proptest::prelude::*;
 
 /// A hello, a NACK of 5, 6, 37 and 38, a tail probe, and a message of the future.
@@ -438,10 +439,8 @@ fn a_report_of_a_group_has_these_bytes() {
     assert_eq!(builder.group_report(of, 40, &[reception]), Ok(()));
     assert_eq!(builder.group_report(of, 0, &[]), Err(Full));
     assert_eq!(buffer, bytes);
-    let Ok([Message::GroupReport(report)]) = read(&bytes)
-        .as_deref()
-        .map(|m| <[_; 1]>::try_from(m).unwrap())
-    else {
+    let messages = read(&bytes).unwrap();
+    let [Message::GroupReport(report)] = messages.as_slice() else {
         panic!("a report")
     };
     assert_eq!(

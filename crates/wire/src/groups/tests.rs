@@ -103,7 +103,7 @@ fn a_setting_can_be_for_a_range_of_groups() {
     assert_eq!(bytes[27], 18 << 2 | 1);
     let read = Groups::parse(KIND, &bytes).unwrap();
     assert_eq!(read.settings().collect::<Vec<_>>(), [range]);
-    for wrong in [29 << 2, 33 << 2, 19 << 2 | 2, 22 << 2] {
+    for wrong in [29 << 2, 33 << 2, 19 << 2 | 2, 23 << 2] {
         let mut bytes = bytes.clone();
         bytes[27] = wrong;
         let read = Groups::parse(KIND, &bytes);
