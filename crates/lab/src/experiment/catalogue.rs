@@ -52,6 +52,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         amir06::claims::CLAIMS,
         papadimitriou06::claims::CLAIMS,
         brogle09::claims::CLAIMS,
+        brogle09::pastry::CLAIMS,
     ];
     papers.into_iter().flatten()
 }

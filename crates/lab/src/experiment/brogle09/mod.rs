@@ -12,8 +12,9 @@
 //! | fig4 | the kernel's own multicast |
 //! | fig5 | that, bare forwarders, and the overlay with both kinds of trees, back to back |
 //! | compare | the same measurements, loss on a middle link, and how much is carried at most |
+//! | pastry | production nodes of `scribe` on generated networks: routes, trees, failures, state |
 //!
-//! All of it is real time in network namespaces and needs root.
+//! All but `pastry`, which is virtual, is real time in network namespaces and needs root.
 
 mod bare;
 mod capacity;
@@ -25,6 +26,7 @@ mod figures;
 mod loads;
 mod native;
 mod overlay;
+pub(super) mod pastry;
 mod site;
 mod stats;
 mod table;
@@ -38,4 +40,9 @@ mod tests;
 use super::Experiment;
 
 /// All experiments of the paper, in its order.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&fig4::FIG4, &fig5::FIG5, &compare::COMPARE];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &fig4::FIG4,
+    &fig5::FIG5,
+    &compare::COMPARE,
+    &pastry::PASTRY,
+];
