@@ -5,7 +5,7 @@ use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Datagram, Reply, Request};
 use wire::{
     Malformed, certificate, data, echo, exit, groups, handshake, ipc, link, link_state, record,
-    remote, stamp, transport,
+    remote, scribe, stamp, transport,
 };
 
 const FITS: &str = "the example is of its format";
@@ -77,6 +77,8 @@ fn every_limit_has_its_value() {
         ("remote::BODY_BYTES_MAX", remote::BODY_BYTES_MAX),
         ("remote::TOKEN_BYTES_MAX", remote::TOKEN_BYTES_MAX),
         ("exit::ADDRESS_BYTES_MAX", exit::ADDRESS_BYTES_MAX),
+        ("scribe::MESSAGE_BYTES_MAX", scribe::MESSAGE_BYTES_MAX),
+        ("scribe::ADDRESSES_MAX", scribe::ADDRESSES_MAX),
     ];
     let told: Vec<_> = rows("Limits")[1..]
         .iter()

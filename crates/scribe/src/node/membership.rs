@@ -154,7 +154,7 @@ impl Scribe {
             };
             let asked = &mut peer.asked;
             if asked.again <= now {
-                if asked.tries > JOIN_TRIES && peer.heard < asked.since {
+                if asked.tries > JOIN_TRIES && peer.heard <= asked.since {
                     failed.push(parent);
                     continue;
                 }
