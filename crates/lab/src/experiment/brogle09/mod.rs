@@ -40,9 +40,5 @@ mod tests;
 use super::Experiment;
 
 /// All experiments of the paper, in its order.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
-    &fig4::FIG4,
-    &fig5::FIG5,
-    &compare::COMPARE,
-    &pastry::PASTRY,
-];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] =
+    &[&fig4::FIG4, &fig5::FIG5, &compare::COMPARE, &pastry::PASTRY];

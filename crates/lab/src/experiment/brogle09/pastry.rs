@@ -246,3 +246,50 @@ fn served(rows: &Rows) -> Chart {
         .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cell of a ring that is small enough for a test.
+    fn measure(parameters: &[(&'static str, f64)], seed: u64) -> Row {
+        let plan = Plan {
+            size: Size::Quick,
+            seed,
+            program: "sinew".into(),
+            speech: None,
+        };
+        let measured = PASTRY.measure(&plan, &Cell::at(parameters), seed);
+        measured.expect("the networks are within their ranges")
+    }
+
+    #[test]
+    fn routes_end_where_they_should_and_trees_reach_everybody_once() {
+        for waxman in [0.0, 1.0] {
+            let cell = [("part", SHAPE), ("waxman", waxman), ("nodes", 60.0)];
+            let row = measure(&cell, 5);
+            for name in [
+                "astray",
+                "wrong_roots",
+                "not_once",
+                "wrong_leaf_sets",
+                "same_ids",
+            ] {
+                assert_eq!(row.value(name), 0.0, "{name}");
+            }
+            assert!(row.value("hops_mean") <= row.value("bound_hops"));
+            // The detour by the root cannot be shorter than the shortest path.
+            assert!(row.value("delay_mean_ratio") >= 1.0 && row.value("stretch_mean") >= 1.0);
+            assert!(row.value("crossings_ratio") >= 1.0);
+            assert_eq!(row, measure(&cell, 5));
+        }
+    }
+
+    #[test]
+    fn who_dies_is_missed_and_replaced() {
+        let row = measure(&[("part", CHURN), ("told", 1.0), ("nodes", 60.0)], 3);
+        assert_eq!(row.value("killed"), 6.0);
+        assert!(row.value("served_least") < 100.0 && row.value("mended_ms") > 0.0);
+        assert!(row.value("mended_ms") < row.value("notice_ms") + 1_000.0);
+    }
+}
