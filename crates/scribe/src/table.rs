@@ -115,7 +115,8 @@ impl RoutingTable {
 /// The nodes with the least latency, wherever on the ring.
 #[derive(Clone, Debug, Default)]
 pub struct Neighbourhood {
-    nodes: Vec<NodeAddr>,
+    /// With the latency that was measured when the node was offered last.
+    nodes: Vec<(NodeAddr, u32)>,
 }
 
 impl Neighbourhood {
@@ -125,18 +126,18 @@ impl Neighbourhood {
         let Some(near) = proximity(addr) else {
             return false;
         };
-        if self.nodes.contains(&addr) {
+        if let Some(held) = self.nodes.iter_mut().find(|(node, _)| *node == addr) {
+            held.1 = near;
             return false;
         }
         if self.nodes.len() < NEIGHBOURHOOD {
-            self.nodes.push(addr);
+            self.nodes.push((addr, near));
             return true;
         }
-        let far = |addr: NodeAddr| proximity(addr).unwrap_or(u32::MAX);
-        let farthest = (0..self.nodes.len()).max_by_key(|i| (far(self.nodes[*i]), self.nodes[*i]));
+        let farthest = self.nodes.iter_mut().max_by_key(|(node, us)| (*us, *node));
         match farthest {
-            Some(i) if near < far(self.nodes[i]) => {
-                self.nodes[i] = addr;
+            Some(farthest) if near < farthest.1 => {
+                *farthest = (addr, near);
                 true
             }
             _ => false,
@@ -145,12 +146,12 @@ impl Neighbourhood {
 
     /// Takes a node out.
     pub fn remove(&mut self, addr: NodeAddr) {
-        self.nodes.retain(|node| *node != addr);
+        self.nodes.retain(|(node, _)| *node != addr);
     }
 
     /// Every node.
     pub fn iter(&self) -> impl Iterator<Item = NodeAddr> + '_ {
-        self.nodes.iter().copied()
+        self.nodes.iter().map(|(node, _)| *node)
     }
 }
 
