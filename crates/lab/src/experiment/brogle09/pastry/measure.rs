@@ -174,6 +174,7 @@ pub(super) fn trees(world: &mut World, row: &mut Row) {
     row.set("delay_mean_ratio", mean(&of(|t| t.mean_ratio)));
     row.set("delay_most_ratio", mean(&of(|t| t.most_ratio)));
     row.set("delay_root_ratio", mean(&of(|t| t.root_ratio)));
+    row.set("delay_branches_ratio", mean(&of(|t| t.branches_ratio)));
     row.set("stress_mean", mean(&of(|t| t.stress_mean)));
     row.set("stress_most", most(&of(|t| t.stress_most)));
     row.set("crossings_ratio", mean(&of(|t| t.crossings_ratio)));
@@ -200,6 +201,7 @@ struct Tree {
     mean_ratio: f64,
     most_ratio: f64,
     root_ratio: f64,
+    branches_ratio: f64,
     stress_mean: f64,
     stress_most: f64,
     crossings_ratio: f64,
@@ -245,6 +247,11 @@ impl Tree {
                 }
             }
         }
+        let both_ways = both_ways(world, group, source);
+        let by_branches = members.iter().filter(|member| **member != source);
+        let by_branches: Vec<f64> = by_branches
+            .filter_map(|member| both_ways.get(member).copied())
+            .collect();
         let others = members.iter().copied().filter(|member| *member != source);
         let routers = underlay.source_tree(source, others, &mut native);
         let is_root = world
@@ -267,11 +274,38 @@ impl Tree {
             mean_ratio: mean(&by_tree) / mean(&direct),
             most_ratio: most(&by_tree) / most(&direct),
             root_ratio: mean(&from_root) / mean(&straight),
+            branches_ratio: mean(&by_branches) / mean(&direct),
             stress_mean: stress.mean(),
             stress_most: stress.most(),
             crossings_ratio: stress.total() / native.total(),
         }
     }
+}
+
+/// The delay from a node in the tree to every other one, along branches upwards and downwards.
+fn both_ways(world: &World, group: NodeAddr, source: NodeAddr) -> BTreeMap<NodeAddr, f64> {
+    let mut reached = BTreeMap::new();
+    let mut waiting = vec![(source, 0u32)];
+    while let Some((at, delay_us)) = waiting.pop() {
+        let Some(node) = world.node(at) else {
+            continue;
+        };
+        if reached.insert(at, f64::from(delay_us)).is_none() {
+            let branches = node
+                .children(group)
+                .iter()
+                .copied()
+                .chain(node.parent(group));
+            let onward = branches.filter(|to| !reached.contains_key(to));
+            let onward: Vec<NodeAddr> = onward.collect();
+            waiting.extend(
+                onward
+                    .into_iter()
+                    .map(|to| (to, delay_us + world.underlay.delay_us(at, to))),
+            );
+        }
+    }
+    reached
 }
 
 /// A tenth of all nodes dies at once: how long until every member that lives is served again.

@@ -194,11 +194,12 @@ fn delay(rows: &[&Row]) -> Verdict {
     let good = holds(&large, |row| row.value("delay_mean_ratio") < 2.0);
     let text = each(&large, |row| {
         format!(
-            "mean {:.2} times, worst member {:.2} times, from the root alone {:.2} times; {:.1} nodes deep in the mean, {} at most; the \
+            "mean {:.2} times, worst member {:.2} times, from the root alone {:.2} times, by branches both ways {:.2} times; {:.1} nodes deep in the mean, {} at most; the \
              source tree {} routers",
             row.value("delay_mean_ratio"),
             row.value("delay_most_ratio"),
             row.value("delay_root_ratio"),
+            row.value("delay_branches_ratio"),
             row.value("depth_mean"),
             row.value("depth_most"),
             row.value("routers_most")
@@ -206,6 +207,7 @@ fn delay(rows: &[&Row]) -> Verdict {
     });
     Verdict::of("core-delay", good, text)
         .because("the detour by the root, which lies anywhere, costs one random way more")
+        .note("a member's packets need not go by the root first: branches lead both ways")
 }
 
 fn stress(rows: &[&Row]) -> Verdict {
