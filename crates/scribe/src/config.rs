@@ -74,7 +74,7 @@ pub(crate) const GATHER: Duration = Duration::from_millis(2);
 /// Pages of groups to one neighbour at a time: 64 · 1200 bytes.
 pub(crate) const PAGES_MAX: usize = 64;
 /// Joins that a neighbour leaves unanswered before it counts as failed, if nothing else is heard.
-pub(crate) const JOIN_TRIES: u8 = 5;
+pub(crate) const JOIN_TRIES: u8 = 4;
 /// The longest pause between two of them.
 pub(crate) const JOIN_WAIT_MOST: Duration = Duration::from_secs(1);
 /// How long a new Join waits at most, when older ones to the same parent wait already.

@@ -96,7 +96,7 @@ fn three_hundred_nodes_are_whole() {
 fn after_churn_and_loss_everything_is_whole() {
     for seed in seeds(10) {
         let mut rng = Rng::new(seed ^ 0xc0ffee);
-        let mut world = World::of(seed, 10 + 4 * seed as usize);
+        let mut world = World::of(seed, 10 + 4 * (seed as usize % 20));
         join_some(&mut world, 8, 6, &mut rng);
         world.loss = 0.1;
         for _ in 0..60 {
