@@ -67,6 +67,8 @@ pub(crate) const PROBE_TRIES: u8 = 3;
 pub(crate) const PROBE_WAIT: Duration = Duration::from_millis(200);
 /// Nodes that failed and are not believed from hearsay.
 pub(crate) const GONE_MAX: usize = 256;
+/// For how long what a node says after it failed is taken for old: it was on its way.
+pub(crate) const GONE_HOLD: Duration = Duration::from_secs(1);
 /// Neighbours of which state is kept: parents, children and leaves.
 pub(crate) const PEERS_MAX: usize = 16_384;
 /// How long Joins and Leaves to one neighbour wait for others after the last ones went.
@@ -74,7 +76,7 @@ pub(crate) const GATHER: Duration = Duration::from_millis(2);
 /// Pages of groups to one neighbour at a time: 64 · 1200 bytes.
 pub(crate) const PAGES_MAX: usize = 64;
 /// Joins that a neighbour leaves unanswered before it counts as failed, if nothing else is heard.
-pub(crate) const JOIN_TRIES: u8 = 4;
+pub(crate) const JOIN_TRIES: u8 = 5;
 /// The longest pause between two of them.
 pub(crate) const JOIN_WAIT_MOST: Duration = Duration::from_secs(1);
 /// How long a new Join waits at most, when older ones to the same parent wait already.

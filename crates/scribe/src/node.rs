@@ -160,6 +160,7 @@ impl Scribe {
             if self.ring.leaves.is_empty() {
                 self.begin_entering(now, peer, out);
             } else if self.ring.is_gone(peer) {
+                self.ring.is_back(peer);
                 self.ask_way(peer, out);
             }
         }

@@ -12,7 +12,7 @@
 //! returns to where it was, in any state of the tables; the price is that an entry of the table is
 //! passed over where it lies beyond the key farther than the own id, about one time in thirty.
 
-use crate::config::{GONE_MAX, PROBES_MAX};
+use crate::config::{GONE_HOLD, GONE_MAX, PROBES_MAX};
 use crate::id::Id;
 use crate::leaf::LeafSet;
 use crate::table::{Neighbourhood, Proximity, RoutingTable};
@@ -27,8 +27,8 @@ pub(crate) struct Ring {
     pub(crate) leaves: LeafSet,
     pub(crate) table: RoutingTable,
     pub(crate) neighbourhood: Neighbourhood,
-    /// Nodes that failed, the oldest first, until they are heard themselves.
-    gone: VecDeque<NodeAddr>,
+    /// Nodes that failed and when, the oldest first, until they are heard themselves.
+    gone: VecDeque<(NodeAddr, Time)>,
     /// Nodes that shall enter the leaf set when they answer.
     pub(crate) probes: BTreeMap<NodeAddr, Probe>,
 }
@@ -84,9 +84,14 @@ impl Ring {
         addr.is_node() && addr != self.own
     }
 
-    /// Takes in a node that spoke itself; true if it has come into the leaf set.
-    pub(crate) fn admit(&mut self, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
-        self.gone.retain(|gone| *gone != addr);
+    /// Takes in a node that spoke itself; true if it has come into the leaf set. What was on its
+    /// way when the node failed does not bring it back.
+    pub(crate) fn admit(&mut self, now: Time, addr: NodeAddr, proximity: &Proximity<'_>) -> bool {
+        let failed = self.gone.iter().find(|(gone, _)| *gone == addr);
+        if failed.is_some_and(|(_, at)| now.since(*at) < GONE_HOLD) {
+            return false;
+        }
+        self.gone.retain(|(gone, _)| *gone != addr);
         self.probes.remove(&addr);
         self.table.offer(addr, proximity);
         self.neighbourhood.offer(addr, proximity);
@@ -109,12 +114,12 @@ impl Ring {
     }
 
     /// Takes a node out of everything; which of the tables had it.
-    pub(crate) fn forget(&mut self, addr: NodeAddr) -> Forgotten {
+    pub(crate) fn forget(&mut self, now: Time, addr: NodeAddr) -> Forgotten {
         if !self.is_gone(addr) {
             if self.gone.len() == GONE_MAX {
                 self.gone.pop_front();
             }
-            self.gone.push_back(addr);
+            self.gone.push_back((addr, now));
         }
         self.probes.remove(&addr);
         self.neighbourhood.remove(addr);
@@ -125,13 +130,20 @@ impl Ring {
     }
 
     pub(crate) fn is_gone(&self, addr: NodeAddr) -> bool {
-        self.gone.contains(&addr)
+        self.gone.iter().any(|(gone, _)| *gone == addr)
+    }
+
+    /// The overlay has a way to a node again: its next word counts.
+    pub(crate) fn is_back(&mut self, addr: NodeAddr) {
+        for (_, failed) in self.gone.iter_mut().filter(|(gone, _)| *gone == addr) {
+            *failed = Time::ZERO;
+        }
     }
 
     /// One of those that failed, by a random number: it may be back.
     pub(crate) fn any_gone(&self, random: u64) -> Option<NodeAddr> {
         let place = random.checked_rem(self.gone.len() as u64)?;
-        self.gone.get(place as usize).copied()
+        self.gone.get(place as usize).map(|(gone, _)| *gone)
     }
 
     /// When the next probe is due.

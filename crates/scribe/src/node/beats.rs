@@ -64,7 +64,7 @@ impl Scribe {
         }
         if flags.entering {
             self.ring.probes.remove(&from);
-        } else if self.ring.admit(from, &|to| out.proximity_us(to)) {
+        } else if self.ring.admit(now, from, &|to| out.proximity_us(to)) {
             self.peer(now, from);
             self.give_up_roots(now, from);
         }

@@ -174,7 +174,7 @@ impl Scribe {
             };
             if probe.tries == PROBE_TRIES {
                 // It is in no leaf set of this node, so there is nothing to mend.
-                self.ring.forget(addr);
+                self.ring.forget(now, addr);
                 continue;
             }
             probe.again = now + PROBE_WAIT * (1 << probe.tries);

@@ -14,7 +14,7 @@ use wire::scribe::Message;
 
 impl Scribe {
     pub(super) fn fail(&mut self, now: Time, peer: NodeAddr, why: Failure, out: &mut impl Outlet) {
-        let was = self.ring.forget(peer);
+        let was = self.ring.forget(now, peer);
         let state = self.peers.remove(&peer);
         self.queue.remove(&peer);
         out.report(Event::PeerFailed { peer, why });
