@@ -136,7 +136,7 @@ impl Overlay {
         command
             .args(["gateway", "multicast", "--tap", TAP, "--address"])
             .arg(format!("{}/24", tap_address(host)))
-            .arg("--client-socket")
+            .arg("--node")
             .arg(self.fleet.node(host).client_socket());
         if trees == Trees::Scribe {
             command.args(["--trees", "scribe"]);
