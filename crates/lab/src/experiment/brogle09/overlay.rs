@@ -15,6 +15,7 @@ use crate::control;
 use crate::experiment::CellError;
 use crate::files::Scratch;
 use crate::interrupt::Interrupt;
+use serde_json::json;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -83,9 +84,10 @@ impl Overlay {
             scratch: Scratch::new("bridges").map_err(|error| text(&error))?,
         };
         overlay.nodes(site)?;
+        overlay.choose(trees)?;
         let leaves = site.shape.leaves();
         for host in [0].into_iter().chain(leaves) {
-            let bridge = overlay.bridge(program, site, host, trees);
+            let bridge = overlay.bridge(program, site, host);
             overlay.bridges.push(bridge.map_err(|error| text(&error))?);
         }
         Ok(overlay)
@@ -124,13 +126,19 @@ impl Overlay {
         ready.map_err(|error| CellError(error.to_string()))
     }
 
-    fn bridge(
-        &self,
-        program: &Path,
-        site: &Site,
-        host: usize,
-        trees: Trees,
-    ) -> std::io::Result<Bridge> {
+    /// Says who builds the group's tree, at one node: the others learn it before anybody joins.
+    fn choose(&self, trees: Trees) -> Result<(), CellError> {
+        let tree = match trees {
+            Trees::LinkState => return Ok(()),
+            Trees::Scribe => "scribe",
+        };
+        let set = json!({"cmd": "group_set", "group": GROUP.to_string(), "tree": tree});
+        let answer = control::ask(&self.fleet.node(0).control_socket(), &set);
+        let refused = |error| CellError(format!("trees by {tree} are refused: {error}"));
+        answer.map(drop).map_err(refused)
+    }
+
+    fn bridge(&self, program: &Path, site: &Site, host: usize) -> std::io::Result<Bridge> {
         let mut command = site.node(host).command(&program.to_string_lossy())?;
         let log = File::create(self.scratch.path().join(format!("{host}.log")))?;
         command
@@ -138,9 +146,6 @@ impl Overlay {
             .arg(format!("{}/24", tap_address(host)))
             .arg("--node")
             .arg(self.fleet.node(host).client_socket());
-        if trees == Trees::Scribe {
-            command.args(["--trees", "scribe"]);
-        }
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command
             .stdin(Stdio::null())
