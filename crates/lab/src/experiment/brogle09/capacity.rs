@@ -1,7 +1,7 @@
 //! How many packets per second are carried at most: trials at rates between one that is carried
 //! and one that is not, until they are close.
 
-use super::overlay::{Overlay, Trees};
+use super::overlay::{Overlay, REFUSED, Trees};
 use super::site::{Shape, Site};
 use super::stats::worst_loss_pct;
 use super::talk::{ABSENT, Ends, Stream, Told};
@@ -53,7 +53,10 @@ pub(super) fn measure(plan: &Plan, cell: &Cell) -> Result<Row, CellError> {
     }
     for trees in [Trees::LinkState, Trees::Scribe] {
         let who = trees.as_str();
-        let mut overlay = Overlay::start(&plan.program, &site, trees)?;
+        let mut overlay = match Overlay::start(&plan.program, &site, trees) {
+            Err(why) if why.0.contains(REFUSED) => continue,
+            started => started?,
+        };
         let ends = overlay.ends(&site)?;
         let carried = search(plan, &ends, payload, who);
         overlay.check()?;

@@ -3,7 +3,7 @@
 
 use super::fig4::packets;
 use super::figures::{self, Drawn};
-use super::overlay::Trees;
+use super::overlay::{REFUSED, Trees};
 use super::table::{self, Bout};
 use super::verdicts::overlay;
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
@@ -73,6 +73,8 @@ pub(super) fn load(plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError
     bout.native()?;
     bout.bare()?;
     bout.overlay(Trees::LinkState)?;
-    bout.overlay(Trees::Scribe)?;
+    // What is missing of it is missing from the row; the verdicts are about the other.
+    bout.overlay(Trees::Scribe)
+        .or_else(|why| why.0.contains(REFUSED).then_some(()).ok_or(why))?;
     Ok(bout.row())
 }

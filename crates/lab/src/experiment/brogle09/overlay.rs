@@ -22,6 +22,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 const UDP_PORT: u16 = 8_100;
+/// What is said of trees that this build's nodes do not build.
+pub(super) const REFUSED: &str = "are refused by the node";
 /// The interface of a bridge.
 const TAP: &str = "mc0";
 
@@ -134,7 +136,7 @@ impl Overlay {
         };
         let set = json!({"cmd": "group_set", "group": GROUP.to_string(), "tree": tree});
         let answer = control::ask(&self.fleet.node(0).control_socket(), &set);
-        let refused = |error| CellError(format!("trees by {tree} are refused: {error}"));
+        let refused = |error| CellError(format!("trees by {tree} {REFUSED}: {error}"));
         answer.map(drop).map_err(refused)
     }
 
