@@ -1,5 +1,6 @@
 //! The drawings: loss and latency over the bandwidth, as the paper's Figures 4 and 5.
 
+use super::view::ACCEPTABLE_US;
 use crate::experiment::Rows;
 use crate::plot::{Axis, Chart, Mark, Series};
 
@@ -21,16 +22,11 @@ pub(super) fn four(rows: &Rows, drawn: &[Drawn]) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (tree, place) in [(0.0, "chain"), (1.0, "tree, P6")] {
         let lines = |value: &str| lines(rows, tree, drawn, value);
-        charts.push(chart(
-            format!("Packet loss, {place}"),
-            "lost, %",
-            lines("loss_pct"),
-        ));
-        charts.push(chart(
-            format!("Mean latency without the slowest 5 %, {place}"),
-            "latency, µs",
-            lines("mean_95_us"),
-        ));
+        let loss = format!("Packet loss, {place}");
+        charts.push(chart(loss, "lost, %", 100.0, lines("loss_pct")));
+        let latency = format!("Mean latency without the slowest 5 %, {place}");
+        let latencies = lines("mean_95_us");
+        charts.push(chart(latency, "latency, µs", ACCEPTABLE_US, latencies));
     }
     charts
 }
@@ -51,8 +47,8 @@ fn lines(rows: &Rows, tree: f64, drawn: &[Drawn], value: &str) -> Vec<Series> {
     all
 }
 
-/// A chart over the bandwidth whose y axis holds all its lines.
-fn chart(title: String, label: &'static str, series: Vec<Series>) -> Chart {
+/// A chart over the bandwidth whose y axis holds all its points, but for those above `limit`.
+fn chart(title: String, label: &'static str, limit: f64, series: Vec<Series>) -> Chart {
     let points = series.iter().flat_map(|series| &series.points);
     let most = points.map(|point| point.1).fold(0.0, f64::max);
     Chart {
@@ -65,7 +61,11 @@ fn chart(title: String, label: &'static str, series: Vec<Series>) -> Chart {
         y: Axis {
             label: label.into(),
             min: 0.0,
-            max: if most > 0.0 { 1.1 * most } else { 1.0 },
+            max: if most > 0.0 {
+                (1.1 * most).min(limit)
+            } else {
+                1.0
+            },
         },
         series,
     }

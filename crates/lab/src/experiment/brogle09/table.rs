@@ -102,7 +102,7 @@ impl Bout<'_> {
         let opened = ends.open(who);
         overlay.check()?;
         self.row
-            .set(format!("{who}_join_ms"), opened?.as_secs_f64() * 1e3);
+            .set(format!("{who}_open_ms"), opened?.as_secs_f64() * 1e3);
         let before = overlay.middle_usage()?;
         let told = ends.run(&self.stream)?;
         let used = overlay.middle_usage()?.since(before);
