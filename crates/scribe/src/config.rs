@@ -76,13 +76,15 @@ pub(crate) const GATHER: Duration = Duration::from_millis(2);
 /// Pages of groups to one neighbour at a time: 64 · 1200 bytes.
 pub(crate) const PAGES_MAX: usize = 64;
 /// Joins that a neighbour leaves unanswered before it counts as failed, if nothing else is heard.
-pub(crate) const JOIN_TRIES: u8 = 5;
+pub(crate) const JOIN_TRIES: u8 = 4;
 /// The longest pause between two of them.
 pub(crate) const JOIN_WAIT_MOST: Duration = Duration::from_secs(1);
 /// How long a new Join waits at most, when older ones to the same parent wait already.
 pub(crate) const JOIN_WAIT_NEW: Duration = Duration::from_millis(100);
 /// Nodes that a routed message may come by: twice the 32 digits would never be needed.
 pub(crate) const HOPS_MAX: u8 = 64;
+/// Of how many nodes that are closest to an id one is chosen for another way there.
+pub(crate) const WAYS: usize = 4;
 /// Beats in which a parent is told that nothing is left, until it agrees.
 pub(crate) const LEAVING_BEATS: u8 = 4;
 /// Groups that one neighbour's digests may let this node look at between two beats. Mending a

@@ -161,7 +161,7 @@ impl Scribe {
                 self.begin_entering(now, peer, out);
             } else if self.ring.is_gone(peer) {
                 self.ring.is_back(peer);
-                self.ask_way(peer, out);
+                self.ask_way(peer, false, out);
             }
         }
         self.settle(now, out);
@@ -220,7 +220,7 @@ impl Scribe {
                 groups,
             } => self.on_refuse(now, from, reason, instead, groups, out),
             Message::Leave(groups) => self.on_leave(now, from, groups),
-            Message::Keep(digest) => self.on_keep(from, digest, out),
+            Message::Keep(digest) => self.on_keep(now, from, digest, out),
             Message::Kept(digest) => self.on_kept(from, digest),
             Message::Differs { first, last } => self.on_differs(from, first, last, out),
             Message::Groups {
@@ -232,8 +232,8 @@ impl Scribe {
                 asker,
                 hops,
                 groups,
-            } => self.on_locate(asker, hops, groups, out),
-            Message::Root(groups) => self.on_root(from, groups, out),
+            } => self.on_locate(now, asker, hops, groups, out),
+            Message::Root(groups) => self.on_root(now, from, groups, out),
         }
     }
 

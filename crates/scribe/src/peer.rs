@@ -13,6 +13,8 @@ pub(crate) struct Peer {
     pub(crate) up: Share,
     /// Groups in which it is this node's child.
     pub(crate) down: Share,
+    /// When it spoke as a child last.
+    pub(crate) kept: Time,
     /// Beats in which it is still told that `up` is empty.
     pub(crate) leaving: u8,
     /// When Joins and Leaves went to it last.
@@ -38,6 +40,7 @@ impl Peer {
     pub(crate) fn new(now: Time) -> Peer {
         Peer {
             heard: now,
+            kept: now,
             up: Share::default(),
             down: Share::default(),
             leaving: 0,

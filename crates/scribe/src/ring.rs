@@ -12,7 +12,7 @@
 //! returns to where it was, in any state of the tables; the price is that an entry of the table is
 //! passed over where it lies beyond the key farther than the own id, about one time in thirty.
 
-use crate::config::{GONE_HOLD, GONE_MAX, PROBES_MAX};
+use crate::config::{GONE_HOLD, GONE_MAX, PROBES_MAX, WAYS};
 use crate::id::Id;
 use crate::leaf::LeafSet;
 use crate::table::{Neighbourhood, Proximity, RoutingTable};
@@ -66,6 +66,25 @@ impl Ring {
             let known = self.known().filter(may);
             known.min_by(|a, b| key.closer(Id::of_node(*a), Id::of_node(*b)))
         })
+    }
+
+    /// A next hop to `key` that is closer, too, but perhaps another one.
+    ///
+    /// `// Choice:` one of the few closest that are known, at random: nearly as fast, and nobody
+    /// who has failed unnoticed is on every such way.
+    pub(crate) fn another_hop(
+        &self,
+        key: Id,
+        except: Option<NodeAddr>,
+        random: u64,
+    ) -> Option<NodeAddr> {
+        let may = |addr: &NodeAddr| Some(*addr) != except && self.is_closer(*addr, key);
+        let mut closer: Vec<NodeAddr> = self.known().filter(may).collect();
+        closer.sort_by(|a, b| key.closer(Id::of_node(*a), Id::of_node(*b)));
+        closer.dedup();
+        closer.truncate(WAYS);
+        let place = random.checked_rem(closer.len() as u64)?;
+        closer.get(place as usize).copied()
     }
 
     /// Whether a node is closer to a key than this one.

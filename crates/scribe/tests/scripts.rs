@@ -4,7 +4,7 @@ use base::{Duration, NodeAddr, Time};
 use scribe::{Config, Dropped, Event, Id, Outlet, Scribe, Settings};
 use std::collections::BTreeSet;
 use wire::scribe::{
-    ADDRESSES_MAX, Addresses, BeatFlags, Digest, Enter, MESSAGE_BYTES_MAX, Message, Refusal,
+    ADDRESSES_MAX, Addresses, BeatFlags, Digest, Enter, Hops, MESSAGE_BYTES_MAX, Message, Refusal,
 };
 
 const OWN: NodeAddr = NodeAddr(0x0a07_0001);
@@ -421,11 +421,15 @@ fn what_cannot_be_is_dropped_with_its_reason() {
     let mut script = Script::new(Settings::default(), 3);
     let (other, g) = (node_addr(2), [group(0)]);
     let groups = Addresses::new(&g);
+    let hops_of = |count| Hops {
+        count,
+        another_way: false,
+    };
     let enter = |joiner, hops| {
         Message::Enter(Enter {
             joiner,
             nonce: 7,
-            hops,
+            hops: hops_of(hops),
         })
     };
     let digest = Digest {
@@ -454,7 +458,7 @@ fn what_cannot_be_is_dropped_with_its_reason() {
             other,
             Message::Locate {
                 asker: g[0],
-                hops: 0,
+                hops: hops_of(0),
                 groups,
             },
             Dropped::Address,

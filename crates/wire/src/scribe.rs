@@ -19,7 +19,7 @@
 //! |  version (1)  |     kind      | fields of the kind, addresses …
 //! +---------------+---------------+-------------------------------+
 //!
-//!   1 Enter   joiner 4 │ nonce 4 │ hops 1
+//!   1 Enter   joiner 4 │ nonce 4 │ hops 1 (bit 7: by another way)
 //!   2 State   nonce 4 │ flags 1 (bit 0 last) │ nodes
 //!   3 Beat    flags 1 (bit 0 answer me, 1 an answer, 2 not in the ring yet) │ nodes
 //!   4 AskRow  row 1 (0…31)
@@ -30,7 +30,7 @@
 //!  10 Kept    first 4 │ last 4 │ count 4 │ digest 8
 //!  11 Differs first 4 │ last 4
 //!  12 Groups  first 4 │ last 4 │ groups, rising, between first and last
-//!  13 Locate  asker 4 │ hops 1 │ groups, at least one
+//!  13 Locate  asker 4 │ hops 1 (bit 7: by another way) │ groups, at least one
 //!  14 Root    groups, at least one
 //! ```
 //!
@@ -54,6 +54,7 @@ const LAST: u8 = 0x01;
 const ANSWER_ME: u8 = 0x01;
 const AN_ANSWER: u8 = 0x02;
 const ENTERING: u8 = 0x04;
+const ANOTHER_WAY: u8 = 0x80;
 
 /// The kinds of messages.
 pub mod kind {
@@ -153,7 +154,7 @@ pub enum Message<'a> {
         /// Who asks.
         asker: NodeAddr,
         /// Nodes that it has come by.
-        hops: u8,
+        hops: Hops,
         /// The groups.
         groups: Addresses<'a>,
     },
@@ -169,7 +170,38 @@ pub struct Enter {
     /// Tells this attempt's answers from an older one's; not 0.
     pub nonce: u32,
     /// Nodes that it has come by.
-    pub hops: u8,
+    pub hops: Hops,
+}
+
+/// How a routed message goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hops {
+    /// Nodes that it has come by, at most 127.
+    pub count: u8,
+    /// It was asked before and not answered: by another way than the usual one, where a node may
+    /// have failed.
+    pub another_way: bool,
+}
+
+impl Hops {
+    fn from_byte(byte: u8) -> Hops {
+        Hops {
+            count: byte & !ANOTHER_WAY,
+            another_way: byte & ANOTHER_WAY != 0,
+        }
+    }
+    fn to_byte(self) -> u8 {
+        let way = if self.another_way { ANOTHER_WAY } else { 0 };
+        self.count & !ANOTHER_WAY | way
+    }
+    /// After one node more.
+    #[must_use]
+    pub fn next(self) -> Hops {
+        Hops {
+            count: (self.count + 1).min(!ANOTHER_WAY),
+            ..self
+        }
+    }
 }
 
 /// What a beat asks and tells.
@@ -320,7 +352,7 @@ impl<'a> Message<'a> {
                 let enter = Enter {
                     joiner: NodeAddr(r.u32()?),
                     nonce: r.u32()?,
-                    hops: r.u8()?,
+                    hops: Hops::from_byte(r.u8()?),
                 };
                 r.finish()?;
                 if enter.nonce == 0 {
@@ -375,7 +407,7 @@ impl<'a> Message<'a> {
             }
             kind::LOCATE => Message::Locate {
                 asker: NodeAddr(r.u32()?),
-                hops: r.u8()?,
+                hops: Hops::from_byte(r.u8()?),
                 groups: Addresses::read(r, 1)?,
             },
             kind::ROOT => Message::Root(Addresses::read(r, 1)?),
@@ -392,7 +424,7 @@ impl<'a> Message<'a> {
             Message::Enter(enter) => {
                 w.u32(enter.joiner.0)?;
                 w.u32(enter.nonce)?;
-                w.u8(enter.hops)?;
+                w.u8(enter.hops.to_byte())?;
             }
             Message::State { nonce, last, nodes } => {
                 w.u32(*nonce)?;
@@ -437,7 +469,7 @@ impl<'a> Message<'a> {
                 groups,
             } => {
                 w.u32(asker.0)?;
-                w.u8(*hops)?;
+                w.u8(hops.to_byte())?;
                 groups.write(&mut w)?;
             }
         }

@@ -32,6 +32,11 @@ impl Scribe {
                 self.fail(now, addr, Failure::Silent, out);
                 continue;
             }
+            // It lives, but does not speak as a child: it has another parent, and knows this node
+            // for failed, or a word was lost.
+            let unkept = now.since(peer.kept);
+            let asks = peer.down.count > 0 && unkept > late;
+            let lets_go = peer.down.count > 0 && unkept > self.settings.silence * 2;
             let keeps = peer.up.count > 0 || peer.leaving > 0;
             if peer.up.count == 0 {
                 peer.leaving = peer.leaving.saturating_sub(1);
@@ -41,6 +46,11 @@ impl Scribe {
             }
             if keeps {
                 self.keep(addr, out);
+            }
+            if lets_go {
+                self.drop_children(now, addr);
+            } else if asks {
+                self.ask_all(addr, out);
             }
         }
         if !self.peers.is_empty() {
@@ -99,7 +109,7 @@ impl Scribe {
         if let Some(gone) = self.ring.any_gone(self.rng.next_u64())
             && self.entering.is_none()
         {
-            self.ask_way(gone, out);
+            self.ask_way(gone, true, out);
         }
         let pause = self.jittered(self.upkeep_pause);
         self.timers.set(Timer::Upkeep, Some(now + pause));

@@ -22,7 +22,7 @@ use crate::ring::Probe;
 use crate::timers::Timer;
 use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeSet;
-use wire::scribe::{ADDRESSES_MAX, Addresses, BeatFlags, Enter, Message};
+use wire::scribe::{ADDRESSES_MAX, Addresses, BeatFlags, Enter, Hops, Message};
 
 /// How far entering has come.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Scribe {
             answered: BTreeSet::new(),
         });
         self.timers.set(Timer::Enter, Some(now + ENTER_WAIT));
-        self.ask_way(via, out);
+        self.ask_way(via, false, out);
     }
 
     pub(super) fn enter_again(&mut self, now: Time, out: &mut impl Outlet) {
@@ -53,17 +53,23 @@ impl Scribe {
         };
         entering.wait = (entering.wait * 2).min(ENTER_WAIT_MOST);
         let (via, wait) = (entering.via, entering.wait);
+        // Who has answered on the way may know one that has not failed.
+        let known: Vec<NodeAddr> = self.ring.known().chain([via]).collect();
+        let via = known[self.rng.below(known.len() as u64) as usize];
         self.timers.set(Timer::Enter, Some(now + wait));
-        self.ask_way(via, out);
+        self.ask_way(via, true, out);
     }
 
     /// Asks for the nodes next to the own id, from another node's point of view.
-    pub(super) fn ask_way(&mut self, via: NodeAddr, out: &mut impl Outlet) {
+    pub(super) fn ask_way(&mut self, via: NodeAddr, another_way: bool, out: &mut impl Outlet) {
         self.nonce = (self.rng.next_u64() as u32) | 1;
         let enter = Enter {
             joiner: self.ring.own,
             nonce: self.nonce,
-            hops: 0,
+            hops: Hops {
+                count: 0,
+                another_way,
+            },
         };
         self.say(via, &Message::Enter(enter), out);
     }
@@ -78,15 +84,20 @@ impl Scribe {
     ) -> Result<(), Dropped> {
         let joiner = enter.joiner;
         // Nobody has state sent to a third node but by routing.
-        if !self.ring.is_other(joiner) || (enter.hops == 0 && joiner != from) {
+        if !self.ring.is_other(joiner) || (enter.hops.count == 0 && joiner != from) {
             return Err(Dropped::Address);
         }
-        if enter.hops >= HOPS_MAX {
+        if enter.hops.count >= HOPS_MAX {
             return Err(Dropped::Hops);
         }
         let id = Id::of_node(joiner);
-        let next = self.ring.next_hop(id, Some(joiner));
-        let nodes = self.state_for(joiner, enter.hops == 0);
+        let next = if enter.hops.another_way {
+            let random = self.rng.next_u64();
+            self.ring.another_hop(id, Some(joiner), random)
+        } else {
+            self.ring.next_hop(id, Some(joiner))
+        };
+        let nodes = self.state_for(joiner, enter.hops.count == 0);
         let state = Message::State {
             nonce: enter.nonce,
             last: next.is_none(),
@@ -95,7 +106,7 @@ impl Scribe {
         self.say(joiner, &state, out);
         if let Some(next) = next {
             let enter = Enter {
-                hops: enter.hops + 1,
+                hops: enter.hops.next(),
                 ..enter
             };
             self.say(next, &Message::Enter(enter), out);

@@ -43,12 +43,25 @@ impl Scribe {
         self.say(parent, &Message::Keep(digest(FIRST, LAST, share)), out);
     }
 
+    /// Asks a child which groups it shares, all of them.
+    pub(super) fn ask_all(&mut self, child: NodeAddr, out: &mut impl Outlet) {
+        let all = Message::Differs {
+            first: FIRST,
+            last: LAST,
+        };
+        self.say(child, &all, out);
+    }
+
     pub(super) fn on_keep(
         &mut self,
+        now: Time,
         from: NodeAddr,
         theirs: Digest,
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.kept = now;
+        }
         let mine = match self.peers.get_mut(&from) {
             None => Share::default(),
             Some(peer) if is_all(&theirs) => peer.down,
@@ -97,7 +110,17 @@ impl Scribe {
         last: NodeAddr,
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
-        let peer = self.peers.get_mut(&from).ok_or(Dropped::Stale)?;
+        let Some(peer) = self.peers.get_mut(&from) else {
+            // It takes this node for its child still, and is told that it has none.
+            let groups = Addresses::new(&[]);
+            let page = Message::Groups {
+                first,
+                last,
+                groups,
+            };
+            self.say(from, &page, out);
+            return Ok(());
+        };
         let mut visits = 0;
         let range = self.trees.range(first..=last).inspect(|_| visits += 1);
         let shared = range.filter(|(_, tree)| tree.parent() == Some(from));
@@ -140,6 +163,7 @@ impl Scribe {
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
         let peer = self.child_peer(now, from)?;
+        peer.kept = now;
         if peer.down.count > 0 {
             let mut visits = 0;
             let listed: Vec<NodeAddr> = groups.iter().collect();

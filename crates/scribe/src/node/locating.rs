@@ -10,14 +10,21 @@ use crate::outlet::Outlet;
 use crate::timers::Timer;
 use base::{NodeAddr, Time};
 use std::collections::BTreeMap;
-use wire::scribe::{ADDRESSES_MAX, Addresses, Message};
+use wire::scribe::{ADDRESSES_MAX, Addresses, Hops, Message};
 
 /// A root that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     root: Option<NodeAddr>,
     asked: Time,
+    answered: Option<Time>,
     until: Time,
+}
+
+impl Wanted {
+    fn is_answered(&self) -> bool {
+        self.root.is_some() && self.answered >= Some(self.asked)
+    }
 }
 
 impl Scribe {
@@ -44,15 +51,22 @@ impl Scribe {
         let wanted = Wanted {
             root: None,
             asked: now,
+            answered: None,
             until,
         };
         self.wanted.insert(group, wanted);
         self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
-        self.ask_roots(now, &[group], out);
+        self.ask_roots(now, &[group], false, out);
         Ok(())
     }
 
-    fn ask_roots(&mut self, now: Time, groups: &[NodeAddr], out: &mut impl Outlet) {
+    fn ask_roots(
+        &mut self,
+        now: Time,
+        groups: &[NodeAddr],
+        another_way: bool,
+        out: &mut impl Outlet,
+    ) {
         // Who is not in the ring would take itself for the root.
         if self.entering.is_some() {
             return;
@@ -63,9 +77,13 @@ impl Scribe {
             }
         }
         let own = self.ring.own;
-        let mine = self.pass_on(own, 0, groups.iter().copied(), out);
+        let hops = Hops {
+            count: 0,
+            another_way,
+        };
+        let mine = self.pass_on(own, hops, groups.iter().copied(), out);
         for group in mine {
-            self.found_root(group, own, out);
+            self.found_root(now, group, own, out);
         }
     }
 
@@ -73,14 +91,21 @@ impl Scribe {
     fn pass_on(
         &mut self,
         asker: NodeAddr,
-        hops: u8,
+        hops: Hops,
         groups: impl Iterator<Item = NodeAddr>,
         out: &mut impl Outlet,
     ) -> Vec<NodeAddr> {
         let mut mine = Vec::new();
         let mut onward: BTreeMap<NodeAddr, Vec<NodeAddr>> = BTreeMap::new();
         for group in groups {
-            match self.ring.next_hop(Id::of_group(group), None) {
+            let key = Id::of_group(group);
+            let next = if hops.another_way {
+                let random = self.rng.next_u64();
+                self.ring.another_hop(key, None, random)
+            } else {
+                self.ring.next_hop(key, None)
+            };
+            match next {
                 Some(next) => onward.entry(next).or_default().push(group),
                 None => mine.push(group),
             }
@@ -100,21 +125,22 @@ impl Scribe {
 
     pub(super) fn on_locate(
         &mut self,
+        now: Time,
         asker: NodeAddr,
-        hops: u8,
+        hops: Hops,
         groups: Addresses<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
         if !asker.is_node() || !groups.iter().all(is_group) {
             return Err(Dropped::Address);
         }
-        if hops >= HOPS_MAX {
+        if hops.count >= HOPS_MAX {
             return Err(Dropped::Hops);
         }
-        let mine = self.pass_on(asker, hops + 1, groups.iter(), out);
+        let mine = self.pass_on(asker, hops.next(), groups.iter(), out);
         if asker == self.ring.own {
             for group in mine {
-                self.found_root(group, asker, out);
+                self.found_root(now, group, asker, out);
             }
         } else {
             self.say_groups(asker, &mine, Listing::Root, out);
@@ -124,6 +150,7 @@ impl Scribe {
 
     pub(super) fn on_root(
         &mut self,
+        now: Time,
         from: NodeAddr,
         groups: Addresses<'_>,
         out: &mut impl Outlet,
@@ -131,15 +158,17 @@ impl Scribe {
         let mut asked = false;
         for group in groups.iter() {
             asked |= self.wanted.contains_key(&group);
-            self.found_root(group, from, out);
+            self.found_root(now, group, from, out);
         }
         if asked { Ok(()) } else { Err(Dropped::Stale) }
     }
 
-    fn found_root(&mut self, group: NodeAddr, root: NodeAddr, out: &mut impl Outlet) {
-        if let Some(wanted) = self.wanted.get_mut(&group)
-            && wanted.root != Some(root)
-        {
+    fn found_root(&mut self, now: Time, group: NodeAddr, root: NodeAddr, out: &mut impl Outlet) {
+        let Some(wanted) = self.wanted.get_mut(&group) else {
+            return;
+        };
+        wanted.answered = Some(now);
+        if wanted.root != Some(root) {
             wanted.root = Some(root);
             out.root(group, root);
         }
@@ -156,19 +185,25 @@ impl Scribe {
             .collect();
         if !lost.is_empty() {
             self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
-            self.ask_roots(now, &lost, out);
+            self.ask_roots(now, &lost, false, out);
         }
     }
 
     pub(super) fn locate_again(&mut self, now: Time, out: &mut impl Outlet) {
         self.wanted.retain(|_, wanted| wanted.until > now);
-        let wait = |wanted: &Wanted| match wanted.root {
-            Some(_) => LOCATE_AGAIN,
-            None => LOCATE_RETRY,
+        let wait = |wanted: &Wanted| match wanted.is_answered() {
+            true => LOCATE_AGAIN,
+            false => LOCATE_RETRY,
         };
         let due = |(_, wanted): &(&NodeAddr, &Wanted)| wanted.asked + wait(wanted) <= now;
-        let groups: Vec<NodeAddr> = self.wanted.iter().filter(due).map(|(g, _)| *g).collect();
-        self.ask_roots(now, &groups, out);
+        let due = self.wanted.iter().filter(due);
+        let (known, unanswered): (Vec<_>, Vec<_>) = due
+            .map(|(group, wanted)| (*group, wanted.is_answered()))
+            .partition(|(_, is_known)| *is_known);
+        for (groups, another_way) in [(known, false), (unanswered, true)] {
+            let groups: Vec<NodeAddr> = groups.into_iter().map(|(group, _)| group).collect();
+            self.ask_roots(now, &groups, another_way, out);
+        }
         if !self.wanted.is_empty() {
             self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
         }

@@ -184,7 +184,7 @@ impl Scribe {
         groups: Addresses<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), Dropped> {
-        self.child_peer(now, from)?;
+        self.child_peer(now, from)?.kept = now;
         self.take_children(now, from, groups.iter(), true, out);
         Ok(())
     }
@@ -284,6 +284,15 @@ impl Scribe {
             }
             self.changed.insert(group);
             self.prune(now, group);
+        }
+    }
+
+    /// A node is no child of this one any more, in no group.
+    pub(super) fn drop_children(&mut self, now: Time, child: NodeAddr) {
+        let with = self.trees.iter().filter(|(_, t)| t.has_child(child));
+        let groups: Vec<NodeAddr> = with.map(|(group, _)| *group).collect();
+        for group in groups {
+            self.drop_child(now, child, group);
         }
     }
 

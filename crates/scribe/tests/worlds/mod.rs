@@ -177,6 +177,20 @@ impl World {
         self.members.retain(|(node, _)| *node != addr);
         self.branches.retain(|(node, _), _| *node != addr);
         self.roots.retain(|(node, _), _| *node != addr);
+        // Who entered by way of it is given another contact, as by a host with several.
+        let inside = |(_, node): &(&NodeAddr, &Scribe)| node.is_in_ring();
+        let via = self.nodes.iter().find(inside).map(|(via, _)| *via);
+        let outside: Vec<NodeAddr> = self
+            .nodes
+            .iter()
+            .filter(|n| !inside(n))
+            .map(|n| *n.0)
+            .collect();
+        for newcomer in outside {
+            if let Some(via) = via {
+                self.act(newcomer, |node, now, out| node.enter(now, via, out));
+            }
+        }
         if tells {
             for other in self.live() {
                 self.act(other, |node, now, out| node.on_peer_gone(now, addr, out));

@@ -16,7 +16,10 @@ fn vectors() -> Vec<(Message<'static>, usize, &'static [u8])> {
     let enter = Enter {
         joiner: NODES[0],
         nonce: 7,
-        hops: 2,
+        hops: Hops {
+            count: 2,
+            another_way: true,
+        },
     };
     let flags = BeatFlags {
         answer_me: true,
@@ -27,7 +30,7 @@ fn vectors() -> Vec<(Message<'static>, usize, &'static [u8])> {
         (
             Message::Enter(enter),
             11,
-            b"\x01\x01\x0a\x07\0\x01\0\0\0\x07\x02",
+            b"\x01\x01\x0a\x07\0\x01\0\0\0\x07\x82",
         ),
         (
             Message::State {
@@ -98,7 +101,10 @@ fn vectors() -> Vec<(Message<'static>, usize, &'static [u8])> {
         (
             Message::Locate {
                 asker: NODES[0],
-                hops: 3,
+                hops: Hops {
+                    count: 3,
+                    another_way: false,
+                },
                 groups,
             },
             11,
@@ -187,7 +193,7 @@ fn as_many_addresses_as_promised_fit_any_kind() {
         },
         Message::Locate {
             asker: NODES[0],
-            hops: 0,
+            hops: Hops::default(),
             groups,
         },
     ] {
@@ -200,6 +206,19 @@ fn as_many_addresses_as_promised_fit_any_kind() {
         Message::Join(Addresses::new(&many)).emit(&mut buffer),
         Err(Full)
     );
+}
+
+#[test]
+fn hops_are_counted_up_to_their_limit() {
+    let mut hops = Hops {
+        count: 0,
+        another_way: true,
+    };
+    for n in 0..300 {
+        assert_eq!(hops.count, n.min(127) as u8);
+        assert_eq!(Hops::from_byte(hops.to_byte()), hops);
+        hops = hops.next();
+    }
 }
 
 #[test]
