@@ -8,7 +8,8 @@ pub trait Outlet {
     /// Sends one message of at most 1200 bytes; it may be lost.
     fn send(&mut self, to: NodeAddr, bytes: &[u8]);
     /// The group's tree has changed here. All empty: the node is no longer in it. A node that is in
-    /// the tree and has no parent is the root.
+    /// the tree and has no parent is the root. The parent is whom the node has asked: it may not have
+    /// accepted yet, and takes the node for its child as soon as the question arrives.
     fn branches(
         &mut self,
         group: NodeAddr,

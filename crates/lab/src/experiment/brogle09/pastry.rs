@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn who_dies_is_missed_and_replaced() {
-        let row = measure(&[("part", CHURN), ("told", 1.0), ("nodes", 60.0)], 3);
-        assert_eq!(row.value("killed"), 6.0);
+        let row = measure(&[("part", CHURN), ("told", 1.0), ("nodes", 120.0)], 3);
+        assert_eq!(row.value("killed"), 12.0);
         assert!(row.value("served_least") < 100.0 && row.value("mended_ms") > 0.0);
         assert!(row.value("mended_ms") < row.value("notice_ms") + 1_000.0);
     }

@@ -207,7 +207,6 @@ fn delay(rows: &[&Row]) -> Verdict {
     });
     Verdict::of("core-delay", good, text)
         .because("the detour by the root, which lies anywhere, costs one random way more")
-        .note("a member's packets need not go by the root first: branches lead both ways")
 }
 
 fn stress(rows: &[&Row]) -> Verdict {
