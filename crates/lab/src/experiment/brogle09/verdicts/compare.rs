@@ -22,7 +22,7 @@ const GOAL_REPAIR_PCT: f64 = 0.03;
 /// Loads whose cost is told: 1.6, 7.9, 15.8 and 39 thousand packets per second.
 const COSTED: [u32; 4] = [1, 2, 3, 4];
 /// The paper's own limits do not bind this node.
-const CARRIED: &str = "the paper's middleware lost packets here; this node carries them";
+const CARRIED: &str = "the paper's middleware lost packets in loads that this node carries";
 
 /// One verdict for each claim of the comparison.
 pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {

@@ -11,7 +11,10 @@ const MEAN: &str = "overlay_mean_95_us";
 /// Loads of 512 and 1024 bytes.
 const LARGER: [u32; 10] = [6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The paper's own limits do not bind this node.
-const CARRIED: &str = "the paper's middleware lost packets here; this node carries them";
+const CARRIED: &str = "the paper's middleware lost packets in loads that this node carries";
+/// Why the latency does not fall with the rate.
+const SHARED: &str = "all hosts share this machine's processors: at this rate their queues count for more \
+                      than wake-ups do";
 
 /// One verdict for each claim of Figure 5.
 pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
@@ -104,12 +107,14 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
             "chain-decreasing",
             first > second && second > third,
             chain.words(&[1, 2, 3], MEAN, "µs"),
-        ),
+        )
+        .because(SHARED),
         Verdict::of(
             "chain-wakeups",
             above(1) > above(3),
             format!("above native: load 1 {:.0} µs, load 3 {:.0} µs", above(1), above(3)),
-        ),
+        )
+        .because(SHARED),
         Verdict::of(
             "chain-wakeups-large",
             middle < small && large < small,
@@ -154,12 +159,13 @@ fn beside_native(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
     let holds = [of_chain, of_tree]
         .iter()
         .all(|ratio| (5.0..=20.0).contains(ratio));
-    let mean_of_carried = |view: View<'_>| {
-        let is_carried = |no: &u32| view.at(*no, LOSS) < CARRIED_PCT;
-        let carried: Vec<u32> = numbers().into_iter().filter(is_carried).collect();
-        view.mean(&carried, MEAN) / 1e3
+    let mean_of_acceptable = |view: View<'_>| {
+        let is_one =
+            |no: &u32| view.at(*no, LOSS) < CARRIED_PCT && view.at(*no, MEAN) < ACCEPTABLE_US;
+        let acceptable: Vec<u32> = numbers().into_iter().filter(is_one).collect();
+        (view.mean(&acceptable, MEAN) / 1e3, acceptable.len())
     };
-    let (chain_ms, tree_ms) = (mean_of_carried(chain), mean_of_carried(tree));
+    let [(chain_ms, chain_count), (tree_ms, tree_count)] = [chain, tree].map(mean_of_acceptable);
     vec![
         Verdict::of(
             "order-of-magnitude",
@@ -167,8 +173,22 @@ fn beside_native(chain: View<'_>, tree: View<'_>) -> Vec<Verdict> {
             format!(
                 "median over the loads: {of_chain:.1} times native on the chain, {of_tree:.1} on the tree"
             ),
+        )
+        .because(
+            "native packets here wait for no wires of 100 Mbit/s and no network cards, so native is \
+             faster than the paper's by more than the overlay is",
         ),
-        Verdict::of("chain-delay", chain_ms <= 0.7, format!("{chain_ms:.3} ms")),
-        Verdict::of("tree-delay", tree_ms <= 3.0, format!("{tree_ms:.3} ms")),
+        Verdict::of(
+            "chain-delay",
+            chain_ms <= 0.7,
+            format!("{chain_ms:.3} ms, {chain_count} of 15 loads below 10 ms"),
+        )
+        .because(SHARED),
+        Verdict::of(
+            "tree-delay",
+            tree_ms <= 3.0,
+            format!("{tree_ms:.3} ms, {tree_count} of 15 loads below 10 ms"),
+        )
+        .because(SHARED),
     ]
 }
