@@ -44,6 +44,12 @@ impl Bare {
         }
         Ok(bare)
     }
+
+    /// Ends them, and tells what each has done.
+    pub(super) fn stop(mut self) -> Vec<Report> {
+        let reports = self.forwarders.iter_mut().map(Forwarder::stop);
+        reports.map(Option::unwrap_or_default).collect()
+    }
 }
 
 /// The sender at the source, sending to the first host, and a socket at each sink.
@@ -80,11 +86,16 @@ impl Forwarder {
     }
 }
 
+impl Forwarder {
+    /// What it has done, if it has not failed, nor was stopped before.
+    fn stop(&mut self) -> Option<Report> {
+        self.stop.wake();
+        self.thread.take()?.join().ok()?.ok()
+    }
+}
+
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        self.stop.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }

@@ -81,9 +81,13 @@ impl Bout<'_> {
 
     /// As many bare forwarders as hosts.
     pub(super) fn bare(&mut self) -> Result<(), CellError> {
-        let _forwarders = bare::Bare::start(&self.site)?;
+        let forwarders = bare::Bare::start(&self.site)?;
         let ends = bare::ends(&self.site)?;
         self.carry("bare", &ends).map(drop)?;
+        if let Some(report) = forwarders.stop().get(self.site.shape.middle()) {
+            let per_copy = report.ns_per_packet() / 1e3;
+            self.row.set("bare_copy_cpu_us", per_copy);
+        }
         // A veth is crossed in the processor time of whoever sends. The bare sender's packets
         // cross one and end in a socket; native ones cross one more for every copy.
         let of = |who: &str| self.row.value(&format!("{who}_sender_cpu_us"));

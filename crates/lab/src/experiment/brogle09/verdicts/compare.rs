@@ -257,9 +257,12 @@ fn copy_cpu(chain: View<'_>, tree: View<'_>) -> String {
             .join(", ")
     };
     format!(
-        "processor time per packet and branch in loads {COSTED:?}, µs: middle node on the chain {}, on the tree {};          kernel {} and {}",
+        "µs of processor time per packet and branch in loads {COSTED:?}: middle node on the chain {}, on \
+         the tree {}; bare forwarder {} and {}; kernel {} and {}",
         of(chain, "overlay"),
         of(tree, "overlay"),
+        of(chain, "bare"),
+        of(tree, "bare"),
         of(chain, "native"),
         of(tree, "native")
     )
