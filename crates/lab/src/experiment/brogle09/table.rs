@@ -12,7 +12,7 @@ use crate::experiment::{Cell, CellError, Plan, Row, Size};
 /// What the lossy link does, there and back, in the cells that have one.
 const LOSSY: &str = "loss=1%";
 /// Loads that a quick run measures over the lossy link: one of each payload, none near any limit.
-const LOSSY_QUICK: [u32; 3] = [3, 7, 12];
+const LOSSY_QUICK: [u32; 3] = [2, 7, 12];
 
 /// A cell for each load of the table, over both topologies.
 pub(super) fn cells() -> Vec<Cell> {
