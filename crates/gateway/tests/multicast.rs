@@ -321,6 +321,27 @@ fn a_program_gets_the_sources_that_it_named_and_no_others() {
     hub.wait_for(1, SSM, false);
 }
 
+#[test]
+fn a_host_that_drops_what_comes_from_elsewhere_is_told_why() {
+    let Some([a, b]) = namespaces("a_host_that_drops_what_comes_from_elsewhere") else {
+        return;
+    };
+    b.sysctl("net/ipv4/conf/all/rp_filter", "1").unwrap();
+    let hub = Hub::default();
+    let one = start(&a, &hub, tap(A), |_| ());
+    let two = start(&b, &hub, tap(B), |_| ());
+    let (sender, receiver) = (program(&a, A), program(&b, B));
+    receiver.join_multicast_v4(&GROUP, &B).unwrap();
+    hub.wait_for(1, GROUP, true);
+    one.wait_for("this bridge carries");
+    two.wait_for("this bridge carries");
+    send(&sender, GROUP, b"lost");
+    two.wait_for("rp_filter");
+    assert!(!comes(&receiver, b"lost"));
+    b.sysctl("net/ipv4/conf/all/rp_filter", "0").unwrap();
+    reaches(&sender, &receiver, GROUP, b"hello");
+}
+
 /// A network with a host and two bridges, by a switch that looks on, and a site elsewhere.
 #[test]
 fn two_bridges_of_one_network_carry_each_packet_once() {
@@ -445,7 +466,7 @@ fn cost_of_a_packet() {
         };
         let captured = after[0].counters.captured - before[0].counters.captured;
         let injected = after[1].counters.injected - before[1].counters.injected;
-        println!(
+        eprintln!(
             "{bytes} bytes: offered {:.0} packets/s; captured {captured} at {} ns each, injected {injected} at {} ns, received {came}; drops {} / {}",
             f64::from(count) / took.as_secs_f64(),
             cpu(0, captured),

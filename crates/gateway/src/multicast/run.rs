@@ -48,6 +48,10 @@ const TOGETHER: usize = net::packet::BATCH;
 /// From one look at an interface that is there to the next, and at one that is not.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_FOR_EVERY: Duration = Duration::from_millis(250);
+/// How long after a node that had no room for a join it is told again.
+const JOIN_AGAIN: Duration = Duration::from_millis(10);
+/// The same refusal of the node is told so often.
+const REFUSED_EVERY: Duration = Duration::from_secs(10);
 /// From one attempt to find the node again to the next.
 const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
 
@@ -64,6 +68,10 @@ pub(super) struct Loop<O: Overlay> {
     bridge: Bridge,
     effects: Effects,
     next_look: Time,
+    /// The node took no join then: it is told again at this moment.
+    next_join: Time,
+    /// What the node refused last, and when.
+    refused: Option<(String, Time)>,
     rate: Rate,
     /// What the interface had no room for.
     unknown: u64,
@@ -135,6 +143,8 @@ impl<O: Overlay> Loop<O> {
                 events: Vec::new(),
             },
             next_look: now,
+            next_join: now,
+            refused: None,
             rate: Rate {
                 since: Time::ZERO,
                 packets: 0,
@@ -172,7 +182,7 @@ impl<O: Overlay> Loop<O> {
 
     fn next_timeout(&self, now: Time) -> Time {
         let members = match self.link {
-            Some(_) => self.effects.members.next_timeout(now),
+            Some(_) => self.effects.members.next_timeout(now).max(self.next_join),
             None => Time::FAR,
         };
         self.bridge.next_timeout().min(self.next_look).min(members)
@@ -227,11 +237,12 @@ impl<O: Overlay> Loop<O> {
             let Some(link) = link else {
                 return bridge.on_refused(Drop::Node, 1);
             };
-            if link.push(group, packet) {
+            let fits = packet.len() <= link.max_packet();
+            if fits && link.push(group, packet) {
                 return;
             }
             flush(link, bridge);
-            if !link.push(group, packet) {
+            if !fits || !link.push(group, packet) {
                 bridge.on_refused(Drop::TooLong, 1);
             }
         });
@@ -255,7 +266,7 @@ impl<O: Overlay> Loop<O> {
                 Ok(true) => packets += self.inject_message(now),
                 Ok(false) => return (packets, true),
                 // The node refused a join, or had no way for a packet; the others go on.
-                Err(Error::Refused { text, .. }) => self.effects.events.push(Event::Refused(text)),
+                Err(Error::Refused { text, .. }) => self.on_refused(now, text),
                 Err(error) => {
                     self.lose_node(error);
                     return (packets, true);
@@ -263,6 +274,14 @@ impl<O: Overlay> Loop<O> {
             }
         }
         (packets, false)
+    }
+
+    fn on_refused(&mut self, now: Time, text: String) {
+        let said = self.refused.as_ref();
+        if said.is_none_or(|(last, at)| *last != text || *at + REFUSED_EVERY <= now) {
+            self.effects.events.push(Event::Refused(text.clone()));
+            self.refused = Some((text, now));
+        }
     }
 
     fn inject_message(&mut self, now: Time) -> usize {
@@ -301,6 +320,7 @@ impl<O: Overlay> Loop<O> {
         }
         let now = self.shared.clock.now();
         while let Some(link) = &self.link
+            && now >= self.next_join
             && let Some(change) = self.effects.members.next(now)
         {
             let said = match change {
@@ -309,6 +329,7 @@ impl<O: Overlay> Loop<O> {
             };
             if let Err(error) = said {
                 self.effects.members.unsaid(change);
+                self.next_join = now + JOIN_AGAIN;
                 if !matches!(error, Error::WouldBlock) {
                     self.lose_node(error);
                 }

@@ -107,7 +107,7 @@ impl<'a> Message<'a> {
             IgmpSlice::MembershipQueryWithSources(query) => {
                 let group = group_or_all(query.group_address().octets)?;
                 let sources = Sources(query.source_addrs_bytes());
-                if group.is_none() && sources.len() > 0 {
+                if group.is_none() && !sources.is_empty() {
                     return Err(Drop::IgmpMalformed);
                 }
                 // The interval has the same coding, in seconds. [RFC 3376 §4.1.7]

@@ -170,7 +170,7 @@ impl Querier {
             is_current: true,
         };
         match message {
-            Message::Query(asked) => return self.on_query(now, from, asked, out),
+            Message::Query(asked) => self.on_query(now, from, asked, out),
             &(Message::ReportV1(address) | Message::ReportV2(address)) => {
                 let is_v1 = matches!(message, Message::ReportV1(_));
                 let until = now + self.terms().membership();
