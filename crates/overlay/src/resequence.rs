@@ -152,6 +152,13 @@ impl<T> Resequencer<T> {
         self.flows.retain(|key, _| key.0 != client);
     }
 
+    /// Forgets what came to a client for a group that it has left: what comes when it joins again does
+    /// not wait for what was sent meanwhile.
+    pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) {
+        self.flows
+            .retain(|key, _| (key.0, key.1) != (client, (group, port)));
+    }
+
     fn make_room(&mut self, now: Time) {
         if self.flows.len() >= MAX_FLOWS {
             self.flows
@@ -273,6 +280,30 @@ mod tests {
             r.push(due, KEY, seq, None, 14).unwrap();
             assert_eq!(drain(&mut r, due), [14]);
         }
+    }
+
+    #[test]
+    fn who_joins_again_does_not_wait_for_what_was_sent_meanwhile() {
+        let mut r = Resequencer::default();
+        let group = NodeAddr(0xef01_0101);
+        let key = |port| {
+            (
+                ClientId(1),
+                (group, VirtualPort(port)),
+                NodeAddr(9),
+                VirtualPort(9),
+            )
+        };
+        for port in [1, 2] {
+            assert!(r.push(ms(0), key(port), 5, None, port).is_ok());
+            assert_eq!(r.pop(ms(0), key(port)), Some(port));
+        }
+        r.leave(ClientId(1), group, VirtualPort(1));
+        for port in [1, 2] {
+            assert!(r.push(ms(1), key(port), 100, None, port).is_ok());
+        }
+        assert_eq!(r.pop(ms(1), key(1)), Some(1));
+        assert_eq!(r.pop(ms(1), key(2)), None, "the other group goes on");
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Node {
         (group, port): (NodeAddr, VirtualPort),
     ) -> Result<Reply, RequestError> {
         let change = self.groups.leave(client, group, port);
+        self.resequencer.leave(client, group, port);
         self.on_own_change(group, change);
         Ok(Reply::Left)
     }
