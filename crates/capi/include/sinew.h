@@ -62,6 +62,11 @@ int sinew_close(int fd);
  * Says more than errno does after a call that failed. Valid until the next call. */
 const char *sinew_error(void);
 
+/* Groups: bind a datagram socket to the port, then join as with IP multicast, by setsockopt with
+ * IPPROTO_IP, IP_ADD_MEMBERSHIP and struct ip_mreq (the interface is not looked at). 224.0.0.0/4 are
+ * multicast groups; 240.0.0.0/4 are anycast groups, of which the nearest member gets each packet.
+ * Sending to a group needs no joining; what a socket sends does not come back to it. */
+
 /* The level of the options below; each value is an int. */
 #define SOL_SINEW 0x534e
 

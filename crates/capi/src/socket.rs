@@ -280,6 +280,20 @@ impl Socket {
         Ok(())
     }
 
+    /// Joins a group, or leaves it, at the socket's port.
+    pub(crate) fn set_membership(&self, group: NodeAddr, joins: bool) -> Result<(), Errno> {
+        let State::Datagram(socket) = &*self.state() else {
+            // Streams have no groups, and bare payload no room to say anything.
+            return Err(libc::EOPNOTSUPP);
+        };
+        let socket = Arc::clone(socket);
+        let port = socket.local().port.0;
+        self.asking(|| match joins {
+            true => socket.join(group, port),
+            false => socket.leave(group, port),
+        })
+    }
+
     /// The value of an option of the level `SOL_SINEW`.
     pub(crate) fn option(&self, name: libc::c_int) -> Result<libc::c_int, Errno> {
         if name == option::MAX_PAYLOAD {

@@ -121,6 +121,20 @@ static void datagrams(void)
     HOLDS(ntohs(from.sin_port) == port_of(b) && port_of(b) > 0);
     HOLDS(sinew_recv(a, buffer, sizeof buffer, 0) == 5 && memcmp(buffer, "hello", 5) == 0);
 
+    /* Groups, as with IP multicast. */
+    struct ip_mreq group = {0};
+    inet_pton(AF_INET, "239.1.2.3", &group.imr_multiaddr);
+    HOLDS(sinew_setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group) == 0);
+    HOLDS(sinew_setsockopt(a, IPPROTO_IP, IP_MULTICAST_LOOP, &value, sizeof value) == 0);
+    to = at("239.1.2.3", port_of(a));
+    HOLDS(sinew_sendto(b, "all", 3, 0, SA(to)) == 3);
+    HOLDS(wait_for(a, POLLIN) & POLLIN);
+    HOLDS(sinew_recv(a, buffer, sizeof buffer, 0) == 3 && memcmp(buffer, "all", 3) == 0);
+    HOLDS(sinew_setsockopt(a, IPPROTO_IP, IP_DROP_MEMBERSHIP, &group, sizeof group) == 0);
+    inet_pton(AF_INET, "10.7.0.1", &group.imr_multiaddr);
+    FAILS(sinew_setsockopt(a, IPPROTO_IP, IP_ADD_MEMBERSHIP, &group, sizeof group), EOPNOTSUPP);
+    to = at("127.0.0.1", port_of(a));
+
     /* The longest datagram whole, cut by a short buffer, and the empty one. */
     length = sizeof value;
     HOLDS(sinew_getsockopt(b, SOL_SINEW, SINEW_MAX_PAYLOAD, &value, &length) == 0);

@@ -2,6 +2,7 @@
 
 use super::{done, fail};
 use crate::{option, table};
+use base::NodeAddr;
 use core::ptr;
 use libc::{c_int, c_void, socklen_t};
 
@@ -21,7 +22,20 @@ pub unsafe extern "C" fn sinew_setsockopt(
     let socket = match (&ours, level) {
         (Some(socket), option::SOL_SINEW) => socket,
         (Some(_), libc::IPPROTO_TCP) if TCP_TAKEN.contains(&name) => return 0,
-        (Some(_), libc::IPPROTO_IP) if name == libc::IP_TOS => return 0,
+        (Some(_), libc::IPPROTO_IP) if IP_TAKEN.contains(&name) => return 0,
+        (Some(socket), libc::IPPROTO_IP)
+            if matches!(name, libc::IP_ADD_MEMBERSHIP | libc::IP_DROP_MEMBERSHIP) =>
+        {
+            if value.is_null() || (length as usize) < size_of::<libc::in_addr>() {
+                return fail(libc::EINVAL);
+            }
+            // Both forms, ip_mreq and ip_mreqn, begin with the group; the interface is the overlay.
+            // SAFETY: as the caller promises; C may have put it anywhere.
+            let group = unsafe { value.cast::<libc::in_addr>().read_unaligned() };
+            let group = NodeAddr(u32::from_be(group.s_addr));
+            let joins = name == libc::IP_ADD_MEMBERSHIP;
+            return done(socket.set_membership(group, joins));
+        }
         (Some(_), libc::IPPROTO_TCP | libc::IPPROTO_IP) => return fail(libc::ENOPROTOOPT),
         // What the kernel knows of any socket: timeouts, buffers, reuse of addresses.
         // SAFETY: as the caller promises.
@@ -34,6 +48,15 @@ pub unsafe extern "C" fn sinew_setsockopt(
     let value = unsafe { value.cast::<c_int>().read_unaligned() };
     done(socket.set_option(name, value))
 }
+
+/// Options of IP that change nothing here: what a socket sends to a group does not come back to it,
+/// and the overlay's time to live is `SINEW_TTL`.
+const IP_TAKEN: [c_int; 4] = [
+    libc::IP_TOS,
+    libc::IP_MULTICAST_IF,
+    libc::IP_MULTICAST_LOOP,
+    libc::IP_MULTICAST_TTL,
+];
 
 /// Options of TCP that ask for what streams of the overlay do anyhow.
 const TCP_TAKEN: [c_int; 7] = [
