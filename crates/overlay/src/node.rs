@@ -113,6 +113,7 @@ pub struct Node {
     ends: Vec<NodeAddr>,
     reports: Reports,
     reports_at: Time,
+    reported_at: Time,
     /// What the sources here may still send to groups whose rate is set.
     policers: groups::Policers,
     reassembly: Reassembly,
@@ -188,6 +189,7 @@ impl Node {
             ends: Vec::new(),
             reports: Reports::default(),
             reports_at: Time::ZERO,
+            reported_at: Time::ZERO,
             policers: groups::Policers::default(),
             receivers: Vec::new(),
             reassembly: Reassembly::default(),
@@ -334,10 +336,10 @@ impl Node {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
             self.trees.expire(now);
-            self.report_groups(now, out);
             self.redial(now, out);
             self.keep_records(now);
         }
+        self.report_groups(now, out);
     }
 }
 
@@ -385,6 +387,7 @@ impl Engine for Node {
                 "record",
             ),
             (self.telling_at(), "groups"),
+            (self.reporting_at(), "groups"),
             (Some(self.housekeeping), "housekeeping"),
         ]
         .into_iter()

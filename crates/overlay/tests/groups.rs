@@ -10,12 +10,16 @@
 mod world;
 
 use base::{Duration, NodeAddr, Rng, Time};
-use overlay::request::{Delivery, Options};
+use overlay::event::Drop;
+use overlay::request::{Delivery, Operation, Options};
 use overlay::sockets::default_options;
 use overlay::{Reply, Request};
 use wire::data::LinkProtocol;
+use wire::groups::{Setting, TreeBuilder};
 use world::groups::{Cast, GROUP, MEMBER, SOURCE};
-use world::{Nodes, PORT, addr, chain, voice};
+use world::neighbour::records;
+use world::script::{EAST, Script, WEST};
+use world::{Nodes, PORT, Plan, addr, chain, voice};
 
 /// The tree of [Brogle09 §III]: depth four, leaves 0 (the source's side), 3, 5 and 6.
 const TREE: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 4), (2, 5), (4, 6)];
@@ -320,6 +324,159 @@ fn joins_are_bounded_and_refused_in_words() {
     assert_eq!(refused.count(), 2_000 - 1_953 + 1);
     let node = nodes.running(1).unwrap();
     assert_eq!(node.database().membership().groups().count(), 1_953);
+}
+
+#[test]
+fn the_source_s_node_knows_what_each_receiver_lost() {
+    let mut nodes = settled(12, 7, &TREE, "delay=10ms");
+    nodes.link(2, 3, "delay=10ms loss=5%");
+    for member in [3, 5, 6] {
+        nodes.join(member, GROUP);
+    }
+    nodes.run_ms(500);
+    let mut cast = Cast::new(0, 4, voice());
+    cast.run_ms(&mut nodes, 12_000);
+    let now = nodes.world.now();
+    let status = |i: usize| nodes.running(i).unwrap().group_statuses(now, Some(GROUP));
+    let [group] = status(0).try_into().unwrap();
+    assert_eq!(
+        (group.members.len(), group.tree.as_str()),
+        (3, "link-state")
+    );
+    let [source] = group.sources.try_into().unwrap();
+    assert_eq!((source.upstream, source.receivers), (None, 3));
+    assert_eq!((source.branches.len(), source.links.len()), (1, 6));
+    assert_eq!(source.receptions.len(), 3);
+    for one in &source.receptions {
+        let sent = one.received + one.lost;
+        assert!((2_000..=3_000).contains(&sent), "{one:?}");
+        let behind = one.node == addr(3).to_string();
+        let (low, high) = if behind { (3.0, 8.0) } else { (0.0, 0.0) };
+        assert!((low..=high).contains(&one.lost_before_pct), "{one:?}");
+        assert!(one.lost_after_pct < 0.2, "{one:?}");
+    }
+    // In the middle only what is below is known.
+    let [group] = status(4).try_into().unwrap();
+    assert_eq!(group.sources[0].receivers, 1);
+    assert_eq!(group.sources[0].upstream, Some(addr(1).to_string()));
+}
+
+#[test]
+fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
+    let mut plan = Plan::of(3);
+    (plan.edges, plan.capacity_kbps) = (chain(3), 20_000);
+    let mut nodes = Nodes::planned(13, plan);
+    nodes.link(0, 1, "delay=10ms");
+    nodes.link(1, 2, "delay=10ms");
+    nodes.join(2, GROUP);
+    let other = NodeAddr(0xef01_0204);
+    nodes.join(1, other);
+    nodes.run_ms(3_000);
+    let setting = |group, rate_kbps, deadline_ms| Setting {
+        group,
+        prefix: 32,
+        version: 0,
+        tree: TreeBuilder::LinkState,
+        class: default_options().class,
+        deadline_ms,
+        rate_kbps,
+    };
+    let judge = |nodes: &Nodes, setting| nodes.running(0).unwrap().admission(&setting);
+    assert!(judge(&nodes, setting(GROUP, 12_000, 100)).admitted);
+    let late = judge(&nodes, setting(GROUP, 12_000, 15));
+    assert_eq!((late.admitted, late.refusals.len()), (false, 1));
+    assert!(late.refusals[0].contains("20."), "{late:?}");
+    // What is promised to one group is not there for another.
+    let promised = setting(other, 12_000, 0);
+    let prefix = 32;
+    nodes.operate(
+        0,
+        Operation::SetGroup {
+            group: other,
+            prefix,
+            setting: Some(promised),
+        },
+    );
+    nodes.run_ms(500);
+    let full = judge(&nodes, setting(GROUP, 12_000, 0));
+    assert_eq!(
+        full.refusals,
+        [
+            "the link n0 > n1 has 20000 kbit/s, 12000 of them taken by other groups: 8000 are left, and 12000 are wanted"
+        ]
+    );
+    assert!(judge(&nodes, setting(GROUP, 8_000, 0)).admitted);
+    // Others know the setting, and the source keeps to it: 1.6 Mbit/s are sent, 0.4 promised.
+    let low = setting(GROUP, 400, 150);
+    nodes.operate(
+        0,
+        Operation::SetGroup {
+            group: GROUP,
+            prefix,
+            setting: Some(low),
+        },
+    );
+    nodes.run_ms(500);
+    let heard = nodes
+        .running(2)
+        .unwrap()
+        .database()
+        .membership()
+        .setting(GROUP);
+    assert_eq!(
+        heard.map(|s| (s.rate_kbps, s.deadline_ms)),
+        Some((400, 150))
+    );
+    let mut cast = Cast::new(0, 1, voice());
+    cast.run_ms(&mut nodes, 4_000);
+    cast.finish(&mut nodes);
+    let (got, sent) = cast.got(2, Time::ZERO, Time::FAR);
+    let share = got as f64 * 160.0 * 8.0 / 4.0 / 400_000.0;
+    assert!((0.95..1.15).contains(&share), "{got} of {sent}");
+    assert!(nodes.count().drops(Drop::OverRate) > 2_000);
+    nodes.operate(
+        0,
+        Operation::SetGroup {
+            group: GROUP,
+            prefix,
+            setting: None,
+        },
+    );
+    nodes.run_ms(500);
+    let node = nodes.running(2).unwrap();
+    assert_eq!(node.database().membership().setting(GROUP), None);
+}
+
+#[test]
+fn nobody_joins_in_another_s_name() {
+    let mut script = Script::new();
+    let members = |script: &Script| -> Vec<NodeAddr> {
+        let node = script.nodes.running(0).unwrap();
+        node.database().membership().members(GROUP).collect()
+    };
+    let part = wire::record::RecordKind::GROUPS;
+    let body = script.rogue(WEST).groups(addr(WEST), 1, &[GROUP]);
+    script.say_control(WEST, &records(&[(part, &body)]));
+    script.run_ms(100);
+    assert_eq!(members(&script), [addr(WEST)]);
+    // West says that East joins, and that nobody is in the group; in the name of the node itself, too.
+    for (origin, groups) in [(EAST, &[GROUP][..]), (0, &[GROUP]), (EAST, &[])] {
+        let body = script.rogue(WEST).groups(addr(origin), 9, groups);
+        script.say_control(WEST, &records(&[(part, &body)]));
+    }
+    // Its own record with another's kind, and with a byte changed.
+    let body = script.rogue(WEST).groups(addr(WEST), 2, &[]);
+    let other = wire::record::RecordKind::groups(3).unwrap();
+    script.say_control(WEST, &records(&[(other, &body)]));
+    let mut changed = script
+        .rogue(WEST)
+        .groups(addr(WEST), 3, &[NodeAddr(0xef01_0205)]);
+    changed[22] = 0x03;
+    script.say_control(WEST, &records(&[(part, &changed)]));
+    script.run_ms(100);
+    assert_eq!(members(&script), [addr(WEST)]);
+    // The one in the node's own name names a newer certificate than the node has, and waits for it.
+    assert_eq!(script.nodes.count().records_refused, 4);
 }
 
 /// A world in which everything happens: then it heals, and must deliver.

@@ -4,15 +4,19 @@ use super::Node;
 use crate::groups::{Admission, REPORT_EVERY, Slot, admit, branches};
 use crate::link::LinkIndex;
 use crate::snapshot::{GroupSource, GroupStatus, ReceptionStatus, SettingStatus};
-use base::{NodeAddr, Outbox, Time};
+use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, GroupReport, Reception};
 use wire::groups::{Setting, TreeBuilder};
 
 /// A slot without packets for so long is not reported on.
-const ACTIVE: base::Duration = base::Duration::from_secs(10);
+const ACTIVE: Duration = Duration::from_secs(10);
 /// Bytes of a control datagram with reports; see `control`.
 const REPORT_BYTES_MAX: usize = 1_100;
+/// Reports of several branches are told together.
+const REPORT_GATHER: Duration = Duration::from_millis(100);
+/// The least time between two rounds of reports.
+const REPORT_SPACING: Duration = Duration::from_secs(1);
 /// Groups that are listed.
 const LISTED_MAX: usize = 1_024;
 
@@ -25,14 +29,17 @@ impl Node {
     ) {
         let peer = self.links.at(index).peer;
         self.reports.on_report(now, peer, report);
+        // Passed on soon, so that the source does not hear of the past, a hop older each time.
+        let soon = (self.reported_at + REPORT_SPACING).max(now + REPORT_GATHER);
+        self.reports_at = self.reports_at.min(soon);
     }
 
-    /// Tells the neighbours above what the receivers below have got. Called once per second.
+    /// Tells the neighbours above what the receivers below have got, when it is time.
     pub(super) fn report_groups(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         if now < self.reports_at {
             return;
         }
-        self.reports_at = now + REPORT_EVERY;
+        (self.reported_at, self.reports_at) = (now, now + REPORT_EVERY);
         self.reports.expire(now);
         let own = self.own_receptions();
         let mut seen = BTreeSet::new();
@@ -75,6 +82,12 @@ impl Node {
                     .send_control(now, &bytes[..len], out);
             }
         }
+    }
+
+    /// When reports are to be told, if any may be due before the housekeeping.
+    pub(super) fn reporting_at(&self) -> Option<Time> {
+        let is_due = self.trees.iter().len() > 0 && self.reports_at < self.housekeeping;
+        is_due.then_some(self.reports_at)
     }
 
     /// What this node's own clients have got, by source and group.

@@ -200,6 +200,12 @@ impl Node {
         let routing = header.class().routing;
         let (source, destination) = (header.source(), header.destination());
         let is_stamped = routing == Routing::Stamped;
+        if destination.is_multicast() && header.has_extension() && !is_stamped {
+            // Also where it began: an edge between others may lead by there.
+            if let Some(verdict) = self.judge_passing(&mut header, out) {
+                return verdict;
+            }
+        }
         if !source.is_node() || source == self.addr {
             // A flood comes back to where it began.
             let reason = match is_stamped && source == self.addr {
@@ -208,11 +214,6 @@ impl Node {
             };
             self.drop_one(reason, out);
             return Verdict::Done;
-        }
-        if destination.is_multicast() && header.has_extension() && !is_stamped {
-            if let Some(verdict) = self.judge_passing(&mut header, out) {
-                return verdict;
-            }
         }
         if is_stamped && !destination.is_node() {
             self.drop_one(Drop::Unsupported, out);

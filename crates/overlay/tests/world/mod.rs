@@ -62,6 +62,8 @@ pub struct Plan {
     pub clocks_ahead: Vec<Duration>,
     /// The node of whose datagrams copies are kept.
     pub tapped: Option<usize>,
+    /// What each node says that its links can carry, in kbit/s.
+    pub capacity_kbps: u32,
 }
 
 impl Plan {
@@ -73,6 +75,7 @@ impl Plan {
             twice: 0.0,
             clocks_ahead: vec![Duration::ZERO; count],
             tapped: None,
+            capacity_kbps: 0,
         }
     }
 }
@@ -206,7 +209,7 @@ impl Nodes {
             .map(|&(a, b)| {
                 let peer = if a == i { b } else { a };
                 Neighbor {
-                    capacity_kbps: 0,
+                    capacity_kbps: self.plan.capacity_kbps,
                     addr: addr(peer),
                     name: format!("n{peer}"),
                     at: (a == i || mutual).then(|| sim::underlay(peer as u32)),

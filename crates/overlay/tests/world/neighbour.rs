@@ -196,6 +196,24 @@ impl Neighbour {
         body
     }
 
+    /// The body of a record of groups that says to be of `origin`, signed by this neighbour.
+    pub fn groups(&self, origin: NodeAddr, seq: u32, members: &[NodeAddr]) -> Vec<u8> {
+        let repr = wire::groups::Repr {
+            origin,
+            seq: RecordSeq(seq),
+            lifetime_s: 900,
+            certificate_serial: self.identity.certificate().fields().serial,
+            part: 0,
+            members,
+            settings: &[],
+        };
+        let mut body = vec![0; BODY_BYTES_MAX];
+        let sign = |signed: &[u8]| self.identity.sign(Context::Groups, signed);
+        let len = repr.emit(&mut body, sign).unwrap();
+        body.truncate(len);
+        body
+    }
+
     /// The data packets heard, with their payloads.
     pub fn packets(&self) -> Vec<(Repr, Vec<u8>)> {
         let data = self.heard.iter().filter(|h| h.kind == Kind::Data);
