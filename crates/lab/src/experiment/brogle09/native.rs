@@ -45,7 +45,7 @@ impl Native {
         let scratch = Scratch::new("smcroute").map_err(|error| CellError(error.to_string()))?;
         let mut native = Native {
             daemons: Vec::new(),
-            scratch: scratch,
+            scratch,
         };
         for host in 0..site.shape.hosts().len() {
             let daemon = native.spawn(site, host);

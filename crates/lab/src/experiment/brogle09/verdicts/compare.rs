@@ -191,7 +191,8 @@ fn goal_loss(chain: View<'_>, tree: View<'_>) -> Verdict {
         for no in view.reached("native") {
             let more = view.at(no, LOSS) - view.at(no, NATIVE_LOSS);
             count += 1;
-            if !(more <= worst.2) {
+            // What was not measured is the worst.
+            if more.is_nan() || more > worst.2 {
                 worst = (name, no, more);
             }
         }
