@@ -13,6 +13,10 @@ const LARGE: [u32; 5] = [11, 12, 13, 14, 15];
 const NO_NETWORK_CARD: &str = "veth is forwarded in the sender's processor time: an overloaded sender falls \
                                behind and loses nothing, where network cards of 2006 overran";
 
+/// What stands behind differences between payloads.
+const RATES: &str = "latency follows the packets per second here, and loads of large packets have the lowest \
+                     of them";
+
 /// One verdict for each claim of Figure 4.
 pub(in super::super) fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     let (chain, tree) = (View::of(rows, CHAIN), View::of(rows, TREE));
@@ -141,7 +145,8 @@ fn chain_latencies(chain: View<'_>) -> Vec<Verdict> {
             means[2] > means[1] && means[1] > means[0],
             by_payload(means),
         )
-        .because("the paper's difference is the time on wires of 100 Mbit/s, which veth does not have"),
+        .because("the paper's difference is the time on wires of 100 Mbit/s, which veth does not have")
+        .note(RATES),
     ]
 }
 
@@ -211,7 +216,7 @@ fn tree_latencies(tree: View<'_>) -> Vec<Verdict> {
     let [first, fifth] = [1, 5].map(|no| tree.at(no, deviation));
     let text = tree.words(&numbers(), deviation, "µs");
     vec![
-        Verdict::of("tree-latency-size", high < 1.25 * low, by_payload(means)),
+        Verdict::of("tree-latency-size", high < 1.25 * low, by_payload(means)).because(RATES),
         Verdict::of("tree-jitter", every(&two, |us| us >= 2.0 * usual), text).because(
             "the paper's queues were in network cards and wires of 100 Mbit/s; here the lowest rates, whose \
              packets find processors asleep, vary as much",
