@@ -57,7 +57,8 @@ impl Options {
         }
     }
 
-    pub(crate) fn to_wire(self) -> wire::ipc::Options {
+    /// As a client tells its node.
+    pub fn to_wire(self) -> wire::ipc::Options {
         wire::ipc::Options {
             class: Class {
                 link: self.link,

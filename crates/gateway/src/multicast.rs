@@ -19,6 +19,7 @@ pub mod drops;
 pub mod flood;
 pub mod hello;
 pub mod igmp;
+pub mod inside;
 pub mod members;
 pub mod notice;
 pub mod overlay;
@@ -30,6 +31,7 @@ pub mod train;
 
 pub use bridge::Settings;
 pub use device::Place;
+pub use inside::{Inside, Sink};
 pub use overlay::{ByNode, Overlay};
 pub use report::{Event, Report};
 pub use rules::Rules;
@@ -149,16 +151,7 @@ impl<O: Overlay> Service<O> {
         let [a, b, c, d, e, f, g, h, ..] = net::sched::entropy()?;
         let seed = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let settings = settings(link.node(), seed);
-        let shared = Arc::new(Shared {
-            node: link.node(),
-            overlay,
-            clock: Clock::new(),
-            waker: Waker::new()?,
-            stop: AtomicBool::new(false),
-            tell,
-            report: Mutex::new(Report::default()),
-            found: Mutex::new(None),
-        });
+        let shared = Arc::new(Shared::new(overlay, link.node(), tell)?);
         let data = Loop::new(shared.clone(), device, link, settings)?;
         let thread = std::thread::Builder::new().name("multicast".into());
         let thread = thread.spawn(move || data.run(realtime))?;
@@ -193,6 +186,19 @@ impl<O: Overlay> Drop for Service<O> {
 }
 
 impl<O: Overlay> Shared<O> {
+    fn new(overlay: O, node: NodeAddr, tell: Tell) -> io::Result<Shared<O>> {
+        Ok(Shared {
+            node,
+            overlay,
+            clock: Clock::new(),
+            waker: Waker::new()?,
+            stop: AtomicBool::new(false),
+            tell,
+            report: Mutex::new(Report::default()),
+            found: Mutex::new(None),
+        })
+    }
+
     fn report(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,12 +6,14 @@
 //! ```
 
 mod clients;
+mod residents;
 
 use crate::clients::Clients;
 use crate::command::{Command, Commander};
 use crate::counters::Counters;
 use crate::log::{Lines, Log};
 use crate::outbox::{Io, OPERATOR};
+use crate::resident::Desk;
 use crate::station::Station;
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
 use base::{Burst, ClientId, Duration, Engine, Input, Pool, UnderlayAddr};
@@ -41,6 +43,7 @@ const TOKEN_WAKER: u64 = 1;
 const TOKEN_LISTENER: u64 = 2;
 const TOKEN_SIGNAL: u64 = 3;
 const TOKEN_UDP: u64 = 16;
+const TOKEN_RESIDENTS: u64 = 64;
 const TOKEN_CLIENTS: u64 = 1 << 32;
 const TOKEN_STREAMS: u64 = 1 << 33;
 /// How often one turn asks the engine again because of what it has just said: Accept, Consumed
@@ -96,6 +99,7 @@ pub struct Driver {
     waker: Waker,
     termination: Option<Termination>,
     received: Vec<(UnderlayAddr, Burst)>,
+    lodgers: Vec<residents::Lodger>,
     wakeups: u64,
     scheduling: String,
 }
@@ -143,6 +147,7 @@ impl Driver {
             clients: Clients::new(node.address()),
             counters: Counters::default(),
             log: Log::new(setup.log.clone()),
+            desks: Vec::new(),
             operator_reply: None,
         };
         let seed = u64::from(node.address().0) << 32 ^ clock.unix_s();
@@ -159,6 +164,7 @@ impl Driver {
             waker,
             termination,
             received: Vec::new(),
+            lodgers: Vec::new(),
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
         })
@@ -186,6 +192,7 @@ impl Driver {
                 true => Some(Duration::ZERO),
                 false => self.station.next_timeout().map(|(at, _)| at.since(now)),
             };
+            let timeout = timeout.into_iter().chain(self.residents_wait()).min();
             self.poller.wait(timeout, &mut ready)?;
             self.wakeups += 1;
             self.turn(&ready, &mut going)?;
@@ -197,6 +204,7 @@ impl Driver {
     fn stop(&mut self) -> Result<(), HostError> {
         self.io.now = self.clock.now();
         // It is never refused, and a neighbour that is not told finds out by silence.
+        self.leave_residents();
         let _ = self.operate(Operation::Farewell);
         self.station.flush(self.io.now, &mut self.io);
         self.io.clients.stop();
@@ -225,6 +233,9 @@ impl Driver {
                 token if token >= TOKEN_CLIENTS => {
                     self.on_client(ClientId((token - TOKEN_CLIENTS) as u32), event);
                 }
+                token if token >= TOKEN_RESIDENTS => {
+                    self.on_resident((token - TOKEN_RESIDENTS) as usize);
+                }
                 token => {
                     let i = (token - TOKEN_UDP) as usize;
                     if event.writable {
@@ -237,6 +248,10 @@ impl Driver {
         // What is only on its way does not wait for what the node has to say itself.
         self.send()?;
         self.hand_over();
+        if self.serve_residents() {
+            self.send()?;
+            self.hand_over();
+        }
         let now = self.io.now;
         if self.station.next_timeout().is_some_and(|(at, _)| at <= now) {
             self.station.handle(now, Input::Timeout, &mut self.io);
@@ -252,6 +267,9 @@ impl Driver {
         }
         self.send()?;
         self.hand_over();
+        if self.io.desks.iter().any(Desk::has_received) && self.serve_residents() {
+            self.send()?;
+        }
         self.watch_clients();
         Ok(())
     }

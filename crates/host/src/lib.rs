@@ -26,6 +26,7 @@ pub mod keeper;
 pub mod log;
 pub mod metrics;
 pub mod outbox;
+pub mod resident;
 pub mod resolve;
 pub mod station;
 pub mod status;

@@ -3,6 +3,7 @@
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::log::Log;
+use crate::resident::{Desk, place};
 use crate::station::Station;
 use base::{Burst, ClientId, Outbox, Pool, Time, UnderlayAddr};
 use net::udp::SendQueue;
@@ -27,6 +28,8 @@ pub struct Io {
     pub counters: Counters,
     /// Lines for people.
     pub log: Log,
+    /// What is between the loop's residents and their node.
+    pub desks: Vec<Desk>,
     /// The answer to the operator's request, until the loop passes it on.
     pub operator_reply: Option<Reply>,
 }
@@ -47,7 +50,14 @@ impl Outbox<Station> for Io {
     }
 
     fn deliver(&mut self, client: ClientId, reply: Reply) {
-        if client == OPERATOR {
+        if let Some(desk) = place(client).and_then(|i| self.desks.get_mut(i)) {
+            if let Reply::Datagram { group, payload, .. } = reply
+                && !group.is_some_and(|group| desk.put(group, payload))
+            {
+                let reason = Drop::ClientSlow;
+                self.report(Event::Dropped { reason, packets: 1 });
+            }
+        } else if client == OPERATOR {
             self.operator_reply = Some(reply);
         } else if let Err(reason) = self.clients.deliver(client, reply) {
             self.report(Event::Dropped { reason, packets: 1 });

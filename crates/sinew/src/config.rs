@@ -94,6 +94,9 @@ pub struct Config {
     /// How groups are to be carried.
     #[serde(default, rename = "group")]
     pub groups: Vec<Group>,
+    /// A bridge for IP multicast in the node itself.
+    #[serde(default)]
+    pub multicast: Option<Multicast>,
     /// Clients on other hosts; none unless configured.
     #[serde(default)]
     pub clients: Option<Clients>,
@@ -136,6 +139,73 @@ impl Neighbor {
     pub fn capacity_kbps(&self) -> u32 {
         let kbps = self.capacity.unwrap_or(0) / 1_000;
         u32::try_from(kbps).unwrap_or(u32::MAX)
+    }
+}
+
+/// A bridge for IP multicast: the options of `sinew gateway multicast`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Multicast {
+    /// The TAP interface that is made; `sinew0` unless `interface` is named.
+    pub tap: Option<String>,
+    /// The interface of which the bridge is a port.
+    pub interface: Option<String>,
+    /// The TAP's address, like `10.1.0.1/24`.
+    pub address: Option<String>,
+    /// The TAP's longest packet.
+    pub mtu: Option<u16>,
+    /// Groups that may cross.
+    pub groups: Option<String>,
+    /// How long a packet is of use, in milliseconds.
+    pub deadline_ms: Option<u64>,
+    /// `real-time` or `best-effort`.
+    pub class: Option<String>,
+    /// Hand packets over as they come.
+    pub unordered: bool,
+    /// Drop packets with TTL 1.
+    pub router_ttl: bool,
+    /// Do not ask for members.
+    pub no_querier: bool,
+    /// Groups that are joined in any case.
+    pub join: Vec<String>,
+    /// What one source may send, in Mbit/s.
+    pub source_rate: Option<u32>,
+    /// Which of several bridges carries: the lowest.
+    pub priority: Option<u8>,
+}
+
+impl Multicast {
+    /// The same on a command line.
+    pub fn words(&self) -> Vec<String> {
+        let number = |number: Option<u64>| number.map(|number| number.to_string());
+        let values = [
+            ("--tap", self.tap.clone()),
+            ("--interface", self.interface.clone()),
+            ("--address", self.address.clone()),
+            ("--mtu", number(self.mtu.map(u64::from))),
+            ("--groups", self.groups.clone()),
+            ("--deadline", number(self.deadline_ms)),
+            ("--class", self.class.clone()),
+            ("--source-rate", number(self.source_rate.map(u64::from))),
+            ("--priority", number(self.priority.map(u64::from))),
+        ];
+        let flags = [
+            ("--unordered", self.unordered),
+            ("--router-ttl", self.router_ttl),
+            ("--no-querier", self.no_querier),
+        ];
+        let mut words = vec!["multicast".to_owned()];
+        for (name, value) in values {
+            words.extend(value.map(|value| format!("{name}={value}")));
+        }
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, on)| *on)
+                .map(|(name, _)| (*name).to_owned()),
+        );
+        words.extend(self.join.iter().map(|group| format!("--join={group}")));
+        words
     }
 }
 

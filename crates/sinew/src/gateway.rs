@@ -1,7 +1,7 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
 mod metrics;
-mod multicast;
+pub(crate) mod multicast;
 pub mod record;
 mod sip;
 pub mod station;

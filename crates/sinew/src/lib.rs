@@ -20,6 +20,7 @@
 
 pub mod authority;
 pub mod bench;
+pub mod bridge;
 pub mod call;
 pub mod calls;
 pub mod config;

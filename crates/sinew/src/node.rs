@@ -79,6 +79,10 @@ pub fn run(args: &NodeArgs) -> Outcome {
         };
         driver.operate(operation).map_err(Failure::failed)?;
     }
+    if let Some(multicast) = &config.multicast {
+        let bridge = crate::bridge::Bridge::open(multicast, identity.address(), &lines)?;
+        driver.take_in(Box::new(bridge)).map_err(Failure::failed)?;
+    }
     for group in &config.groups {
         let setting = group.wanted().setting().map_err(Failure::misused)?;
         driver

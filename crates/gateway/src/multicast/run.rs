@@ -25,6 +25,7 @@ use net::epoll::{Interest, Poller, Ready};
 use net::packet::Frame;
 use net::sched::{self, Scheduling};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -75,6 +76,8 @@ pub(super) struct Loop<O: Overlay> {
     rate: Rate,
     /// What the interface had no room for.
     unknown: u64,
+    /// What is ready: kept for its memory alone.
+    ready: Vec<Ready>,
 }
 
 /// What follows from frames and packets, until it can be done.
@@ -151,6 +154,7 @@ impl<O: Overlay> Loop<O> {
                 is_fast: false,
             },
             unknown: 0,
+            ready: Vec::new(),
         };
         // A first look here: what cannot be is an error of the start.
         this.look(now)?;
@@ -175,9 +179,35 @@ impl<O: Overlay> Loop<O> {
                 thread::sleep(GATHER);
             }
         }
+        self.leave();
+    }
+
+    /// Tells the network that the bridge goes.
+    pub(super) fn leave(&mut self) {
         self.bridge.leave(&mut self.effects);
         self.follow();
         self.publish();
+    }
+
+    /// Does what is ready, without waiting: for one that has no thread of its own.
+    pub(super) fn step(&mut self) -> io::Result<()> {
+        let mut ready = core::mem::take(&mut self.ready);
+        let waited = self.poller.wait(Some(Duration::ZERO), &mut ready);
+        self.inject(self.shared.clock.now());
+        self.turn(&ready);
+        self.ready = ready;
+        waited
+    }
+
+    /// How long it can wait.
+    pub(super) fn wait(&self) -> core::time::Duration {
+        let now = self.shared.clock.now();
+        core::time::Duration::from_nanos(self.next_timeout(now).since(now).as_nanos())
+    }
+
+    /// Ready when something is.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.poller.as_fd()
     }
 
     fn next_timeout(&self, now: Time) -> Time {

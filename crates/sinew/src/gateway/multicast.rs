@@ -126,7 +126,7 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
     show("stopped", &service.stop(), args.json)
 }
 
-fn options(args: &MulticastArgs) -> Options {
+pub(crate) fn options(args: &MulticastArgs) -> Options {
     let deadline = Duration::from_millis(args.deadline);
     let mut options = multicast::options(deadline);
     if args.class == Class::BestEffort {
@@ -143,22 +143,29 @@ fn options(args: &MulticastArgs) -> Options {
 }
 
 fn place(args: &MulticastArgs, overlay: &ByNode) -> Result<Place, Failure> {
-    if let Some(name) = &args.interface {
-        return Ok(Place::Interface { name: name.clone() });
-    }
-    let address = match args.address {
-        Some(address) => address,
-        None => (Ipv4Addr::from_bits(overlay.connect()?.node().0), 32),
+    let node = match (&args.interface, args.address) {
+        (None, None) => overlay.connect()?.node(),
+        _ => base::NodeAddr::default(),
     };
-    Ok(Place::Tap {
+    Ok(place_at(args, node))
+}
+
+/// The interface of a bridge of this node.
+pub(crate) fn place_at(args: &MulticastArgs, node: base::NodeAddr) -> Place {
+    if let Some(name) = &args.interface {
+        return Place::Interface { name: name.clone() };
+    }
+    let own = (Ipv4Addr::from_bits(node.0), 32);
+    let address = args.address.unwrap_or(own);
+    Place::Tap {
         name: args.tap.clone().unwrap_or_else(|| TAP.to_owned()),
         address: Some(address),
         mtu: args.mtu.map(usize::from),
         routes: args.groups.networks().collect(),
-    })
+    }
 }
 
-fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) -> Settings {
+pub(crate) fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) -> Settings {
     Settings {
         rules: args.groups.clone(),
         asks: !args.no_querier,

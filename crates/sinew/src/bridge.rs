@@ -1,0 +1,84 @@
+//! The multicast bridge in the node's own loop: `[multicast]` of its configuration.
+
+use crate::config::Multicast;
+use crate::failure::Failure;
+use crate::gateway::multicast::{MulticastArgs, options, place_at, settings};
+use base::{Burst, NodeAddr, VirtualPort};
+use clap::{Args, FromArgMatches};
+use gateway::multicast::{BRIDGE_PORT, Inside, Sink};
+use host::log::Lines;
+use host::resident::{Desk, Resident};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+const PORT: VirtualPort = VirtualPort(BRIDGE_PORT);
+
+/// A bridge as a resident.
+#[derive(Debug)]
+pub struct Bridge {
+    inside: Inside,
+    options: overlay::request::Options,
+    lines: Lines,
+}
+
+impl Bridge {
+    /// Opens the interface that the configuration names.
+    pub fn open(config: &Multicast, node: NodeAddr, lines: &Lines) -> Result<Bridge, Failure> {
+        let command = MulticastArgs::augment_args(clap::Command::new("multicast"));
+        let read = command.try_get_matches_from(config.words());
+        let read = read.and_then(|matches| MulticastArgs::from_arg_matches(&matches));
+        let args = read.map_err(|error| {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            Failure::misused(format_args!("[multicast]: {first}"))
+        })?;
+        let place = place_at(&args, node);
+        let log = lines.clone();
+        let tell = Box::new(move |event: gateway::multicast::Event| log.say(&event.to_string()));
+        let inside = Inside::open(node, place, tell, |seed| settings(&args, node, seed));
+        Ok(Bridge {
+            inside: inside.map_err(Failure::failed)?,
+            options: options(&args).to_wire(),
+            lines: lines.clone(),
+        })
+    }
+}
+
+struct Wants<'a>(&'a mut Desk);
+
+impl Sink for Wants<'_> {
+    fn join(&mut self, group: NodeAddr) {
+        self.0.join(group, PORT);
+    }
+    fn leave(&mut self, group: NodeAddr) {
+        self.0.leave(group, PORT);
+    }
+    fn send(&mut self, group: NodeAddr, packet: &[u8]) {
+        self.0.send(group, PORT, packet);
+    }
+}
+
+impl Resident for Bridge {
+    fn options(&self) -> overlay::request::Options {
+        self.options
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.inside.fd()
+    }
+
+    fn turn(&mut self, came: &[(NodeAddr, Burst)], desk: &mut Desk) {
+        let came = came.iter().map(|(group, packet)| (*group, packet.bytes()));
+        if let Err(error) = self.inside.turn(came, &mut Wants(desk)) {
+            self.lines.say(&format!("the multicast bridge: {error}"));
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        self.inside.wait()
+    }
+
+    fn leave(&mut self) {
+        self.inside.leave();
+    }
+}
