@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -50,6 +50,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) paper: bool,
     /// The congestion control of its reliable links, and as how many flows they behave at most.
     pub(crate) reliable: Option<(&'a str, usize)>,
+    /// A multicast bridge in it: the TAP interface that it makes, and that one's address.
+    pub(crate) bridge: Option<(&'a str, Ipv4Addr)>,
 }
 
 /// A neighbour of a node.
@@ -368,6 +370,12 @@ impl Fleet {
             let _ = write!(
                 text,
                 "\n[reliable]\ncongestion = \"{family}\"\nflows = {flows}\n"
+            );
+        }
+        if let Some((tap, address)) = spec.bridge {
+            let _ = write!(
+                text,
+                "\n[multicast]\ntap = \"{tap}\"\naddress = \"{address}/24\"\n"
             );
         }
         for beside in &spec.neighbors {

@@ -215,6 +215,7 @@ impl<'s> Network<'s> {
             realtime: true,
             paper: self.scenario.profile == Profile::Paper,
             reliable: None,
+            bridge: None,
         }
     }
 }

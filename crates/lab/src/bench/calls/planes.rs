@@ -182,6 +182,7 @@ fn start_nodes(options: &Options, interrupt: &Interrupt) -> Result<Fleet, BenchE
             realtime: true,
             paper: false,
             reliable: None,
+            bridge: None,
         };
         fleet.start(index, &spec)?;
     }

@@ -245,6 +245,7 @@ fn nodes(
             realtime: true,
             paper: false,
             reliable: Some((family, count)),
+            bridge: None,
         };
         fleet.start(host, &spec)?;
     }

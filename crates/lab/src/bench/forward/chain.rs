@@ -86,6 +86,7 @@ impl Chain {
                 realtime: true,
                 paper: false,
                 reliable: None,
+                bridge: None,
             },
         )?;
         let mut ends = Vec::new();

@@ -218,6 +218,7 @@ fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Flee
             realtime: true,
             paper: false,
             reliable: None,
+            bridge: None,
         };
         fleet.start(host, &spec)?;
     }

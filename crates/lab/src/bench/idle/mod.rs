@@ -160,6 +160,7 @@ impl Star {
                 realtime: true,
                 paper: false,
                 reliable: None,
+                bridge: None,
             };
             fleet.start(index, &spec)?;
         }

@@ -52,6 +52,7 @@ impl Chain {
                 realtime: arena.realtime,
                 paper: false,
                 reliable: None,
+                bridge: None,
             };
             fleet.start(host, &spec)?;
         }

@@ -48,6 +48,7 @@ impl Chain {
                 realtime: false,
                 paper: false,
                 reliable: None,
+                bridge: None,
             };
             fleet.start(host, &spec)?;
         }

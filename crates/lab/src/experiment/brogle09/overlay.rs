@@ -1,9 +1,9 @@
-//! The overlay: a node process in every host, and where the source and the leaves are, a bridge
-//! that captures and injects IP multicast by a TAP interface. Sender and receivers are plain
+//! The overlay: a node process in every host, with a bridge in it where the source and the leaves
+//! are, that captures and injects IP multicast by a TAP interface. Sender and receivers are plain
 //! multicast programs on those interfaces.
 //!
 //! ```text
-//!   sender ─ TAP ─ bridge ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ bridge ─ TAP ─ sink
+//!   sender ─ TAP ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ TAP ─ sink
 //! ```
 
 use super::site::{GROUP, PORT, Shape, Site, failed};
@@ -13,18 +13,16 @@ use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::usage::Usage;
 use crate::control;
 use crate::experiment::CellError;
-use crate::files::Scratch;
 use crate::interrupt::Interrupt;
 use serde_json::json;
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const UDP_PORT: u16 = 8_100;
 /// What is said of trees that this build's nodes do not build.
 pub(super) const REFUSED: &str = "are refused by the node";
-/// The interface of a bridge.
+/// The interface of a node's bridge.
 const TAP: &str = "mc0";
 
 /// Who builds the group's tree.
@@ -43,17 +41,10 @@ impl Trees {
     }
 }
 
-/// Running nodes and bridges; they end when this is dropped.
+/// Running nodes; they end when this is dropped.
 pub(super) struct Overlay {
-    bridges: Vec<Bridge>,
     fleet: Fleet,
     shape: Shape,
-    // The last to be dropped: the bridges' logs are in it.
-    scratch: Scratch,
-}
-
-struct Bridge {
-    child: Child,
 }
 
 /// Whether this program has what the overlay's half needs.
@@ -80,23 +71,17 @@ impl Overlay {
         available(program)?;
         let text = |error: &dyn std::fmt::Display| CellError(error.to_string());
         let mut overlay = Overlay {
-            bridges: Vec::new(),
             fleet: Fleet::new(Some(program)).map_err(|error| text(&error))?,
             shape: site.shape,
-            scratch: Scratch::new("bridges").map_err(|error| text(&error))?,
         };
         overlay.nodes(site)?;
         overlay.choose(trees)?;
-        let leaves = site.shape.leaves();
-        for host in [0].into_iter().chain(leaves) {
-            let bridge = overlay.bridge(program, site, host);
-            overlay.bridges.push(bridge.map_err(|error| text(&error))?);
-        }
         Ok(overlay)
     }
 
     fn nodes(&mut self, site: &Site) -> Result<(), CellError> {
         let hosts = site.shape.hosts();
+        let ends: Vec<usize> = [0].into_iter().chain(site.shape.leaves()).collect();
         for (host, parent) in hosts.iter().map(|host| host.parent).enumerate() {
             let above = parent.map(|index| (index, None));
             let dial = |child: usize| (IpAddr::V4(site.up(child)), UDP_PORT).into();
@@ -115,6 +100,7 @@ impl Overlay {
                 realtime: true,
                 paper: false,
                 reliable: None,
+                bridge: ends.contains(&host).then(|| (TAP, tap_address(host))),
             };
             let started = self.fleet.start(host, &spec);
             started.map_err(|error| CellError(error.to_string()))?;
@@ -138,23 +124,6 @@ impl Overlay {
         let answer = control::ask(&self.fleet.node(0).control_socket(), &set);
         let refused = |error| CellError(format!("trees by {tree} {REFUSED}: {error}"));
         answer.map(drop).map_err(refused)
-    }
-
-    fn bridge(&self, program: &Path, site: &Site, host: usize) -> std::io::Result<Bridge> {
-        let mut command = site.node(host).command(&program.to_string_lossy())?;
-        let log = File::create(self.scratch.path().join(format!("{host}.log")))?;
-        command
-            .args(["gateway", "multicast", "--tap", TAP, "--address"])
-            .arg(format!("{}/24", tap_address(host)))
-            .arg("--node")
-            .arg(self.fleet.node(host).client_socket());
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .map(|child| Bridge { child })
     }
 
     /// The sender on the first host's TAP interface, and a member of the group on each leaf's.
@@ -187,16 +156,6 @@ impl Overlay {
         self.fleet
             .check()
             .map_err(|error| CellError(error.to_string()))?;
-        for bridge in &mut self.bridges {
-            if let Ok(Some(status)) = bridge.child.try_wait() {
-                let log = self.scratch.path();
-                let mut text = format!("a bridge has ended: {status}");
-                for file in std::fs::read_dir(log).into_iter().flatten().flatten() {
-                    text += &std::fs::read_to_string(file.path()).unwrap_or_default();
-                }
-                return Err(CellError(text));
-            }
-        }
         Ok(())
     }
 }
@@ -222,12 +181,4 @@ fn wait_for_interface(site: &Site, host: usize) -> Result<(), CellError> {
 /// The address of a host's TAP interface.
 fn tap_address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 94, host as u8, 1)
-}
-
-impl Drop for Bridge {
-    fn drop(&mut self) {
-        // Fails for one that has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
