@@ -37,8 +37,11 @@ fn start(inside: &Namespace, dir: &Path, words: &str) -> Running {
     let mut command = inside.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
     command.current_dir(dir).args(words.split_whitespace());
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    let log = fs::File::options().create(true).append(true);
-    command.stderr(log.clone().open(dir.join("log")).unwrap());
+    let log = fs::File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join("log"));
+    command.stderr(log.unwrap());
     Running(command.spawn().unwrap())
 }
 
