@@ -4,7 +4,7 @@
 //! ```text
 //!   loop of the node: ready, or packets came ──▶ Inside::turn ──▶ joins, packets ──▶ Sink
 //! ```
-//! It is the same bridge over the same [`Loop`], only that the overlay is two queues.
+//! It is the same bridge over the same loop of work, only that the overlay is two queues.
 
 use super::bridge::Settings;
 use super::device::Device;
