@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use wire::ipc::{
-    DATAGRAM_HEADER_BYTES, Destination, Framing, MESSAGE_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX,
-    kind,
+    DATAGRAM_HEADER_BYTES, Destination, Framing, GROUP_BYTES, MESSAGE_BYTES_MAX, Reply, Request,
+    TEXT_BYTES_MAX, kind,
 };
 
 /// Datagrams kept while an answer of the node is awaited. They came before it; more are lost, as
@@ -347,9 +347,12 @@ impl DatagramSocket {
             };
             if header[0] == kind::DATAGRAM {
                 let payload = len.saturating_sub(header.len()).min(buffer.len());
-                let (_, from, info) = parse_datagram(&header[..len.min(header.len())], &mut [])
-                    .unwrap_or(Err(Error::Protocol("datagram")))?;
-                return Ok((payload, from, info));
+                if let Some(Ok((_, from, info))) =
+                    parse_datagram(&header[..len.min(header.len())], &mut [])
+                {
+                    return Ok((payload, from, info));
+                }
+                return group_datagram(&header, buffer, &more, len);
             }
             if how.peek {
                 // Only a datagram may be received again.
@@ -446,6 +449,32 @@ impl DatagramSocket {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// A datagram that was sent to a group: the group has come in front of the payload, where the caller
+/// wants the payload. `len` is that of the message.
+fn group_datagram(
+    header: &[u8; DATAGRAM_HEADER_BYTES],
+    buffer: &mut [u8],
+    more: &[u8; OTHER_BYTES],
+    len: usize,
+) -> Result<(usize, Target, Info), Error> {
+    const { assert!(OTHER_BYTES >= GROUP_BYTES) };
+    let mut whole = [0; DATAGRAM_HEADER_BYTES + GROUP_BYTES];
+    let (front, group) = whole.split_at_mut(header.len());
+    front.copy_from_slice(header);
+    let here = buffer.len().min(GROUP_BYTES);
+    group[..here].copy_from_slice(&buffer[..here]);
+    group[here..].copy_from_slice(&more[..GROUP_BYTES - here]);
+    let read = parse_datagram(&whole[..len.min(whole.len())], &mut []);
+    let (_, from, info) = read.unwrap_or(Err(Error::Protocol("datagram")))?;
+    // The rest moves to the front, and what did not fit the buffer follows.
+    let kept = buffer.len() - here;
+    buffer.copy_within(here.., 0);
+    let behind = GROUP_BYTES - here;
+    buffer[kept..].copy_from_slice(&more[behind..behind + here]);
+    let payload = len.saturating_sub(whole.len()).min(buffer.len());
+    Ok((payload, from, info))
 }
 
 /// A datagram out of a message; `None` when it is another message.

@@ -128,6 +128,37 @@ fn datagrams_go_and_come_with_what_is_told_of_them() {
 }
 
 #[test]
+fn what_was_sent_to_a_group_tells_it_and_is_cut_by_a_short_buffer() {
+    const GROUP: NodeAddr = NodeAddr(0xef01_0203);
+    let sizes = [0, 1, 3, 4, 5, 9, 10, 11, 100];
+    let (node, thread) = node("group", move |peer| {
+        peer.greet();
+        for _ in sizes {
+            let header = Datagram {
+                source: PEER.node,
+                source_port: PEER.port,
+                recovered: true,
+                remaining: Remaining(250),
+                group: Some(GROUP),
+            };
+            peer.say(&Reply::Datagram(header, b"0123456789"));
+        }
+    });
+    let socket = bind(&node).unwrap();
+    for size in sizes {
+        let mut buffer = vec![b'x'; size];
+        let (len, from, info) = socket.recv_from(&mut buffer).unwrap();
+        assert_eq!(
+            (from, info.group, info.recovered),
+            (PEER, Some(GROUP), true)
+        );
+        assert_eq!(len, size.min(10));
+        assert_eq!(buffer[..len], b"0123456789"[..len]);
+    }
+    thread.join().unwrap();
+}
+
+#[test]
 fn too_long_a_datagram_never_leaves() {
     let (node, thread) = node("too-long", |peer| peer.greet());
     let socket = bind(&node).unwrap();

@@ -50,12 +50,7 @@ pub struct Station {
 
 impl Station {
     /// A node that has said nothing yet. `seed` is for Scribe's own choices.
-    pub fn new(mut node: Node, seed: u64) -> Station {
-        let options = Options {
-            deadline: Some(MESSAGE_DEADLINE),
-            ..default_options()
-        };
-        node.open_service(SCRIBE, SCRIBE_PORT, options);
+    pub fn new(node: Node, seed: u64) -> Station {
         Station {
             node,
             scribe: None,
@@ -116,9 +111,16 @@ impl Station {
                 settings: scribe::Settings::default(),
             })
         });
-        match on {
-            true => self.tell_reach(now, out),
-            false => self.operate(now, Operation::NoScribe, out),
+        if on {
+            let options = Options {
+                deadline: Some(MESSAGE_DEADLINE),
+                ..default_options()
+            };
+            self.node.open_service(SCRIBE, SCRIBE_PORT, options);
+            self.tell_reach(now, out);
+        } else {
+            self.operate(now, Operation::NoScribe, out);
+            self.request(now, SCRIBE, Request::Close, out);
         }
     }
 

@@ -72,10 +72,10 @@ fn programs_of_two_sites_share_a_group() {
         return;
     }
     let sites = [Namespace::new().unwrap(), Namespace::new().unwrap()];
-    sites[0].veth("up", &sites[1], "down").unwrap();
+    sites[0].veth("east", &sites[1], "west").unwrap();
     for (site, (interface, address)) in sites
         .iter()
-        .zip([("up", "10.99.0.1/24"), ("down", "10.99.0.2/24")])
+        .zip([("east", "10.99.0.1/24"), ("west", "10.99.0.2/24")])
     {
         site.ip(&["address", "add", address, "dev", interface])
             .unwrap();
