@@ -33,7 +33,7 @@ is too far away. What is sent above the rate is dropped at the source.
 
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
-  sinew group set 239.9.9.9 --tree scribe")]
+  sinew group set 239.192.0.0/14 --tree scribe")]
     Set(SetGroup),
     /// Take back what this node has said of a group
     #[command(after_help = "Example:\n  sinew group clear 239.1.1.1 --node net/ams")]
@@ -52,8 +52,8 @@ pub struct ShowGroup {
 /// Arguments of `group set`.
 #[derive(Debug, Args)]
 pub struct SetGroup {
-    /// The group
-    pub group: NodeAddr,
+    /// The group, or a range of groups like 239.192.0.0/14
+    pub group: String,
     /// What its sources send together, like 10mbit; more is dropped at the source
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<u64>,
@@ -83,8 +83,8 @@ pub struct SetGroup {
 /// Arguments of `group clear`.
 #[derive(Debug, Args)]
 pub struct ClearGroup {
-    /// The group
-    pub group: NodeAddr,
+    /// The group, or a range of groups
+    pub group: String,
     #[command(flatten)]
     at: At,
 }
@@ -121,7 +121,7 @@ pub fn run(command: &Group) -> Outcome {
         Group::Show(args) => show_group(args),
         Group::Set(args) => set(args),
         Group::Clear(args) => {
-            let question = json!({"cmd": "group_clear", "group": args.group.to_string()});
+            let question = json!({"cmd": "group_clear", "group": args.group});
             let answer = Control::find(args.at.node.as_deref())?.ask(&question)?;
             match args.at.json {
                 true => terminal::json(&answer),
@@ -168,7 +168,7 @@ fn show_group(args: &ShowGroup) -> Outcome {
 
 fn set(args: &SetGroup) -> Outcome {
     let mut question = json!({
-        "cmd": "group_set", "group": args.group.to_string(), "force": args.force,
+        "cmd": "group_set", "group": args.group, "force": args.force,
     });
     if let Some(bps) = args.rate {
         let kbps = u32::try_from(bps.div_ceil(1_000)).map_err(Failure::misused)?;
