@@ -12,6 +12,8 @@
 //! - [`topology`]: the directed graph, by dense indices.
 //! - [`spf`]: shortest-path trees, from scratch and incrementally.
 //! - [`width`]: paths whose narrowest link is wide, for bulk data.
+//! - [`pipeline`], [`stripes`]: where to relay on a path, by connections in a row and side by side.
+//! - [`plan`]: how to move bulk data from here to there, from all of these.
 //! - [`table`]: the next hop to every destination, for each metric in use.
 //! - [`paths`]: single paths, and the next shortest ones.
 //! - [`explain`]: why packets go where they go, and what would be if links were otherwise.
@@ -40,8 +42,11 @@ pub mod explain;
 pub mod generate;
 pub mod metric;
 pub mod paths;
+pub mod pipeline;
+pub mod plan;
 pub mod spf;
 pub mod stamp;
+pub mod stripes;
 pub mod table;
 pub mod topology;
 pub mod width;

@@ -6,7 +6,8 @@
 
 use crate::metric::{Cost, LinkCost, Metric};
 use crate::spf::Tree;
-use crate::topology::{NodeIndex, Topology};
+use crate::topology::{Edge, NodeIndex, Topology};
+use crate::width::Width;
 use base::{NodeAddr, Set};
 use core::fmt;
 use std::collections::BTreeSet;
@@ -31,6 +32,8 @@ pub struct Hop {
     pub link: LinkCost,
     /// What it costs under the metric in question.
     pub cost: Cost,
+    /// What one TCP connection over it carries.
+    pub width: Width,
 }
 
 /// Why there is no path.
@@ -132,6 +135,15 @@ impl Candidate {
 }
 
 pub(crate) fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) -> Path {
+    price_by(topology, nodes, |_, edge| edge.cost(metric))
+}
+
+/// The path over some nodes, with what `cost` says of each link and the node where it begins.
+pub(crate) fn price_by(
+    topology: &Topology,
+    nodes: &[NodeIndex],
+    cost: impl Fn(NodeIndex, &Edge) -> Cost,
+) -> Path {
     let hops: Vec<Hop> = nodes
         .windows(2)
         .filter_map(|pair| {
@@ -140,7 +152,8 @@ pub(crate) fn price(topology: &Topology, metric: Metric, nodes: &[NodeIndex]) ->
                 from: topology.addr(pair[0]),
                 to: topology.addr(pair[1]),
                 link: edge.link,
-                cost: edge.cost(metric),
+                cost: cost(pair[0], edge),
+                width: edge.width(),
             })
         })
         .collect();

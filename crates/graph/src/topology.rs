@@ -7,7 +7,7 @@
 //! built from a topology does not depend on the order in which its links were learnt.
 
 use crate::metric::{self, Cost, LinkCost, Metric, Parameters};
-use crate::width::{self, Width};
+use crate::width::{Known, Width, model};
 use base::{Map, NodeAddr};
 
 /// The place of a node in the arrays of one topology and of the trees over it.
@@ -43,6 +43,10 @@ pub struct Topology {
     out: Vec<Vec<Edge>>,
     into: Vec<Vec<Edge>>,
     links: usize,
+    /// For bulk data; of most links nothing more is known.
+    known: Map<(NodeIndex, NodeIndex), Known>,
+    /// Significant bits of widths, if they are quantised.
+    width_bits: Option<u32>,
 }
 
 impl Topology {
@@ -105,6 +109,64 @@ impl Topology {
         );
         for &(to, link) in links {
             changes.extend(self.set_link(from, to, Some(link)));
+        }
+    }
+
+    /// Notes what is known of a link for bulk data besides its latency and loss: its capacity, what
+    /// transfers have measured, the physical links it crosses. Stays with the link until it is
+    /// removed. Returns what to tell the trees if the link's width is another one then.
+    pub fn set_known(&mut self, from: NodeAddr, to: NodeAddr, known: Known) -> Option<Change> {
+        let (from, to) = (self.index(from)?, self.index(to)?);
+        let before = *self.link(from, to)?;
+        if known == Known::default() {
+            self.known.remove(&(from, to));
+        } else {
+            self.known.insert((from, to), known);
+        }
+        let width = self.width_of(from, to, before.link);
+        if width == before.width {
+            return None;
+        }
+        self.replace_width(from, to, width);
+        Some(Change { from, to })
+    }
+
+    /// What is known of a link for bulk data.
+    pub fn known(&self, from: NodeIndex, to: NodeIndex) -> Known {
+        self.known.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    /// Keeps only so many significant bits of every width, so that small differences between links
+    /// decide nothing [Liu04 §IV-A]; `None` keeps all. Trees over this topology are to be made anew.
+    pub fn quantise_widths(&mut self, bits: Option<u32>) {
+        self.width_bits = bits;
+        let all: Vec<(NodeIndex, NodeIndex, LinkCost)> = self
+            .nodes()
+            .flat_map(|from| {
+                let edges = self.links_from(from).iter();
+                edges.map(move |edge| (from, edge.peer, edge.link))
+            })
+            .collect();
+        for (from, to, link) in all {
+            let width = self.width_of(from, to, link);
+            self.replace_width(from, to, width);
+        }
+    }
+
+    fn width_of(&self, from: NodeIndex, to: NodeIndex, link: LinkCost) -> Width {
+        let width = model::of_known(link, self.known(from, to));
+        self.width_bits.map_or(width, |bits| width.quantised(bits))
+    }
+
+    fn replace_width(&mut self, from: NodeIndex, to: NodeIndex, width: Width) {
+        let ends = [
+            (&mut self.out[from.place()], to),
+            (&mut self.into[to.place()], from),
+        ];
+        for (edges, peer) in ends {
+            for edge in edges.iter_mut().filter(|edge| edge.peer == peer) {
+                edge.width = width;
+            }
         }
     }
 
@@ -173,12 +235,15 @@ impl Topology {
         if link.is_some() && self.link(from, to).map(|edge| edge.link) == link {
             return false;
         }
+        if link.is_none() {
+            self.known.remove(&(from, to));
+        }
         let edge = |peer| {
             link.map(|link| Edge {
                 peer,
                 link,
                 costs: Metric::ALL.map(|m| metric::cost(m, link, &self.parameters)),
-                width: width::of_link(link),
+                width: self.width_of(from, to, link),
             })
         };
         let (out, into) = (edge(to), edge(from));
@@ -206,7 +271,7 @@ impl Edge {
         self.costs[metric.index()]
     }
 
-    /// The rate that one TCP connection over the link would have.
+    /// The rate that one TCP connection over the link has: as measured, or as the model predicts.
     #[inline]
     pub fn width(&self) -> Width {
         self.width
@@ -267,6 +332,39 @@ mod tests {
         assert!(t.set_link(a, b, None).is_some());
         assert!(t.link(ia, ib).is_none() && t.links_to(ib).is_empty());
         assert_eq!(t.link_count(), 1);
+    }
+
+    #[test]
+    fn what_is_known_of_a_link_decides_its_width_until_the_link_goes() {
+        let [a, b] = [1, 2].map(NodeAddr);
+        let lossy = LinkCost::new(10_000, 0.01);
+        let mut t = Topology::from_links(Parameters::default(), [(a, b, lossy)]);
+        let (ia, ib) = (t.index(a).unwrap(), t.index(b).unwrap());
+        let width = |t: &Topology| t.link(ia, ib).map(Edge::width);
+        let modelled = width(&t).unwrap();
+        let known = |capacity, measured| Known {
+            capacity,
+            measured,
+            ..Known::default()
+        };
+        let [slow, fast] = [Width(1_000_000), Width(900_000_000)];
+        assert!(t.set_known(a, b, known(Some(slow), None)).is_some());
+        assert_eq!(width(&t), Some(slow), "no more than the capacity");
+        assert!(t.set_known(a, b, known(Some(fast), None)).is_some());
+        assert_eq!(width(&t), Some(modelled));
+        assert_eq!(t.set_known(a, b, Known::default()), None);
+        t.set_known(a, b, known(None, Some(slow)));
+        t.set_link(a, b, Some(LinkCost::new(20_000, 0.01)));
+        assert_eq!(width(&t), Some(slow), "what was measured stays");
+        assert_eq!(t.links_to(ib)[0].width(), slow);
+        t.set_link(a, b, None);
+        t.set_link(a, b, Some(lossy));
+        assert_eq!(width(&t), Some(modelled), "another link");
+        assert_eq!(t.set_known(b, a, known(None, Some(slow))), None, "no link");
+        t.quantise_widths(Some(1));
+        assert_eq!(width(&t), Some(modelled.quantised(1)));
+        t.quantise_widths(None);
+        assert_eq!(width(&t), Some(modelled));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Why packets take the path that they take, and what would be if links were otherwise: `sinew why`
-//! and `sinew whatif`.
+//! Why packets take the path that they take, what would be if links were otherwise, and how bulk data
+//! is best moved: `sinew why`, `sinew whatif` and `sinew plan`.
 //!
 //! ```text
 //!   running node ── control socket ──┐
-//!                                    ├─▶ NetworkSnapshot ─▶ View ─▶ why, what_if ─▶ text, JSON
-//!   scenario file ── scenario::of ───┘            (graph::explain chooses and counts)
+//!                                    ├─▶ NetworkSnapshot ─▶ View ─▶ why, what_if, plan ─▶ text, JSON
+//!   scenario file ── scenario::of ───┘            (graph::explain, graph::plan choose)
 //! ```
 //!
 //! Both sources give the same kind of snapshot, and everything behind it is one code path: equal
@@ -14,6 +14,7 @@
 
 mod edits;
 mod held;
+mod plan;
 mod scenario;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,10 @@ mod whatif;
 
 pub use edits::{EDIT_BYTES_MAX, EDITS_MAX};
 pub use graph::explain::{Class, RUNNERS_UP_MAX};
+pub use graph::plan::{CONNECTIONS, MARGIN, RELAYS_MAX};
+pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
+pub use plan::{Along, BulkPlan, Length, PlanAsked, SegmentNumbers, WayNumbers, plan};
 pub use scenario::snapshot_of;
 pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};

@@ -5,7 +5,7 @@
 //!   sinew node        a running node            <- host, overlay, net
 //!   status links ..   asks a running node       <- its control socket, JSON
 //!   groups group      asks a running node, and sets how groups are carried
-//!   why whatif        asks a running node, or a scenario file
+//!   why whatif plan   asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   discover          asks the DNS              <- client::discover
 //!   send listen       streams and datagrams     <- its client socket
@@ -43,6 +43,7 @@ pub mod link;
 pub mod names;
 pub mod node;
 pub mod ping;
+pub mod plan;
 pub mod show;
 pub mod sim;
 pub mod stop;
@@ -124,6 +125,13 @@ Examples:
   sinew whatif 'fra down, ams-lon delay=40ms' --class latency
   sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
     Whatif(why::WhatIf),
+    /// How to move bulk data between two nodes: directly, through relays, with stripes; how fast
+    #[command(after_help = "\
+Examples:
+  sinew plan ams par --node net/ams
+  sinew plan ams par --connections 16 --json
+  sinew plan west east --along path --scenario examples/diamond.toml")]
+    Plan(plan::Plan),
     /// Impair a link between nodes of a laboratory
     #[command(subcommand)]
     Link(link::Link),
@@ -213,6 +221,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Calls(args) => calls::run(args),
         Command::Why(args) => why::why(args),
         Command::Whatif(args) => why::what_if(args),
+        Command::Plan(args) => plan::plan(args),
         Command::Link(command) => link::run(command),
         Command::Demo(args) => demo::run(args),
         Command::Ping(args) => ping::run(args),

@@ -60,6 +60,14 @@ pub struct About {
     #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
           value_parser = runners_up)]
     pub runners_up: usize,
+    /// Whose network it is
+    #[command(flatten)]
+    pub network: Network,
+}
+
+/// The network that a question is about, and how the answer is printed.
+#[derive(Debug, Args)]
+pub struct Network {
     /// The control socket of a node that is asked; default: SINEW_NODE, else the only one below this
     /// directory or in /run/sinew
     #[arg(long, value_name = "SOCKET", conflicts_with = "scenario")]
@@ -79,13 +87,15 @@ pub struct About {
 pub fn why(args: &Why) -> Outcome {
     let Why { src, dst, about } = args;
     if let Some(call) = src.strip_prefix("call:") {
-        return crate::calls::why(call, about.node.as_deref(), about.json);
+        let Network { node, json, .. } = &about.network;
+        return crate::calls::why(call, node.as_deref(), *json);
     }
     let Some(dst) = dst else {
         return Err(Failure::misused("name two nodes, or a call by call:ID"));
     };
-    let why = explain::why(&about.view()?, src, dst, &about.asked()).map_err(failure)?;
-    about.tell(&why)
+    let view = about.network.view()?;
+    let why = explain::why(&view, src, dst, &about.asked()).map_err(failure)?;
+    about.network.tell(&why)
 }
 
 /// Tells what would be.
@@ -97,8 +107,8 @@ pub fn what_if(args: &WhatIf) -> Outcome {
         about,
     } = args;
     let pair = src.as_deref().zip(dst.as_deref());
-    let told = explain::what_if(&about.view()?, edits, pair, &about.asked());
-    about.tell(&told.map_err(failure)?)
+    let told = explain::what_if(&about.network.view()?, edits, pair, &about.asked());
+    about.network.tell(&told.map_err(failure)?)
 }
 
 /// The network as a node knows it.
@@ -117,8 +127,11 @@ impl About {
             runners_up: self.runners_up,
         }
     }
+}
 
-    fn view(&self) -> Result<View, Failure> {
+impl Network {
+    /// As the node knows it, or as the scenario file has it.
+    pub fn view(&self) -> Result<View, Failure> {
         let Some(file) = &self.scenario else {
             if self.at > Duration::ZERO {
                 return Err(Failure::misused(
@@ -140,7 +153,8 @@ impl About {
         View::new(explain::snapshot_of(&scenario, self.at)).map_err(failure)
     }
 
-    fn tell(&self, told: &(impl Serialize + Display)) -> Outcome {
+    /// Prints an answer.
+    pub fn tell(&self, told: &(impl Serialize + Display)) -> Outcome {
         if self.json {
             return terminal::json(&serde_json::to_value(told).map_err(Failure::failed)?);
         }
@@ -148,7 +162,8 @@ impl About {
     }
 }
 
-fn failure(error: ExplainError) -> Failure {
+/// The failure of a question.
+pub fn failure(error: ExplainError) -> Failure {
     match error {
         ExplainError::Misused(_) => Failure::misused(error),
         ExplainError::NoPath(_) | ExplainError::Snapshot(_) => Failure::failed(error),

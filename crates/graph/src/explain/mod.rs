@@ -25,7 +25,7 @@ use crate::disjoint::disjoint;
 use crate::metric::{Cost, LinkCost, Metric};
 use crate::paths::{self, NoPath, Path};
 use crate::topology::{NodeIndex, Topology};
-use crate::width::{Width, of_link, shortest_widest};
+use crate::width::{Width, shortest_widest};
 use base::NodeAddr;
 use core::fmt;
 use core::str::FromStr;
@@ -210,7 +210,7 @@ impl Leg {
             to: hop.to,
             link: hop.link,
             costs,
-            width: of_link(hop.link),
+            width: hop.width,
         }
     }
 }

@@ -6,23 +6,27 @@ use crate::metric::Metric;
 use crate::paths::{Path, price};
 use crate::topology::{NodeIndex, Topology};
 
+/// Width and node before, by place, with at most so many links.
+pub(super) type Round = Vec<(Width, NodeIndex)>;
+
 /// The widest paths from one node with at most so many links.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopLimited {
     root: NodeIndex,
-    /// For each number of links from 0: width and node before, by place. The last round is the
-    /// first that changed nothing, or the limit.
-    rounds: Vec<Vec<(Width, NodeIndex)>>,
+    /// For each number of links from 0. The last round is the last that changed something, or the
+    /// limit.
+    rounds: Vec<Round>,
 }
 
 /// The widest paths from `root` of at most `hops` links. Each round looks at every link; there are
-/// at most as many rounds as nodes, since no widest path needs more links.
+/// at most as many rounds as nodes, since no widest path needs more links. [`super::Dense`] does the
+/// same for many roots of a dense network in less time.
 pub fn widest_within(topology: &Topology, root: NodeIndex, hops: usize) -> HopLimited {
-    let mut first = vec![(Width::NONE, root); topology.node_count()];
-    first[root.place()].0 = Width::UNLIMITED;
-    let mut rounds = vec![first];
+    // W[v,k] = 0, W[s,k] = ∞ [Liu04 §IV-B]
+    let mut rounds = vec![HopLimited::first_round(topology.node_count(), root)];
     for _ in 0..hops.min(topology.node_count()) {
         let before = &rounds[rounds.len() - 1];
+        // W[u,k] = W[u,k-1]
         let mut round = before.clone();
         let mut changed = false;
         for node in topology.nodes() {
@@ -31,6 +35,7 @@ pub fn widest_within(topology: &Topology, root: NodeIndex, hops: usize) -> HopLi
                 continue;
             }
             for edge in topology.links_from(node) {
+                // if min(W[u,k-1], B(u,v)) > W[v,k] then W[v,k] = min(W[u,k-1], B(u,v))
                 let wide = width.min(edge.width());
                 let best = &mut round[edge.peer.place()];
                 // Choice: of equally wide ones the neighbour with the lowest address, as in trees.
@@ -49,24 +54,56 @@ pub fn widest_within(topology: &Topology, root: NodeIndex, hops: usize) -> HopLi
         }
         rounds.push(round);
     }
-    HopLimited { root, rounds }
+    HopLimited::of(root, rounds)
 }
 
 impl HopLimited {
+    pub(super) fn first_round(nodes: usize, root: NodeIndex) -> Round {
+        let mut first = vec![(Width::NONE, root); nodes];
+        first[root.place()].0 = Width::UNLIMITED;
+        first
+    }
+
+    pub(super) fn of(root: NodeIndex, rounds: Vec<Round>) -> HopLimited {
+        HopLimited { root, rounds }
+    }
+
     /// The width of the widest path to `node`; [`Width::NONE`] if none is short enough.
     pub fn width(&self, node: NodeIndex) -> Width {
-        self.rounds[self.rounds.len() - 1][node.place()].0
+        self.width_within(node, usize::MAX)
+    }
+
+    /// The same with at most `hops` links, of those that were asked for.
+    pub fn width_within(&self, node: NodeIndex, hops: usize) -> Width {
+        self.rounds[hops.min(self.rounds.len() - 1)][node.place()].0
+    }
+
+    /// The fewest links with which the widest paths to all nodes are reached, as far as asked: "the
+    /// smallest possible number of relay hops to achieve the highest throughput for all
+    /// destinations" [Liu04 §IV-B].
+    pub fn enough_hops(&self) -> usize {
+        self.rounds.len() - 1
     }
 
     /// The path to `node`, priced by `metric`; `None` if there is none that is short enough. Of
     /// equally wide ones it has the fewest links.
     pub fn path(&self, topology: &Topology, node: NodeIndex, metric: Metric) -> Option<Path> {
-        let width = self.width(node);
-        if width == Width::NONE {
+        self.path_within(topology, node, metric, usize::MAX)
+    }
+
+    /// The same with at most `hops` links, of those that were asked for.
+    pub fn path_within(
+        &self,
+        topology: &Topology,
+        node: NodeIndex,
+        metric: Metric,
+        hops: usize,
+    ) -> Option<Path> {
+        if self.width_within(node, hops) == Width::NONE {
             return None;
         }
         let mut nodes = vec![node];
-        let mut round = self.rounds.len() - 1;
+        let mut round = hops.min(self.rounds.len() - 1);
         let mut at = node;
         while at != self.root {
             // The round in which the node got this width: its parent is of the round before.

@@ -1,5 +1,8 @@
 use super::*;
-use crate::metric::Parameters;
+use crate::metric::{LinkCost, Metric, Parameters};
+use crate::paths::NoPath;
+use crate::topology::Topology;
+use base::NodeAddr;
 
 /// A link of so many milliseconds that loses 1 %.
 fn ms(ms: u32) -> LinkCost {

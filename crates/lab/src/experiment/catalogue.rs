@@ -1,7 +1,7 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, papadimitriou06};
+use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, papadimitriou06};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -41,6 +41,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         amir06::EXPERIMENTS,
         papadimitriou06::EXPERIMENTS,
         brogle09::EXPERIMENTS,
+        liu04::EXPERIMENTS,
     ]
     .concat()
 }
@@ -53,6 +54,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         papadimitriou06::claims::CLAIMS,
         brogle09::claims::CLAIMS,
         brogle09::pastry::CLAIMS,
+        liu04::claims::CLAIMS,
     ];
     papers.into_iter().flatten()
 }

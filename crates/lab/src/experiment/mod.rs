@@ -25,6 +25,7 @@ mod brogle09;
 mod catalogue;
 mod files;
 mod index;
+mod liu04;
 mod merge;
 mod papadimitriou06;
 mod row;

@@ -28,7 +28,9 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             [(ends.a, ends.b, &path.there), (ends.b, ends.a, &path.back)].map(
                 |(from, to, model)| {
                     let loss = LinkCost::new(latency_us, model.loss().marginal()).loss;
-                    (address(from), address(to), latency_us, loss)
+                    let rate = model.rate().map(|(rate_bps, _)| rate_bps / 1_000);
+                    let kbps = rate.map(|kbps| u32::try_from(kbps).unwrap_or(u32::MAX));
+                    (address(from), address(to), latency_us, loss, kbps)
                 },
             )
         })
@@ -48,11 +50,13 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             .collect(),
         links: links
             .into_iter()
-            .map(|(from, to, latency_us, loss)| KnownLink {
+            .map(|(from, to, latency_us, loss, capacity_kbps)| KnownLink {
                 from: from.to_string(),
                 to: to.to_string(),
                 latency_us,
                 loss,
+                capacity_kbps,
+                measured_kbps: None,
             })
             .collect(),
         rule: DampingRule::of(&settings.announce),

@@ -2,6 +2,7 @@
 
 use super::{ExplainError, Named};
 use base::NodeAddr;
+use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use overlay::snapshot::NetworkSnapshot;
 use std::collections::BTreeMap;
@@ -41,7 +42,15 @@ impl View {
                 latency_us: link.latency_us,
                 loss: link.loss,
             };
-            topology.set_link(address(&link.from)?, address(&link.to)?, Some(cost));
+            let (from, to) = (address(&link.from)?, address(&link.to)?);
+            topology.set_link(from, to, Some(cost));
+            let width = |kbps: u32| Width(u64::from(kbps) * 1_000);
+            let known = Known {
+                capacity: link.capacity_kbps.map(width),
+                measured: link.measured_kbps.map(width),
+                ..Known::default()
+            };
+            topology.set_known(from, to, known);
         }
         Ok(View {
             snapshot,

@@ -24,12 +24,31 @@ impl Node {
             late_us: parameters.late_us,
             links: nodes
                 .iter()
-                .flat_map(|node| links_from(topology, *node))
+                .flat_map(|node| self.links_from(topology, *node))
                 .collect(),
             nodes: nodes.into_iter().map(|node| self.named(node)).collect(),
             rule: DampingRule::of(&self.settings.announce),
             holds: links.filter_map(|link| self.hold(now, link)).collect(),
         }
+    }
+
+    fn links_from(&self, topology: &Topology, from: NodeAddr) -> Vec<KnownLink> {
+        let Some(index) = topology.index(from) else {
+            return Vec::new();
+        };
+        let edges = topology.links_from(index).iter();
+        let known = edges.map(|edge| {
+            let to = topology.addr(edge.peer);
+            KnownLink {
+                from: from.to_string(),
+                to: to.to_string(),
+                latency_us: edge.link.latency_us,
+                loss: edge.link.loss,
+                capacity_kbps: self.database.capacity_kbps(from, to),
+                measured_kbps: None,
+            }
+        });
+        known.collect()
     }
 
     /// A node's name, or its address where that is not known.
@@ -84,18 +103,4 @@ impl Node {
             pending: pending.into_iter().map(change).collect(),
         })
     }
-}
-
-fn links_from(topology: &Topology, from: NodeAddr) -> Vec<KnownLink> {
-    let Some(index) = topology.index(from) else {
-        return Vec::new();
-    };
-    let edges = topology.links_from(index).iter();
-    let known = edges.map(|edge| KnownLink {
-        from: from.to_string(),
-        to: topology.addr(edge.peer).to_string(),
-        latency_us: edge.link.latency_us,
-        loss: edge.link.loss,
-    });
-    known.collect()
 }

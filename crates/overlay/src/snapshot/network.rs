@@ -45,6 +45,12 @@ pub struct KnownLink {
     pub latency_us: u32,
     /// Packets lost, as a share of 65 536.
     pub loss: u16,
+    /// What it can carry, in kbit/s, if its sender tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_kbps: Option<u32>,
+    /// What one TCP connection has lately carried over it, in kbit/s, if its sender tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_kbps: Option<u32>,
 }
 
 /// When a node announces that a link's cost has changed.

@@ -11,13 +11,16 @@
 //! down, or it comes back. All contenders see the same changes in turn. Most changes touch few
 //! routes, so the repair is told twice: over all changes, and over those that changed a route.
 //! Behind the trees comes the node's whole table, from the record of a neighbour of the link to
-//! the next hops by all metrics.
+//! the next hops by all metrics. At last the widest paths of few hops by two algorithms, in networks
+//! of their own.
 
+mod limited;
 mod node;
 mod peer;
 mod plain;
 mod report;
 
+pub use limited::Limited;
 pub use report::{Report, Row, Spread};
 
 use super::BenchError;
@@ -75,6 +78,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     ));
     let samples = trial.measure(options, progress)?;
     let table = node::measure(&trial.topology, options)?;
+    let hop_limited = limited::measure(options.seed)?;
     let networkx = match &options.python {
         Some(python) => Some(peer::measure(python, &trial.topology)?),
         None => None,
@@ -84,6 +88,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         trial.pairs.len(),
         samples,
         table,
+        hop_limited,
         networkx,
     ))
 }

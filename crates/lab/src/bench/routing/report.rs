@@ -1,6 +1,6 @@
 //! What was measured, as a table and as the JSON of docs/bench.md.
 
-use super::{Options, Samples};
+use super::{Limited, Options, Samples};
 use crate::bench::heading;
 use crate::table::align;
 use serde::Serialize;
@@ -26,6 +26,8 @@ pub struct Report {
     pub metrics: Vec<Row>,
     /// The node's whole table, by all additive metrics.
     pub table: Row,
+    /// The widest paths of few hops by two algorithms, in networks of their own.
+    pub hop_limited: Vec<Limited>,
     /// networkx's Dijkstra by latency over the same graph, if it was asked for.
     pub networkx: Option<Spread>,
 }
@@ -121,6 +123,7 @@ impl Report {
         links: usize,
         samples: Vec<Samples>,
         table: Samples,
+        hop_limited: Vec<Limited>,
         networkx: Option<Spread>,
     ) -> Report {
         Report {
@@ -130,6 +133,7 @@ impl Report {
             seed: options.seed,
             metrics: samples.into_iter().map(Row::of).collect(),
             table: Row::of(table),
+            hop_limited,
             networkx,
         }
     }
@@ -156,6 +160,10 @@ impl fmt::Display for Report {
             "of full",
         ])];
         rows.extend(self.metrics.iter().chain([&self.table]).map(Row::cells));
+        f.write_str(&align(&rows))?;
+        writeln!(f, "\nwidest paths of few hops from one node; microseconds, medians\n")?;
+        let mut rows = vec![heading(Limited::HEADING)];
+        rows.extend(self.hop_limited.iter().map(Limited::cells));
         f.write_str(&align(&rows))?;
         if let Some(networkx) = self.networkx {
             writeln!(

@@ -1,0 +1,453 @@
+//! How to move bulk data from one node to another: directly, through relays in a row, or through
+//! relays with connections side by side; how fast each would be, and how sure that is. [Liu04 §III-IV]
+//!
+//! ```text
+//!   Topology ─┬─ direct      one connection
+//!             ├─ pipelined   relays, one connection from each to the next     ─▶ Plan: the fastest,
+//!             └─ striped     relays and stripes, N connections in all            of equals the least
+//! ```
+//!
+//! Relays are looked for in one of two views:
+//!
+//! - [`View::Overlay`]: over the links of the overlay, which may lead around bad parts of the Internet
+//!   [Liu04 §IV]. A connection runs where there is a link. The path is the widest one with at most so
+//!   many relays, or one that is shorter and almost as wide (the *margin*).
+//! - [`View::Path`]: along the path of least latency, taken for the one that packets between its nodes
+//!   take anyway [Liu04 §III]. A connection may run over several of its links in a row, for which
+//!   delays and losses are added; the placement is that of fewest relays which reaches the bound.
+//!
+//! What a connection carries is predicted by [`crate::width::model`], so it is as sure as what is
+//! known of the links: see [`Confidence`].
+
+use crate::metric::Metric;
+use crate::paths::{NoPath, ends};
+use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
+use crate::spf::Tree;
+use crate::stripes::{Striped, stripes_of, striped};
+use crate::topology::{NodeIndex, Topology};
+use crate::width::{Length, Width, model, shortest_of_width, widest_within};
+use base::NodeAddr;
+
+/// Relays in a row at most. Choice: each costs buffers and a hand-over; six already give a path of
+/// equal links 7·√7 = 18 times its rate.
+pub const RELAYS_MAX: usize = 16;
+/// Connections in all, if nothing else is asked: twice as many as four segments have at least.
+pub const CONNECTIONS: usize = 8;
+/// A path may be narrower than the widest by this share to be shorter. Choice: less than estimates
+/// of loss err by; a strict preference for width "doesn't make sense" [Liu04 §IV-C].
+pub const MARGIN: f64 = 0.1;
+
+/// Where relays are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Over the overlay's links [Liu04 §IV].
+    Overlay,
+    /// Along the path of least latency [Liu04 §III].
+    Path,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// Where the data is.
+    pub src: NodeAddr,
+    /// Where it goes.
+    pub dst: NodeAddr,
+    /// Where relays are looked for.
+    pub view: View,
+    /// Connections in all, on all segments together.
+    pub connections: usize,
+    /// Relays in a row at most, up to [`RELAYS_MAX`].
+    pub relays: usize,
+    /// A path may be narrower than the widest by this share, 0 to 1, to be shorter.
+    pub margin: f64,
+    /// What makes a path long.
+    pub length: Length,
+}
+
+impl Question {
+    /// The usual question about two nodes.
+    pub fn new(src: NodeAddr, dst: NodeAddr) -> Question {
+        Question {
+            src,
+            dst,
+            view: View::Overlay,
+            connections: CONNECTIONS,
+            relays: RELAYS_MAX,
+            margin: MARGIN,
+            length: Length::Metric(Metric::Hops),
+        }
+    }
+}
+
+/// Why a rate is believed, from the most certain to the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Confidence {
+    /// Transfers over the link have had it.
+    Measured,
+    /// The link's capacity, as configured, allows no more.
+    Capacity,
+    /// By round trip and loss of the link, which are measured.
+    Model,
+    /// By the sums over several links in a row: nobody has measured the way between their ends.
+    Added,
+    /// No loss is known, so nothing limits the model: at least so much, and how much is not known.
+    AtLeast,
+}
+
+/// Connections side by side between two nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Segment {
+    /// Where they begin.
+    pub from: NodeAddr,
+    /// Where they end.
+    pub to: NodeAddr,
+    /// Known nodes between them that do not relay.
+    pub past: Vec<NodeAddr>,
+    /// How many.
+    pub stripes: usize,
+    /// What one of them would carry alone.
+    pub one: Width,
+    /// What they carry together.
+    pub rate: Width,
+    /// Why that is believed.
+    pub confidence: Confidence,
+    /// The round trip, in microseconds.
+    pub rtt_us: u64,
+    /// The share of packets lost.
+    pub loss: f64,
+}
+
+/// One way to move the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// From the source to the destination.
+    pub segments: Vec<Segment>,
+    /// The rate of the slowest segment.
+    pub rate: Width,
+    /// Why that is believed: the least certain of the slowest segments.
+    pub confidence: Confidence,
+}
+
+/// Which way is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// One connection.
+    Direct,
+    /// Relays, one connection each.
+    Pipelined,
+    /// Relays and stripes.
+    Striped,
+}
+
+/// How data can be moved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What was asked.
+    pub question: Question,
+    /// By one connection.
+    pub direct: Way,
+    /// By single connections in a row; the direct way where relays gain nothing.
+    pub pipelined: Way,
+    /// By up to the asked number of connections.
+    pub striped: Way,
+    /// The fastest of them; of equally fast ones the first.
+    pub choice: Choice,
+}
+
+/// Plans a transfer. A pure function: equal topologies and questions have equal plans.
+pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
+    let (from, to) = ends(topology, question.src, question.dst)?;
+    let relays = question.relays.min(RELAYS_MAX);
+    let least_latency = Tree::new(topology, from, Metric::Latency).path(to);
+    if least_latency.is_empty() {
+        return Err(NoPath::Unreachable(question.src, question.dst));
+    }
+    let direct = match topology.link(from, to) {
+        Some(_) => segment(topology, &[from, to], 1),
+        None => segment(topology, &least_latency, 1),
+    };
+    let direct = Way::of(vec![direct]);
+    let (pipelined, striped) = match question.view {
+        View::Overlay => over_links(topology, question, (from, to), relays),
+        View::Path => along_path(topology, question, least_latency, relays),
+    };
+    let better = |way: Option<Way>, than: &Way| way.filter(|way| way.rate > than.rate);
+    let pipelined = better(pipelined, &direct).unwrap_or_else(|| direct.clone());
+    let striped = better(striped, &pipelined).unwrap_or_else(|| pipelined.clone());
+    let choice = match (striped.rate > pipelined.rate, pipelined.rate > direct.rate) {
+        (true, _) => Choice::Striped,
+        (false, true) => Choice::Pipelined,
+        (false, false) => Choice::Direct,
+    };
+    Ok(Plan {
+        question: *question,
+        direct,
+        pipelined,
+        striped,
+        choice,
+    })
+}
+
+impl Plan {
+    /// The way that is taken.
+    pub fn best(&self) -> &Way {
+        match self.choice {
+            Choice::Direct => &self.direct,
+            Choice::Pipelined => &self.pipelined,
+            Choice::Striped => &self.striped,
+        }
+    }
+}
+
+impl Way {
+    /// The nodes that relay, in order.
+    pub fn relays(&self) -> impl Iterator<Item = NodeAddr> {
+        self.segments.iter().skip(1).map(|segment| segment.from)
+    }
+
+    /// All connections together.
+    pub fn connections(&self) -> usize {
+        self.segments.iter().map(|segment| segment.stripes).sum()
+    }
+
+    /// The segments that limit it: the slowest ones.
+    pub fn slowest(&self) -> impl Iterator<Item = &Segment> {
+        let slow = |segment: &&Segment| segment.rate == self.rate;
+        self.segments.iter().filter(slow)
+    }
+}
+
+/// The ways over the overlay's links: single connections on the shortest path that is wide enough,
+/// and the best stripes on any path that is the widest of its number of links.
+fn over_links(
+    topology: &Topology,
+    question: &Question,
+    (from, to): (NodeIndex, NodeIndex),
+    relays: usize,
+) -> (Option<Way>, Option<Way>) {
+    let limited = widest_within(topology, from, relays + 1);
+    let route = |nodes: Vec<NodeIndex>| Route::of(topology, View::Overlay, nodes);
+    let widest = limited.width(to);
+    let required = widest.less_by(question.margin).max(Width(1));
+    let short = shortest_of_width(
+        topology,
+        question.src,
+        question.dst,
+        question.length,
+        required,
+    );
+    let path = short.ok().filter(|path| path.hops.len() <= relays + 1);
+    let path = path.or_else(|| limited.path(topology, to, Metric::Hops));
+    let pipelined = path.map(|path| {
+        let route = route(indices(topology, path.nodes()));
+        let singles = stripes_of(&route.rates, route.links());
+        route.way(topology, &singles)
+    });
+    let mut best: Option<Way> = None;
+    for hops in 1..=limited.enough_hops() {
+        let Some(path) = limited.path_within(topology, to, Metric::Hops, hops) else {
+            continue;
+        };
+        let route = route(indices(topology, path.nodes()));
+        let way = route.way(topology, &striped(&route.rates, question.connections));
+        if best.as_ref().is_none_or(|best| way.is_better(best)) {
+            best = Some(way);
+        }
+    }
+    (pipelined, best)
+}
+
+/// The ways along one path, at whose nodes relays may stand.
+fn along_path(
+    topology: &Topology,
+    question: &Question,
+    nodes: Vec<NodeIndex>,
+    relays: usize,
+) -> (Option<Way>, Option<Way>) {
+    if nodes.len() > LINKS_MAX {
+        // Longer than any path of the Internet: not looked at.
+        return (None, None);
+    }
+    let route = Route::of(topology, View::Path, nodes);
+    // At most so many relays, and of them the fewest that reach as much.
+    let pipeline = pipeline(&route.rates, relays + 1);
+    let singles = Striped {
+        stripes: vec![1; pipeline.connections()],
+        cuts: pipeline.cuts,
+        rate: pipeline.rate,
+    };
+    let mut stripes = striped(&route.rates, question.connections);
+    if stripes.cuts.len() > relays + 2 {
+        // Stripes where the fewest relays stand.
+        let some = route.rates.between(&singles.cuts[1..singles.cuts.len() - 1]);
+        let placed = stripes_of(&some, question.connections);
+        stripes = Striped {
+            cuts: singles.cuts.clone(),
+            ..placed
+        };
+    }
+    (
+        Some(route.way(topology, &singles)),
+        Some(route.way(topology, &stripes)),
+    )
+}
+
+/// Nodes in a row, and what connections between them carry.
+struct Route {
+    nodes: Vec<NodeIndex>,
+    view: View,
+    rates: Rates,
+}
+
+impl Route {
+    /// At least two nodes, with a link from each to the next, and no more links than [`LINKS_MAX`].
+    fn of(topology: &Topology, view: View, nodes: Vec<NodeIndex>) -> Route {
+        let none = Rate {
+            one: Width::NONE,
+            most: Width::NONE,
+        };
+        let rates = Rates::new(nodes.len() - 1, |i, j| {
+            let own = topology.link(nodes[i], nodes[j]).is_some();
+            match (j - i, view, own) {
+                (1, ..) | (_, View::Path, _) => rate(topology, &nodes[i..=j]),
+                (_, View::Overlay, true) => rate(topology, &[nodes[i], nodes[j]]),
+                (_, View::Overlay, false) => none,
+            }
+        });
+        Route {
+            nodes,
+            view,
+            rates: rates.expect("two nodes or more, and no more than the limit"),
+        }
+    }
+
+    fn links(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    fn way(&self, topology: &Topology, placed: &Striped) -> Way {
+        let cuts = placed.cuts.windows(2).zip(&placed.stripes);
+        let segments = cuts.map(|(cut, &stripes)| {
+            let nodes = &self.nodes[cut[0]..=cut[1]];
+            match self.view {
+                View::Path => segment(topology, nodes, stripes),
+                // Over the overlay a connection runs on the link between its ends.
+                View::Overlay => segment(topology, &[nodes[0], nodes[nodes.len() - 1]], stripes),
+            }
+        });
+        Way::of(segments.collect())
+    }
+}
+
+impl Way {
+    fn of(segments: Vec<Segment>) -> Way {
+        let rate = segments.iter().map(|segment| segment.rate).min();
+        let rate = rate.unwrap_or(Width::NONE);
+        let slow = segments.iter().filter(|segment| segment.rate == rate);
+        let confidence = slow.map(|segment| segment.confidence).max();
+        Way {
+            rate,
+            confidence: confidence.unwrap_or(Confidence::AtLeast),
+            segments,
+        }
+    }
+
+    fn is_better(&self, other: &Way) -> bool {
+        let by = |way: &Way| {
+            let cost = (way.connections(), way.segments.len());
+            (way.rate, core::cmp::Reverse(cost))
+        };
+        by(self) > by(other)
+    }
+}
+
+/// Connections from the first of these nodes to the last.
+fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment {
+    let links = links(topology, nodes);
+    let rates = rate(topology, nodes);
+    let rate = rates.of(stripes);
+    let through: f64 = links.iter().map(|link| 1.0 - link.loss_share()).product();
+    let addr = |at: usize| topology.addr(nodes[at]);
+    Segment {
+        from: addr(0),
+        to: addr(nodes.len() - 1),
+        past: (1..nodes.len() - 1).map(addr).collect(),
+        stripes,
+        one: rates.one,
+        rate,
+        confidence: confidence(topology, nodes, rate, rates),
+        rtt_us: links
+            .iter()
+            .map(|link| 2 * u64::from(link.latency_us))
+            .sum(),
+        loss: 1.0 - through,
+    }
+}
+
+/// What one connection over these nodes carries, and all.
+fn rate(topology: &Topology, nodes: &[NodeIndex]) -> Rate {
+    let pairs = nodes.windows(2);
+    let capacities = pairs.filter_map(|pair| topology.known(pair[0], pair[1]).capacity);
+    let most = capacities.min().unwrap_or(Width::UNLIMITED);
+    let one = match nodes {
+        [from, to] => topology.link(*from, *to).map_or(Width::NONE, |e| e.width()),
+        _ => model::of_links(links(topology, nodes)).min(most),
+    };
+    Rate { one, most }
+}
+
+fn confidence(topology: &Topology, nodes: &[NodeIndex], rate: Width, rates: Rate) -> Confidence {
+    let measured = match nodes {
+        [from, to] => topology.known(*from, *to).measured.is_some(),
+        _ => false,
+    };
+    if rate == rates.most && !(measured && rate == rates.one) {
+        Confidence::Capacity
+    } else if measured {
+        Confidence::Measured
+    } else if !model::is_known(links(topology, nodes)) {
+        Confidence::AtLeast
+    } else if nodes.len() > 2 {
+        Confidence::Added
+    } else {
+        Confidence::Model
+    }
+}
+
+fn links(topology: &Topology, nodes: &[NodeIndex]) -> Vec<crate::metric::LinkCost> {
+    let edges = nodes.windows(2);
+    let edges = edges.filter_map(|pair| topology.link(pair[0], pair[1]));
+    edges.map(|edge| edge.link).collect()
+}
+
+fn indices(topology: &Topology, nodes: impl Iterator<Item = NodeAddr>) -> Vec<NodeIndex> {
+    nodes.filter_map(|addr| topology.index(addr)).collect()
+}
+
+impl Confidence {
+    /// A word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Confidence::Measured => "measured",
+            Confidence::Capacity => "capacity",
+            Confidence::Model => "model",
+            Confidence::Added => "added",
+            Confidence::AtLeast => "at-least",
+        }
+    }
+}
+
+impl Choice {
+    /// A word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Choice::Direct => "direct",
+            Choice::Pipelined => "pipelined",
+            Choice::Striped => "striped",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use super::*;
+use crate::metric::{LinkCost, Parameters};
+use crate::width::Known;
+
+/// Both directions: from, to, latency in ms, loss in percent.
+fn topology(links: &[(u32, u32, u32, f64)]) -> Topology {
+    let mut topology = Topology::new(Parameters::default());
+    for &(a, b, ms, percent) in links {
+        let link = LinkCost::new(ms * 1_000, percent / 100.0);
+        topology.set_link(NodeAddr(a), NodeAddr(b), Some(link));
+        topology.set_link(NodeAddr(b), NodeAddr(a), Some(link));
+    }
+    topology
+}
+
+fn ask(src: u32, dst: u32) -> Question {
+    Question::new(NodeAddr(src), NodeAddr(dst))
+}
+
+fn relays(way: &Way) -> Vec<u32> {
+    way.relays().map(|node| node.0).collect()
+}
+
+fn stripes(way: &Way) -> Vec<usize> {
+    way.segments.iter().map(|segment| segment.stripes).collect()
+}
+
+fn mbps(width: Width) -> f64 {
+    width.0 as f64 / 1e6
+}
+
+#[test]
+fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
+    let chain: Vec<_> = (0..6).map(|n| (n, n + 1, 10, 0.5)).collect();
+    let t = topology(&chain);
+    for view in [View::Overlay, View::Path] {
+        let question = Question { view, ..ask(0, 6) };
+        let plan = plan(&t, &question).unwrap();
+        let gain = mbps(plan.pipelined.rate) / mbps(plan.direct.rate);
+        assert!((gain - 6f64.powf(1.5)).abs() < 0.05, "{gain}");
+        assert_eq!(relays(&plan.pipelined), [1, 2, 3, 4, 5]);
+        assert_eq!(plan.direct.confidence, Confidence::Added, "nobody measured it");
+        assert_eq!(plan.pipelined.confidence, Confidence::Model);
+        assert_eq!(plan.pipelined.segments[0].rtt_us, 20_000);
+        let (segment, past) = (&plan.direct.segments[0], [1, 2, 3, 4, 5].map(NodeAddr));
+        assert_eq!((segment.rtt_us, &segment.past[..]), (120_000, &past[..]));
+        // With 8 connections over 6 links there are two to spare: too few for all.
+        assert_eq!((plan.striped.clone(), plan.choice), (plan.pipelined, Choice::Pipelined));
+        let question = Question {
+            connections: 12,
+            ..question
+        };
+        let twice = super::plan(&t, &question).unwrap();
+        assert_eq!(stripes(&twice.striped), [2; 6]);
+        assert_eq!((twice.choice, twice.best().connections()), (Choice::Striped, 12));
+    }
+}
+
+#[test]
+fn a_path_gets_no_more_relays_than_reach_the_bound() {
+    let t = topology(&[(0, 1, 10, 0.1), (1, 2, 10, 0.1), (2, 3, 10, 2.0), (3, 4, 10, 0.1)]);
+    let question = Question {
+        view: View::Path,
+        ..ask(0, 4)
+    };
+    let path = plan(&t, &question).unwrap();
+    assert_eq!(relays(&path.pipelined), [2, 3]);
+    assert_eq!(path.pipelined.rate, path.pipelined.slowest().next().unwrap().one);
+    let one = Question {
+        relays: 1,
+        ..question
+    };
+    let one = plan(&t, &one).unwrap();
+    assert_eq!(one.pipelined.relays().count(), 1);
+    assert!(one.pipelined.rate < path.pipelined.rate && one.pipelined.rate > one.direct.rate);
+    assert!(one.striped.relays().count() <= 1);
+    // Over links there is no connection past a node without a link to the next.
+    let overlay = plan(&t, &ask(0, 4)).unwrap();
+    assert_eq!(relays(&overlay.pipelined), [1, 2, 3]);
+    assert_eq!(overlay.pipelined.rate, path.pipelined.rate);
+    // The worst segment gets the stripes.
+    let best = &path.striped;
+    let worst = best.segments.iter().max_by_key(|segment| segment.stripes).unwrap();
+    assert_eq!((worst.from, worst.to), (NodeAddr(2), NodeAddr(3)));
+    assert!(best.rate > path.pipelined.rate && best.connections() <= CONNECTIONS);
+}
+
+#[test]
+fn relays_lead_around_what_is_bad_unless_it_is_hardly_better() {
+    let links = [(1, 2, 50, 4.0), (1, 3, 30, 0.1), (3, 2, 30, 0.1)];
+    let plan_of = |links: &[_]| plan(&topology(links), &ask(1, 2)).unwrap();
+    let around = plan_of(&links);
+    assert_eq!(relays(&around.pipelined), [3]);
+    assert_eq!(around.direct.confidence, Confidence::Model);
+    let four = plan_of(&[links[0], links[1], (3, 4, 28, 0.1), (4, 2, 28, 0.1)]);
+    assert_eq!(relays(&four.pipelined), [3, 4]);
+    // A relay for a hundredth more is not worth it.
+    let hardly = plan_of(&[(1, 2, 30, 1.0), (1, 3, 30, 0.98), (3, 2, 30, 0.98)]);
+    assert_eq!(hardly.pipelined.relays().count(), 0);
+    assert_eq!(hardly.pipelined, hardly.direct);
+}
+
+#[test]
+fn confidence_says_where_a_rate_comes_from() {
+    let mut t = topology(&[(1, 2, 10, 0.0), (2, 3, 10, 1.0)]);
+    let [a, b, c] = [1, 2, 3].map(NodeAddr);
+    let clean = plan(&t, &ask(1, 2)).unwrap();
+    assert_eq!(clean.direct.confidence, Confidence::AtLeast);
+    let known = |capacity: Option<u64>, measured: Option<u64>| Known {
+        capacity: capacity.map(Width),
+        measured: measured.map(Width),
+        ..Known::default()
+    };
+    t.set_known(a, b, known(Some(20_000_000), None));
+    let told = plan(&t, &ask(1, 2)).unwrap();
+    assert_eq!(told.direct.confidence, Confidence::Capacity);
+    assert_eq!((told.direct.rate, told.choice), (Width(20_000_000), Choice::Direct));
+    t.set_known(b, c, known(Some(20_000_000), Some(5_000_000)));
+    let through = plan(&t, &ask(1, 3)).unwrap();
+    assert_eq!(through.pipelined.confidence, Confidence::Measured);
+    assert_eq!(through.pipelined.rate, Width(5_000_000));
+    // Four times what was measured is what the capacity allows.
+    assert_eq!(stripes(&through.striped), [1, 4]);
+    assert_eq!((through.striped.rate, through.striped.confidence), (Width(20_000_000), Confidence::Capacity));
+    let three = Question {
+        connections: 3,
+        ..ask(1, 3)
+    };
+    let three = plan(&t, &three).unwrap();
+    assert_eq!((three.striped.rate, three.striped.confidence), (Width(10_000_000), Confidence::Measured));
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    let t = topology(&[(1, 2, 10, 0.0), (3, 4, 10, 0.0)]);
+    assert_eq!(plan(&t, &ask(1, 9)), Err(NoPath::Unknown(NodeAddr(9))));
+    assert_eq!(plan(&t, &ask(1, 1)), Err(NoPath::Same(NodeAddr(1))));
+    assert_eq!(
+        plan(&t, &ask(1, 3)),
+        Err(NoPath::Unreachable(NodeAddr(1), NodeAddr(3)))
+    );
+    let nonsense = Question {
+        connections: 0,
+        relays: 0,
+        margin: f64::NAN,
+        ..ask(1, 2)
+    };
+    assert_eq!(plan(&t, &nonsense).unwrap().choice, Choice::Direct);
+    let more = Question {
+        connections: usize::MAX,
+        relays: usize::MAX,
+        margin: 9.0,
+        ..nonsense
+    };
+    assert!(plan(&t, &more).is_ok());
+}

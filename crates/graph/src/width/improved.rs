@@ -1,0 +1,175 @@
+//! The widest paths of few links in dense networks: word-wide steps instead of link by link.
+//!
+//! [Liu04 §IV-B] cites an improved Bellman-Ford algorithm for hop-limited widest paths that takes
+//! O(|E|·log|V| + m·|V|²/log|V|) instead of O(m·|E|), and asks how both compare. The paper has no
+//! more of it than that bound; this algorithm has the bound, and gives the rounds of the plain one to
+//! the last tie.
+//!
+//! What a link u→v offers in a round is min(W[u], B(u,v)). Widths only grow from round to round, so
+//! a link is *spent* once W[u] ≥ B(u,v): from then on it offers its own width, for good.
+//!
+//! ```text
+//!   spent links    each once: the widest one into v is kept                    |E| in all rounds,
+//!                                                         found along lists sorted by width
+//!   other links    offer W[u]: the first u in falling order of W[u] with a link to v is the best;
+//!                  so take the u in that order, and strike what each one reaches, 64 nodes at a
+//!                  time, off the list of those who have no offer yet           |V|²/64 a round
+//! ```
+//!
+//! It needs every node's links in order of width, which costs more than a few plain rounds do. That
+//! order belongs to the topology, not to the root: [`Dense`] keeps it for many roots.
+//!
+//! Measured (`sinew bench routing`, docs/bench.md): sorting included it never pays for one root;
+//! with the order kept it wins in full meshes, and the more so the more nodes they have.
+
+use super::limited::{HopLimited, Round};
+use super::Width;
+use crate::topology::{NodeIndex, Topology};
+use base::NodeAddr;
+
+/// Bits of a word.
+const WORD: usize = u64::BITS as usize;
+
+/// A topology made ready for the widest paths of few links from many roots.
+#[derive(Clone, Debug)]
+pub struct Dense {
+    addrs: Vec<NodeAddr>,
+    /// The links of each node from narrow to wide: width and far end.
+    links: Vec<Vec<(Width, NodeIndex)>>,
+    /// A row of bits for each node: whom it has links to.
+    reach: Vec<u64>,
+    /// Words of a row.
+    words: usize,
+}
+
+impl Dense {
+    /// Sorts the links. Takes |E|·log|V| time, and |V|²/8 bytes beside the links.
+    pub fn new(topology: &Topology) -> Dense {
+        let words = topology.node_count().div_ceil(WORD);
+        let mut reach = vec![0; topology.node_count() * words];
+        let mut links = Vec::with_capacity(topology.node_count());
+        for node in topology.nodes() {
+            let edges = topology.links_from(node).iter();
+            let mut sorted: Vec<_> = edges.map(|edge| (edge.width(), edge.peer)).collect();
+            sorted.sort_unstable();
+            for (_, peer) in &sorted {
+                reach[node.place() * words + peer.place() / WORD] |= bit(peer.place());
+            }
+            links.push(sorted);
+        }
+        Dense {
+            addrs: topology.nodes().map(|node| topology.addr(node)).collect(),
+            links,
+            reach,
+            words,
+        }
+    }
+
+    /// The widest paths from `root` of at most `hops` links: what [`super::widest_within`] gives.
+    pub fn widest_within(&self, root: NodeIndex, hops: usize) -> HopLimited {
+        let nodes = self.addrs.len();
+        let mut search = Search {
+            dense: self,
+            open: self.reach.clone(),
+            spent: vec![0; nodes],
+            widest_spent: vec![(Width::NONE, root); nodes],
+        };
+        let mut rounds = vec![HopLimited::first_round(nodes, root)];
+        for _ in 0..hops.min(nodes) {
+            let before = &rounds[rounds.len() - 1];
+            let round = search.round(before, root);
+            if round == *before {
+                break;
+            }
+            rounds.push(round);
+        }
+        HopLimited::of(root, rounds)
+    }
+
+    fn addr(&self, node: NodeIndex) -> NodeAddr {
+        self.addrs[node.place()]
+    }
+}
+
+struct Search<'a> {
+    dense: &'a Dense,
+    /// Links that are not spent.
+    open: Vec<u64>,
+    /// How many of a node's links are spent, from the narrowest.
+    spent: Vec<usize>,
+    /// The widest spent link into each node, and where it begins.
+    widest_spent: Vec<(Width, NodeIndex)>,
+}
+
+impl Search<'_> {
+    fn round(&mut self, before: &Round, root: NodeIndex) -> Round {
+        let mut order: Vec<NodeIndex> = (0..before.len() as u32).map(NodeIndex).collect();
+        order.retain(|node| before[node.place()].0 > Width::NONE);
+        for &node in &order {
+            self.spend(node, before[node.place()].0);
+        }
+        let mut round = before.clone();
+        for (place, &(width, from)) in self.widest_spent.iter().enumerate() {
+            if width > before[place].0 {
+                round[place] = (width, from);
+            }
+        }
+        order.sort_by_key(|node| {
+            let width = before[node.place()].0;
+            (core::cmp::Reverse(width), self.dense.addr(*node))
+        });
+        self.offer(before, &mut round, &order, root);
+        round
+    }
+
+    /// Notes which links of a node of this width are spent.
+    fn spend(&mut self, node: NodeIndex, width: Width) {
+        let links = &self.dense.links[node.place()];
+        while let Some(&(link, to)) = links.get(self.spent[node.place()])
+            && link <= width
+        {
+            self.spent[node.place()] += 1;
+            self.open[node.place() * self.dense.words + to.place() / WORD] &= !bit(to.place());
+            let best = &mut self.widest_spent[to.place()];
+            let lower = self.dense.addr(node) < self.dense.addr(best.1);
+            if link > best.0 || (link == best.0 && lower) {
+                *best = (link, node);
+            }
+        }
+    }
+
+    /// What the links offer that are wider than the node where they begin: its width.
+    fn offer(&self, before: &Round, round: &mut Round, order: &[NodeIndex], root: NodeIndex) {
+        let words = self.dense.words;
+        let mut waiting = vec![u64::MAX; words];
+        if let Some(last) = waiting.last_mut()
+            && !before.len().is_multiple_of(WORD)
+        {
+            *last = bit(before.len()) - 1;
+        }
+        waiting[root.place() / WORD] &= !bit(root.place());
+        for &node in order {
+            let width = before[node.place()].0;
+            let row = &self.open[node.place() * words..][..words];
+            for (at, (open, waiting)) in row.iter().zip(&mut waiting).enumerate() {
+                let mut reached = open & *waiting;
+                *waiting &= !reached;
+                while reached != 0 {
+                    let place = at * WORD + reached.trailing_zeros() as usize;
+                    reached &= reached - 1;
+                    let best = &mut round[place];
+                    let lower = self.dense.addr(node) < self.dense.addr(best.1);
+                    let tie = width == best.0 && width > before[place].0 && lower;
+                    if width > best.0 || tie {
+                        *best = (width, node);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The bit of a place within its word.
+const fn bit(place: usize) -> u64 {
+    1 << (place % WORD)
+}

@@ -1,0 +1,451 @@
+//! Wide paths, pipelines and stripes against brute force on small graphs. [Liu04 §III-IV]
+
+use base::NodeAddr;
+use graph::pipeline::{Pipeline, Rate, Rates, pipeline, pipelines, smallest};
+use graph::stripes::{striped, stripes_of};
+use graph::width::{
+    Dense, Known, LOGICAL_HOPS, Length, SpanningTree, Width, Widths, all_pairs_within,
+    all_shortest_widest, load_limited, relaxed, shortest_of_width, shortest_widest, widest_within,
+};
+use graph::{LinkCost, Metric, NodeIndex, Parameters, Topology};
+use proptest::prelude::{
+    Just, ProptestConfig, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
+
+/// From, to, latency in ms, loss, physical hops.
+type Link = (u32, u32, u32, u16, u16);
+
+fn links(nodes: u32, count: usize) -> impl Strategy<Value = Vec<Link>> {
+    // Few values, so that ties are the rule.
+    let link = (0..nodes, 0..nodes, 1u32..4, 1u16..4, 1u16..5);
+    proptest::collection::vec(link, 0..count)
+}
+
+fn topology(links: &[Link], nodes: u32) -> Topology {
+    let mut topology = Topology::new(Parameters::default());
+    for node in 0..nodes {
+        topology.add_node(addr(node, nodes));
+    }
+    for &(from, to, ms, loss, physical_hops) in links {
+        let ends = (addr(from, nodes), addr(to, nodes));
+        let link = LinkCost {
+            latency_us: ms * 1_000,
+            loss: loss * 500,
+        };
+        topology.set_link(ends.0, ends.1, Some(link));
+        let known = Known {
+            physical_hops,
+            ..Known::default()
+        };
+        topology.set_known(ends.0, ends.1, known);
+    }
+    topology
+}
+
+/// Addresses that are not in the order of places.
+fn addr(node: u32, nodes: u32) -> NodeAddr {
+    NodeAddr((node * 7 + 3) % nodes.max(1) + 100)
+}
+
+/// Every loop-free path between two nodes.
+fn all_paths(t: &Topology, from: NodeIndex, to: NodeIndex) -> Vec<Vec<NodeIndex>> {
+    fn extend(t: &Topology, path: &[NodeIndex], to: NodeIndex, all: &mut Vec<Vec<NodeIndex>>) {
+        let last = path[path.len() - 1];
+        if last == to {
+            return all.push(path.to_vec());
+        }
+        for edge in t.links_from(last) {
+            if !path.contains(&edge.peer) {
+                extend(t, &[path, &[edge.peer]].concat(), to, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    extend(t, &[from], to, &mut all);
+    all
+}
+
+fn width(t: &Topology, path: &[NodeIndex]) -> Width {
+    let widths = path.windows(2).map(|p| t.link(p[0], p[1]).unwrap().width());
+    widths.min().unwrap_or(Width::UNLIMITED)
+}
+
+fn length(t: &Topology, path: &[NodeIndex], length: Length) -> u64 {
+    let of = |p: &[NodeIndex]| length.of(t, p[0], t.link(p[0], p[1]).unwrap()).0;
+    path.windows(2).map(of).sum()
+}
+
+fn nodes_of(t: &Topology, path: &graph::paths::Path) -> Vec<NodeIndex> {
+    path.nodes().map(|addr| t.index(addr).unwrap()).collect()
+}
+
+fn any_length() -> impl Strategy<Value = Length> {
+    prop_oneof![
+        Just(LOGICAL_HOPS),
+        Just(Length::PhysicalHops),
+        Just(Length::Metric(Metric::Latency)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn hop_limited_paths_are_the_widest_of_all_that_are_short_enough(list in links(6, 22)) {
+        let t = topology(&list, 6);
+        let dense = Dense::new(&t);
+        for hops in [0, 1, 2, 3, usize::MAX] {
+            let pairs = all_pairs_within(&t, hops);
+            for s in t.nodes() {
+                let limited = widest_within(&t, s, hops);
+                // Both algorithms, round by round, to the last tie.
+                prop_assert_eq!(&limited, &dense.widest_within(s, hops));
+                for d in t.nodes() {
+                    let all = all_paths(&t, s, d);
+                    let short = all.iter().filter(|path| path.len() - 1 <= hops);
+                    let widest = short.map(|path| width(&t, path)).max();
+                    let widest = widest.unwrap_or(Width::NONE);
+                    prop_assert_eq!(limited.width(d), widest);
+                    prop_assert_eq!(pairs.width(s, d), widest);
+                    let found = [
+                        limited.path(&t, d, Metric::Hops),
+                        pairs.path(&t, s, d, Metric::Hops),
+                    ];
+                    for path in found {
+                        prop_assert_eq!(path.is_some(), widest > Width::NONE);
+                        if let Some(path) = path.filter(|_| s != d) {
+                            let nodes = nodes_of(&t, &path);
+                            prop_assert!(all.contains(&nodes), "loop-free and there");
+                            prop_assert_eq!(width(&t, &nodes), widest);
+                            prop_assert!(nodes.len() - 1 <= hops);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_computation_answers_for_every_smaller_limit(list in links(7, 30)) {
+        let t = topology(&list, 7);
+        let root = NodeIndex::of(&t, 0);
+        let all = widest_within(&t, root, usize::MAX);
+        prop_assert!(all.enough_hops() < 7);
+        for hops in 0..7 {
+            let limited = widest_within(&t, root, hops);
+            for node in t.nodes() {
+                prop_assert_eq!(all.width_within(node, hops), limited.width(node));
+                prop_assert_eq!(
+                    all.path_within(&t, node, Metric::Hops, hops),
+                    limited.path(&t, node, Metric::Hops)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_spanning_tree_has_the_widest_paths_of_symmetric_networks(list in links(8, 24)) {
+        let both: Vec<Link> = list.iter()
+            .flat_map(|&(a, b, ms, loss, hops)| {
+                let (a, b) = (a.min(b), a.max(b));
+                [(a, b, ms, loss, hops), (b, a, ms, loss, hops)]
+            })
+            .collect();
+        let t = topology(&both, 8);
+        let tree = SpanningTree::new(&t);
+        prop_assert!(tree.is_exact());
+        for s in t.nodes() {
+            let widths = Widths::new(&t, s);
+            let by_tree = tree.widths(s);
+            for d in t.nodes() {
+                prop_assert_eq!(by_tree[d.place()], widths.width(d));
+                let path = tree.path(s, d);
+                prop_assert_eq!(path.is_empty(), widths.width(d) == Width::NONE);
+                if !path.is_empty() {
+                    prop_assert_eq!(width(&t, &path), widths.width(d));
+                    prop_assert_eq!((path[0], path[path.len() - 1]), (s, d));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn shortest_widest_and_relaxed_paths_are_the_best_of_all(
+        list in links(6, 22), by in any_length(), share in 0u64..5,
+    ) {
+        let t = topology(&list, 6);
+        let root = NodeIndex::of(&t, 0);
+        let of_all = all_shortest_widest(&t, root, by);
+        for d in t.nodes().filter(|d| *d != root) {
+            let ends = (t.addr(root), t.addr(d));
+            let all = all_paths(&t, root, d);
+            let widest = all.iter().map(|path| width(&t, path)).max();
+            let shortest = |least: Width| {
+                let wide = all.iter().filter(|path| width(&t, path) >= least);
+                wide.map(|path| length(&t, path, by)).min()
+            };
+            let single = shortest_widest(&t, ends.0, ends.1, by).ok();
+            prop_assert_eq!(&of_all[d.place()], &single);
+            prop_assert_eq!(single.as_ref().map(|p| p.total.0), widest.and_then(shortest));
+            prop_assert_eq!(single.map(|p| p.width()), widest);
+            let Some(widest) = widest else { continue };
+
+            let margin = Width(widest.0 * share / 4);
+            let found = relaxed(&t, ends.0, ends.1, by, margin).unwrap();
+            prop_assert_eq!(found.widest, widest);
+            prop_assert_eq!(found.required, Width(widest.0 - margin.0));
+            prop_assert!(found.path.width() >= found.required);
+            prop_assert_eq!(Some(found.path.total.0), shortest(found.required.max(Width(1))));
+            let too_much = Width(widest.0 + 1);
+            prop_assert!(shortest_of_width(&t, ends.0, ends.1, by, too_much).is_err());
+        }
+        prop_assert_eq!(&of_all[root.place()], &None);
+    }
+
+    #[test]
+    fn no_node_relays_for_more_pairs_than_it_may(
+        list in links(6, 30), pairs in proptest::collection::vec((0u32..6, 0u32..6), 1..12),
+        most in 0u32..4,
+    ) {
+        let t = topology(&list, 6);
+        let demands: Vec<_> = pairs.iter()
+            .map(|&(a, b)| (NodeIndex::of(&t, a), NodeIndex::of(&t, b)))
+            .collect();
+        let found = load_limited(&t, &demands, most, LOGICAL_HOPS);
+        let mut relays = [0; 6];
+        for (&(s, d), path) in demands.iter().zip(&found.paths) {
+            let direct = t.link(s, d).is_some();
+            let Some(path) = path else {
+                prop_assert!(!direct, "a direct link needs no relay");
+                continue;
+            };
+            let nodes = nodes_of(&t, path);
+            prop_assert_eq!((nodes[0], nodes[nodes.len() - 1]), (s, d));
+            nodes[1..nodes.len() - 1].iter().for_each(|node| relays[node.place()] += 1);
+            prop_assert!(most > 0 || nodes.len() == 2, "[Liu04 §IV-D] transmitted directly");
+        }
+        prop_assert_eq!(&found.relays_for[..], &relays[..]);
+        prop_assert!(relays.iter().all(|count| *count <= most));
+        // Without a limit everybody has its shortest-widest path.
+        let free = load_limited(&t, &demands, u32::MAX, LOGICAL_HOPS);
+        for (&(s, d), path) in demands.iter().zip(&free.paths) {
+            let best = shortest_widest(&t, t.addr(s), t.addr(d), LOGICAL_HOPS).ok();
+            prop_assert_eq!(path, &best);
+        }
+    }
+
+    #[test]
+    fn pipelines_are_the_best_of_all_partitions(rates in path_rates(), m in 1usize..8) {
+        let n = rates.links();
+        let all = pipelines(&rates);
+        prop_assert_eq!(all.len(), n);
+        let partitions = partitions(n);
+        let value = |cuts: &[usize]| {
+            cuts.windows(2).map(|c| rates.rate(c[0], c[1]).one).min().unwrap()
+        };
+        for (at, best) in all.iter().enumerate() {
+            let exact = partitions.iter().filter(|cuts| cuts.len() - 2 == at);
+            prop_assert_eq!(Some(best.rate), exact.map(|cuts| value(cuts)).max());
+            prop_assert_eq!(best.rate, value(&best.cuts));
+            prop_assert_eq!(best.connections(), at + 1);
+        }
+        let upto = |m: usize| {
+            let few = partitions.iter().filter(|cuts| cuts.len() - 1 <= m);
+            few.map(|cuts| value(cuts)).max().unwrap()
+        };
+        let found = pipeline(&rates, m);
+        prop_assert_eq!(found.rate, upto(m));
+        prop_assert!(found.connections() <= m.min(n));
+        let Pipeline { rate, .. } = smallest(&rates);
+        prop_assert_eq!(rate, upto(n));
+        let fewer = smallest(&rates).connections() - 1;
+        prop_assert!(fewer == 0 || upto(fewer) < rate, "no fewer reach it");
+    }
+
+    #[test]
+    fn the_model_gains_with_every_relay_up_to_the_slowest_link(
+        links in proptest::collection::vec((1u32..50, 0u16..3_000), 1..9),
+    ) {
+        let link = |&(ms, loss): &(u32, u16)| {
+            let latency_us = ms * 1_000;
+            (LinkCost { latency_us, loss }, Known::default())
+        };
+        let links: Vec<_> = links.iter().map(link).collect();
+        let rates = Rates::of_links(&links).unwrap();
+        let all = pipelines(&rates);
+        // "T*[n,m] is a non-decreasing function of m and is bounded by T[n,n]" [Liu04 §III-B]
+        prop_assert!(all.windows(2).all(|pair| pair[0].rate <= pair[1].rate));
+        prop_assert_eq!(all[all.len() - 1].rate, rates.bound());
+    }
+
+    #[test]
+    fn stripes_are_the_best_of_all_placements(rates in path_rates(), connections in 1usize..8) {
+        let rates = if rates.links() > 4 { rates.between(&[1, 2, 3]) } else { rates };
+        let best = partitions(rates.links()).iter()
+            .flat_map(|cuts| placements(cuts, connections))
+            .map(|(cuts, stripes)| value(&rates, &cuts, &stripes))
+            .max().unwrap();
+        let found = striped(&rates, connections);
+        prop_assert_eq!(found.rate, best);
+        prop_assert_eq!(value(&rates, &found.cuts, &found.stripes), best);
+        prop_assert!(found.connections() <= connections);
+        prop_assert_eq!(found.cuts.len(), found.stripes.len() + 1);
+        prop_assert!(found.connections() == 1 || striped(&rates, found.connections() - 1).rate < best);
+
+        // The same for fixed segments.
+        let hop_by_hop: Vec<usize> = (0..=rates.links()).collect();
+        let best = placements(&hop_by_hop, connections).into_iter()
+            .map(|(cuts, stripes)| value(&rates, &cuts, &stripes))
+            .max();
+        if let Some(best) = best {
+            let found = stripes_of(&rates, connections);
+            prop_assert_eq!(found.rate, best);
+            prop_assert_eq!(value(&rates, &found.cuts, &found.stripes), best);
+            prop_assert!(found.connections() <= connections);
+        }
+    }
+}
+
+/// A path of 1 to 7 links with any rates at all.
+fn path_rates() -> impl Strategy<Value = Rates> {
+    let rate = (0u64..12, 5u64..30);
+    (1usize..8, proptest::collection::vec(rate, 64)).prop_map(|(n, values)| {
+        Rates::new(n, |i, j| {
+            let (one, most) = values[i * 8 + j];
+            Rate {
+                one: Width(one),
+                most: Width(most.max(one)),
+            }
+        })
+        .unwrap()
+    })
+}
+
+/// Every way to cut n links into segments.
+fn partitions(n: usize) -> Vec<Vec<usize>> {
+    (0..1usize << (n - 1))
+        .map(|set| {
+            let inner = (1..n).filter(|at| set >> (at - 1) & 1 == 1);
+            [0].into_iter().chain(inner).chain([n]).collect()
+        })
+        .collect()
+}
+
+/// Every way to give segments at least one connection each and at most so many together.
+fn placements(cuts: &[usize], connections: usize) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for _ in 1..cuts.len() {
+        all = all
+            .iter()
+            .flat_map(|some| (1..=connections).map(move |s| [some.as_slice(), &[s]].concat()))
+            .filter(|some| some.iter().sum::<usize>() <= connections)
+            .collect();
+    }
+    all.into_iter().map(|s| (cuts.to_vec(), s)).collect()
+}
+
+fn value(rates: &Rates, cuts: &[usize], stripes: &[usize]) -> Width {
+    let segments = cuts.windows(2).zip(stripes);
+    let rate = segments.map(|(c, s)| rates.rate(c[0], c[1]).of(*s));
+    rate.min().unwrap()
+}
+
+/// The node of a number.
+trait Numbered {
+    fn of(t: &Topology, node: u32) -> NodeIndex;
+}
+
+impl Numbered for NodeIndex {
+    fn of(t: &Topology, node: u32) -> NodeIndex {
+        let nodes = t.node_count() as u32;
+        t.index(addr(node, nodes)).unwrap()
+    }
+}
+
+/// [Liu04 Fig. 6]: the shortest-widest path from C to A is C-D-B-A, though neither of its ends'
+/// pieces is one.
+#[test]
+fn a_piece_of_a_shortest_widest_path_need_not_be_one() {
+    let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);
+    let mut t = Topology::new(Parameters::default());
+    let links = [
+        (c, d, 500, 1),
+        (d, b, 500, 1),
+        (b, a, 500, 1),
+        (d, a, 1_000, 10),
+    ];
+    for (from, to, kbps, hops) in links {
+        t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
+        let known = Known {
+            measured: Some(Width(kbps * 1_000)),
+            physical_hops: hops,
+            ..Known::default()
+        };
+        t.set_known(from, to, known);
+    }
+    let best = |from, to| {
+        let path = shortest_widest(&t, from, to, Length::PhysicalHops).unwrap();
+        (path.nodes().collect::<Vec<_>>(), path.total.0)
+    };
+    assert_eq!(best(c, a), (vec![c, d, b, a], 3));
+    assert_eq!(best(d, a), (vec![d, a], 10));
+}
+
+/// [Liu04 Fig. 5]: small differences in width decide nothing once widths are quantised.
+#[test]
+fn quantised_widths_let_the_shorter_path_win() {
+    let [a, b, c, d] = [1, 2, 3, 4].map(NodeAddr);
+    let mut t = Topology::new(Parameters::default());
+    for (from, to, kbps) in [(a, b, 1_000), (b, d, 1_010), (a, c, 1_001), (c, b, 1_020)] {
+        t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
+        let known = Known {
+            measured: Some(Width(kbps * 1_000)),
+            ..Known::default()
+        };
+        t.set_known(from, to, known);
+    }
+    let best = |t: &Topology| {
+        let path = shortest_widest(t, a, d, LOGICAL_HOPS).unwrap();
+        path.nodes().collect::<Vec<_>>()
+    };
+    assert_eq!(best(&t), [a, c, b, d], "a thousandth wider");
+    t.quantise_widths(Some(4));
+    assert_eq!(best(&t), [a, b, d]);
+}
+
+/// As the heuristic goes, step by step: the widest pair takes the hub, the other goes around.
+#[test]
+fn wide_pairs_choose_their_relays_first() {
+    let nodes = [1, 2, 3, 4, 5, 6].map(NodeAddr);
+    let [a, b, c, d, hub, detour] = nodes;
+    let mut t = Topology::new(Parameters::default());
+    let mut link = |from, to, kbps: u64| {
+        t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
+        let known = Known {
+            measured: Some(Width(kbps * 1_000)),
+            ..Known::default()
+        };
+        t.set_known(from, to, known);
+    };
+    for (from, to, kbps) in [
+        (a, hub, 900),
+        (hub, b, 900),
+        (c, hub, 800),
+        (hub, d, 800),
+        (c, detour, 500),
+        (detour, d, 500),
+        (c, d, 100),
+    ] {
+        link(from, to, kbps);
+    }
+    let at = |addr| t.index(addr).unwrap();
+    let demands = [(at(c), at(d)), (at(a), at(b))];
+    let widths = |most| {
+        let found = load_limited(&t, &demands, most, LOGICAL_HOPS);
+        let width = |path: &Option<graph::paths::Path>| path.as_ref().map_or(0, |p| p.width().0);
+        found.paths.iter().map(width).collect::<Vec<_>>()
+    };
+    assert_eq!(widths(2), [800_000, 900_000]);
+    assert_eq!(widths(1), [500_000, 900_000]);
+    assert_eq!(widths(0), [100_000, 0], "the pair without a link of its own has none");
+}

@@ -1,0 +1,284 @@
+//! Figure 9: transfers through the widest relay path of at most so many hops. [Liu04 §V-B]
+
+use super::mean;
+use super::underlay::{LINK_BPS, LINKS, LOSS_MAX, NODES, OVERLAY_NODES, PAIRS, Underlay, number};
+use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
+use crate::plot::{Axis, Chart, Mark, Series};
+use base::Rng;
+use graph::Metric;
+use graph::generate::Network;
+use graph::width::widest_within;
+
+/// The figure.
+pub(super) const FIG9: Figure = Figure;
+
+/// Limits on hops. [Liu04 §V-B]
+const HOPS_MAX: usize = 8;
+/// "The widest paths … keep the same when the upper limit is larger than 7."
+const SAME_FROM: usize = 7;
+/// A trend is obvious if so much is gained from one hop to the most.
+const OBVIOUS: f64 = 1.5;
+
+/// The experiment.
+pub(super) struct Figure;
+
+impl Experiment for Figure {
+    fn id(&self) -> &'static str {
+        "liu04/fig9"
+    }
+
+    fn title(&self) -> &'static str {
+        "Throughput by the widest relay path of at most so many hops"
+    }
+
+    fn method(&self, size: Size) -> String {
+        format!(
+            "{} transit-stub networks of {NODES} nodes and {LINKS} links of 10 Mbit/s, delays by distance with 10 ms in the mean, losses of 0 to \
+             2 % in both directions, queues of 50 packets; packets are routed by the fewest links. {OVERLAY_NODES} random nodes are the \
+             overlay, {PAIRS} random pairs of them send and receive. Logical links have the sums of delays, the losses and the least \
+             capacity of the routes below; the widest path of at most 1 to {HOPS_MAX} hops is chosen by graph::width and carries a \
+             transfer of ns-2's Reno for {} s after 10 s of warm-up, alone in the network.",
+            networks(size),
+            seconds(size)
+        )
+    }
+
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for network in 0..networks(size) {
+            for pair in 0..PAIRS {
+                for hops in 1..=HOPS_MAX {
+                    cells.push(Cell::at(&[
+                        ("network", f64::from(network)),
+                        ("pair", pair as f64),
+                        ("hops", hops as f64),
+                    ]));
+                }
+            }
+        }
+        cells
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
+        let seed = network_seed(plan.seed, cell.parameter("network") as u32);
+        let underlay = Underlay::new(seed)?;
+        let pair = underlay.pairs[cell.parameter("pair") as usize];
+        measured(cell, &underlay, pair, seconds(plan.size), seed)
+    }
+
+    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+        let judge = Judge {
+            rows,
+            networks: networks(plan.size),
+        };
+        let line = |pair: usize, key: &'static str| -> Vec<(f64, f64)> {
+            let place = [("network", 0.0), ("pair", pair as f64)];
+            rows.line(&place, "hops", key)
+        };
+        let series = (0..PAIRS).flat_map(|pair| {
+            let of = |what: &str, key, mark| Series {
+                name: format!("pair {}, {what}", pair + 1).into(),
+                color: pair as u8,
+                mark,
+                points: line(pair, key),
+            };
+            [
+                of("measured", "kbps", Mark::Line),
+                of("model", "model_kbps", Mark::Dots),
+            ]
+        });
+        Findings {
+            charts: vec![Chart {
+                title: self.title().into(),
+                x: Axis {
+                    label: "hops at most".into(),
+                    min: 1.0,
+                    max: HOPS_MAX as f64,
+                },
+                y: Axis {
+                    label: "throughput, kbit/s".into(),
+                    min: 0.0,
+                    max: LINK_BPS as f64 / 1e3,
+                },
+                series: series.collect(),
+            }],
+            verdicts: judge.all(),
+        }
+    }
+}
+
+/// Networks of a run: "we performed these experiments several times".
+pub(super) const fn networks(size: Size) -> u32 {
+    match size {
+        Size::Quick => 3,
+        Size::Full => 10,
+    }
+}
+
+/// The seed of a network, the same in all figures.
+pub(super) fn network_seed(seed: u64, network: u32) -> u64 {
+    Rng::new(seed ^ (u64::from(network) << 32) ^ 0x6c69_7534).next_u64()
+}
+
+const fn seconds(size: Size) -> u64 {
+    match size {
+        Size::Quick => 40,
+        Size::Full => 200,
+    }
+}
+
+/// Runs a cell.
+pub(super) fn measured(
+    cell: &Cell,
+    underlay: &Underlay,
+    pair: (usize, usize),
+    seconds: u64,
+    seed: u64,
+) -> Result<Row, CellError> {
+    let graph = underlay.graph();
+    let index = |node: usize| graph.index(Network::addr(node));
+    let missing = || CellError("an overlay without links".into());
+    let (from, to) = index(pair.0).zip(index(pair.1)).ok_or_else(missing)?;
+    let hops = cell.parameter("hops") as usize;
+    let limited = widest_within(&graph, from, hops);
+    let path = limited.path(&graph, to, Metric::Hops).ok_or_else(missing)?;
+    let nodes: Vec<usize> = path.nodes().map(number).collect();
+    let mut row = Row::of(cell);
+    let (nodes_of, links_of) = underlay.size();
+    row.set("underlay_nodes", nodes_of as f64);
+    row.set("underlay_links", links_of as f64);
+    let (least, most) = underlay.losses();
+    row.set("loss_least", least);
+    row.set("loss_most", most);
+    row.set("taken_hops", (nodes.len() - 1) as f64);
+    row.set("model_kbps", path.width().0 as f64 / 1e3);
+    row.set("physical_links", (underlay.route(pair.0, pair.1).len() - 1) as f64);
+    row.set("kbps", underlay.transfer_kbps(&nodes, seconds, seed));
+    Ok(row)
+}
+
+struct Judge<'a> {
+    rows: &'a Rows,
+    networks: u32,
+}
+
+impl Judge<'_> {
+    fn all(&self) -> Vec<Verdict> {
+        vec![
+            self.setup(),
+            self.losses(),
+            self.unchanged(),
+            self.same(),
+            self.one_hop(),
+            self.wider(),
+            self.trend(),
+            self.similar(),
+        ]
+    }
+
+    /// A value by the limit on hops, for each pair of each network.
+    fn lines(&self, key: &str) -> Vec<Vec<f64>> {
+        let mut lines = Vec::new();
+        for network in 0..self.networks {
+            for pair in 0..PAIRS {
+                let place = [("network", f64::from(network)), ("pair", pair as f64)];
+                let line = self.rows.line(&place, "hops", key);
+                lines.push(line.into_iter().map(|point| point.1).collect());
+            }
+        }
+        lines
+    }
+
+    fn setup(&self) -> Verdict {
+        let same = |key: &str, value: f64| self.rows.0.iter().all(|row| row.value(key) == value);
+        let holds = same("underlay_nodes", NODES as f64) && same("underlay_links", LINKS as f64);
+        let said = format!("{NODES} nodes, {LINKS} links, 10 Mbit/s, {OVERLAY_NODES} of them the overlay");
+        Verdict::of("setup-network", holds, said).note(
+            "a transit-stub network of this project's generator; GT-ITM's parameters are not told, and so few stubs as 50 nodes have \
+             cannot hold 217 links, so 60 or so are between stubs",
+        )
+    }
+
+    fn losses(&self) -> Verdict {
+        let rows = self.rows.0.iter();
+        let most = rows.map(|row| row.value("loss_most")).fold(0.0, f64::max);
+        let said = format!("evenly from 0 to {:.2} %", 100.0 * most);
+        Verdict::of("setup-losses", most <= LOSS_MAX, said)
+    }
+
+    fn unchanged(&self) -> Verdict {
+        let lines = self.lines("taken_hops");
+        let stays = |line: &&Vec<f64>| line.windows(2).any(|pair| pair[0] == pair[1]);
+        let count = lines.iter().filter(stays).count();
+        let said = format!("{count} of {} pairs keep their path at some step", lines.len());
+        Verdict::of("unchanged", count == lines.len(), said)
+    }
+
+    fn same(&self) -> Verdict {
+        let lines = self.lines("taken_hops");
+        let longest = lines.iter().filter_map(|line| line.last()).copied();
+        let longest = longest.fold(0.0, f64::max);
+        let said = format!("the longest of {} widest paths has {longest} hops", lines.len());
+        Verdict::of("same-from-7", longest <= SAME_FROM as f64, said)
+    }
+
+    fn one_hop(&self) -> Verdict {
+        let rows = self.rows.with(&[("hops", 1.0)]);
+        let rows: Vec<&Row> = rows.collect();
+        let holds = !rows.is_empty() && rows.iter().all(|row| row.value("taken_hops") == 1.0);
+        let links = mean(rows.iter().map(|row| row.value("physical_links")));
+        let said = format!("one connection along the route of the network, {links:.1} links in the mean");
+        Verdict::of("one-hop", holds, said)
+    }
+
+    fn wider(&self) -> Verdict {
+        let lines = self.lines("model_kbps");
+        let rises = |line: &&Vec<f64>| line.windows(2).all(|pair| pair[1] >= pair[0]);
+        let gains = |line: &&Vec<f64>| line.last() > line.first();
+        let holds = lines.iter().filter(rises).count() == lines.len();
+        let wider = lines.iter().filter(gains).count();
+        let said = format!(
+            "no path gets narrower, {wider} of {} get wider; from 1 to {HOPS_MAX} hops {:.1} times in the mean",
+            lines.len(),
+            mean(lines.iter().map(|line| ratio(line)))
+        );
+        Verdict::of("wider", holds && wider == lines.len(), said)
+            .because("a pair whose route has one link or little loss has nothing to gain")
+    }
+
+    fn trend(&self) -> Verdict {
+        let lines = self.lines("kbps");
+        let gains: Vec<f64> = lines.iter().map(|line| ratio(line)).collect();
+        let obvious = gains.iter().filter(|gain| **gain >= OBVIOUS).count();
+        let said = format!(
+            "{obvious} of {} pairs gain {OBVIOUS} times or more from 1 to {HOPS_MAX} hops; {}",
+            gains.len(),
+            gains
+                .iter()
+                .map(|gain| format!("{gain:.1}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        );
+        Verdict::of("trend", 2 * obvious > gains.len(), said)
+    }
+
+    fn similar(&self) -> Verdict {
+        let lines = self.lines("kbps");
+        let gains: Vec<f64> = lines
+            .chunks(PAIRS)
+            .map(|network| mean(network.iter().map(|line| ratio(line))))
+            .collect();
+        let said: Vec<String> = gains.iter().map(|gain| format!("{gain:.1}")).collect();
+        let holds = gains.iter().all(|gain| *gain > 1.0);
+        let said = format!("gain in the mean of {PAIRS} pairs, network by network: {}", said.join(", "));
+        Verdict::of("similar", holds, said)
+    }
+}
+
+/// What the last is over the first.
+fn ratio(line: &[f64]) -> f64 {
+    match (line.first(), line.last()) {
+        (Some(first), Some(last)) => last / first.max(1e-9),
+        _ => f64::NAN,
+    }
+}

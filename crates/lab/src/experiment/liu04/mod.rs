@@ -1,0 +1,43 @@
+//! Liu04: Application level relay for high-bandwidth data transport.
+//!
+//! | experiments | run |
+//! |---|---|
+//! | fig8 | a transfer over a chain of six congested links, with relays where the algorithm puts them |
+//! | fig9 | transfers over the widest relay paths of 1 to 8 hops in an overlay on a transit-stub network |
+//! | fig10, fig11 | shorter paths for less width in the same overlays, by logical and by physical hops |
+//! | impact | what relays do to ordinary flows: goodput, fairness, load |
+//!
+//! ```text
+//!   chain ────▶ simulated TCP (sim::tcp): relays are hosts with bounded buffers, full ones stop the
+//!   underlay ─┘                           sender before them
+//!      └─▶ overlay graph (graph::Topology) ─▶ graph::pipeline, graph::width decide
+//! ```
+
+mod chain;
+pub(super) mod claims;
+mod fig8;
+mod fig9;
+mod impact;
+mod tradeoff;
+mod underlay;
+
+#[cfg(test)]
+mod tests;
+
+use super::Experiment;
+
+/// All experiments of the paper, in its order.
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &fig8::FIG8,
+    &fig9::FIG9,
+    &tradeoff::FIG10,
+    &tradeoff::FIG11,
+    &impact::IMPACT,
+];
+
+/// The mean; NaN of nothing.
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let add = |(sum, count): (f64, f64), x: f64| (sum + x, count + 1.0);
+    let (sum, count) = values.into_iter().fold((0.0, 0.0), add);
+    sum / count
+}

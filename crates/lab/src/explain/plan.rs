@@ -1,0 +1,367 @@
+//! `sinew plan`: how bulk data is best moved from one node to another, how fast that would be, and how
+//! sure it is. `graph::plan` decides; here it gets names and words.
+
+use super::{ExplainError, Named, View, no_path, percent, rounded};
+use crate::table::align;
+use graph::Metric;
+use graph::plan::{self, Choice, Confidence, Plan, Question, Segment, Way};
+use graph::stripes::CONNECTIONS_MAX;
+use graph::width::Width;
+use serde::Serialize;
+use std::fmt;
+
+/// Where relays are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Along {
+    /// Over the overlay's links, wherever they lead.
+    #[default]
+    Overlay,
+    /// Along the path of least latency, whose nodes can all reach each other.
+    Path,
+}
+
+/// What makes a path long, of those that are wide enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Length {
+    /// The number of segments.
+    #[default]
+    Hops,
+    /// The physical links below them, as far as they are known.
+    PhysicalHops,
+    /// The latency.
+    Latency,
+}
+
+/// What to plan, besides the ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanAsked {
+    /// Where relays are looked for.
+    pub along: Along,
+    /// TCP connections in all.
+    pub connections: usize,
+    /// Relays in a row at most.
+    pub relays: usize,
+    /// A path may be narrower than the widest by this share, to be shorter.
+    pub margin: f64,
+    /// What makes a path long.
+    pub length: Length,
+}
+
+impl Default for PlanAsked {
+    fn default() -> PlanAsked {
+        PlanAsked {
+            along: Along::Overlay,
+            connections: plan::CONNECTIONS,
+            relays: plan::RELAYS_MAX,
+            margin: plan::MARGIN,
+            length: Length::Hops,
+        }
+    }
+}
+
+/// How bulk data is best moved.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BulkPlan {
+    /// Where the data is.
+    pub from: Named,
+    /// Where it goes.
+    pub to: Named,
+    /// Connections that were allowed in all.
+    pub connections: usize,
+    /// By one connection.
+    pub direct: WayNumbers,
+    /// By single connections in a row.
+    pub pipelined: WayNumbers,
+    /// By relays and stripes.
+    pub striped: WayNumbers,
+    /// Which of them is the fastest: `direct`, `pipelined` or `striped`.
+    pub choice: &'static str,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// One way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WayNumbers {
+    /// The predicted rate.
+    pub rate_bps: u64,
+    /// Why it is believed: `measured`, `capacity`, `model`, `added` or `at-least`.
+    pub confidence: &'static str,
+    /// The rate over that of one connection.
+    pub gain: f64,
+    /// The names of source, relays and destination.
+    pub nodes: Vec<String>,
+    /// Their addresses.
+    pub addresses: Vec<String>,
+    /// Connections of each segment.
+    pub stripes: Vec<usize>,
+    /// From each of these nodes to the next.
+    pub segments: Vec<SegmentNumbers>,
+}
+
+/// Connections from one node to the next.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SegmentNumbers {
+    /// Where they begin.
+    pub from: String,
+    /// Where they end.
+    pub to: String,
+    /// Nodes between them that do not relay.
+    pub past: Vec<String>,
+    /// How many.
+    pub stripes: usize,
+    /// What one carries.
+    pub connection_bps: u64,
+    /// What they carry together.
+    pub rate_bps: u64,
+    /// Why that is believed.
+    pub confidence: &'static str,
+    /// The round trip.
+    pub rtt_ms: f64,
+    /// Loss.
+    pub loss_pct: f64,
+    /// It is the slowest: it limits the whole.
+    pub limits: bool,
+}
+
+/// Plans the way of bulk data from one node to another.
+///
+/// # Errors
+/// [`ExplainError`] when a node is not known, both are the same, there is no path, or a number is out
+/// of its range.
+pub fn plan(
+    view: &View,
+    src: &str,
+    dst: &str,
+    asked: &PlanAsked,
+) -> Result<BulkPlan, ExplainError> {
+    let (src, dst) = view.ends(src, dst)?;
+    asked.check()?;
+    let question = Question {
+        src,
+        dst,
+        view: match asked.along {
+            Along::Overlay => plan::View::Overlay,
+            Along::Path => plan::View::Path,
+        },
+        connections: asked.connections,
+        relays: asked.relays,
+        margin: asked.margin,
+        length: match asked.length {
+            Length::Hops => Metric::Hops.into(),
+            Length::PhysicalHops => graph::width::Length::PhysicalHops,
+            Length::Latency => Metric::Latency.into(),
+        },
+    };
+    let plan = plan::plan(view.topology(), &question).map_err(|why| no_path(view, why))?;
+    let way = |way: &Way| WayNumbers::of(view, way, plan.direct.rate);
+    Ok(BulkPlan {
+        from: view.named(src),
+        to: view.named(dst),
+        connections: asked.connections,
+        direct: way(&plan.direct),
+        pipelined: way(&plan.pipelined),
+        striped: way(&plan.striped),
+        choice: plan.choice.as_str(),
+        reason: reason(view, &plan),
+    })
+}
+
+impl PlanAsked {
+    fn check(&self) -> Result<(), ExplainError> {
+        let bad = |text: String| Err(ExplainError::Misused(text));
+        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
+            return bad(format!(
+                "{} connections: use 1 to {CONNECTIONS_MAX}",
+                self.connections
+            ));
+        }
+        if self.relays > plan::RELAYS_MAX {
+            return bad(format!(
+                "{} relays in a row: use up to {}",
+                self.relays,
+                plan::RELAYS_MAX
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.margin) {
+            return bad(format!("margin {}: use 0 to 1", self.margin));
+        }
+        Ok(())
+    }
+}
+
+impl BulkPlan {
+    /// The way that is taken.
+    #[must_use]
+    pub fn best(&self) -> &WayNumbers {
+        match self.choice {
+            "direct" => &self.direct,
+            "pipelined" => &self.pipelined,
+            _ => &self.striped,
+        }
+    }
+}
+
+impl WayNumbers {
+    fn of(view: &View, way: &Way, direct: Width) -> WayNumbers {
+        let last = way.segments.last().map(|segment| segment.to);
+        let nodes = way.segments.iter().map(|segment| segment.from).chain(last);
+        let nodes: Vec<_> = nodes.collect();
+        WayNumbers {
+            rate_bps: way.rate.0,
+            confidence: way.confidence.as_str(),
+            gain: rounded(way.rate.0 as f64 / direct.0.max(1) as f64),
+            nodes: nodes.iter().map(|node| view.name(*node)).collect(),
+            addresses: nodes.iter().map(ToString::to_string).collect(),
+            stripes: way.segments.iter().map(|segment| segment.stripes).collect(),
+            segments: way
+                .segments
+                .iter()
+                .map(|segment| SegmentNumbers::of(view, segment, way.rate))
+                .collect(),
+        }
+    }
+}
+
+impl SegmentNumbers {
+    fn of(view: &View, segment: &Segment, rate: Width) -> SegmentNumbers {
+        SegmentNumbers {
+            from: view.name(segment.from),
+            to: view.name(segment.to),
+            past: segment.past.iter().map(|node| view.name(*node)).collect(),
+            stripes: segment.stripes,
+            connection_bps: segment.one.0,
+            rate_bps: segment.rate.0,
+            confidence: segment.confidence.as_str(),
+            rtt_ms: rounded(segment.rtt_us as f64 / 1e3),
+            loss_pct: percent(segment.loss),
+            limits: segment.rate == rate,
+        }
+    }
+}
+
+/// Why the chosen way is the one, in a sentence.
+fn reason(view: &View, plan: &Plan) -> String {
+    let best = plan.best();
+    let slowest: Vec<String> = best
+        .slowest()
+        .map(|segment| format!("{}-{}", view.name(segment.from), view.name(segment.to)))
+        .collect();
+    let limit = match slowest.len() {
+        0..=3 => slowest.join(" and "),
+        several => format!("{} and {} more segments", slowest[0], several - 1),
+    };
+    let gain = |over: &Way| best.rate.0 as f64 / over.rate.0.max(1) as f64;
+    let what = match plan.choice {
+        Choice::Direct => "neither relays nor more connections are faster than one".to_owned(),
+        Choice::Pipelined => format!(
+            "{} {:.1} times as fast as one connection, since each sees the delay and the losses of its \
+             own segment alone; more connections gain nothing",
+            relays(best.relays().count()),
+            gain(&plan.direct)
+        ),
+        Choice::Striped => {
+            let mut text = format!(
+                "{} connections over {} segment{} {:.1} times as fast as one",
+                best.connections(),
+                best.segments.len(),
+                if best.segments.len() == 1 { " are" } else { "s are" },
+                gain(&plan.direct)
+            );
+            if plan.pipelined.rate > plan.direct.rate {
+                text += &format!(
+                    ", {:.1} times as fast as {} without stripes",
+                    gain(&plan.pipelined),
+                    relays(plan.pipelined.relays().count())
+                        .trim_end_matches(" is")
+                        .trim_end_matches(" are")
+                );
+            }
+            text
+        }
+    };
+    format!("{what}; limited by {limit}: {}", sureness(best.confidence))
+}
+
+fn relays(count: usize) -> String {
+    match count {
+        1 => "one relay is".to_owned(),
+        count => format!("{count} relays are"),
+    }
+}
+
+fn sureness(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Measured => "transfers have measured it",
+        Confidence::Capacity => "its capacity, as configured",
+        Confidence::Model => "by the round trip and the loss of the link",
+        Confidence::Added => {
+            "by the delays and losses of several links added up, which nobody has measured together"
+        }
+        Confidence::AtLeast => {
+            "no loss is known, so it is at least so fast; how fast is not known: set `capacity` of the \
+             neighbour"
+        }
+    }
+}
+
+impl fmt::Display for BulkPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} to {}, up to {} connections\n",
+            self.from.name, self.to.name, self.connections
+        )?;
+        let titles = ["  way", "rate", "gain", "confidence", "connections", "nodes"];
+        let mut rows = vec![titles.map(str::to_owned).to_vec()];
+        for (name, way) in [
+            ("direct", &self.direct),
+            ("pipelined", &self.pipelined),
+            ("striped", &self.striped),
+        ] {
+            let mark = if name == self.choice { '*' } else { ' ' };
+            rows.push(vec![
+                format!("{mark} {name}"),
+                said(way.rate_bps, way.confidence),
+                format!("{:.1}", way.gain),
+                way.confidence.to_owned(),
+                way.stripes.iter().sum::<usize>().to_string(),
+                way.nodes.join("-"),
+            ]);
+        }
+        f.write_str(&align(&rows))?;
+        writeln!(f, "\nsegments of the {} way", self.choice)?;
+        f.write_str(&segments(self.best()))?;
+        write!(f, "\nwhy   {}", self.reason)
+    }
+}
+
+fn segments(way: &WayNumbers) -> String {
+    let titles = ["  segment", "stripes", "each", "together", "confidence", "rtt", "loss"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    for segment in &way.segments {
+        let mark = if segment.limits { '*' } else { ' ' };
+        let past = match segment.past.is_empty() {
+            true => String::new(),
+            false => format!(" past {}", segment.past.join(", ")),
+        };
+        rows.push(vec![
+            format!("{mark} {}-{}{past}", segment.from, segment.to),
+            segment.stripes.to_string(),
+            Width(segment.connection_bps).to_string(),
+            said(segment.rate_bps, segment.confidence),
+            segment.confidence.to_owned(),
+            format!("{:.1} ms", segment.rtt_ms),
+            format!("{:.2} %", segment.loss_pct),
+        ]);
+    }
+    align(&rows)
+}
+
+/// A rate; that a lower bound is one.
+fn said(rate_bps: u64, confidence: &str) -> String {
+    match confidence {
+        "at-least" => format!(">= {}", Width(rate_bps)),
+        _ => Width(rate_bps).to_string(),
+    }
+}

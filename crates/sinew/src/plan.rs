@@ -1,0 +1,77 @@
+//! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. The
+//! network is asked for as `sinew why` does it; all else is `lab::explain`.
+
+use crate::failure::Outcome;
+use crate::why::Network;
+use clap::{Args, ValueEnum};
+use lab::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX};
+use lab::share;
+
+/// Arguments of `sinew plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// Where the data is: name or overlay address
+    pub src: String,
+    /// Where it goes
+    pub dst: String,
+    /// TCP connections in all, on all segments together
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
+    pub connections: usize,
+    /// Relays in a row at most
+    #[arg(long, value_name = "N", default_value_t = RELAYS_MAX)]
+    pub relays: usize,
+    /// A path may be narrower than the widest by this share, to be shorter
+    #[arg(long, value_name = "SHARE", default_value_t = MARGIN, value_parser = share::parse)]
+    pub margin: f64,
+    /// What makes a path long, of those that are wide enough
+    #[arg(long, value_name = "LENGTH", default_value = "hops")]
+    pub length: LengthArg,
+    /// Where relays are looked for: over the overlay's links, or along the path of least latency,
+    /// whose nodes can all reach each other
+    #[arg(long, value_name = "WHERE", default_value = "overlay")]
+    pub along: AlongArg,
+    /// Whose network it is
+    #[command(flatten)]
+    pub network: Network,
+}
+
+/// Where relays are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AlongArg {
+    /// Over the overlay's links
+    Overlay,
+    /// Along the path of least latency
+    Path,
+}
+
+/// What makes a path long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LengthArg {
+    /// The number of segments
+    Hops,
+    /// The physical links below them
+    PhysicalHops,
+    /// The latency
+    Latency,
+}
+
+/// Plans.
+pub fn plan(args: &Plan) -> Outcome {
+    let asked = PlanAsked {
+        along: match args.along {
+            AlongArg::Overlay => Along::Overlay,
+            AlongArg::Path => Along::Path,
+        },
+        connections: args.connections,
+        relays: args.relays,
+        margin: args.margin,
+        length: match args.length {
+            LengthArg::Hops => Length::Hops,
+            LengthArg::PhysicalHops => Length::PhysicalHops,
+            LengthArg::Latency => Length::Latency,
+        },
+    };
+    let view = args.network.view()?;
+    let plan = explain::plan(&view, &args.src, &args.dst, &asked);
+    args.network.tell(&plan.map_err(crate::why::failure)?)
+}
