@@ -52,10 +52,7 @@ pub struct BadPath(pub usize);
 
 impl Rates {
     /// The rates of a path of n `links`, each told by `rate(i, j)` for 0 ≤ i < j ≤ n.
-    pub fn new(
-        links: usize,
-        mut rate: impl FnMut(usize, usize) -> Rate,
-    ) -> Result<Rates, BadPath> {
+    pub fn new(links: usize, mut rate: impl FnMut(usize, usize) -> Rate) -> Result<Rates, BadPath> {
         if !(1..=LINKS_MAX).contains(&links) {
             return Err(BadPath(links));
         }
@@ -95,7 +92,10 @@ impl Rates {
     /// source nor destination among them.
     #[must_use]
     pub fn between(&self, relays: &[usize]) -> Rates {
-        let inner = relays.iter().copied().filter(|at| (1..self.links).contains(at));
+        let inner = relays
+            .iter()
+            .copied()
+            .filter(|at| (1..self.links).contains(at));
         let mut places: Vec<usize> = [0].into_iter().chain(inner).chain([self.links]).collect();
         places.sort_unstable();
         places.dedup();
@@ -259,9 +259,16 @@ mod tests {
         };
         let path = [known(Some(1_000), None), known(None, Some(7_000))];
         let rates = Rates::of_links(&path).unwrap();
-        assert_eq!((rates.rate(0, 1).one, rates.bound()), (Width(1_000), Width(1_000)));
+        assert_eq!(
+            (rates.rate(0, 1).one, rates.bound()),
+            (Width(1_000), Width(1_000))
+        );
         assert_eq!(rates.rate(1, 2).of(3), Width(21_000));
-        assert_eq!(rates.rate(0, 2).of(100), Width(1_000), "the narrowest capacity");
+        assert_eq!(
+            rates.rate(0, 2).of(100),
+            Width(1_000),
+            "the narrowest capacity"
+        );
         assert_eq!(Rates::of_links(&[]), Err(BadPath(0)));
         let none = Rate {
             one: Width(1),

@@ -23,7 +23,7 @@ use crate::metric::Metric;
 use crate::paths::{NoPath, ends};
 use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
 use crate::spf::Tree;
-use crate::stripes::{Striped, stripes_of, striped};
+use crate::stripes::{Striped, striped, stripes_of};
 use crate::topology::{NodeIndex, Topology};
 use crate::width::{Length, Width, model, shortest_of_width, widest_within};
 use base::NodeAddr;
@@ -280,7 +280,9 @@ fn along_path(
     let mut stripes = striped(&route.rates, question.connections);
     if stripes.cuts.len() > relays + 2 {
         // Stripes where the fewest relays stand.
-        let some = route.rates.between(&singles.cuts[1..singles.cuts.len() - 1]);
+        let some = route
+            .rates
+            .between(&singles.cuts[1..singles.cuts.len() - 1]);
         let placed = stripes_of(&some, question.connections);
         stripes = Striped {
             cuts: singles.cuts.clone(),

@@ -102,7 +102,9 @@ pub fn stripes_of(rates: &Rates, connections: usize) -> Striped {
     let mut stripes = vec![1; n];
     let rate = |stripes: &[usize], at: usize| rates.rate(at, at + 1).of(stripes[at]);
     for _ in n..connections.min(CONNECTIONS_MAX) {
-        let slowest = (0..n).min_by_key(|&at| (rate(&stripes, at), at)).unwrap_or(0);
+        let slowest = (0..n)
+            .min_by_key(|&at| (rate(&stripes, at), at))
+            .unwrap_or(0);
         let before = rate(&stripes, slowest);
         stripes[slowest] += 1;
         if rate(&stripes, slowest) == before {
@@ -152,7 +154,10 @@ mod tests {
         let rates = links(&path);
         let bound = smallest(&rates);
         let four = striped(&rates, bound.connections() + 1);
-        assert_eq!((&four.cuts[..], &four.stripes[..]), (&[0, 2, 3, 5][..], &[1, 2, 1][..]));
+        assert_eq!(
+            (&four.cuts[..], &four.stripes[..]),
+            (&[0, 2, 3, 5][..], &[1, 2, 1][..])
+        );
         assert!(four.rate > bound.rate);
         assert_eq!(striped(&rates, 1).rate, rates.rate(0, 5).one);
         assert_eq!(striped(&rates, 0), striped(&rates, 1));
@@ -167,7 +172,11 @@ mod tests {
         assert_eq!(full.rate, Width(9_000_000));
         assert_eq!(full.connections(), 4, "2.5 Mbit/s each: {full:?}");
         let apart = stripes_of(&links(&path), 100);
-        assert_eq!((apart.stripes, apart.rate), (vec![2, 2], full.rate), "7.2 Mbit/s each");
+        assert_eq!(
+            (apart.stripes, apart.rate),
+            (vec![2, 2], full.rate),
+            "7.2 Mbit/s each"
+        );
     }
 
     #[test]

@@ -447,5 +447,9 @@ fn wide_pairs_choose_their_relays_first() {
     };
     assert_eq!(widths(2), [800_000, 900_000]);
     assert_eq!(widths(1), [500_000, 900_000]);
-    assert_eq!(widths(0), [100_000, 0], "the pair without a link of its own has none");
+    assert_eq!(
+        widths(0),
+        [100_000, 0],
+        "the pair without a link of its own has none"
+    );
 }

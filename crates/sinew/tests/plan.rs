@@ -5,8 +5,9 @@
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Four links in a row, the third the worst, and a bad one past them all.
+/// Four links in a row, the third the worst.
 const CHAIN: &str = r#"
 [scenario]
 name = "chain"
@@ -40,16 +41,16 @@ path = "delay=10ms loss=0.1%"
 "#;
 
 fn sinew(args: &[&str]) -> Output {
-    let folder = std::env::temp_dir().join(format!("sinew-plan-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join(format!("{}.toml", args.join("").len()));
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("sinew-plan-{}-{number}.toml", std::process::id());
+    let file = std::env::temp_dir().join(name);
     let mut scenario = std::fs::File::create(&file).unwrap();
     scenario.write_all(CHAIN.as_bytes()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
     let output = command.arg("plan").args(args).arg("--scenario").arg(&file);
     let output = output.output().unwrap();
-    let _ = std::fs::remove_file(&file);
-    let _ = std::fs::remove_dir(&folder);
+    std::fs::remove_file(&file).unwrap();
     output
 }
 
@@ -71,9 +72,17 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
         serde_json::from_str(&told(&["a", "e", "--along", "path", "--json"])).unwrap();
     assert_eq!(words(&plan["pipelined"]["nodes"]), ["a", "c", "d", "e"]);
     assert_eq!(plan["direct"]["confidence"], "added");
-    assert_eq!(words(&plan["direct"]["segments"][0]["past"]), ["b", "c", "d"]);
+    assert_eq!(
+        words(&plan["direct"]["segments"][0]["past"]),
+        ["b", "c", "d"]
+    );
     assert_eq!(plan["choice"], "striped");
-    let keys: Vec<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
+    let keys: Vec<&str> = plan
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
     let expected = "choice connections direct from pipelined reason striped to";
     assert_eq!(keys.join(" "), expected);
     let way = plan["striped"].as_object().unwrap();
@@ -92,7 +101,12 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
     assert!(rate("direct") < rate("pipelined") && rate("pipelined") < rate("striped"));
 
     let text = told(&["a", "e"]);
-    for expected in ["a to e, up to 8 connections", "* striped", "a-b-c-d-e", "why   "] {
+    for expected in [
+        "a to e, up to 8 connections",
+        "* striped",
+        "a-b-c-d-e",
+        "why   ",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = told(&["a", "b", "--connections", "64"]);
@@ -112,6 +126,9 @@ fn what_cannot_be_is_misuse() {
     ] {
         let output = sinew(args);
         assert_eq!(output.status.code(), Some(status), "{args:?}");
-        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{args:?}"
+        );
     }
 }

@@ -39,33 +39,51 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
         let gain = mbps(plan.pipelined.rate) / mbps(plan.direct.rate);
         assert!((gain - 6f64.powf(1.5)).abs() < 0.05, "{gain}");
         assert_eq!(relays(&plan.pipelined), [1, 2, 3, 4, 5]);
-        assert_eq!(plan.direct.confidence, Confidence::Added, "nobody measured it");
+        assert_eq!(
+            plan.direct.confidence,
+            Confidence::Added,
+            "nobody measured it"
+        );
         assert_eq!(plan.pipelined.confidence, Confidence::Model);
         assert_eq!(plan.pipelined.segments[0].rtt_us, 20_000);
         let (segment, past) = (&plan.direct.segments[0], [1, 2, 3, 4, 5].map(NodeAddr));
         assert_eq!((segment.rtt_us, &segment.past[..]), (120_000, &past[..]));
         // With 8 connections over 6 links there are two to spare: too few for all.
-        assert_eq!((plan.striped.clone(), plan.choice), (plan.pipelined, Choice::Pipelined));
+        assert_eq!(
+            (plan.striped.clone(), plan.choice),
+            (plan.pipelined, Choice::Pipelined)
+        );
         let question = Question {
             connections: 12,
             ..question
         };
         let twice = super::plan(&t, &question).unwrap();
         assert_eq!(stripes(&twice.striped), [2; 6]);
-        assert_eq!((twice.choice, twice.best().connections()), (Choice::Striped, 12));
+        assert_eq!(
+            (twice.choice, twice.best().connections()),
+            (Choice::Striped, 12)
+        );
     }
 }
 
 #[test]
 fn a_path_gets_no_more_relays_than_reach_the_bound() {
-    let t = topology(&[(0, 1, 10, 0.1), (1, 2, 10, 0.1), (2, 3, 10, 2.0), (3, 4, 10, 0.1)]);
+    let t = topology(&[
+        (0, 1, 10, 0.1),
+        (1, 2, 10, 0.1),
+        (2, 3, 10, 2.0),
+        (3, 4, 10, 0.1),
+    ]);
     let question = Question {
         view: View::Path,
         ..ask(0, 4)
     };
     let path = plan(&t, &question).unwrap();
     assert_eq!(relays(&path.pipelined), [2, 3]);
-    assert_eq!(path.pipelined.rate, path.pipelined.slowest().next().unwrap().one);
+    assert_eq!(
+        path.pipelined.rate,
+        path.pipelined.slowest().next().unwrap().one
+    );
     let one = Question {
         relays: 1,
         ..question
@@ -80,7 +98,11 @@ fn a_path_gets_no_more_relays_than_reach_the_bound() {
     assert_eq!(overlay.pipelined.rate, path.pipelined.rate);
     // The worst segment gets the stripes.
     let best = &path.striped;
-    let worst = best.segments.iter().max_by_key(|segment| segment.stripes).unwrap();
+    let worst = best
+        .segments
+        .iter()
+        .max_by_key(|segment| segment.stripes)
+        .unwrap();
     assert_eq!((worst.from, worst.to), (NodeAddr(2), NodeAddr(3)));
     assert!(best.rate > path.pipelined.rate && best.connections() <= CONNECTIONS);
 }
@@ -114,20 +136,29 @@ fn confidence_says_where_a_rate_comes_from() {
     t.set_known(a, b, known(Some(20_000_000), None));
     let told = plan(&t, &ask(1, 2)).unwrap();
     assert_eq!(told.direct.confidence, Confidence::Capacity);
-    assert_eq!((told.direct.rate, told.choice), (Width(20_000_000), Choice::Direct));
+    assert_eq!(
+        (told.direct.rate, told.choice),
+        (Width(20_000_000), Choice::Direct)
+    );
     t.set_known(b, c, known(Some(20_000_000), Some(5_000_000)));
     let through = plan(&t, &ask(1, 3)).unwrap();
     assert_eq!(through.pipelined.confidence, Confidence::Measured);
     assert_eq!(through.pipelined.rate, Width(5_000_000));
     // Four times what was measured is what the capacity allows.
     assert_eq!(stripes(&through.striped), [1, 4]);
-    assert_eq!((through.striped.rate, through.striped.confidence), (Width(20_000_000), Confidence::Capacity));
+    assert_eq!(
+        (through.striped.rate, through.striped.confidence),
+        (Width(20_000_000), Confidence::Capacity)
+    );
     let three = Question {
         connections: 3,
         ..ask(1, 3)
     };
     let three = plan(&t, &three).unwrap();
-    assert_eq!((three.striped.rate, three.striped.confidence), (Width(10_000_000), Confidence::Measured));
+    assert_eq!(
+        (three.striped.rate, three.striped.confidence),
+        (Width(10_000_000), Confidence::Measured)
+    );
 }
 
 #[test]

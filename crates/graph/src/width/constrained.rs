@@ -176,8 +176,7 @@ impl Pruned {
             Way::Tree(tree) => tree.path(node),
             Way::Parents(parents) => {
                 let before = |at: &NodeIndex| parents.get(at.place()).copied().flatten();
-                let mut nodes: Vec<NodeIndex> =
-                    std::iter::successors(Some(node), before).collect();
+                let mut nodes: Vec<NodeIndex> = std::iter::successors(Some(node), before).collect();
                 nodes.reverse();
                 nodes
             }

@@ -22,8 +22,8 @@
 //! Measured (`sinew bench routing`, docs/bench.md): sorting included it never pays for one root;
 //! with the order kept it wins in full meshes, and the more so the more nodes they have.
 
-use super::limited::{HopLimited, Round};
 use super::Width;
+use super::limited::{HopLimited, Round};
 use crate::topology::{NodeIndex, Topology};
 use base::NodeAddr;
 

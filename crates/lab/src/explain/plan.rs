@@ -265,7 +265,11 @@ fn reason(view: &View, plan: &Plan) -> String {
                 "{} connections over {} segment{} {:.1} times as fast as one",
                 best.connections(),
                 best.segments.len(),
-                if best.segments.len() == 1 { " are" } else { "s are" },
+                if best.segments.len() == 1 {
+                    " are"
+                } else {
+                    "s are"
+                },
                 gain(&plan.direct)
             );
             if plan.pipelined.rate > plan.direct.rate {
@@ -312,7 +316,14 @@ impl fmt::Display for BulkPlan {
             "{} to {}, up to {} connections\n",
             self.from.name, self.to.name, self.connections
         )?;
-        let titles = ["  way", "rate", "gain", "confidence", "connections", "nodes"];
+        let titles = [
+            "  way",
+            "rate",
+            "gain",
+            "confidence",
+            "connections",
+            "nodes",
+        ];
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         for (name, way) in [
             ("direct", &self.direct),
@@ -337,7 +348,15 @@ impl fmt::Display for BulkPlan {
 }
 
 fn segments(way: &WayNumbers) -> String {
-    let titles = ["  segment", "stripes", "each", "together", "confidence", "rtt", "loss"];
+    let titles = [
+        "  segment",
+        "stripes",
+        "each",
+        "together",
+        "confidence",
+        "rtt",
+        "loss",
+    ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for segment in &way.segments {
         let mark = if segment.limits { '*' } else { ' ' };

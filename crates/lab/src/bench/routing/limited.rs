@@ -104,7 +104,14 @@ fn random(nodes: u32, density: f64, rng: &mut Rng) -> Topology {
 
 impl Limited {
     pub(super) const HEADING: [&'static str; 8] = [
-        "nodes", "links", "hops at most", "rounds", "plain", "dense", "sorted before", "of plain",
+        "nodes",
+        "links",
+        "hops at most",
+        "rounds",
+        "plain",
+        "dense",
+        "sorted before",
+        "of plain",
     ];
 
     pub(super) fn cells(&self) -> Vec<String> {
@@ -112,7 +119,8 @@ impl Limited {
         vec![
             self.nodes.to_string(),
             self.links.to_string(),
-            self.hops_max.map_or_else(|| "any".into(), |hops| hops.to_string()),
+            self.hops_max
+                .map_or_else(|| "any".into(), |hops| hops.to_string()),
             format!("{:.1}", self.rounds),
             us(self.plain),
             us(self.dense_alone),

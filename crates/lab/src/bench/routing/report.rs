@@ -161,7 +161,10 @@ impl fmt::Display for Report {
         ])];
         rows.extend(self.metrics.iter().chain([&self.table]).map(Row::cells));
         f.write_str(&align(&rows))?;
-        writeln!(f, "\nwidest paths of few hops from one node; microseconds, medians\n")?;
+        writeln!(
+            f,
+            "\nwidest paths of few hops from one node; microseconds, medians\n"
+        )?;
         let mut rows = vec![heading(Limited::HEADING)];
         rows.extend(self.hop_limited.iter().map(Limited::cells));
         f.write_str(&align(&rows))?;

@@ -154,7 +154,11 @@ impl Run {
         let mut held_most = 0.0_f64;
         for second in 1..=chain.seconds {
             world.run_until(at(chain.warm_up_s + second));
-            held_most = self.transfers.iter().map(|t| held(&world, t)).fold(held_most, f64::max);
+            held_most = self
+                .transfers
+                .iter()
+                .map(|t| held(&world, t))
+                .fold(held_most, f64::max);
         }
         let after = self.count(&world);
         let kbps = |before: &u64, after: &u64| {
@@ -171,7 +175,11 @@ impl Run {
             transfers_kbps: rates(&before.transfers, &after.transfers),
             ordinary_kbps: flows.map(|(b, a)| rates(b, a)).collect(),
             losses: losses.collect(),
-            rtts_ms: self.probes.iter().map(|probe| rtt_ms(&world, *probe)).collect(),
+            rtts_ms: self
+                .probes
+                .iter()
+                .map(|probe| rtt_ms(&world, *probe))
+                .collect(),
             entered: (entered(&after) - entered(&before)) as f64,
             delivered: (delivered(&after) - delivered(&before)) as f64,
             held_most,
@@ -255,7 +263,12 @@ pub(super) fn settings() -> Settings {
 
 /// A link with so many errors.
 pub(super) fn link(errors: f64) -> Model {
-    wire(LINK_BPS, Duration::from_millis(LINK_MS), QUEUE_PACKETS, errors)
+    wire(
+        LINK_BPS,
+        Duration::from_millis(LINK_MS),
+        QUEUE_PACKETS,
+        errors,
+    )
 }
 
 /// Any link.

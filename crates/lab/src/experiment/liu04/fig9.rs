@@ -152,7 +152,10 @@ pub(super) fn measured(
     row.set("loss_most", most);
     row.set("taken_hops", (nodes.len() - 1) as f64);
     row.set("model_kbps", path.width().0 as f64 / 1e3);
-    row.set("physical_links", (underlay.route(pair.0, pair.1).len() - 1) as f64);
+    row.set(
+        "physical_links",
+        (underlay.route(pair.0, pair.1).len() - 1) as f64,
+    );
     row.set("kbps", underlay.transfer_kbps(&nodes, seconds, seed));
     Ok(row)
 }
@@ -192,7 +195,8 @@ impl Judge<'_> {
     fn setup(&self) -> Verdict {
         let same = |key: &str, value: f64| self.rows.0.iter().all(|row| row.value(key) == value);
         let holds = same("underlay_nodes", NODES as f64) && same("underlay_links", LINKS as f64);
-        let said = format!("{NODES} nodes, {LINKS} links, 10 Mbit/s, {OVERLAY_NODES} of them the overlay");
+        let said =
+            format!("{NODES} nodes, {LINKS} links, 10 Mbit/s, {OVERLAY_NODES} of them the overlay");
         Verdict::of("setup-network", holds, said).note(
             "a transit-stub network of this project's generator; GT-ITM's parameters are not told, and so few stubs as 50 nodes have \
              cannot hold 217 links, so 60 or so are between stubs",
@@ -210,7 +214,10 @@ impl Judge<'_> {
         let lines = self.lines("taken_hops");
         let stays = |line: &&Vec<f64>| line.windows(2).any(|pair| pair[0] == pair[1]);
         let count = lines.iter().filter(stays).count();
-        let said = format!("{count} of {} pairs keep their path at some step", lines.len());
+        let said = format!(
+            "{count} of {} pairs keep their path at some step",
+            lines.len()
+        );
         Verdict::of("unchanged", count == lines.len(), said)
     }
 
@@ -218,7 +225,10 @@ impl Judge<'_> {
         let lines = self.lines("taken_hops");
         let longest = lines.iter().filter_map(|line| line.last()).copied();
         let longest = longest.fold(0.0, f64::max);
-        let said = format!("the longest of {} widest paths has {longest} hops", lines.len());
+        let said = format!(
+            "the longest of {} widest paths has {longest} hops",
+            lines.len()
+        );
         Verdict::of("same-from-7", longest <= SAME_FROM as f64, said)
     }
 
@@ -227,7 +237,8 @@ impl Judge<'_> {
         let rows: Vec<&Row> = rows.collect();
         let holds = !rows.is_empty() && rows.iter().all(|row| row.value("taken_hops") == 1.0);
         let links = mean(rows.iter().map(|row| row.value("physical_links")));
-        let said = format!("one connection along the route of the network, {links:.1} links in the mean");
+        let said =
+            format!("one connection along the route of the network, {links:.1} links in the mean");
         Verdict::of("one-hop", holds, said)
     }
 
@@ -270,7 +281,10 @@ impl Judge<'_> {
             .collect();
         let said: Vec<String> = gains.iter().map(|gain| format!("{gain:.1}")).collect();
         let holds = gains.iter().all(|gain| *gain > 1.0);
-        let said = format!("gain in the mean of {PAIRS} pairs, network by network: {}", said.join(", "));
+        let said = format!(
+            "gain in the mean of {PAIRS} pairs, network by network: {}",
+            said.join(", ")
+        );
         Verdict::of("similar", holds, said)
     }
 }

@@ -15,7 +15,12 @@ pub(super) const FIG10: Tradeoff = Tradeoff {
     title: "Width and logical hops of the shortest path that is wide enough",
     length: LOGICAL_HOPS,
     hops: "logical hops",
-    keys: ["width-logical", "hops-logical", "trade-logical", "similar-logical"],
+    keys: [
+        "width-logical",
+        "hops-logical",
+        "trade-logical",
+        "similar-logical",
+    ],
 };
 
 /// By physical hops.
@@ -24,7 +29,12 @@ pub(super) const FIG11: Tradeoff = Tradeoff {
     title: "Width and physical hops of the shortest path that is wide enough",
     length: Length::PhysicalHops,
     hops: "physical hops",
-    keys: ["width-physical", "hops-physical", "trade-physical", "similar-physical"],
+    keys: [
+        "width-physical",
+        "hops-physical",
+        "trade-physical",
+        "similar-physical",
+    ],
 };
 
 /// Margins, in percent of the widest path's width.
@@ -141,7 +151,10 @@ impl Tradeoff {
         let ends = |key: &str| {
             let of = |row: &&Row| ends(row.points(key));
             let ends: Vec<(f64, f64)> = all.iter().map(of).collect();
-            (mean(ends.iter().map(|e| e.0)), mean(ends.iter().map(|e| e.1)))
+            (
+                mean(ends.iter().map(|e| e.0)),
+                mean(ends.iter().map(|e| e.1)),
+            )
         };
         let falls = |row: &&&Row, key: &str| {
             let points = row.points(key);
@@ -202,12 +215,17 @@ impl Tradeoff {
             if of.is_empty() {
                 break;
             }
-            let hops = |at: fn(&(f64, f64)) -> f64| mean(of.iter().map(|row| at(&ends_of(row, "hops"))));
+            let hops =
+                |at: fn(&(f64, f64)) -> f64| mean(of.iter().map(|row| at(&ends_of(row, "hops"))));
             let (first, last) = (hops(|ends| ends.0), hops(|ends| ends.1));
             holds &= last <= first;
             said.push(format!("{first:.1} to {last:.1}"));
         }
-        Verdict::of(key, holds, format!("{}, network by network: {}", self.hops, said.join(", ")))
+        Verdict::of(
+            key,
+            holds,
+            format!("{}, network by network: {}", self.hops, said.join(", ")),
+        )
     }
 }
 

@@ -91,7 +91,9 @@ impl Underlay {
         }
         nodes.truncate(OVERLAY_NODES);
         // The first of the nodes are as random as any.
-        let pairs = (0..PAIRS).map(|n| (nodes[2 * n], nodes[2 * n + 1])).collect();
+        let pairs = (0..PAIRS)
+            .map(|n| (nodes[2 * n], nodes[2 * n + 1]))
+            .collect();
         Ok(Underlay {
             next: next_hops(&network),
             network,
@@ -149,7 +151,9 @@ impl Underlay {
     /// The goodput of a transfer through these overlay nodes, in kbit/s.
     pub(super) fn transfer_kbps(&self, nodes: &[usize], seconds: u64, seed: u64) -> f64 {
         let mut network = tcp::Network::default();
-        let hosts: Vec<HostId> = (0..self.network.nodes.len()).map(|_| network.host()).collect();
+        let hosts: Vec<HostId> = (0..self.network.nodes.len())
+            .map(|_| network.host())
+            .collect();
         for (link, loss) in self.network.links.iter().zip(&self.losses) {
             let delay = Duration::from_micros(u64::from(link.delay_us));
             // "Any two links between two nodes have the same loss rate" [Liu04 §V-B]: both directions.
