@@ -44,7 +44,7 @@ fn topology(links: &[Link], nodes: u32) -> Topology {
 
 /// Addresses that are not in the order of places.
 fn addr(node: u32, nodes: u32) -> NodeAddr {
-    NodeAddr((node * 7 + 3) % nodes.max(1) + 100)
+    NodeAddr((node * 5 + 3) % nodes.max(1) + 100)
 }
 
 /// Every loop-free path between two nodes.

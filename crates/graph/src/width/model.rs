@@ -148,7 +148,7 @@ mod tests {
     fn capacity_caps_and_measurement_replaces_the_model() {
         let link = LinkCost::new(10_000, 0.01);
         let modelled = of_link(link);
-        let known = |capacity, measured| Known {
+        let known = |capacity: Option<u64>, measured: Option<u64>| Known {
             capacity: capacity.map(Width),
             measured: measured.map(Width),
             ..Known::default()
