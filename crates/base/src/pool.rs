@@ -54,6 +54,7 @@ pub struct Burst {
     start: u32,
     len: u32,
     stride: u32,
+    mark: u8,
 }
 
 impl Pool {
@@ -131,6 +132,7 @@ impl Pool {
             start: 0,
             len: 0,
             stride: 0,
+            mark: 0,
         })
     }
 }
@@ -288,12 +290,24 @@ impl Burst {
             start: self.start,
             len: cut,
             stride: self.stride.min(cut),
+            mark: self.mark,
         };
         self.lo = mid;
         self.start = mid;
         self.len -= cut;
         self.stride = self.stride.min(self.len);
         front
+    }
+
+    /// What the network below may know of the datagrams' class: 0 for nothing. A host that marks
+    /// knows what each number means.
+    pub fn mark(&self) -> u8 {
+        self.mark
+    }
+
+    /// Changes the mark.
+    pub fn set_mark(&mut self, mark: u8) {
+        self.mark = mark;
     }
 
     /// Claims `n` bytes of headroom in front of a single datagram. Panics when there are fewer.

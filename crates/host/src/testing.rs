@@ -58,6 +58,7 @@ impl TestNode {
                 listen: vec!["127.0.0.1:0".parse().unwrap()],
                 client_socket,
                 offload: true,
+                dscp: true,
                 scheduling: "normal".into(),
             };
             let mut driver = Driver::open(&setup, clock, node, None).unwrap();

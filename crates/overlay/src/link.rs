@@ -31,7 +31,7 @@ use congestion::brake::Brake;
 use core::ops::Range;
 use graph::metric::LinkCost;
 use secure::{OpenError, Opened, Sessions};
-use wire::data::{Header, LinkProtocol};
+use wire::data::{Class, Header, LinkProtocol};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
@@ -44,6 +44,14 @@ const DIAL_REST: Duration = Duration::from_secs(1);
 /// has 1152 bytes, and a neighbour may be gone for days.
 const DIALS_PER_STEP: u32 = 8;
 const DIAL_REST_MAX: Duration = Duration::from_secs(8);
+
+/// The mark of control datagrams, above that of every priority.
+pub const MARK_CONTROL: u8 = 9;
+
+/// The mark of packets of a class: one more than the priority, because 0 is none.
+pub const fn mark(class: Class) -> u8 {
+    class.priority + 1
+}
 
 /// Everything about one neighbour.
 #[derive(Debug)]
@@ -281,6 +289,11 @@ impl Link {
         }
         self.hello.on_data_sent(now);
         self.mtu.on_sent(run.stride());
+        if !run.is_empty() {
+            let first = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
+            let mark = mark(first.class());
+            run.set_mark(mark);
+        }
         for i in 0..run.segments() {
             let datagram = run.segment_mut(i);
             let end = datagram.len() - TAG_BYTES;
@@ -330,6 +343,7 @@ impl Link {
         mut plaintext: Burst,
         out: &mut impl Outbox<Node>,
     ) {
+        plaintext.set_mark(MARK_CONTROL);
         plaintext.push_front(CLEAR_BYTES);
         let len = plaintext.len() + TAG_BYTES;
         plaintext.fill(len, len);

@@ -85,6 +85,9 @@ pub struct Config {
     /// Receive and send bursts whole, where the kernel can.
     #[serde(default = "yes")]
     pub offload: bool,
+    /// Tell routers the class of packets.
+    #[serde(default)]
+    pub dscp: bool,
     /// Neighbours.
     #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,

@@ -68,6 +68,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
             .clone()
             .map(|path| (path, config.client_socket_mode)),
         offload: config.offload,
+        dscp: config.dscp,
         scheduling,
     };
     let mut driver =

@@ -34,6 +34,23 @@ pub struct Sent {
     pub gso_refused: bool,
 }
 
+/// The control message of a class, as `cmsg(3)` lays it out: header, an `int`, padding.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Class {
+    header: libc::cmsghdr,
+    value: libc::c_int,
+    padding: [u8; 4],
+}
+
+/// Both control messages, back to back: either may go alone.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Control {
+    segment: Segment,
+    class: Class,
+}
+
 /// The control message of GSO, as `cmsg(3)` lays it out: header, a `u16`, padding.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -50,6 +67,8 @@ struct Step {
     iovecs: Range<usize>,
     datagrams: usize,
     bytes: usize,
+    /// The network below is told a class.
+    has_class: bool,
     /// The message ends with it.
     last: bool,
 }
@@ -58,7 +77,7 @@ pub(super) struct Outgoing {
     headers: Box<[libc::mmsghdr]>,
     iovecs: Box<[libc::iovec]>,
     names: Box<[Name]>,
-    controls: Box<[Segment]>,
+    controls: Box<[Control]>,
     steps: Vec<Step>,
     buffers: usize,
 }
@@ -83,11 +102,19 @@ impl Outgoing {
         kind.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
         kind.cmsg_level = libc::SOL_UDP;
         kind.cmsg_type = libc::UDP_SEGMENT;
-        let control = Segment {
+        let segment = Segment {
             header: kind,
             stride: 0,
             padding: [0; 6],
         };
+        // SAFETY: arithmetic on a length.
+        kind.cmsg_len = unsafe { libc::CMSG_LEN(4) } as _;
+        let class = Class {
+            header: kind,
+            value: 0,
+            padding: [0; 4],
+        };
+        let control = Control { segment, class };
         Outgoing {
             headers: vec![header; SEND_MESSAGES].into_boxed_slice(),
             iovecs: vec![iovec; SEND_BUFFERS].into_boxed_slice(),
@@ -173,8 +200,10 @@ impl Outgoing {
             self.buffer(burst.bytes());
         }
         self.names[self.steps.len()] = name;
-        self.controls[self.steps.len()].stride = message.stride as u16;
+        self.controls[self.steps.len()].segment.stride = message.stride as u16;
+        self.set_class(message);
         self.steps.push(Step {
+            has_class: message.dscp > 0,
             name_len,
             iovecs: from..self.buffers,
             datagrams: message.segments,
@@ -192,8 +221,10 @@ impl Outgoing {
                 return false;
             }
             self.names[self.steps.len()] = name;
+            self.set_class(message);
             self.buffer(datagram);
             self.steps.push(Step {
+                has_class: message.dscp > 0,
                 name_len,
                 iovecs: self.buffers - 1..self.buffers,
                 datagrams: 1,
@@ -202,6 +233,17 @@ impl Outgoing {
             });
         }
         true
+    }
+
+    /// Writes the class of the header that is built next. Of an IPv4 address on a socket of IPv6 it is
+    /// IPv4's.
+    fn set_class(&mut self, message: &Message) {
+        let class = &mut self.controls[self.steps.len()].class;
+        class.value = libc::c_int::from(message.dscp) << 2;
+        (class.header.cmsg_level, class.header.cmsg_type) = match message.to.is_ipv4() {
+            true => (libc::IPPROTO_IP, libc::IP_TOS),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
     }
 
     fn buffer(&mut self, bytes: &[u8]) {
@@ -223,13 +265,17 @@ impl Outgoing {
             header.msg_namelen = step.name_len;
             header.msg_iov = iovecs.wrapping_add(step.iovecs.start);
             header.msg_iovlen = step.iovecs.len() as _;
-            if step.datagrams > 1 {
-                header.msg_control = controls.wrapping_add(i).cast();
-                header.msg_controllen = size_of::<Segment>() as _;
-            } else {
-                header.msg_control = ptr::null_mut();
-                header.msg_controllen = 0;
-            }
+            let control = controls.wrapping_add(i);
+            let segment = control.cast::<u8>();
+            let class = segment.wrapping_add(mem::offset_of!(Control, class));
+            let (from, bytes) = match (step.datagrams > 1, step.has_class) {
+                (true, true) => (segment, size_of::<Control>()),
+                (true, false) => (segment, size_of::<Segment>()),
+                (false, true) => (class, size_of::<Class>()),
+                (false, false) => (ptr::null_mut(), 0),
+            };
+            header.msg_control = from.cast();
+            header.msg_controllen = bytes as _;
         }
         // SAFETY: "msgvec is a pointer to an array of mmsghdr structures, the size of this array
         // is specified in vlen". The headers point to names, controls and iovecs of `self`, those

@@ -39,6 +39,8 @@ pub struct SendQueue {
     dropped: u64,
     /// Emptied lists, to be used again.
     spare: Vec<Vec<Burst>>,
+    /// What each mark of a burst is for the network below; none when nothing is said.
+    dscp: Option<&'static [u8]>,
 }
 
 /// One run of datagrams of equal size to one destination: what one GSO call sends.
@@ -54,12 +56,22 @@ pub(super) struct Message {
     pub(super) done: usize,
     /// The kernel refused the message as a whole: to be sent one by one.
     pub(super) singly: bool,
+    /// The class that the network below is told.
+    pub(super) dscp: u8,
 }
 
 impl SendQueue {
     /// An empty queue.
     pub fn new() -> SendQueue {
         SendQueue::default()
+    }
+
+    /// An empty queue that tells the network below the class of datagrams: of each mark the DSCP.
+    pub fn marking(dscp: &'static [u8]) -> SendQueue {
+        SendQueue {
+            dscp: Some(dscp),
+            ..SendQueue::default()
+        }
     }
 
     /// Queues the datagrams of `burst` behind all earlier ones to `to`. When the queue is full
@@ -109,10 +121,13 @@ impl SendQueue {
             self.dropped += burst.segments() as u64;
             return false;
         }
+        let marks = self.dscp.unwrap_or_default();
+        let dscp = marks.get(usize::from(burst.mark())).copied().unwrap_or(0);
         self.bytes += burst.len();
         self.bursts += 1;
         let last = self.messages.iter_mut().rev().take(LOOK_BACK);
         if let Some(message) = last.into_iter().find(|message| message.to == to)
+            && message.dscp == dscp
             && message.admits(&burst)
         {
             message.take(burst);
@@ -126,6 +141,7 @@ impl SendQueue {
             segments: 0,
             done: 0,
             singly: false,
+            dscp,
         };
         message.take(burst);
         self.messages.push_back(message);

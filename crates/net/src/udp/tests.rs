@@ -1,6 +1,7 @@
 use super::*;
 use crate::addr::underlay;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 
 const V4: &str = "127.0.0.1:0";
 const V6: &str = "[::1]:0";
@@ -257,4 +258,67 @@ fn a_kernel_that_refuses_gso_gets_single_datagrams() {
     queue.push(address(&b), burst(&pool, 0, 5, 50, 50));
     let sent = a.send_batch(&mut queue);
     assert_eq!((sent.datagrams, sent.gso_refused), (5, false), "said once");
+}
+
+/// What `IP_TOS` a datagram came with.
+fn tos(socket: &UdpSocket) -> u8 {
+    let (mut byte, mut control) = ([0u8; 2_048], [0u64; 8]);
+    let mut iovec = libc::iovec {
+        iov_base: byte.as_mut_ptr().cast(),
+        iov_len: byte.len(),
+    };
+    // SAFETY: all zero is a valid `msghdr`.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut iovec;
+    header.msg_iovlen = 1;
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control);
+    // SAFETY: the header points to buffers of this function, with their lengths.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
+    assert!(got > 0, "{}", io::Error::last_os_error());
+    // SAFETY: the kernel has just written the header's control messages.
+    let message = unsafe { libc::CMSG_FIRSTHDR(&raw const header).as_ref() }.unwrap();
+    let kind = (message.cmsg_level, message.cmsg_type);
+    assert_eq!(kind, (libc::IPPROTO_IP, libc::IP_TOS));
+    // SAFETY: a message of this kind has at least one byte.
+    unsafe { libc::CMSG_DATA(message).read() }
+}
+
+#[test]
+fn the_network_below_is_told_the_class_of_datagrams() {
+    const DSCP: [u8; 3] = [0, 46, 18];
+    let pool = Pool::new(16, 16);
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sys::set_option(receiver.as_fd(), libc::IPPROTO_IP, libc::IP_RECVTOS, 1).unwrap();
+    let SocketAddr::V4(to) = receiver.local_addr().unwrap() else {
+        panic!("of IPv4")
+    };
+    let to = underlay(to.into(), 0);
+    // A socket of IPv6 that speaks IPv4, too.
+    for from in [V4, "[::]:0"] {
+        for gso in [false, true] {
+            let options = Options {
+                gso,
+                ..Options::default()
+            };
+            let mut socket = open(from, options);
+            let mut queue = SendQueue::marking(&DSCP);
+            for (mark, segments) in [(1, 3), (1, 1), (2, 1), (0, 2), (9, 1)] {
+                let mut burst = burst(&pool, 0, segments, 100, 100);
+                burst.set_mark(mark);
+                queue.push(to, burst);
+            }
+            assert_eq!(queue.messages(), 3, "equal classes go together");
+            assert_eq!(socket.send_batch(&mut queue).datagrams, 8);
+            let told: Vec<u8> = (0..8).map(|_| tos(&receiver) >> 2).collect();
+            assert_eq!(told, [46, 46, 46, 46, 18, 0, 0, 0], "{from} {gso}");
+        }
+    }
+    let mut plain = SendQueue::new();
+    for mark in [1, 2] {
+        let mut burst = burst(&pool, 0, 1, 100, 100);
+        burst.set_mark(mark);
+        plain.push(to, burst);
+    }
+    assert_eq!(plain.messages(), 1, "nothing is told, and nothing is apart");
 }

@@ -11,7 +11,7 @@
 use super::Node;
 use super::send::next_hop;
 use crate::event::{Drop, Event};
-use crate::link::{Link, LinkIndex};
+use crate::link::{Link, LinkIndex, mark};
 use crate::reliable::Packet;
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
@@ -315,6 +315,9 @@ impl Link {
             let Some(packet) = sender.take(now) else {
                 break;
             };
+            if burst.is_empty() {
+                burst.set_mark(mark(Header::trusted(packet.bytes).class()));
+            }
             let datagram = &mut burst.spare_mut()[..bytes];
             datagram[CLEAR_BYTES..bytes - TAG_BYTES].copy_from_slice(packet.bytes);
             sent.count(&packet, bytes);

@@ -5,7 +5,7 @@ use super::Node;
 use super::fragments::MAX_DATAGRAM;
 use crate::event::{Drop, Event};
 use crate::flow::Cached;
-use crate::link::{Counts, Impairment, LinkIndex, Links, transmit_through};
+use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
 use crate::realtime::{Answer, Strike};
@@ -377,6 +377,7 @@ fn send_again(
                 packets: 1,
             });
         };
+        burst.set_mark(mark(Header::trusted(plaintext).class()));
         Header::trusted(burst.bytes_mut()).set_remaining(remaining);
         burst.push_front(CLEAR_BYTES);
         let len = burst.len() + TAG_BYTES;
