@@ -24,8 +24,9 @@ pub trait Resident: std::fmt::Debug {
     fn options(&self) -> Options;
     /// Ready when it has something to do.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// Does what is ready and takes what came, groups and packets, without waiting.
-    fn turn(&mut self, came: &[(NodeAddr, Burst)], desk: &mut Desk);
+    /// Does what there is to do, and takes what came, groups and packets, without waiting. `is_ready`
+    /// tells whether the descriptor was.
+    fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk);
     /// How long it can wait.
     fn wait(&self) -> Duration;
     /// The node stops.

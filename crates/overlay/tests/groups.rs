@@ -63,6 +63,30 @@ fn members_get_each_packet_once_and_others_none() {
 }
 
 #[test]
+fn the_branch_to_the_farthest_member_is_served_first() {
+    // Links in order of address would have 1, which is near, before 2 with 4 behind it.
+    let edges = [(0, 1), (0, 2), (0, 3), (2, 4)];
+    let mut nodes = settled(4, 5, &edges, "delay=10ms");
+    for member in [1, 3, 4] {
+        nodes.join(member, GROUP);
+    }
+    nodes.run_ms(200);
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 100);
+    cast.finish(&mut nodes);
+    let now = nodes.world.now();
+    let told = nodes.running(0).unwrap().group_statuses(now, Some(GROUP));
+    let branches = &told[0].sources[0].branches;
+    let at = |i: usize| {
+        branches
+            .iter()
+            .position(|branch| *branch == addr(i).to_string())
+    };
+    assert_eq!(branches.len(), 3);
+    assert_eq!(at(2), Some(0), "{branches:?}");
+}
+
+#[test]
 fn a_join_takes_effect_at_once_and_a_leave_within_a_second() {
     let mut nodes = settled(2, 5, &chain(5), "delay=10ms");
     let mut cast = Cast::new(0, 5, voice());

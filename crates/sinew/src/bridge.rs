@@ -18,7 +18,6 @@ const PORT: VirtualPort = VirtualPort(BRIDGE_PORT);
 pub struct Bridge {
     inside: Inside,
     options: overlay::request::Options,
-    lines: Lines,
 }
 
 impl Bridge {
@@ -39,7 +38,6 @@ impl Bridge {
         Ok(Bridge {
             inside: inside.map_err(Failure::failed)?,
             options: options(&args).to_wire(),
-            lines: lines.clone(),
         })
     }
 }
@@ -67,11 +65,9 @@ impl Resident for Bridge {
         self.inside.fd()
     }
 
-    fn turn(&mut self, came: &[(NodeAddr, Burst)], desk: &mut Desk) {
+    fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk) {
         let came = came.iter().map(|(group, packet)| (*group, packet.bytes()));
-        if let Err(error) = self.inside.turn(came, &mut Wants(desk)) {
-            self.lines.say(&format!("the multicast bridge: {error}"));
-        }
+        self.inside.turn(is_ready, came, &mut Wants(desk));
     }
 
     fn wait(&self) -> Duration {

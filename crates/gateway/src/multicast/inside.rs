@@ -14,7 +14,6 @@ use super::{Error, Place, Shared, Tell};
 use base::NodeAddr;
 use client::Error as ClientError;
 use net::epoll::Waker;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -204,20 +203,19 @@ impl Inside {
         self.data.wait()
     }
 
-    /// Does what is ready, bounded, and takes what came; what follows goes into `sink`.
-    ///
-    /// # Errors
-    /// When the kernel refuses to tell what is ready.
+    /// Does what there is to do, bounded, and takes what came; what follows goes into `sink`.
+    /// `is_ready` tells whether the descriptor was.
     pub fn turn<'a>(
         &mut self,
+        is_ready: bool,
         came: impl Iterator<Item = (NodeAddr, &'a [u8])>,
         sink: &mut impl Sink,
-    ) -> io::Result<()> {
+    ) {
         {
             let mut exchange = self.queues.exchange();
             came.for_each(|(group, packet)| exchange.came.push(group, packet));
         }
-        let done = self.data.step();
+        self.data.step(is_ready);
         let mut exchange = self.queues.exchange();
         for (group, joins) in exchange.members.drain(..) {
             match joins {
@@ -230,7 +228,6 @@ impl Inside {
             .iter()
             .for_each(|(group, packet)| sink.send(group, packet));
         exchange.leaving.clear();
-        done
     }
 
     /// Tells the network that the bridge goes.

@@ -59,6 +59,14 @@ const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
 const TOKEN_WAKE: u64 = 0;
 const TOKEN_PORT: u64 = 1;
 const TOKEN_NODE: u64 = 2;
+/// Frames may wait at the interface.
+const PORT_READY: Ready = Ready {
+    token: TOKEN_PORT,
+    readable: true,
+    writable: false,
+    closed: false,
+    hung_up: false,
+};
 
 /// The thread and all that it has.
 pub(super) struct Loop<O: Overlay> {
@@ -76,8 +84,6 @@ pub(super) struct Loop<O: Overlay> {
     rate: Rate,
     /// What the interface had no room for.
     unknown: u64,
-    /// What is ready: kept for its memory alone.
-    ready: Vec<Ready>,
 }
 
 /// What follows from frames and packets, until it can be done.
@@ -154,7 +160,6 @@ impl<O: Overlay> Loop<O> {
                 is_fast: false,
             },
             unknown: 0,
-            ready: Vec::new(),
         };
         // A first look here: what cannot be is an error of the start.
         this.look(now)?;
@@ -189,14 +194,11 @@ impl<O: Overlay> Loop<O> {
         self.publish();
     }
 
-    /// Does what is ready, without waiting: for one that has no thread of its own.
-    pub(super) fn step(&mut self) -> io::Result<()> {
-        let mut ready = core::mem::take(&mut self.ready);
-        let waited = self.poller.wait(Some(Duration::ZERO), &mut ready);
+    /// Does what there is to do, without waiting: for one that has no thread of its own. The interface
+    /// is all that can be ready then, so that nothing has to be asked of the kernel.
+    pub(super) fn step(&mut self, is_ready: bool) {
         self.inject(self.shared.clock.now());
-        self.turn(&ready);
-        self.ready = ready;
-        waited
+        self.turn(if is_ready { &[PORT_READY] } else { &[] });
     }
 
     /// How long it can wait.

@@ -55,9 +55,9 @@ impl Driver {
                 continue;
             }
             any = true;
-            lodger.is_ready = false;
+            let is_ready = core::mem::take(&mut lodger.is_ready);
             let came = desk.take();
-            lodger.resident.turn(&came, desk);
+            lodger.resident.turn(is_ready, &came, desk);
             desk.give_back(came);
             let wishes = desk.take_wishes();
             self.do_wishes(i, wishes);

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! The source's shortest-path tree is computed once for each source and metric in use, and again
-//! when the topology has changed and a packet comes. A slot is one hash away from a packet.
+//! when the topology has changed and a packet comes. Copies leave in the order of the farthest member
+//! behind each branch. A slot is one hash away from a packet.
 
 use super::Membership;
 use crate::link::{LinkIndex, Links};
 use base::{Duration, Map, NodeAddr, Time};
+use core::cmp::Reverse;
 use graph::spf::Tree;
-use graph::{Metric, NodeIndex, Topology};
+use graph::{Cost, Metric, NodeIndex, Topology};
 
 /// Sources, metrics and groups that pass this node at once; 150 bytes each.
 pub const SLOTS_MAX: usize = 4_096;
@@ -95,6 +97,8 @@ pub struct Trees {
     hand: usize,
     /// Scratch: nodes from which a way up was followed.
     seen: Vec<bool>,
+    /// Scratch: members that the source reaches, and how far they are.
+    members: Vec<(Cost, NodeIndex)>,
 }
 
 /// What branches follow from.
@@ -207,10 +211,16 @@ impl Trees {
             let tree = source_tree(&mut self.trees, now, (key, root), view);
             self.seen.clear();
             self.seen.resize(view.topology.node_count(), false);
-            for member in view.membership.members(key.group) {
-                let node = view.topology.index(member);
-                let node = node.filter(|node| tree.distance(*node).is_some());
-                if let Some(child) = node.and_then(|node| below(tree, own, node, &mut self.seen))
+            self.members.clear();
+            let members = view.membership.members(key.group);
+            let nodes = members.filter_map(|member| view.topology.index(member));
+            let reached = nodes.filter_map(|node| Some((tree.distance(node)?, node)));
+            self.members.extend(reached);
+            // Choice: copies leave one after the other, so the branch to the farthest member leaves
+            // first.
+            self.members.sort_by_key(|(distance, _)| Reverse(*distance));
+            for (_, node) in &self.members {
+                if let Some(child) = below(tree, own, *node, &mut self.seen)
                     && let Some(link) = view.links.by_peer(view.topology.addr(child))
                 {
                     branches.push(link);
@@ -272,6 +282,3 @@ fn below(tree: &Tree, own: NodeIndex, node: NodeIndex, seen: &mut [bool]) -> Opt
         at = parent;
     }
 }
-
-#[cfg(test)]
-mod tests;
