@@ -15,12 +15,17 @@
 //! network has an Ethernet address by which every bridge knows it; what comes back under another one
 //! is known by its fingerprint ([`super::digest`]).
 
+mod membership;
+mod settings;
+
+pub use settings::{Counters, Outlet, Port, Settings};
+
 use super::digest::Digest;
-use super::drops::{Drop, Drops};
-use super::flood::{Flood, Limit};
+use super::drops::Drop;
+use super::flood::Flood;
 use super::hello::{self, Election, Hello, Rank, Role};
 use super::igmp::emit::{self, Speaker};
-use super::igmp::{Host, Message, Querier, Query, Timing};
+use super::igmp::{Host, Querier, Timing};
 use super::notice::{Notice, Said};
 use super::packet::{self, ETHERNET_BYTES, Ethernet, Ip, Mac, PROTOCOL_IGMP, TYPE_IPV4};
 use super::rules::{Rules, is_link_local};
@@ -33,90 +38,6 @@ pub const PACKET_BYTES_MAX: usize = 65_507;
 const ROUTER_HERE_EVERY: Duration = Duration::from_secs(20);
 /// From one look at idle sources to the next.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
-
-/// What a bridge is to do.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// This gateway's node.
-    pub node: NodeAddr,
-    /// Groups that may cross.
-    pub rules: Rules,
-    /// How often members are asked for.
-    pub timing: Timing,
-    /// Ask for members, and tell switches that a router is here.
-    pub asks: bool,
-    /// Groups that are joined on the network whatever members say: of these sources, or all.
-    pub wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
-    /// Drop packets with TTL 1.
-    pub router_ttl: bool,
-    /// What one source may send.
-    pub limit: Limit,
-    /// The place among bridges of one network, lower first.
-    pub priority: u8,
-    /// For moments and names that shall differ between bridges.
-    pub seed: u64,
-}
-
-impl Settings {
-    /// What most need.
-    #[must_use]
-    pub fn new(node: NodeAddr, seed: u64) -> Settings {
-        Settings {
-            node,
-            rules: Rules::default(),
-            timing: Timing::default(),
-            asks: true,
-            wants: Vec::new(),
-            router_ttl: false,
-            limit: Limit::default(),
-            priority: hello::PRIORITY,
-            seed,
-        }
-    }
-}
-
-/// The interface that the bridge is at, as it is now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Port {
-    /// Its address and the bits of its network.
-    pub address: Option<(Ipv4Addr, u8)>,
-    /// Longest packet that it takes.
-    pub mtu: usize,
-    /// Programs of this host are behind it, and the kernel drops what comes from sources that it
-    /// would not answer here.
-    pub filters_path: bool,
-}
-
-/// Where a bridge puts what it wants done.
-pub trait Outlet {
-    /// Sends a frame onto the network.
-    fn transmit(&mut self, frame: &[u8]);
-    /// Members of this network want the group, or do not any more.
-    fn member(&mut self, group: NodeAddr, is_wanted: bool);
-    /// Something that the operator should know.
-    fn notice(&mut self, notice: Notice);
-    /// What this bridge does among those of its network has changed.
-    fn role(&mut self, role: Role, forwarder: Option<Rank>);
-}
-
-/// What crossed so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets that went to the overlay.
-    pub captured: u64,
-    /// Their bytes.
-    pub captured_bytes: u64,
-    /// Packets that were put onto the network.
-    pub injected: u64,
-    /// Their bytes.
-    pub injected_bytes: u64,
-    /// Packets that were cut in parts for the network.
-    pub fragmented: u64,
-    /// IGMP messages heard, right ones.
-    pub igmp: u64,
-    /// What did not cross.
-    pub drops: Drops,
-}
 
 /// One network's bridge.
 #[derive(Debug)]
@@ -432,49 +353,6 @@ impl Bridge {
         Ok(())
     }
 
-    fn on_igmp(
-        &mut self,
-        now: Time,
-        ip: &Ip,
-        packet: &[u8],
-        out: &mut impl Outlet,
-    ) -> Result<(), Drop> {
-        // From beyond this network it would have been counted down. [RFC 3376 §4]
-        if ip.ttl != 1 {
-            return Err(Drop::IgmpTtl);
-        }
-        if ip.is_fragment {
-            return Err(Drop::IgmpFragment);
-        }
-        let message = Message::parse(&packet[ip.header_bytes..ip.total_bytes])?;
-        match &message {
-            Message::Query(asked) => self.host.on_query(now, asked, &self.timing),
-            _ => self.check_reporter(ip.source, out)?,
-        }
-        self.counters.igmp += 1;
-        let before = self.querier.other();
-        let (querier, mut effects) = self.split(out);
-        let rules = effects.rules;
-        querier.on_message(now, ip.source, &message, rules, &mut effects);
-        if let Some((address, version)) = self.querier.other()
-            && before != Some((address, version))
-        {
-            self.say(Notice::OtherQuerier { address, version }, out);
-        }
-        Ok(())
-    }
-
-    /// Whether who reports is of this network, or has no address yet. [RFC 3376 §9.2]
-    fn check_reporter(&mut self, host: Ipv4Addr, out: &mut impl Outlet) -> Result<(), Drop> {
-        let network = self.port.and_then(|port| port.address);
-        let is_here = network.is_none_or(|(own, bits)| is_of(host, own, bits));
-        if is_here || host.is_unspecified() {
-            return Ok(());
-        }
-        self.say(Notice::Foreign { host }, out);
-        Err(Drop::IgmpForeign)
-    }
-
     /// Whether a packet of the overlay is for this network, and what this network takes at once.
     fn admit(
         &mut self,
@@ -556,65 +434,6 @@ impl Bridge {
             mac: self.mac,
             address: address.map_or(Ipv4Addr::UNSPECIFIED, |(address, _)| address),
         }
-    }
-
-    fn split<'b, O: Outlet>(&'b mut self, out: &'b mut O) -> (&'b mut Querier, Effects<'b, O>) {
-        let from = self.speaker();
-        let effects = Effects {
-            from,
-            rules: &self.rules,
-            is_forwarding: self.election.role() == Role::Forwarding,
-            frame: &mut self.frame,
-            drops: &mut self.counters.drops,
-            said: &mut self.said,
-            out,
-        };
-        (&mut self.querier, effects)
-    }
-}
-
-/// What follows from what hosts say.
-struct Effects<'b, O> {
-    from: Speaker,
-    rules: &'b Rules,
-    is_forwarding: bool,
-    frame: &'b mut Vec<u8>,
-    drops: &'b mut Drops,
-    said: &'b mut Said,
-    out: &'b mut O,
-}
-
-impl<O: Outlet> Effects<'_, O> {
-    fn say(&mut self, notice: Notice) {
-        if self.said.first(notice) {
-            self.out.notice(notice);
-        }
-    }
-}
-
-impl<O: Outlet> super::igmp::Outlet for Effects<'_, O> {
-    fn query(&mut self, query: &Query<'_>) {
-        emit::query(self.frame, self.from, query);
-        self.out.transmit(self.frame);
-    }
-
-    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
-        if self.is_forwarding {
-            self.out.member(NodeAddr(group.to_bits()), is_wanted);
-        }
-    }
-
-    fn refused(&mut self, group: Ipv4Addr, reason: Drop) {
-        self.drops.count(reason);
-        match reason {
-            Drop::JoinNotAllowed => self.say(Notice::JoinNotAllowed { group }),
-            Drop::JoinWithoutSource => self.say(Notice::WithoutSource { group }),
-            _ => self.say(Notice::TooManyJoins),
-        }
-    }
-
-    fn unanswered(&mut self, group: Ipv4Addr) {
-        self.say(Notice::Unanswered { group });
     }
 }
 
