@@ -9,6 +9,7 @@
 mod targets {
     pub(crate) mod gateway;
     pub(crate) mod overlay;
+    pub(crate) mod relay;
     pub(crate) mod scribe;
     pub(crate) mod secure;
     pub(crate) mod voice;
@@ -23,6 +24,7 @@ pub fn targets() -> impl Iterator<Item = Target> {
     [
         targets::gateway::TARGETS,
         targets::overlay::TARGETS,
+        targets::relay::TARGETS,
         targets::scribe::TARGETS,
         targets::secure::TARGETS,
         targets::voice::TARGETS,

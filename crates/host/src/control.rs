@@ -21,7 +21,7 @@
 //! read, so that an operator who does not read holds nobody up and costs one answer.
 
 mod connection;
-mod listener;
+pub(crate) mod listener;
 mod operator;
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub use operator::{Files, GroupSet, Operator, set};
 
 use crate::log::Lines;
 use connection::Connection;
-use listener::Listener;
+pub(crate) use listener::Listener;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use std::io;
 use std::path::Path;

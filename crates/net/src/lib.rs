@@ -1,4 +1,4 @@
-//! System calls: UDP in bursts, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
+//! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
 //! namespaces.
 //!
 //! ```text
@@ -16,6 +16,7 @@
 
 pub mod addr;
 pub mod bare;
+pub mod beneath;
 pub mod clock;
 pub mod epoll;
 pub mod interface;
@@ -24,6 +25,7 @@ pub mod packet;
 pub mod poll;
 pub mod sched;
 pub mod signals;
+pub mod splice;
 mod sys;
 pub mod tap;
 pub mod tcp;

@@ -53,6 +53,94 @@ pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Has writers wait (and polls tell nothing) while more than so many bytes have not been sent for
+/// the first time: what lies in the socket beyond that only makes the way longer, and is lost to a
+/// resumption when the process dies.
+pub fn set_unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// How long what was sent may go unacknowledged before the connection is given up.
+pub fn set_user_timeout(socket: impl AsFd, timeout: std::time::Duration) -> io::Result<()> {
+    let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+    set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
+}
+
+/// The fastest that the kernel sends, in bits per second.
+pub fn set_pacing_rate(socket: impl AsFd, rate_bps: u64) -> io::Result<()> {
+    let bytes = u32::try_from(rate_bps / 8).unwrap_or(u32::MAX - 1);
+    set_int(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes)
+}
+
+fn set_int(socket: impl AsFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+    sys::set_option(socket.as_fd(), level, name, value.cast_signed())
+}
+
+/// What the kernel tells of a connection, `TCP_INFO` of tcp(7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// The smoothed round trip.
+    pub rtt_us: u32,
+    /// The least round trip of late.
+    pub min_rtt_us: u32,
+    /// Segments sent again.
+    pub resent: u32,
+    /// Segments sent, those again included.
+    pub sent: u32,
+    /// Bytes that the other end has acknowledged.
+    pub acked: u64,
+    /// Bytes received.
+    pub received: u64,
+    /// How long there was something to send.
+    pub busy_us: u64,
+    /// How long of that the other end's window was shut.
+    pub window_limited_us: u64,
+    /// The congestion window, in segments.
+    pub window: u32,
+}
+
+/// Asks the kernel about a connection. What an older kernel does not tell is zero.
+pub fn info(socket: impl AsFd) -> io::Result<Info> {
+    let raw: Raw = sys::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    // Offsets of `struct tcp_info` in linux/tcp.h, to which fields are only appended.
+    Ok(Info {
+        rtt_us: raw.u32(68),
+        min_rtt_us: raw.u32(148),
+        resent: raw.u32(100),
+        sent: raw.u32(156),
+        acked: raw.u64(120),
+        received: raw.u64(128),
+        busy_us: raw.u64(168),
+        window_limited_us: raw.u64(176),
+        window: raw.u32(80),
+    })
+}
+
+/// As many bytes of `struct tcp_info` as are looked at.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Raw([u8; 192]);
+
+impl Default for Raw {
+    fn default() -> Raw {
+        Raw([0; 192])
+    }
+}
+
+impl sys::OptionValue for Raw {}
+
+impl Raw {
+    fn u32(&self, at: usize) -> u32 {
+        let bytes = self.0[at..].first_chunk();
+        u32::from_ne_bytes(*bytes.expect("every offset lies within"))
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        let bytes = self.0[at..].first_chunk();
+        u64::from_ne_bytes(*bytes.expect("every offset lies within"))
+    }
+}
+
 /// Resets the connection of `socket`: the peer gets an error and not an end, and so do the threads
 /// that read or write here.
 pub fn abort(socket: impl AsFd) {
@@ -90,6 +178,24 @@ mod tests {
         // Whether it waited already or came later, it does not wait for ever.
         drop(waiting.join().unwrap());
         drop(here.read(&mut [0; 8]));
+    }
+
+    #[test]
+    fn the_kernel_tells_of_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut there, _) = listener.accept().unwrap();
+        set_unsent_low_water(&here, 65_536).unwrap();
+        set_user_timeout(&here, std::time::Duration::from_secs(30)).unwrap();
+        set_pacing_rate(&here, 1_000_000_000).unwrap();
+        std::io::Write::write_all(&mut here, &[7; 1_000]).unwrap();
+        there.read_exact(&mut [0; 1_000]).unwrap();
+        // An answer acknowledges.
+        std::io::Write::write_all(&mut there, b"x").unwrap();
+        here.read_exact(&mut [0; 1]).unwrap();
+        let info = info(&here).unwrap();
+        assert_eq!((info.received, info.resent), (1, 0));
+        assert!(info.acked >= 1_000 && info.rtt_us > 0 && info.min_rtt_us > 0, "{info:?}");
     }
 
     #[test]

@@ -27,6 +27,10 @@
 //! [clients]                          # clients on other hosts, who have the token
 //! listen = "10.0.0.1:7443"
 //! token_file = "clients.token"
+//!
+//! [relay]                            # bulk data: `sinew cp` through and to this node
+//! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed
+//! transfers = 64                     # how many at the same time; 0: none at all
 //! ```
 
 mod parse;
@@ -36,7 +40,7 @@ use gateway::allow::Rule;
 use host::control::GroupSet;
 use parse::{
     congestion, default_mode, flows, group_address, listen, mode, neighbors, node_address,
-    one_or_more, one_text, rate, span, strikes, text, yes,
+    one_or_more, one_text, rate, some_listen, span, strikes, text, yes,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
@@ -103,6 +107,9 @@ pub struct Config {
     /// Clients on other hosts; none unless configured.
     #[serde(default)]
     pub clients: Option<Clients>,
+    /// Bulk data.
+    #[serde(default)]
+    pub relay: Relay,
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
     pub realtime: Realtime,
@@ -288,6 +295,29 @@ pub struct Clients {
     pub token_file: PathBuf,
 }
 
+/// Bulk data through and to the node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Relay {
+    /// TCP addresses; those of `listen` for UDP unless given.
+    #[serde(deserialize_with = "some_listen")]
+    pub listen: Option<Vec<SocketAddr>>,
+    /// How many transfers it has a part in at the same time; with 0 it serves none.
+    pub transfers: usize,
+    /// The directories whose files it keeps and gives.
+    pub roots: Vec<PathBuf>,
+}
+
+impl Default for Relay {
+    fn default() -> Relay {
+        Relay {
+            listen: None,
+            transfers: relay::TRANSFERS,
+            roots: Vec::new(),
+        }
+    }
+}
+
 /// The real-time lane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -426,6 +456,7 @@ impl Config {
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))
             .chain(token_file)
+            .chain(&mut self.relay.roots)
         {
             if path.is_relative() {
                 *path = dir.join(&*path);

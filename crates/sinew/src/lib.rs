@@ -8,6 +8,7 @@
 //!   why whatif plan   asks a running node, or a scenario file
 //!   ping trace call   measures over the overlay <- its client socket
 //!   discover          asks the DNS              <- client::discover
+//!   cp                bulk data through relays   <- its relay socket
 //!   send listen       streams and datagrams     <- its client socket
 //!   forward gateway   programs over it          <- gateway
 //!   demo bench        starts nodes of its own   <- lab
@@ -25,6 +26,7 @@ pub mod call;
 pub mod calls;
 pub mod config;
 pub mod control;
+pub mod cp;
 pub mod date;
 pub mod demo;
 pub mod discover;
@@ -186,6 +188,14 @@ Examples:
   sinew forward 2222 fra:2022 --node net/ams
   ssh -p 2222 127.0.0.1")]
     Forward(forward::Forward),
+    /// Copy files, directories or streams to and from nodes, through relays
+    #[command(after_help = "\
+Examples:
+  sinew cp disk.img fra:/srv/data/ --node net/ams
+  sinew cp results/ lon:/srv/data/results fra:/srv/data/results
+  sinew cp fra:/srv/data/disk.img . --via lon --stripes 1,4
+  tar c dir | sinew cp - fra:/srv/data/dir.tar --scavenge")]
+    Cp(cp::Copy),
     /// Let programs that know nothing of overlays use this one
     #[command(subcommand)]
     Gateway(gateway::Gateway),
@@ -231,6 +241,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Send(args) => transfer::send(args),
         Command::Listen(args) => transfer::listen(args),
         Command::Forward(args) => forward::run(args),
+        Command::Cp(args) => cp::run(args),
         Command::Gateway(command) => gateway::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Emulate(args) => emulate::run(args),

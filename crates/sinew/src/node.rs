@@ -1,7 +1,7 @@
 //! `sinew node`: a running node, its engine's thread and those around it.
 //!
 //! ```text
-//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, keeper
+//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, keeper, relay
 //! ```
 
 use crate::config::{Accept, Config, Profile};
@@ -13,6 +13,7 @@ use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::Lines;
 use host::metrics::Metrics;
+use host::relay::{ServeError, Service, Settings};
 use host::resolve::{Named, Resolver, socket_for};
 use host::{Driver, Setup};
 use net::addr::underlay;
@@ -21,7 +22,6 @@ use net::sched::{self, Scheduling};
 use net::signals::Termination;
 use overlay::node::{Neighbor, Node};
 use overlay::request::Operation;
-use overlay::settings::Settings;
 use secure::{CertificateError, Identity, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -101,6 +101,7 @@ struct Services {
     _metrics: Option<Metrics>,
     _resolver: Option<Resolver>,
     _keeper: Keeper,
+    _relay: Option<Service>,
 }
 
 impl Services {
@@ -146,6 +147,7 @@ impl Services {
                 crate::gate::start(clients, socket, identity, lines)?;
             }
         }
+        let relay = relay(config, identity, network, driver, lines)?;
         let stored = network.revocations_version();
         let keeper = Keeper::start(
             config.revocations.clone(),
@@ -158,7 +160,46 @@ impl Services {
             _metrics: metrics.transpose()?,
             _resolver: resolver.transpose()?,
             _keeper: keeper.map_err(thread)?,
+            _relay: relay,
         })
+    }
+}
+
+/// Bulk data, unless it is switched off. An address that was not asked for and is taken by another
+/// program leaves the node without, loudly.
+fn relay(
+    config: &Config,
+    identity: &Identity,
+    network: &Network,
+    driver: &Driver,
+    lines: &Lines,
+) -> Result<Option<Service>, Failure> {
+    if config.relay.transfers == 0 {
+        return Ok(None);
+    }
+    let control = config.control_socket.as_ref();
+    let listen = config.relay.listen.as_ref();
+    let settings = Settings {
+        listen: listen.unwrap_or(&config.listen).clone(),
+        socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
+        transfers: config.relay.transfers,
+        roots: config.relay.roots.clone(),
+        certificate: Some(config.certificate.clone()),
+    };
+    for root in config.relay.roots.iter().filter(|root| !root.is_dir()) {
+        lines.say(&format!(
+            "bulk data: {} is no directory: make it, or change `[relay] roots`",
+            root.display()
+        ));
+    }
+    let (identity, network) = (identity.clone(), network.clone());
+    match Service::start(&settings, identity, network, driver.commander(), lines.clone()) {
+        Ok(service) => Ok(Some(service)),
+        Err(error @ ServeError::Listen { .. }) if listen.is_none() => {
+            lines.say(&format!("NO BULK DATA: {error}"));
+            Ok(None)
+        }
+        Err(error) => Err(Failure::failed(error)),
     }
 }
 
@@ -242,8 +283,8 @@ fn node(
     clock: Clock,
 ) -> Result<Node, Failure> {
     let mut settings = match config.profile {
-        Profile::Modern => Settings::modern(),
-        Profile::Paper => Settings::paper(),
+        Profile::Modern => overlay::Settings::modern(),
+        Profile::Paper => overlay::Settings::paper(),
     };
     if let Some(strikes) = config.realtime.strikes {
         settings.realtime.strikes = strikes;

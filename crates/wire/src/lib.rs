@@ -10,6 +10,7 @@
 //!   handshake     what neighbours say before they can seal; carries certificate
 //!   ipc           client <-> node over a Unix socket
 //!   remote        client on another host <-> the node's gate, within TLS; carries ipc
+//!   relay         bulk data over TCP between nodes, and what is copied: entries of a directory
 //!   scribe        Pastry rings and Scribe trees, between nodes that the overlay connects
 //! ```
 //!
@@ -32,6 +33,7 @@ pub mod link;
 pub mod link_state;
 mod measure;
 pub mod record;
+pub mod relay;
 pub mod remote;
 pub mod scribe;
 pub mod stamp;

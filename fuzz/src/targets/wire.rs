@@ -7,6 +7,7 @@ use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
 use wire::stamp::Stamp;
 use wire::transport::{Fragment, Kind, Range, Segment};
+use wire::relay::{self, entry};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe};
 
 use crate::Target;
@@ -25,6 +26,9 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_remote", remote_frame),
     ("wire_exit", exit_ask),
     ("wire_scribe", scribe_message),
+    ("wire_relay_message", relay_message),
+    ("wire_relay_item", relay_item),
+    ("wire_relay_frame", relay_frame),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -295,5 +299,53 @@ fn scribe_message(data: &[u8]) {
         let mut again = [0; scribe::MESSAGE_BYTES_MAX];
         let len = message.emit(&mut again).expect("it came from as many");
         assert_eq!(&again[..len], data);
+    }
+}
+
+/// A message between relays is written as it was read.
+fn relay_message(data: &[u8]) {
+    let Some((first, rest)) = data.split_first_chunk() else {
+        return;
+    };
+    let Ok((kind, len)) = relay::head(*first) else {
+        return;
+    };
+    let Some(body) = rest.get(..len) else {
+        return;
+    };
+    if let Ok(message) = relay::Message::parse(kind, body) {
+        let mut again = vec![0xa5; data.len()];
+        let written = message.emit(&mut again).expect("it fitted before");
+        assert_eq!(again[..written], data[..written]);
+        if let relay::Message::Open(open) = message {
+            let nodes = |hop: &relay::Hop<'_>| hop.below().count();
+            assert!(nodes(&open.route) < relay::HOPS_MAX && open.route.ends() > 0);
+        }
+    }
+}
+
+/// So is an entry.
+fn relay_item(data: &[u8]) {
+    if let Ok((item, used)) = entry::Item::read(data) {
+        let mut again = vec![0xa5; used];
+        assert_eq!(item.emit(&mut again), Ok(used));
+        assert_eq!(again, data[..used]);
+        if let entry::Item::Entry(entry) = item {
+            assert!(entry::is_path(entry.path));
+        }
+    }
+}
+
+/// A frame's head and a preamble are written as they were read.
+fn relay_frame(data: &[u8]) {
+    if let Some(head) = data.first_chunk()
+        && let Ok(frame) = relay::Frame::parse(head)
+    {
+        assert_eq!(frame.to_bytes(), *head);
+    }
+    if let Ok(preamble) = relay::Preamble::parse(data) {
+        let mut again = vec![0xa5; data.len()];
+        assert_eq!(preamble.emit(&mut again), Ok(data.len()));
+        assert_eq!(again, data);
     }
 }

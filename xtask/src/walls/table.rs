@@ -119,6 +119,7 @@ pub(crate) struct External {
 
 /// Each of them is pure when used as here: no IO, no clock, no entropy of its own.
 pub(crate) const ENGINE_EXTERNALS: &[External] = &[
+    external("blake3", &["relay"]), // without its readers of files and threads
     external("hashbrown", &["base"]), // without default features; base fixes the hasher
     external("rand_chacha", &["base", "secure"]), // a seeded generator
     external("serde", &[]),

@@ -30,7 +30,7 @@ pub enum ControlError {
 
 /// A non-blocking listener. Its file goes when it is dropped.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     inner: UnixListener,
     path: PathBuf,
     /// Device and inode of our file: a file that replaced it is not ours to remove.
@@ -42,7 +42,7 @@ impl Listener {
     ///
     /// The socket is made in a directory that nobody else can enter, and moved into its place
     /// when it is as it shall be, in one step that also replaces a stale file.
-    pub(super) fn bind(path: &Path) -> Result<Listener, ControlError> {
+    pub(crate) fn bind(path: &Path) -> Result<Listener, ControlError> {
         refuse_occupied(path)?;
         let io = |error| ControlError::Io {
             path: path.to_owned(),
@@ -65,7 +65,7 @@ impl Listener {
     }
 
     /// The next connection that waits, if any.
-    pub(super) fn accept(&self) -> io::Result<Option<UnixStream>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<UnixStream>> {
         match self.inner.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(true)?;

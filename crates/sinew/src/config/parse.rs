@@ -53,6 +53,12 @@ pub(super) fn listen<'de, D: Deserializer<'de>>(
     texts.iter().map(|text| parse(text)).collect()
 }
 
+pub(super) fn some_listen<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<SocketAddr>>, D::Error> {
+    listen(deserializer).map(Some)
+}
+
 pub(super) fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let mode = u32::deserialize(deserializer)?;
     if mode > 0o777 {

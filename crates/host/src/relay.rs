@@ -1,0 +1,42 @@
+//! Bulk data through a node: its relay service, and the two ends of a transfer. [Liu04 §III]
+//!
+//! ```text
+//!   sinew cp ─Unix socket─▶ node ══ TCP, TLS 1.3 ══▶ node ══ TCP, TLS 1.3 ══▶ node ─▶ file
+//!   (Origin)                (Service: stage)         (stage)                  (stage with a sink)
+//! ```
+//!
+//! Nothing here touches the engine or its thread. A transfer has a thread for each connection, which
+//! waits where its connection waits; how many transfers there are is bounded, and so is what each
+//! holds (`relay`). Between nodes runs kernel TCP, at the port whose number the node has for UDP.
+//! Nodes prove who they are by TLS and their certificates; only control is sealed when the data is
+//! said to be sealed already (`--plain`), and then the kernel moves it by splice.
+//!
+//! Life of a transfer at a node: accept, handshake, Open, Attach; the stripes; the same towards the
+//! nodes behind; bytes and messages until all sinks are done, or until the first failure, which is
+//! told to all and shuts everything.
+
+mod dial;
+mod duplex;
+pub mod failure;
+mod monitor;
+pub mod origin;
+pub mod place;
+mod pump;
+mod roots;
+mod service;
+mod sink;
+mod socket;
+mod source;
+mod stage;
+mod tls;
+mod transfer;
+pub mod tree;
+
+pub use failure::Failure;
+pub use origin::{Order, Progress, Report, pull, push};
+pub use place::{Named, Place};
+pub use service::{ServeError, Service, Settings};
+pub use tree::Tree;
+
+/// The local socket of a node's relay service stands beside its control socket, and ends so.
+pub const SUFFIX: &str = "relay";

@@ -1,0 +1,244 @@
+//! Reaching the next node of a route: control, the question, then the stripes.
+
+use super::duplex::Duplex;
+use super::failure::{Failure, FailureKind};
+use super::socket::{Data, Socket};
+use super::tls::Trust;
+use base::NodeAddr;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::relay::{
+    DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES,
+};
+
+/// How long a connection may take to be there, or an answer to come. Choice: a lost SYN is repeated
+/// after 1 and 3 s.
+pub(super) const PATIENCE: Duration = Duration::from_secs(8);
+/// How long control may have sent what nobody acknowledges: then the other host is gone.
+const SILENCE: Duration = Duration::from_secs(30);
+/// What may lie in a socket unsent: two frames, so that the next one is ready when one has gone.
+const UNSENT_BYTES: u32 = 2 * FRAME_BYTES_MAX as u32;
+
+/// The next node, with its connections.
+pub(super) struct Next {
+    pub(super) node: NodeAddr,
+    pub(super) control: Arc<Duplex>,
+    pub(super) data: Vec<Data>,
+}
+
+/// How to reach it.
+pub(super) enum Way<'a> {
+    /// Over the network.
+    Tcp(&'a Trust),
+    /// The node that runs here, by its socket.
+    Local(&'a Path),
+}
+
+/// Asks the first node of `open.route` for the transfer; `here` says who asks in a failure.
+pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Next, Failure> {
+    let hop = open.route;
+    let broken = |error: &io::Error| unreachable(here, hop.node, error);
+    let addr = match way {
+        Way::Tcp(trust) => Some(endpoint(trust, hop.node, hop.endpoint)?),
+        Way::Local(_) => None,
+    };
+    let connect = || -> io::Result<Socket> {
+        match (way, addr) {
+            (Way::Local(path), _) => UnixStream::connect(path).map(Socket::Unix),
+            (Way::Tcp(_), Some(addr)) => {
+                TcpStream::connect_timeout(&addr, PATIENCE).map(Socket::Tcp)
+            }
+            (Way::Tcp(_), None) => Err(ErrorKind::AddrNotAvailable.into()),
+        }
+    };
+    let trust = match way {
+        Way::Tcp(trust) => Some(*trust),
+        Way::Local(_) => None,
+    };
+    let (control, ticket) = ask(connect, trust, here, open).map_err(|why| match why {
+        Why::Failed(failure) => failure,
+        Why::Io(error) => broken(&error),
+    })?;
+    let mut data = Vec::new();
+    for stripe in 0..hop.stripes {
+        let sealed = trust.filter(|_| !open.plain);
+        let made = connect().and_then(|socket| {
+            stripe_on(socket, sealed, &open.transfer, stripe, &ticket)
+        });
+        let made = made.map_err(|error| broken(&error))?;
+        prepare(&made, open.congestion)
+            .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
+        data.push(made);
+    }
+    Ok(Next {
+        node: hop.node,
+        control: Arc::new(control),
+        data,
+    })
+}
+
+enum Why {
+    Failed(Failure),
+    Io(io::Error),
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Why {
+        Why::Io(error)
+    }
+}
+
+fn ask(
+    connect: impl Fn() -> io::Result<Socket>,
+    trust: Option<&Trust>,
+    here: NodeAddr,
+    open: &Open<'_>,
+) -> Result<(Duplex, [u8; TICKET_BYTES]), Why> {
+    let socket = connect()?;
+    if let Some(tcp) = socket.tcp() {
+        watch(tcp)?;
+    }
+    let mut data = begin(socket, trust)?;
+    let mut preamble = [0; DATA_PREAMBLE_BYTES];
+    let len = Preamble::Control.emit(&mut preamble);
+    let len = len.expect("the longer preamble has as many bytes");
+    data.write_all(&preamble[..len])?;
+    let key = data.peer_key();
+    let control = Duplex::new(data)?;
+    control.send(&Message::Open(*open))?;
+    let until = Instant::now() + PATIENCE;
+    let Some(answer) = control.receive(Some(until))? else {
+        return Err(Why::Io(ErrorKind::UnexpectedEof.into()));
+    };
+    match answer.message()? {
+        Message::Attach {
+            ticket,
+            certificate,
+        } => {
+            if let Some(trust) = trust {
+                let key = key.ok_or(ErrorKind::InvalidData).map_err(io::Error::from)?;
+                let judged = trust.judge(certificate, &key).and_then(|node| {
+                    match node == open.route.node {
+                        true => Ok(()),
+                        false => Err(super::tls::Distrust::OtherNode(node)),
+                    }
+                });
+                judged.map_err(|why| {
+                    let text = format!("{} is not believed: {why}", open.route.node);
+                    Why::Failed(Failure::new(here, FailureKind::Forbidden, text))
+                })?;
+            }
+            Ok((control, ticket))
+        }
+        Message::Failed { node, kind, text } => Err(Why::Failed(Failure::new(node, kind, text))),
+        _ => Err(Why::Io(ErrorKind::InvalidData.into())),
+    }
+}
+
+/// A connection at its very beginning, with TLS where nodes talk.
+fn begin(socket: Socket, trust: Option<&Trust>) -> io::Result<Data> {
+    socket.set_patience(Some(PATIENCE))?;
+    if let Some(tcp) = socket.tcp() {
+        tcp.set_nodelay(true)?;
+    }
+    let Some(trust) = trust else {
+        return Ok(Data::plain(socket));
+    };
+    let mut data = Data::sealed(socket, trust.dialler().map_err(io::Error::other)?);
+    data.shake_hands()?;
+    Ok(data)
+}
+
+fn stripe_on(
+    socket: Socket,
+    trust: Option<&Trust>,
+    transfer: &[u8; 16],
+    stripe: u8,
+    ticket: &[u8; TICKET_BYTES],
+) -> io::Result<Data> {
+    let mut data = begin(socket, trust)?;
+    let preamble = Preamble::Data {
+        transfer: *transfer,
+        stripe,
+        proof: relay::proof(ticket, transfer, stripe),
+    };
+    let mut bytes = [0; DATA_PREAMBLE_BYTES];
+    let len = preamble.emit(&mut bytes);
+    data.write_all(&bytes[..len.expect("it has as many bytes")])?;
+    data.socket.set_patience(None)?;
+    Ok(data)
+}
+
+/// Makes a data connection ready to send on: no delay for small segments, little unsent, and the
+/// congestion control that was asked for.
+pub(super) fn prepare(data: &Data, congestion: &str) -> Result<(), String> {
+    let Some(tcp) = data.socket.tcp() else {
+        return Ok(());
+    };
+    // Kernels that cannot only hold more.
+    let _ = net::tcp::set_unsent_low_water(tcp, UNSENT_BYTES);
+    if congestion.is_empty() {
+        return Ok(());
+    }
+    net::tcp::set_congestion_control(tcp, congestion).map_err(|error| {
+        let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+        let known = known.unwrap_or_default();
+        format!(
+            "congestion control `{congestion}`: {error}; this host has: {}",
+            known.trim()
+        )
+    })
+}
+
+/// Has a control connection end when the other host has gone without a word.
+pub(super) fn watch(tcp: &TcpStream) -> io::Result<()> {
+    net::tcp::keep_alive(tcp)?;
+    net::tcp::set_user_timeout(tcp, SILENCE)
+}
+
+fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            ": nothing listens there for bulk data; see `[relay]` in its configuration"
+        }
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            ": let TCP through to the port that the node has for UDP"
+        }
+        _ => "",
+    };
+    let text = format!("cannot reach {node} by TCP: {error}{advice}");
+    Failure::new(here, FailureKind::Broken, text)
+}
+
+/// Where a node is reached by TCP: as the route says, or where the overlay reaches this neighbour.
+fn endpoint(trust: &Trust, node: NodeAddr, told: &str) -> Result<SocketAddr, Failure> {
+    let here = trust.own();
+    if !told.is_empty() {
+        let found = told.to_socket_addrs().and_then(|mut all| {
+            all.next().ok_or_else(|| ErrorKind::AddrNotAvailable.into())
+        });
+        return found.map_err(|error| {
+            let text = format!("`{told}`, where {node} is said to be: {error}");
+            Failure::new(here, FailureKind::NotFound, text)
+        });
+    }
+    let status = trust.commander().status();
+    let status = status.map_err(|why| Failure::new(here, FailureKind::Busy, why))?;
+    let peer = node.to_string();
+    let link = status.snapshot.links.iter().find(|link| link.peer == peer);
+    let at = link.and_then(|link| link.at.as_ref()?.parse().ok());
+    at.ok_or_else(|| {
+        let text = match link {
+            None => format!(
+                "{node} is no neighbor of {here}: name the nodes between by --via, or where it is \
+                 by --via NODE@HOST:PORT"
+            ),
+            Some(_) => format!("it is not known where {node} is: its link is not up yet"),
+        };
+        Failure::new(here, FailureKind::NotFound, text)
+    })
+}

@@ -1,0 +1,203 @@
+//! A control connection: messages in both directions, few and small.
+//!
+//! Any thread may send; one at a time receives. The socket does not block: who waits, waits in
+//! poll(2), without the lock on TLS.
+
+use super::failure::Failure;
+use super::socket::{Data, Socket};
+use base::NodeAddr;
+use net::poll::{Polled, poll};
+use rustls::Connection;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use wire::relay::{MESSAGE_HEAD_BYTES, Message, head};
+
+/// How long the other side may leave a message unread that there is no room for. Choice: as long as
+/// a connection may be silent.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A control connection.
+pub(super) struct Duplex {
+    socket: Arc<Socket>,
+    tls: Mutex<Option<Connection>>,
+    inbox: Mutex<Vec<u8>>,
+    /// Only one message leaves at a time.
+    sending: Mutex<()>,
+}
+
+/// A message as it came.
+pub(super) struct Received {
+    kind: u8,
+    body: Vec<u8>,
+}
+
+impl Received {
+    pub(super) fn message(&self) -> io::Result<Message<'_>> {
+        let parsed = Message::parse(self.kind, &self.body);
+        parsed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    }
+}
+
+impl Duplex {
+    /// Control on a connection whose handshake and preamble are over.
+    pub(super) fn new(data: Data) -> io::Result<Duplex> {
+        let (socket, sealed) = data.into_parts();
+        socket.set_patience(None)?;
+        socket.set_nonblocking(true)?;
+        let (tls, early) = match sealed {
+            None => (None, Vec::new()),
+            Some((mut tls, rest)) => {
+                let mut rest = &rest[..];
+                let mut plain = Vec::new();
+                while !rest.is_empty() {
+                    tls.read_tls(&mut rest)?;
+                    process(&mut tls)?;
+                    read_plain(&mut tls, &mut plain)?;
+                }
+                read_plain(&mut tls, &mut plain)?;
+                (Some(tls), plain)
+            }
+        };
+        Ok(Duplex {
+            socket,
+            tls: Mutex::new(tls),
+            inbox: Mutex::new(early),
+            sending: Mutex::new(()),
+        })
+    }
+
+    pub(super) fn socket(&self) -> &Arc<Socket> {
+        &self.socket
+    }
+
+    /// Both sides see the end.
+    pub(super) fn close(&self) {
+        self.socket.shutdown(Shutdown::Both);
+    }
+
+    pub(super) fn send(&self, message: &Message<'_>) -> io::Result<()> {
+        let mut bytes = vec![0; Message::BYTES_MAX];
+        let len = message.emit(&mut bytes);
+        let len = len.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        self.send_bytes(&bytes[..len])
+    }
+
+    /// Passes on what came elsewhere.
+    pub(super) fn pass_on(&self, received: &Received) -> io::Result<()> {
+        self.send(&received.message()?)
+    }
+
+    /// Tells of a failure, if there is still anybody.
+    pub(super) fn fail(&self, failure: &Failure) {
+        let _ = self.send(&failure.message());
+    }
+
+    fn send_bytes(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        let _alone = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tls) = self.tls().as_mut() {
+            tls.writer().write_all(bytes)?;
+        }
+        loop {
+            let tried = match self.tls().as_mut() {
+                Some(tls) if tls.wants_write() => tls.write_tls(&mut &*self.socket).map(drop),
+                Some(_) => return Ok(()),
+                None if bytes.is_empty() => return Ok(()),
+                None => (&mut &*self.socket).write(bytes).map(|len| bytes = &bytes[len..]),
+            };
+            match tried {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.wait(false, Some(until))?;
+                }
+                other => other?,
+            }
+        }
+    }
+
+    /// The next message, or none at the end of the connection.
+    pub(super) fn receive(&self, until: Option<Instant>) -> io::Result<Option<Received>> {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(first) = inbox.first_chunk::<MESSAGE_HEAD_BYTES>() {
+                let (kind, len) = head(*first)
+                    .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+                let whole = MESSAGE_HEAD_BYTES + len;
+                if inbox.len() >= whole {
+                    let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
+                    inbox.drain(..whole);
+                    return Ok(Some(Received { kind, body }));
+                }
+            }
+            match self.read_more(&mut inbox) {
+                Ok(0) if inbox.is_empty() => return Ok(None),
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(true, until)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads what is there; 0 at the end.
+    fn read_more(&self, inbox: &mut Vec<u8>) -> io::Result<usize> {
+        let mut guard = self.tls();
+        let Some(tls) = guard.as_mut() else {
+            let mut bytes = [0; 4_096];
+            let len = (&mut &*self.socket).read(&mut bytes)?;
+            inbox.extend_from_slice(&bytes[..len]);
+            return Ok(len);
+        };
+        let taken = tls.read_tls(&mut &*self.socket)?;
+        process(tls)?;
+        read_plain(tls, inbox)?;
+        Ok(taken)
+    }
+
+    fn wait(&self, read: bool, until: Option<Instant>) -> io::Result<()> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        poll(
+            &mut [Polled::new(self.socket.as_fd(), read, !read)],
+            left,
+        )?;
+        Ok(())
+    }
+
+    fn tls(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn process(tls: &mut Connection) -> io::Result<()> {
+    let processed = tls.process_new_packets();
+    processed
+        .map(drop)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+}
+
+fn read_plain(tls: &mut Connection, inbox: &mut Vec<u8>) -> io::Result<()> {
+    let mut bytes = [0; 4_096];
+    loop {
+        match tls.reader().read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(len) => inbox.extend_from_slice(&bytes[..len]),
+            // It says so itself when the connection has ended: what follows is read as an end.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Who is on the other side of a control connection, and the connection.
+pub(super) struct Peer {
+    pub(super) node: NodeAddr,
+    pub(super) control: Arc<Duplex>,
+}

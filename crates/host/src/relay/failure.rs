@@ -1,0 +1,73 @@
+//! Why a transfer has failed: where, whose turn it is, and what to do.
+
+use base::NodeAddr;
+use std::fmt;
+use std::io::{self, ErrorKind};
+pub use wire::relay::FailureKind;
+use wire::relay::Message;
+
+/// Why a transfer has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Where.
+    pub node: NodeAddr,
+    /// Whose turn it is.
+    pub kind: FailureKind,
+    /// What, and what to do.
+    pub text: String,
+}
+
+impl Failure {
+    pub(super) fn new(node: NodeAddr, kind: FailureKind, text: impl fmt::Display) -> Failure {
+        let text = text.to_string();
+        Failure { node, kind, text }
+    }
+
+    /// A connection to `peer` broke.
+    pub(super) fn broken(node: NodeAddr, peer: impl fmt::Display, error: &io::Error) -> Failure {
+        // What is sealed badly, or not in the format, is not a line that went down.
+        let kind = match error.kind() {
+            ErrorKind::InvalidData => FailureKind::Corrupt,
+            _ => FailureKind::Broken,
+        };
+        let text = match error.kind() {
+            ErrorKind::UnexpectedEof => format!("the connection to {peer} has ended"),
+            _ => format!("the connection to {peer} broke: {error}"),
+        };
+        Failure::new(node, kind, text + "; run the same command again to go on from here")
+    }
+
+    /// Something with a file failed.
+    pub(super) fn file(node: NodeAddr, what: impl fmt::Display, error: &io::Error) -> Failure {
+        let kind = match error.kind() {
+            ErrorKind::NotFound => FailureKind::NotFound,
+            ErrorKind::PermissionDenied | ErrorKind::CrossesDevices => FailureKind::Forbidden,
+            _ => FailureKind::File,
+        };
+        let advice = match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "; make room and run the same command again to go on from here"
+            }
+            // What openat2 says of a way that leads out.
+            ErrorKind::CrossesDevices => "; it leads out of the directory that is served",
+            _ => "",
+        };
+        Failure::new(node, kind, format!("{what}: {error}{advice}"))
+    }
+
+    pub(super) fn message(&self) -> Message<'_> {
+        Message::Failed {
+            node: self.node,
+            kind: self.kind,
+            text: &self.text,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.node, self.text)
+    }
+}
+
+impl std::error::Error for Failure {}

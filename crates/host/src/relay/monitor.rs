@@ -1,0 +1,190 @@
+//! How the segments that begin at a node fare, once per second; and the scavenger's brake.
+//!
+//! What TCP tells of its connections says which segment limits a pipeline: one that has always
+//! something to send, to an end that always takes it, is as fast as the network lets it be; the
+//! others wait for it.
+
+use super::duplex::Duplex;
+use super::socket::{Data, Socket};
+use super::transfer::Transfer;
+use base::NodeAddr;
+use net::clock::Clock;
+use relay::pace::{Pacer, Sample, TICK};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wire::relay::{Message, Segment};
+
+/// How often a segment is told of.
+const TELL: base::Duration = base::Duration::from_secs(1);
+
+/// The connections of one segment, at the end that sends.
+struct Sending {
+    to: NodeAddr,
+    stripes: Vec<Stripe>,
+    last: Totals,
+}
+
+struct Stripe {
+    socket: Arc<Socket>,
+    pacer: Pacer,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    bytes: u64,
+    resent: u64,
+    busy_us: u64,
+    shut_us: u64,
+    rtt_us: u32,
+}
+
+/// Watches what a node sends for one transfer.
+pub(super) struct Monitor {
+    here: NodeAddr,
+    /// Towards who has begun the transfer.
+    teller: Arc<Duplex>,
+    clock: Clock,
+    state: Mutex<State>,
+    scavenge: bool,
+}
+
+struct State {
+    segments: Vec<Sending>,
+    told: base::Time,
+}
+
+impl Monitor {
+    pub(super) fn new(here: NodeAddr, teller: &Arc<Duplex>, scavenge: bool) -> Monitor {
+        let clock = Clock::new();
+        Monitor {
+            here,
+            teller: Arc::clone(teller),
+            clock,
+            state: Mutex::new(State {
+                segments: Vec::new(),
+                told: clock.now(),
+            }),
+            scavenge,
+        }
+    }
+
+    /// A segment begins here. One within the host has nothing to tell.
+    pub(super) fn watch(&self, to: NodeAddr, data: &[Data]) {
+        let stripes: Vec<Stripe> = data
+            .iter()
+            .filter(|data| data.socket.tcp().is_some())
+            .map(|data| Stripe {
+                socket: Arc::clone(&data.socket),
+                pacer: Pacer::default(),
+            })
+            .collect();
+        if stripes.is_empty() {
+            return;
+        }
+        if self.scavenge {
+            for stripe in &stripes {
+                stripe.pace(stripe.pacer.rate_bps());
+            }
+        }
+        self.with(|state| {
+            state.segments.push(Sending {
+                to,
+                stripes,
+                last: Totals::default(),
+            });
+        });
+    }
+
+    /// Watches until the transfer is over.
+    pub(super) fn run(&self, transfer: &Transfer) {
+        let tick = match self.scavenge {
+            true => Duration::from_nanos(TICK.as_nanos()),
+            false => Duration::from_nanos(TELL.as_nanos()),
+        };
+        while !transfer.wait(tick) {
+            let now = self.clock.now();
+            if self.scavenge {
+                self.with(|state| state.segments.iter_mut().for_each(|s| s.pace(now)));
+            }
+            if self.with(|state| now.since(state.told) >= TELL) {
+                self.tell();
+            }
+        }
+    }
+
+    /// Tells of all segments.
+    pub(super) fn tell(&self) {
+        let now = self.clock.now();
+        let told: Vec<(NodeAddr, Segment)> = self.with(|state| {
+            let span_us = now.since(state.told).as_micros().max(1);
+            state.told = now;
+            let segments = state.segments.iter_mut();
+            segments.map(|s| (s.to, s.segment(span_us))).collect()
+        });
+        for (to, segment) in told {
+            // Who does not listen any more is found by those who have to know.
+            let _ = self.teller.send(&Message::Segment(self.here, to, segment));
+        }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Sending {
+    fn segment(&mut self, span_us: u64) -> Segment {
+        let mut now = Totals::default();
+        for stripe in &self.stripes {
+            let info = stripe.info();
+            now.bytes += info.acked;
+            now.resent += u64::from(info.resent);
+            now.busy_us += info.busy_us;
+            now.shut_us += info.window_limited_us;
+            now.rtt_us = now.rtt_us.max(info.rtt_us);
+        }
+        let last = std::mem::replace(&mut self.last, now);
+        let all_us = span_us * self.stripes.len() as u64;
+        let share = |us: u64| u16::try_from((us * 1_000 / all_us).min(1_000)).unwrap_or(1_000);
+        let busy = share(now.busy_us.saturating_sub(last.busy_us));
+        Segment {
+            bytes: now.bytes,
+            rate_bps: now.bytes.saturating_sub(last.bytes) * 8_000_000 / span_us,
+            rtt_us: now.rtt_us,
+            resent: u32::try_from(now.resent).unwrap_or(u32::MAX),
+            waited: share(now.shut_us.saturating_sub(last.shut_us)),
+            starved: 1_000 - busy,
+        }
+    }
+
+    fn pace(&mut self, now: base::Time) {
+        for stripe in &mut self.stripes {
+            let info = stripe.info();
+            let sample = Sample {
+                rtt_us: info.rtt_us,
+                min_rtt_us: info.min_rtt_us,
+                delivered: info.acked,
+                resent: info.resent.into(),
+            };
+            let before = stripe.pacer.rate_bps();
+            let rate = stripe.pacer.on_sample(now, sample);
+            if rate != before {
+                stripe.pace(rate);
+            }
+        }
+    }
+}
+
+impl Stripe {
+    /// What the kernel tells; nothing of a connection that is gone.
+    fn info(&self) -> net::tcp::Info {
+        let tcp = self.socket.tcp();
+        tcp.and_then(|tcp| net::tcp::info(tcp).ok()).unwrap_or_default()
+    }
+
+    fn pace(&self, rate_bps: u64) {
+        if let Some(tcp) = self.socket.tcp() {
+            let _ = net::tcp::set_pacing_rate(tcp, rate_bps);
+        }
+    }
+}

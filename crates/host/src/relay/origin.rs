@@ -1,0 +1,175 @@
+//! Where a transfer begins: `sinew cp`, beside a node of its own.
+//!
+//! ```text
+//!   push: Tree ─▶ this process ─Unix─▶ node ═▶ ... ═▶ sinks
+//!   pull: source ═▶ ... ═▶ node ─Unix─▶ this process ─▶ Place
+//! ```
+
+use super::dial::{self, Next, Way};
+use super::failure::{Failure, FailureKind};
+use super::place::Place;
+use super::pump::Ends;
+use super::sink::{self, Sink};
+use super::source::{self, Feedback, Source};
+use super::stage::{hear, note, spread};
+use super::tls::random;
+use super::transfer::{LOOK, Shared, Transfer};
+use super::tree::Tree;
+use base::NodeAddr;
+use relay::{Fan, Reassembly};
+use std::path::PathBuf;
+use std::thread;
+pub use wire::relay::{Done, Hop, HopRepr, Segment};
+use wire::relay::{Message, Open};
+
+/// What is to be done.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The local socket of the node to begin at.
+    pub socket: PathBuf,
+    /// That node.
+    pub node: NodeAddr,
+    /// The route from that node on, which is its first hop, as [`HopRepr::emit`] writes it.
+    pub route: Vec<u8>,
+    /// Data is sealed already, and goes between nodes as it is.
+    pub plain: bool,
+    /// Give way to others.
+    pub scavenge: bool,
+    /// Do not go on where an earlier attempt has ended.
+    pub fresh: bool,
+    /// The congestion control of senders; empty for the kernel's choice.
+    pub congestion: String,
+}
+
+/// What happens meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The stream begins behind so many entries, and so many bytes of the next.
+    Begins(u64, u64),
+    /// An entry begins, of so many bytes if it is a file.
+    Entry(u64),
+    /// All sinks have written so many bytes of the stream.
+    Written(u64),
+    /// How a segment fares: from, to.
+    Segment(NodeAddr, NodeAddr, Segment),
+}
+
+/// Who is told.
+pub type Report<'a> = &'a (dyn Fn(Progress) + Sync);
+
+impl Order {
+    fn open<'a>(&'a self, pull: bool) -> Result<Open<'a>, Failure> {
+        let unusable = |text: &dyn std::fmt::Display| {
+            Failure::new(self.node, FailureKind::Unusable, format!("the route: {text}"))
+        };
+        let transfer = random();
+        Ok(Open {
+            transfer: transfer.map_err(|error| unusable(&error))?,
+            pull,
+            plain: self.plain,
+            scavenge: self.scavenge,
+            fresh: self.fresh,
+            congestion: &self.congestion,
+            certificate: &[],
+            route: Hop::parse(&self.route).map_err(|why| unusable(&why))?,
+        })
+    }
+
+    fn dial(&self, open: &Open<'_>, transfer: &Transfer) -> Result<Next, Failure> {
+        let next = dial::dial(&Way::Local(&self.socket), self.node, open)?;
+        transfer.add_control(&next.control);
+        transfer.add_data(&next.data);
+        Ok(next)
+    }
+}
+
+/// Copies `tree` to all ends of the route.
+pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, Failure> {
+    let open = order.open(false)?;
+    let sinks = open.route.ends();
+    let transfer = Transfer::new(sinks);
+    let next = order.dial(&open, &transfer)?;
+    let feedback = Shared::new(Feedback::new(sinks));
+    let frames = Shared::new(Fan::new(1, 1));
+    let here = order.node;
+    let at = Ends { here, peer: here };
+    let control = &next.control;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let heard = hear(here, here, control, &transfer, |_, message| {
+                note(&feedback, message)
+                    .map_err(|why| Failure::new(here, FailureKind::Corrupt, why))?;
+                match *message {
+                    Message::Ack(..) => report(Progress::Written(feedback.with(|f| f.acked()))),
+                    Message::Segment(from, to, segment) => {
+                        report(Progress::Segment(from, to, segment));
+                    }
+                    Message::Done(..) => transfer.on_done(),
+                    _ => {}
+                }
+                Ok(())
+            });
+            transfer.note(heard);
+        });
+        let source = Source {
+            here,
+            feedback: &feedback,
+            frames: &frames,
+            transfer: &transfer,
+        };
+        let sent = spread(&frames, 0, next.data, at, &transfer, || {
+            source.run(&mut tree, |told| match told {
+                source::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
+                source::Told::Entry(bytes) => report(Progress::Entry(bytes)),
+            })
+        });
+        if sent.is_err() {
+            // The reason may be on its way still.
+            transfer.wait(LOOK);
+        }
+        control.close();
+        sent.map_err(|failure| transfer.failure().unwrap_or(failure))
+    })
+}
+
+/// Copies what is at the end of the route to `place`.
+pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Failure> {
+    let open = order.open(true)?;
+    let transfer = Transfer::new(1);
+    let next = order.dial(&open, &transfer)?;
+    let inflow = Shared::new(Reassembly::default());
+    let here = order.node;
+    let at = Ends { here, peer: here };
+    let control = &next.control;
+    thread::scope(|scope| {
+        let (transfer, inflow) = (&transfer, &inflow);
+        scope.spawn(move || {
+            let heard = hear(here, here, control, transfer, |_, message| {
+                if let Message::Segment(from, to, segment) = *message {
+                    report(Progress::Segment(from, to, segment));
+                }
+                Ok(())
+            });
+            transfer.note(heard);
+        });
+        for from in next.data {
+            scope.spawn(move || transfer.note(sink::gather(from, at, inflow, transfer)));
+        }
+        let sink = Sink {
+            here,
+            control,
+            inflow,
+            transfer,
+        };
+        let come = sink.run(place, open.fresh, |told| match told {
+            sink::Told::Kept(_) => {}
+            sink::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
+            sink::Told::Written(bytes) => report(Progress::Written(bytes)),
+        });
+        if let Err(failure) = &come {
+            transfer.fail(failure.clone());
+        }
+        control.close();
+        come.map_err(|failure| transfer.failure().unwrap_or(failure))
+    })
+}

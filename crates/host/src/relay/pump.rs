@@ -1,0 +1,131 @@
+//! Threads that move a transfer's bytes through a node. [Liu04 §III]
+//!
+//! ```text
+//!   as many connections in as out:   in k ══ splice, or TLS to TLS ══▶ out k     frames unread
+//!   otherwise:                       in k ─▶ Fan ─▶ whichever stripe is free, of each branch
+//! ```
+//! A pair of connections needs no frames, so unsealed bytes stay in the kernel. Where stripes are
+//! spread anew, or the route branches, frames pass through memory once.
+
+use super::failure::Failure;
+use super::socket::Data;
+use super::transfer::{Over, Shared, Transfer};
+use base::NodeAddr;
+use relay::Fan;
+use relay::stage::Next;
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
+
+/// A frame with its head, shared by the branches that it goes to.
+pub(super) type Packed = Arc<Vec<u8>>;
+/// The frames that wait at a node.
+pub(super) type Frames = Shared<Fan<Packed>>;
+
+/// What a thread came to.
+pub(super) type Outcome = Result<(), Failure>;
+
+/// Who is at the two ends of a thread's work, for what it may have to tell.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) here: NodeAddr,
+    pub(super) peer: NodeAddr,
+}
+
+/// Moves the bytes of one connection to another until the end.
+pub(super) fn pair(mut from: Data, mut to: Data, at: Ends, next: NodeAddr) -> Outcome {
+    if from.is_plain() && to.is_plain() {
+        // Which of the two broke, the kernel does not say.
+        net::splice::copy(&*from.socket, &*to.socket, drop)
+            .map_err(|error| Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error))?;
+    } else {
+        let mut buffer = vec![0; FRAME_BYTES_MAX];
+        loop {
+            let len = match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Failure::broken(at.here, at.peer, &error)),
+            };
+            let sent = to.write_all(&buffer[..len]);
+            sent.map_err(|error| Failure::broken(at.here, next, &error))?;
+        }
+    }
+    to.end()
+        .map_err(|error| Failure::broken(at.here, next, &error))
+}
+
+/// A frame of a connection: its head, and its bytes behind `room`; none at the end of the stream,
+/// whose length is told.
+pub(super) fn read_frame(
+    from: &mut Data,
+    room: usize,
+) -> io::Result<Result<(Frame, Vec<u8>), u64>> {
+    let mut head = [0; FRAME_HEAD_BYTES];
+    from.read_exact(&mut head)?;
+    let frame =
+        Frame::parse(&head).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+    match frame.kind {
+        FrameKind::End => Ok(Err(frame.offset)),
+        FrameKind::Data => {
+            let mut bytes = vec![0; room + frame.len as usize];
+            from.read_exact(&mut bytes[room..])?;
+            Ok(Ok((frame, bytes)))
+        }
+    }
+}
+
+/// Takes the frames of one connection in, while there is room.
+pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Transfer) -> Outcome {
+    loop {
+        let read = read_frame(&mut from, FRAME_HEAD_BYTES);
+        match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
+            Err(end) => return frames.with(|fan| fan.on_end(end)).map_err(|why| corrupt(at, why)),
+            Ok((frame, mut bytes)) => {
+                bytes[..FRAME_HEAD_BYTES].copy_from_slice(&frame.to_bytes());
+                let (len, packed) = (frame.len as usize, Arc::new(bytes));
+                let put = frames.wait(transfer, |fan| {
+                    fan.has_room(len).then(|| fan.push(len, &packed))
+                });
+                if let Err(Over) = put {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Sends the frames of a branch over one of its connections, as fast as that takes them.
+pub(super) fn scatter(
+    mut to: Data,
+    at: Ends,
+    branch: usize,
+    frames: &Frames,
+    transfer: &Transfer,
+) -> Outcome {
+    let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
+    loop {
+        let next = frames.wait(transfer, |fan| match fan.next(branch) {
+            Next::Nothing => None,
+            other => Some(other),
+        });
+        match next {
+            Err(Over) => return Ok(()),
+            Ok(Next::Frame(bytes)) => to.write_all(&bytes).map_err(broken)?,
+            Ok(Next::End(offset)) => {
+                let end = Frame {
+                    kind: FrameKind::End,
+                    len: 0,
+                    offset,
+                };
+                to.write_all(&end.to_bytes()).map_err(broken)?;
+                return to.end().map_err(broken);
+            }
+            Ok(Next::Nothing) => {}
+        }
+    }
+}
+
+pub(super) fn corrupt(at: Ends, why: impl std::fmt::Display) -> Failure {
+    Failure::new(at.here, super::failure::FailureKind::Corrupt, why)
+}

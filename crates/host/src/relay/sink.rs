@@ -1,0 +1,176 @@
+//! The end of a transfer: frames in order, entries out of them, and files out of these.
+//!
+//! ```text
+//!   stripe 1 ─┐
+//!   stripe 2 ─┴─▶ Reassembly ─▶ Decoder ─▶ Writing        Have, Ack ..., Done ─▶ source
+//! ```
+
+use super::duplex::Duplex;
+use super::failure::{Failure, FailureKind};
+use super::place::{Place, Writing};
+use super::pump::{Ends, Frames, Outcome, corrupt, read_frame};
+use super::socket::Data;
+use super::transfer::{Over, Shared, Transfer};
+use base::NodeAddr;
+use relay::stage::Next;
+use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
+use std::sync::Arc;
+use wire::relay::{Done, FRAME_HEAD_BYTES, Have, Message};
+
+/// So much is written before it is acknowledged while more is there already: a 32nd of the window.
+const ACK_BYTES: u64 = relay::WINDOW_BYTES / 32;
+
+/// The frames that have come to a sink.
+pub(super) type Inflow = Shared<Reassembly>;
+
+/// A sink.
+pub(super) struct Sink<'a> {
+    pub(super) here: NodeAddr,
+    /// Towards the source.
+    pub(super) control: &'a Arc<Duplex>,
+    pub(super) inflow: &'a Inflow,
+    pub(super) transfer: &'a Transfer,
+}
+
+/// What a sink tells besides.
+pub(super) enum Told {
+    /// It has so much of an earlier attempt.
+    Kept(Have),
+    /// The stream begins behind so many entries, and so many bytes of the next.
+    Begins(u64, u64),
+    /// So many bytes of the stream are written.
+    Written(u64),
+}
+
+/// Takes the frames of one connection in.
+pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Transfer) -> Outcome {
+    loop {
+        let read = read_frame(&mut from, 0);
+        match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
+            Err(end) => return inflow.with(|r| r.on_end(end)).map_err(|why| corrupt(at, why)),
+            Ok((frame, bytes)) => {
+                // Whoever has the frame that all wait for does not wait.
+                let room = inflow.wait(transfer, |r| {
+                    (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
+                });
+                if let Err(Over) = room {
+                    return Ok(());
+                }
+                let put = inflow.with(|r| r.insert(frame.offset, bytes));
+                put.map_err(|why| corrupt(at, why))?;
+            }
+        }
+    }
+}
+
+/// Takes the frames of a relay's branch in, where a sink is at a relay.
+pub(super) fn branch(
+    at: Ends,
+    branch: usize,
+    frames: &Frames,
+    inflow: &Inflow,
+    transfer: &Transfer,
+) -> Outcome {
+    loop {
+        let next = frames.wait(transfer, |fan| match fan.next(branch) {
+            Next::Nothing => None,
+            other => Some(other),
+        });
+        match next {
+            Err(Over) => return Ok(()),
+            Ok(Next::End(end)) => {
+                return inflow.with(|r| r.on_end(end)).map_err(|why| corrupt(at, why));
+            }
+            Ok(Next::Frame(packed)) => {
+                let room = inflow.wait(transfer, |r| {
+                    (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
+                });
+                if let Err(Over) = room {
+                    return Ok(());
+                }
+                let head = packed.first_chunk::<FRAME_HEAD_BYTES>();
+                let frame = head.and_then(|head| wire::relay::Frame::parse(head).ok());
+                let Some(frame) = frame else {
+                    return Err(corrupt(at, "a frame without a head"));
+                };
+                let bytes = packed[FRAME_HEAD_BYTES..].to_vec();
+                let put = inflow.with(|r| r.insert(frame.offset, bytes));
+                put.map_err(|why| corrupt(at, why))?;
+            }
+            Ok(Next::Nothing) => {}
+        }
+    }
+}
+
+impl Sink<'_> {
+    /// Writes what comes to its place, and tells the source when all is there.
+    pub(super) fn run(
+        &self,
+        place: Place,
+        fresh: bool,
+        mut tell: impl FnMut(Told),
+    ) -> Result<Done, Failure> {
+        let here = self.here;
+        let (mut writing, have) = Writing::begin(here, place, fresh)?;
+        tell(Told::Kept(have));
+        self.say(&Message::Have(here, have))?;
+        let mut decoder = Decoder::default();
+        let (mut written, mut acked) = (0, 0);
+        let mut digest = None;
+        loop {
+            let next = self.inflow.wait(self.transfer, |r| match r.take() {
+                Some(bytes) => Some(Some((bytes, r.is_ready()))),
+                None => r.is_complete().then_some(None),
+            });
+            let Ok(next) = next else {
+                return Err(self.over());
+            };
+            let Some((bytes, more)) = next else { break };
+            let mut input = &bytes[..];
+            loop {
+                let event = decoder.next(&mut input);
+                match event.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))? {
+                    None => break,
+                    Some(Event::Begin { skip, partial }) => {
+                        let (walk, content) = writing.on_begin(skip, partial)?;
+                        decoder.resume(walk, content);
+                        tell(Told::Begins(skip, partial));
+                    }
+                    // Its turn is when it is known that nothing follows.
+                    Some(Event::End(told)) => digest = Some(told),
+                    Some(event) => writing.on_event(&event)?,
+                }
+            }
+            written += bytes.len() as u64;
+            if written - acked >= ACK_BYTES || !more {
+                acked = written;
+                self.say(&Message::Ack(here, acked))?;
+                tell(Told::Written(acked));
+            }
+        }
+        let Some(digest) = digest.filter(|_| decoder.has_ended()) else {
+            let text = "the stream has ended before all was said; run it again";
+            return Err(Failure::new(here, FailureKind::Corrupt, text));
+        };
+        writing.on_event(&Event::End(digest))?;
+        let done = Done {
+            bytes: written,
+            entries: decoder.walk().entries(),
+            digest,
+        };
+        self.say(&Message::Done(here, done))?;
+        self.transfer.on_done();
+        Ok(done)
+    }
+
+    fn say(&self, message: &Message<'_>) -> Outcome {
+        let said = self.control.send(message);
+        said.map_err(|error| Failure::broken(self.here, "the source", &error))
+    }
+
+    /// The transfer has failed in another thread.
+    fn over(&self) -> Failure {
+        let failure = self.transfer.failure();
+        failure.unwrap_or_else(|| Failure::new(self.here, FailureKind::Broken, "it has ended"))
+    }
+}

@@ -1,0 +1,248 @@
+//! Connections of a transfer: sockets, and TLS on top of those between nodes.
+//!
+//! A data connection ([`Data`]) carries bytes in one direction, so one thread has it to itself and
+//! may wait in it. Whoever wants to end that wait shuts the socket down, which others hold, too.
+
+use rustls::Connection;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is read of a socket at once for TLS, which itself would ask for a quarter of a record.
+const INBOX_BYTES: usize = 128 * 1024;
+
+/// A socket: TCP between nodes, Unix within one host.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub(super) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        match self {
+            Socket::Tcp(tcp) => tcp.set_nonblocking(on),
+            Socket::Unix(unix) => unix.set_nonblocking(on),
+        }
+    }
+
+    /// How long a read or write may wait; for ever with none.
+    pub(super) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        match self {
+            Socket::Tcp(tcp) => {
+                tcp.set_read_timeout(patience)?;
+                tcp.set_write_timeout(patience)
+            }
+            Socket::Unix(unix) => {
+                unix.set_read_timeout(patience)?;
+                unix.set_write_timeout(patience)
+            }
+        }
+    }
+
+    /// Ends it, or its outgoing half. It fails only where it has ended.
+    pub(super) fn shutdown(&self, how: Shutdown) {
+        let _ = match self {
+            Socket::Tcp(tcp) => tcp.shutdown(how),
+            Socket::Unix(unix) => unix.shutdown(how),
+        };
+    }
+
+    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Tcp(tcp) => Some(tcp),
+            Socket::Unix(_) => None,
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(tcp) => tcp.as_fd(),
+            Socket::Unix(unix) => unix.as_fd(),
+        }
+    }
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(tcp) => (&*tcp).read(buf),
+            Socket::Unix(unix) => (&*unix).read(buf),
+        }
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(tcp) => (&*tcp).write(buf),
+            Socket::Unix(unix) => (&*unix).write(buf),
+        }
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(tcp) => (&*tcp).write_vectored(bufs),
+            Socket::Unix(unix) => (&*unix).write_vectored(bufs),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A data connection.
+pub(super) struct Data {
+    pub(super) socket: Arc<Socket>,
+    tls: Option<Box<Sealed>>,
+}
+
+struct Sealed {
+    tls: Connection,
+    /// What has come of the socket and TLS has not taken.
+    inbox: Box<[u8]>,
+    taken: usize,
+    filled: usize,
+}
+
+impl Data {
+    pub(super) fn plain(socket: Socket) -> Data {
+        let socket = Arc::new(socket);
+        Data { socket, tls: None }
+    }
+
+    /// With TLS, whose handshake is over or not.
+    pub(super) fn sealed(socket: Socket, mut tls: Connection) -> Data {
+        // What is written goes out at once: the bound is that of who writes.
+        tls.set_buffer_limit(None);
+        let sealed = Sealed {
+            tls,
+            inbox: vec![0; INBOX_BYTES].into(),
+            taken: 0,
+            filled: 0,
+        };
+        Data {
+            socket: Arc::new(socket),
+            tls: Some(Box::new(sealed)),
+        }
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.tls.is_none()
+    }
+
+    /// Goes through the handshake of TLS.
+    pub(super) fn shake_hands(&mut self) -> io::Result<()> {
+        if let Some(sealed) = &mut self.tls {
+            while sealed.tls.is_handshaking() {
+                sealed.send(&self.socket)?;
+                if sealed.tls.is_handshaking() && sealed.receive(&self.socket)? == 0 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+            }
+            sealed.send(&self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// The key that the other side has proved to have.
+    pub(super) fn peer_key(&self) -> Option<[u8; 32]> {
+        let sealed = self.tls.as_ref()?;
+        super::tls::peer_key(&sealed.tls)
+    }
+
+    /// Nothing more will be written.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        if let Some(sealed) = &mut self.tls {
+            sealed.tls.send_close_notify();
+            sealed.send(&self.socket)?;
+        }
+        self.socket.shutdown(Shutdown::Write);
+        Ok(())
+    }
+
+    /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
+    pub(super) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
+        let tls = self.tls.map(|sealed| {
+            let rest = sealed.inbox[sealed.taken..sealed.filled].to_vec();
+            (sealed.tls, rest)
+        });
+        (self.socket, tls)
+    }
+}
+
+impl Sealed {
+    fn send(&mut self, socket: &Socket) -> io::Result<()> {
+        while self.tls.wants_write() {
+            if self.tls.write_tls(&mut &*socket)? == 0 {
+                return Err(ErrorKind::WriteZero.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives TLS more of what comes; 0 at the end of the connection.
+    fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+        if self.taken == self.filled {
+            self.taken = 0;
+            self.filled = (&mut &*socket).read(&mut self.inbox)?;
+        }
+        let mut rest = &self.inbox[self.taken..self.filled];
+        let took = self.tls.read_tls(&mut rest)?;
+        self.taken += took;
+        self.tls
+            .process_new_packets()
+            .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        Ok(took)
+    }
+}
+
+impl Read for Data {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let Some(sealed) = &mut self.tls else {
+            return (&mut &*self.socket).read(buf);
+        };
+        // As many records as have come already: each call after this one costs one of the kernel.
+        let mut len = 0;
+        loop {
+            match sealed.tls.reader().read(&mut buf[len..]) {
+                Ok(0) => return Ok(len),
+                Ok(more) if len + more == buf.len() => return Ok(len + more),
+                Ok(more) => {
+                    len += more;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // It comes again with the next call.
+                Err(_) if len > 0 => return Ok(len),
+                Err(error) => return Err(error),
+            }
+            if len > 0 && sealed.taken == sealed.filled {
+                return Ok(len);
+            }
+            // A connection that ends without saying so is the reader's error, above.
+            sealed.receive(&self.socket)?;
+        }
+    }
+}
+
+impl Write for Data {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let Some(sealed) = &mut self.tls else {
+            return (&mut &*self.socket).write(buf);
+        };
+        let written = sealed.tls.writer().write(buf)?;
+        sealed.send(&self.socket)?;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! A transfer at a node: what came from the node before, and what goes on to those behind.
+//!
+//! ```text
+//!              control ◀──────── messages ────────▶ control
+//!   before     data, n stripes ══ pairs, or Fan ══▶ data, m stripes     behind (one, or several)
+//!                                       └─────────▶ sink at this node
+//! ```
+//! When data is pulled it goes the other way, and a source is at the last node.
+
+use super::dial::{self, Next, Way};
+use super::duplex::{Duplex, Peer, Received};
+use super::failure::{Failure, FailureKind};
+use super::monitor::Monitor;
+use super::place::Place;
+use super::pump::{self, Ends, Frames, Outcome};
+use super::sink::{self, Inflow, Sink};
+use super::socket::Data;
+use super::source::{Feedback, Source};
+use super::tls::Trust;
+use super::transfer::{Shared, Transfer};
+use super::tree::Tree;
+use base::NodeAddr;
+use relay::{Fan, Reassembly};
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use wire::relay::{Message, Open};
+
+/// What a node does with the data beside passing it on.
+pub(super) enum End {
+    Nothing,
+    Sink(Place),
+    Source(Box<Tree>),
+}
+
+/// Runs the transfer that `open` asks for, until it is over.
+pub(super) fn run(
+    trust: &Trust,
+    open: &Open<'_>,
+    before: &Peer,
+    stripes: Vec<Data>,
+    end: End,
+) -> Outcome {
+    let sinks = match open.pull {
+        true => 1,
+        false => open.route.ends(),
+    };
+    let transfer = Transfer::new(sinks);
+    transfer.add_control(&before.control);
+    transfer.add_data(&stripes);
+    let monitor = Monitor::new(trust.own(), &before.control, open.scavenge);
+    let reached = reach(trust, open, &transfer);
+    let stage = Stage {
+        here: trust.own(),
+        before,
+        transfer: &transfer,
+        monitor: &monitor,
+        pull: open.pull,
+    };
+    match reached {
+        Ok(behind) => stage.serve(behind, stripes, end, open.fresh),
+        Err(failure) => transfer.fail(failure),
+    }
+    match transfer.failure() {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
+}
+
+/// Connects to all nodes behind.
+fn reach(trust: &Trust, open: &Open<'_>, transfer: &Transfer) -> Result<Vec<Next>, Failure> {
+    let certificate = trust.certificate();
+    let mut behind = Vec::new();
+    for hop in open.route.below() {
+        let onward = Open {
+            certificate: &certificate,
+            route: hop,
+            ..*open
+        };
+        let next = dial::dial(&Way::Tcp(trust), trust.own(), &onward)?;
+        transfer.add_control(&next.control);
+        transfer.add_data(&next.data);
+        behind.push(next);
+    }
+    Ok(behind)
+}
+
+struct Stage<'a> {
+    here: NodeAddr,
+    before: &'a Peer,
+    transfer: &'a Transfer,
+    monitor: &'a Monitor,
+    pull: bool,
+}
+
+impl Stage<'_> {
+    fn serve(&self, behind: Vec<Next>, stripes: Vec<Data>, end: End, fresh: bool) {
+        let controls: Vec<(NodeAddr, Arc<Duplex>)> = behind
+            .iter()
+            .map(|next| (next.node, Arc::clone(&next.control)))
+            .collect();
+        let feedback = Shared::new(Feedback::new(1));
+        let is_source = matches!(end, End::Source(_));
+        thread::scope(|scope| {
+            let controls = &controls;
+            let feedback = &feedback;
+            scope.spawn(move || {
+                let heard = self.hear_before(controls, is_source.then_some(feedback));
+                self.transfer.note(heard);
+                // Who has begun it is gone, or wants no more.
+                controls.iter().for_each(|(_, control)| control.close());
+            });
+            for (node, control) in controls {
+                scope.spawn(move || self.transfer.note(self.hear_behind(*node, control)));
+            }
+            let (watched, peers) = match self.pull {
+                true => (Some((self.before.node, &stripes)), Vec::new()),
+                false => (None, behind.iter().map(|n| (n.node, &n.data)).collect()),
+            };
+            for (to, data) in watched.into_iter().chain(peers) {
+                self.monitor.watch(to, data);
+            }
+            scope.spawn(|| self.monitor.run(self.transfer));
+            scope.spawn(move || self.transfer.note(self.move_data(behind, stripes, end, fresh, feedback)));
+        });
+    }
+
+    /// Hears who has begun the transfer, until it closes.
+    fn hear_before(
+        &self,
+        behind: &[(NodeAddr, Arc<Duplex>)],
+        feedback: Option<&Shared<Feedback>>,
+    ) -> Outcome {
+        let peer = self.before.node;
+        self.hear(peer, &self.before.control, |received, message| {
+            for (node, control) in behind {
+                let passed = control.pass_on(received);
+                passed.map_err(|error| Failure::broken(self.here, *node, &error))?;
+            }
+            if let Some(feedback) = feedback {
+                note(feedback, message)
+                    .map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
+            }
+            if self.pull && matches!(message, Message::Done(..)) {
+                self.transfer.on_done();
+            }
+            Ok(())
+        })
+    }
+
+    /// Hears a node behind, until it closes.
+    fn hear_behind(&self, node: NodeAddr, control: &Duplex) -> Outcome {
+        self.hear(node, control, |received, message| {
+            let is_done = matches!(message, Message::Done(..)) && !self.pull;
+            if is_done {
+                // The last numbers come before the end.
+                self.monitor.tell();
+            }
+            let passed = self.before.control.pass_on(received);
+            passed.map_err(|error| Failure::broken(self.here, self.before.node, &error))?;
+            if is_done {
+                self.transfer.on_done();
+            }
+            Ok(())
+        })
+    }
+
+    fn hear(
+        &self,
+        peer: NodeAddr,
+        control: &Duplex,
+        act: impl FnMut(&Received, &Message<'_>) -> Outcome,
+    ) -> Outcome {
+        hear(self.here, peer, control, self.transfer, act)
+    }
+
+    fn move_data(
+        &self,
+        behind: Vec<Next>,
+        stripes: Vec<Data>,
+        end: End,
+        fresh: bool,
+        feedback: &Shared<Feedback>,
+    ) -> Outcome {
+        let at = |peer| Ends {
+            here: self.here,
+            peer,
+        };
+        let before = self.before.node;
+        match (end, self.pull) {
+            (End::Source(mut tree), true) => {
+                let frames = Shared::new(Fan::new(1, 1));
+                let source = Source {
+                    here: self.here,
+                    feedback,
+                    frames: &frames,
+                    transfer: self.transfer,
+                };
+                spread(&frames, 0, stripes, at(before), self.transfer, || {
+                    source.run(&mut tree, |_| {}).map(|_| {
+                        self.monitor.tell();
+                        self.transfer.on_done();
+                    })
+                })
+            }
+            (End::Nothing, true) => {
+                let Some(next) = behind.into_iter().next() else {
+                    return Err(self.unusable("data is pulled from one node"));
+                };
+                let from = (next.node, next.data);
+                self.pass(from, vec![(before, stripes)], None, fresh)
+            }
+            (End::Sink(place), false) => {
+                let behind = behind.into_iter().map(|next| (next.node, next.data));
+                self.pass((before, stripes), behind.collect(), Some(place), fresh)
+            }
+            (End::Nothing, false) => {
+                let behind = behind.into_iter().map(|next| (next.node, next.data));
+                self.pass((before, stripes), behind.collect(), None, fresh)
+            }
+            (End::Sink(_), true) | (End::Source(_), false) => {
+                Err(self.unusable("a route whose ends are exchanged"))
+            }
+        }
+    }
+
+    fn unusable(&self, text: &str) -> Failure {
+        Failure::new(self.here, FailureKind::Unusable, text)
+    }
+
+    /// Passes data on to all of `to`, and to a sink here.
+    fn pass(
+        &self,
+        (peer, from): (NodeAddr, Vec<Data>),
+        mut to: Vec<(NodeAddr, Vec<Data>)>,
+        sink: Option<Place>,
+        fresh: bool,
+    ) -> Outcome {
+        let transfer = self.transfer;
+        let at = |peer| Ends {
+            here: self.here,
+            peer,
+        };
+        let is_pipeline = sink.is_none() && to.len() == 1 && to[0].1.len() == from.len();
+        if let (true, Some((next, out))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
+            thread::scope(|scope| {
+                for (from, to) in from.into_iter().zip(out) {
+                    scope.spawn(move || transfer.note(pump::pair(from, to, at(peer), next)));
+                }
+            });
+            return Ok(());
+        }
+        let inflow: Inflow = Shared::new(Reassembly::default());
+        let inflow = &inflow;
+        if to.is_empty() {
+            return thread::scope(|scope| {
+                for from in from {
+                    scope.spawn(move || {
+                        transfer.note(sink::gather(from, at(peer), inflow, transfer));
+                    });
+                }
+                self.sink(sink, inflow, fresh)
+            });
+        }
+        let frames: Frames = Shared::new(Fan::new(from.len(), to.len() + usize::from(sink.is_some())));
+        let frames = &frames;
+        thread::scope(|scope| {
+            for from in from {
+                scope.spawn(move || transfer.note(pump::gather(from, at(peer), frames, transfer)));
+            }
+            let last = to.len();
+            for (branch, (next, out)) in to.into_iter().enumerate() {
+                for out in out {
+                    scope.spawn(move || {
+                        transfer.note(pump::scatter(out, at(next), branch, frames, transfer));
+                    });
+                }
+            }
+            if sink.is_none() {
+                return Ok(());
+            }
+            scope.spawn(move || {
+                transfer.note(sink::branch(at(peer), last, frames, inflow, transfer));
+            });
+            self.sink(sink, inflow, fresh)
+        })
+    }
+
+    fn sink(&self, place: Option<Place>, inflow: &Inflow, fresh: bool) -> Outcome {
+        let Some(place) = place else {
+            return Err(self.unusable("a route that ends nowhere"));
+        };
+        let sink = Sink {
+            here: self.here,
+            control: &self.before.control,
+            inflow,
+            transfer: self.transfer,
+        };
+        // A thread that waits for more must know at once, and not only see the connection end.
+        let done = sink.run(place, fresh, |_| {}).map(drop);
+        if let Err(failure) = &done {
+            self.transfer.fail(failure.clone());
+        }
+        done
+    }
+}
+
+/// What a sink says, as its source notes it.
+pub(super) fn note(
+    feedback: &Shared<Feedback>,
+    message: &Message<'_>,
+) -> Result<(), relay::window::BadAck> {
+    match *message {
+        Message::Have(node, have) => feedback.with(|f| f.on_have(node, have)),
+        Message::Ack(node, offset) => return feedback.with(|f| f.on_ack(node, offset)),
+        Message::Done(node, done) => feedback.with(|f| f.on_done(node, done)),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Hears a control connection until it ends, which is a failure unless the transfer is done.
+pub(super) fn hear(
+    here: NodeAddr,
+    peer: NodeAddr,
+    control: &Duplex,
+    transfer: &Transfer,
+    mut act: impl FnMut(&Received, &Message<'_>) -> Outcome,
+) -> Outcome {
+    let broken = |error: &io::Error| Failure::broken(here, peer, error);
+    loop {
+        let received = match control.receive(None) {
+            Ok(Some(received)) => received,
+            Ok(None) if transfer.is_done() => return Ok(()),
+            Ok(None) => return Err(broken(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => return Err(broken(&error)),
+        };
+        let message = received.message().map_err(|error| broken(&error))?;
+        if let Message::Failed { node, kind, text } = message {
+            let text = text.to_owned();
+            return Err(Failure { node, kind, text });
+        }
+        act(&received, &message)?;
+    }
+}
+
+/// Sends the frames of a branch over all its connections, while `work` makes them.
+pub(super) fn spread<R>(
+    frames: &Frames,
+    branch: usize,
+    out: Vec<Data>,
+    at: Ends,
+    transfer: &Transfer,
+    work: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    thread::scope(|scope| {
+        for out in out {
+            scope.spawn(move || {
+                transfer.note(pump::scatter(out, at, branch, frames, transfer));
+            });
+        }
+        let done = work();
+        if let Err(failure) = &done {
+            // Those who send wait for it.
+            transfer.fail(failure.clone());
+        }
+        done
+    })
+}

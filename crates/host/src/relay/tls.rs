@@ -1,0 +1,282 @@
+//! TLS 1.3 between nodes, each with its own Ed25519 key bare (RFC 7250) in place of a certificate.
+//!
+//! A node has a certificate already, which the network's root signed and which names that very key;
+//! it goes over the connection and is judged as it is between neighbours ([`Trust::judge`]): of this
+//! network, in its time, not revoked. A certificate of X.509 beside it would say the same once more,
+//! in a second format that nobody here can revoke.
+
+use crate::command::Commander;
+use base::NodeAddr;
+use net::clock::Clock;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{
+    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, DistinguishedName, Error,
+    ServerConfig, ServerConnection, SignatureScheme, version,
+};
+use secure::{Certificate, CertificateError, Identity, Network};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// SubjectPublicKeyInfo of an Ed25519 key, before the key. [RFC 8410 §4]
+const PUBLIC_PREFIX: [u8; 12] = [
+    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
+];
+/// PKCS #8 of an Ed25519 key, before the key. [RFC 8410 §7]
+const SECRET_PREFIX: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+/// The name that is said, because one must be: the key is what counts.
+const NAME: &str = "relay.sinew";
+
+/// Who this node is, and whom it believes.
+pub(super) struct Trust {
+    identity: Identity,
+    /// A renewed certificate is here.
+    certificate_file: Option<PathBuf>,
+    network: Network,
+    commander: Commander,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+/// Why another node is not believed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Distrust {
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("it shows the certificate of another node's key")]
+    OtherKey,
+    #[error("{0} answers there, and not the node that was meant")]
+    OtherNode(NodeAddr),
+}
+
+impl Trust {
+    pub(super) fn new(
+        identity: Identity,
+        certificate_file: Option<PathBuf>,
+        network: Network,
+        commander: Commander,
+    ) -> Result<Trust, Error> {
+        let (client, server) = configurations(&identity)?;
+        Ok(Trust {
+            identity,
+            certificate_file,
+            network,
+            commander,
+            client,
+            server,
+        })
+    }
+
+    pub(super) fn commander(&self) -> &Commander {
+        &self.commander
+    }
+
+    /// This node's own address.
+    pub(super) fn own(&self) -> NodeAddr {
+        self.identity.address()
+    }
+
+    /// This node's certificate, the renewed one if there is one.
+    pub(super) fn certificate(&self) -> Vec<u8> {
+        let stored = self.certificate_file.as_ref().and_then(|path| {
+            let text = std::fs::read_to_string(path).ok()?;
+            let certificate = Certificate::from_text(&text).ok()?;
+            Identity::new(self.identity.keys().clone(), certificate).ok()
+        });
+        let identity = stored.as_ref().unwrap_or(&self.identity);
+        identity.certificate().as_bytes().to_vec()
+    }
+
+    /// Whose this certificate is, shown by one who has proved to have `key`.
+    pub(super) fn judge(&self, shown: &[u8], key: &[u8; 32]) -> Result<NodeAddr, Distrust> {
+        let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
+        let mut network = self.network.clone();
+        // What the node has learned since it started. A loop that does not answer knows no more.
+        if let Ok(Some(list)) = self.commander.revocations() {
+            let _ = network.apply(&list);
+        }
+        let peer = network.verify(&certificate, Clock::new().unix_s())?;
+        if peer.signing_key() != key {
+            return Err(Distrust::OtherKey);
+        }
+        Ok(peer.address())
+    }
+
+    pub(super) fn dialler(&self) -> Result<Connection, Error> {
+        let name = ServerName::try_from(NAME).expect("it is a name");
+        ClientConnection::new(Arc::clone(&self.client), name).map(Connection::from)
+    }
+
+    pub(super) fn acceptor(&self) -> Result<Connection, Error> {
+        ServerConnection::new(Arc::clone(&self.server)).map(Connection::from)
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let provider = ring::default_provider();
+    let filled = provider.secure_random.fill(&mut bytes);
+    filled.map_err(|_| std::io::Error::other("the system has no entropy"))?;
+    Ok(bytes)
+}
+
+/// The key that the other side of a connection has proved to have.
+pub(super) fn peer_key(tls: &Connection) -> Option<[u8; 32]> {
+    let shown = tls.peer_certificates()?.first()?;
+    shown.as_ref().strip_prefix(&PUBLIC_PREFIX)?.try_into().ok()
+}
+
+fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
+    let secret = identity.keys().signing_secret();
+    let secret = PrivatePkcs8KeyDer::from([&SECRET_PREFIX[..], secret.as_slice()].concat());
+    let signing = ring::sign::any_eddsa_type(&secret)?;
+    let key = identity.certificate().fields().subject.signing_key;
+    let bare = CertificateDer::from([&PUBLIC_PREFIX[..], &key].concat());
+    let bare = Arc::new(CertifiedKey::new(vec![bare], signing));
+    let provider = Arc::new(ring::default_provider());
+    let anybody = Arc::new(Anybody::new(&provider));
+    let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::<Anybody>::clone(&anybody))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(
+            &bare,
+        ))));
+    client.resumption = Resumption::disabled();
+    let mut server = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])?
+        .with_client_cert_verifier(anybody)
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(bare)));
+    // A data connection goes one way: nothing may come back on it.
+    server.send_tls13_tickets = 0;
+    server.session_storage = Arc::new(NoServerSessionStorage {});
+    Ok((Arc::new(client), Arc::new(server)))
+}
+
+/// Checks that the other side has the secret half of the key that it shows. Whose key that is, its
+/// certificate says, which comes first of all over the connection.
+#[derive(Debug)]
+struct Anybody {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Anybody {
+    fn new(provider: &CryptoProvider) -> Anybody {
+        Anybody {
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+
+    fn check(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
+        verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
+    }
+}
+
+fn is_key(shown: &CertificateDer<'_>) -> Result<(), Error> {
+    match shown.as_ref().strip_prefix(&PUBLIC_PREFIX) {
+        Some(key) if key.len() == 32 => Ok(()),
+        _ => Err(Error::General("not the key of a node".into())),
+    }
+}
+
+fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("TLS 1.2 is not spoken here".into()))
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        is_key(shown).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Anybody {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        is_key(shown).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        no_tls12()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,245 @@
+//! What the threads of one transfer share at one node: whether it goes on, and how it failed.
+//!
+//! ```text
+//!   thread: Err(failure) ──▶ fail: first one counts ──▶ told to all neighbours of the transfer
+//!                                                   └─▶ every socket shut, so nobody waits on
+//! ```
+//! A broken connection is often only what follows from a reason that is on its way over control, so
+//! a moment is waited for that one.
+
+use super::duplex::Duplex;
+use super::failure::{Failure, FailureKind};
+use super::socket::{Data, Socket};
+use std::net::Shutdown;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the reason for a broken connection is waited for. Choice: it was sent before the
+/// connection was shut, so it is as far away as the other side.
+const REASON: Duration = Duration::from_secs(1);
+/// How often those who wait for each other look whether the transfer goes on.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// A transfer at one node.
+pub(super) struct Transfer {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    failure: Option<Failure>,
+    /// All sinks have told that they are done: what ends from now on may end.
+    done: bool,
+    dones_missing: usize,
+    controls: Vec<Arc<Duplex>>,
+    sockets: Vec<Arc<Socket>>,
+}
+
+impl Transfer {
+    /// A transfer that is over when so many sinks are done.
+    pub(super) fn new(sinks: usize) -> Transfer {
+        Transfer {
+            state: Mutex::new(State {
+                failure: None,
+                done: false,
+                dones_missing: sinks,
+                controls: Vec::new(),
+                sockets: Vec::new(),
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A control connection that is told of a failure, and shut with it.
+    pub(super) fn add_control(&self, control: &Arc<Duplex>) {
+        let mut state = self.state();
+        state.controls.push(Arc::clone(control));
+        if state.failure.is_some() {
+            control.close();
+        }
+    }
+
+    /// Data connections that are shut with a failure.
+    pub(super) fn add_data(&self, data: &[Data]) {
+        let mut state = self.state();
+        for data in data {
+            state.sockets.push(Arc::clone(&data.socket));
+            if state.failure.is_some() {
+                data.socket.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    /// The transfer has failed so, unless it has failed before or is done.
+    pub(super) fn fail(&self, failure: Failure) {
+        let mut state = self.state();
+        if failure.kind == FailureKind::Broken {
+            let until = |state: &mut State| state.failure.is_none() && !state.done;
+            let waited = self.changed.wait_timeout_while(state, REASON, until);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.failure.is_some() || state.done {
+            return;
+        }
+        state.failure = Some(failure.clone());
+        self.changed.notify_all();
+        let (controls, sockets) = (state.controls.clone(), state.sockets.clone());
+        drop(state);
+        for control in &controls {
+            control.fail(&failure);
+        }
+        controls.iter().for_each(|control| control.close());
+        for socket in sockets {
+            socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// The result of a thread's work.
+    pub(super) fn note(&self, result: Result<(), Failure>) {
+        if let Err(failure) = result {
+            self.fail(failure);
+        }
+    }
+
+    /// One more sink is done.
+    pub(super) fn on_done(&self) {
+        let mut state = self.state();
+        state.dones_missing = state.dones_missing.saturating_sub(1);
+        if state.dones_missing == 0 && state.failure.is_none() {
+            state.done = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// How it has failed.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.state().failure.clone()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.state().failure.is_some()
+    }
+
+    /// Failed or done.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state();
+        state.failure.is_some() || state.done
+    }
+
+    /// All sinks are done.
+    pub(super) fn is_done(&self) -> bool {
+        self.state().done
+    }
+
+    /// Waits for the end of it, at most so long; true if it has come.
+    pub(super) fn wait(&self, span: Duration) -> bool {
+        let goes_on = |state: &mut State| state.failure.is_none() && !state.done;
+        let waited = self.changed.wait_timeout_while(self.state(), span, goes_on);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.failure.is_some() || state.done
+    }
+}
+
+/// A value that threads of a transfer wait for changes of.
+pub(super) struct Shared<T> {
+    value: Mutex<T>,
+    changed: Condvar,
+}
+
+/// The transfer has failed meanwhile.
+#[derive(Debug)]
+pub(super) struct Over;
+
+impl<T> Shared<T> {
+    pub(super) fn new(value: T) -> Shared<T> {
+        Shared {
+            value: Mutex::new(value),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Looks or changes, and wakes those who wait.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = act(&mut value);
+        self.changed.notify_all();
+        result
+    }
+
+    /// Tries until it gives something, while the transfer goes on.
+    pub(super) fn wait<R>(
+        &self,
+        transfer: &Transfer,
+        mut attempt: impl FnMut(&mut T) -> Option<R>,
+    ) -> Result<R, Over> {
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = attempt(&mut value) {
+                self.changed.notify_all();
+                return Ok(result);
+            }
+            if transfer.has_failed() {
+                return Err(Over);
+            }
+            let waited = self.changed.wait_timeout(value, LOOK);
+            value = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::NodeAddr;
+    use std::os::unix::net::UnixStream;
+
+    fn failure(kind: FailureKind, text: &str) -> Failure {
+        Failure::new(NodeAddr(1), kind, text)
+    }
+
+    #[test]
+    fn the_first_failure_counts_but_a_reason_comes_before_what_broke() {
+        let transfer = Arc::new(Transfer::new(1));
+        let other = Arc::clone(&transfer);
+        let broken = std::thread::spawn(move || other.fail(failure(FailureKind::Broken, "broke")));
+        transfer.fail(failure(FailureKind::File, "the disk is full"));
+        transfer.fail(failure(FailureKind::Busy, "later"));
+        broken.join().unwrap();
+        assert_eq!(transfer.failure().unwrap().text, "the disk is full");
+        assert!(transfer.is_over() && !transfer.is_done());
+        let shared = Shared::new(0);
+        assert!(shared.wait(&transfer, |_| None::<()>).is_err());
+    }
+
+    #[test]
+    fn what_ends_when_all_are_done_is_no_failure() {
+        let transfer = Transfer::new(2);
+        transfer.on_done();
+        assert!(!transfer.is_over());
+        transfer.on_done();
+        transfer.fail(failure(FailureKind::Broken, "the end"));
+        assert!(transfer.is_done() && transfer.failure().is_none());
+    }
+
+    #[test]
+    fn a_failure_is_told_and_ends_all_waiting() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let duplex = |stream| Arc::new(Duplex::new(Data::plain(Socket::Unix(stream))).unwrap());
+        let (near, far) = (duplex(near), duplex(far));
+        let transfer = Transfer::new(1);
+        transfer.add_control(&near);
+        transfer.fail(failure(FailureKind::InUse, "somebody else writes"));
+        let told = far.receive(None).unwrap().unwrap();
+        let Ok(Message::Failed { kind, text, .. }) = told.message() else {
+            panic!("something else");
+        };
+        assert_eq!((kind, text), (FailureKind::InUse, "somebody else writes"));
+        assert!(far.receive(None).unwrap().is_none());
+    }
+
+    use wire::relay::Message;
+}

@@ -1,0 +1,315 @@
+//! Files below a directory, and never outside of it: whatever a path says and whatever links stand
+//! on its way, by openat2(2) with `RESOLVE_BENEATH`.
+//!
+//! ```text
+//!   Directory::open("/srv/data") ── below("a/b") ──▶ Directory ── create("x"), rename, link ...
+//! ```
+//! A directory that is open stays the one it was, so nobody can put a link in its place between two
+//! calls. Names given to a directory are single ones: what has a slash in it is refused.
+
+use crate::sys;
+use std::ffi::{CString, OsStr};
+use std::fs::{File, Metadata, ReadDir};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A directory that is open.
+#[derive(Debug)]
+pub struct Directory {
+    fd: OwnedFd,
+}
+
+impl Directory {
+    /// Opens a directory by its path, following links: the one who names it is trusted.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Directory { fd: file.into() })
+    }
+
+    /// A directory below this one; the empty path is this one again. Links that stay below are
+    /// followed.
+    pub fn below(&self, path: &Path) -> io::Result<Directory> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let fd = self.open_beneath(path, flags, 0, 0)?;
+        Ok(Directory { fd })
+    }
+
+    /// Whatever is at a path below; links that stay below are followed. Nothing is read of it.
+    pub fn look(&self, path: &Path) -> io::Result<Metadata> {
+        File::from(self.open_beneath(path, libc::O_PATH, 0, 0)?).metadata()
+    }
+
+    /// What has this name in this directory, a link itself and not what it leads to.
+    pub fn look_at(&self, name: &OsStr) -> io::Result<Metadata> {
+        single(name)?;
+        let flags = libc::O_PATH | libc::O_NOFOLLOW;
+        File::from(self.open_beneath(Path::new(name), flags, 0, 0)?).metadata()
+    }
+
+    /// Opens a file below for reading; links that stay below are followed. What is no file is
+    /// refused, without waiting for it.
+    pub fn read(&self, path: &Path) -> io::Result<File> {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::from(self.open_beneath(path, flags, 0, 0)?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Opens a file of this directory for reading and writing, which is made if it is not there; a
+    /// link is refused.
+    pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        self.create_with(name, mode, 0)
+    }
+
+    /// The same for one that must not be there.
+    pub fn create_new(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        self.create_with(name, mode, libc::O_EXCL)
+    }
+
+    fn create_with(&self, name: &OsStr, mode: u32, more: i32) -> io::Result<File> {
+        single(name)?;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_NONBLOCK | more;
+        let no_links = libc::RESOLVE_NO_SYMLINKS;
+        let fd = self.open_beneath(Path::new(name), flags, mode, no_links)?;
+        let file = File::from(fd);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// A directory of this one, which is made if it is not there; a link is refused.
+    pub fn enter_or_make(&self, name: &OsStr, mode: u32) -> io::Result<Directory> {
+        let made = c_name(name)?;
+        // SAFETY: a path that ends in a zero byte and outlives the call.
+        let result = unsafe { libc::mkdirat(self.fd.as_raw_fd(), made.as_ptr(), mode) };
+        match sys::check(result) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => self.enter(name),
+        }
+    }
+
+    /// A directory of this one; a link is refused.
+    pub fn enter(&self, name: &OsStr) -> io::Result<Directory> {
+        single(name)?;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let no_links = libc::RESOLVE_NO_SYMLINKS;
+        let fd = self.open_beneath(Path::new(name), flags, 0, no_links)?;
+        Ok(Directory { fd })
+    }
+
+    /// Makes a link that says `target`.
+    pub fn link(&self, target: &OsStr, name: &OsStr) -> io::Result<()> {
+        let (target, name) = (c_text(target)?, c_name(name)?);
+        // SAFETY: both end in a zero byte and outlive the call.
+        let made =
+            unsafe { libc::symlinkat(target.as_ptr(), self.fd.as_raw_fd(), name.as_ptr()) };
+        sys::check(made).map(drop)
+    }
+
+    /// Gives what is called `from` the name `to`, in the place of what had it.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        let (from, to) = (c_name(from)?, c_name(to)?);
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: both end in a zero byte and outlive the call.
+        sys::check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
+    }
+
+    /// Removes a file or link; that there is none is no error.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        absent_is_fine(self.unlink(name, 0))
+    }
+
+    /// Removes a directory with all that is in it; that there is none is no error.
+    pub fn remove_all(&self, name: &OsStr) -> io::Result<()> {
+        single(name)?;
+        absent_is_fine(std::fs::remove_dir_all(self.path().join(name)))
+    }
+
+    fn unlink(&self, name: &OsStr, flags: i32) -> io::Result<()> {
+        let name = c_name(name)?;
+        // SAFETY: it ends in a zero byte and outlives the call.
+        sys::check(unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), flags) }).map(drop)
+    }
+
+    /// What is in it. Names only are sure to be of this directory; what they stand for may change.
+    pub fn list(&self) -> io::Result<ReadDir> {
+        std::fs::read_dir(self.path())
+    }
+
+    /// A path by which this process, and only this one, reaches it.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
+    }
+
+    /// The directory as a file, for its permissions and times.
+    pub fn as_file(&self) -> io::Result<File> {
+        Ok(File::from(self.fd.try_clone()?))
+    }
+
+    /// Has all that was written to its file system stored.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        // SAFETY: no pointers are involved.
+        sys::check(unsafe { libc::syncfs(self.fd.as_raw_fd()) }).map(drop)
+    }
+
+    fn open_beneath(&self, path: &Path, flags: i32, mode: u32, more: u64) -> io::Result<OwnedFd> {
+        let path = match path.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => path,
+        };
+        let path = c_text(path.as_os_str())?;
+        // SAFETY: all zero is a valid `open_how`.
+        let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+        how.flags = u64::from((flags | libc::O_CLOEXEC).cast_unsigned());
+        how.mode = u64::from(mode);
+        how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | more;
+        // SAFETY: a path that ends in a zero byte, and a structure with its size.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                self.fd.as_raw_fd(),
+                path.as_ptr(),
+                &raw const how,
+                size_of::<libc::open_how>(),
+            )
+        };
+        sys::own(fd as libc::c_int)
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Locks an open file or directory against everybody else who locks; false if somebody has it. It
+/// lasts until the descriptor is closed, however the process ends.
+pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
+    // SAFETY: no pointers are involved.
+    let locked =
+        unsafe { libc::flock(file.as_fd().as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    match sys::check(locked) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Only a name, and none that leads away.
+fn single(name: &OsStr) -> io::Result<()> {
+    let bytes = name.as_bytes();
+    match bytes.is_empty() || bytes.contains(&b'/') || bytes == b"." || bytes == b".." {
+        true => Err(io::ErrorKind::InvalidInput.into()),
+        false => Ok(()),
+    }
+}
+
+fn c_name(name: &OsStr) -> io::Result<CString> {
+    single(name)?;
+    c_text(name)
+}
+
+fn c_text(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::{Read, Write};
+
+    fn place(test: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("beneath-{}-{test}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(path.join("root/a")).unwrap();
+        fs::write(path.join("secret"), "secret").unwrap();
+        path
+    }
+
+    #[test]
+    fn nothing_leads_out() {
+        let place = place("out");
+        let root = Directory::open(&place.join("root")).unwrap();
+        let links = [("up", "../secret"), ("far", "/etc/hostname"), ("dir", "..")];
+        for (name, target) in links {
+            root.link(OsStr::new(target), OsStr::new(name)).unwrap();
+        }
+        for path in [
+            "../secret",
+            "a/../../secret",
+            "/etc/passwd",
+            "up",
+            "far",
+            "dir/secret",
+        ] {
+            assert!(root.read(Path::new(path)).is_err(), "{path}");
+            assert!(root.look(Path::new(path)).is_err(), "{path}");
+        }
+        assert!(root.below(Path::new("dir")).is_err());
+        for name in ["up", "dir", "..", "a/x", ""] {
+            assert!(root.create(OsStr::new(name), 0o600).is_err(), "{name}");
+            assert!(root.enter(OsStr::new(name)).is_err(), "{name}");
+            assert!(root.enter_or_make(OsStr::new(name), 0o700).is_err(), "{name}");
+        }
+        assert!(root.look_at(OsStr::new("up")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(place.join("secret")).unwrap(), "secret");
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn files_are_made_named_read_and_removed_below() {
+        let place = place("in");
+        let root = Directory::open(&place.join("root")).unwrap();
+        let a = root.below(Path::new("a")).unwrap();
+        let (old, new) = (OsStr::new("old"), OsStr::new("new"));
+        a.create_new(old, 0o600).unwrap().write_all(b"text").unwrap();
+        assert!(a.create_new(old, 0o600).is_err());
+        a.rename(old, new).unwrap();
+        // A link that stays below is followed.
+        root.link(OsStr::new("a/new"), OsStr::new("in")).unwrap();
+        let mut text = String::new();
+        let mut file = root.read(Path::new("in")).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        assert_eq!(root.look(Path::new("a/new")).unwrap().len(), 4);
+        assert!(root.read(Path::new("a")).is_err(), "a directory is no file");
+        let names: Vec<_> = a.list().unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, [new]);
+        a.remove(new).unwrap();
+        a.remove(new).unwrap();
+        root.enter_or_make(OsStr::new("b"), 0o700).unwrap();
+        root.remove_all(OsStr::new("b")).unwrap();
+        root.remove_all(OsStr::new("b")).unwrap();
+        root.sync_file_system().unwrap();
+        assert!(root.below(Path::new("b")).is_err());
+        fs::remove_dir_all(place).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_had_once() {
+        let place = place("lock");
+        let one = Directory::open(&place.join("root")).unwrap();
+        let two = Directory::open(&place.join("root")).unwrap();
+        assert!(try_lock(&one).unwrap() && !try_lock(&two).unwrap());
+        drop(one);
+        assert!(try_lock(&two).unwrap());
+        fs::remove_dir_all(place).unwrap();
+    }
+}

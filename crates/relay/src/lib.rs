@@ -1,0 +1,47 @@
+//! Bulk relay: what a transfer's source, relays and sinks do, without the bytes' way in and out.
+//! [Liu04 §III]
+//!
+//! ```text
+//!   source                        relay                         sink
+//!   Encoder ─▶ Window ─▶ stripes ─▶ Fan ─▶ stripes ─▶ Reassembly ─▶ Decoder ─▶ files
+//!                ▲                                        │
+//!                └──────────────── Ack ◀──────────────────┘
+//! ```
+//!
+//! What is copied is one stream of entries ([`stream`]), cut into frames that know their offset. A
+//! segment has one connection or several; any frame may take any of them. A relay holds what its
+//! next segments do not take yet, up to [`QUEUE_BYTES`] for each, and then reads nothing more: the
+//! slowest segment governs. A sink puts frames in order ([`reassembly`]). The source sends at most
+//! [`WINDOW_BYTES`] beyond what every sink has written, so whatever a sink has to hold for a missing
+//! frame has room, and no relay can be stuck for it.
+//!
+//! A sink that already has a part from an earlier attempt says so ([`resume`]); the source compares
+//! with what it has itself, and goes on behind what all sinks share with it.
+//!
+//! Nothing here touches a socket, a file or a clock: `host::relay` moves the bytes.
+#![forbid(unsafe_code)]
+
+pub mod pace;
+mod proof;
+pub mod reassembly;
+pub mod resume;
+pub mod stage;
+pub mod stream;
+pub mod window;
+
+pub use pace::Pacer;
+pub use proof::proof;
+pub use reassembly::Reassembly;
+pub use stage::Fan;
+pub use stream::{Decoder, Encoder, Event, StreamError, Walk};
+pub use window::Window;
+
+/// What the source sends at most beyond what the slowest sink has written: 1 Gbit/s over a path of
+/// 250 ms is 31 MB. It bounds what a sink holds for a missing frame, too.
+pub const WINDOW_BYTES: u64 = 32 << 20;
+/// What a relay holds for one of its next segments: 16 frames of the longest kind, 32 ms at
+/// 1 Gbit/s, so that a segment does not run dry while a thread has to wait for its turn.
+pub const QUEUE_BYTES: usize = 4 << 20;
+/// Transfers that a node has a part in at the same time, unless configured: with a segment of one
+/// connection on each side these are 64 × (4 MiB + 2 frames) = 288 MiB at the very most.
+pub const TRANSFERS: usize = 64;

@@ -1,0 +1,163 @@
+//! A sink's frames, in order again. [Liu04 §III-C: the receiver reassembles the data of parallel
+//! connections]
+//!
+//! Connections lose nothing and repeat nothing, so a frame that overlaps another, or that lies
+//! beyond the window, is not bad luck but a sender that does not keep to the format: an error.
+
+use crate::WINDOW_BYTES;
+use std::collections::BTreeMap;
+
+/// Frames that wait for those before them.
+#[derive(Debug, Default)]
+pub struct Reassembly {
+    waiting: BTreeMap<u64, Vec<u8>>,
+    held: usize,
+    next: u64,
+    end: Option<u64>,
+}
+
+/// Why a frame is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Misplaced {
+    /// It has bytes that were there already.
+    #[error("the same bytes have come twice: run one version on all nodes")]
+    Twice,
+    /// It is further ahead than a source may be.
+    #[error("bytes from beyond the window: run one version on all nodes")]
+    Beyond,
+    /// It lies behind the end, or the end has been told differently.
+    #[error("the end of the stream is told differently: run one version on all nodes")]
+    End,
+}
+
+impl Reassembly {
+    /// The offset of the first byte that has not been taken.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Bytes that wait.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Takes a frame in.
+    pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Misplaced> {
+        let past = offset + bytes.len() as u64;
+        if past > self.next + WINDOW_BYTES {
+            return Err(Misplaced::Beyond);
+        }
+        if self.end.is_some_and(|end| past > end) {
+            return Err(Misplaced::End);
+        }
+        let before = self.waiting.range(..past).next_back();
+        let overlaps = before.is_some_and(|(at, frame)| at + frame.len() as u64 > offset);
+        if offset < self.next || overlaps {
+            return Err(Misplaced::Twice);
+        }
+        self.held += bytes.len();
+        self.waiting.insert(offset, bytes);
+        Ok(())
+    }
+
+    /// A connection has ended, of a stream that is so long.
+    pub fn on_end(&mut self, end: u64) -> Result<(), Misplaced> {
+        let last = self.waiting.last_key_value();
+        let past = last.map_or(self.next, |(at, frame)| at + frame.len() as u64);
+        if end < past || self.end.is_some_and(|told| told != end) {
+            return Err(Misplaced::End);
+        }
+        self.end = Some(end);
+        Ok(())
+    }
+
+    /// The next frame in order, if it has come.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        let first = self.waiting.first_entry()?;
+        if *first.key() != self.next {
+            return None;
+        }
+        let bytes = first.remove();
+        self.held -= bytes.len();
+        self.next += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    /// The next frame in order has come.
+    pub fn is_ready(&self) -> bool {
+        let first = self.waiting.first_key_value();
+        first.is_some_and(|(at, _)| *at == self.next)
+    }
+
+    /// All of the stream has been taken.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut r = Reassembly::default();
+        r.insert(10, vec![1; 10]).unwrap();
+        for (offset, len) in [(10, 10), (5, 6), (19, 1), (12, 2), (0, 40)] {
+            assert_eq!(r.insert(offset, vec![0; len]), Err(Misplaced::Twice));
+        }
+        assert_eq!(
+            r.insert(WINDOW_BYTES - 1, vec![0; 2]),
+            Err(Misplaced::Beyond)
+        );
+        assert_eq!(r.on_end(19), Err(Misplaced::End));
+        r.on_end(20).unwrap();
+        assert_eq!(r.on_end(21), Err(Misplaced::End));
+        assert_eq!(r.insert(20, vec![0; 1]), Err(Misplaced::End));
+        assert_eq!((r.take(), r.held()), (None, 10));
+        r.insert(0, vec![2; 10]).unwrap();
+        assert_eq!(r.take(), Some(vec![2; 10]));
+        assert_eq!(r.insert(0, vec![2; 10]), Err(Misplaced::Twice));
+        assert!(!r.is_complete());
+        assert_eq!(r.take(), Some(vec![1; 10]));
+        assert!(r.is_complete() && r.held() == 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Frames of any lengths in any order come out as the stream, whatever is taken between.
+        #[test]
+        fn any_order_gives_the_stream(
+            lens in prop::collection::vec(1usize..50, 0..40),
+            keys in prop::collection::vec(any::<u32>(), 40),
+            takes in any::<bool>(),
+        ) {
+            let total: usize = lens.iter().sum();
+            let stream: Vec<u8> = (0..total).map(|i| (i * 31 % 251) as u8).collect();
+            let mut frames = Vec::new();
+            let mut at = 0;
+            for (len, key) in lens.iter().zip(&keys) {
+                frames.push((*key, at, &stream[at..at + len]));
+                at += len;
+            }
+            frames.sort();
+            let mut r = Reassembly::default();
+            let mut out = Vec::new();
+            for (_, offset, bytes) in frames {
+                r.insert(offset as u64, bytes.to_vec()).unwrap();
+                while let Some(bytes) = takes.then(|| r.take()).flatten() {
+                    out.extend(bytes);
+                }
+                prop_assert_eq!(r.next(), out.len() as u64);
+            }
+            r.on_end(total as u64).unwrap();
+            while let Some(bytes) = r.take() {
+                out.extend(bytes);
+            }
+            prop_assert!(r.is_complete());
+            prop_assert_eq!(out, stream);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What a relay holds between its connections in and those out: a bounded queue for each of its
+//! next segments, all of which get every frame.
+//!
+//! ```text
+//!   in 1 ─┐               ┌─▶ branch 1 (next segment): ≤ QUEUE_BYTES ─▶ its stripes
+//!   in 2 ─┴─ push ─ Fan ──┴─▶ branch 2                 ≤ QUEUE_BYTES ─▶ its stripes
+//! ```
+//! Who reads a connection asks [`Fan::has_room`] first, and does not read while there is none: the
+//! kernel's windows then carry the brake on to the sender. The slowest branch governs.
+//!
+//! Frames go to whichever stripe of a branch comes for the next one, so that a slow stripe gets
+//! fewer.
+
+use crate::QUEUE_BYTES;
+use std::collections::VecDeque;
+
+/// The queues of a relay's next segments.
+#[derive(Debug)]
+pub struct Fan<T> {
+    branches: Vec<Branch<T>>,
+    /// Connections in that have not ended.
+    open: usize,
+    /// The length of the stream, once a connection has ended.
+    end: Option<u64>,
+    /// Bytes that have come.
+    came: u64,
+}
+
+#[derive(Debug)]
+struct Branch<T> {
+    queue: VecDeque<(usize, T)>,
+    held: usize,
+}
+
+/// The connections in do not agree on the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stripes have ended that do not make the whole stream: run one version on all nodes")]
+pub struct Incomplete;
+
+/// What a branch's stripe is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<T> {
+    /// Send this.
+    Frame(T),
+    /// Wait.
+    Nothing,
+    /// Tell the end: the stream is so long.
+    End(u64),
+}
+
+impl<T: Clone> Fan<T> {
+    /// With so many connections in, and so many branches.
+    pub fn new(connections: usize, branches: usize) -> Fan<T> {
+        let branch = |_| Branch {
+            queue: VecDeque::new(),
+            held: 0,
+        };
+        Fan {
+            branches: (0..branches).map(branch).collect(),
+            open: connections,
+            end: None,
+            came: 0,
+        }
+    }
+
+    /// A frame of so many bytes can be taken now.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.branches
+            .iter()
+            .all(|branch| branch.held == 0 || branch.held + bytes <= QUEUE_BYTES)
+    }
+
+    /// Takes a frame for all branches; its room was asked for.
+    pub fn push(&mut self, bytes: usize, frame: &T) {
+        self.came += bytes as u64;
+        for branch in &mut self.branches {
+            branch.held += bytes;
+            branch.queue.push_back((bytes, frame.clone()));
+        }
+    }
+
+    /// A connection in has ended, of a stream that is so long.
+    pub fn on_end(&mut self, end: u64) -> Result<(), Incomplete> {
+        self.open = self.open.checked_sub(1).ok_or(Incomplete)?;
+        let agreed = *self.end.get_or_insert(end) == end;
+        if !agreed || (self.open == 0 && self.came != end) {
+            return Err(Incomplete);
+        }
+        Ok(())
+    }
+
+    /// What a stripe of this branch sends next.
+    pub fn next(&mut self, branch: usize) -> Next<T> {
+        let Some(branch) = self.branches.get_mut(branch) else {
+            return Next::Nothing;
+        };
+        match (branch.queue.pop_front(), self.end) {
+            (Some((bytes, frame)), _) => {
+                branch.held -= bytes;
+                Next::Frame(frame)
+            }
+            (None, Some(end)) if self.open == 0 => Next::End(end),
+            (None, _) => Next::Nothing,
+        }
+    }
+
+    /// Bytes that wait for this branch.
+    pub fn held(&self, branch: usize) -> usize {
+        self.branches.get(branch).map_or(0, |branch| branch.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_fullest_branch_says_whether_there_is_room() {
+        let mut fan = Fan::new(1, 2);
+        // The first one is taken however long it is.
+        assert!(fan.has_room(QUEUE_BYTES + 1));
+        fan.push(QUEUE_BYTES, &'a');
+        assert!(!fan.has_room(1));
+        assert_eq!(fan.next(0), Next::Frame('a'));
+        assert!(!fan.has_room(1), "the other branch holds it still");
+        assert_eq!((fan.held(0), fan.held(1)), (0, QUEUE_BYTES));
+        assert_eq!(fan.next(1), Next::Frame('a'));
+        assert!(fan.has_room(1));
+        assert_eq!(fan.next(0), Next::Nothing);
+        fan.on_end(QUEUE_BYTES as u64).unwrap();
+        assert_eq!(fan.next(0), Next::End(QUEUE_BYTES as u64));
+        assert_eq!(fan.on_end(QUEUE_BYTES as u64), Err(Incomplete));
+    }
+
+    #[test]
+    fn stripes_that_do_not_agree_or_do_not_make_the_whole_are_an_error() {
+        let mut fan = Fan::new(2, 1);
+        fan.push(5, &());
+        fan.on_end(5).unwrap();
+        assert_eq!(fan.on_end(6), Err(Incomplete));
+        let mut fan = Fan::new(2, 1);
+        fan.push(4, &());
+        fan.on_end(5).unwrap();
+        assert_eq!(fan.on_end(5), Err(Incomplete), "a byte is missing");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Beside a naive model: each branch gets all that was pushed, in order, and holds no more
+        /// than its share but for a first frame that is longer.
+        #[test]
+        fn every_branch_gets_everything(
+            steps in prop::collection::vec((0usize..4, 1usize..QUEUE_BYTES / 3), 1..200),
+        ) {
+            let mut fan = Fan::new(1, 3);
+            let mut pushed = Vec::new();
+            let mut got = vec![Vec::new(); 3];
+            for (step, (what, bytes)) in steps.iter().enumerate() {
+                if *what == 3 {
+                    let naive = (0..3).all(|b: usize| {
+                        let taken: &Vec<usize> = &got[b];
+                        let waits: usize = pushed[taken.len()..].iter().map(|(_, b)| b).sum();
+                        waits == 0 || waits + bytes <= QUEUE_BYTES
+                    });
+                    prop_assert_eq!(fan.has_room(*bytes), naive);
+                    if naive {
+                        fan.push(*bytes, &step);
+                        pushed.push((step, *bytes));
+                    }
+                } else if let Next::Frame(frame) = fan.next(*what) {
+                    got[*what].push(frame);
+                }
+            }
+            fan.on_end(pushed.iter().map(|(_, bytes)| *bytes as u64).sum()).unwrap();
+            for (branch, got) in got.iter_mut().enumerate() {
+                while let Next::Frame(frame) = fan.next(branch) {
+                    got.push(frame);
+                }
+                let all: Vec<usize> = pushed.iter().map(|(step, _)| *step).collect();
+                prop_assert_eq!(&*got, &all);
+            }
+        }
+    }
+}

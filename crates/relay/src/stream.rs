@@ -1,0 +1,156 @@
+//! Entries and their content as one stream of bytes, and back. See [`wire::relay::entry`] for the
+//! format.
+//!
+//! [`Walk`] is what both ends know of the entries so far: that they are in order and each in a
+//! directory that came before, and the digest of their heads. [`Encoder`] writes at the source;
+//! [`Decoder`] reads at a sink, and verifies content and heads by their digests.
+
+mod decoder;
+#[cfg(test)]
+mod tests;
+
+pub use decoder::{Decoder, Event};
+
+use wire::Malformed;
+use wire::relay::DIGEST_BYTES;
+use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item, is_after};
+
+/// Why a stream is not understood, or not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    /// Bytes that are no entry.
+    #[error("the stream is not understood ({0}): run one version on all nodes")]
+    Malformed(#[from] Malformed),
+    /// An entry comes before one that it belongs behind, or twice.
+    #[error("the entries are out of order: run one version on all nodes")]
+    Order,
+    /// An entry is in no directory of those that came.
+    #[error("an entry is in no directory that was named before")]
+    Orphan,
+    /// Content that was read is not the content that was sent.
+    #[error("what came differs from what was sent: it was corrupted on the way; run it again")]
+    Content,
+    /// The entries that came are not those that were sent.
+    #[error("the entries that came are not those that were sent; run it again")]
+    Entries,
+    /// Something comes behind the end.
+    #[error("the stream goes on behind its end: run one version on all nodes")]
+    Excess,
+}
+
+/// The entries up to some place of a walk.
+#[derive(Clone, Debug, Default)]
+pub struct Walk {
+    entries: u64,
+    heads: blake3::Hasher,
+    last: Vec<u8>,
+    /// The directories in which the next entry may be, each in the one before.
+    directories: Vec<Vec<u8>>,
+}
+
+impl Walk {
+    /// Takes the next entry.
+    pub fn enter(&mut self, entry: &Entry<'_>) -> Result<(), StreamError> {
+        if self.entries == 0 {
+            if !entry.path.is_empty() {
+                return Err(StreamError::Orphan);
+            }
+        } else {
+            if !is_after(&self.last, entry.path) {
+                return Err(StreamError::Order);
+            }
+            let slash = entry.path.iter().rposition(|b| *b == b'/');
+            let parent = &entry.path[..slash.unwrap_or(0)];
+            while self.directories.last().is_some_and(|open| open != parent) {
+                self.directories.pop();
+            }
+            if self.directories.is_empty() {
+                return Err(StreamError::Orphan);
+            }
+        }
+        if entry.kind == EntryKind::Directory {
+            self.directories.push(entry.path.to_vec());
+        }
+        self.last.clear();
+        self.last.extend_from_slice(entry.path);
+        self.entries += 1;
+        let mut head = [0; HEAD_BYTES_MAX];
+        let len = Item::Entry(*entry).emit(&mut head);
+        let len = len.expect("an entry that was read or made within the limits has room");
+        self.heads.update(&head[..len]);
+        Ok(())
+    }
+
+    /// How many have been taken.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The digest of their heads.
+    pub fn heads_digest(&self) -> [u8; DIGEST_BYTES] {
+        *self.heads.finalize().as_bytes()
+    }
+}
+
+/// Writes a stream.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    walk: Walk,
+    content: blake3::Hasher,
+}
+
+impl Encoder {
+    /// Begins behind what `walk` has, and within the next entry behind what `content` has.
+    pub fn begin(walk: Walk, partial: u64, content: blake3::Hasher, out: &mut Vec<u8>) -> Encoder {
+        let skip = walk.entries();
+        put(&Item::Begin { skip, partial }, out);
+        Encoder { walk, content }
+    }
+
+    /// The next entry. Pieces of its content follow if it is a file, and [`Encoder::file_end`].
+    pub fn entry(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), StreamError> {
+        self.walk.enter(entry)?;
+        put(&Item::Entry(*entry), out);
+        Ok(())
+    }
+
+    /// Content that goes out behind a [`piece_head`].
+    pub fn content(&mut self, bytes: &[u8]) {
+        self.content.update(bytes);
+    }
+
+    /// The content is complete; its digest.
+    pub fn file_end(&mut self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
+        let digest = *self.content.finalize().as_bytes();
+        self.content.reset();
+        out.extend_from_slice(&piece_head(0));
+        out.extend_from_slice(&digest);
+        digest
+    }
+
+    /// All has been written; the digest of the heads.
+    pub fn end(self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
+        let digest = self.walk.heads_digest();
+        let entries = self.walk.entries();
+        put(&Item::End { entries, digest }, out);
+        digest
+    }
+
+    /// The entries so far.
+    pub fn walk(&self) -> &Walk {
+        &self.walk
+    }
+}
+
+/// What stands before a piece of content of so many bytes.
+pub fn piece_head(bytes: u32) -> [u8; 4] {
+    bytes.to_be_bytes()
+}
+
+fn put(item: &Item<'_>, out: &mut Vec<u8>) {
+    let mut head = [0; HEAD_BYTES_MAX];
+    let len = item
+        .emit(&mut head)
+        .expect("an item within the limits has room");
+    out.extend_from_slice(&head[..len]);
+}

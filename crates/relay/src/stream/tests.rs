@@ -1,0 +1,161 @@
+//! Streams come back whatever their pieces are, and a changed bit never passes.
+
+use super::*;
+use proptest::prelude::*;
+
+const DIRECTORY: Entry<'_> = Entry {
+    kind: EntryKind::Directory,
+    mode: 0o755,
+    mtime_s: 7,
+    mtime_ns: 8,
+    size: 0,
+    path: b"",
+    target: b"",
+};
+
+fn file(path: &str, size: usize) -> Entry<'_> {
+    Entry {
+        kind: EntryKind::File,
+        mode: 0o600,
+        size: size as u64,
+        path: path.as_bytes(),
+        ..DIRECTORY
+    }
+}
+
+/// Files of these lengths in one directory.
+fn stream(lens: &[usize], piece: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(Walk::default(), 0, blake3::Hasher::new(), &mut out);
+    encoder.entry(&DIRECTORY, &mut out).unwrap();
+    for (i, len) in lens.iter().enumerate() {
+        let name = format!("f{i:03}");
+        encoder.entry(&file(&name, *len), &mut out).unwrap();
+        for bytes in vec![i as u8; *len].chunks(piece) {
+            out.extend(piece_head(bytes.len() as u32));
+            encoder.content(bytes);
+            out.extend(bytes);
+        }
+        encoder.file_end(&mut out);
+    }
+    encoder.end(&mut out);
+    out
+}
+
+/// What a sink would have: the lengths of the files, and whether the end was seen.
+fn read(stream: &[u8], step: usize) -> Result<(Vec<usize>, bool), StreamError> {
+    let mut decoder = Decoder::default();
+    let mut files = Vec::new();
+    for mut bytes in stream.chunks(step.max(1)) {
+        while let Some(event) = decoder.next(&mut bytes)? {
+            match event {
+                Event::Entry(entry) if entry.kind == EntryKind::File => files.push(0),
+                Event::Content(bytes) => *files.last_mut().unwrap() += bytes.len(),
+                _ => {}
+            }
+        }
+    }
+    Ok((files, decoder.has_ended()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_stream_comes_back_in_pieces_of_any_size(
+        lens in prop::collection::vec(0usize..200, 0..12),
+        piece in 1usize..64,
+        step in 1usize..300,
+    ) {
+        let bytes = stream(&lens, piece);
+        prop_assert_eq!(read(&bytes, step), Ok((lens, true)));
+    }
+
+    #[test]
+    fn a_changed_bit_is_never_a_whole_copy(
+        lens in prop::collection::vec(0usize..60, 1..5),
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+    ) {
+        let mut bytes = stream(&lens, 32);
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        // Where the stream begins is checked by the sink, which knows what it has.
+        let seen = read(&bytes, 50);
+        prop_assert!(at <= 16 || !matches!(seen, Ok((_, true))), "{:?}", seen);
+    }
+}
+
+#[test]
+fn a_truncated_stream_has_no_end() {
+    let bytes = stream(&[5, 40], 16);
+    for cut in 0..bytes.len() {
+        assert!(matches!(read(&bytes[..cut], 7), Ok((_, false))), "{cut}");
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    assert_eq!(read(&longer, 9), Err(StreamError::Excess));
+}
+
+#[test]
+fn a_stream_goes_on_within_a_file() {
+    let content = [9u8; 100];
+    let mut walk = Walk::default();
+    walk.enter(&DIRECTORY).unwrap();
+    let mut before = blake3::Hasher::new();
+    before.update(&content[..60]);
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(walk.clone(), 60, before.clone(), &mut out);
+    encoder.entry(&file("x", 100), &mut out).unwrap();
+    out.extend(piece_head(40));
+    encoder.content(&content[60..]);
+    out.extend(&content[60..]);
+    encoder.file_end(&mut out);
+    encoder.end(&mut out);
+    for (walk, expected) in [(walk, true), (Walk::default(), false)] {
+        let mut decoder = Decoder::default();
+        let mut input = &out[..];
+        let begin = decoder.next(&mut input).unwrap();
+        assert_eq!(
+            begin,
+            Some(Event::Begin {
+                skip: 1,
+                partial: 60
+            })
+        );
+        decoder.resume(walk, before.clone());
+        let mut result = Ok(());
+        while !input.is_empty() && result.is_ok() {
+            result = decoder.next(&mut input).map(drop);
+        }
+        assert_eq!(result.is_ok() && decoder.has_ended(), expected);
+    }
+}
+
+#[test]
+fn entries_are_in_order_and_in_their_directories() {
+    let directory = |path: &'static str| Entry {
+        path: path.as_bytes(),
+        ..DIRECTORY
+    };
+    let link = |path: &'static str| Entry {
+        kind: EntryKind::Link,
+        target: b"/etc",
+        ..directory(path)
+    };
+    let enter = |entries: &[Entry<'_>]| {
+        let mut walk = Walk::default();
+        entries.iter().try_for_each(|entry| walk.enter(entry))
+    };
+    let root = directory("");
+    assert_eq!(enter(&[root, directory("a"), file("a/b", 0), file("c", 0)]), Ok(()));
+    assert_eq!(enter(&[file("a", 0)]), Err(StreamError::Orphan));
+    assert_eq!(enter(&[root, root]), Err(StreamError::Order));
+    assert_eq!(enter(&[root, file("b", 0), file("a", 0)]), Err(StreamError::Order));
+    assert_eq!(enter(&[root, file("a", 0), file("a", 0)]), Err(StreamError::Order));
+    assert_eq!(enter(&[root, file("a/b", 0)]), Err(StreamError::Orphan));
+    // Through a link leads no way.
+    assert_eq!(enter(&[root, link("a"), file("a/passwd", 0)]), Err(StreamError::Orphan));
+    assert_eq!(enter(&[file("", 0), file("a", 0)]), Err(StreamError::Orphan));
+    let closed = [root, directory("a"), file("b", 0), file("a/z", 0)];
+    assert_eq!(enter(&closed), Err(StreamError::Order));
+}

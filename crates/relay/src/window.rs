@@ -1,0 +1,85 @@
+//! How far a source may go: [`WINDOW_BYTES`] beyond what the slowest of its sinks has written.
+
+use crate::WINDOW_BYTES;
+use base::NodeAddr;
+use std::collections::BTreeMap;
+
+/// What the sinks have acknowledged.
+#[derive(Debug)]
+pub struct Window {
+    acked: BTreeMap<NodeAddr, u64>,
+    sinks: usize,
+    sent: u64,
+}
+
+/// A sink acknowledges what was not sent, or there are more of them than the route has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a sink acknowledges what was not sent: run one version on all nodes")]
+pub struct BadAck;
+
+impl Window {
+    /// Of a transfer to so many sinks, which have written nothing of the stream.
+    pub fn new(sinks: usize) -> Window {
+        Window {
+            acked: BTreeMap::new(),
+            sinks,
+            sent: 0,
+        }
+    }
+
+    /// How many bytes may be sent now.
+    pub fn room(&self) -> u64 {
+        (self.acked() + WINDOW_BYTES).saturating_sub(self.sent)
+    }
+
+    /// So many bytes have been sent.
+    pub fn on_sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
+    /// What has been sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What all sinks have written.
+    pub fn acked(&self) -> u64 {
+        if self.acked.len() < self.sinks {
+            return 0;
+        }
+        self.acked.values().copied().min().unwrap_or(self.sent)
+    }
+
+    /// A sink has written all before `offset`. Acknowledgements of one sink come in order.
+    pub fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), BadAck> {
+        let is_new = !self.acked.contains_key(&from);
+        if offset > self.sent || (is_new && self.acked.len() == self.sinks) {
+            return Err(BadAck);
+        }
+        let acked = self.acked.entry(from).or_default();
+        *acked = offset.max(*acked);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_sink_governs() {
+        let (a, b) = (NodeAddr(1), NodeAddr(2));
+        let mut w = Window::new(2);
+        assert_eq!(w.room(), WINDOW_BYTES);
+        w.on_sent(WINDOW_BYTES);
+        assert_eq!(w.room(), 0);
+        w.on_ack(a, 500).unwrap();
+        assert_eq!((w.room(), w.acked()), (0, 0));
+        w.on_ack(b, 300).unwrap();
+        assert_eq!((w.room(), w.acked()), (300, 300));
+        w.on_ack(b, 700).unwrap();
+        assert_eq!(w.room(), 500);
+        assert_eq!(w.on_ack(b, WINDOW_BYTES + 1), Err(BadAck));
+        assert_eq!(w.on_ack(NodeAddr(3), 1), Err(BadAck));
+    }
+}

@@ -1,0 +1,212 @@
+//! How far a copy is, how fast each segment goes, and which one limits; and what came of it.
+
+use super::Copy;
+use crate::failure::Outcome;
+use crate::names::Names;
+use crate::terminal;
+use base::NodeAddr;
+use host::relay::Progress;
+use host::relay::origin::{Done, Segment};
+use net::Clock;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, PoisonError};
+
+/// How often the progress is drawn.
+const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
+
+/// Hears how a copy goes on.
+pub(super) struct Meter<'a> {
+    names: &'a Names,
+    predicted: Option<u64>,
+    as_json: bool,
+    draws: bool,
+    clock: Clock,
+    begun: base::Time,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    written: u64,
+    kept: (u64, u64),
+    /// Bytes of the files that have begun.
+    announced: u64,
+    segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
+    drawn: Option<base::Time>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Told {
+    last: Segment,
+    /// Sums over the seconds that were told of, for means.
+    seconds: u64,
+    waited: u64,
+    starved: u64,
+}
+
+impl Told {
+    fn idle(&self) -> u64 {
+        (self.waited + self.starved) / self.seconds.max(1)
+    }
+}
+
+impl<'a> Meter<'a> {
+    pub(super) fn new(args: &Copy, names: &'a Names, predicted: Option<u64>) -> Meter<'a> {
+        let clock = Clock::new();
+        let to_terminal = args.paths.last().is_some_and(|last| last == "-")
+            && io::stdout().is_terminal();
+        Meter {
+            names,
+            predicted,
+            as_json: args.json,
+            // Data that scrolls by on the same terminal would be torn apart.
+            draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
+            begun: clock.now(),
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn on(&self, progress: Progress) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Progress::Begins(entries, bytes) => state.kept = (entries, bytes),
+            Progress::Entry(bytes) => state.announced += bytes,
+            Progress::Written(bytes) => state.written = bytes,
+            Progress::Segment(from, to, segment) => {
+                let told = state.segments.entry((from, to)).or_default();
+                told.last = segment;
+                told.seconds += 1;
+                told.waited += u64::from(segment.waited);
+                told.starved += u64::from(segment.starved);
+            }
+        }
+        let now = self.clock.now();
+        let is_due = state.drawn.is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
+        if self.draws && is_due {
+            state.drawn = Some(now);
+            let text = self.line(&state, now.since(self.begun).as_secs_f64());
+            let _ = write!(io::stderr(), "\r{text}\x1b[K");
+        }
+    }
+
+    fn line(&self, state: &State, seconds: f64) -> String {
+        let mut line = rate(state.written, seconds);
+        let limits = limiting(&state.segments);
+        for (ends, told) in &state.segments {
+            let mbit = told.last.rate_bps as f64 / 1e6;
+            let mark = if Some(*ends) == limits { " limits" } else { "" };
+            line += &format!(" | {} {mbit:.1}{mark}", self.segment(*ends));
+        }
+        line
+    }
+
+    fn segment(&self, (from, to): (NodeAddr, NodeAddr)) -> String {
+        let name = |node: NodeAddr| self.names.name(&node.to_string()).to_owned();
+        format!("{}>{}", name(from), name(to))
+    }
+
+    /// Tells what came of it.
+    pub(super) fn finish(&self, word: &str, paths: &[String], done: Done) -> Outcome {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds = self.clock.now().since(self.begun).as_secs_f64();
+        if state.drawn.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+        let achieved = (done.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
+        if self.as_json {
+            return terminal::json(&self.value(&state, word, paths, done, seconds, achieved));
+        }
+        if !io::stderr().is_terminal() {
+            return Ok(());
+        }
+        let mut text = format!("{word} {}: {}", paths.join(", "), rate(done.bytes, seconds));
+        if let Some(predicted) = self.predicted {
+            text += &format!(", {:.1} Mbit/s predicted", predicted as f64 / 1e6);
+        }
+        if state.kept != (0, 0) {
+            let (entries, bytes) = state.kept;
+            text += &format!("; went on behind {entries} entries and {bytes} bytes");
+        }
+        let limits = limiting(&state.segments).map(|ends| self.segment(ends));
+        if let Some(limits) = limits.filter(|_| state.segments.len() > 1) {
+            text += &format!("; {limits} was the slowest");
+        }
+        let _ = writeln!(io::stderr(), "{text}");
+        Ok(())
+    }
+
+    fn value(
+        &self,
+        state: &State,
+        word: &str,
+        paths: &[String],
+        done: Done,
+        seconds: f64,
+        achieved: f64,
+    ) -> Value {
+        let limits = limiting(&state.segments);
+        let segments: Vec<Value> = state
+            .segments
+            .iter()
+            .map(|(ends, told)| {
+                json!({
+                    "from": ends.0.to_string(), "to": ends.1.to_string(),
+                    "bytes": told.last.bytes,
+                    "rate_bps": (told.last.bytes as f64 * 8.0 / seconds.max(1e-9)).round(),
+                    "rtt_ms": f64::from(told.last.rtt_us) / 1e3,
+                    "resent": told.last.resent,
+                    "waited_permille": told.waited / told.seconds.max(1),
+                    "starved_permille": told.starved / told.seconds.max(1),
+                    "limits": Some(*ends) == limits,
+                })
+            })
+            .collect();
+        let digest: String = done.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        json!({
+            word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
+            "rate_bps": achieved, "predicted_bps": self.predicted, "digest": digest,
+            "resumed_entries": state.kept.0, "resumed_bytes": state.kept.1,
+            "segments": segments,
+        })
+    }
+}
+
+/// The segment that was least idle: the others waited for it.
+fn limiting(
+    segments: &BTreeMap<(NodeAddr, NodeAddr), Told>,
+) -> Option<(NodeAddr, NodeAddr)> {
+    let slowest = segments.iter().min_by_key(|(_, told)| told.idle());
+    slowest.map(|(ends, _)| *ends)
+}
+
+/// Bytes and a rate, for people.
+fn rate(bytes: u64, seconds: f64) -> String {
+    let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
+    format!("{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_segment_that_is_never_idle_limits() {
+        let told = |waited, starved| Told {
+            seconds: 10,
+            waited,
+            starved,
+            ..Told::default()
+        };
+        let node = NodeAddr;
+        let segments = BTreeMap::from([
+            ((node(1), node(2)), told(9_000, 500)),
+            ((node(2), node(3)), told(100, 0)),
+            ((node(3), node(4)), told(0, 8_000)),
+        ]);
+        assert_eq!(limiting(&segments), Some((node(2), node(3))));
+        assert_eq!(limiting(&BTreeMap::new()), None);
+    }
+}

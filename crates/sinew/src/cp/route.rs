@@ -1,0 +1,295 @@
+//! The way of a copy: a path, or, to several nodes, a tree.
+
+use super::Copy;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::names::Names;
+use crate::show::text;
+use base::NodeAddr;
+use overlay::snapshot::NetworkSnapshot;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::bytes::Writer;
+use wire::relay::HopRepr;
+
+/// Where data ends, or begins when it is pulled: nodes, and paths there.
+pub(super) type Ends = BTreeMap<NodeAddr, String>;
+
+/// The longest route that is written.
+const ROUTE_BYTES_MAX: usize = 32 * 1024;
+
+/// How routes from the own node are found.
+pub(super) struct Route {
+    own: NodeAddr,
+    via: Vec<(NodeAddr, String)>,
+    direct: bool,
+    discard: bool,
+    pull: bool,
+    stripes: Vec<u8>,
+    /// The node before each on the shortest way from here, as the overlay sees it.
+    before: BTreeMap<NodeAddr, NodeAddr>,
+}
+
+/// A route, ready to be asked for.
+pub(super) struct Planned {
+    pub(super) bytes: Vec<u8>,
+    /// What the slowest segment is expected to carry, in bits per second.
+    pub(super) predicted: Option<u64>,
+}
+
+impl Route {
+    pub(super) fn new(
+        control: &mut Control,
+        status: &Value,
+        names: &Names,
+        args: &Copy,
+    ) -> Result<Route, Failure> {
+        let own = text(&status["snapshot"]["address"]);
+        let own: NodeAddr = own.parse().map_err(Failure::failed)?;
+        let mut via = Vec::new();
+        for word in &args.via {
+            let (name, at) = word.split_once('@').unwrap_or((word, ""));
+            let node = names.address(name)?;
+            if node != own {
+                via.push((node, at.to_owned()));
+            }
+        }
+        let network = control.ask(&json!({"cmd": "network"}))?;
+        let network: NetworkSnapshot = serde_json::from_value(network).map_err(Failure::failed)?;
+        Ok(Route {
+            own,
+            via,
+            direct: args.direct,
+            discard: args.discard,
+            pull: args.paths.first().is_some_and(|word| super::remote(word).is_some()),
+            stripes: args.stripes.clone(),
+            before: shortest(own, &network),
+        })
+    }
+
+    pub(super) fn own(&self) -> NodeAddr {
+        self.own
+    }
+
+    /// The route to these ends.
+    pub(super) fn to(&self, ends: &Ends) -> Result<Planned, Failure> {
+        let mut below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
+        for &end in ends.keys() {
+            let path = self.path(end)?;
+            for pair in path.windows(2) {
+                below.entry(pair[0]).or_default().insert(pair[1]);
+            }
+        }
+        if !self.via.is_empty() && ends.len() > 1 {
+            return Err(Failure::misused("--via leads to one node: leave it out for several"));
+        }
+        if self.stripes.len() > 1 {
+            let segments: usize = below.values().map(BTreeSet::len).sum();
+            if ends.len() > 1 || segments != self.stripes.len() {
+                return Err(Failure::misused(format_args!(
+                    "--stripes has {} numbers, and the route {segments} segments",
+                    self.stripes.len()
+                )));
+            }
+        }
+        let tree = Shape {
+            route: self,
+            ends,
+            below: &below,
+        };
+        Ok(Planned {
+            bytes: tree.hop(self.own, 0)?,
+            predicted: None,
+        })
+    }
+
+    /// From here to a node.
+    fn path(&self, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
+        let mut path = vec![self.own];
+        if !self.via.is_empty() || self.direct {
+            path.extend(self.via.iter().map(|(node, _)| *node));
+            if path.last() != Some(&end) {
+                path.push(end);
+            }
+        } else {
+            let mut back = Vec::new();
+            let mut at = end;
+            while at != self.own {
+                back.push(at);
+                at = *self.before.get(&at).ok_or_else(|| {
+                    Failure::failed(format_args!(
+                        "the overlay has no way to {end}: see `sinew links`, or name where it is by \
+                         --via NODE@HOST:PORT"
+                    ))
+                })?;
+            }
+            path.extend(back.into_iter().rev());
+        }
+        let different: BTreeSet<&NodeAddr> = path.iter().collect();
+        match different.len() == path.len() {
+            true => Ok(path),
+            false => Err(Failure::misused("--via goes through a node twice")),
+        }
+    }
+}
+
+struct Shape<'a> {
+    route: &'a Route,
+    ends: &'a Ends,
+    below: &'a BTreeMap<NodeAddr, BTreeSet<NodeAddr>>,
+}
+
+impl Shape<'_> {
+    /// A hop and all below it; `depth` segments lead to it from the own node.
+    fn hop(&self, node: NodeAddr, depth: usize) -> Result<Vec<u8>, Failure> {
+        let mut below = Vec::new();
+        for &next in self.below.get(&node).into_iter().flatten() {
+            below.extend(self.hop(next, depth + 1)?);
+        }
+        let via = self.route.via.iter().find(|(via, _)| *via == node);
+        let path = self.ends.get(&node);
+        let hop = HopRepr {
+            node,
+            stripes: self.stripes(depth),
+            endpoint: via.map_or("", |(_, at)| at.as_str()),
+            path: path.map(String::as_str),
+            discard: self.route.discard && !self.route.pull && path.is_some(),
+            below: &below,
+        };
+        let mut bytes = vec![0; ROUTE_BYTES_MAX];
+        let mut w = Writer::new(&mut bytes);
+        let written = hop.emit(&mut w).map(|()| w.len());
+        let len = written.map_err(|_| {
+            Failure::misused("the route or its paths are too long: copy to fewer nodes at once")
+        })?;
+        bytes.truncate(len);
+        Ok(bytes)
+    }
+
+    /// Connections to a hop: one within this host.
+    fn stripes(&self, depth: usize) -> u8 {
+        let Some(segment) = depth.checked_sub(1) else {
+            return 1;
+        };
+        let all = &self.route.stripes;
+        let own = all.get(segment).or(all.last());
+        own.copied().unwrap_or(1)
+    }
+}
+
+/// The node before each, on the way of least latency from `own`.
+fn shortest(own: NodeAddr, network: &NetworkSnapshot) -> BTreeMap<NodeAddr, NodeAddr> {
+    let mut links: BTreeMap<NodeAddr, Vec<(NodeAddr, u64)>> = BTreeMap::new();
+    for link in &network.links {
+        if let (Ok(from), Ok(to)) = (link.from.parse(), link.to.parse()) {
+            // A link without latency is a hop all the same.
+            let cost = u64::from(link.latency_us) + 1;
+            links.entry(from).or_default().push((to, cost));
+        }
+    }
+    let mut before = BTreeMap::new();
+    let mut known: BTreeMap<NodeAddr, u64> = BTreeMap::from([(own, 0)]);
+    let mut front = BTreeSet::from([(0, own)]);
+    while let Some((cost, node)) = front.pop_first() {
+        for &(next, more) in links.get(&node).into_iter().flatten() {
+            let through = cost + more;
+            let best = known.get(&next).copied();
+            if best.is_none_or(|best| through < best) {
+                if let Some(best) = best {
+                    front.remove(&(best, next));
+                }
+                known.insert(next, through);
+                front.insert((through, next));
+                before.insert(next, node);
+            }
+        }
+    }
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::relay::Hop;
+
+    fn node(n: u8) -> NodeAddr {
+        NodeAddr(0x0a07_0000 + u32::from(n))
+    }
+
+    fn route() -> Route {
+        Route {
+            own: node(1),
+            via: Vec::new(),
+            direct: false,
+            discard: false,
+            pull: false,
+            stripes: Vec::new(),
+            before: [(2, 1), (3, 2), (4, 2)].map(|(n, b)| (node(n), node(b))).into(),
+        }
+    }
+
+    fn ends(nodes: &[u8]) -> Ends {
+        nodes.iter().map(|n| (node(*n), format!("/p{n}"))).collect()
+    }
+
+    #[test]
+    fn several_ends_share_the_way_as_far_as_it_is_the_same() {
+        let planned = route().to(&ends(&[2, 3, 4])).unwrap();
+        let first = Hop::parse(&planned.bytes).unwrap();
+        assert_eq!((first.node, first.ends(), first.path), (node(1), 3, None));
+        let second = first.below().next().unwrap();
+        assert_eq!((second.node, second.path), (node(2), Some("/p2")));
+        let last: Vec<_> = second.below().map(|hop| (hop.node, hop.path)).collect();
+        assert_eq!(last, [(node(3), Some("/p3")), (node(4), Some("/p4"))]);
+    }
+
+    #[test]
+    fn what_is_named_is_the_way() {
+        let via = Route {
+            via: vec![(node(5), "h:1".to_owned()), (node(2), String::new())],
+            stripes: vec![1, 4, 2],
+            ..route()
+        };
+        let planned = via.to(&ends(&[3])).unwrap();
+        let mut hop = Hop::parse(&planned.bytes).unwrap();
+        let mut seen = Vec::new();
+        while let Some(next) = hop.below().next() {
+            seen.push((next.node, next.endpoint, next.stripes));
+            hop = next;
+        }
+        assert_eq!(seen, [(node(5), "h:1", 1), (node(2), "", 4), (node(3), "", 2)]);
+        assert!(via.to(&ends(&[3, 4])).is_err());
+        assert!(via.to(&ends(&[5])).is_err(), "back where it was");
+        let direct = Route {
+            direct: true,
+            ..route()
+        };
+        let planned = direct.to(&ends(&[4])).unwrap();
+        let below = Hop::parse(&planned.bytes).unwrap().below().next();
+        assert_eq!(below.map(|hop| hop.node), Some(node(4)));
+        assert!(route().to(&ends(&[9])).is_err(), "no way there");
+    }
+
+    #[test]
+    fn the_shortest_way_is_that_of_least_latency() {
+        let link = |from: u8, to: u8, latency_us| overlay::snapshot::KnownLink {
+            from: node(from).to_string(),
+            to: node(to).to_string(),
+            latency_us,
+            loss: 0,
+        };
+        let network = NetworkSnapshot {
+            links: vec![link(1, 2, 50), link(1, 3, 10), link(3, 2, 10), link(2, 4, 1)],
+            ..serde_json::from_value(json!({
+                "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
+                "links": [], "holds": [], "rule": {
+                    "spacing_s": 0.0, "worse_s": 0.0, "worse_unclear_s": 0.0, "better_s": 0.0,
+                    "better_unclear_s": 0.0, "better_max_s": 0.0,
+                },
+            }))
+            .unwrap()
+        };
+        let before = shortest(node(1), &network);
+        assert_eq!(before, BTreeMap::from([(node(3), node(1)), (node(2), node(3)), (node(4), node(2))]));
+    }
+}

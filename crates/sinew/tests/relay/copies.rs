@@ -1,0 +1,143 @@
+//! Copies that succeed.
+
+use crate::chain::{Chain, names, noise};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+const BYTES: usize = 5_000_001;
+
+fn age(path: &Path, mode: u32) {
+    let file = fs::File::open(path).unwrap();
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
+    file.set_times(fs::FileTimes::new().set_modified(then)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn assert_aged(path: &Path, mode: u32) {
+    let found = fs::symlink_metadata(path).unwrap();
+    assert_eq!(found.mode() & 0o7777, mode, "{}", path.display());
+    let time = (found.mtime(), found.mtime_nsec());
+    assert_eq!(time, (1_234_567_890, 123_456_789), "{}", path.display());
+}
+
+#[test]
+fn a_file_goes_through_two_relays_and_back() {
+    let chain = Chain::new("cp-file", 4);
+    age(&chain.file("data", BYTES), 0o640);
+    let target = chain.root("par").join("copy");
+    for (i, options) in [
+        "",
+        "--plain",
+        "--stripes 3",
+        "--stripes 1,4,2 --plain",
+        "--stripes 2,1,3",
+        "--scavenge",
+        "--via fra,lon --congestion reno",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let done = chain.cp(&format!("data par:{} {options}", target.display()));
+        assert_eq!(done["entries"], 1, "{options}: {done}");
+        assert_eq!(done["segments"].as_array().unwrap().len(), 3, "{options}: {done}");
+        assert_eq!(fs::read(&target).unwrap(), noise(BYTES), "{options}");
+        assert_aged(&target, 0o640);
+        assert_eq!(names(&chain.root("par")), ["copy"], "nothing else is left");
+        // And back.
+        let back = format!("back{i}");
+        chain.cp(&format!("par:copy {back} {options}"));
+        assert_eq!(fs::read(chain.world.dir.join(&back)).unwrap(), noise(BYTES), "{options}");
+        assert_aged(&chain.world.dir.join(&back), 0o640);
+        fs::remove_file(&target).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_arrives_with_all_that_is_in_it() {
+    let chain = Chain::new("cp-directory", 3);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir_all(tree.join("sub/empty")).unwrap();
+    for i in 0..300 {
+        fs::write(tree.join(format!("sub/f{i}")), noise(i * 7)).unwrap();
+    }
+    fs::write(tree.join("large"), noise(BYTES)).unwrap();
+    symlink("sub/f1", tree.join("link")).unwrap();
+    symlink("/etc", tree.join("away")).unwrap();
+    age(&tree.join("large"), 0o600);
+    age(&tree.join("sub/empty"), 0o755);
+    age(&tree.join("sub"), 0o750);
+    let done = chain.cp("tree lon:copy --stripes 2,1");
+    assert_eq!(done["entries"], 306, "{done}");
+    let copy = chain.root("lon").join("copy");
+    assert_eq!(names(&copy), names(&tree));
+    assert_eq!(names(&copy.join("sub")), names(&tree.join("sub")));
+    for i in 0..300 {
+        assert_eq!(fs::read(copy.join(format!("sub/f{i}"))).unwrap(), noise(i * 7));
+    }
+    assert_eq!(fs::read(copy.join("large")).unwrap(), noise(BYTES));
+    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("sub/f1"));
+    assert_eq!(fs::read_link(copy.join("away")).unwrap(), Path::new("/etc"));
+    assert_aged(&copy.join("large"), 0o600);
+    assert_aged(&copy.join("sub/empty"), 0o755);
+    assert_aged(&copy.join("sub"), 0o750);
+    // A path that is a directory gets it under its own name, and gives it back.
+    chain.cp("tree lon:copy");
+    assert_eq!(names(&copy.join("tree")), names(&tree));
+    chain.cp("lon:copy/tree again");
+    assert_eq!(names(&chain.world.dir.join("again")), names(&tree));
+    assert_eq!(names(&chain.root("lon")), ["copy"]);
+}
+
+#[test]
+fn streams_come_from_standard_input_and_go_to_standard_output() {
+    let chain = Chain::new("cp-stream", 2);
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .current_dir(&chain.world.dir)
+        .args(["cp", "-", "fra:stream", "--node", "net/ams"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(&noise(BYTES)).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read(chain.root("fra").join("stream")).unwrap(), noise(BYTES));
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .current_dir(&chain.world.dir)
+        .args(["cp", "fra:stream", "-", "--node", "net/ams"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut got = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(got, noise(BYTES));
+}
+
+#[test]
+fn several_nodes_get_one_copy_over_a_tree() {
+    let chain = Chain::new("cp-tree", 4);
+    chain.file("data", BYTES);
+    for options in ["", "--stripes 2", "--plain"] {
+        let done = chain.cp(&format!("data fra:one lon:two par:three {options}"));
+        // Each segment carries the data once.
+        let segments = done["segments"].as_array().unwrap();
+        assert_eq!(segments.len(), 3, "{done}");
+        for (node, name) in [("fra", "one"), ("lon", "two"), ("par", "three")] {
+            assert_eq!(names(&chain.root(node)), [name]);
+            assert_eq!(fs::read(chain.root(node).join(name)).unwrap(), noise(BYTES));
+            fs::remove_file(chain.root(node).join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_is_discarded_is_checked_and_leaves_nothing() {
+    let chain = Chain::new("cp-discard", 3);
+    let sparse = chain.world.dir.join("sparse");
+    fs::File::create(&sparse).unwrap().set_len(100_000_000).unwrap();
+    let done = chain.cp("sparse lon:anything --discard --plain");
+    assert!(done["bytes"].as_u64().unwrap() > 100_000_000, "{done}");
+    assert!(names(&chain.root("lon")).is_empty());
+}

@@ -1,0 +1,123 @@
+//! What goes wrong on the way: nothing that looks whole and is not.
+
+use crate::chain::{Chain, names, part};
+use crate::world::failure;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+/// Carries TCP to `to`, and flips one bit of each plain data connection, this far into it.
+fn flipping(to: SocketAddr, at: usize) -> SocketAddr {
+    let listener = TcpListener::bind((to.ip(), 0)).unwrap();
+    let own = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for near in listener.incoming() {
+            let (Ok(near), Ok(far)) = (near, TcpStream::connect(to)) else {
+                return;
+            };
+            let (near2, far2) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            thread::spawn(move || carry(near, far, Some(at)));
+            thread::spawn(move || carry(far2, near2, None));
+        }
+    });
+    own
+}
+
+fn carry(mut from: TcpStream, mut to: TcpStream, flip: Option<usize>) {
+    let mut bytes = vec![0; 65_536];
+    let (mut passed, mut is_plain) = (0, false);
+    while let Ok(len @ 1..) = from.read(&mut bytes) {
+        is_plain |= passed == 0 && bytes[0] == b'S';
+        if let Some(at) = flip.filter(|at| is_plain && (passed..passed + len).contains(at)) {
+            bytes[at - passed] ^= 0x10;
+        }
+        passed += len;
+        if to.write_all(&bytes[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+#[test]
+fn a_corrupted_stripe_is_caught_by_the_digest() {
+    let chain = Chain::new("cp-corrupt", 2);
+    chain.file("data", 3_000_000);
+    for at in [200, 5_000, 1_000_000, 2_999_000] {
+        let proxy = flipping(chain.world.endpoint(2), at);
+        let (status, text) = failure(&chain.try_cp(&format!("data fra:copy --plain --via fra@{proxy}")));
+        assert!(status == 1 && !text.is_empty(), "{at}: {text}");
+        assert!(!chain.root("fra").join("copy").exists(), "{at}");
+    }
+    // Nobody is worse off for it.
+    chain.cp("data fra:copy");
+    assert_eq!(names(&chain.root("fra")), ["copy"]);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_copied_is_no_copy() {
+    let chain = Chain::new("cp-changed", 2);
+    let data = chain.world.dir.join("data");
+    // More than what is on its way at any time.
+    fs::File::create(&data).unwrap().set_len(200_000_000).unwrap();
+    chain.signal("fra", "-STOP");
+    let child = chain.begin_cp("data fra:copy --plain");
+    // The other side does not answer: nothing of it has been read, or all that may be.
+    thread::sleep(std::time::Duration::from_millis(200));
+    chain.signal("fra", "-CONT");
+    let target = chain.root("fra").join("copy");
+    chain.world.wait("it has begun", || part(&target).exists());
+    chain.signal("fra", "-STOP");
+    fs::File::options().append(true).open(&data).unwrap().write_all(b"more").unwrap();
+    chain.signal("fra", "-CONT");
+    let output = child.wait_with_output().unwrap();
+    let (status, text) = failure(&output);
+    assert!(status == 1 && text.contains("has changed"), "{text}");
+    assert!(!target.exists());
+    let done = chain.cp("data fra:copy --plain");
+    assert_eq!(fs::metadata(&target).unwrap().len(), 200_000_004, "{done}");
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_no_file_under_the_name() {
+    let chain = Chain::new("cp-full", 2);
+    let small = chain.root("fra").join("small");
+    fs::create_dir(&small).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "none"])
+        .arg(&small)
+        .output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: no file system may be mounted here: run it as root");
+        return;
+    }
+    chain.file("data", 5_000_000);
+    let output = chain.try_cp("data fra:small/copy");
+    let left = names(&small);
+    let unmounted = Command::new("umount").arg(&small).status().unwrap();
+    let (status, text) = failure(&output);
+    assert!(unmounted.success());
+    assert!(status == 1 && text.contains("fra: ") && text.contains("make room"), "{text}");
+    assert!(!left.contains(&"copy".to_owned()), "{left:?}");
+}
+
+#[test]
+fn who_is_no_node_of_the_network_gets_nowhere() {
+    let chain = Chain::new("cp-stranger", 2);
+    let at = chain.world.endpoint(2);
+    // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
+    let mut stripe = b"SNRL\x01\x01\x00\x00".to_vec();
+    stripe.extend([7; 48]);
+    for bytes in [b"SNRL\x01\x00\x00\x00".to_vec(), stripe, crate::chain::noise(100)] {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.write_all(&bytes).unwrap();
+        let _ = stream.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() < 64, "{answer:?}");
+    }
+    chain.file("data", 1_000);
+    chain.cp("data fra:copy");
+}

@@ -1,0 +1,13 @@
+//! `sinew cp` with real nodes on loopback: files and directories there and back, through relays; what
+//! is refused; what is left when somebody dies in the middle, and how it goes on.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
+#[path = "../world/mod.rs"]
+mod world;
+
+mod chain;
+mod copies;
+mod faults;
+mod refusals;
+mod resume;

@@ -1,0 +1,111 @@
+//! What is refused, and what is said then.
+
+use crate::chain::{Chain, names};
+use crate::world::failure;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+#[test]
+fn nothing_outside_the_roots_is_written_or_read() {
+    let chain = Chain::new("cp-refused", 3);
+    chain.file("data", 1_000);
+    let root = chain.root("fra");
+    symlink("..", root.join("up")).unwrap();
+    symlink("../data", root.join("out")).unwrap();
+    let outside = chain.world.dir.join("victim");
+    for path in [
+        "../victim",
+        "a/../../victim",
+        "up/victim",
+        "/tmp/victim",
+        outside.to_str().unwrap(),
+    ] {
+        let (status, text) = failure(&chain.try_cp(&format!("data fra:{path}")));
+        assert!(status == 1 && text.contains("fra: "), "{path}: {text}");
+        assert!(!outside.exists(), "{path}");
+    }
+    for path in ["../data", "up/data", "/etc/hostname", "nothing"] {
+        let (status, text) = failure(&chain.try_cp(&format!("fra:{path} got")));
+        assert!(status == 1 && text.contains("fra: "), "{path}: {text}");
+        assert!(!chain.world.dir.join("got").exists());
+    }
+    // A link is not written through: it is replaced.
+    chain.cp("data fra:out");
+    assert!(fs::symlink_metadata(root.join("out")).unwrap().is_file());
+    assert_eq!(names(&root), ["out", "up"]);
+}
+
+#[test]
+fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
+    let mut chain = Chain::stopped("cp-words", 3);
+    let path = chain.world.node("lon").join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.split("[relay]").next().unwrap()).unwrap();
+    chain.start();
+    chain.file("data", 1_000);
+    fs::create_dir(chain.root("fra").join("dir")).unwrap();
+    fs::create_dir(chain.world.dir.join("tree")).unwrap();
+    for (words, status, expected) in [
+        ("data lon:x", 1, "lon: this node keeps and gives no files"),
+        ("data lon:x --direct", 1, "no neighbor"),
+        ("data fra:x --congestion nonsense", 1, "this host has"),
+        ("data fra:x --stripes 0", 2, "write 1 to 32"),
+        ("data fra:x --stripes 1,2", 2, "1 segments"),
+        ("data nowhere:x", 2, "nowhere"),
+        ("missing fra:x", 1, "missing"),
+        ("data fra:missing/x", 1, "fra: "),
+        ("tree fra:dir/.. ", 1, "without `..`"),
+        ("data other", 2, "NODE:PATH"),
+        ("data fra:x --via lon", 1, "no neighbor"),
+    ] {
+        let (got, text) = failure(&chain.try_cp(words));
+        assert!(got == status && text.contains(expected), "{words}: {got} {text}");
+    }
+    // A directory is not copied over another.
+    chain.cp("tree fra:dir");
+    let (_, text) = failure(&chain.try_cp("tree fra:dir"));
+    assert!(text.contains("remove it, or choose another name"), "{text}");
+    assert_eq!(names(&chain.root("fra")), ["dir"]);
+}
+
+#[test]
+fn a_node_takes_part_in_so_many_transfers_and_a_target_has_one_writer() {
+    let mut chain = Chain::stopped("cp-busy", 2);
+    chain.append("fra", "transfers = 1");
+    chain.start();
+    chain.file("data", 1_000);
+    let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .current_dir(&chain.world.dir)
+        .args(["cp", "-", "fra:held", "--node", "net/ams"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let part = crate::chain::part(&chain.root("fra").join("held"));
+    chain.world.wait("the first transfer has begun", || part.exists());
+    let (status, text) = failure(&chain.try_cp("data fra:other"));
+    assert!(status == 1 && text.contains("fra: ") && text.contains("relay] transfers"), "{text}");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    chain.world.wait("the place is free again", || {
+        chain.try_cp("data fra:other").status.success()
+    });
+}
+
+#[test]
+fn the_second_writer_of_a_target_is_told() {
+    let chain = Chain::new("cp-locked", 2);
+    chain.file("data", 1_000);
+    let mut holder = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+        .current_dir(&chain.world.dir)
+        .args(["cp", "-", "fra:held", "--node", "net/ams"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let part = crate::chain::part(&chain.root("fra").join("held"));
+    chain.world.wait("the first transfer has begun", || part.exists());
+    let (status, text) = failure(&chain.try_cp("data fra:held"));
+    assert!(status == 1 && text.contains("another transfer writes `held`"), "{text}");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    assert_eq!(names(&chain.root("fra")), ["held"]);
+}

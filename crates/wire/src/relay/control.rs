@@ -1,0 +1,392 @@
+//! Messages on a control connection: kind (1 byte), length of the body (3 bytes), body.
+//!
+//! ```text
+//!   1 Open     to the acceptor: transfer 16, flags 8 bits, congestion control (text), certificate
+//!              (length 16 bits), route (the rest)
+//!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
+//!   3 Failed   to the ends: node, kind 8 bits, text (the rest)
+//!   4 Have     sink to source: node, entries 64, partial 64, digest of the entries 32 bytes, digest
+//!              of the partial content 32 bytes
+//!   5 Ack      sink to source: node, offset 64: all before it is written
+//!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
+//!              waited 16 and starved 16 (shares of 1000 of the time)
+//!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
+//! ```
+
+use super::{
+    DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, read_long, read_text,
+    write_long, write_text,
+};
+use crate::bytes::{Reader, Writer};
+use crate::certificate::MAX_CERTIFICATE_BYTES;
+use crate::{Full, Malformed};
+use base::NodeAddr;
+
+/// Kind and length.
+pub const MESSAGE_HEAD_BYTES: usize = 4;
+/// The longest body: an Open with 64 hops of 255 bytes of endpoint and 4 KiB of path in the mean
+/// of a few; what is longer is refused where it is written.
+const BODY_BYTES_MAX: usize = 48 * 1024;
+
+const FLAG_PULL: u8 = 1;
+const FLAG_PLAIN: u8 = 2;
+const FLAG_SCAVENGE: u8 = 4;
+const FLAG_FRESH: u8 = 8;
+
+/// Why a transfer has failed, and hence whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureKind {
+    /// As many transfers run there as it serves.
+    Busy,
+    /// It is not permitted: the path, or the node.
+    Forbidden,
+    /// The path, or the next node, is not there.
+    NotFound,
+    /// Another transfer writes to the same target.
+    InUse,
+    /// The route or the options cannot be.
+    Unusable,
+    /// Reading or writing a file failed: the disk is full, a file vanished or changed.
+    File,
+    /// What came is not what was sent.
+    Corrupt,
+    /// A connection broke.
+    Broken,
+    /// A kind that this code does not know.
+    Other(u8),
+}
+
+impl FailureKind {
+    /// All that this code knows.
+    pub const ALL: [FailureKind; 8] = [
+        FailureKind::Busy,
+        FailureKind::Forbidden,
+        FailureKind::NotFound,
+        FailureKind::InUse,
+        FailureKind::Unusable,
+        FailureKind::File,
+        FailureKind::Corrupt,
+        FailureKind::Broken,
+    ];
+
+    /// The number on the wire.
+    pub fn to_byte(self) -> u8 {
+        match self {
+            FailureKind::Other(byte) => byte,
+            known => {
+                let place = FailureKind::ALL.iter().position(|kind| *kind == known);
+                place.map_or(u8::MAX, |place| place as u8)
+            }
+        }
+    }
+
+    /// What a number on the wire means.
+    pub fn from_byte(byte: u8) -> FailureKind {
+        let known = FailureKind::ALL.get(usize::from(byte));
+        known.copied().unwrap_or(FailureKind::Other(byte))
+    }
+
+    /// A short stable word for metrics and JSON.
+    pub fn label(self) -> &'static str {
+        match self {
+            FailureKind::Busy => "busy",
+            FailureKind::Forbidden => "forbidden",
+            FailureKind::NotFound => "not-found",
+            FailureKind::InUse => "in-use",
+            FailureKind::Unusable => "unusable",
+            FailureKind::File => "file",
+            FailureKind::Corrupt => "corrupt",
+            FailureKind::Broken => "broken",
+            FailureKind::Other(_) => "other",
+        }
+    }
+}
+
+/// Asks for a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open<'a> {
+    /// Its name, chosen at random by who began it.
+    pub transfer: [u8; TRANSFER_BYTES],
+    /// Data comes towards the dialler.
+    pub pull: bool,
+    /// Data connections are not sealed.
+    pub plain: bool,
+    /// Senders give way to others.
+    pub scavenge: bool,
+    /// What an earlier attempt has left is of no use.
+    pub fresh: bool,
+    /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
+    pub congestion: &'a str,
+    /// The dialler's certificate; empty on the node's own socket.
+    pub certificate: &'a [u8],
+    /// The way from the acceptor on; its first node is the acceptor.
+    pub route: Hop<'a>,
+}
+
+/// What a sink has of an earlier attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Have {
+    /// Entries that are complete.
+    pub entries: u64,
+    /// Bytes of the entry behind them.
+    pub partial: u64,
+    /// BLAKE3 of the heads of these entries, that of the partial one included if there is any of it.
+    pub entries_digest: [u8; DIGEST_BYTES],
+    /// BLAKE3 of the partial content.
+    pub partial_digest: [u8; DIGEST_BYTES],
+}
+
+/// How a segment fares, as its sending end measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Bytes that the other end has acknowledged.
+    pub bytes: u64,
+    /// Of late.
+    pub rate_bps: u64,
+    /// The smoothed round trip.
+    pub rtt_us: u32,
+    /// Segments of TCP that were sent again.
+    pub resent: u32,
+    /// The share of the time, in 1000ths, in which the receiving end took nothing.
+    pub waited: u16,
+    /// The share of the time, in 1000ths, in which there was nothing to send.
+    pub starved: u16,
+}
+
+/// What a sink has in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// Bytes of the stream.
+    pub bytes: u64,
+    /// Entries, those of earlier attempts included.
+    pub entries: u64,
+    /// The digest of the end of the stream, as computed here.
+    pub digest: [u8; DIGEST_BYTES],
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Asks for a transfer.
+    Open(Open<'a>),
+    /// Stripes may come.
+    Attach {
+        /// What they prove to know.
+        ticket: [u8; TICKET_BYTES],
+        /// The acceptor's certificate; empty on the node's own socket.
+        certificate: &'a [u8],
+    },
+    /// It is over.
+    Failed {
+        /// Where.
+        node: NodeAddr,
+        /// Why.
+        kind: FailureKind,
+        /// What, and what to do.
+        text: &'a str,
+    },
+    /// What a sink has already.
+    Have(NodeAddr, Have),
+    /// All before this offset of the stream is written.
+    Ack(NodeAddr, u64),
+    /// How a segment fares: from, to, and its numbers.
+    Segment(NodeAddr, NodeAddr, Segment),
+    /// A sink has all, has verified it, and has put it in its place.
+    Done(NodeAddr, Done),
+}
+
+/// Kind and length of a body.
+pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
+    let [kind, a, b, c] = bytes;
+    let len = u32::from_be_bytes([0, a, b, c]) as usize;
+    if !(1..=7).contains(&kind) {
+        return Err(Malformed::Kind);
+    }
+    if len > BODY_BYTES_MAX {
+        return Err(Malformed::Length);
+    }
+    Ok((kind, len))
+}
+
+impl<'a> Message<'a> {
+    /// The longest message.
+    pub const BYTES_MAX: usize = MESSAGE_HEAD_BYTES + BODY_BYTES_MAX;
+
+    /// Reads the body of a message of this kind.
+    pub fn parse(kind: u8, body: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        let mut r = Reader::new(body);
+        let message = match kind {
+            1 => return Open::parse(r).map(Message::Open),
+            2 => {
+                let ticket = r.array()?;
+                let certificate = r.rest();
+                if certificate.len() > MAX_CERTIFICATE_BYTES {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Message::Attach {
+                    ticket,
+                    certificate,
+                });
+            }
+            3 => {
+                let (node, kind) = (NodeAddr(r.u32()?), FailureKind::from_byte(r.u8()?));
+                let text = core::str::from_utf8(r.rest()).map_err(|_| Malformed::Text)?;
+                if text.len() > TEXT_BYTES_MAX {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Message::Failed { node, kind, text });
+            }
+            4 => Message::Have(
+                NodeAddr(r.u32()?),
+                Have {
+                    entries: r.u64()?,
+                    partial: r.u64()?,
+                    entries_digest: r.array()?,
+                    partial_digest: r.array()?,
+                },
+            ),
+            5 => Message::Ack(NodeAddr(r.u32()?), r.u64()?),
+            6 => Message::Segment(
+                NodeAddr(r.u32()?),
+                NodeAddr(r.u32()?),
+                Segment {
+                    bytes: r.u64()?,
+                    rate_bps: r.u64()?,
+                    rtt_us: r.u32()?,
+                    resent: r.u32()?,
+                    waited: r.u16()?,
+                    starved: r.u16()?,
+                },
+            ),
+            7 => Message::Done(
+                NodeAddr(r.u32()?),
+                Done {
+                    bytes: r.u64()?,
+                    entries: r.u64()?,
+                    digest: r.array()?,
+                },
+            ),
+            _ => return Err(Malformed::Kind),
+        };
+        r.finish()?;
+        Ok(message)
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Message::Open(_) => 1,
+            Message::Attach { .. } => 2,
+            Message::Failed { .. } => 3,
+            Message::Have(..) => 4,
+            Message::Ack(..) => 5,
+            Message::Segment(..) => 6,
+            Message::Done(..) => 7,
+        }
+    }
+
+    /// Writes head and body, and says how long they are.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
+        let mut w = Writer::new(buffer);
+        w.put(&[self.kind(), 0, 0, 0])?;
+        match *self {
+            Message::Open(ref open) => open.emit(&mut w)?,
+            Message::Attach {
+                ref ticket,
+                certificate,
+            } => {
+                w.put(ticket)?;
+                w.put(certificate)?;
+            }
+            Message::Failed { node, kind, text } => {
+                w.u32(node.0)?;
+                w.u8(kind.to_byte())?;
+                w.put(shortened(text).as_bytes())?;
+            }
+            Message::Have(node, ref have) => {
+                w.u32(node.0)?;
+                w.u64(have.entries)?;
+                w.u64(have.partial)?;
+                w.put(&have.entries_digest)?;
+                w.put(&have.partial_digest)?;
+            }
+            Message::Ack(node, offset) => {
+                w.u32(node.0)?;
+                w.u64(offset)?;
+            }
+            Message::Segment(from, to, ref told) => {
+                w.u32(from.0)?;
+                w.u32(to.0)?;
+                w.u64(told.bytes)?;
+                w.u64(told.rate_bps)?;
+                w.u32(told.rtt_us)?;
+                w.u32(told.resent)?;
+                w.u16(told.waited)?;
+                w.u16(told.starved)?;
+            }
+            Message::Done(node, ref done) => {
+                w.u32(node.0)?;
+                w.u64(done.bytes)?;
+                w.u64(done.entries)?;
+                w.put(&done.digest)?;
+            }
+        }
+        let len = w.len() - MESSAGE_HEAD_BYTES;
+        if len > BODY_BYTES_MAX {
+            return Err(Full);
+        }
+        w.written_mut()[1..MESSAGE_HEAD_BYTES].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
+        Ok(w.len())
+    }
+}
+
+impl<'a> Open<'a> {
+    fn parse(mut r: Reader<'a>) -> Result<Open<'a>, Malformed> {
+        let (transfer, flags) = (r.array()?, r.u8()?);
+        let congestion = read_text(&mut r)?;
+        let certificate = read_long(&mut r)?;
+        if flags & !(FLAG_PULL | FLAG_PLAIN | FLAG_SCAVENGE | FLAG_FRESH) != 0 {
+            return Err(Malformed::Value);
+        }
+        let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
+        if congestion.len() > 15 || !congestion.bytes().all(is_name) {
+            return Err(Malformed::Text);
+        }
+        if certificate.len() > MAX_CERTIFICATE_BYTES {
+            return Err(Malformed::Length);
+        }
+        Ok(Open {
+            transfer,
+            pull: flags & FLAG_PULL != 0,
+            plain: flags & FLAG_PLAIN != 0,
+            scavenge: flags & FLAG_SCAVENGE != 0,
+            fresh: flags & FLAG_FRESH != 0,
+            congestion,
+            certificate,
+            route: Hop::parse(r.rest())?,
+        })
+    }
+
+    fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.put(&self.transfer)?;
+        let flags = [
+            (self.pull, FLAG_PULL),
+            (self.plain, FLAG_PLAIN),
+            (self.scavenge, FLAG_SCAVENGE),
+            (self.fresh, FLAG_FRESH),
+        ];
+        let set = flags.iter().filter(|(on, _)| *on);
+        w.u8(set.fold(0, |flags, (_, flag)| flags | flag))?;
+        write_text(w, self.congestion)?;
+        write_long(w, self.certificate)?;
+        w.put(self.route.as_bytes())
+    }
+}
+
+/// As much of a text as a message takes.
+fn shortened(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

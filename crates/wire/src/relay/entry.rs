@@ -1,0 +1,206 @@
+//! The stream of a transfer: what is copied, entry by entry, in the order of their paths.
+//!
+//! ```text
+//!   Begin(skip, partial)  (head, content)*  End(entries, digest)
+//!   head     kind 8, mode 32, mtime 64 s + 32 ns, size 64, path (length 16), target (length 16)
+//!   content  of a file: pieces (length 32, bytes), a length of 0, BLAKE3 of the whole content
+//! ```
+//!
+//! Paths are relative, a parent stands before what is in it, and each is greater than the one
+//! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
+//! path and is what was named.
+
+use super::{DIGEST_BYTES, read_long, write_long};
+use crate::bytes::{Reader, Writer};
+use crate::{Full, Malformed};
+use core::cmp::Ordering;
+
+/// The longest path or target of a link: the kernel's own limit.
+pub const PATH_BYTES_MAX: usize = 4_095;
+/// The longest name of a file: the kernel's own limit.
+pub const NAME_BYTES_MAX: usize = 255;
+/// The longest head.
+pub const HEAD_BYTES_MAX: usize = 1 + 4 + 12 + 8 + 2 * (2 + PATH_BYTES_MAX);
+/// The longest piece of content.
+pub const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// In place of the nanoseconds of a time: it is not known.
+pub const NO_TIME: u32 = u32::MAX;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A file; its content follows.
+    File,
+    /// A symbolic link.
+    Link,
+}
+
+/// The head of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its permissions.
+    pub mode: u32,
+    /// When its content was changed last: seconds since 1970.
+    pub mtime_s: i64,
+    /// And nanoseconds, or [`NO_TIME`].
+    pub mtime_ns: u32,
+    /// How long it was when the copy began; 0 if that is not known, and for what is no file.
+    pub size: u64,
+    /// Where it is, seen from what was named.
+    pub path: &'a [u8],
+    /// What a link says.
+    pub target: &'a [u8],
+}
+
+/// A piece of the stream that is not content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// The stream begins behind so many complete entries, and within the next one.
+    Begin {
+        /// Entries that the sink has.
+        skip: u64,
+        /// Bytes that it has of the next one; if any, the first entry's content goes on from there.
+        partial: u64,
+    },
+    /// An entry.
+    Entry(Entry<'a>),
+    /// All has been said.
+    End {
+        /// Entries, the skipped ones included.
+        entries: u64,
+        /// BLAKE3 of the heads of all of them.
+        digest: [u8; DIGEST_BYTES],
+    },
+}
+
+/// True for a path that stays below where it begins; the empty one is the beginning itself.
+pub fn is_path(path: &[u8]) -> bool {
+    let is_name = |name: &[u8]| {
+        !name.is_empty()
+            && name.len() <= NAME_BYTES_MAX
+            && name != b"."
+            && name != b".."
+            && !name.contains(&0)
+    };
+    path.len() <= PATH_BYTES_MAX && (path.is_empty() || path.split(|b| *b == b'/').all(is_name))
+}
+
+/// True if `later` comes behind `before` in a walk that takes names in order of their bytes and
+/// goes into a directory at once.
+pub fn is_after(before: &[u8], later: &[u8]) -> bool {
+    if before.is_empty() {
+        return !later.is_empty();
+    }
+    let names = |path: &[u8]| -> Ordering {
+        let mut ours = before.split(|b| *b == b'/');
+        let mut theirs = path.split(|b| *b == b'/');
+        loop {
+            match (ours.next(), theirs.next()) {
+                (None, None) => return Ordering::Equal,
+                (None, Some(_)) => return Ordering::Less,
+                (Some(_), None) => return Ordering::Greater,
+                (Some(a), Some(b)) if a != b => return a.cmp(b),
+                _ => {}
+            }
+        }
+    };
+    names(later) == Ordering::Less
+}
+
+impl<'a> Item<'a> {
+    /// Reads one item, and says how many bytes it has. [`Malformed::Short`] when more are needed.
+    pub fn read(bytes: &'a [u8]) -> Result<(Item<'a>, usize), Malformed> {
+        let mut r = Reader::new(bytes);
+        let item = match r.u8()? {
+            0 => Item::Begin {
+                skip: r.u64()?,
+                partial: r.u64()?,
+            },
+            kind @ 1..=3 => Item::Entry(Entry::read(kind, &mut r)?),
+            4 => Item::End {
+                entries: r.u64()?,
+                digest: r.array()?,
+            },
+            _ => return Err(Malformed::Kind),
+        };
+        Ok((item, bytes.len() - r.rest().len()))
+    }
+
+    /// Writes it, and says how many bytes it has.
+    pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
+        let mut w = Writer::new(buffer);
+        match self {
+            Item::Begin { skip, partial } => {
+                w.u8(0)?;
+                w.u64(*skip)?;
+                w.u64(*partial)?;
+            }
+            Item::Entry(entry) => entry.write(&mut w)?,
+            Item::End { entries, digest } => {
+                w.u8(4)?;
+                w.u64(*entries)?;
+                w.put(digest)?;
+            }
+        }
+        Ok(w.len())
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn read(kind: u8, r: &mut Reader<'a>) -> Result<Entry<'a>, Malformed> {
+        let kind = match kind {
+            1 => EntryKind::Directory,
+            2 => EntryKind::File,
+            _ => EntryKind::Link,
+        };
+        let (mode, seconds, mtime_ns, size) = (r.u32()?, r.u64()?, r.u32()?, r.u64()?);
+        let path = bounded(r)?;
+        let target = bounded(r)?;
+        let is_link = kind == EntryKind::Link;
+        if mode > 0o7777
+            || (mtime_ns >= 1_000_000_000 && mtime_ns != NO_TIME)
+            || (kind != EntryKind::File && size != 0)
+            || is_link == target.is_empty()
+            || target.contains(&0)
+            || !is_path(path)
+        {
+            return Err(Malformed::Value);
+        }
+        Ok(Entry {
+            kind,
+            mode,
+            mtime_s: seconds.cast_signed(),
+            mtime_ns,
+            size,
+            path,
+            target,
+        })
+    }
+
+    fn write(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(match self.kind {
+            EntryKind::Directory => 1,
+            EntryKind::File => 2,
+            EntryKind::Link => 3,
+        })?;
+        w.u32(self.mode)?;
+        w.u64(self.mtime_s.cast_unsigned())?;
+        w.u32(self.mtime_ns)?;
+        w.u64(self.size)?;
+        write_long(w, self.path)?;
+        write_long(w, self.target)
+    }
+}
+
+/// A length that is too long is wrong at once, and not waited for.
+fn bounded<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let len = r.clone().u16()?;
+    if usize::from(len) > PATH_BYTES_MAX {
+        return Err(Malformed::Length);
+    }
+    read_long(r)
+}

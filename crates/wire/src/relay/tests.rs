@@ -1,0 +1,415 @@
+//! Byte vectors of every format, both ways; truncation; what must not be understood.
+
+use super::entry::{Entry, EntryKind, Item, NO_TIME, is_after, is_path};
+use super::*;
+use base::NodeAddr;
+
+fn hop(bytes: &mut [u8], repr: &HopRepr<'_>) -> usize {
+    let mut w = Writer::new(bytes);
+    repr.emit(&mut w).unwrap();
+    w.len()
+}
+
+const LEAF: HopRepr<'_> = HopRepr {
+    node: NodeAddr(0x0a07_0003),
+    stripes: 2,
+    endpoint: "",
+    path: Some("/d"),
+    discard: false,
+    below: &[],
+};
+const LEAF_BYTES: [u8; 13] = [1, 10, 7, 0, 3, 2, 0, 0, 2, b'/', b'd', 0, 0];
+
+fn route() -> Vec<u8> {
+    let relay = HopRepr {
+        node: NodeAddr(0x0a07_0002),
+        stripes: 1,
+        endpoint: "h:1",
+        path: None,
+        discard: false,
+        below: &LEAF_BYTES,
+    };
+    let mut bytes = [0xa5; 64];
+    let len = hop(&mut bytes, &relay);
+    bytes[..len].to_vec()
+}
+
+#[test]
+fn a_preamble_comes_back_and_nothing_else_is_one() {
+    let data = Preamble::Data {
+        transfer: [7; 16],
+        stripe: 3,
+        proof: [9; 32],
+    };
+    let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
+    assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 1, 1, 3, 0]);
+    assert_eq!(bytes[8..24], [7; 16]);
+    assert_eq!(bytes[24..], [9; 32]);
+    assert_eq!(Preamble::parse(&bytes), Ok(data));
+    for cut in 0..bytes.len() {
+        assert_eq!(Preamble::parse(&bytes[..cut]), Err(Malformed::Short));
+    }
+    let mut control = [0xa5; 8];
+    assert_eq!(Preamble::Control.emit(&mut control), Ok(8));
+    assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
+    for (at, value, expected) in [
+        (0, 0x16, Malformed::Kind),
+        (4, 2, Malformed::Version),
+        (5, 2, Malformed::Value),
+        (6, STRIPES_MAX, Malformed::Value),
+        (7, 1, Malformed::Value),
+    ] {
+        let mut wrong = bytes;
+        wrong[at] = value;
+        assert_eq!(Preamble::parse(&wrong), Err(expected), "byte {at}");
+    }
+}
+
+#[test]
+fn a_frame_is_bounded() {
+    let frame = Frame {
+        kind: FrameKind::Data,
+        len: 0x0001_0203,
+        offset: 0x0405_0607_0809_0a0b,
+    };
+    let bytes = [0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
+    assert_eq!(frame.to_bytes(), bytes);
+    assert_eq!(Frame::parse(&bytes), Ok(frame));
+    let with = |len: u32, kind: u8, offset: u64| {
+        let mut bytes = Frame {
+            len,
+            offset,
+            ..frame
+        }
+        .to_bytes();
+        bytes[0] = kind;
+        Frame::parse(&bytes)
+    };
+    let most = FRAME_BYTES_MAX as u32;
+    assert!(with(most, 0, 0).is_ok() && with(0, 1, 9).is_ok());
+    assert_eq!(with(most + 1, 0, 0), Err(Malformed::Length));
+    assert_eq!(with(0, 0, 0), Err(Malformed::Length));
+    assert_eq!(with(1, 1, 0), Err(Malformed::Length));
+    assert_eq!(with(1, 2, 0), Err(Malformed::Kind));
+    assert_eq!(with(2, 0, u64::MAX), Err(Malformed::Value));
+    let mut reserved = bytes;
+    reserved[2] = 1;
+    assert_eq!(Frame::parse(&reserved), Err(Malformed::Value));
+}
+
+#[test]
+fn a_route_comes_back_and_what_is_below_a_hop_is_passed_on_as_it_stands() {
+    let mut leaf = [0xa5; LEAF_BYTES.len()];
+    assert_eq!(hop(&mut leaf, &LEAF), LEAF_BYTES.len());
+    assert_eq!(leaf, LEAF_BYTES);
+    let bytes = route();
+    let relay = Hop::parse(&bytes).unwrap();
+    assert_eq!((relay.node, relay.stripes), (NodeAddr(0x0a07_0002), 1));
+    assert_eq!((relay.endpoint, relay.path), ("h:1", None));
+    assert_eq!((relay.ends(), relay.as_bytes()), (1, &bytes[..]));
+    let below: Vec<_> = relay.below().collect();
+    assert_eq!(below.len(), 1);
+    assert_eq!(below[0].as_bytes(), LEAF_BYTES);
+    assert_eq!((below[0].path, below[0].stripes), (Some("/d"), 2));
+    for cut in 0..bytes.len() {
+        assert!(Hop::parse(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    for (at, value) in [(0, 4), (0, 2), (0, 0), (1, 224), (5, 0), (5, 33)] {
+        let mut wrong = LEAF_BYTES;
+        wrong[at] = value;
+        assert_eq!(Hop::parse(&wrong), Err(Malformed::Value), "byte {at}");
+    }
+}
+
+#[test]
+fn routes_are_bounded_in_depth_and_size() {
+    let mut below = LEAF_BYTES.to_vec();
+    for depth in 2..=DEPTH_MAX + 1 {
+        let mut bytes = vec![0; 1_024];
+        let repr = HopRepr {
+            path: None,
+            below: &below,
+            ..LEAF
+        };
+        let len = hop(&mut bytes, &repr);
+        bytes.truncate(len);
+        assert_eq!(Hop::parse(&bytes).is_ok(), depth <= DEPTH_MAX, "{depth}");
+        below = bytes;
+    }
+    for leaves in [HOPS_MAX - 1, HOPS_MAX] {
+        let below = LEAF_BYTES.repeat(leaves);
+        let mut bytes = vec![0; 2_048];
+        let len = hop(&mut bytes, &HopRepr { below: &below, ..LEAF });
+        let parsed = Hop::parse(&bytes[..len]);
+        assert_eq!(parsed.is_ok(), leaves < HOPS_MAX, "{leaves}");
+    }
+}
+
+fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
+    let node = NodeAddr(0x0a07_0001);
+    let other = NodeAddr(0x0a07_0002);
+    let open = Open {
+        transfer: [1; 16],
+        pull: true,
+        plain: false,
+        scavenge: true,
+        fresh: false,
+        congestion: "bbr",
+        certificate: &[8, 9],
+        route: Hop::parse(route).unwrap(),
+    };
+    let have = Have {
+        entries: 1,
+        partial: 2,
+        entries_digest: [3; 32],
+        partial_digest: [4; 32],
+    };
+    let segment = Segment {
+        bytes: 1,
+        rate_bps: 2,
+        rtt_us: 3,
+        resent: 4,
+        waited: 5,
+        starved: 6,
+    };
+    let done = Done {
+        bytes: 5,
+        entries: 6,
+        digest: [7; 32],
+    };
+    let words = |parts: &[&[u8]]| parts.concat();
+    let n = [10, 7, 0, 1];
+    let m = [10, 7, 0, 2];
+    vec![
+        (
+            Message::Open(open),
+            words(&[&[1; 16], &[5, 3], b"bbr", &[0, 2, 8, 9], route]),
+        ),
+        (
+            Message::Attach {
+                ticket: [2; 32],
+                certificate: &[8],
+            },
+            words(&[&[2; 32], &[8]]),
+        ),
+        (
+            Message::Failed {
+                node,
+                kind: FailureKind::InUse,
+                text: "no",
+            },
+            words(&[&n, &[3], b"no"]),
+        ),
+        (
+            Message::Have(node, have),
+            words(&[
+                &n,
+                &1u64.to_be_bytes(),
+                &2u64.to_be_bytes(),
+                &[3; 32],
+                &[4; 32],
+            ]),
+        ),
+        (
+            Message::Ack(node, 258),
+            words(&[&n, &[0, 0, 0, 0, 0, 0, 1, 2]]),
+        ),
+        (
+            Message::Segment(node, other, segment),
+            words(&[
+                &n,
+                &m,
+                &1u64.to_be_bytes(),
+                &2u64.to_be_bytes(),
+                &[0, 0, 0, 3, 0, 0, 0, 4, 0, 5, 0, 6],
+            ]),
+        ),
+        (
+            Message::Done(node, done),
+            words(&[&n, &5u64.to_be_bytes(), &6u64.to_be_bytes(), &[7; 32]]),
+        ),
+    ]
+}
+
+#[test]
+fn messages_come_back_and_are_truncated_nowhere() {
+    let route = route();
+    for (i, (message, body)) in messages(&route).into_iter().enumerate() {
+        let mut bytes = vec![0xa5; 512];
+        let len = message.emit(&mut bytes).unwrap();
+        let kind = i as u8 + 1;
+        assert_eq!(bytes[..4], [kind, 0, 0, body.len() as u8], "{message:?}");
+        assert_eq!(bytes[4..len], body, "{message:?}");
+        let first = bytes[..4].try_into().unwrap();
+        assert_eq!(head(first), Ok((kind, body.len())));
+        assert_eq!(Message::parse(kind, &body), Ok(message));
+        // Text and certificate are the rest of a message.
+        let least = match kind {
+            2 => 32,
+            3 => 5,
+            _ => body.len(),
+        };
+        for cut in 0..least {
+            assert!(Message::parse(kind, &body[..cut]).is_err(), "{cut}");
+        }
+        for room in 0..len {
+            assert_eq!(message.emit(&mut vec![0; room]), Err(Full));
+        }
+    }
+    assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([8, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
+}
+
+#[test]
+fn a_long_text_is_cut_between_characters() {
+    let text = "ü".repeat(TEXT_BYTES_MAX);
+    let message = Message::Failed {
+        node: NodeAddr(1),
+        kind: FailureKind::Other(77),
+        text: &text,
+    };
+    let mut bytes = vec![0; 4_096];
+    let len = message.emit(&mut bytes).unwrap();
+    let Ok(Message::Failed { kind, text, .. }) = Message::parse(3, &bytes[4..len]) else {
+        panic!("not understood");
+    };
+    assert_eq!((kind, text.len()), (FailureKind::Other(77), TEXT_BYTES_MAX));
+}
+
+#[test]
+fn failures_have_numbers_and_labels_of_their_own() {
+    for (i, kind) in FailureKind::ALL.into_iter().enumerate() {
+        assert_eq!(usize::from(kind.to_byte()), i);
+        assert_eq!(FailureKind::from_byte(kind.to_byte()), kind);
+        let same = FailureKind::ALL.iter().filter(|k| k.label() == kind.label());
+        assert_eq!(same.count(), 1);
+    }
+}
+
+#[test]
+fn items_come_back_and_are_short_until_they_are_whole() {
+    let file = Entry {
+        kind: EntryKind::File,
+        mode: 0o644,
+        mtime_s: -1,
+        mtime_ns: 5,
+        size: 258,
+        path: b"a/b",
+        target: b"",
+    };
+    let link = Entry {
+        kind: EntryKind::Link,
+        size: 0,
+        mtime_ns: NO_TIME,
+        target: b"../x",
+        ..file
+    };
+    let vectors = [
+        (
+            Item::Begin {
+                skip: 1,
+                partial: 2,
+            },
+            [&[0][..], &1u64.to_be_bytes(), &2u64.to_be_bytes()].concat(),
+        ),
+        (
+            Item::Entry(file),
+            [
+                &[2, 0, 0, 1, 0xa4][..],
+                &[0xff; 8],
+                &[0, 0, 0, 5],
+                &[0, 0, 0, 0, 0, 0, 1, 2],
+                &[0, 3],
+                b"a/b",
+                &[0, 0],
+            ]
+            .concat(),
+        ),
+        (
+            Item::Entry(link),
+            [
+                &[3, 0, 0, 1, 0xa4][..],
+                &[0xff; 8],
+                &[0xff; 4],
+                &[0; 8],
+                &[0, 3],
+                b"a/b",
+                &[0, 4],
+                b"../x",
+            ]
+            .concat(),
+        ),
+        (
+            Item::End {
+                entries: 3,
+                digest: [9; 32],
+            },
+            [&[4][..], &3u64.to_be_bytes(), &[9; 32]].concat(),
+        ),
+    ];
+    for (item, bytes) in vectors {
+        let mut written = vec![0xa5; bytes.len()];
+        assert_eq!(item.emit(&mut written), Ok(bytes.len()));
+        assert_eq!(written, bytes);
+        let longer = [&bytes[..], &[1]].concat();
+        assert_eq!(Item::read(&longer), Ok((item, bytes.len())));
+        for cut in 0..bytes.len() {
+            assert_eq!(Item::read(&bytes[..cut]), Err(Malformed::Short));
+        }
+    }
+    let mut bytes = vec![0; 128];
+    for wrong in [
+        Entry {
+            mode: 0o10000,
+            ..file
+        },
+        Entry {
+            mtime_ns: 1_000_000_000,
+            ..file
+        },
+        Entry {
+            kind: EntryKind::Directory,
+            ..file
+        },
+        Entry {
+            target: b"x",
+            ..file
+        },
+        Entry {
+            target: b"",
+            ..link
+        },
+        Entry {
+            path: b"../b",
+            ..file
+        },
+    ] {
+        let len = Item::Entry(wrong).emit(&mut bytes).unwrap();
+        assert_eq!(Item::read(&bytes[..len]), Err(Malformed::Value), "{wrong:?}");
+    }
+}
+
+#[test]
+fn paths_stay_below_and_follow_each_other() {
+    for good in ["", "a", "a/b", "...", "a/..b", ".x"] {
+        assert!(is_path(good.as_bytes()), "{good}");
+    }
+    for bad in ["/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "a\0"] {
+        assert!(!is_path(bad.as_bytes()), "{bad:?}");
+    }
+    assert!(!is_path(&[b'a'; 256]) && is_path(&[b'a'; 255]));
+    // A walk: into `a` before `a.b`, though '.' is less than '/'.
+    let walk = ["", "a", "a/b", "a/b/c", "a/d", "a.b", "b"];
+    for (i, before) in walk.iter().enumerate() {
+        for (j, later) in walk.iter().enumerate() {
+            let expected = i < j;
+            assert_eq!(
+                is_after(before.as_bytes(), later.as_bytes()),
+                expected,
+                "{before} {later}"
+            );
+        }
+    }
+}
