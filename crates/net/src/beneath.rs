@@ -109,8 +109,7 @@ impl Directory {
     pub fn link(&self, target: &OsStr, name: &OsStr) -> io::Result<()> {
         let (target, name) = (c_text(target)?, c_name(name)?);
         // SAFETY: both end in a zero byte and outlive the call.
-        let made =
-            unsafe { libc::symlinkat(target.as_ptr(), self.fd.as_raw_fd(), name.as_ptr()) };
+        let made = unsafe { libc::symlinkat(target.as_ptr(), self.fd.as_raw_fd(), name.as_ptr()) };
         sys::check(made).map(drop)
     }
 
@@ -195,8 +194,7 @@ impl AsFd for Directory {
 /// lasts until the descriptor is closed, however the process ends.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     // SAFETY: no pointers are involved.
-    let locked =
-        unsafe { libc::flock(file.as_fd().as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    let locked = unsafe { libc::flock(file.as_fd().as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     match sys::check(locked) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -266,7 +264,10 @@ mod tests {
         for name in ["up", "dir", "..", "a/x", ""] {
             assert!(root.create(OsStr::new(name), 0o600).is_err(), "{name}");
             assert!(root.enter(OsStr::new(name)).is_err(), "{name}");
-            assert!(root.enter_or_make(OsStr::new(name), 0o700).is_err(), "{name}");
+            assert!(
+                root.enter_or_make(OsStr::new(name), 0o700).is_err(),
+                "{name}"
+            );
         }
         assert!(root.look_at(OsStr::new("up")).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(place.join("secret")).unwrap(), "secret");
@@ -279,7 +280,10 @@ mod tests {
         let root = Directory::open(&place.join("root")).unwrap();
         let a = root.below(Path::new("a")).unwrap();
         let (old, new) = (OsStr::new("old"), OsStr::new("new"));
-        a.create_new(old, 0o600).unwrap().write_all(b"text").unwrap();
+        a.create_new(old, 0o600)
+            .unwrap()
+            .write_all(b"text")
+            .unwrap();
         assert!(a.create_new(old, 0o600).is_err());
         a.rename(old, new).unwrap();
         // A link that stays below is followed.

@@ -195,7 +195,10 @@ mod tests {
         here.read_exact(&mut [0; 1]).unwrap();
         let info = info(&here).unwrap();
         assert_eq!((info.received, info.resent), (1, 0));
-        assert!(info.acked >= 1_000 && info.rtt_us > 0 && info.min_rtt_us > 0, "{info:?}");
+        assert!(
+            info.acked >= 1_000 && info.rtt_us > 0 && info.min_rtt_us > 0,
+            "{info:?}"
+        );
     }
 
     #[test]

@@ -16,7 +16,11 @@ use wire::relay::Have;
 /// Whether what a sink has is what the source has, seen at the source after as many entries:
 /// `with_next` is `walk` with the head of the next entry, where the sink has a part of that.
 pub fn entries_match(have: &Have, walk: &Walk, with_next: Option<&Walk>) -> bool {
-    let seen = if have.partial > 0 { with_next } else { Some(walk) };
+    let seen = if have.partial > 0 {
+        with_next
+    } else {
+        Some(walk)
+    };
     walk.entries() == have.entries
         && seen.is_some_and(|seen| seen.heads_digest() == have.entries_digest)
 }

@@ -32,7 +32,12 @@ pub struct Copy {
     pub paths: Vec<String>,
     /// The nodes between, in order, from here to the node that is named; NODE@HOST:PORT for one that
     /// is no neighbour of the one before
-    #[arg(long, value_name = "NODE,…", value_delimiter = ',', conflicts_with = "direct")]
+    #[arg(
+        long,
+        value_name = "NODE,…",
+        value_delimiter = ',',
+        conflicts_with = "direct"
+    )]
     pub via: Vec<String>,
     /// No relays: one segment, to a neighbour
     #[arg(long)]
@@ -150,7 +155,10 @@ fn push(
     let order = order(args, route, socket, planned.bytes);
     let meter = Meter::new(args, names, planned.predicted);
     let done = host::relay::push(&order, tree, &|progress| meter.on(progress));
-    let words: Vec<String> = targets.iter().map(|t| format!("{}:{}", t.node, t.path)).collect();
+    let words: Vec<String> = targets
+        .iter()
+        .map(|t| format!("{}:{}", t.node, t.path))
+        .collect();
     meter.finish("to", &words, done.map_err(|failure| told(names, &failure))?)
 }
 
@@ -178,7 +186,11 @@ fn pull(
     let meter = Meter::new(args, names, planned.predicted);
     let done = host::relay::pull(&order, place, &|progress| meter.on(progress));
     let words = [format!("{}:{}", source.node, source.path)];
-    meter.finish("from", &words, done.map_err(|failure| told(names, &failure))?)
+    meter.finish(
+        "from",
+        &words,
+        done.map_err(|failure| told(names, &failure))?,
+    )
 }
 
 fn order(args: &Copy, route: &Route, socket: &Path, bytes: Vec<u8>) -> Order {
@@ -242,7 +254,10 @@ fn wanted(words: &[String]) -> Result<Wanted, Failure> {
         }
         Some(first) => {
             let targets: Option<Vec<Remote>> = remotes.into_iter().skip(first).collect();
-            Ok(Wanted::Push(words[..first].to_vec(), targets.ok_or_else(misused)?))
+            Ok(Wanted::Push(
+                words[..first].to_vec(),
+                targets.ok_or_else(misused)?,
+            ))
         }
         None => Err(misused()),
     }
@@ -265,11 +280,17 @@ mod tests {
         let list = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         assert_eq!(
             parse("a ./b:c fra:/d lon:e").unwrap(),
-            Wanted::Push(list(&["a", "./b:c"]), vec![remote("fra", "/d"), remote("lon", "e")])
+            Wanted::Push(
+                list(&["a", "./b:c"]),
+                vec![remote("fra", "/d"), remote("lon", "e")]
+            )
         );
         assert_eq!(
             parse("fra:/d 10.7.0.3:e -").unwrap(),
-            Wanted::Pull(vec![remote("fra", "/d"), remote("10.7.0.3", "e")], "-".to_owned())
+            Wanted::Pull(
+                vec![remote("fra", "/d"), remote("10.7.0.3", "e")],
+                "-".to_owned()
+            )
         );
         for bad in ["a b", "fra:a lon:b", "a fra:b c", "fra:a b c"] {
             assert!(matches!(parse(bad), Err(Failure::Misused(_))), "{bad}");

@@ -193,7 +193,13 @@ fn relay(
         ));
     }
     let (identity, network) = (identity.clone(), network.clone());
-    match Service::start(&settings, identity, network, driver.commander(), lines.clone()) {
+    match Service::start(
+        &settings,
+        identity,
+        network,
+        driver.commander(),
+        lines.clone(),
+    ) {
         Ok(service) => Ok(Some(service)),
         Err(error @ ServeError::Listen { .. }) if listen.is_none() => {
             lines.say(&format!("NO BULK DATA: {error}"));

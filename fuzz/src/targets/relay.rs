@@ -4,10 +4,7 @@ use relay::{Decoder, Event, Reassembly};
 
 use crate::Target;
 
-pub(crate) const TARGETS: &[Target] = &[
-    ("relay_stream", stream),
-    ("relay_reassembly", reassembly),
-];
+pub(crate) const TARGETS: &[Target] = &[("relay_stream", stream), ("relay_reassembly", reassembly)];
 
 /// However a stream is cut, the same is read of it.
 fn stream(data: &[u8]) {

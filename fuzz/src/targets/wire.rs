@@ -5,9 +5,9 @@ use wire::groups::{self, Groups};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
 use wire::record::RecordKind;
+use wire::relay::{self, entry};
 use wire::stamp::Stamp;
 use wire::transport::{Fragment, Kind, Range, Segment};
-use wire::relay::{self, entry};
 use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe};
 
 use crate::Target;

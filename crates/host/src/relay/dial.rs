@@ -11,9 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::relay::{
-    DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES,
-};
+use wire::relay::{DATA_PREAMBLE_BYTES, FRAME_BYTES_MAX, Message, Open, Preamble, TICKET_BYTES};
 
 /// How long a connection may take to be there, or an answer to come. Choice: a lost SYN is repeated
 /// after 1 and 3 s.
@@ -66,9 +64,8 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     let mut data = Vec::new();
     for stripe in 0..hop.stripes {
         let sealed = trust.filter(|_| !open.plain);
-        let made = connect().and_then(|socket| {
-            stripe_on(socket, sealed, &open.transfer, stripe, &ticket)
-        });
+        let made =
+            connect().and_then(|socket| stripe_on(socket, sealed, &open.transfer, stripe, &ticket));
         let made = made.map_err(|error| broken(&error))?;
         prepare(&made, open.congestion)
             .map_err(|text| Failure::new(here, FailureKind::Unusable, text))?;
@@ -121,12 +118,13 @@ fn ask(
         } => {
             if let Some(trust) = trust {
                 let key = key.ok_or(ErrorKind::InvalidData).map_err(io::Error::from)?;
-                let judged = trust.judge(certificate, &key).and_then(|node| {
-                    match node == open.route.node {
-                        true => Ok(()),
-                        false => Err(super::tls::Distrust::OtherNode(node)),
-                    }
-                });
+                let judged =
+                    trust
+                        .judge(certificate, &key)
+                        .and_then(|node| match node == open.route.node {
+                            true => Ok(()),
+                            false => Err(super::tls::Distrust::OtherNode(node)),
+                        });
                 judged.map_err(|why| {
                     let text = format!("{} is not believed: {why}", open.route.node);
                     Why::Failed(Failure::new(here, FailureKind::Forbidden, text))
@@ -218,9 +216,9 @@ fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {
 fn endpoint(trust: &Trust, node: NodeAddr, told: &str) -> Result<SocketAddr, Failure> {
     let here = trust.own();
     if !told.is_empty() {
-        let found = told.to_socket_addrs().and_then(|mut all| {
-            all.next().ok_or_else(|| ErrorKind::AddrNotAvailable.into())
-        });
+        let found = told
+            .to_socket_addrs()
+            .and_then(|mut all| all.next().ok_or_else(|| ErrorKind::AddrNotAvailable.into()));
         return found.map_err(|error| {
             let text = format!("`{told}`, where {node} is said to be: {error}");
             Failure::new(here, FailureKind::NotFound, text)

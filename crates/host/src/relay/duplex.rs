@@ -69,10 +69,6 @@ impl Duplex {
         })
     }
 
-    pub(super) fn socket(&self) -> &Arc<Socket> {
-        &self.socket
-    }
-
     /// Both sides see the end.
     pub(super) fn close(&self) {
         self.socket.shutdown(Shutdown::Both);
@@ -106,7 +102,9 @@ impl Duplex {
                 Some(tls) if tls.wants_write() => tls.write_tls(&mut &*self.socket).map(drop),
                 Some(_) => return Ok(()),
                 None if bytes.is_empty() => return Ok(()),
-                None => (&mut &*self.socket).write(bytes).map(|len| bytes = &bytes[len..]),
+                None => (&mut &*self.socket)
+                    .write(bytes)
+                    .map(|len| bytes = &bytes[len..]),
             };
             match tried {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,8 +121,8 @@ impl Duplex {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(first) = inbox.first_chunk::<MESSAGE_HEAD_BYTES>() {
-                let (kind, len) = head(*first)
-                    .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+                let (kind, len) =
+                    head(*first).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
                 let whole = MESSAGE_HEAD_BYTES + len;
                 if inbox.len() >= whole {
                     let body = inbox[MESSAGE_HEAD_BYTES..whole].to_vec();
@@ -163,10 +161,7 @@ impl Duplex {
         if left.is_some_and(|left| left.is_zero()) {
             return Err(ErrorKind::TimedOut.into());
         }
-        poll(
-            &mut [Polled::new(self.socket.as_fd(), read, !read)],
-            left,
-        )?;
+        poll(&mut [Polled::new(self.socket.as_fd(), read, !read)], left)?;
         Ok(())
     }
 

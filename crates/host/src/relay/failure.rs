@@ -34,7 +34,11 @@ impl Failure {
             ErrorKind::UnexpectedEof => format!("the connection to {peer} has ended"),
             _ => format!("the connection to {peer} broke: {error}"),
         };
-        Failure::new(node, kind, text + "; run the same command again to go on from here")
+        Failure::new(
+            node,
+            kind,
+            text + "; run the same command again to go on from here",
+        )
     }
 
     /// Something with a file failed.

@@ -179,7 +179,8 @@ impl Stripe {
     /// What the kernel tells; nothing of a connection that is gone.
     fn info(&self) -> net::tcp::Info {
         let tcp = self.socket.tcp();
-        tcp.and_then(|tcp| net::tcp::info(tcp).ok()).unwrap_or_default()
+        tcp.and_then(|tcp| net::tcp::info(tcp).ok())
+            .unwrap_or_default()
     }
 
     fn pace(&self, rate_bps: u64) {

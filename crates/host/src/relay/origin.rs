@@ -60,7 +60,11 @@ pub type Report<'a> = &'a (dyn Fn(Progress) + Sync);
 impl Order {
     fn open<'a>(&'a self, pull: bool) -> Result<Open<'a>, Failure> {
         let unusable = |text: &dyn std::fmt::Display| {
-            Failure::new(self.node, FailureKind::Unusable, format!("the route: {text}"))
+            Failure::new(
+                self.node,
+                FailureKind::Unusable,
+                format!("the route: {text}"),
+            )
         };
         let transfer = random();
         Ok(Open {
@@ -162,7 +166,6 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             transfer,
         };
         let come = sink.run(place, open.fresh, |told| match told {
-            sink::Told::Kept(_) => {}
             sink::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
             sink::Told::Written(bytes) => report(Progress::Written(bytes)),
         });

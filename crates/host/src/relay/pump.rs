@@ -36,8 +36,9 @@ pub(super) struct Ends {
 pub(super) fn pair(mut from: Data, mut to: Data, at: Ends, next: NodeAddr) -> Outcome {
     if from.is_plain() && to.is_plain() {
         // Which of the two broke, the kernel does not say.
-        net::splice::copy(&*from.socket, &*to.socket, drop)
-            .map_err(|error| Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error))?;
+        net::splice::copy(&*from.socket, &*to.socket, drop).map_err(|error| {
+            Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
+        })?;
     } else {
         let mut buffer = vec![0; FRAME_BYTES_MAX];
         loop {
@@ -80,7 +81,11 @@ pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Trans
     loop {
         let read = read_frame(&mut from, FRAME_HEAD_BYTES);
         match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
-            Err(end) => return frames.with(|fan| fan.on_end(end)).map_err(|why| corrupt(at, why)),
+            Err(end) => {
+                return frames
+                    .with(|fan| fan.on_end(end))
+                    .map_err(|why| corrupt(at, why));
+            }
             Ok((frame, mut bytes)) => {
                 bytes[..FRAME_HEAD_BYTES].copy_from_slice(&frame.to_bytes());
                 let (len, packed) = (frame.len as usize, Arc::new(bytes));

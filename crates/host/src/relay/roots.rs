@@ -30,7 +30,9 @@ impl Roots {
         };
         let (root, below) = self.find(path)?;
         let named = Named::below(&root, &below, hint);
-        named.map(Place::Named).map_err(|error| self.refused(path, &error))
+        named
+            .map(Place::Named)
+            .map_err(|error| self.refused(path, &error))
     }
 
     /// What is at `path`.
@@ -82,7 +84,9 @@ impl Roots {
         let opened = Directory::open(root);
         let root = opened.map_err(|error| self.refused(&root.to_string_lossy(), &error))?;
         // Without `.` and doubled slashes.
-        let below = below.components().filter(|part| matches!(part, Component::Normal(_)));
+        let below = below
+            .components()
+            .filter(|part| matches!(part, Component::Normal(_)));
         Ok((root, below.collect()))
     }
 }

@@ -243,7 +243,8 @@ impl Node {
             let _ = node.greet(socket);
         });
         if started.is_err() {
-            self.lines.say("a bulk transfer was turned away: no thread could be started");
+            self.lines
+                .say("a bulk transfer was turned away: no thread could be started");
         }
     }
 
@@ -352,7 +353,8 @@ impl Node {
         });
         if let Err(failure) = served {
             control.fail(&failure);
-            self.lines.say(&format!("a bulk transfer has failed: {failure}"));
+            self.lines
+                .say(&format!("a bulk transfer has failed: {failure}"));
         }
         control.close();
     }
@@ -368,12 +370,7 @@ impl Node {
         judged.map_err(|why| forbidden(&why))
     }
 
-    fn serve(
-        &self,
-        open: &Open<'_>,
-        peer: &Peer,
-        key: Option<[u8; 32]>,
-    ) -> Result<(), Failure> {
+    fn serve(&self, open: &Open<'_>, peer: &Peer, key: Option<[u8; 32]>) -> Result<(), Failure> {
         let here = self.trust.own();
         if open.route.node != here {
             let text = format!("this is {here}, and {} is asked for", open.route.node);

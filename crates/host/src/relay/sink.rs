@@ -15,7 +15,7 @@ use base::NodeAddr;
 use relay::stage::Next;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
 use std::sync::Arc;
-use wire::relay::{Done, FRAME_HEAD_BYTES, Have, Message};
+use wire::relay::{Done, FRAME_HEAD_BYTES, Message};
 
 /// So much is written before it is acknowledged while more is there already: a 32nd of the window.
 const ACK_BYTES: u64 = relay::WINDOW_BYTES / 32;
@@ -34,8 +34,6 @@ pub(super) struct Sink<'a> {
 
 /// What a sink tells besides.
 pub(super) enum Told {
-    /// It has so much of an earlier attempt.
-    Kept(Have),
     /// The stream begins behind so many entries, and so many bytes of the next.
     Begins(u64, u64),
     /// So many bytes of the stream are written.
@@ -47,7 +45,11 @@ pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Trans
     loop {
         let read = read_frame(&mut from, 0);
         match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
-            Err(end) => return inflow.with(|r| r.on_end(end)).map_err(|why| corrupt(at, why)),
+            Err(end) => {
+                return inflow
+                    .with(|r| r.on_end(end))
+                    .map_err(|why| corrupt(at, why));
+            }
             Ok((frame, bytes)) => {
                 // Whoever has the frame that all wait for does not wait.
                 let room = inflow.wait(transfer, |r| {
@@ -79,7 +81,9 @@ pub(super) fn branch(
         match next {
             Err(Over) => return Ok(()),
             Ok(Next::End(end)) => {
-                return inflow.with(|r| r.on_end(end)).map_err(|why| corrupt(at, why));
+                return inflow
+                    .with(|r| r.on_end(end))
+                    .map_err(|why| corrupt(at, why));
             }
             Ok(Next::Frame(packed)) => {
                 let room = inflow.wait(transfer, |r| {
@@ -112,7 +116,6 @@ impl Sink<'_> {
     ) -> Result<Done, Failure> {
         let here = self.here;
         let (mut writing, have) = Writing::begin(here, place, fresh)?;
-        tell(Told::Kept(have));
         self.say(&Message::Have(here, have))?;
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);

@@ -170,6 +170,7 @@ impl Data {
     /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
     pub(super) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
         let tls = self.tls.map(|sealed| {
+            let sealed = *sealed;
             let rest = sealed.inbox[sealed.taken..sealed.filled].to_vec();
             (sealed.tls, rest)
         });

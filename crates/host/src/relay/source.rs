@@ -48,7 +48,11 @@ impl Feedback {
         }
     }
 
-    pub(super) fn on_ack(&mut self, from: NodeAddr, offset: u64) -> Result<(), relay::window::BadAck> {
+    pub(super) fn on_ack(
+        &mut self,
+        from: NodeAddr,
+        offset: u64,
+    ) -> Result<(), relay::window::BadAck> {
         self.window.on_ack(from, offset)
     }
 
@@ -103,9 +107,8 @@ impl Source<'_> {
             Stop::Failed(failure) => failure,
             Stop::Over => {
                 let failure = self.transfer.failure();
-                failure.unwrap_or_else(|| {
-                    Failure::new(self.here, FailureKind::Broken, "it has ended")
-                })
+                failure
+                    .unwrap_or_else(|| Failure::new(self.here, FailureKind::Broken, "it has ended"))
             }
         })
     }
@@ -169,7 +172,9 @@ impl Source<'_> {
             }
         }
         let first = dones.first().map(|(_, done)| *done);
-        first.ok_or_else(|| Failure::new(self.here, FailureKind::Unusable, "there is no sink").into())
+        first.ok_or_else(|| {
+            Failure::new(self.here, FailureKind::Unusable, "there is no sink").into()
+        })
     }
 
     /// The content of a file, from some byte on.
@@ -186,7 +191,11 @@ impl Source<'_> {
             None => return Err(self.changed(&named(head).to_string_lossy()).into()),
             Some(Content::Stream(mut stream)) => {
                 // Whoever waits at the other end gets what is there.
-                while self.piece(&mut stream, u64::MAX, encoder, out).map_err(at)?? > 0 {
+                while self
+                    .piece(&mut stream, u64::MAX, encoder, out)
+                    .map_err(at)??
+                    > 0
+                {
                     out.flush()?;
                 }
             }

@@ -121,7 +121,10 @@ impl Stage<'_> {
                 self.monitor.watch(to, data);
             }
             scope.spawn(|| self.monitor.run(self.transfer));
-            scope.spawn(move || self.transfer.note(self.move_data(behind, stripes, end, fresh, feedback)));
+            scope.spawn(move || {
+                self.transfer
+                    .note(self.move_data(behind, stripes, end, fresh, feedback))
+            });
         });
     }
 
@@ -262,7 +265,8 @@ impl Stage<'_> {
                 self.sink(sink, inflow, fresh)
             });
         }
-        let frames: Frames = Shared::new(Fan::new(from.len(), to.len() + usize::from(sink.is_some())));
+        let frames: Frames =
+            Shared::new(Fan::new(from.len(), to.len() + usize::from(sink.is_some())));
         let frames = &frames;
         thread::scope(|scope| {
             for from in from {

@@ -151,9 +151,9 @@ fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerC
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::<Anybody>::clone(&anybody))
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(
-            &bare,
-        ))));
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
+            Arc::clone(&bare),
+        )));
     client.resumption = Resumption::disabled();
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])?

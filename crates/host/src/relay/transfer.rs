@@ -124,12 +124,6 @@ impl Transfer {
         self.state().failure.is_some()
     }
 
-    /// Failed or done.
-    pub(super) fn is_over(&self) -> bool {
-        let state = self.state();
-        state.failure.is_some() || state.done
-    }
-
     /// All sinks are done.
     pub(super) fn is_done(&self) -> bool {
         self.state().done
@@ -196,6 +190,7 @@ mod tests {
     use super::*;
     use base::NodeAddr;
     use std::os::unix::net::UnixStream;
+    use wire::relay::Message;
 
     fn failure(kind: FailureKind, text: &str) -> Failure {
         Failure::new(NodeAddr(1), kind, text)
@@ -210,7 +205,7 @@ mod tests {
         transfer.fail(failure(FailureKind::Busy, "later"));
         broken.join().unwrap();
         assert_eq!(transfer.failure().unwrap().text, "the disk is full");
-        assert!(transfer.is_over() && !transfer.is_done());
+        assert!(transfer.has_failed() && !transfer.is_done());
         let shared = Shared::new(0);
         assert!(shared.wait(&transfer, |_| None::<()>).is_err());
     }
@@ -219,7 +214,7 @@ mod tests {
     fn what_ends_when_all_are_done_is_no_failure() {
         let transfer = Transfer::new(2);
         transfer.on_done();
-        assert!(!transfer.is_over());
+        assert!(!transfer.is_done());
         transfer.on_done();
         transfer.fail(failure(FailureKind::Broken, "the end"));
         assert!(transfer.is_done() && transfer.failure().is_none());
@@ -240,6 +235,4 @@ mod tests {
         assert_eq!((kind, text), (FailureKind::InUse, "somebody else writes"));
         assert!(far.receive(None).unwrap().is_none());
     }
-
-    use wire::relay::Message;
 }

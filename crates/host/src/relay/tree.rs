@@ -74,7 +74,10 @@ pub struct Tree {
 
 enum What {
     /// What is called so in a directory.
-    Named { parent: Directory, name: OsString },
+    Named {
+        parent: Directory,
+        name: OsString,
+    },
     Stream(Option<Box<dyn Read + Send>>),
 }
 
@@ -234,7 +237,11 @@ fn visit(
     } else if metadata.is_symlink() {
         let target = std::fs::read_link(parent.path().join(name)).map_err(at)?;
         let target = target.into_os_string().into_vec();
-        Ok((Head::of(EntryKind::Link, &metadata, path, target), None, None))
+        Ok((
+            Head::of(EntryKind::Link, &metadata, path, target),
+            None,
+            None,
+        ))
     } else if metadata.is_file() {
         let file = parent.read(Path::new(name)).map_err(at)?;
         let metadata = file.metadata().map_err(at)?;

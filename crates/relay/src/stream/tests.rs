@@ -147,15 +147,30 @@ fn entries_are_in_order_and_in_their_directories() {
         entries.iter().try_for_each(|entry| walk.enter(entry))
     };
     let root = directory("");
-    assert_eq!(enter(&[root, directory("a"), file("a/b", 0), file("c", 0)]), Ok(()));
+    assert_eq!(
+        enter(&[root, directory("a"), file("a/b", 0), file("c", 0)]),
+        Ok(())
+    );
     assert_eq!(enter(&[file("a", 0)]), Err(StreamError::Orphan));
     assert_eq!(enter(&[root, root]), Err(StreamError::Order));
-    assert_eq!(enter(&[root, file("b", 0), file("a", 0)]), Err(StreamError::Order));
-    assert_eq!(enter(&[root, file("a", 0), file("a", 0)]), Err(StreamError::Order));
+    assert_eq!(
+        enter(&[root, file("b", 0), file("a", 0)]),
+        Err(StreamError::Order)
+    );
+    assert_eq!(
+        enter(&[root, file("a", 0), file("a", 0)]),
+        Err(StreamError::Order)
+    );
     assert_eq!(enter(&[root, file("a/b", 0)]), Err(StreamError::Orphan));
     // Through a link leads no way.
-    assert_eq!(enter(&[root, link("a"), file("a/passwd", 0)]), Err(StreamError::Orphan));
-    assert_eq!(enter(&[file("", 0), file("a", 0)]), Err(StreamError::Orphan));
+    assert_eq!(
+        enter(&[root, link("a"), file("a/passwd", 0)]),
+        Err(StreamError::Orphan)
+    );
+    assert_eq!(
+        enter(&[file("", 0), file("a", 0)]),
+        Err(StreamError::Orphan)
+    );
     let closed = [root, directory("a"), file("b", 0), file("a/z", 0)];
     assert_eq!(enter(&closed), Err(StreamError::Order));
 }

@@ -55,8 +55,8 @@ impl Told {
 impl<'a> Meter<'a> {
     pub(super) fn new(args: &Copy, names: &'a Names, predicted: Option<u64>) -> Meter<'a> {
         let clock = Clock::new();
-        let to_terminal = args.paths.last().is_some_and(|last| last == "-")
-            && io::stdout().is_terminal();
+        let to_terminal =
+            args.paths.last().is_some_and(|last| last == "-") && io::stdout().is_terminal();
         Meter {
             names,
             predicted,
@@ -84,7 +84,9 @@ impl<'a> Meter<'a> {
             }
         }
         let now = self.clock.now();
-        let is_due = state.drawn.is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
+        let is_due = state
+            .drawn
+            .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
         if self.draws && is_due {
             state.drawn = Some(now);
             let text = self.line(&state, now.since(self.begun).as_secs_f64());
@@ -164,7 +166,11 @@ impl<'a> Meter<'a> {
                 })
             })
             .collect();
-        let digest: String = done.digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = done
+            .digest
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         json!({
             word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
             "rate_bps": achieved, "predicted_bps": self.predicted, "digest": digest,
@@ -175,9 +181,7 @@ impl<'a> Meter<'a> {
 }
 
 /// The segment that was least idle: the others waited for it.
-fn limiting(
-    segments: &BTreeMap<(NodeAddr, NodeAddr), Told>,
-) -> Option<(NodeAddr, NodeAddr)> {
+fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr, NodeAddr)> {
     let slowest = segments.iter().min_by_key(|(_, told)| told.idle());
     slowest.map(|(ends, _)| *ends)
 }
@@ -185,7 +189,10 @@ fn limiting(
 /// Bytes and a rate, for people.
 fn rate(bytes: u64, seconds: f64) -> String {
     let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-    format!("{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s", bytes as f64 / 1e6)
+    format!(
+        "{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s",
+        bytes as f64 / 1e6
+    )
 }
 
 #[cfg(test)]

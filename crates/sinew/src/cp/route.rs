@@ -61,7 +61,10 @@ impl Route {
             via,
             direct: args.direct,
             discard: args.discard,
-            pull: args.paths.first().is_some_and(|word| super::remote(word).is_some()),
+            pull: args
+                .paths
+                .first()
+                .is_some_and(|word| super::remote(word).is_some()),
             stripes: args.stripes.clone(),
             before: shortest(own, &network),
         })
@@ -81,7 +84,9 @@ impl Route {
             }
         }
         if !self.via.is_empty() && ends.len() > 1 {
-            return Err(Failure::misused("--via leads to one node: leave it out for several"));
+            return Err(Failure::misused(
+                "--via leads to one node: leave it out for several",
+            ));
         }
         if self.stripes.len() > 1 {
             let segments: usize = below.values().map(BTreeSet::len).sum();
@@ -224,7 +229,9 @@ mod tests {
             discard: false,
             pull: false,
             stripes: Vec::new(),
-            before: [(2, 1), (3, 2), (4, 2)].map(|(n, b)| (node(n), node(b))).into(),
+            before: [(2, 1), (3, 2), (4, 2)]
+                .map(|(n, b)| (node(n), node(b)))
+                .into(),
         }
     }
 
@@ -257,7 +264,10 @@ mod tests {
             seen.push((next.node, next.endpoint, next.stripes));
             hop = next;
         }
-        assert_eq!(seen, [(node(5), "h:1", 1), (node(2), "", 4), (node(3), "", 2)]);
+        assert_eq!(
+            seen,
+            [(node(5), "h:1", 1), (node(2), "", 4), (node(3), "", 2)]
+        );
         assert!(via.to(&ends(&[3, 4])).is_err());
         assert!(via.to(&ends(&[5])).is_err(), "back where it was");
         let direct = Route {
@@ -279,7 +289,12 @@ mod tests {
             loss: 0,
         };
         let network = NetworkSnapshot {
-            links: vec![link(1, 2, 50), link(1, 3, 10), link(3, 2, 10), link(2, 4, 1)],
+            links: vec![
+                link(1, 2, 50),
+                link(1, 3, 10),
+                link(3, 2, 10),
+                link(2, 4, 1),
+            ],
             ..serde_json::from_value(json!({
                 "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
                 "links": [], "holds": [], "rule": {
@@ -290,6 +305,9 @@ mod tests {
             .unwrap()
         };
         let before = shortest(node(1), &network);
-        assert_eq!(before, BTreeMap::from([(node(3), node(1)), (node(2), node(3)), (node(4), node(2))]));
+        assert_eq!(
+            before,
+            BTreeMap::from([(node(3), node(1)), (node(2), node(3)), (node(4), node(2))])
+        );
     }
 }

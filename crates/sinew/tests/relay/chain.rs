@@ -93,7 +93,9 @@ impl Chain {
     pub(crate) fn begin_cp(&self, words: &str) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.current_dir(&self.world.dir).arg("cp");
-        command.args(words.split_whitespace()).args(["--node", "net/ams", "--json"]);
+        command
+            .args(words.split_whitespace())
+            .args(["--node", "net/ams", "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::piped()).spawn().unwrap()
     }

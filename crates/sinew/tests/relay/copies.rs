@@ -12,7 +12,8 @@ const BYTES: usize = 5_000_001;
 fn age(path: &Path, mode: u32) {
     let file = fs::File::open(path).unwrap();
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
-    file.set_times(fs::FileTimes::new().set_modified(then)).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(then))
+        .unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
@@ -42,14 +43,22 @@ fn a_file_goes_through_two_relays_and_back() {
     {
         let done = chain.cp(&format!("data par:{} {options}", target.display()));
         assert_eq!(done["entries"], 1, "{options}: {done}");
-        assert_eq!(done["segments"].as_array().unwrap().len(), 3, "{options}: {done}");
+        assert_eq!(
+            done["segments"].as_array().unwrap().len(),
+            3,
+            "{options}: {done}"
+        );
         assert_eq!(fs::read(&target).unwrap(), noise(BYTES), "{options}");
         assert_aged(&target, 0o640);
         assert_eq!(names(&chain.root("par")), ["copy"], "nothing else is left");
         // And back.
         let back = format!("back{i}");
         chain.cp(&format!("par:copy {back} {options}"));
-        assert_eq!(fs::read(chain.world.dir.join(&back)).unwrap(), noise(BYTES), "{options}");
+        assert_eq!(
+            fs::read(chain.world.dir.join(&back)).unwrap(),
+            noise(BYTES),
+            "{options}"
+        );
         assert_aged(&chain.world.dir.join(&back), 0o640);
         fs::remove_file(&target).unwrap();
     }
@@ -75,10 +84,16 @@ fn a_directory_arrives_with_all_that_is_in_it() {
     assert_eq!(names(&copy), names(&tree));
     assert_eq!(names(&copy.join("sub")), names(&tree.join("sub")));
     for i in 0..300 {
-        assert_eq!(fs::read(copy.join(format!("sub/f{i}"))).unwrap(), noise(i * 7));
+        assert_eq!(
+            fs::read(copy.join(format!("sub/f{i}"))).unwrap(),
+            noise(i * 7)
+        );
     }
     assert_eq!(fs::read(copy.join("large")).unwrap(), noise(BYTES));
-    assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("sub/f1"));
+    assert_eq!(
+        fs::read_link(copy.join("link")).unwrap(),
+        Path::new("sub/f1")
+    );
     assert_eq!(fs::read_link(copy.join("away")).unwrap(), Path::new("/etc"));
     assert_aged(&copy.join("large"), 0o600);
     assert_aged(&copy.join("sub/empty"), 0o755);
@@ -100,9 +115,17 @@ fn streams_come_from_standard_input_and_go_to_standard_output() {
         .stdin(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(&noise(BYTES)).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&noise(BYTES))
+        .unwrap();
     assert!(child.wait().unwrap().success());
-    assert_eq!(fs::read(chain.root("fra").join("stream")).unwrap(), noise(BYTES));
+    assert_eq!(
+        fs::read(chain.root("fra").join("stream")).unwrap(),
+        noise(BYTES)
+    );
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
         .current_dir(&chain.world.dir)
         .args(["cp", "fra:stream", "-", "--node", "net/ams"])
@@ -136,7 +159,10 @@ fn several_nodes_get_one_copy_over_a_tree() {
 fn what_is_discarded_is_checked_and_leaves_nothing() {
     let chain = Chain::new("cp-discard", 3);
     let sparse = chain.world.dir.join("sparse");
-    fs::File::create(&sparse).unwrap().set_len(100_000_000).unwrap();
+    fs::File::create(&sparse)
+        .unwrap()
+        .set_len(100_000_000)
+        .unwrap();
     let done = chain.cp("sparse lon:anything --discard --plain");
     assert!(done["bytes"].as_u64().unwrap() > 100_000_000, "{done}");
     assert!(names(&chain.root("lon")).is_empty());

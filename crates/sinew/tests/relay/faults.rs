@@ -47,7 +47,8 @@ fn a_corrupted_stripe_is_caught_by_the_digest() {
     chain.file("data", 3_000_000);
     for at in [200, 5_000, 1_000_000, 2_999_000] {
         let proxy = flipping(chain.world.endpoint(2), at);
-        let (status, text) = failure(&chain.try_cp(&format!("data fra:copy --plain --via fra@{proxy}")));
+        let (status, text) =
+            failure(&chain.try_cp(&format!("data fra:copy --plain --via fra@{proxy}")));
         assert!(status == 1 && !text.is_empty(), "{at}: {text}");
         assert!(!chain.root("fra").join("copy").exists(), "{at}");
     }
@@ -61,7 +62,10 @@ fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     let chain = Chain::new("cp-changed", 2);
     let data = chain.world.dir.join("data");
     // More than what is on its way at any time.
-    fs::File::create(&data).unwrap().set_len(200_000_000).unwrap();
+    fs::File::create(&data)
+        .unwrap()
+        .set_len(200_000_000)
+        .unwrap();
     chain.signal("fra", "-STOP");
     let child = chain.begin_cp("data fra:copy --plain");
     // The other side does not answer: nothing of it has been read, or all that may be.
@@ -70,7 +74,12 @@ fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     let target = chain.root("fra").join("copy");
     chain.world.wait("it has begun", || part(&target).exists());
     chain.signal("fra", "-STOP");
-    fs::File::options().append(true).open(&data).unwrap().write_all(b"more").unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&data)
+        .unwrap()
+        .write_all(b"more")
+        .unwrap();
     chain.signal("fra", "-CONT");
     let output = child.wait_with_output().unwrap();
     let (status, text) = failure(&output);
@@ -99,7 +108,10 @@ fn a_full_disk_is_said_and_leaves_no_file_under_the_name() {
     let unmounted = Command::new("umount").arg(&small).status().unwrap();
     let (status, text) = failure(&output);
     assert!(unmounted.success());
-    assert!(status == 1 && text.contains("fra: ") && text.contains("make room"), "{text}");
+    assert!(
+        status == 1 && text.contains("fra: ") && text.contains("make room"),
+        "{text}"
+    );
     assert!(!left.contains(&"copy".to_owned()), "{left:?}");
 }
 
@@ -110,7 +122,11 @@ fn who_is_no_node_of_the_network_gets_nowhere() {
     // Control without TLS, a stripe of no transfer, and noise: each is closed without a word.
     let mut stripe = b"SNRL\x01\x01\x00\x00".to_vec();
     stripe.extend([7; 48]);
-    for bytes in [b"SNRL\x01\x00\x00\x00".to_vec(), stripe, crate::chain::noise(100)] {
+    for bytes in [
+        b"SNRL\x01\x00\x00\x00".to_vec(),
+        stripe,
+        crate::chain::noise(100),
+    ] {
         let mut stream = TcpStream::connect(at).unwrap();
         stream.write_all(&bytes).unwrap();
         let _ = stream.shutdown(Shutdown::Write);

@@ -59,7 +59,10 @@ fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
         ("data fra:x --via lon", 1, "no neighbor"),
     ] {
         let (got, text) = failure(&chain.try_cp(words));
-        assert!(got == status && text.contains(expected), "{words}: {got} {text}");
+        assert!(
+            got == status && text.contains(expected),
+            "{words}: {got} {text}"
+        );
     }
     // A directory is not copied over another.
     chain.cp("tree fra:dir");
@@ -81,9 +84,14 @@ fn a_node_takes_part_in_so_many_transfers_and_a_target_has_one_writer() {
         .spawn()
         .unwrap();
     let part = crate::chain::part(&chain.root("fra").join("held"));
-    chain.world.wait("the first transfer has begun", || part.exists());
+    chain
+        .world
+        .wait("the first transfer has begun", || part.exists());
     let (status, text) = failure(&chain.try_cp("data fra:other"));
-    assert!(status == 1 && text.contains("fra: ") && text.contains("relay] transfers"), "{text}");
+    assert!(
+        status == 1 && text.contains("fra: ") && text.contains("relay] transfers"),
+        "{text}"
+    );
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     chain.world.wait("the place is free again", || {
@@ -102,9 +110,14 @@ fn the_second_writer_of_a_target_is_told() {
         .spawn()
         .unwrap();
     let part = crate::chain::part(&chain.root("fra").join("held"));
-    chain.world.wait("the first transfer has begun", || part.exists());
+    chain
+        .world
+        .wait("the first transfer has begun", || part.exists());
     let (status, text) = failure(&chain.try_cp("data fra:held"));
-    assert!(status == 1 && text.contains("another transfer writes `held`"), "{text}");
+    assert!(
+        status == 1 && text.contains("another transfer writes `held`"),
+        "{text}"
+    );
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     assert_eq!(names(&chain.root("fra")), ["held"]);

@@ -36,7 +36,11 @@ fn kill_and_go_on(chain: &mut Chain, who: &str, after: usize, options: &str) -> 
         chain.wait_for_links();
     }
     let done = chain.cp(&format!("data lon:copy {options}"));
-    assert_eq!(fs::read(&target).unwrap(), noise(BYTES), "{who} {after} {options}");
+    assert_eq!(
+        fs::read(&target).unwrap(),
+        noise(BYTES),
+        "{who} {after} {options}"
+    );
     assert_eq!(names(&chain.root("lon")), ["copy"], "{who}");
     done["resumed_bytes"].as_u64().unwrap()
 }
@@ -77,7 +81,10 @@ fn a_directory_goes_on_and_what_changed_meanwhile_is_copied_anew() {
     begin();
     let done = chain.cp("tree fra:copy");
     let resumed = done["resumed_entries"].as_u64().unwrap();
-    assert!(target.join("f39").exists() && (resumed == 0 || resumed >= 10), "{done}");
+    assert!(
+        target.join("f39").exists() && (resumed == 0 || resumed >= 10),
+        "{done}"
+    );
     fs::remove_dir_all(&target).unwrap();
     begin();
     fs::write(tree.join("f03"), "changed").unwrap();

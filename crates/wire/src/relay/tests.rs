@@ -140,7 +140,13 @@ fn routes_are_bounded_in_depth_and_size() {
     for leaves in [HOPS_MAX - 1, HOPS_MAX] {
         let below = LEAF_BYTES.repeat(leaves);
         let mut bytes = vec![0; 2_048];
-        let len = hop(&mut bytes, &HopRepr { below: &below, ..LEAF });
+        let len = hop(
+            &mut bytes,
+            &HopRepr {
+                below: &below,
+                ..LEAF
+            },
+        );
         let parsed = Hop::parse(&bytes[..len]);
         assert_eq!(parsed.is_ok(), leaves < HOPS_MAX, "{leaves}");
     }
@@ -283,7 +289,9 @@ fn failures_have_numbers_and_labels_of_their_own() {
     for (i, kind) in FailureKind::ALL.into_iter().enumerate() {
         assert_eq!(usize::from(kind.to_byte()), i);
         assert_eq!(FailureKind::from_byte(kind.to_byte()), kind);
-        let same = FailureKind::ALL.iter().filter(|k| k.label() == kind.label());
+        let same = FailureKind::ALL
+            .iter()
+            .filter(|k| k.label() == kind.label());
         assert_eq!(same.count(), 1);
     }
 }
@@ -387,7 +395,11 @@ fn items_come_back_and_are_short_until_they_are_whole() {
         },
     ] {
         let len = Item::Entry(wrong).emit(&mut bytes).unwrap();
-        assert_eq!(Item::read(&bytes[..len]), Err(Malformed::Value), "{wrong:?}");
+        assert_eq!(
+            Item::read(&bytes[..len]),
+            Err(Malformed::Value),
+            "{wrong:?}"
+        );
     }
 }
 

@@ -321,7 +321,11 @@ fn state(parent: &Directory, path: &Path, record: &Record<'_>) -> io::Result<Sta
 }
 
 /// Hashes a file from its beginning, at most so many bytes; how many it was.
-pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> io::Result<u64> {
+pub(in crate::relay) fn hash(
+    mut file: &File,
+    most: u64,
+    hasher: &mut blake3::Hasher,
+) -> io::Result<u64> {
     let mut buffer = vec![0; READ_BYTES];
     let mut left = most;
     while left > 0 {

@@ -14,7 +14,11 @@ fn named(dir: &Path, name: &str) -> Named {
 fn entry<'a>(kind: EntryKind, path: &'a str, size: u64) -> Entry<'a> {
     Entry {
         kind,
-        mode: if kind == EntryKind::Directory { 0o755 } else { 0o4640 },
+        mode: if kind == EntryKind::Directory {
+            0o755
+        } else {
+            0o4640
+        },
         mtime_s: 1_000_000_000,
         mtime_ns: 5,
         size,
@@ -76,16 +80,26 @@ fn write(dir: &Path, name: &str, stream: &[u8]) -> Have {
 
 fn assert_whole(dir: &Path) {
     let top = dir.join("out");
-    assert_eq!(fs::read(top.join("a/x")).unwrap(), content("a/x", 2_000_000));
+    assert_eq!(
+        fs::read(top.join("a/x")).unwrap(),
+        content("a/x", 2_000_000)
+    );
     assert_eq!(fs::read(top.join("b")).unwrap(), content("b", 3));
     assert_eq!(fs::read(top.join("z")).unwrap(), content("z", 1_500_000));
     assert_eq!(fs::read_link(top.join("l")).unwrap(), Path::new("a/x"));
     for (path, mode) in [("", 0o755), ("a", 0o755), ("a/x", 0o640), ("b", 0o640)] {
         let found = fs::metadata(top.join(path)).unwrap();
         assert_eq!(found.permissions().mode() & 0o7777, mode, "{path}");
-        assert_eq!((found.mtime(), found.mtime_nsec()), (1_000_000_000, 5), "{path}");
+        assert_eq!(
+            (found.mtime(), found.mtime_nsec()),
+            (1_000_000_000, 5),
+            "{path}"
+        );
     }
-    let left: Vec<_> = fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["out"], "nothing beside it is left");
 }
 
@@ -100,7 +114,16 @@ fn a_directory_reaches_its_place_with_modes_and_times() {
 #[test]
 fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole() {
     let stream = stream();
-    for cut in [10, 60, 500, 1_500_000, 2_000_300, 2_000_500, 3_000_000, stream.len() - 20] {
+    for cut in [
+        10,
+        60,
+        500,
+        1_500_000,
+        2_000_300,
+        2_000_500,
+        3_000_000,
+        stream.len() - 20,
+    ] {
         let dir = test_directory("place-cut");
         write(&dir, "out", &stream[..cut]);
         assert!(!dir.join("out").exists(), "{cut}");
