@@ -69,6 +69,9 @@ impl Named {
         let is_directory = |path: &Path| match directory.look(path) {
             Ok(found) => Ok(found.is_dir()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            // A link that leads out is replaced and not followed. If it is a directory on the way
+            // that leads out, the parent below is refused.
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(false),
             Err(error) => Err(error),
         };
         let (parent, name) = match (is_directory(path)?, hint, path.file_name()) {
@@ -435,6 +438,18 @@ impl Files {
         match inside.is_empty() {
             true => format!("`{name}`"),
             false => format!("`{name}/{}`", String::from_utf8_lossy(inside)),
+        }
+    }
+}
+
+impl Drop for Files {
+    /// An attempt of which nothing came leaves nothing.
+    fn drop(&mut self) {
+        let parent = &self.place.parent;
+        let has_part = parent.look_at(&self.part).is_ok();
+        if !has_part && self.journal.is_empty() {
+            // It is locked still, so it is this one's.
+            let _ = parent.remove(&self.place.with(JOURNAL));
         }
     }
 }

@@ -191,6 +191,7 @@ impl Source<'_> {
             None => return Err(self.changed(&named(head).to_string_lossy()).into()),
             Some(Content::Stream(mut stream)) => {
                 // Whoever waits at the other end gets what is there.
+                out.flush()?;
                 while self
                     .piece(&mut stream, u64::MAX, encoder, out)
                     .map_err(at)??

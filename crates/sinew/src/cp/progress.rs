@@ -1,6 +1,7 @@
 //! How far a copy is, how fast each segment goes, and which one limits; and what came of it.
 
 use super::Copy;
+use super::route::Prediction;
 use crate::failure::Outcome;
 use crate::names::Names;
 use crate::terminal;
@@ -19,7 +20,7 @@ const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
 /// Hears how a copy goes on.
 pub(super) struct Meter<'a> {
     names: &'a Names,
-    predicted: Option<u64>,
+    predicted: Option<Prediction>,
     as_json: bool,
     draws: bool,
     clock: Clock,
@@ -53,7 +54,7 @@ impl Told {
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(args: &Copy, names: &'a Names, predicted: Option<u64>) -> Meter<'a> {
+    pub(super) fn new(args: &Copy, names: &'a Names, predicted: Option<Prediction>) -> Meter<'a> {
         let clock = Clock::new();
         let to_terminal =
             args.paths.last().is_some_and(|last| last == "-") && io::stdout().is_terminal();
@@ -126,7 +127,8 @@ impl<'a> Meter<'a> {
         }
         let mut text = format!("{word} {}: {}", paths.join(", "), rate(done.bytes, seconds));
         if let Some(predicted) = self.predicted {
-            text += &format!(", {:.1} Mbit/s predicted", predicted as f64 / 1e6);
+            let mbit = predicted.rate_bps as f64 / 1e6;
+            text += &format!(", {mbit:.1} Mbit/s predicted ({})", predicted.confidence);
         }
         if state.kept != (0, 0) {
             let (entries, bytes) = state.kept;
@@ -173,7 +175,8 @@ impl<'a> Meter<'a> {
             .collect();
         json!({
             word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
-            "rate_bps": achieved, "predicted_bps": self.predicted, "digest": digest,
+            "rate_bps": achieved, "predicted_bps": self.predicted.map(|p| p.rate_bps),
+            "predicted_by": self.predicted.map(|p| p.confidence), "digest": digest,
             "resumed_entries": state.kept.0, "resumed_bytes": state.kept.1,
             "segments": segments,
         })

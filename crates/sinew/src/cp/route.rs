@@ -6,11 +6,12 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::show::text;
 use base::NodeAddr;
+use lab::explain::{self, PlanAsked, View};
 use overlay::snapshot::NetworkSnapshot;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::bytes::Writer;
-use wire::relay::HopRepr;
+use wire::relay::{HopRepr, STRIPES_MAX};
 
 /// Where data ends, or begins when it is pulled: nodes, and paths there.
 pub(super) type Ends = BTreeMap<NodeAddr, String>;
@@ -28,13 +29,24 @@ pub(super) struct Route {
     stripes: Vec<u8>,
     /// The node before each on the shortest way from here, as the overlay sees it.
     before: BTreeMap<NodeAddr, NodeAddr>,
+    /// The network, for plans.
+    view: View,
+}
+
+/// What a route is expected to carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prediction {
+    /// The slowest segment, in bits per second.
+    pub(super) rate_bps: u64,
+    /// Why it is believed; see `sinew plan`.
+    pub(super) confidence: &'static str,
 }
 
 /// A route, ready to be asked for.
 pub(super) struct Planned {
     pub(super) bytes: Vec<u8>,
-    /// What the slowest segment is expected to carry, in bits per second.
-    pub(super) predicted: Option<u64>,
+    /// What it is expected to carry.
+    pub(super) predicted: Option<Prediction>,
 }
 
 impl Route {
@@ -54,8 +66,7 @@ impl Route {
                 via.push((node, at.to_owned()));
             }
         }
-        let network = control.ask(&json!({"cmd": "network"}))?;
-        let network: NetworkSnapshot = serde_json::from_value(network).map_err(Failure::failed)?;
+        let view = crate::why::ask(control)?;
         Ok(Route {
             own,
             via,
@@ -66,7 +77,8 @@ impl Route {
                 .first()
                 .is_some_and(|word| super::remote(word).is_some()),
             stripes: args.stripes.clone(),
-            before: shortest(own, &network),
+            before: shortest(own, view.snapshot()),
+            view,
         })
     }
 
@@ -76,36 +88,118 @@ impl Route {
 
     /// The route to these ends.
     pub(super) fn to(&self, ends: &Ends) -> Result<Planned, Failure> {
-        let mut below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
-        for &end in ends.keys() {
-            let path = self.path(end)?;
-            for pair in path.windows(2) {
-                below.entry(pair[0]).or_default().insert(pair[1]);
-            }
-        }
         if !self.via.is_empty() && ends.len() > 1 {
             return Err(Failure::misused(
                 "--via leads to one node: leave it out for several",
             ));
         }
-        if self.stripes.len() > 1 {
-            let segments: usize = below.values().map(BTreeSet::len).sum();
-            if ends.len() > 1 || segments != self.stripes.len() {
-                return Err(Failure::misused(format_args!(
-                    "--stripes has {} numbers, and the route {segments} segments",
-                    self.stripes.len()
-                )));
+        let plan = match ends.keys().next() {
+            Some(end) if ends.len() == 1 && self.is_free() => self.plan(*end),
+            _ => None,
+        };
+        let mut below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
+        let mut stripes = self.stripes.clone();
+        let mut path = Vec::new();
+        for &end in ends.keys() {
+            path = match &plan {
+                Some((path, _)) => path.clone(),
+                None => self.path(end)?,
+            };
+            for pair in path.windows(2) {
+                below.entry(pair[0]).or_default().insert(pair[1]);
             }
         }
-        let tree = Shape {
+        if let (Some((_, planned)), true) = (plan, stripes.is_empty()) {
+            stripes = planned;
+        }
+        let segments: usize = below.values().map(BTreeSet::len).sum();
+        if stripes.len() > 1 && (ends.len() > 1 || segments != stripes.len()) {
+            return Err(Failure::misused(format_args!(
+                "--stripes has {} numbers, and the route {segments} segments",
+                stripes.len()
+            )));
+        }
+        let shape = Shape {
             route: self,
             ends,
             below: &below,
+            stripes: &stripes,
         };
         Ok(Planned {
-            bytes: tree.hop(self.own, 0)?,
-            predicted: None,
+            bytes: shape.hop(self.own, 0)?,
+            predicted: match ends.len() {
+                1 => self.predict(&path, &shape),
+                _ => None,
+            },
         })
+    }
+
+    /// Nothing was said about the way.
+    fn is_free(&self) -> bool {
+        self.via.is_empty() && !self.direct
+    }
+
+    /// The way and the stripes that are expected to be the fastest, from here to `end`; none if the
+    /// shortest way is as good as any.
+    fn plan(&self, end: NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)> {
+        let (src, dst) = match self.pull {
+            true => (end, self.own),
+            false => (self.own, end),
+        };
+        let asked = PlanAsked::default();
+        let plan = explain::plan(&self.view, &src.to_string(), &dst.to_string(), &asked).ok()?;
+        // Choice: where no loss is known, nothing says that more connections would be faster.
+        let is_neighbor = plan
+            .direct
+            .segments
+            .first()
+            .is_some_and(|s| s.past.is_empty());
+        let way = match is_neighbor && plan.direct.confidence == "at-least" {
+            true => &plan.direct,
+            false => plan.best(),
+        };
+        if way.segments.iter().any(|segment| !segment.past.is_empty()) {
+            return None;
+        }
+        let nodes: Option<Vec<NodeAddr>> = way.addresses.iter().map(|a| a.parse().ok()).collect();
+        let count = |n: &usize| {
+            u8::try_from(*n)
+                .unwrap_or(STRIPES_MAX)
+                .clamp(1, STRIPES_MAX)
+        };
+        let (mut nodes, mut stripes) = (nodes?, way.stripes.iter().map(count).collect::<Vec<_>>());
+        if self.pull {
+            nodes.reverse();
+            stripes.reverse();
+        }
+        Some((nodes, stripes))
+    }
+
+    /// What a path is expected to carry: its slowest segment.
+    fn predict(&self, path: &[NodeAddr], shape: &Shape<'_>) -> Option<Prediction> {
+        let asked = PlanAsked {
+            relays: 0,
+            connections: 1,
+            ..PlanAsked::default()
+        };
+        let mut slowest: Option<Prediction> = None;
+        for (segment, pair) in path.windows(2).enumerate() {
+            let (from, to) = match self.pull {
+                true => (pair[1], pair[0]),
+                false => (pair[0], pair[1]),
+            };
+            let plan = explain::plan(&self.view, &from.to_string(), &to.to_string(), &asked);
+            let one = plan.ok()?.direct;
+            let stripes = u64::from(shape.stripes(segment + 1));
+            let segment = Prediction {
+                rate_bps: one.rate_bps.saturating_mul(stripes),
+                confidence: one.confidence,
+            };
+            slowest = slowest
+                .filter(|slow| slow.rate_bps <= segment.rate_bps)
+                .or(Some(segment));
+        }
+        slowest
     }
 
     /// From here to a node.
@@ -142,6 +236,7 @@ struct Shape<'a> {
     route: &'a Route,
     ends: &'a Ends,
     below: &'a BTreeMap<NodeAddr, BTreeSet<NodeAddr>>,
+    stripes: &'a [u8],
 }
 
 impl Shape<'_> {
@@ -176,8 +271,7 @@ impl Shape<'_> {
         let Some(segment) = depth.checked_sub(1) else {
             return 1;
         };
-        let all = &self.route.stripes;
-        let own = all.get(segment).or(all.last());
+        let own = self.stripes.get(segment).or(self.stripes.last());
         own.copied().unwrap_or(1)
     }
 }
@@ -221,6 +315,18 @@ mod tests {
         NodeAddr(0x0a07_0000 + u32::from(n))
     }
 
+    fn network(links: Vec<overlay::snapshot::KnownLink>) -> NetworkSnapshot {
+        let empty = serde_json::json!({
+            "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
+            "links": [], "holds": [], "rule": {
+                "spacing_s": 0.0, "worse_s": 0.0, "worse_unclear_s": 0.0, "better_s": 0.0,
+                "better_unclear_s": 0.0, "better_max_s": 0.0,
+            },
+        });
+        let empty: NetworkSnapshot = serde_json::from_value(empty).unwrap();
+        NetworkSnapshot { links, ..empty }
+    }
+
     fn route() -> Route {
         Route {
             own: node(1),
@@ -232,6 +338,7 @@ mod tests {
             before: [(2, 1), (3, 2), (4, 2)]
                 .map(|(n, b)| (node(n), node(b)))
                 .into(),
+            view: View::new(network(Vec::new())).unwrap(),
         }
     }
 
@@ -287,23 +394,15 @@ mod tests {
             to: node(to).to_string(),
             latency_us,
             loss: 0,
+            capacity_kbps: None,
+            measured_kbps: None,
         };
-        let network = NetworkSnapshot {
-            links: vec![
-                link(1, 2, 50),
-                link(1, 3, 10),
-                link(3, 2, 10),
-                link(2, 4, 1),
-            ],
-            ..serde_json::from_value(json!({
-                "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
-                "links": [], "holds": [], "rule": {
-                    "spacing_s": 0.0, "worse_s": 0.0, "worse_unclear_s": 0.0, "better_s": 0.0,
-                    "better_unclear_s": 0.0, "better_max_s": 0.0,
-                },
-            }))
-            .unwrap()
-        };
+        let network = network(vec![
+            link(1, 2, 50),
+            link(1, 3, 10),
+            link(3, 2, 10),
+            link(2, 4, 1),
+        ]);
         let before = shortest(node(1), &network);
         assert_eq!(
             before,

@@ -132,6 +132,11 @@ impl Journal {
         })
     }
 
+    /// It tells of nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.buffer.is_empty() && self.file.metadata().is_ok_and(|file| file.len() == 0)
+    }
+
     /// Forgets all.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         self.truncate(0)
