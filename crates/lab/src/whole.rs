@@ -1,9 +1,28 @@
 //! Whether a simulated network is whole: every node knows the same, and reaches every other.
 
-use base::NodeAddr;
+use base::{Engine, NodeAddr};
 use graph::Metric;
+use host::station::Station;
 use overlay::Node;
 use sim::{HostId, World};
+
+/// An engine that is a node, or has one in it.
+pub(crate) trait Noded: Engine {
+    /// The node.
+    fn node(&self) -> &Node;
+}
+
+impl Noded for Node {
+    fn node(&self) -> &Node {
+        self
+    }
+}
+
+impl Noded for Station {
+    fn node(&self) -> &Node {
+        Station::node(self)
+    }
+}
 
 /// The overlay address of the `i`-th node.
 pub(crate) fn address(i: usize) -> NodeAddr {
@@ -12,12 +31,12 @@ pub(crate) fn address(i: usize) -> NodeAddr {
 
 /// Why the nodes on these hosts are not a whole network, or nothing. The `i`-th has the `i`-th
 /// address; those that are down do not count.
-pub(crate) fn complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+pub(crate) fn complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     views_complaint(world, hosts).or_else(|| routes_complaint(world, hosts))
 }
 
 /// Two nodes that know different records.
-fn views_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+fn views_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     let mut running = nodes(world, hosts);
     let (first, node) = running.next()?;
     let differs = |other: &Node| !other.database().keys().eq(node.database().keys());
@@ -26,7 +45,10 @@ fn views_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
 }
 
 /// A node without a route to another, or a route that leads in a circle, by any metric.
-pub(crate) fn routes_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<String> {
+pub(crate) fn routes_complaint<E: Noded>(
+    world: &World<E>,
+    hosts: &[HostId],
+) -> Option<String> {
     let running: Vec<(usize, &Node)> = nodes(world, hosts).collect();
     for metric in Metric::ALL {
         for &(to, _) in &running {
@@ -42,7 +64,7 @@ pub(crate) fn routes_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<
                     }
                     let hop = world
                         .engine(hosts[at])
-                        .and_then(|node| node.next_hop(metric, address(to)));
+                        .and_then(|engine| engine.node().next_hop(metric, address(to)));
                     let Some(hop) = hop else {
                         return Some(format!("{metric}: node {at} has no route to {to}"));
                     };
@@ -55,10 +77,10 @@ pub(crate) fn routes_complaint(world: &World<Node>, hosts: &[HostId]) -> Option<
     None
 }
 
-fn nodes<'w>(
-    world: &'w World<Node>,
+fn nodes<'w, E: Noded>(
+    world: &'w World<E>,
     hosts: &'w [HostId],
 ) -> impl Iterator<Item = (usize, &'w Node)> {
     let hosts = hosts.iter().enumerate();
-    hosts.filter_map(|(i, host)| Some((i, world.engine(*host)?)))
+    hosts.filter_map(|(i, host)| Some((i, world.engine(*host)?.node())))
 }

@@ -13,6 +13,11 @@
 //! Reliable streams open again what a restart has ended; each of their bytes is checked, and once all
 //! has healed everything that was written comes, and its end.
 //!
+//! Three of four worlds have groups, of which link state or Scribe builds the trees; members join and
+//! leave as long as there are troubles, and some operators change who builds. Each member gets each
+//! packet at most once, nobody who has left gets any, and once all has healed each tree is whole and
+//! brings every packet to every member.
+//!
 //! Nodes are the production engine with keys and certificates, sealing what they say. Their paths
 //! lose, delay, reorder and duplicate; half of the worlds have somebody on the way who replays and
 //! forges handshakes and datagrams. After the last trouble every path works again, losing up to
@@ -22,6 +27,7 @@
 //!
 //! A world that fails is one number: `sinew sim world --seed N --trace FILE` lives it again.
 
+mod groups;
 mod history;
 mod intruder;
 mod network;
@@ -30,6 +36,7 @@ mod sessions;
 #[cfg(test)]
 mod shared_trees;
 mod streams;
+mod trees;
 
 pub use history::WHOLE_WITHIN;
 pub use plan::NODES_MAX;
@@ -113,6 +120,10 @@ pub struct Report {
     pub stream_bytes: u64,
     /// Reliable streams that ended before their time and were opened again.
     pub stream_resets: u64,
+    /// Packets that clients sent to groups.
+    pub group_sent: u64,
+    /// Copies of them that members received.
+    pub group_received: u64,
     /// Datagrams that were replayed or forged.
     pub forged: u64,
     /// Worlds in which a link was still held down for its earlier outages when all had healed.
@@ -271,6 +282,8 @@ impl Report {
             received: 0,
             stream_bytes: 0,
             stream_resets: 0,
+            group_sent: 0,
+            group_received: 0,
             forged: 0,
             held: 0,
             whole_after_s: 0.0,
@@ -308,6 +321,8 @@ impl Report {
         self.received += past.received;
         self.stream_bytes += past.stream_bytes;
         self.stream_resets += past.stream_resets;
+        self.group_sent += past.group_sent;
+        self.group_received += past.group_received;
         self.forged += past.forged;
         if past.held > Duration::ZERO {
             self.held += 1;
@@ -336,6 +351,7 @@ impl fmt::Display for Report {
             "{} worlds from seed {}: {} failed\n\
              {} nodes, {:.0} s simulated, {} events; {} packets sent, {} received; {} forged\n\
              reliable streams: {} bytes in order, {} resets\n\
+             groups: {} packets sent, {} copies received\n\
              whole {:.2} s after all had healed at most (seed {}); in {} worlds links were held for longer\n\
              trace hash {}",
             self.seeds,
@@ -349,6 +365,8 @@ impl fmt::Display for Report {
             self.forged,
             self.stream_bytes,
             self.stream_resets,
+            self.group_sent,
+            self.group_received,
             self.whole_after_s,
             self.slowest_seed,
             self.held,

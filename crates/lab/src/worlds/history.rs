@@ -1,11 +1,13 @@
 //! One world from its beginning to its end: what happens, and what must never.
 
+use super::groups::Groups;
 use super::intruder::Intruder;
 use super::network::Nodes;
 use super::plan::Session;
 use super::plan::{DELAY_MAX_US, JITTER_MAX_US, Plan};
 use super::sessions::Sessions;
 use super::streams::Streams;
+use super::trees;
 use base::{Duration, Rng, Time};
 use overlay::{Drop, Event};
 use sim::Arrivals;
@@ -21,6 +23,8 @@ pub const WHOLE_WITHIN: Duration = Duration::from_secs(5);
 const FIRST_HOLD: Duration = Duration::from_secs(1);
 /// How far ahead packets are scheduled, and how often a world is looked at.
 const SLICE: Duration = Duration::from_millis(50);
+/// How often, of such looks, somebody joins or leaves a group.
+const STIRS: f64 = 0.15;
 /// Times that a second without a change of routes is looked for.
 const QUIET_TRIES: usize = 20;
 /// Longest that anything stays under way, or waits for its deadline, once streams have ended.
@@ -47,6 +51,8 @@ pub(super) struct Past {
     pub(super) received: u64,
     pub(super) stream_bytes: u64,
     pub(super) stream_resets: u64,
+    pub(super) group_sent: u64,
+    pub(super) group_received: u64,
     pub(super) forged: u64,
     pub(super) events: u64,
     pub(super) simulated: Duration,
@@ -60,6 +66,11 @@ struct History<'p> {
     nodes: Nodes<'p>,
     streams: Streams,
     sessions: Sessions,
+    groups: Groups,
+    /// What chooses who joins and leaves.
+    stirring: Rng,
+    /// Members come and go no more.
+    settled: bool,
     intruder: Intruder,
     dropped: BTreeMap<Drop, u64>,
     originated: u64,
@@ -140,12 +151,16 @@ impl<'p> History<'p> {
         }
         let streams = Streams::open(&mut nodes, plan);
         let sessions = Sessions::open(&mut nodes, plan);
+        let groups = Groups::open(&mut nodes, plan);
         let mut history = History {
             plan,
             rng: nodes.world.rng_of(&[3]),
+            stirring: nodes.world.rng_of(&[4]),
             nodes,
             streams,
             sessions,
+            groups,
+            settled: false,
             intruder,
             dropped: BTreeMap::new(),
             originated: 0,
@@ -226,6 +241,7 @@ impl<'p> History<'p> {
             5 if !self.nodes.down[i] => {
                 self.tell(|| format!("crash of {i}"));
                 self.nodes.crash(i);
+                self.groups.on_crash(i);
                 self.forgetful = true;
             }
             5 | 6 => self.restart(i),
@@ -242,6 +258,7 @@ impl<'p> History<'p> {
         self.forgetful = true;
         self.streams.reopen(&mut self.nodes, i);
         self.sessions.reopen(&mut self.nodes, i);
+        self.groups.reopen(&mut self.nodes, i);
     }
 
     /// Everything heals, but for the losses that the plan leaves.
@@ -258,6 +275,8 @@ impl<'p> History<'p> {
                 self.restart(i);
             }
         }
+        self.settled = true;
+        self.groups.settle(&mut self.nodes);
         Ok(())
     }
 
@@ -267,6 +286,13 @@ impl<'p> History<'p> {
         while self.nodes.world.now() < end {
             let until = (self.nodes.world.now() + SLICE).min(end);
             self.streams.send(&mut self.nodes, until);
+            self.groups.send(&mut self.nodes, until);
+            if !self.settled && !self.plan.groups.is_empty() && self.stirring.chance(STIRS) {
+                let stirred = self.groups.stir(&mut self.nodes, &mut self.stirring);
+                if let Some(what) = stirred {
+                    self.tell(|| what);
+                }
+            }
             if self.plan.hostile && self.rng.chance(0.2) {
                 let world = &mut self.nodes.world;
                 self.past.forged += self.intruder.strike(&mut self.rng, world);
@@ -281,10 +307,15 @@ impl<'p> History<'p> {
         self.observe();
         let slack = Duration::from_micros((JITTER_MAX_US + 200) * self.plan.nodes as u64);
         self.streams
-            .receive(&mut self.nodes, &mut self.sessions, slack)?;
+            .receive(&mut self.nodes, (&mut self.sessions, &mut self.groups), slack)?;
         self.sessions.act(&mut self.nodes);
-        // A packet crosses each link once each way at most, but for nodes that forget that it did.
-        let most = (self.originated + 1) * 2 * self.plan.links.len() as u64;
+        // A packet crosses each link once each way at most, but for nodes that forget that it did;
+        // the edges of a shared tree are paths.
+        let ways = match self.plan.has_scribe() {
+            true => self.plan.nodes * self.plan.nodes,
+            false => self.plan.links.len(),
+        };
+        let most = (self.originated + 1) * 2 * ways as u64;
         if !self.forgetful && self.forwarded > most {
             return Err(format!(
                 "{} packets were forwarded {} times",
@@ -327,7 +358,7 @@ impl<'p> History<'p> {
         } else {
             Duration::ZERO
         };
-        while let Some(complaint) = self.nodes.complaint() {
+        while let Some(complaint) = self.complaint() {
             let waited = self.nodes.world.now().since(start);
             if waited >= WHOLE_WITHIN + self.past.held {
                 let held = self.past.held;
@@ -343,6 +374,11 @@ impl<'p> History<'p> {
         Ok(())
     }
 
+    fn complaint(&self) -> Option<String> {
+        let trees = || trees::complaint(&self.nodes, &self.groups);
+        self.nodes.complaint().or_else(trees)
+    }
+
     /// Where links lose nothing, all that is sent now arrives, as far as its time to live and its
     /// deadline permit; everywhere the network is whole again.
     fn serve(&mut self) -> Result<(), String> {
@@ -353,12 +389,14 @@ impl<'p> History<'p> {
         for _ in 0..QUIET_TRIES {
             // While routes change, packets may meet a loop and end there.
             let known = self.route_changes;
+            let shape = trees::shape(&self.nodes, &self.groups);
             self.run(Duration::from_millis(300))?;
             from = self.nodes.world.now();
             self.run(Duration::from_secs(1))?;
             until = self.nodes.world.now();
             self.run(Duration::from_millis(700))?;
-            quiet = self.route_changes == known;
+            quiet = self.route_changes == known
+                && shape == trees::shape(&self.nodes, &self.groups);
             if quiet {
                 break;
             }
@@ -366,6 +404,9 @@ impl<'p> History<'p> {
         let end = self.nodes.world.now() + DRAIN;
         while self.nodes.world.now() < end {
             self.pass(self.nodes.world.now() + SLICE)?;
+        }
+        if quiet && self.plan.loss_in_peace == 0 {
+            self.check_groups(from, until)?;
         }
         self.finish_sessions()?;
         if !quiet || self.plan.loss_in_peace > 0 {
@@ -386,6 +427,30 @@ impl<'p> History<'p> {
                      {stream:?}, drops {:?}",
                     self.dropped
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each member got every packet of its group that was sent in a time, as far as its time to live
+    /// and its deadline permit.
+    fn check_groups(&self, from: Time, until: Time) -> Result<(), String> {
+        for (of, source) in self.groups.sources() {
+            let options = &self.groups.groups[of.0].options;
+            let hops = trees::longest_way(&self.nodes, &self.groups, of.0, source) as u64;
+            let longest = Duration::from_micros((DELAY_MAX_US + 2 * JITTER_MAX_US) * hops);
+            if u64::from(options.ttl) < hops || options.deadline.is_some_and(|d| d < longest) {
+                continue;
+            }
+            for member in self.groups.members(of.0) {
+                let lost = self.groups.lost_between(of, member, from, until);
+                if lost > 0 {
+                    return Err(format!(
+                        "{lost} packets of source {of:?} at {source} lost on the way to {member} in \
+                         peace between {from} and {until}: {:?}, drops {:?}",
+                        self.groups.groups[of.0], self.dropped
+                    ));
+                }
             }
         }
         Ok(())
@@ -414,11 +479,16 @@ impl<'p> History<'p> {
             self.pass(now + SLICE)?;
         }
         self.sessions.close(&mut self.nodes);
+        self.groups.close(&mut self.nodes);
         let end = self.nodes.world.now() + DRAIN;
         while self.nodes.world.now() < end {
             self.pass(self.nodes.world.now() + SLICE)?;
         }
-        Ok(())
+        let station = |i: usize| self.nodes.running(i).and_then(|station| station.scribe());
+        match (0..self.plan.nodes).find(|i| station(*i).is_some()) {
+            Some(i) => Err(format!("node {i} runs Scribe for no group")),
+            None => Ok(()),
+        }
     }
 
     /// What the world came to, when all packet buffers have come back.
@@ -438,6 +508,8 @@ impl<'p> History<'p> {
             received: self.streams.received(),
             stream_bytes: self.sessions.read,
             stream_resets: self.sessions.resets,
+            group_sent: self.groups.sent(),
+            group_received: self.groups.received,
             simulated: self.nodes.world.now().since(Time::ZERO),
             digest: self.nodes.world.digest(),
             ..self.past
@@ -447,6 +519,8 @@ impl<'p> History<'p> {
             events: counters.events,
             ..past
         };
-        Ok((past, self.streams.deliveries()))
+        let mut deliveries = self.streams.deliveries();
+        deliveries.extend(self.groups.deliveries());
+        Ok((past, deliveries))
     }
 }

@@ -5,7 +5,7 @@
 //! datagrams back: whoever can do that can make packets late, and no node can tell.
 
 use base::{Duration, Rng, UnderlayAddr};
-use overlay::Node;
+use host::station::Station;
 use sim::trace::{Fate, Packet};
 use sim::{HostId, World};
 use std::cell::RefCell;
@@ -58,7 +58,7 @@ impl Intruder {
     }
 
     /// Sends a volley within the next moments; how many datagrams.
-    pub(super) fn strike(&self, rng: &mut Rng, world: &mut World<Node>) -> u64 {
+    pub(super) fn strike(&self, rng: &mut Rng, world: &mut World<Station>) -> u64 {
         let count = 1 + rng.below(VOLLEY);
         let mut sent = 0;
         for _ in 0..count {

@@ -1,10 +1,11 @@
-//! The nodes of a world.
+//! The nodes of a world, with Scribe beside them where groups want it.
 
 use super::plan::Plan;
 use crate::members::Members;
 use crate::whole::{self, address};
 use base::impair::Model;
 use base::{ClientId, Duration, NodeAddr, Pool};
+use host::station::Station;
 use overlay::{Neighbor, Node, Request, Settings};
 use sim::{Arrivals, Clock, HostId, World};
 
@@ -15,10 +16,11 @@ const SMALL_PER_NODE: usize = 2_048;
 // Which generator of the world is for what; the numbers are part of what makes a run repeatable.
 const KEYS: u64 = 1;
 const NODE: u64 = 2;
+const SCRIBE: u64 = 5;
 
 /// Nodes with keys and certificates, that seal what they say.
 pub(super) struct Nodes<'p> {
-    pub(super) world: World<Node>,
+    pub(super) world: World<Station>,
     pub(super) hosts: Vec<HostId>,
     pub(super) down: Vec<bool>,
     plan: &'p Plan,
@@ -55,9 +57,11 @@ impl<'p> Nodes<'p> {
     }
 
     /// A fresh start of node `i`; it remembers nothing.
-    fn start(&mut self, i: usize) -> Node {
+    fn start(&mut self, i: usize) -> Station {
         self.starts += 1;
         let rng = self.world.rng_of(&[NODE, i as u64, self.starts]);
+        let seed = self.world.rng_of(&[SCRIBE, i as u64, self.starts]);
+        let seed = { seed }.next_u64();
         let neighbors = self
             .plan
             .links
@@ -75,7 +79,7 @@ impl<'p> Nodes<'p> {
             });
         let neighbors = neighbors.collect();
         let config = self.members.config(i, rng, neighbors, Settings::modern());
-        Node::new(config)
+        Station::new(Node::new(config), seed)
     }
 
     pub(super) fn addr(&self, i: usize) -> NodeAddr {
@@ -109,6 +113,11 @@ impl<'p> Nodes<'p> {
         self.down[i] = false;
     }
 
+    /// A node that is not down.
+    pub(super) fn running(&self, i: usize) -> Option<&Station> {
+        self.world.engine(self.hosts[i])
+    }
+
     pub(super) fn request(&mut self, i: usize, client: ClientId, request: Request) {
         self.world.request(self.hosts[i], client, request);
     }
@@ -124,7 +133,7 @@ impl<'p> Nodes<'p> {
             .hosts
             .iter()
             .filter_map(|host| self.world.engine(*host));
-        let holds = running.map(Node::longest_hold);
+        let holds = running.map(|station| station.node().longest_hold());
         holds.max().unwrap_or_default()
     }
 }

@@ -7,6 +7,7 @@ use graph::generate::{Network, regular};
 use overlay::request::{Delivery, Options};
 use overlay::stream::Framing;
 use wire::data::{Class, LinkProtocol, Routing};
+use wire::groups::TreeBuilder;
 use wire::ipc::{RouteBy, Scheme};
 
 /// The largest world.
@@ -32,6 +33,7 @@ pub(super) struct Plan {
     pub(super) clocks: Vec<(Duration, i32)>,
     pub(super) streams: Vec<Stream>,
     pub(super) sessions: Vec<Session>,
+    pub(super) groups: Vec<Group>,
     /// Somebody replays and forges datagrams.
     pub(super) hostile: bool,
     /// The same history is run again with each datagram an input of its own.
@@ -72,6 +74,23 @@ pub(super) struct Session {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) framing: Framing,
+    pub(super) options: Options,
+}
+
+/// A group, its first members and its sources.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// Who builds its tree, in the end.
+    pub(super) builder: TreeBuilder,
+    /// In between the operator changes his mind.
+    pub(super) switches: bool,
+    /// The node that says how the group is carried.
+    pub(super) operator: usize,
+    /// The nodes that have a member at first.
+    pub(super) members: Vec<usize>,
+    /// Nodes that send; they need not be members.
+    pub(super) sources: Vec<usize>,
+    pub(super) interval: Duration,
     pub(super) options: Options,
 }
 
@@ -123,12 +142,21 @@ impl Plan {
             loss_in_peace: [0, 0, 2, 10][rng.below(4) as usize],
             settle: Duration::from_millis(rng.below(3_000)),
             sessions: Vec::new(),
+            groups: Vec::new(),
         };
         // Acknowledgements are gathered per batch, so a stream's packets depend on how datagrams are
         // handed over.
         let sessions = if plan.twice { 0 } else { rng.below(4) };
         plan.sessions = (0..sessions).map(|_| session(rng, nodes)).collect();
+        let groups = [0, 1, 1, 2][rng.below(4) as usize];
+        plan.groups = (0..groups).map(|_| group(rng, &plan)).collect();
         plan
+    }
+
+    /// Scribe builds trees, at times at least.
+    pub(super) fn has_scribe(&self) -> bool {
+        let scribes = |group: &Group| group.switches || group.builder == TreeBuilder::Scribe;
+        self.groups.iter().any(scribes)
     }
 
     /// The fewest hops between any two nodes.
@@ -241,6 +269,35 @@ fn session(rng: &mut Rng, nodes: usize) -> Session {
             Some(scheme) => options.routed_by(RouteBy::Stamp(scheme)),
             None => options,
         },
+    }
+}
+
+fn group(rng: &mut Rng, plan: &Plan) -> Group {
+    let class = Class {
+        link: [LinkProtocol::RealTime, LinkProtocol::BestEffort][rng.below(2) as usize],
+        routing: Routing::ALL[rng.below(4) as usize],
+        priority: rng.below(8) as u8,
+    };
+    let options = Options {
+        ttl: 63,
+        ..options(rng, class, None)
+    };
+    // What Scribe says of itself is gathered per batch, so who is to be asked first depends on how
+    // datagrams are handed over.
+    let by_scribe = !plan.twice && rng.chance(0.6);
+    let share = rng.unit();
+    let nodes = plan.nodes as u64;
+    Group {
+        builder: match by_scribe {
+            true => TreeBuilder::Scribe,
+            false => TreeBuilder::LinkState,
+        },
+        switches: !plan.twice && rng.chance(0.2),
+        operator: rng.below(nodes) as usize,
+        members: (0..plan.nodes).filter(|_| rng.chance(share)).collect(),
+        sources: (0..1 + rng.below(2)).map(|_| rng.below(nodes) as usize).collect(),
+        interval: Duration::from_millis(10 + rng.below(50)),
+        options,
     }
 }
 

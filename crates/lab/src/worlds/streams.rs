@@ -1,5 +1,6 @@
 //! The streams of a world, and the fate of each of their packets.
 
+use super::groups::Groups;
 use super::network::Nodes;
 use super::plan::{Plan, Stream};
 use super::sessions::Sessions;
@@ -96,11 +97,21 @@ impl Streams {
     pub(super) fn receive(
         &mut self,
         nodes: &mut Nodes<'_>,
-        sessions: &mut Sessions,
+        (sessions, groups): (&mut Sessions, &mut Groups),
         slack: Duration,
     ) -> Result<(), String> {
         for answer in nodes.world.take_replies() {
             match answer.reply {
+                Reply::Datagram {
+                    from,
+                    group: Some(group),
+                    payload,
+                    ..
+                } => {
+                    let to = (answer.host.place(), answer.client);
+                    let way = (from, group);
+                    groups.on_datagram(answer.at, to, way, payload.bytes(), slack)?;
+                }
                 Reply::Datagram { from, payload, .. } => {
                     let (at, client) = (answer.at, answer.client);
                     self.on_datagram(at, client, from, payload.bytes(), nodes, slack)?;
