@@ -15,9 +15,22 @@
 //! admit is dropped at the entry, the lowest priorities first, because a late packet is worth
 //! nothing and takes the place of one in time.
 //!
+//! A path that has become longer looks like a queue at first. What tells them apart is that a queue
+//! answers: given less it falls, and one that is not given less grows ([`Baseline`]). So
+//!
+//! ```text
+//!   the round trip has risen in one step and stays level        then
+//!   ──────────────────────────────────────────────────────────────────────────────────────
+//!   no losses, or no more than there were before the step       go on; after 3 s it is the path
+//!   few losses                                                  slower by γ, once, and wait
+//!   … and it stays level though less is sent, for 1 s           it is the path: off
+//!   many losses, or it moves                                    congestion, as above
+//! ```
+//!
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
+use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
 
 /// How the brake judges and acts.
@@ -36,9 +49,15 @@ pub struct Settings {
     pub queue_share: f64,
 }
 
-/// Half of the window of the least round trip. Choice: with both halves 30 to 60 s, so that TCPs
-/// that keep a queue standing show a dip of it within the window.
-const LEAST_HALF: Duration = Duration::from_secs(30);
+/// A level rise is the path's after so long, and four times the rise, if nothing is braked.
+const STEADY_FREE: Duration = Duration::from_secs(3);
+/// The same while less is sent than is offered: a queue of that length would have emptied by half.
+const STEADY_BRAKED: Duration = Duration::from_secs(1);
+/// Losses up to this share may be random. Choice: what recovery on the hop is made for; a link that
+/// is given a twentieth too much loses more.
+const FEW_LOST: f64 = 0.03;
+/// Less is sent than offered if it is less than this share of it.
+const HELD_BACK: f64 = 0.97;
 /// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
 /// What the bucket holds: a burst of so much time at the rate, but never less than
@@ -54,11 +73,14 @@ const PRIORITIES: f64 = 8.0;
 #[derive(Clone, Debug)]
 pub struct Brake {
     settings: Settings,
-    least: [Option<Duration>; 2],
-    half_since: Time,
+    baseline: Baseline,
     epoch: Epoch,
+    /// What has happened since the round trip has been level above its baseline.
+    trial: Epoch,
     /// Share lost, averaged over epochs.
     loss: f64,
+    /// The same of epochs without a queue.
+    usual_loss: f64,
     /// Bytes of a packet, averaged.
     packet_bytes: f64,
     limit: Option<Limit>,
@@ -104,10 +126,11 @@ impl Brake {
     pub fn new(settings: Settings) -> Brake {
         Brake {
             settings,
-            least: [None; 2],
-            half_since: Time::ZERO,
+            baseline: Baseline::new(Time::ZERO, settings.margin()),
             epoch: Epoch::new(Time::ZERO),
+            trial: Epoch::new(Time::ZERO),
             loss: 0.0,
+            usual_loss: 0.0,
             packet_bytes: 0.0,
             limit: None,
             congested: false,
@@ -136,7 +159,7 @@ impl Brake {
 
     /// A round trip was measured: if the last judgement is long enough ago, judges.
     pub fn on_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.enter_least(now, rtt);
+        self.baseline.on_round_trip(now, rtt);
         let span = now.since(self.epoch.since);
         if span < EPOCH_LEAST.max(rtt) {
             return;
@@ -164,7 +187,7 @@ impl Brake {
     /// Off, as for a new path.
     pub fn reset(&mut self, now: Time) {
         *self = Brake {
-            half_since: now,
+            baseline: Baseline::new(now, self.settings.margin()),
             epoch: Epoch::new(now),
             ..Brake::new(self.settings)
         };
@@ -180,8 +203,14 @@ impl Brake {
         self.packet_bytes = epoch.sent_bytes as f64 / epoch.sent as f64;
         let packet_bps = self.packet_bytes * 8.0 / rtt.as_secs_f64().max(1e-3);
         let flows = epoch.flows();
-        let queued = self.is_queued(rtt);
+        let doubt = self.doubt(now, epoch);
+        let queued = self.baseline.is_above(rtt);
+        if !queued {
+            self.usual_loss += 0.1 * (share - self.usual_loss);
+        }
         match (&mut self.limit, epoch.lost > 0, queued) {
+            (None, true, true) if doubt == Doubt::AsUsual => {}
+            (Some(_), true, true) if doubt != Doubt::None => self.congested = true,
             (limit, true, true) => {
                 self.congested = true;
                 let arrived = epoch.sent_bytes as f64 * per_s * (1.0 - share);
@@ -211,23 +240,60 @@ impl Brake {
         }
     }
 
-    fn is_queued(&self, rtt: Duration) -> bool {
-        let Some(least) = self.least.iter().flatten().min() else {
-            return false;
+    /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
+    fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
+        let Some(steady) = self.baseline.steady() else {
+            return Doubt::None;
         };
-        let margin = least.as_secs_f64() * self.settings.queue_share;
-        let above = (rtt - *least).as_secs_f64();
-        above > self.settings.queue_floor.as_secs_f64() + margin
-    }
-
-    fn enter_least(&mut self, now: Time, rtt: Duration) {
-        let age = now.since(self.half_since);
-        if age >= LEAST_HALF {
-            let before = (age < LEAST_HALF * 2).then_some(self.least[0]).flatten();
-            self.least = [None, before];
-            self.half_since = now;
+        if self.trial.since != steady.since {
+            self.trial = Epoch::new(steady.since);
         }
-        self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
+        self.trial.add(epoch);
+        let lost = self.trial.lost_share();
+        let as_usual = match self.usual_loss > 1e-3 {
+            true => 2.0 * self.usual_loss + 0.01,
+            false => 0.0,
+        };
+        let is_held = self.trial.sent_bytes as f64 <= HELD_BACK * self.trial.offered_bytes as f64;
+        let (is_clear, after) = match self.limit {
+            None => (lost <= as_usual, STEADY_FREE),
+            // Without losses it holds, and that is as good.
+            Some(_) => {
+                let is_few = lost > 0.0 && lost <= as_usual.max(FEW_LOST);
+                (is_few && is_held, STEADY_BRAKED)
+            }
+        };
+        if is_clear && now.since(steady.since) >= after + steady.above * 4 {
+            self.baseline.follow(now);
+            self.limit = None;
+            self.congested = false;
+            return Doubt::None;
+        }
+        match lost {
+            lost if lost <= as_usual => Doubt::AsUsual,
+            lost if lost <= FEW_LOST => Doubt::Few,
+            _ => Doubt::None,
+        }
+    }
+}
+
+/// What losses say while the round trip is level above its baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// It is a queue, or there is nothing to doubt.
+    None,
+    /// No more than before it rose.
+    AsUsual,
+    /// Few: they may be random.
+    Few,
+}
+
+impl Settings {
+    fn margin(&self) -> Margin {
+        Margin {
+            floor: self.queue_floor,
+            share: self.queue_share,
+        }
     }
 }
 
@@ -241,6 +307,17 @@ impl Epoch {
             lost: 0,
             flows: 0,
         }
+    }
+
+    fn add(&mut self, other: &Epoch) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.offered_bytes += other.offered_bytes;
+        self.lost += other.lost;
+    }
+
+    fn lost_share(&self) -> f64 {
+        self.lost as f64 / self.sent.max(1) as f64
     }
 
     /// How many flows there probably were, by the share of bits that none has set (linear
@@ -371,6 +448,58 @@ mod tests {
             assert!(!brake.allows_redundancy());
         });
         assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
+    }
+
+    /// One flow of 1600 packets/s for an epoch of 200 ms; the share that was admitted.
+    fn stream(brake: &mut Brake, from_ms: u64, rtt: Duration, lost: u64) -> f64 {
+        let mut admitted = 0;
+        for packet in 0..320 {
+            let now = ms(from_ms + packet * 200 / 320);
+            admitted += u64::from(brake.admits(now, BYTES, 4, 1));
+        }
+        brake.on_lost(lost);
+        brake.on_round_trip(ms(from_ms + 200), rtt);
+        admitted as f64 / 320.0
+    }
+
+    /// A step of the round trip after some seconds without one, with these losses in 320 packets
+    /// before and after it: what was admitted in each of the 25 epochs that followed.
+    fn step(before: u64, after: u64) -> (Brake, Vec<f64>) {
+        let mut brake = Brake::new(Settings::default());
+        for epoch in 0..25 {
+            stream(&mut brake, 200 * epoch, RTT, before);
+        }
+        let shares = (25..50).map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, after));
+        let shares = shares.collect();
+        (brake, shares)
+    }
+
+    #[test]
+    fn a_longer_path_that_loses_as_ever_brakes_nothing() {
+        let (mut brake, shares) = step(4, 4);
+        assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
+        assert!(brake.allows_redundancy());
+        // After some seconds it is the path: a queue on it is one above it.
+        assert!(!brake.baseline.is_above(QUEUED));
+        stream(&mut brake, 10_000, QUEUED + QUEUED, 100);
+        assert!(!brake.allows_redundancy());
+    }
+
+    #[test]
+    fn a_longer_path_that_loses_more_brakes_once_and_not_for_long() {
+        let (brake, shares) = step(0, 6);
+        assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
+        assert!(shares.iter().all(|&share| share > 0.8), "{shares:?}");
+        let braked = shares.iter().filter(|share| **share < 1.0).count();
+        assert!((1..=10).contains(&braked), "{shares:?}");
+        assert!(shares[15..].iter().all(|&share| share == 1.0), "{shares:?}");
+    }
+
+    #[test]
+    fn a_full_queue_that_stays_level_is_none_the_less_braked_when_it_loses_much() {
+        let (brake, shares) = step(0, 30);
+        assert!(!brake.allows_redundancy());
+        assert!(shares[24] < 0.7, "{shares:?}");
     }
 
     #[test]

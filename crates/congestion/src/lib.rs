@@ -27,6 +27,7 @@
 use base::{Duration, Time};
 
 pub mod aimd;
+mod baseline;
 pub mod brake;
 pub mod cubic;
 mod family;

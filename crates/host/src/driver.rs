@@ -338,7 +338,7 @@ impl Driver {
                     let _ = answer.send(Box::new(snapshot));
                 }
                 Command::Groups(only, answer) => {
-                    let groups = self.station.node().group_statuses(self.clock.now(), only);
+                    let groups = self.station.group_statuses(self.clock.now(), only);
                     let _ = answer.send(groups);
                 }
                 Command::Admission(setting, answer) => {

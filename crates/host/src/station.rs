@@ -66,6 +66,20 @@ impl Station {
         &self.node
     }
 
+    /// The groups that the node knows of, as [`Node::group_statuses`] tells, and what Scribe knows.
+    pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
+        let mut groups = self.node.group_statuses(now, only);
+        for status in &mut groups {
+            let group = status.group.parse().ok();
+            let refusal = self.scribe.as_ref().zip(group);
+            let refusal = refusal.and_then(|(scribe, group)| scribe.refusal(group));
+            status.refused = refusal.map(|(by, why)| {
+                format!("{} does not take this node into the tree: {why}", self.node.name_of(by))
+            });
+        }
+        groups
+    }
+
     /// Scribe, while it runs.
     pub fn scribe(&self) -> Option<&Scribe> {
         self.scribe.as_ref()
@@ -161,6 +175,7 @@ impl Station {
         let mut desk = Desk {
             node: &self.node,
             wishes: Vec::new(),
+            granted: Vec::new(),
         };
         act(scribe, &mut desk);
         for wish in desk.wishes {
@@ -298,6 +313,8 @@ enum Wish {
 struct Desk<'a> {
     node: &'a Node,
     wishes: Vec<Wish>,
+    /// Children, by group, that were admitted in this call: the node does not know of them yet.
+    granted: Vec<(NodeAddr, NodeAddr)>,
 }
 
 impl Outlet for Desk<'_> {
@@ -317,6 +334,7 @@ impl Outlet for Desk<'_> {
         self.wishes.push(Wish::Operate(Operation::Edges {
             group,
             ends,
+            has_parent: parent.is_some(),
             is_in_tree,
         }));
     }
@@ -330,6 +348,14 @@ impl Outlet for Desk<'_> {
     fn proximity_us(&self, to: NodeAddr) -> Option<u32> {
         let latency = self.node.latency(to)?;
         Some(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX))
+    }
+
+    fn admits(&mut self, group: NodeAddr, child: NodeAddr) -> bool {
+        let admits = self.node.lacks_for(group, child, &self.granted).is_none();
+        if admits {
+            self.granted.push((group, child));
+        }
+        admits
     }
 
     fn report(&mut self, _event: scribe::Event) {

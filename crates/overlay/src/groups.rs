@@ -29,9 +29,11 @@ mod reports;
 mod shared;
 mod trees;
 
-pub use admission::{Admission, Branches, admit, branches, metric_of};
+pub use admission::{
+    Admission, Branches, admit, branches, edge_links, judge_links, metric_of, reserved,
+};
 pub use local::{Change, JOINS_MAX, Local, Subscriber};
 pub use membership::Membership;
 pub use reports::{REPORT_EVERY, Reports};
-pub use shared::{Errand, Shared};
+pub use shared::{Errand, Passing, Shared};
 pub use trees::{Key, LINGER, SLOTS_MAX, Slot, Trees, View};

@@ -22,12 +22,14 @@ mod routing;
 mod segments;
 mod send;
 mod shared;
+mod shared_reports;
 mod stamped;
 mod streams;
 mod transmit;
 
 pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;
+pub use shared_reports::REPORTS_PORT;
 pub(crate) use send::metric;
 
 use crate::event::Event;
@@ -336,6 +338,7 @@ impl Node {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
             self.trees.expire(now);
+            self.shared.expire(now);
             self.redial(now, out);
             self.keep_records(now);
         }

@@ -104,8 +104,10 @@ pub enum Operation {
     Edges {
         /// The group.
         group: NodeAddr,
-        /// The neighbours in its tree.
+        /// The neighbours in its tree, its parent first if it has one.
         ends: Vec<NodeAddr>,
+        /// The first of them is the parent.
+        has_parent: bool,
         /// This node is in the tree.
         is_in_tree: bool,
     },

@@ -99,3 +99,32 @@ fn random_losses_are_recovered_as_ever() {
         assert!(fared.high > 0.998 && fared.low > 0.998, "{loss}");
     }
 }
+
+#[test]
+fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue() {
+    // As when a link's delay and loss are raised while a stream of 10 Mbit/s is on it.
+    for loss in ["1%", "2% burst=30%"] {
+        let mut nodes = Nodes::with(3, 2, &chain(2), "delay=1ms", Settings::modern());
+        nodes.run_ms(2_000);
+        let options = Options {
+            deadline: Some(Duration::from_millis(500)),
+            ..voice()
+        };
+        let stream = Stream {
+            from: 0,
+            to: 1,
+            interval: Duration::from_millis(1),
+            phase: Duration::ZERO,
+            options,
+        };
+        let mut streams = Streams::begin(&mut nodes, vec![stream]);
+        streams.run(&mut nodes, Duration::from_secs(10));
+        nodes.link(0, 1, &format!("delay=30ms loss={loss}"));
+        streams.run(&mut nodes, Duration::from_secs(20));
+        streams.finish(&mut nodes);
+        // An eighth of what is sent in the time that it takes to see that nothing answers.
+        let braked = nodes.count().drops(Drop::Braked);
+        assert!(braked < 400, "{braked} of 20 000 packets");
+        nodes.world.close().unwrap();
+    }
+}

@@ -79,6 +79,10 @@ pub(crate) const PAGES_MAX: usize = 64;
 pub(crate) const JOIN_TRIES: u8 = 4;
 /// The longest pause between two of them.
 pub(crate) const JOIN_WAIT_MOST: Duration = Duration::from_secs(1);
+/// Refusals of one group that are remembered, so that others are asked: then there is a pause.
+pub(crate) const REFUSERS_MAX: usize = 8;
+/// Groups of which refusals are remembered: 60 bytes each, 1 MB.
+pub(crate) const REFUSED_MAX: usize = 16_384;
 /// How long a new Join waits at most, when older ones to the same parent wait already.
 pub(crate) const JOIN_WAIT_NEW: Duration = Duration::from_millis(100);
 /// Nodes that a routed message may come by: twice the 32 digits would never be needed.

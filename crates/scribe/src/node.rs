@@ -13,6 +13,7 @@ mod failing;
 mod keeping;
 mod locating;
 mod membership;
+mod refusing;
 
 use crate::config::{Config, GATHER, PAGES_MAX, PEERS_MAX, Settings};
 use crate::event::{Dropped, Event, Failure, JoinError, Stats};
@@ -25,8 +26,9 @@ use crate::tree::Tree;
 use base::{Duration, NodeAddr, Rng, Time};
 use entering::Entering;
 use locating::Wanted;
+use refusing::Refused;
 use std::collections::{BTreeMap, BTreeSet};
-use wire::scribe::{ADDRESSES_MAX, Addresses, MESSAGE_BYTES_MAX, Message};
+use wire::scribe::{ADDRESSES_MAX, Addresses, MESSAGE_BYTES_MAX, Message, Refusal};
 
 /// A group's share of the map: nodes of 11 places with 28 bytes each, of which at least 6 are full
 /// (320 / 6 = 53), and inner nodes of 416 bytes, one for 7 others. `tests/memory.rs` measures it.
@@ -51,6 +53,8 @@ pub struct Scribe {
     peers: BTreeMap<NodeAddr, Peer>,
     /// Parents that have not accepted this node, and the group.
     pending: BTreeSet<(NodeAddr, NodeAddr)>,
+    /// Groups in which this node was refused and has no parent that takes it.
+    refused: BTreeMap<NodeAddr, Refused>,
     /// Per neighbour and group: true to join, false to leave.
     queue: BTreeMap<NodeAddr, BTreeMap<NodeAddr, bool>>,
     /// Groups whose branches the overlay has not been told.
@@ -83,6 +87,7 @@ impl Scribe {
             trees: BTreeMap::new(),
             peers: BTreeMap::new(),
             pending: BTreeSet::new(),
+            refused: BTreeMap::new(),
             queue: BTreeMap::new(),
             changed: BTreeSet::new(),
             wanted: BTreeMap::new(),
@@ -387,6 +392,10 @@ impl Scribe {
     /// The children in a group's tree.
     pub fn children(&self, group: NodeAddr) -> &[NodeAddr] {
         self.trees.get(&group).map_or(&[], Tree::children)
+    }
+    /// Who has refused this node in a group last, and why, as long as nobody takes it.
+    pub fn refusal(&self, group: NodeAddr) -> Option<(NodeAddr, Refusal)> {
+        self.refused.get(&group).map(|refused| refused.last)
     }
     /// Joins that no parent has answered yet.
     pub fn pending_count(&self) -> usize {

@@ -21,6 +21,11 @@ pub trait Outlet {
     fn root(&mut self, group: NodeAddr, root: NodeAddr);
     /// The latency from here, one way, as measured; `None` for what is unknown or unreachable.
     fn proximity_us(&self, to: NodeAddr) -> Option<u32>;
+    /// Whether the links to a node carry what a group asks for: without that it is not taken for a
+    /// child. Those are told that were allowed before in the same call.
+    fn admits(&mut self, _group: NodeAddr, _child: NodeAddr) -> bool {
+        true
+    }
     /// Something happened.
     fn report(&mut self, event: Event);
 }

@@ -311,8 +311,13 @@ fn a_refused_child_goes_where_it_is_sent_if_that_is_closer() {
         .map(node_addr)
         .find(|a| order(*a).is_gt())
         .expect("half of all");
-    assert_eq!(sent_to(&mut script, farther), Some(parent));
-    assert_eq!(sent_to(&mut script, OWN), Some(parent));
+    // Who names nobody that may be one is left for the closest of the others, if there is one.
+    let is_better = |a: &NodeAddr| order(*a).is_lt() && *a != parent;
+    let known: BTreeSet<NodeAddr> = (2..32).map(node_addr).filter(is_better).collect();
+    let next = sent_to(&mut script, farther).expect("a parent");
+    assert!(known.contains(&next) || known.is_empty() && next == parent);
+    let next = sent_to(&mut script, OWN).expect("a parent");
+    assert!(order(next).is_lt());
     let closer = (100..)
         .map(node_addr)
         .find(|a| order(*a).is_lt())
@@ -320,6 +325,48 @@ fn a_refused_child_goes_where_it_is_sent_if_that_is_closer() {
     assert_eq!(sent_to(&mut script, closer), Some(closer));
     script.wait(5);
     assert_eq!(script.out.take(wire::scribe::kind::JOIN), (1, vec![g]));
+}
+
+#[test]
+fn whoever_is_refused_by_all_pauses_and_is_taken_when_there_is_room() {
+    let mut script = Script::new(Settings::default(), 30);
+    let closer = |g: &NodeAddr| {
+        let key = Id::of_group(*g);
+        let order = |n: &u32| key.closer(Id::of_node(node_addr(*n)), Id::of_node(OWN));
+        (2..32u32).filter(|n| order(n).is_lt()).count()
+    };
+    let g = (0..).map(group).find(|g| (2..6).contains(&closer(g)));
+    let g = g.expect("a group with some that are closer");
+    script
+        .node
+        .join(script.now, g, &mut script.out)
+        .expect("it is a group");
+    let groups = [g];
+    let refuse = Message::Refuse {
+        reason: Refusal::Capacity,
+        instead: None,
+        groups: Addresses::new(&groups),
+    };
+    let mut asked = BTreeSet::new();
+    let last = loop {
+        let by = script.node.parent(g).expect("a parent");
+        if !asked.insert(by) {
+            break by;
+        }
+        script.hear(by, &refuse);
+        script.wait(3);
+    };
+    assert!(asked.len() >= 2 && asked.len() <= closer(&g), "{asked:?}");
+    let why = script.node.refusal(g);
+    assert_eq!(why.map(|(_, reason)| reason), Some(Refusal::Capacity));
+    script.out.sent.clear();
+    script.wait(20);
+    assert_eq!(script.out.take(wire::scribe::kind::JOIN).0, 0, "a pause");
+    script.wait(2_500);
+    assert!(script.out.take(wire::scribe::kind::JOIN).0 > 0, "and again");
+    script.hear(last, &Message::Accept(Addresses::new(&groups)));
+    assert_eq!(script.node.refusal(g), None);
+    assert_eq!((script.node.parent(g), script.node.pending_count()), (Some(last), 0));
 }
 
 #[test]

@@ -237,6 +237,8 @@ pub enum Refusal {
     Order,
     /// The address is not one of a group.
     NotAGroup,
+    /// The links to the child do not carry the group's rate beside what they carry already.
+    Capacity,
     /// A reason that this code does not know.
     Other(u8),
 }
@@ -248,6 +250,7 @@ impl Refusal {
             Refusal::Full => 1,
             Refusal::Order => 2,
             Refusal::NotAGroup => 3,
+            Refusal::Capacity => 4,
             Refusal::Other(byte) => byte,
         }
     }
@@ -257,6 +260,7 @@ impl Refusal {
             1 => Refusal::Full,
             2 => Refusal::Order,
             3 => Refusal::NotAGroup,
+            4 => Refusal::Capacity,
             other => Refusal::Other(other),
         }
     }
@@ -268,6 +272,7 @@ impl fmt::Display for Refusal {
             Refusal::Full => "the node has as many groups or children as it may",
             Refusal::Order => "the child is closer to the group than the parent",
             Refusal::NotAGroup => "not the address of a group: use 224.0.0.0 or above",
+            Refusal::Capacity => "the links to the child do not carry the group's rate",
             Refusal::Other(code) => return write!(f, "reason {code}"),
         })
     }

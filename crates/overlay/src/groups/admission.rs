@@ -8,6 +8,10 @@
 //! The node that says how a group is to be carried is taken for its source. What is not known does
 //! not stand in the way, and is named: a link without a configured capacity, a group of which
 //! nobody is a member yet.
+//!
+//! A tree of Scribe is known to nobody as a whole. There each node judges the links to whoever joins
+//! below it, and refuses whom they do not carry, who then asks others. `// Choice:` of other trees of
+//! Scribe a node reckons with those that it is in itself; two nodes may promise the same link.
 
 use super::Membership;
 use crate::link_state::Database;
@@ -72,7 +76,7 @@ pub fn branches(
     found
 }
 
-/// Judges a setting that `source` is to say, beside those that are said already.
+/// Judges a setting of link state that `source` is to say, beside those that are said already.
 pub fn admit(
     database: &Database,
     source: NodeAddr,
@@ -81,12 +85,6 @@ pub fn admit(
 ) -> Admission {
     let mut answer = Admission::default();
     let membership = database.membership();
-    if setting.tree == TreeBuilder::Scribe {
-        answer.admitted = true;
-        let note = "Scribe builds the tree along its own routes: its links are not judged";
-        answer.notes.push(note.to_owned());
-        return answer;
-    }
     let metric = metric_of(setting);
     let tree = branches(
         database,
@@ -116,22 +114,24 @@ pub fn admit(
         }
     }
     if setting.rate_kbps > 0 {
-        judge_rates(database, setting, &tree, name, &mut answer);
+        let taken = reserved(database, setting.group);
+        judge_links(database, setting, &tree.links, &taken, name, &mut answer);
     }
     answer.admitted = answer.refusals.is_empty();
     answer
 }
 
-fn judge_rates(
+/// Judges whether links carry what a setting asks for, beside what is taken of them.
+pub fn judge_links(
     database: &Database,
     setting: &Setting,
-    tree: &Branches,
+    links: &BTreeSet<(NodeAddr, NodeAddr)>,
+    taken: &BTreeMap<(NodeAddr, NodeAddr), u64>,
     name: impl Fn(NodeAddr) -> String,
     answer: &mut Admission,
 ) {
-    let taken = reserved(database, setting.group);
     let mut unknown = 0;
-    for link in &tree.links {
+    for link in links {
         let Some(capacity) = database.capacity_kbps(link.0, link.1) else {
             unknown += 1;
             continue;
@@ -150,13 +150,24 @@ fn judge_rates(
     if unknown > 0 {
         answer.notes.push(format!(
             "the capacity of {unknown} of {} links is not known: set `capacity` of the neighbours in the nodes' configurations",
-            tree.links.len()
+            links.len()
         ));
     }
 }
 
-/// What the other groups with a rate take of each link, in kbit/s.
-fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
+/// The links of the edge from one node to another below it in a tree of Scribe.
+pub fn edge_links(
+    database: &Database,
+    from: NodeAddr,
+    to: NodeAddr,
+    setting: &Setting,
+) -> BTreeSet<(NodeAddr, NodeAddr)> {
+    let metric = metric_of(setting);
+    branches(database, (from, metric), core::iter::once(to)).links
+}
+
+/// What the other groups of link state with a rate take of each link, in kbit/s.
+pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
     let membership: &Membership = database.membership();
     let mut taken = BTreeMap::new();
     for (origin, other) in membership.settings() {

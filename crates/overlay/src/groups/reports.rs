@@ -44,15 +44,19 @@ impl Reports {
     }
 
     /// What is known of all receivers below this node, its own reception with them: how many there
-    /// are, and the worst of them.
+    /// are, and the worst of them. What the node above has told is not among it: while a shared tree
+    /// turns round, it was below.
     pub fn below(
         &self,
         now: Time,
         (source, group): (NodeAddr, NodeAddr),
         own: Option<Reception>,
+        above: Option<NodeAddr>,
     ) -> (u32, Vec<Reception>) {
         let heard = self.heard.get(&(source, group));
-        let fresh = heard.into_iter().flat_map(BTreeMap::values);
+        let below = heard.into_iter().flatten();
+        let below = below.filter(|(from, _)| Some(**from) != above);
+        let fresh = below.map(|(_, heard)| heard);
         let fresh = fresh.filter(|heard| now.since(heard.at) < FRESH);
         let receivers = fresh.clone().map(|heard| heard.receivers);
         let receivers = receivers.fold(u32::from(own.is_some()), u32::saturating_add);
@@ -114,7 +118,7 @@ mod tests {
             &[reception(5, 9), reception(6, 0)],
         );
         told(&mut reports, now, 2, 1, &[reception(5, 9)]);
-        let (receivers, worst) = reports.below(now, OF, Some(reception(9, 3)));
+        let (receivers, worst) = reports.below(now, OF, Some(reception(9, 3)), None);
         assert_eq!(receivers, 42);
         let nodes: Vec<u32> = worst.iter().map(|one| one.node.0).collect();
         assert_eq!(nodes, [5, 9, 6]);
@@ -125,7 +129,7 @@ mod tests {
         let mut reports = Reports::default();
         told(&mut reports, Time::ZERO, 1, 1, &[reception(5, 9)]);
         let later = Time::ZERO + FRESH;
-        assert_eq!(reports.below(later, OF, None), (0, Vec::new()));
+        assert_eq!(reports.below(later, OF, None, None), (0, Vec::new()));
         reports.expire(later);
         assert!(reports.heard.is_empty());
     }
@@ -137,8 +141,10 @@ mod tests {
             let all: Vec<_> = (0..32).map(|i| reception(100 * from + i, i)).collect();
             told(&mut reports, Time::ZERO, from, 32, &all);
         }
-        let (receivers, worst) = reports.below(Time::ZERO, OF, None);
+        let (receivers, worst) = reports.below(Time::ZERO, OF, None, None);
         assert_eq!((receivers, worst.len()), (128, RECEPTIONS_MAX));
+        let but_one = reports.below(Time::ZERO, OF, None, Some(NodeAddr(2)));
+        assert_eq!(but_one.0, 96);
         assert!(worst.iter().all(|one| one.lost >= 24));
     }
 }

@@ -3,6 +3,7 @@
 use super::Node;
 use super::segments;
 use super::send::{assemble, own_header};
+use super::shared_reports::REPORTS_PORT;
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::request::{Delivery, Options, Reply};
@@ -70,6 +71,9 @@ impl Node {
         let is_long = header.has_transport();
         if to_port == echo::PORT && !is_long && !to.is_multicast() {
             return self.on_echo(now, one, out);
+        }
+        if to_port == REPORTS_PORT && !is_long && to == self.addr {
+            return self.on_reports(now, &one, out);
         }
         if is_long && transport::Kind::of(header.payload()) != Ok(transport::Kind::Fragment) {
             return self.drop_one(Drop::Unsupported, out);

@@ -1,22 +1,26 @@
 //! What is known of groups, for status; and the reports of receivers, up the trees.
 
 use super::Node;
-use crate::groups::{Admission, REPORT_EVERY, Slot, admit, branches};
+use crate::groups::{
+    Admission, Passing, REPORT_EVERY, Slot, admit, branches, edge_links, judge_links, reserved,
+};
 use crate::link::LinkIndex;
 use crate::snapshot::{GroupSource, GroupStatus, ReceptionStatus, SettingStatus};
 use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, GroupReport, Reception};
-use wire::groups::{Setting, TreeBuilder};
+use wire::groups::{Setting, TreeBuilder, mask};
 
 /// A slot without packets for so long is not reported on.
-const ACTIVE: Duration = Duration::from_secs(10);
+pub(super) const ACTIVE: Duration = Duration::from_secs(10);
 /// Bytes of a control datagram with reports; see `control`.
-const REPORT_BYTES_MAX: usize = 1_100;
+pub(super) const REPORT_BYTES_MAX: usize = 1_100;
 /// Reports of several branches are told together.
 const REPORT_GATHER: Duration = Duration::from_millis(100);
 /// The least time between two rounds of reports.
 const REPORT_SPACING: Duration = Duration::from_secs(1);
+/// Edges of trees of Scribe with a rate that are reckoned with: each is a search for its path.
+const EDGES_MAX: usize = 256;
 /// Groups that are listed.
 const LISTED_MAX: usize = 1_024;
 
@@ -28,7 +32,12 @@ impl Node {
         report: &GroupReport<'_>,
     ) {
         let peer = self.links.at(index).peer;
-        self.reports.on_report(now, peer, report);
+        self.take_report(now, peer, report);
+    }
+
+    /// Takes in a report of a branch.
+    pub(super) fn take_report(&mut self, now: Time, from: NodeAddr, report: &GroupReport<'_>) {
+        self.reports.on_report(now, from, report);
         // Passed on soon, so that the source does not hear of the past, a hop older each time.
         let soon = (self.reported_at + REPORT_SPACING).max(now + REPORT_GATHER);
         self.reports_at = self.reports_at.min(soon);
@@ -42,6 +51,7 @@ impl Node {
         (self.reported_at, self.reports_at) = (now, now + REPORT_EVERY);
         self.reports.expire(now);
         let own = self.own_receptions();
+        self.tell_reports(now, &own, out);
         let mut seen = BTreeSet::new();
         let mut by_link: BTreeMap<LinkIndex, Vec<(NodeAddr, NodeAddr)>> = BTreeMap::new();
         for slot in self
@@ -61,7 +71,7 @@ impl Node {
             let mut bytes = [0; REPORT_BYTES_MAX];
             let mut builder = Builder::new(&mut bytes);
             for of in groups {
-                let (receivers, worst) = self.reports.below(now, of, own.get(&of).copied());
+                let (receivers, worst) = self.reports.below(now, of, own.get(&of).copied(), None);
                 if receivers == 0 {
                     continue;
                 }
@@ -86,7 +96,8 @@ impl Node {
 
     /// When reports are to be told, if any may be due before the housekeeping.
     pub(super) fn reporting_at(&self) -> Option<Time> {
-        let is_due = self.trees.iter().len() > 0 && self.reports_at < self.housekeeping;
+        let passes = self.trees.iter().len() > 0 || self.shared.passing().len() > 0;
+        let is_due = passes && self.reports_at < self.housekeeping;
         is_due.then_some(self.reports_at)
     }
 
@@ -115,9 +126,81 @@ impl Node {
 
     /// Whether a setting fits, if this node's sources are to have it.
     pub fn admission(&self, setting: &Setting) -> Admission {
-        admit(&self.database, self.addr, setting, |node| {
-            self.name_of(node)
-        })
+        self.judged(self.addr, setting)
+    }
+
+    /// The same of a setting that a node has said, or is to say.
+    fn judged(&self, by: NodeAddr, setting: &Setting) -> Admission {
+        match setting.tree {
+            TreeBuilder::LinkState => {
+                admit(&self.database, by, setting, |node| self.name_of(node))
+            }
+            TreeBuilder::Scribe => self.judged_here(setting),
+        }
+    }
+
+    /// Whether a setting fits the edges that trees of Scribe have here: nobody knows all of them.
+    fn judged_here(&self, setting: &Setting) -> Admission {
+        let mut answer = Admission::default();
+        let of = |group: &NodeAddr| group.0 & mask(setting.prefix) == setting.group.0;
+        for group in self.shared.groups().filter(of).take(LISTED_MAX) {
+            let taken = self.taken(group, &[]);
+            for child in self.shared.children(group) {
+                let links = edge_links(&self.database, self.addr, *child, setting);
+                let name = |node| self.name_of(node);
+                judge_links(&self.database, setting, &links, &taken, name, &mut answer);
+            }
+        }
+        let note = "Scribe builds the tree: each of its edges is judged by the node above when one below joins; what is said here is of this node's";
+        answer.notes.push(note.to_owned());
+        answer.admitted = answer.refusals.is_empty();
+        answer
+    }
+
+    /// What the links to a node lack that is to be below this one in a tree of Scribe, if they lack
+    /// anything. `granted` are others, by group, that the node has not been told of yet.
+    pub fn lacks_for(
+        &self,
+        group: NodeAddr,
+        child: NodeAddr,
+        granted: &[(NodeAddr, NodeAddr)],
+    ) -> Option<String> {
+        let setting = self.database.membership().setting(group)?;
+        if setting.rate_kbps == 0 {
+            return None;
+        }
+        let mut answer = Admission::default();
+        let taken = self.taken(group, granted);
+        let links = edge_links(&self.database, self.addr, child, &setting);
+        let name = |node| self.name_of(node);
+        judge_links(&self.database, &setting, &links, &taken, name, &mut answer);
+        answer.refusals.into_iter().next()
+    }
+
+    /// What other groups with a rate take of the links, in kbit/s: those of link state anywhere, those
+    /// of Scribe on the edges that lead down from here.
+    fn taken(
+        &self,
+        but: NodeAddr,
+        granted: &[(NodeAddr, NodeAddr)],
+    ) -> BTreeMap<(NodeAddr, NodeAddr), u64> {
+        let mut taken = reserved(&self.database, but);
+        let here = self.shared.groups().flat_map(|group| {
+            let children = self.shared.children(group).iter();
+            children.map(move |child| (group, *child))
+        });
+        let membership = self.database.membership();
+        let edges = here.chain(granted.iter().copied());
+        let counted = edges.filter(|(group, _)| *group != but).filter_map(|(group, child)| {
+            let setting = membership.setting(group)?;
+            (setting.rate_kbps > 0).then_some((child, setting))
+        });
+        for (child, setting) in counted.take(EDGES_MAX) {
+            for link in edge_links(&self.database, self.addr, child, &setting) {
+                *taken.entry(link).or_insert(0) += u64::from(setting.rate_kbps);
+            }
+        }
+        taken
     }
 
     /// The groups that this node knows of; with all that can be told of one if it is asked for.
@@ -133,15 +216,18 @@ impl Node {
                 .map(|(group, _)| group),
         );
         groups.extend(self.trees.iter().map(|slot| slot.key.group));
+        groups.extend(self.shared.groups().take(LISTED_MAX));
+        groups.extend(self.shared.passing().map(|((_, group), _)| group));
         groups.retain(|group| only.is_none_or(|only| only == *group));
         let clients: BTreeMap<NodeAddr, usize> = self.groups.groups().collect();
         let slots = |group: NodeAddr| self.trees.iter().filter(move |s| s.key.group == group);
         let statuses = groups.into_iter().take(LISTED_MAX).map(|group| {
             let said = membership.said(group);
             let builder = said.map_or(TreeBuilder::LinkState, |(_, setting)| setting.tree);
-            let admission = said.filter(|_| only.is_some()).map(|(origin, setting)| {
-                admit(&self.database, origin, &setting, |node| self.name_of(node))
-            });
+            let said_in_full = said.filter(|_| only.is_some());
+            let admission = said_in_full.map(|(origin, setting)| self.judged(origin, &setting));
+            let shared = self.shared.passing().filter(|((_, of), _)| *of == group);
+            let shared = shared.map(|(of, passing)| self.shared_source(now, of, passing, &own));
             GroupStatus {
                 group: group.to_string(),
                 kind: if group.is_anycast() {
@@ -156,7 +242,9 @@ impl Node {
                 setting: said.map(|(origin, setting)| status_of(origin, &setting)),
                 sources: slots(group)
                     .map(|slot| self.group_source(now, slot, &own, only.is_some()))
+                    .chain(shared)
                     .collect(),
+                refused: None,
                 admission,
             }
         });
@@ -171,7 +259,7 @@ impl Node {
         in_full: bool,
     ) -> GroupSource {
         let of = (slot.key.source, slot.key.group);
-        let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied());
+        let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied(), None);
         let members = self.database.membership().members(slot.key.group);
         let tree =
             in_full.then(|| branches(&self.database, (slot.key.source, slot.key.metric), members));
@@ -191,6 +279,33 @@ impl Node {
             receivers,
             receptions: receptions.iter().map(reception_status).collect(),
             links: links.map(|(a, b)| (a.to_string(), b.to_string())).collect(),
+        }
+    }
+
+    /// A source's packets as they pass along a tree of Scribe.
+    fn shared_source(
+        &self,
+        now: Time,
+        (source, group): (NodeAddr, NodeAddr),
+        passing: Passing,
+        own: &BTreeMap<(NodeAddr, NodeAddr), Reception>,
+    ) -> GroupSource {
+        let of = (source, group);
+        let own = own.get(&of).copied();
+        let (receivers, receptions) = self.reports.below(now, of, own, passing.upstream);
+        let ends = self.shared.edges(group).unwrap_or_default().iter();
+        let below = ends.filter(|end| Some(**end) != passing.upstream);
+        GroupSource {
+            source: source.to_string(),
+            metric: TreeBuilder::Scribe.label().to_owned(),
+            upstream: passing.upstream.map(|node| node.to_string()),
+            branches: below.map(|node| node.to_string()).collect(),
+            packets: passing.packets,
+            bytes: passing.bytes,
+            idle_s: now.since(passing.used).as_secs_f64(),
+            receivers,
+            receptions: receptions.iter().map(reception_status).collect(),
+            links: Vec::new(),
         }
     }
 }

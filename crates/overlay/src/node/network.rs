@@ -52,7 +52,7 @@ impl Node {
     }
 
     /// A node's name, or its address where that is not known.
-    pub(super) fn name_of(&self, node: NodeAddr) -> String {
+    pub fn name_of(&self, node: NodeAddr) -> String {
         let named = self.named(node);
         named.name.unwrap_or(named.address)
     }

@@ -49,13 +49,15 @@ impl Node {
             Operation::Edges {
                 group,
                 ends,
+                has_parent,
                 is_in_tree,
             } => {
-                self.shared.set_edges(group, ends, is_in_tree);
+                self.shared
+                    .set_edges(group, (ends, has_parent), is_in_tree);
                 Ok(Reply::Done)
             }
             Operation::Root { group, at } => {
-                self.shared.set_root(group, at);
+                self.shared.set_root(now, group, at);
                 Ok(Reply::Done)
             }
             Operation::NoScribe => {

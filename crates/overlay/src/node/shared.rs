@@ -62,18 +62,24 @@ impl Node {
         }
     }
 
-    /// The same for packets of one group, class and edge.
+    /// The same for packets of one source, group, class and edge.
     fn send_alike(&mut self, now: Time, is_own: bool, run: Burst, out: &mut impl Outbox<Node>) {
         let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
         let (group, routing) = (header.destination(), header.class().routing);
+        let source = header.source();
         let came = TreeEdge::parse(header.extension().unwrap_or_default());
         let came = came.ok().filter(|_| !is_own).map(|edge| edge.from);
+        let count = (run.segments() as u64, run.len() as u64);
+        self.shared.on_passing(now, (source, group), came, count);
         let is_member = self.groups.is_member(group);
         let mut ends = core::mem::take(&mut self.ends);
         match self.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
             // To the root, from outside of the tree; a root without a tree has no members.
-            None if is_own => ends.extend(self.shared.root(now, group)),
+            None if is_own => {
+                let roots = self.shared.roots(now, group);
+                ends.extend(roots.into_iter().flatten());
+            }
             None => {}
         }
         ends.retain(|end| *end != self.addr);
@@ -110,14 +116,15 @@ impl Node {
     }
 }
 
-/// How many packets at the front of a run have the same group, class and edge.
+/// How many packets at the front of a run have the same source, group, class and edge.
 fn alike(run: &Burst) -> usize {
     let key = |i: usize| {
         let packet = &run.segment(i)[CLEAR_BYTES..];
         let header = Header::trusted(packet);
         let front = header.payload_offset();
         let class = header.class_byte();
-        (header.destination(), class, &packet[HEADER_BYTES..front])
+        let ends = (header.source(), header.destination());
+        (ends, class, &packet[HEADER_BYTES..front])
     };
     let first = key(0);
     (0..run.segments()).take_while(|&i| key(i) == first).count()

@@ -19,6 +19,8 @@ pub struct GroupStatus {
     pub clients: usize,
     /// How it is to be carried, if that is set.
     pub setting: Option<SettingStatus>,
+    /// Why this node is in no tree of Scribe that it wants to be in, if so.
+    pub refused: Option<String>,
     /// What passes here, by source.
     pub sources: Vec<GroupSource>,
     /// Whether what it asks for fits the links, if it asks for anything. Only where one group was

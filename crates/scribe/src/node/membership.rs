@@ -11,13 +11,13 @@
 //! root is the dissemination path]. Joins are repeated until they are accepted.
 //!
 //! A node with many children hands a newcomer on to one of them that is closer to the group's id
-//! than the newcomer, so the order of the tree holds.
+//! than the newcomer, so the order of the tree holds. Whoever is refused asks others: `refusing`.
 
 use super::{Listing, Scribe};
 use crate::config::{
     CHILDREN_HARD_MAX, JOIN_TRIES, JOIN_WAIT_MOST, JOIN_WAIT_NEW, LEAVING_BEATS, PAGES_MAX,
 };
-use crate::event::{Dropped, Event, Failure, JoinError};
+use crate::event::{Dropped, Failure, JoinError};
 use crate::id::Id;
 use crate::outlet::Outlet;
 use crate::timers::Timer;
@@ -92,7 +92,7 @@ impl Scribe {
         }
     }
 
-    fn set_parent(&mut self, now: Time, group: NodeAddr, parent: Option<NodeAddr>) {
+    pub(super) fn set_parent(&mut self, now: Time, group: NodeAddr, parent: Option<NodeAddr>) {
         let Some(tree) = self.trees.get_mut(&group) else {
             return;
         };
@@ -131,6 +131,7 @@ impl Scribe {
         if self.trees.get(&group).is_some_and(|tree| !tree.is_needed()) {
             self.set_parent(now, group, None);
             self.trees.remove(&group);
+            self.refused.remove(&group);
         }
     }
 
@@ -207,7 +208,7 @@ impl Scribe {
                 }
                 continue;
             }
-            match self.take_child(now, from, group) {
+            match self.take_child(now, from, group, out) {
                 Ok(()) => accepted.push(group),
                 Err((reason, instead)) => {
                     self.stats.refused += 1;
@@ -229,7 +230,14 @@ impl Scribe {
         }
     }
 
-    fn take_child(&mut self, now: Time, from: NodeAddr, group: NodeAddr) -> Verdict {
+    /// Who refuses names whom the child may ask instead: a child of its own, or its parent.
+    fn take_child(
+        &mut self,
+        now: Time,
+        from: NodeAddr,
+        group: NodeAddr,
+        out: &mut impl Outlet,
+    ) -> Verdict {
         if !is_group(group) {
             return Err((Refusal::NotAGroup, None));
         }
@@ -237,22 +245,28 @@ impl Scribe {
         if self.ring.is_closer(from, key) {
             return Err((Refusal::Order, None));
         }
-        let full = Err((Refusal::Full, None));
+        let tree = self.trees.get(&group);
+        let above = tree.and_then(Tree::parent);
         let peer = self.peers.get(&from);
         if peer.is_none_or(|p| p.down.count >= self.settings.groups_per_child_max) {
-            return full;
+            return Err((Refusal::Full, above));
         }
-        match self.trees.get(&group) {
-            None if self.trees.len() >= self.settings.groups_max => return full,
+        match tree {
+            None if self.trees.len() >= self.settings.groups_max => {
+                return Err((Refusal::Full, None));
+            }
             Some(tree) if tree.children().len() >= self.settings.children_max => {
                 if let Some(instead) = closer_child(tree, key, from) {
                     return Err((Refusal::Full, Some(instead)));
                 }
                 if tree.children().len() >= CHILDREN_HARD_MAX {
-                    return full;
+                    return Err((Refusal::Full, above));
                 }
             }
             _ => {}
+        }
+        if !out.admits(group, from) {
+            return Err((Refusal::Capacity, above));
         }
         let is_new = !self.trees.contains_key(&group);
         self.trees.entry(group).or_default().add_child(from);
@@ -304,48 +318,14 @@ impl Scribe {
         for group in groups.iter() {
             self.pending.remove(&(from, group));
             let parent = self.trees.get(&group).and_then(Tree::parent);
-            if parent != Some(from) && self.peers.contains_key(&from) {
+            if parent == Some(from) {
+                self.refused.remove(&group);
+            } else if self.peers.contains_key(&from) {
                 // An answer to a Join that was overtaken by a change of mind.
                 self.queue.entry(from).or_default().insert(group, false);
             }
         }
         Ok(())
-    }
-
-    pub(super) fn on_refuse(
-        &mut self,
-        now: Time,
-        from: NodeAddr,
-        reason: Refusal,
-        instead: Option<NodeAddr>,
-        groups: Addresses<'_>,
-        out: &mut impl Outlet,
-    ) -> Result<(), Dropped> {
-        let mut answered = false;
-        for group in groups.iter() {
-            if !self.pending.contains(&(from, group)) {
-                continue;
-            }
-            answered = true;
-            let key = Id::of_group(group);
-            let may = |node: &NodeAddr| {
-                self.ring.is_other(*node) && *node != from && self.ring.is_closer(*node, key)
-            };
-            match instead.filter(may) {
-                Some(instead) => self.set_parent(now, group, Some(instead)),
-                // It stays pending and is asked again, ever more seldom.
-                None => out.report(Event::Refused {
-                    group,
-                    by: from,
-                    reason,
-                }),
-            }
-        }
-        if answered {
-            Ok(())
-        } else {
-            Err(Dropped::Stale)
-        }
     }
 }
 

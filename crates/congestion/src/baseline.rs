@@ -1,0 +1,219 @@
+//! How long a path's round trip is when no queue stands on it, and how to tell a path that has become
+//! longer from a queue.
+//!
+//! ```text
+//!   round trip
+//!      |            queue: it grows, falls,               longer path: one step, then level
+//!      |             /\/\/    swings                       ┌───────────────
+//!      |        ____/     \___                        _____│
+//!      '──────────────────────────▶ time
+//!            least of the last 30 to 60 s             least, until the step has proved itself
+//! ```
+//! The least of a window follows every fall at once and a rise only when the window has passed, as in
+//! LEDBAT (RFC 6817 §3.4.2). A minute is long where losses count as congestion meanwhile: so a rise is
+//! watched, and one that stays level is offered as the new baseline by [`Baseline::steady`]; whether it
+//! is taken, who watches losses decides.
+
+use base::{Duration, Time};
+
+/// Half of the window of the least round trip. Choice: with both halves 30 to 60 s, so that TCPs
+/// that keep a queue standing show a dip of it within the window.
+const LEAST_HALF: Duration = Duration::from_secs(30);
+/// A step may take so long to arrive: its two directions, and a round trip that saw but one of them.
+const ONSET: Duration = Duration::from_secs(1);
+/// Round trips that differ by so little are level, if they have not always differed by more.
+const LEVEL: Duration = Duration::from_millis(2);
+/// And by this share of what they are above the baseline: a queue that is given an eighth less than
+/// it serves falls by as much in the time that it is long.
+const LEVEL_SHARE: u64 = 8;
+
+/// When a round trip counts as longer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Margin {
+    /// By this,
+    pub(crate) floor: Duration,
+    /// and by this share of the least.
+    pub(crate) share: f64,
+}
+
+/// The least round trip, and a rise above it.
+#[derive(Clone, Debug)]
+pub(crate) struct Baseline {
+    margin: Margin,
+    least: [Option<Duration>; 2],
+    half_since: Time,
+    rise: Option<Rise>,
+    /// The last round trip without a queue, and how much such ones differ from one to the next.
+    last: Option<Duration>,
+    differ: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rise {
+    began: Time,
+    /// Since then it is level.
+    since: Time,
+    low: Duration,
+    high: Duration,
+    /// It has not stayed where it came to first.
+    moves: bool,
+}
+
+/// A rise that has been level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Steady {
+    /// Since when.
+    pub(crate) since: Time,
+    /// By how much it is above the baseline.
+    pub(crate) above: Duration,
+}
+
+impl Baseline {
+    pub(crate) fn new(now: Time, margin: Margin) -> Baseline {
+        Baseline {
+            margin,
+            least: [None; 2],
+            half_since: now,
+            rise: None,
+            last: None,
+            differ: Duration::ZERO,
+        }
+    }
+
+    /// Takes in a round trip.
+    pub(crate) fn on_round_trip(&mut self, now: Time, rtt: Duration) {
+        let age = now.since(self.half_since);
+        if age >= LEAST_HALF {
+            let before = (age < LEAST_HALF * 2).then_some(self.least[0]).flatten();
+            self.least = [None, before];
+            self.half_since = now;
+        }
+        self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
+        if !self.is_above(rtt) {
+            let last = self.last.replace(rtt).unwrap_or(rtt);
+            let differ = rtt.max(last) - rtt.min(last);
+            self.differ = (self.differ * 7 + differ).div(8);
+            self.rise = None;
+            return;
+        }
+        let level = self.level(rtt);
+        let rise = self.rise.get_or_insert(Rise {
+            began: now,
+            since: now,
+            low: rtt,
+            high: rtt,
+            moves: false,
+        });
+        (rise.low, rise.high) = (rise.low.min(rtt), rise.high.max(rtt));
+        if rise.high - rise.low > level {
+            rise.moves |= now.since(rise.began) > ONSET;
+            (rise.since, rise.low, rise.high) = (now, rtt, rtt);
+        }
+    }
+
+    /// A round trip tells of a queue, or of a longer path.
+    pub(crate) fn is_above(&self, rtt: Duration) -> bool {
+        let Some(least) = self.least() else {
+            return false;
+        };
+        rtt - least > self.margin.floor + least.mul_f64(self.margin.share)
+    }
+
+    /// The rise that has been level since its onset, if there is one: a longer path, or a queue that
+    /// nothing has moved so far.
+    pub(crate) fn steady(&self) -> Option<Steady> {
+        let rise = self.rise.filter(|rise| !rise.moves)?;
+        Some(Steady {
+            since: rise.since,
+            above: rise.low - self.least()?,
+        })
+    }
+
+    /// The rise is the path's.
+    pub(crate) fn follow(&mut self, now: Time) {
+        if let Some(rise) = self.rise.take() {
+            self.least = [Some(rise.low), None];
+            self.half_since = now;
+            self.last = None;
+        }
+    }
+
+    fn least(&self) -> Option<Duration> {
+        self.least.iter().flatten().min().copied()
+    }
+
+    fn level(&self, rtt: Duration) -> Duration {
+        let above = rtt - self.least().unwrap_or(rtt);
+        LEVEL.max(above.div(LEVEL_SHARE)).max(self.differ * 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    fn baseline() -> Baseline {
+        let margin = Margin {
+            floor: ms(10),
+            share: 0.25,
+        };
+        Baseline::new(Time::ZERO, margin)
+    }
+
+    /// Round trips in microseconds, one each 100 ms from `from` on.
+    fn hear(baseline: &mut Baseline, from: u64, rtts_us: impl Iterator<Item = u64>) -> Time {
+        let mut now = Time::ZERO + ms(from);
+        for rtt_us in rtts_us {
+            baseline.on_round_trip(now, Duration::from_micros(rtt_us));
+            now = now + ms(100);
+        }
+        now
+    }
+
+    #[test]
+    fn a_step_is_steady_from_where_it_is_level() {
+        let mut all = baseline();
+        hear(&mut all, 0, (0..50).map(|i| 20_000 + i % 3 * 300));
+        assert_eq!(all.steady(), None);
+        // One direction first, then the other.
+        hear(&mut all, 5_000, [50_000, 50_200, 80_000].into_iter());
+        hear(&mut all, 5_300, (0..20).map(|i| 80_000 + i % 4 * 300));
+        let steady = all.steady().unwrap();
+        assert_eq!(steady.since, Time::ZERO + ms(5_200));
+        assert_eq!(steady.above, ms(60));
+        all.follow(Time::ZERO + ms(7_300));
+        assert!(!all.is_above(ms(85)) && all.is_above(ms(120)));
+        assert_eq!(all.steady(), None);
+        // A fall is followed at once, for as long as the window.
+        hear(&mut all, 7_400, [20_000].into_iter());
+        assert!(all.is_above(ms(80)));
+        hear(&mut all, 7_500, (0..620).map(|_| 80_000));
+        assert!(!all.is_above(ms(80)));
+    }
+
+    #[test]
+    fn what_grows_falls_or_swings_is_not_steady() {
+        let growing = |i: u64| 20_000 + 3_000 * i;
+        let swinging = |i: u64| 60_000 + 20_000 * (i / 8 % 2);
+        let falling = |i: u64| 100_000 - 1_500 * i.min(40);
+        for shape in [growing, swinging, falling] {
+            let mut all = baseline();
+            hear(&mut all, 0, (0..20).map(|_| 20_000));
+            hear(&mut all, 2_000, (0..30).map(shape));
+            assert_eq!(all.steady(), None);
+        }
+    }
+
+    #[test]
+    fn a_path_that_has_always_differed_may_differ_after_a_step() {
+        let mut all = baseline();
+        hear(&mut all, 0, (0..50).map(|i| 20_000 + i % 2 * 5_000));
+        hear(&mut all, 5_000, (0..30).map(|i| 60_000 + i % 2 * 5_000));
+        let steady = all.steady().unwrap();
+        assert_eq!(steady.since, Time::ZERO + ms(5_000));
+    }
+}
