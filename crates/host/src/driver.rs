@@ -404,6 +404,8 @@ impl Driver {
             snapshot,
             counters: self.io.counters.clone(),
             host,
+            groups: self.station.group_totals(self.io.now),
+            bridges: self.bridges(),
         }
     }
 

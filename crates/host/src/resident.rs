@@ -8,6 +8,7 @@
 //! one where it leaves; four nodes in a row cost four. So a bridge may live here. The price is that
 //! it works on the engine's thread: what it does in a turn has to be bounded, and must not wait.
 
+use crate::status::BridgeStatus;
 use base::{Burst, ClientId, NodeAddr, VirtualPort};
 use overlay::request::Options;
 use std::os::fd::BorrowedFd;
@@ -29,6 +30,10 @@ pub trait Resident: std::fmt::Debug {
     fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk);
     /// How long it can wait.
     fn wait(&self) -> Duration;
+    /// What it does and has counted, if it is a bridge.
+    fn bridge(&self) -> Option<BridgeStatus> {
+        None
+    }
     /// The node stops.
     fn leave(&mut self);
 }

@@ -12,6 +12,7 @@
 //! with the last: a network without such groups has no ring, and no traffic of one. Its messages are
 //! datagrams of the real-time class, so links repair them.
 
+use crate::status::{GroupsStatus, ScribeStatus};
 use base::{
     Burst, ClientId, Duration, Engine, Input, NodeAddr, Outbox, Pool, Time, UnderlayAddr,
     VirtualPort,
@@ -19,6 +20,7 @@ use base::{
 use overlay::event::Event;
 use overlay::groups::Errand;
 use overlay::request::{Operation, Options, Reply};
+use overlay::snapshot::GroupStatus;
 use overlay::sockets::default_options;
 use overlay::{Node, Request};
 use scribe::{Outlet, Scribe};
@@ -74,10 +76,33 @@ impl Station {
             let refusal = self.scribe.as_ref().zip(group);
             let refusal = refusal.and_then(|(scribe, group)| scribe.refusal(group));
             status.refused = refusal.map(|(by, why)| {
-                format!("{} does not take this node into the tree: {why}", self.node.name_of(by))
+                format!(
+                    "{} does not take this node into the tree: {why}",
+                    self.node.name_of(by)
+                )
             });
         }
         groups
+    }
+
+    /// What groups come to at this node.
+    pub fn group_totals(&self, now: Time) -> GroupsStatus {
+        let scribe = self.scribe.as_ref().map(|scribe| ScribeStatus {
+            in_ring: scribe.is_in_ring(),
+            leaves: scribe.leaves().count(),
+            peers: scribe.peer_count(),
+            trees: scribe.group_count(),
+            pending: scribe.pending_count(),
+            received: scribe.stats().received,
+            sent: scribe.stats().sent,
+            refused: scribe.stats().refused,
+            repaired: scribe.stats().repaired,
+            drops: scribe.stats().drops().collect(),
+        });
+        GroupsStatus {
+            totals: self.node.group_totals(now),
+            scribe,
+        }
     }
 
     /// Scribe, while it runs.

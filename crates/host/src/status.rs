@@ -3,7 +3,7 @@
 
 use crate::counters::Counters;
 use overlay::link_state::Database;
-use overlay::snapshot::Snapshot;
+use overlay::snapshot::{GroupTotals, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::certificate::Certificate;
@@ -22,6 +22,76 @@ pub struct Status {
     pub host: HostStatus,
     /// The nodes of the network that have told of themselves, this one included.
     pub nodes: Vec<KnownNode>,
+    /// Groups, as they pass this node.
+    pub groups: GroupsStatus,
+    /// The multicast bridges that live in this node.
+    pub bridges: Vec<BridgeStatus>,
+}
+
+/// Groups, as they pass a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GroupsStatus {
+    /// What the engine tells.
+    #[serde(flatten)]
+    pub totals: GroupTotals,
+    /// Scribe, while it runs.
+    pub scribe: Option<ScribeStatus>,
+}
+
+/// Scribe beside a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ScribeStatus {
+    /// The node is in the ring.
+    pub in_ring: bool,
+    /// Its leaf set.
+    pub leaves: usize,
+    /// Neighbours of which it keeps state: leaves, parents, children.
+    pub peers: usize,
+    /// Groups in whose trees it is.
+    pub trees: usize,
+    /// Joins that no parent has accepted yet.
+    pub pending: usize,
+    /// Messages that it has received.
+    pub received: u64,
+    /// Messages that it has sent.
+    pub sent: u64,
+    /// Children that it has refused, one per group.
+    pub refused: u64,
+    /// Parents that were lost and replaced, one per group.
+    pub repaired: u64,
+    /// Messages that were not used, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A multicast bridge that lives in a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BridgeStatus {
+    /// Its interface.
+    pub interface: String,
+    /// The interface is there.
+    pub is_here: bool,
+    /// What the bridge does among those of its network: `forwarding`, `standby` or `listening`.
+    pub role: &'static str,
+    /// It asks for members.
+    pub is_querier: bool,
+    /// Groups that have members on its network.
+    pub groups: usize,
+    /// Groups that it has joined in the overlay.
+    pub joined: usize,
+    /// Packets that went to the overlay.
+    pub captured: u64,
+    /// Their bytes.
+    pub captured_bytes: u64,
+    /// Packets that were put onto the network.
+    pub injected: u64,
+    /// Their bytes.
+    pub injected_bytes: u64,
+    /// Packets that were cut in parts for the network.
+    pub fragmented: u64,
+    /// IGMP messages heard, right ones.
+    pub igmp: u64,
+    /// What did not cross, by reason; reasons that did not occur are missing.
+    pub drops: BTreeMap<&'static str, u64>,
 }
 
 /// A node of the network, as its certificate and its record tell.

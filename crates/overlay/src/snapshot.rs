@@ -4,7 +4,9 @@
 mod groups;
 mod network;
 
-pub use groups::{GroupSource, GroupStatus, ReceptionStatus, SettingStatus};
+pub use groups::{
+    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals,
+};
 pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
 
 use serde::Serialize;

@@ -8,6 +8,7 @@ use clap::{Args, FromArgMatches};
 use gateway::multicast::{BRIDGE_PORT, Inside, Sink};
 use host::log::Lines;
 use host::resident::{Desk, Resident};
+use host::status::BridgeStatus;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -72,6 +73,29 @@ impl Resident for Bridge {
 
     fn wait(&self) -> Duration {
         self.inside.wait()
+    }
+
+    fn bridge(&self) -> Option<BridgeStatus> {
+        let report = self.inside.report();
+        let counters = report.counters;
+        let drops = counters.drops.iter().filter(|&(_, count)| count > 0);
+        Some(BridgeStatus {
+            interface: report.interface,
+            is_here: report.is_here,
+            role: report.role.label(),
+            is_querier: report.is_querier,
+            groups: report.groups,
+            joined: report.joined,
+            captured: counters.captured,
+            captured_bytes: counters.captured_bytes,
+            injected: counters.injected,
+            injected_bytes: counters.injected_bytes,
+            fragmented: counters.fragmented,
+            igmp: counters.igmp,
+            drops: drops
+                .map(|(reason, count)| (reason.label(), count))
+                .collect(),
+        })
     }
 
     fn leave(&mut self) {

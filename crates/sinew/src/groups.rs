@@ -324,6 +324,9 @@ fn detail(group: &Value, names: &Names) -> String {
         ));
         lines.extend(reasons(&group["admission"]));
     }
+    if let Some(refused) = group["refused"].as_str() {
+        lines.push(format!("not in the tree: {refused}"));
+    }
     let members: Vec<String> = list(&group["members"])
         .iter()
         .map(|member| names.both(text(member)))

@@ -9,6 +9,7 @@
 use super::bridge::Settings;
 use super::device::Device;
 use super::overlay::{Link, Overlay};
+use super::report::Report;
 use super::run::Loop;
 use super::{Error, Place, Shared, Tell};
 use base::NodeAddr;
@@ -228,6 +229,11 @@ impl Inside {
             .iter()
             .for_each(|(group, packet)| sink.send(group, packet));
         exchange.leaving.clear();
+    }
+
+    /// What the bridge does and has counted, as of its last look at the interface.
+    pub fn report(&self) -> Report {
+        self.data.report()
     }
 
     /// Tells the network that the bridge goes.

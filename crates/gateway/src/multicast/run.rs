@@ -194,6 +194,11 @@ impl<O: Overlay> Loop<O> {
         self.publish();
     }
 
+    /// What was published last.
+    pub(super) fn report(&self) -> Report {
+        self.shared.report().clone()
+    }
+
     /// Does what there is to do, without waiting: for one that has no thread of its own. The interface
     /// is all that can be ready then, so that nothing has to be asked of the kernel.
     pub(super) fn step(&mut self, is_ready: bool) {

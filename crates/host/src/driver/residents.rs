@@ -2,6 +2,7 @@
 
 use super::{Driver, HostError, TOKEN_RESIDENTS};
 use crate::resident::{self, Desk, RESIDENTS_MAX, Resident, Wish, Wishes};
+use crate::status::BridgeStatus;
 use base::{Duration, Engine, Input, Outbox};
 use net::epoll::Interest;
 use overlay::Request;
@@ -93,6 +94,14 @@ impl Driver {
         }
         wishes.bytes.clear();
         self.io.desks[i].give_back_wishes(wishes);
+    }
+
+    /// The bridges among them.
+    pub(super) fn bridges(&self) -> Vec<BridgeStatus> {
+        let lodgers = self.lodgers.iter();
+        lodgers
+            .filter_map(|lodger| lodger.resident.bridge())
+            .collect()
     }
 
     /// How long residents can wait.

@@ -1,8 +1,10 @@
 //! The pages of a running node, and those who misuse the server.
 
 use super::*;
+use crate::status::{BridgeStatus, ScribeStatus};
 use crate::testing::TestNode;
 use net::clock::Clock;
+use overlay::snapshot::SourceTotals;
 use std::collections::BTreeSet;
 
 fn start(test: &str) -> (TestNode, Metrics) {
@@ -116,6 +118,23 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
     status.counters.refused.insert("mac", 3);
     status.snapshot.links[0].rtt_ms = Some(12.5);
     status.snapshot.links[0].loss_in_pct = 5.0;
+    status.groups.totals.sources.push(SourceTotals {
+        group: "239.1.1.1".into(),
+        packets: 7,
+        bytes: 700,
+        receivers: 2,
+        worst_lost_pct: 5.0,
+    });
+    status.groups.scribe = Some(ScribeStatus::default());
+    for interface in ["mcast0", "mcast1"] {
+        status.bridges.push(BridgeStatus {
+            interface: interface.into(),
+            role: "forwarding",
+            captured: 9,
+            drops: [("flood", 3)].into(),
+            ..BridgeStatus::default()
+        });
+    }
     let page = render(&status);
     assert!(page.ends_with('\n'));
     let series = check(&page);
@@ -124,6 +143,11 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         "sinew_handshakes_refused_total{reason=\"mac\"}",
         "sinew_certificate_expiry_timestamp_seconds",
         "sinew_udp_drops_total{reason=\"queue_full\"}",
+        "sinew_group_trees{tree=\"scribe\"}",
+        "sinew_group_source_worst_loss_ratio{group=\"239.1.1.1\"}",
+        "sinew_scribe_messages_total{direction=\"in\"}",
+        "sinew_bridge_packets_total{interface=\"mcast1\",direction=\"in\"}",
+        "sinew_bridge_drops_total{interface=\"mcast0\",reason=\"flood\"}",
     ] {
         assert!(series.contains(expected), "{expected}");
     }

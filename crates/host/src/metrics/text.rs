@@ -15,6 +15,8 @@ pub fn render(status: &Status) -> String {
     totals(&mut page, status);
     reasons(&mut page, status);
     links(&mut page, &status.snapshot.links);
+    super::groups::groups(&mut page, &status.groups);
+    super::groups::bridges(&mut page, &status.bridges);
     sockets(&mut page, status);
     page.into_text()
 }

@@ -5,7 +5,9 @@ use crate::groups::{
     Admission, Passing, REPORT_EVERY, Slot, admit, branches, edge_links, judge_links, reserved,
 };
 use crate::link::LinkIndex;
-use crate::snapshot::{GroupSource, GroupStatus, ReceptionStatus, SettingStatus};
+use crate::snapshot::{
+    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals,
+};
 use base::{Duration, NodeAddr, Outbox, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, GroupReport, Reception};
@@ -21,6 +23,8 @@ const REPORT_GATHER: Duration = Duration::from_millis(100);
 const REPORT_SPACING: Duration = Duration::from_secs(1);
 /// Edges of trees of Scribe with a rate that are reckoned with: each is a search for its path.
 const EDGES_MAX: usize = 256;
+/// Groups with sources here that metrics tell of.
+const SOURCES_TOLD_MAX: usize = 64;
 /// Groups that are listed.
 const LISTED_MAX: usize = 1_024;
 
@@ -132,9 +136,7 @@ impl Node {
     /// The same of a setting that a node has said, or is to say.
     fn judged(&self, by: NodeAddr, setting: &Setting) -> Admission {
         match setting.tree {
-            TreeBuilder::LinkState => {
-                admit(&self.database, by, setting, |node| self.name_of(node))
-            }
+            TreeBuilder::LinkState => admit(&self.database, by, setting, |node| self.name_of(node)),
             TreeBuilder::Scribe => self.judged_here(setting),
         }
     }
@@ -191,10 +193,12 @@ impl Node {
         });
         let membership = self.database.membership();
         let edges = here.chain(granted.iter().copied());
-        let counted = edges.filter(|(group, _)| *group != but).filter_map(|(group, child)| {
-            let setting = membership.setting(group)?;
-            (setting.rate_kbps > 0).then_some((child, setting))
-        });
+        let counted = edges
+            .filter(|(group, _)| *group != but)
+            .filter_map(|(group, child)| {
+                let setting = membership.setting(group)?;
+                (setting.rate_kbps > 0).then_some((child, setting))
+            });
         for (child, setting) in counted.take(EDGES_MAX) {
             for link in edge_links(&self.database, self.addr, child, &setting) {
                 *taken.entry(link).or_insert(0) += u64::from(setting.rate_kbps);
@@ -249,6 +253,42 @@ impl Node {
             }
         });
         statuses.collect()
+    }
+
+    /// What groups come to at this node, for metrics.
+    pub fn group_totals(&self, now: Time) -> GroupTotals {
+        let mut sent: BTreeMap<NodeAddr, (u64, u64)> = BTreeMap::new();
+        let by_trees = self.trees.iter().map(|slot| {
+            let of = (slot.key.source, slot.key.group);
+            (of, slot.packets, slot.bytes)
+        });
+        let shared = self.shared.passing();
+        let by_scribe = shared.map(|(of, passing)| (of, passing.packets, passing.bytes));
+        for ((source, group), packets, bytes) in by_trees.chain(by_scribe) {
+            if source == self.addr {
+                let sum = sent.entry(group).or_default();
+                *sum = (sum.0 + packets, sum.1 + bytes);
+            }
+        }
+        let sources = sent.into_iter().take(SOURCES_TOLD_MAX);
+        let sources = sources.map(|(group, (packets, bytes))| {
+            let (receivers, worst) = self.reports.below(now, (self.addr, group), None, None);
+            SourceTotals {
+                group: group.to_string(),
+                packets,
+                bytes,
+                receivers,
+                worst_lost_pct: worst
+                    .first()
+                    .map_or(0.0, |worst| reception_status(worst).lost_after_pct),
+            }
+        });
+        GroupTotals {
+            joined: self.groups.groups().count(),
+            link_state_trees: self.trees.iter().len(),
+            scribe_trees: self.shared.len(),
+            sources: sources.collect(),
+        }
     }
 
     fn group_source(

@@ -70,6 +70,34 @@ pub struct GroupSource {
     pub links: Vec<(String, String)>,
 }
 
+/// What groups come to at a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupTotals {
+    /// Groups that clients of the node are in.
+    pub joined: usize,
+    /// Trees of link state that packets take here, one per source, metric and group.
+    pub link_state_trees: usize,
+    /// Trees of Scribe that pass here.
+    pub scribe_trees: usize,
+    /// What clients of this node send to multicast groups: the first 64, by group.
+    pub sources: Vec<SourceTotals>,
+}
+
+/// What a node's clients send to a group.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceTotals {
+    /// The group.
+    pub group: String,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, with the headers of the overlay.
+    pub bytes: u64,
+    /// Nodes that receive them, as far as they have told.
+    pub receivers: u32,
+    /// Lost for good, by the receiver that lost most.
+    pub worst_lost_pct: f64,
+}
+
 /// What a node has got of a source's packets to a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceptionStatus {

@@ -38,6 +38,12 @@ pub(super) fn page(status: &Value) -> String {
     }
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
     entry("clients", format!("{clients}, with {sockets} sockets"));
+    if let groups @ [_, ..] = groups(&status["groups"]).as_slice() {
+        entry("groups", groups.join(", "));
+    }
+    for bridge in list(&status["bridges"]) {
+        entry("bridge", self::bridge(bridge));
+    }
     let sums = ["forwarded", "originated", "delivered"].map(|what| {
         let packets = total(&counters[format!("{what}_packets").as_str()]);
         let bytes = total(&counters[format!("{what}_bytes").as_str()]);
@@ -78,6 +84,50 @@ fn serving(status: &Value) -> Vec<String> {
         (!domains.is_empty()).then(|| format!("{} by {}", domains.join(" "), text(&node["name"])))
     });
     served.collect()
+}
+
+/// What groups come to, if there are any.
+fn groups(groups: &Value) -> Vec<String> {
+    let mut parts = Vec::new();
+    for (key, what) in [
+        ("joined", "joined"),
+        ("link_state_trees", "trees of link state"),
+        ("scribe_trees", "trees of Scribe"),
+    ] {
+        if let count @ 1.. = total(&groups[key]) {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    if let pending @ 1.. = total(&groups["scribe"]["pending"]) {
+        parts.push(format!("{pending} without a parent yet"));
+    }
+    parts
+}
+
+fn bridge(bridge: &Value) -> String {
+    let away = if bridge["is_here"] == true {
+        ""
+    } else {
+        ", interface missing"
+    };
+    let drops = bridge["drops"]
+        .as_object()
+        .map(happened)
+        .unwrap_or_default();
+    let drops = if drops.is_empty() {
+        vec!["none".to_owned()]
+    } else {
+        drops
+    };
+    format!(
+        "{}{away}, {}, {} groups with members, {} packets to the overlay, {} from it; dropped: {}",
+        text(&bridge["interface"]),
+        text(&bridge["role"]),
+        total(&bridge["groups"]),
+        total(&bridge["captured"]),
+        total(&bridge["injected"]),
+        drops.join(", ")
+    )
 }
 
 fn recovery(counters: &Value) -> String {
