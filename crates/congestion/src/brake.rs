@@ -16,7 +16,7 @@
 //! nothing and takes the place of one in time.
 //!
 //! A path that has become longer looks like a queue at first. What tells them apart is that a queue
-//! answers: given less it falls, and one that is not given less grows ([`Baseline`]). So
+//! answers: given less it falls, and one that is not given less grows. So
 //!
 //! ```text
 //!   the round trip has risen in one step and stays level        then

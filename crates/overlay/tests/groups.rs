@@ -575,3 +575,12 @@ fn after_any_storm_each_member_gets_each_packet_once() {
         storm(seed);
     }
 }
+
+#[test]
+fn reports_that_a_client_makes_are_not_believed() {
+    let mut nodes = settled(14, 2, &chain(2), "delay=5ms");
+    let to = (addr(1), overlay::node::REPORTS_PORT);
+    nodes.send_to_addr(nodes.world.now(), 0, SOURCE, to, 1, 100);
+    nodes.run_ms(100);
+    assert_eq!(nodes.count().drops(Drop::Malformed), 1);
+}

@@ -7,8 +7,9 @@ use host::station::Station;
 use overlay::request::{Operation, Options};
 use overlay::sockets::default_options;
 use overlay::{Neighbor, Node, Reply, Request, Settings};
+use scribe::Id;
 use sim::{HostId, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::HEADROOM;
 use wire::groups::{Setting, TreeBuilder};
 
@@ -22,6 +23,8 @@ struct Stations {
     world: World<Station>,
     hosts: Vec<HostId>,
     links: Vec<(usize, usize)>,
+    members: Members,
+    capacity_kbps: u32,
     sent: u64,
     /// By node and packet: how often it came.
     came: BTreeMap<(usize, u64), u32>,
@@ -30,12 +33,7 @@ struct Stations {
 
 impl Stations {
     fn new(seed: u64, count: usize) -> Stations {
-        let mut world: World<Station> = World::new(seed);
         let mut rng = Rng::new(seed);
-        let mut members = Members::new(&mut rng, false);
-        for i in 0..count {
-            members.add(&mut rng, &format!("n{i}"), address(i));
-        }
         let mut links: Vec<(usize, usize)> = (1..count).map(|i| (i - 1, i)).collect();
         for _ in 0..count {
             let (a, b) = (
@@ -47,35 +45,64 @@ impl Stations {
                 links.push(link);
             }
         }
-        let mut hosts = Vec::new();
+        Stations::linked(seed, count, links, ("delay=8ms loss=1%", 0))
+    }
+
+    /// With these links, all of them like `path` and of this capacity.
+    fn linked(
+        seed: u64,
+        count: usize,
+        links: Vec<(usize, usize)>,
+        (path, capacity_kbps): (&str, u32),
+    ) -> Stations {
+        let mut rng = Rng::new(seed);
+        let mut members = Members::new(&mut rng, false);
         for i in 0..count {
-            let ends = links.iter().filter(|(a, b)| *a == i || *b == i);
-            let neighbors = ends.map(|&(a, b)| {
-                let peer = if a == i { b } else { a };
-                Neighbor {
-                    capacity_kbps: 0,
-                    addr: address(peer),
-                    name: format!("n{peer}"),
-                    at: (a == i).then(|| sim::underlay(peer as u32)),
-                }
-            });
-            let neighbors = neighbors.collect();
-            let config =
-                members.config(i, world.rng_of(&[i as u64]), neighbors, Settings::modern());
-            hosts.push(world.add_host(Station::new(Node::new(config), i as u64)));
+            members.add(&mut rng, &format!("n{i}"), address(i));
         }
-        let model = "delay=8ms loss=1%".parse().unwrap();
-        for &(a, b) in &links {
-            world.link(hosts[a], hosts[b], &model);
-        }
-        Stations {
-            world,
-            hosts,
+        let mut all = Stations {
+            world: World::new(seed),
+            hosts: Vec::new(),
             links,
+            members,
+            capacity_kbps,
             sent: 0,
             came: BTreeMap::new(),
             first: BTreeMap::new(),
+        };
+        for i in 0..count {
+            let station = all.start(i, 0);
+            let host = all.world.add_host(station);
+            all.hosts.push(host);
         }
+        for (a, b) in all.links.clone() {
+            all.path(a, b, path);
+        }
+        all
+    }
+
+    fn path(&mut self, a: usize, b: usize, path: &str) {
+        let model = path.parse().unwrap();
+        self.world.link(self.hosts[a], self.hosts[b], &model);
+    }
+
+    /// The `nth` start of a node.
+    fn start(&self, i: usize, nth: u64) -> Station {
+        let ends = self.links.iter().filter(|(a, b)| *a == i || *b == i);
+        let neighbors = ends.map(|&(a, b)| {
+            let peer = if a == i { b } else { a };
+            Neighbor {
+                capacity_kbps: self.capacity_kbps,
+                addr: address(peer),
+                name: format!("n{peer}"),
+                at: (a == i).then(|| sim::underlay(peer as u32)),
+            }
+        });
+        let neighbors = neighbors.collect();
+        let rng = self.world.rng_of(&[i as u64, nth]);
+        let settings = Settings::modern();
+        let config = self.members.config(i, rng, neighbors, settings);
+        Station::new(Node::new(config), i as u64)
     }
 
     fn run_ms(&mut self, ms: u64) {
@@ -97,6 +124,10 @@ impl Stations {
 
     /// Groups of the organisation's scope are Scribe's, says node 0.
     fn choose(&mut self, tree: TreeBuilder) {
+        self.choose_with(tree, 0);
+    }
+
+    fn choose_with(&mut self, tree: TreeBuilder, rate_kbps: u32) {
         let group = NodeAddr(0xefc0_0000);
         let prefix = 14;
         let setting = Setting {
@@ -106,7 +137,7 @@ impl Stations {
             tree,
             class: default_options().class,
             deadline_ms: 400,
-            rate_kbps: 0,
+            rate_kbps,
         };
         let operation = Operation::SetGroup {
             group,
@@ -117,7 +148,11 @@ impl Stations {
     }
 
     fn join(&mut self, i: usize) {
-        let (group, port) = (GROUP, PORT);
+        self.join_group(i, GROUP);
+    }
+
+    fn join_group(&mut self, i: usize, group: NodeAddr) {
+        let port = PORT;
         self.request(i, MEMBER, Request::Join { group, port });
     }
 
@@ -149,6 +184,13 @@ impl Stations {
             assert!(wrong.is_empty(), "node {node}, {wanted} wanted: {wrong:?}");
         }
     }
+}
+
+/// The node of so many that is closest to a group's id.
+fn root_of(count: usize, group: NodeAddr) -> usize {
+    let (key, id) = (Id::of_group(group), |i: usize| Id::of_node(address(i)));
+    let nodes = 0..count;
+    nodes.min_by(|a, b| key.closer(id(*a), id(*b))).unwrap()
 }
 
 #[test]
@@ -250,5 +292,119 @@ fn a_group_goes_from_one_builder_to_the_other_and_back() {
         all.assert_once(packets, &members);
         let station = all.world.engine(all.hosts[5]).unwrap();
         assert_eq!(station.scribe().is_some(), tree == TreeBuilder::Scribe);
+    }
+}
+
+#[test]
+fn the_source_s_node_knows_what_each_receiver_of_a_shared_tree_lost() {
+    for seed in 0..3 {
+        let mut all = Stations::new(seed, 12);
+        all.run_ms(3_000);
+        all.choose(TreeBuilder::Scribe);
+        all.run_ms(4_000);
+        let members = [1, 4, 7, 10, 11];
+        for i in members {
+            all.join(i);
+        }
+        all.run_ms(1_000);
+        // From outside of the tree, and from a member.
+        for source in [2, 4] {
+            all.send(source, 1_500);
+            let now = all.world.now();
+            let station = all.world.engine(all.hosts[source]).unwrap();
+            let [group] = station.group_statuses(now, Some(GROUP)).try_into().unwrap();
+            assert_eq!((group.tree.as_str(), group.refused), ("scribe", None));
+            let of = address(source).to_string();
+            let sent = group.sources.iter().find(|s| s.source == of).unwrap();
+            assert_eq!((sent.metric.as_str(), &sent.upstream), ("scribe", &None));
+            let wanted = members.iter().filter(|member| **member != source);
+            let wanted: BTreeSet<String> = wanted.map(|i| address(*i).to_string()).collect();
+            let told = sent.receptions.iter().map(|one| one.node.clone());
+            assert_eq!(told.collect::<BTreeSet<_>>(), wanted, "seed {seed}");
+            assert_eq!(sent.receivers as usize, wanted.len());
+            for one in &sent.receptions {
+                assert!(one.received > 900 && one.lost_after_pct < 0.2, "{one:?}");
+            }
+            let totals = station.group_totals(now).totals;
+            assert_eq!(totals.sources[0].receivers as usize, wanted.len());
+            assert!(totals.sources[0].packets >= 1_500);
+        }
+    }
+}
+
+#[test]
+fn a_shared_tree_that_does_not_fit_a_link_is_refused_with_the_reason() {
+    // 10 Mbit/s carry one group of 8 Mbit/s.
+    let path = ("delay=8ms", 10_000);
+    let mut all = Stations::linked(3, 2, vec![(0, 1)], path);
+    all.run_ms(3_000);
+    all.choose_with(TreeBuilder::Scribe, 8_000);
+    all.run_ms(4_000);
+    let groups = (0..).map(|n| NodeAddr(GROUP.0 + n));
+    let groups: Vec<NodeAddr> = groups.filter(|g| root_of(2, *g) == 0).take(2).collect();
+    // In one message, too.
+    for group in &groups {
+        all.join_group(1, *group);
+    }
+    all.run_ms(2_500);
+    let refusal = |all: &Stations, group: NodeAddr| {
+        let station = all.world.engine(all.hosts[1]).unwrap();
+        let status = station.group_statuses(all.world.now(), Some(group));
+        status[0].refused.clone()
+    };
+    let refused: Vec<bool> = groups.iter().map(|g| refusal(&all, *g).is_some()).collect();
+    assert_eq!(refused.iter().filter(|refused| **refused).count(), 1);
+    let (out, inside) = match refused[0] {
+        true => (groups[0], groups[1]),
+        false => (groups[1], groups[0]),
+    };
+    let why = refusal(&all, out).unwrap();
+    assert!(why.starts_with("n0 ") && why.contains("rate"), "{why}");
+    let root = all.world.engine(all.hosts[0]).unwrap();
+    let lacks = root.node().lacks_for(out, address(1), &[]).unwrap();
+    assert!(lacks.contains("10000") && lacks.contains("8000"), "{lacks}");
+    // Room is found as soon as there is some.
+    let (group, port) = (inside, PORT);
+    all.request(1, MEMBER, Request::Leave { group, port });
+    all.run_ms(2_500);
+    assert_eq!(refusal(&all, out), None);
+    let root = all.world.engine(all.hosts[0]).unwrap().scribe().unwrap();
+    assert_eq!(root.children(out), [address(1)]);
+}
+
+#[test]
+fn a_root_that_moves_loses_nothing() {
+    let count = 6;
+    let newcomer = root_of(count, GROUP);
+    let others: Vec<usize> = (0..count).filter(|i| *i != newcomer).collect();
+    let links = (0..count).flat_map(|a| (0..a).map(move |b| (b, a)));
+    let mut all = Stations::linked(5, count, links.collect(), ("delay=8ms", 0));
+    // Nobody's way to another leads by it.
+    for i in &others {
+        all.path(newcomer, *i, "delay=30ms");
+    }
+    drop(all.world.crash(all.hosts[newcomer]));
+    all.run_ms(3_000);
+    let operator = others[0];
+    assert_eq!(operator, 0, "node 0 says what is Scribe's");
+    all.choose(TreeBuilder::Scribe);
+    all.run_ms(4_000);
+    let members = [others[1], others[2], others[3]];
+    for i in members {
+        all.join(i);
+    }
+    all.run_ms(1_000);
+    // From outside of the tree, and from a member.
+    for (nth, source) in [(1, others[4]), (2, others[1])] {
+        all.send(source, 10);
+        let station = all.start(newcomer, nth);
+        all.world.restart(all.hosts[newcomer], station);
+        let packets = all.send(source, 2_000);
+        all.assert_once(packets, &members);
+        let scribe = all.world.engine(all.hosts[newcomer]).unwrap().scribe();
+        let scribe = scribe.unwrap();
+        assert!(scribe.is_in_tree(GROUP) && scribe.parent(GROUP).is_none());
+        drop(all.world.crash(all.hosts[newcomer]));
+        all.run_ms(8_000);
     }
 }

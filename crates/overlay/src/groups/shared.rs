@@ -26,7 +26,7 @@ const ROOTS_MAX: usize = 16_384;
 
 /// How long packets go to the old root as well. Choice: the old root learns of the new one by its
 /// heart-beat, at most a beat later than whoever asked for the root.
-pub const BOTH: Duration = Duration::from_secs(1);
+const BOTH: Duration = Duration::from_secs(1);
 /// What passes here is forgotten after so long without a packet.
 const PASSED: Duration = Duration::from_secs(60);
 

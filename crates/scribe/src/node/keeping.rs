@@ -99,6 +99,9 @@ impl Scribe {
             let mut after = self.pending.split_off(&(from, FIRST));
             let mut rest = after.split_off(&(from, LAST));
             self.pending.append(&mut rest);
+            for (_, group) in after {
+                self.refused.remove(&group);
+            }
         }
         Ok(())
     }

@@ -99,6 +99,9 @@ impl Scribe {
         let old = tree.parent();
         tree.set_parent(parent);
         self.changed.insert(group);
+        if parent.is_none() {
+            self.refused.remove(&group);
+        }
         // A failed parent's state is gone already.
         if let Some(old) = old
             && let Some(peer) = self.peers.get_mut(&old)
