@@ -45,10 +45,7 @@ fn views_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<Strin
 }
 
 /// A node without a route to another, or a route that leads in a circle, by any metric.
-pub(crate) fn routes_complaint<E: Noded>(
-    world: &World<E>,
-    hosts: &[HostId],
-) -> Option<String> {
+pub(crate) fn routes_complaint<E: Noded>(world: &World<E>, hosts: &[HostId]) -> Option<String> {
     let running: Vec<(usize, &Node)> = nodes(world, hosts).collect();
     for metric in Metric::ALL {
         for &(to, _) in &running {

@@ -29,8 +29,8 @@ mod transmit;
 
 pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;
-pub use shared_reports::REPORTS_PORT;
 pub(crate) use send::metric;
+pub use shared_reports::REPORTS_PORT;
 
 use crate::event::Event;
 use crate::flood::Flood;

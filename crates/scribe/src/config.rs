@@ -61,6 +61,8 @@ pub(crate) const LOCATE_RETRY: Duration = Duration::from_millis(200);
 /// Nodes whose answer is waited for before they enter the leaf set: two full sides and what
 /// neighbours add, 16 + 48.
 pub(crate) const PROBES_MAX: usize = 64;
+/// Nodes that come into reach while this one enters, and are looked at afterwards.
+pub(crate) const MET_MAX: usize = 1_024;
 /// Questions to one such node.
 pub(crate) const PROBE_TRIES: u8 = 3;
 /// How long the first of them waits; then twice as long, and again.

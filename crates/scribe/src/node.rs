@@ -159,14 +159,21 @@ impl Scribe {
     }
 
     /// The overlay has a way to a node, for the first time or again. A node that is alone enters
-    /// by way of it; a ring that was parted finds together.
+    /// by way of it; rings that were parted, or began apart, find together: whoever belongs into the
+    /// leaf set is asked himself, and again if the answer does not come.
     pub fn on_peer_seen(&mut self, now: Time, peer: NodeAddr, out: &mut impl Outlet) {
-        if self.ring.is_other(peer) && self.entering.is_none() {
-            if self.ring.leaves.is_empty() {
+        if self.ring.is_other(peer) {
+            let was_gone = self.ring.is_gone(peer);
+            self.ring.is_back(peer);
+            if self.entering.is_some() {
+                self.meet_while_entering(peer);
+            } else if self.ring.leaves.is_empty() {
                 self.begin_entering(now, peer, out);
-            } else if self.ring.is_gone(peer) {
-                self.ring.is_back(peer);
-                self.ask_way(peer, false, out);
+            } else {
+                self.meet(now, &[peer], out);
+                if was_gone {
+                    self.ask_way(peer, false, out);
+                }
             }
         }
         self.settle(now, out);

@@ -366,7 +366,10 @@ fn whoever_is_refused_by_all_pauses_and_is_taken_when_there_is_room() {
     assert!(script.out.take(wire::scribe::kind::JOIN).0 > 0, "and again");
     script.hear(last, &Message::Accept(Addresses::new(&groups)));
     assert_eq!(script.node.refusal(g), None);
-    assert_eq!((script.node.parent(g), script.node.pending_count()), (Some(last), 0));
+    assert_eq!(
+        (script.node.parent(g), script.node.pending_count()),
+        (Some(last), 0)
+    );
 }
 
 #[test]

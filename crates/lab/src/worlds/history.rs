@@ -285,14 +285,15 @@ impl<'p> History<'p> {
         let end = self.nodes.world.now() + span;
         while self.nodes.world.now() < end {
             let until = (self.nodes.world.now() + SLICE).min(end);
-            self.streams.send(&mut self.nodes, until);
-            self.groups.send(&mut self.nodes, until);
+            // Before what is sent at this very moment.
             if !self.settled && !self.plan.groups.is_empty() && self.stirring.chance(STIRS) {
                 let stirred = self.groups.stir(&mut self.nodes, &mut self.stirring);
                 if let Some(what) = stirred {
                     self.tell(|| what);
                 }
             }
+            self.streams.send(&mut self.nodes, until);
+            self.groups.send(&mut self.nodes, until);
             if self.plan.hostile && self.rng.chance(0.2) {
                 let world = &mut self.nodes.world;
                 self.past.forged += self.intruder.strike(&mut self.rng, world);
@@ -306,8 +307,11 @@ impl<'p> History<'p> {
         self.nodes.world.run_until(until);
         self.observe();
         let slack = Duration::from_micros((JITTER_MAX_US + 200) * self.plan.nodes as u64);
-        self.streams
-            .receive(&mut self.nodes, (&mut self.sessions, &mut self.groups), slack)?;
+        self.streams.receive(
+            &mut self.nodes,
+            (&mut self.sessions, &mut self.groups),
+            slack,
+        )?;
         self.sessions.act(&mut self.nodes);
         // A packet crosses each link once each way at most, but for nodes that forget that it did;
         // the edges of a shared tree are paths.
@@ -395,8 +399,7 @@ impl<'p> History<'p> {
             self.run(Duration::from_secs(1))?;
             until = self.nodes.world.now();
             self.run(Duration::from_millis(700))?;
-            quiet = self.route_changes == known
-                && shape == trees::shape(&self.nodes, &self.groups);
+            quiet = self.route_changes == known && shape == trees::shape(&self.nodes, &self.groups);
             if quiet {
                 break;
             }

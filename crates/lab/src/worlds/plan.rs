@@ -295,8 +295,10 @@ fn group(rng: &mut Rng, plan: &Plan) -> Group {
         switches: !plan.twice && rng.chance(0.2),
         operator: rng.below(nodes) as usize,
         members: (0..plan.nodes).filter(|_| rng.chance(share)).collect(),
-        sources: (0..1 + rng.below(2)).map(|_| rng.below(nodes) as usize).collect(),
-        interval: Duration::from_millis(10 + rng.below(50)),
+        sources: (0..1 + rng.below(2))
+            .map(|_| rng.below(nodes) as usize)
+            .collect(),
+        interval: Duration::from_millis(20 + rng.below(80)),
         options,
     }
 }

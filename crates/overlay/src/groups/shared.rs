@@ -6,6 +6,7 @@
 //!                                    to is this node       -> a copy on each other edge, and to the
 //!                                                             clients here
 //!   packet of a client:  in the tree -> on each edge;  else -> to the root, which is asked for
+//!   to is this node, which is not in the tree, since the root has moved:  -> to the root that it knows
 //! ```
 //! Who runs Scribe is told which groups this node's clients are in, and whose root is wanted; it
 //! tells the edges and roots.

@@ -52,8 +52,7 @@ impl Node {
                 has_parent,
                 is_in_tree,
             } => {
-                self.shared
-                    .set_edges(group, (ends, has_parent), is_in_tree);
+                self.shared.set_edges(group, (ends, has_parent), is_in_tree);
                 Ok(Reply::Done)
             }
             Operation::Root { group, at } => {

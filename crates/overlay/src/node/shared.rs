@@ -75,12 +75,12 @@ impl Node {
         let mut ends = core::mem::take(&mut self.ends);
         match self.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
-            // To the root, from outside of the tree; a root without a tree has no members.
-            None if is_own => {
+            // To the root, from outside of the tree. Whoever is taken for the root and is not in
+            // the tree knows better; a root that is not has no members.
+            None => {
                 let roots = self.shared.roots(now, group);
-                ends.extend(roots.into_iter().flatten());
+                ends.extend(roots.into_iter().flatten().filter(|end| Some(*end) != came));
             }
-            None => {}
         }
         ends.retain(|end| *end != self.addr);
         let mut left = ends.len() + usize::from(is_member);

@@ -58,13 +58,7 @@ impl Node {
         }
     }
 
-    fn send_reports(
-        &mut self,
-        now: Time,
-        to: NodeAddr,
-        bytes: &[u8],
-        out: &mut impl Outbox<Node>,
-    ) {
+    fn send_reports(&mut self, now: Time, to: NodeAddr, bytes: &[u8], out: &mut impl Outbox<Node>) {
         let port = REPORTS_PORT;
         let seq = self.next_echo_seq();
         let class = default_options().class;

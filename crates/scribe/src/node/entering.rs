@@ -14,7 +14,9 @@
 //! message costs a repetition of the whole.
 
 use super::Scribe;
-use crate::config::{ENTER_WAIT, ENTER_WAIT_MOST, HOPS_MAX, PROBE_TRIES, PROBE_WAIT, PROBES_MAX};
+use crate::config::{
+    ENTER_WAIT, ENTER_WAIT_MOST, HOPS_MAX, MET_MAX, PROBE_TRIES, PROBE_WAIT, PROBES_MAX,
+};
 use crate::event::{Dropped, Event};
 use crate::id::Id;
 use crate::outlet::Outlet;
@@ -31,6 +33,8 @@ pub(super) struct Entering {
     wait: Duration,
     /// The node closest to the own id has answered.
     found: bool,
+    /// Whom the overlay has found a way to meanwhile.
+    met: BTreeSet<NodeAddr>,
     /// Who has answered a probe: they are told when it is done, even those that entered themselves.
     pub(super) answered: BTreeSet<NodeAddr>,
 }
@@ -41,6 +45,7 @@ impl Scribe {
             via,
             wait: ENTER_WAIT,
             found: false,
+            met: BTreeSet::new(),
             answered: BTreeSet::new(),
         });
         self.timers.set(Timer::Enter, Some(now + ENTER_WAIT));
@@ -156,6 +161,23 @@ impl Scribe {
         Ok(())
     }
 
+    /// Asks those of these nodes that belong into the leaf set and are not in it.
+    pub(super) fn meet(&mut self, now: Time, nodes: &[NodeAddr], out: &mut impl Outlet) {
+        let leaves = &self.ring.leaves;
+        let fits = |node: &&NodeAddr| leaves.wants(**node);
+        let likely: Vec<NodeAddr> = nodes.iter().filter(fits).copied().collect();
+        self.probe(now, &likely, out);
+    }
+
+    /// There is time for it when the node is in the ring.
+    pub(super) fn meet_while_entering(&mut self, peer: NodeAddr) {
+        if let Some(entering) = &mut self.entering
+            && entering.met.len() < MET_MAX
+        {
+            entering.met.insert(peer);
+        }
+    }
+
     /// Asks those of these nodes that would be in the leaf set if all of them lived.
     pub(super) fn probe(&mut self, now: Time, likely: &[NodeAddr], out: &mut impl Outlet) {
         if likely.is_empty() {
@@ -215,6 +237,8 @@ impl Scribe {
         let pause = self.jittered(self.settings.upkeep);
         self.upkeep_pause = self.settings.upkeep;
         self.timers.set(Timer::Upkeep, Some(now + pause));
+        let met: Vec<NodeAddr> = entering.met.into_iter().collect();
+        self.meet(now, &met, out);
         let known: BTreeSet<NodeAddr> = self.ring.known().chain(entering.answered).collect();
         for addr in known {
             self.say_beat(addr, false, false, out);
