@@ -404,6 +404,10 @@ impl Scribe {
     pub fn refusal(&self, group: NodeAddr) -> Option<(NodeAddr, Refusal)> {
         self.refused.get(&group).map(|refused| refused.last)
     }
+    /// The root of a group that was asked for, as far as it is known.
+    pub fn root(&self, group: NodeAddr) -> Option<NodeAddr> {
+        self.wanted.get(&group)?.root
+    }
     /// Joins that no parent has answered yet.
     pub fn pending_count(&self) -> usize {
         self.pending.len()

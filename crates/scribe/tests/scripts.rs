@@ -322,6 +322,8 @@ fn a_refused_child_goes_where_it_is_sent_if_that_is_closer() {
         .map(node_addr)
         .find(|a| order(*a).is_lt())
         .expect("half of all");
+    script.wait(5);
+    script.out.sent.clear();
     assert_eq!(sent_to(&mut script, closer), Some(closer));
     script.wait(5);
     assert_eq!(script.out.take(wire::scribe::kind::JOIN), (1, vec![g]));

@@ -1,6 +1,6 @@
 //! Whether the trees of a world's groups are whole: every node knows the members, as far as records
-//! tell them; a tree of Scribe has one root, hangs together, and has all members and nobody without
-//! need in it.
+//! tell them; a tree of Scribe has one root, which whoever sends from outside knows, hangs together,
+//! and has all members and nobody without need in it.
 
 use super::groups::{Groups, address};
 use super::network::Nodes;
@@ -73,7 +73,13 @@ fn tree_complaint(nodes: &Nodes<'_>, groups: &Groups, g: usize) -> Option<String
             return told("is in the tree without need".to_owned());
         }
     }
-    None
+    // Who sends from outside of the tree knows the root.
+    groups.groups[g].sources.iter().find_map(|&i| {
+        let scribe = nodes.running(i)?.scribe()?;
+        let root = scribe.root(group);
+        let is_lost = !scribe.is_in_tree(group) && root != Some(nodes.addr(closest));
+        is_lost.then(|| format!("group {g}: node {i} sends to {root:?}, the root is {closest}"))
+    })
 }
 
 fn scribe_at<'a>(nodes: &'a Nodes<'_>, addr: NodeAddr) -> Option<&'a Scribe> {

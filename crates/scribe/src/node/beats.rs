@@ -77,6 +77,7 @@ impl Scribe {
         } else if self.ring.admit(now, from, &|to| out.proximity_us(to)) {
             self.peer(now, from);
             self.give_up_roots(now, from);
+            self.seek_roots(now, from, out);
         }
         let mut likely = Vec::new();
         for addr in nodes.iter() {

@@ -15,7 +15,7 @@ use wire::scribe::{ADDRESSES_MAX, Addresses, Hops, Message};
 /// A root that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    root: Option<NodeAddr>,
+    pub(super) root: Option<NodeAddr>,
     asked: Time,
     answered: Option<Time>,
     until: Time,
@@ -186,6 +186,20 @@ impl Scribe {
         if !lost.is_empty() {
             self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
             self.ask_roots(now, &lost, false, out);
+        }
+    }
+
+    /// A leaf has come: roots that it is closer than are others by now.
+    pub(super) fn seek_roots(&mut self, now: Time, leaf: NodeAddr, out: &mut impl Outlet) {
+        let id = Id::of_node(leaf);
+        let moved = self.wanted.iter().filter(|(group, wanted)| {
+            let closer = |root| Id::of_group(**group).closer(id, Id::of_node(root)).is_lt();
+            wanted.root.is_some_and(closer)
+        });
+        let moved: Vec<NodeAddr> = moved.map(|(group, _)| *group).collect();
+        if !moved.is_empty() {
+            self.timers.at_most(Timer::Locate, now + LOCATE_RETRY);
+            self.ask_roots(now, &moved, false, out);
         }
     }
 
