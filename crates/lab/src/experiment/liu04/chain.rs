@@ -31,6 +31,10 @@ const QUEUE_PACKETS: usize = 240;
 pub(super) const BUFFER_SEGMENTS: u32 = 320;
 /// Largest window: what the buffers hold.
 const WINDOW: u32 = BUFFER_SEGMENTS;
+/// Up to so much on top of the propagation, at random: some packet times. Without it phases decide: a
+/// queue that is full has room for one packet each time one leaves, and whose packets are clocked by
+/// that very queue get it, always. (ns-2 has `overhead_` against this.)
+const JITTER_US: u64 = 2_000;
 /// Flows begin within this, evenly: not all in one moment.
 const ENTER_MS: u64 = 2_000;
 /// Probes for the round trip of a link: 100 bytes, 20 in a second.
@@ -108,7 +112,7 @@ impl Chain {
                 let mut stages = vec![enter(&mut network, places(0), places(1))];
                 for at in 2..self.cuts.len() {
                     let before = stages[stages.len() - 1];
-                    stages.push(relayed(&mut network, before, places(at)));
+                    stages.push(relayed(&mut network, before, places(at), settings()));
                 }
                 stages
             })
@@ -243,12 +247,12 @@ fn rtt_ms(world: &World<TcpHost>, probe: Flow) -> f64 {
 }
 
 /// A connection from where `before` ends, behind a relay with bounded buffers.
-pub(super) fn relayed(network: &mut Network, before: Flow, to: HostId) -> Flow {
+pub(super) fn relayed(network: &mut Network, before: Flow, to: HostId, settings: Settings) -> Flow {
     let relay = Relay {
         forward: Forward::InOrder,
         pace: None,
     };
-    let flow = network.relay(before, relay, to, settings());
+    let flow = network.relay(before, relay, to, settings);
     network.count_only(flow);
     flow
 }
@@ -263,12 +267,10 @@ pub(super) fn settings() -> Settings {
 
 /// A link with so many errors.
 pub(super) fn link(errors: f64) -> Model {
-    wire(
-        LINK_BPS,
-        Duration::from_millis(LINK_MS),
-        QUEUE_PACKETS,
-        errors,
-    )
+    let delay = Duration::from_millis(LINK_MS);
+    let model = wire(LINK_BPS, delay, QUEUE_PACKETS, errors);
+    let model = model.with_jitter(Duration::from_micros(JITTER_US));
+    model.expect("a short time")
 }
 
 /// Any link.

@@ -47,7 +47,7 @@ impl Experiment for Figure {
     fn method(&self, size: Size) -> String {
         format!(
             "A chain of {LINKS} links of 20 Mbit/s and 10 ms with 40, 80 or 120 files without an end on each ({}), queues of 100 ms, \
-             ns-2's Reno with segments of 1000 bytes. Each run watches the chain for {} s without the transfer: losses of the \
+             ns-2's Reno with segments of 1000 bytes, up to 2 ms of jitter against phase effects. Each run watches the chain for {} s without the transfer: losses of the \
              links, and round trips by probes of 100 bytes. From these the optimal pipeline of 1 to {LINKS} connections (graph::pipeline), \
              then the transfer, {} s after 10 s of warm-up; {} runs. Relays hold {BUFFER_SEGMENTS} segments towards either \
              side. Beside it one connection over the link that the model has for the slowest.",
@@ -148,7 +148,7 @@ const fn watched_s(size: Size) -> u64 {
 
 const fn runs(size: Size) -> u32 {
     match size {
-        Size::Quick => 2,
+        Size::Quick => 3,
         Size::Full => 5,
     }
 }

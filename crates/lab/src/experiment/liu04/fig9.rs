@@ -37,7 +37,7 @@ impl Experiment for Figure {
              2 % in both directions, queues of 50 packets; packets are routed by the fewest links. {OVERLAY_NODES} random nodes are the \
              overlay, {PAIRS} random pairs of them send and receive. Logical links have the sums of delays, the losses and the least \
              capacity of the routes below; the widest path of at most 1 to {HOPS_MAX} hops is chosen by graph::width and carries a \
-             transfer of ns-2's Reno for {} s after 10 s of warm-up, alone in the network.",
+             transfer of ns-2's Reno with segments of 1460 bytes for {} s after 10 s of warm-up, alone in the network.",
             networks(size),
             seconds(size)
         )
@@ -110,7 +110,7 @@ impl Experiment for Figure {
 /// Networks of a run: "we performed these experiments several times".
 pub(super) const fn networks(size: Size) -> u32 {
     match size {
-        Size::Quick => 3,
+        Size::Quick => 5,
         Size::Full => 10,
     }
 }
@@ -122,7 +122,7 @@ pub(super) fn network_seed(seed: u64, network: u32) -> u64 {
 
 const fn seconds(size: Size) -> u64 {
     match size {
-        Size::Quick => 40,
+        Size::Quick => 60,
         Size::Full => 200,
     }
 }

@@ -10,7 +10,7 @@
 
 mod verdicts;
 
-use super::chain::{Chain, LINK_BPS, LINK_MS, link, relayed, settings, wire};
+use super::chain::{Chain, LINK_BPS, LINK_MS, link, relayed, settings};
 use super::mean;
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
@@ -259,7 +259,7 @@ fn react(row: &mut Row, is_relayed: bool, seed: u64) {
     network.count_only(flow);
     let round_trip_ms = 2 * LINK_MS * (cuts[1] - cuts[0]) as u64;
     for at in &cuts[2..] {
-        flow = relayed(&mut network, flow, hosts[*at]);
+        flow = relayed(&mut network, flow, hosts[*at], settings());
     }
     let (from, until) = STREAM_S;
     let stream = Traffic::cbr(STREAM_BPS, 1_000);
@@ -315,7 +315,7 @@ fn detour(row: &mut Row, is_relayed: bool, seconds: u64, seed: u64) {
             false => open(&mut network, b),
             true => {
                 let first = open(&mut network, c);
-                relayed(&mut network, first, b)
+                relayed(&mut network, first, b, settings())
             }
         })
         .collect();
@@ -334,8 +334,7 @@ fn detour(row: &mut Row, is_relayed: bool, seconds: u64, seed: u64) {
 fn stripes(row: &mut Row, connections: u32, seconds: u64, seed: u64) {
     let mut network = Network::default();
     let (a, b) = (network.host(), network.host());
-    let delay = Duration::from_millis(LINK_MS);
-    network.link(a, b, &wire(LINK_BPS, delay, 240, 0.0));
+    network.link(a, b, &link(0.0));
     let mut rng = Rng::new(seed);
     let mut open = || {
         let start = Duration::from_micros(rng.below(2_000_000));

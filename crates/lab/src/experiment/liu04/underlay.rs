@@ -10,7 +10,7 @@
 //! between stubs as make 217; the longest of the distances are between stubs. Delays are the distances,
 //! scaled to 10 ms on average, as the links of §V-A have.
 
-use super::chain::{BUFFER_SEGMENTS, relayed, settings, wire};
+use super::chain::{self, BUFFER_SEGMENTS, relayed, wire};
 use crate::experiment::CellError;
 use base::{Duration, NodeAddr, Rng, Time};
 use graph::generate::Network;
@@ -18,7 +18,7 @@ use graph::generate::transit_stub::TransitStub;
 use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use sim::HostId;
-use sim::tcp::{self, Traffic};
+use sim::tcp::{self, Settings, Traffic};
 use std::collections::VecDeque;
 
 /// Links of the underlay. [Liu04 §V-B]
@@ -164,7 +164,7 @@ impl Underlay {
         let mut flow = network.connect(first, second, settings(), Traffic::unlimited());
         network.count_only(flow);
         for node in &nodes[2..] {
-            flow = relayed(&mut network, flow, hosts[*node]);
+            flow = relayed(&mut network, flow, hosts[*node], settings());
         }
         let mut world = network.build(seed);
         let at = |s: u64| Time::ZERO + Duration::from_secs(s);
@@ -180,6 +180,13 @@ impl Underlay {
         let found = links.position(|link| (link.a, link.b) == (a, b) || (link.b, link.a) == (a, b));
         found.expect("routes go along links")
     }
+}
+
+/// TCP with segments of 1460 bytes, as the widths of the overlay's links have it.
+fn settings() -> Settings {
+    let mut settings = chain::settings();
+    settings.segment_bytes = 1_500;
+    settings
 }
 
 /// Slow start is over, and buffers of relays are full where they will be.
