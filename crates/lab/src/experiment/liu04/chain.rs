@@ -71,8 +71,9 @@ pub(super) struct Outcome {
     pub(super) rtts_ms: Vec<f64>,
     /// Packets that entered all links in the direction of the data.
     pub(super) entered: f64,
-    /// Segments that transfers delivered.
-    pub(super) delivered: f64,
+    /// Packets that would have had to, if none were lost: for each link, the segments that came the
+    /// first time to the end of the connection over it.
+    pub(super) needed: f64,
     /// Segments that relays of one transfer held at most at the end of a second.
     pub(super) held_most: f64,
 }
@@ -154,7 +155,7 @@ impl Run {
     fn measure(&self, chain: &Chain, mut world: World<TcpHost>) -> Outcome {
         let at = |s: u64| Time::ZERO + Duration::from_secs(s);
         world.run_until(at(chain.warm_up_s));
-        let before = self.count(&world);
+        let before = self.count(chain, &world);
         let mut held_most = 0.0_f64;
         for second in 1..=chain.seconds {
             world.run_until(at(chain.warm_up_s + second));
@@ -164,7 +165,7 @@ impl Run {
                 .map(|t| held(&world, t))
                 .fold(held_most, f64::max);
         }
-        let after = self.count(&world);
+        let after = self.count(chain, &world);
         let kbps = |before: &u64, after: &u64| {
             let bytes = (after - before) as f64 * settings().payload_bytes() as f64;
             bytes * 8.0 / 1e3 / chain.seconds as f64
@@ -185,19 +186,25 @@ impl Run {
                 .map(|probe| rtt_ms(&world, *probe))
                 .collect(),
             entered: (entered(&after) - entered(&before)) as f64,
-            delivered: (delivered(&after) - delivered(&before)) as f64,
+            needed: (after.needed - before.needed) as f64,
             held_most,
         }
     }
 
-    fn count(&self, world: &World<TcpHost>) -> Count {
+    fn count(&self, chain: &Chain, world: &World<TcpHost>) -> Count {
         let delivered = |flow: &Flow| flow.received(world).delivered;
         let links = self.hosts.windows(2).map(|pair| {
             let counts = world.counts(pair[0], pair[1]);
             let lost = counts.queue + counts.lost;
             (counts.delivered + lost, lost)
         });
+        let stages = self.transfers.iter().flat_map(|stages| {
+            let cuts = chain.cuts.windows(2).map(|cut| (cut[1] - cut[0]) as u64);
+            stages.iter().zip(cuts)
+        });
+        let needed = stages.map(|(flow, links)| flow.received(world).segments * links);
         Count {
+            needed: needed.sum(),
             transfers: self
                 .transfers
                 .iter()
@@ -217,16 +224,13 @@ impl Run {
 struct Count {
     transfers: Vec<u64>,
     ordinary: Vec<Vec<u64>>,
+    needed: u64,
     /// Packets that entered each link, and those that it lost.
     links: Vec<(u64, u64)>,
 }
 
 fn entered(count: &Count) -> u64 {
     count.links.iter().map(|(entered, _)| entered).sum()
-}
-
-fn delivered(count: &Count) -> u64 {
-    count.transfers.iter().sum()
 }
 
 /// Segments that the relays of a transfer hold: that have come in and are not acknowledged by the next

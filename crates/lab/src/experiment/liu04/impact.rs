@@ -235,8 +235,8 @@ fn local(row: &mut Row, errors: f64, is_relayed: bool, seconds: u64, seed: u64) 
     let outcome = chain.run(seed);
     // Probes are on every link as well: 20 a second each.
     let probes = (20 * seconds * LOCAL_LINKS as u64) as f64;
-    let packets = (outcome.entered - probes) / LOCAL_LINKS as f64;
-    row.set("packets_per_segment", packets / outcome.delivered.max(1.0));
+    let packets = outcome.entered - probes;
+    row.set("packets_per_segment", packets / outcome.needed.max(1.0));
     row.set("transfer_kbps", mean(outcome.transfers_kbps));
 }
 
