@@ -151,7 +151,8 @@ pub struct Plan {
     pub pipelined: Way,
     /// By up to the asked number of connections.
     pub striped: Way,
-    /// The fastest of them; of equally fast ones the first.
+    /// The fastest of them; of equally fast ones the first, and the first of which nothing is known that
+    /// limits it.
     pub choice: Choice,
 }
 
@@ -172,7 +173,10 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
         View::Overlay => over_links(topology, question, (from, to), relays),
         View::Path => along_path(topology, question, least_latency, relays),
     };
-    let better = |way: Option<Way>, than: &Way| way.filter(|way| way.rate > than.rate);
+    // Choice: where nothing limits a way by what is known, nothing tells that another is faster.
+    let is_open = |way: &Way| way.confidence == Confidence::AtLeast;
+    let better =
+        |way: Option<Way>, than: &Way| way.filter(|way| way.rate > than.rate && !is_open(than));
     let pipelined = better(pipelined, &direct).unwrap_or_else(|| direct.clone());
     let striped = better(striped, &pipelined).unwrap_or_else(|| pipelined.clone());
     let choice = match (striped.rate > pipelined.rate, pipelined.rate > direct.rate) {

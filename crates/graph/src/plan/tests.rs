@@ -162,6 +162,21 @@ fn confidence_says_where_a_rate_comes_from() {
 }
 
 #[test]
+fn what_nothing_limits_needs_neither_relays_nor_stripes() {
+    let clean = [(1, 2, 60, 0.0), (1, 3, 10, 0.0), (3, 2, 10, 0.0)];
+    let direct = plan(&topology(&clean), &ask(1, 2)).unwrap();
+    assert_eq!(direct.choice, Choice::Direct);
+    assert_eq!(direct.direct.confidence, Confidence::AtLeast);
+    let lossy = [(1, 2, 60, 1.0), clean[1], clean[2]];
+    let around = plan(&topology(&lossy), &ask(1, 2)).unwrap();
+    assert_eq!(
+        (around.choice, relays(around.best())),
+        (Choice::Pipelined, vec![3])
+    );
+    assert_eq!(around.best().confidence, Confidence::AtLeast);
+}
+
+#[test]
 fn what_cannot_be_is_told() {
     let t = topology(&[(1, 2, 10, 0.0), (3, 4, 10, 0.0)]);
     assert_eq!(plan(&t, &ask(1, 9)), Err(NoPath::Unknown(NodeAddr(9))));

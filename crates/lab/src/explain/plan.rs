@@ -253,6 +253,11 @@ fn reason(view: &View, plan: &Plan) -> String {
     };
     let gain = |over: &Way| best.rate.0 as f64 / over.rate.0.max(1) as f64;
     let what = match plan.choice {
+        Choice::Direct if best.confidence == Confidence::AtLeast => {
+            "nothing that is known limits one connection, so nothing tells that relays or more \
+             connections would be faster"
+                .to_owned()
+        }
         Choice::Direct => "neither relays nor more connections are faster than one".to_owned(),
         Choice::Pipelined => format!(
             "{} {:.1} times as fast as one connection, since each sees the delay and the losses of its \
@@ -303,8 +308,8 @@ fn sureness(confidence: Confidence) -> &'static str {
             "by the delays and losses of several links added up, which nobody has measured together"
         }
         Confidence::AtLeast => {
-            "no loss is known, so it is at least so fast; how fast is not known: set `capacity` of the \
-             neighbour"
+            "no loss is known, so it has at least that rate; how much is not known: set `capacity` of \
+             the neighbour"
         }
     }
 }
