@@ -49,8 +49,6 @@ pub enum AlongArg {
 pub enum LengthArg {
     /// The number of segments
     Hops,
-    /// The physical links below them
-    PhysicalHops,
     /// The latency
     Latency,
 }
@@ -67,7 +65,6 @@ pub fn plan(args: &Plan) -> Outcome {
         margin: args.margin,
         length: match args.length {
             LengthArg::Hops => Length::Hops,
-            LengthArg::PhysicalHops => Length::PhysicalHops,
             LengthArg::Latency => Length::Latency,
         },
     };

@@ -26,8 +26,6 @@ pub enum Length {
     /// The number of segments.
     #[default]
     Hops,
-    /// The physical links below them, as far as they are known.
-    PhysicalHops,
     /// The latency.
     Latency,
 }
@@ -149,7 +147,6 @@ pub fn plan(
         margin: asked.margin,
         length: match asked.length {
             Length::Hops => Metric::Hops.into(),
-            Length::PhysicalHops => graph::width::Length::PhysicalHops,
             Length::Latency => Metric::Latency.into(),
         },
     };
