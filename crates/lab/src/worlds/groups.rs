@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(deliver(2, &packet(2), 50, 0), Ok(()));
         let again = deliver(2, &packet(2), 60, 0).unwrap_err();
         assert!(again.contains("and again"), "{again}");
-        let late = deliver(3, &packet(3), 102, 0).unwrap_err();
+        let late = deliver(3, &packet(3), 110, 0).unwrap_err();
         assert!(late.contains("after"), "{late}");
         let back = deliver(1, &packet(1), 90, 0).unwrap_err();
         assert!(back.contains("out of order"), "{back}");
