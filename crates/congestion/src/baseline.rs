@@ -169,7 +169,7 @@ mod tests {
         let mut now = Time::ZERO + ms(from);
         for rtt_us in rtts_us {
             baseline.on_round_trip(now, Duration::from_micros(rtt_us));
-            now = now + ms(100);
+            now += ms(100);
         }
         now
     }
