@@ -93,11 +93,13 @@ fn of_scribe(page: &mut Page, scribe: &ScribeStatus) {
     }
 }
 
+type OfBridge = fn(&BridgeStatus) -> u64;
+
 pub(super) fn bridges(page: &mut Page, bridges: &[BridgeStatus]) {
     if bridges.is_empty() {
         return;
     }
-    let mut each = |name: &str, kind: &str, help: &str, value: fn(&BridgeStatus) -> u64| {
+    let mut each = |name: &str, kind: &str, help: &str, value: OfBridge| {
         page.family(&format!("sinew_bridge_{name}"), kind, help);
         for bridge in bridges {
             page.sample(&[("interface", &bridge.interface)], value(bridge));
@@ -133,7 +135,7 @@ pub(super) fn bridges(page: &mut Page, bridges: &[BridgeStatus]) {
         "IGMP messages heard, right ones.",
         |b| b.igmp,
     );
-    let both: [(&str, &str, [fn(&BridgeStatus) -> u64; 2]); 2] = [
+    let both: [(&str, &str, [OfBridge; 2]); 2] = [
         (
             "sinew_bridge_packets_total",
             "Packets that crossed: in from the network, out onto it.",
