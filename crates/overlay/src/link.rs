@@ -66,6 +66,8 @@ pub struct Link {
     pub dial: Option<UnderlayAddr>,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
+    /// What one TCP connection has carried to the neighbour, in kbit/s, and when.
+    pub measured: Option<(u32, Time)>,
     /// Keys.
     pub sessions: Sessions,
     /// Liveness and round trip.
@@ -150,6 +152,7 @@ impl Link {
             at: None,
             dial: None,
             capacity_kbps: 0,
+            measured: None,
             sessions: Sessions::new(),
             hello: Hello::new(now, settings.hello),
             mtu: Mtu::new(now),

@@ -88,6 +88,13 @@ pub enum Operation {
         /// Where it is.
         at: UnderlayAddr,
     },
+    /// A TCP connection has carried so much over the link to a neighbour.
+    Measured {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// How much, in kbit/s.
+        kbps: u32,
+    },
     /// Replaces this node's certificate (renewed, same keys) without interruption.
     Renew(Box<secure::Identity>),
     /// How a group is to be carried, for the whole network; `None` takes back what this node has

@@ -73,7 +73,10 @@ pub const OPTION_USABLE: u8 = 1;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_CAPACITY: u8 = 2;
-/// Bytes of one of its entries.
+/// The option that tells what one TCP connection has lately carried over links in this direction, as
+/// [`OPTION_CAPACITY`] tells capacities. [Liu04 §IV-A] It has what room that leaves.
+pub const OPTION_MEASURED: u8 = 3;
+/// Bytes of an entry of a capacity or of what was measured.
 pub const CAPACITY_ENTRY_BYTES: usize = 5;
 /// Bytes of one of its entries.
 pub const USABLE_ENTRY_BYTES: usize = 3;
@@ -189,8 +192,17 @@ impl<'a> LinkState<'a> {
     /// The links whose capacity is told, by place, with their capacity in kbit/s. What names no link
     /// of the record is passed over.
     pub fn capacities(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
+        self.rates(OPTION_CAPACITY)
+    }
+
+    /// The links of which it is told what one TCP connection has carried, by place, in kbit/s.
+    pub fn measured(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
+        self.rates(OPTION_MEASURED)
+    }
+
+    fn rates(&self, kind: u8) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
         let count = self.links().len();
-        let told = self.options().find(|option| option.kind == OPTION_CAPACITY);
+        let told = self.options().find(|option| option.kind == kind);
         let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
         let read = |&[place, a, b, c, d]: &[u8; CAPACITY_ENTRY_BYTES]| {
             (usize::from(place), u32::from_be_bytes([a, b, c, d]))
@@ -354,6 +366,15 @@ pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full>
 /// Appends [`OPTION_CAPACITY`] for these links by place, with their capacity in kbit/s; of more than
 /// there is room for, the narrowest. Nothing for none.
 pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
+    write_rates(w, OPTION_CAPACITY, links)
+}
+
+/// Appends [`OPTION_MEASURED`] likewise.
+pub fn write_measured(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
+    write_rates(w, OPTION_MEASURED, links)
+}
+
+fn write_rates(w: &mut Writer<'_>, kind: u8, links: &[(u8, u32)]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into()) / CAPACITY_ENTRY_BYTES;
     if links.is_empty() || room == 0 {
         return Ok(());
@@ -367,7 +388,6 @@ pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), F
         [place, a, b, c, d]
     };
     let value: Vec<u8> = links.iter().flat_map(entry).collect();
-    let kind = OPTION_CAPACITY;
     write_option(
         w,
         Opt {

@@ -17,11 +17,16 @@ use wire::relay::{Message, Segment};
 /// How often a segment is told of.
 const TELL: base::Duration = base::Duration::from_secs(1);
 
+/// A segment that was idle for less than this share of 1000 of a second was held back by the network.
+const IDLE_PERMILLE: u16 = 100;
+
 /// The connections of one segment, at the end that sends.
 struct Sending {
     to: NodeAddr,
     stripes: Vec<Stripe>,
     last: Totals,
+    /// The most that it has carried in a second in which only the network held it back.
+    best_bps: u64,
 }
 
 struct Stripe {
@@ -91,6 +96,7 @@ impl Monitor {
                 to,
                 stripes,
                 last: Totals::default(),
+                best_bps: 0,
             });
         });
     }
@@ -127,6 +133,15 @@ impl Monitor {
         }
     }
 
+    /// What one connection has carried over each segment, where only the network held it back.
+    pub(super) fn measured(&self) -> Vec<(NodeAddr, u64)> {
+        self.with(|state| {
+            let known = state.segments.iter().filter(|s| s.best_bps > 0);
+            let one = known.map(|s| (s.to, s.best_bps / s.stripes.len() as u64));
+            one.filter(|_| !self.scavenge).collect()
+        })
+    }
+
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -147,14 +162,19 @@ impl Sending {
         let all_us = span_us * self.stripes.len() as u64;
         let share = |us: u64| u16::try_from((us * 1_000 / all_us).min(1_000)).unwrap_or(1_000);
         let busy = share(now.busy_us.saturating_sub(last.busy_us));
-        Segment {
+        let segment = Segment {
             bytes: now.bytes,
             rate_bps: now.bytes.saturating_sub(last.bytes) * 8_000_000 / span_us,
             rtt_us: now.rtt_us,
             resent: u32::try_from(now.resent).unwrap_or(u32::MAX),
             waited: share(now.shut_us.saturating_sub(last.shut_us)),
             starved: 1_000 - busy,
+        };
+        let is_whole = span_us >= TELL.as_micros();
+        if is_whole && segment.waited + segment.starved < IDLE_PERMILLE {
+            self.best_bps = self.best_bps.max(segment.rate_bps);
         }
+        segment
     }
 
     fn pace(&mut self, now: base::Time) {

@@ -20,6 +20,7 @@ use super::tls::Trust;
 use super::transfer::{Shared, Transfer};
 use super::tree::Tree;
 use base::NodeAddr;
+use overlay::request::Operation;
 use relay::{Fan, Reassembly};
 use std::io;
 use std::sync::Arc;
@@ -60,6 +61,12 @@ pub(super) fn run(
     match reached {
         Ok(behind) => stage.serve(behind, stripes, end, open.fresh),
         Err(failure) => transfer.fail(failure),
+    }
+    for (neighbor, rate_bps) in monitor.measured() {
+        let kbps = u32::try_from(rate_bps / 1_000).unwrap_or(u32::MAX);
+        // Over a segment that is no link of the overlay it is of no use, and is refused.
+        let measured = Operation::Measured { neighbor, kbps };
+        drop(trust.commander().operate(measured));
     }
     match transfer.failure() {
         Some(failure) => Err(failure),

@@ -118,6 +118,7 @@ pub struct Database {
     least_usable: u16,
     /// What links can carry, in kbit/s, where it is told.
     capacities: BTreeMap<(NodeAddr, NodeAddr), u32>,
+    measured: BTreeMap<(NodeAddr, NodeAddr), u32>,
     changes: Vec<Change>,
     rebuilt: bool,
     generation: u64,
@@ -143,6 +144,7 @@ impl Database {
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
             capacities: BTreeMap::new(),
+            measured: BTreeMap::new(),
             changes: Vec::new(),
             rebuilt: false,
             generation: 0,

@@ -19,6 +19,12 @@ impl Database {
         self.capacities.get(&(from, to)).copied()
     }
 
+    /// What one TCP connection has lately carried over the link between two nodes in this direction,
+    /// in kbit/s, if it is told.
+    pub fn measured_kbps(&self, from: NodeAddr, to: NodeAddr) -> Option<u32> {
+        self.measured.get(&(from, to)).copied()
+    }
+
     /// The least of all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -37,7 +43,17 @@ impl Database {
         for key in before {
             self.capacities.remove(&key);
         }
+        let told = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
+        let before: Vec<_> = self.measured.range(told).map(|(key, _)| *key).collect();
+        for key in before {
+            self.measured.remove(&key);
+        }
         if let Some(state) = state {
+            for (place, kbps) in state.measured() {
+                if let Some(link) = state.links().nth(place) {
+                    self.measured.insert((origin, link.neighbor), kbps);
+                }
+            }
             for (place, kbps) in state.capacities() {
                 if let Some(link) = state.links().nth(place) {
                     self.capacities.insert((origin, link.neighbor), kbps);

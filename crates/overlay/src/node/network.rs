@@ -45,7 +45,7 @@ impl Node {
                 latency_us: edge.link.latency_us,
                 loss: edge.link.loss,
                 capacity_kbps: self.database.capacity_kbps(from, to),
-                measured_kbps: None,
+                measured_kbps: self.database.measured_kbps(from, to),
             }
         });
         known.collect()

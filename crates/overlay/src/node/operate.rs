@@ -41,6 +41,7 @@ impl Node {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Operation::Measured { neighbor, kbps } => self.on_measured(now, neighbor, kbps),
             Operation::SetGroup {
                 group,
                 prefix,
@@ -98,6 +99,23 @@ impl Node {
             }
         }
         self.links.touch(index);
+        Ok(Reply::Done)
+    }
+
+    /// Told to others when it differs by an eighth from what they know.
+    fn on_measured(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        kbps: u32,
+    ) -> Result<Reply, RequestError> {
+        let index = self
+            .links
+            .by_peer(neighbor)
+            .ok_or(RequestError::NoSuchNeighbor)?;
+        let link = self.links.at_mut(index);
+        let before = link.measured.replace((kbps, now)).map(|(kbps, _)| kbps);
+        self.own_record_due |= before.is_none_or(|b| b.abs_diff(kbps) > b / 8);
         Ok(Reply::Done)
     }
 

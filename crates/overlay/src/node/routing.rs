@@ -12,7 +12,7 @@ use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_usable,
+    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_measured, write_usable,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
@@ -88,6 +88,10 @@ impl Proof<'_> {
     }
 }
 
+/// How long it is told what a TCP connection has carried over a link. Choice: paths of the Internet
+/// change within hours, and by the hour of the day.
+const MEASURED_LIFETIME: Duration = Duration::from_secs(3_600);
+
 impl Node {
     /// A link has come up or gone down: others are told at once.
     pub(super) fn on_link_changed(
@@ -160,7 +164,7 @@ impl Node {
 
     fn originate_record(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
-        let mut reported: Vec<(Reported, u16, u32)> = Vec::new();
+        let mut reported: Vec<(Reported, u16, u32, u32)> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
                 let told = Reported {
@@ -169,24 +173,29 @@ impl Node {
                     loss: Loss(cost.loss),
                     flags: 0,
                 };
-                reported.push((told, link.mtu.usable(), link.capacity_kbps));
+                let lately = |(_, at): &(u32, Time)| now.since(*at) < MEASURED_LIFETIME;
+                let measured = link.measured.filter(lately).map_or(0, |(kbps, _)| kbps);
+                reported.push((told, link.mtu.usable(), link.capacity_kbps, measured));
             }
         }
         reported.sort_by_key(|(link, ..)| link.neighbor);
         let told = reported.iter().enumerate().take(LINKS_MAX);
         let small = told
             .clone()
-            .filter(|(_, (_, usable, _))| *usable < mtu::DEFAULT);
+            .filter(|(_, (_, usable, ..))| *usable < mtu::DEFAULT);
         let small: Vec<_> = small
-            .map(|(i, (_, usable, _))| (i as u8, *usable))
+            .map(|(i, (_, usable, ..))| (i as u8, *usable))
             .collect();
-        let known = told.filter(|(_, (.., kbps))| *kbps > 0);
-        let known: Vec<_> = known.map(|(i, (.., kbps))| (i as u8, *kbps)).collect();
+        let measured = told.clone().filter(|(_, (.., kbps))| *kbps > 0);
+        let measured: Vec<_> = measured.map(|(i, (.., kbps))| (i as u8, *kbps)).collect();
+        let known = told.filter(|(_, (.., kbps, _))| *kbps > 0);
+        let known: Vec<_> = known.map(|(i, (.., kbps, _))| (i as u8, *kbps)).collect();
         let reported: Vec<Reported> = reported.iter().map(|(link, ..)| *link).collect();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
         write_usable(&mut writer, &small).expect("it bounds itself to the room of options");
         write_capacities(&mut writer, &known).expect("it bounds itself to what is left");
+        write_measured(&mut writer, &measured).expect("it bounds itself to what is left");
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self
