@@ -62,6 +62,19 @@ impl Directory {
         }
     }
 
+    /// Opens a file of this directory for reading, and says what it is; a link is refused, and so is
+    /// what is no file.
+    pub fn read_at(&self, name: &OsStr) -> io::Result<(File, Metadata)> {
+        single(name)?;
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+        let file = File::from(self.open_beneath(Path::new(name), flags, 0, 0)?);
+        let metadata = file.metadata()?;
+        match metadata.is_file() {
+            true => Ok((file, metadata)),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
     /// Opens a file of this directory for reading and writing, which is made if it is not there; a
     /// link is refused.
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
@@ -269,6 +282,7 @@ mod tests {
                 "{name}"
             );
         }
+        assert!(root.read_at(OsStr::new("up")).is_err());
         assert!(root.look_at(OsStr::new("up")).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(place.join("secret")).unwrap(), "secret");
         fs::remove_dir_all(place).unwrap();
@@ -294,6 +308,11 @@ mod tests {
         assert_eq!(text, "text");
         assert_eq!(root.look(Path::new("a/new")).unwrap().len(), 4);
         assert!(root.read(Path::new("a")).is_err(), "a directory is no file");
+        assert!(
+            root.read_at(OsStr::new("a")).is_err(),
+            "a directory is no file"
+        );
+        assert_eq!(a.read_at(new).unwrap().1.len(), 4);
         let names: Vec<_> = a.list().unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, [new]);
         a.remove(new).unwrap();

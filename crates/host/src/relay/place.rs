@@ -361,10 +361,11 @@ impl Files {
                     0 => directory.create_new(name, PART_MODE)?,
                     _ => directory.create(name, PART_MODE)?,
                 };
-                file.set_len(partial)?;
-                file.seek(SeekFrom::Start(partial))?;
                 if partial == 0 {
                     self.journal.begin(entry)?;
+                } else {
+                    file.set_len(partial)?;
+                    file.seek(SeekFrom::Start(partial))?;
                 }
                 self.file = Some(Current {
                     file,

@@ -66,7 +66,7 @@ pub(super) fn run(
         let kbps = u32::try_from(rate_bps / 1_000).unwrap_or(u32::MAX);
         // Over a segment that is no link of the overlay it is of no use, and is refused.
         let measured = Operation::Measured { neighbor, kbps };
-        drop(trust.commander().operate(measured));
+        let _ = trust.commander().operate(measured);
     }
     match transfer.failure() {
         Some(failure) => Err(failure),

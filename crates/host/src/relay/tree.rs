@@ -142,8 +142,8 @@ pub(super) struct Walker<'a> {
 struct Level {
     directory: Directory,
     path: Vec<u8>,
-    /// What is left, last first.
-    names: Vec<OsString>,
+    /// What is left, last first, and what is a file of that.
+    names: Vec<(OsString, bool)>,
 }
 
 impl Walker<'_> {
@@ -155,7 +155,7 @@ impl Walker<'_> {
             return self.first().map(Some);
         }
         while let Some(level) = self.open.last_mut() {
-            let Some(name) = level.names.pop() else {
+            let Some((name, is_file)) = level.names.pop() else {
                 self.open.pop();
                 continue;
             };
@@ -168,7 +168,7 @@ impl Walker<'_> {
                 return Err((shown(&path), ErrorKind::InvalidFilename.into()));
             }
             let depth = self.open.len() - 1;
-            return self.enter(depth, &name, path).map(Some);
+            return self.enter(depth, (&name, is_file), path).map(Some);
         }
         Ok(None)
     }
@@ -194,7 +194,7 @@ impl Walker<'_> {
             }
             What::Named { parent, name } => {
                 let name = name.clone();
-                let (head, level, file) = visit(parent, &name, Vec::new())?;
+                let (head, level, file) = visit(parent, (&name, false), Vec::new())?;
                 self.open.extend(level);
                 self.file = file.map(Content::File);
                 Ok(head)
@@ -202,7 +202,7 @@ impl Walker<'_> {
         }
     }
 
-    fn enter(&mut self, depth: usize, name: &OsStr, path: Vec<u8>) -> Located<Head> {
+    fn enter(&mut self, depth: usize, name: (&OsStr, bool), path: Vec<u8>) -> Located<Head> {
         if depth + 1 >= DEPTH_MAX {
             let text = format!("more than {DEPTH_MAX} directories in each other");
             return Err((shown(&path), io::Error::new(ErrorKind::InvalidInput, text)));
@@ -217,10 +217,15 @@ impl Walker<'_> {
 /// The head of what has a name, and what is to be gone on with: its entries, or its content.
 fn visit(
     parent: &Directory,
-    name: &OsStr,
+    (name, is_file): (&OsStr, bool),
     path: Vec<u8>,
 ) -> Located<(Head, Option<Level>, Option<File>)> {
     let at = |error| (shown_or(&path, name), error);
+    if is_file {
+        let (file, metadata) = parent.read_at(name).map_err(at)?;
+        let head = Head::of(EntryKind::File, &metadata, path, Vec::new());
+        return Ok((head, None, Some(file)));
+    }
     let metadata = parent.look_at(name).map_err(at)?;
     if metadata.is_dir() {
         let directory = parent.enter(name).map_err(at)?;
@@ -243,8 +248,7 @@ fn visit(
             None,
         ))
     } else if metadata.is_file() {
-        let file = parent.read(Path::new(name)).map_err(at)?;
-        let metadata = file.metadata().map_err(at)?;
+        let (file, metadata) = parent.read_at(name).map_err(at)?;
         let head = Head::of(EntryKind::File, &metadata, path, Vec::new());
         Ok((head, None, Some(file)))
     } else {
@@ -253,11 +257,14 @@ fn visit(
     }
 }
 
-/// Last first.
-fn sorted(directory: &Directory) -> io::Result<Vec<OsString>> {
-    let names = directory.list()?.map(|entry| entry.map(|e| e.file_name()));
-    let mut names: Vec<OsString> = names.collect::<io::Result<_>>()?;
-    names.sort_unstable_by(|a, b| b.as_bytes().cmp(a.as_bytes()));
+/// Last first, with what the directory itself tells of what is a file.
+fn sorted(directory: &Directory) -> io::Result<Vec<(OsString, bool)>> {
+    let mut names = Vec::new();
+    for entry in directory.list()? {
+        let entry = entry?;
+        names.push((entry.file_name(), entry.file_type()?.is_file()));
+    }
+    names.sort_unstable_by(|(a, _), (b, _)| b.as_bytes().cmp(a.as_bytes()));
     Ok(names)
 }
 

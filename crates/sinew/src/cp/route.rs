@@ -154,9 +154,10 @@ impl Route {
             .segments
             .first()
             .is_some_and(|s| s.past.is_empty());
-        let way = match is_neighbor && plan.direct.confidence == "at-least" {
-            true => &plan.direct,
-            false => plan.best(),
+        let way = match (plan.best().confidence, is_neighbor) {
+            ("at-least", true) => &plan.direct,
+            ("at-least", false) => &plan.pipelined,
+            _ => plan.best(),
         };
         if way.segments.iter().any(|segment| !segment.past.is_empty()) {
             return None;
