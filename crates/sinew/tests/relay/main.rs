@@ -1,7 +1,11 @@
 //! `sinew cp` with real nodes on loopback: files and directories there and back, through relays; what
 //! is refused; what is left when somebody dies in the middle, and how it goes on.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says where, and shows what it measured"
+)]
 
 #[path = "../world/mod.rs"]
 mod world;
@@ -9,5 +13,6 @@ mod world;
 mod chain;
 mod copies;
 mod faults;
+mod rates;
 mod refusals;
 mod resume;
