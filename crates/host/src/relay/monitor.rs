@@ -184,6 +184,7 @@ impl Sending {
                 rtt_us: info.rtt_us,
                 min_rtt_us: info.min_rtt_us,
                 delivered: info.acked,
+                sent: info.sent.into(),
                 resent: info.resent.into(),
             };
             let before = stripe.pacer.rate_bps();
