@@ -302,4 +302,33 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "parallel TCP breaks, at the application layer, the fairness that TCP tries to maintain at the transport layer",
         "a user with 16 connections has more than twice an ordinary flow's goodput",
     ),
+    // What real relays have to reach.
+    claim(
+        "liu04/real",
+        "real-gain",
+        "goal, after Liu04 §III-A",
+        "the pipeline of n connections carries n·√n times as much as one from end to end",
+        "six links, Reno: at least 8 times (the model has 14.7, before capacities limit)",
+    ),
+    claim(
+        "liu04/real",
+        "real-slowest",
+        "goal, after Liu04 §III-A",
+        "a pipeline carries what its slowest segment carries",
+        "at least 90 % of what one connection over the slowest link carries alone",
+    ),
+    claim(
+        "liu04/real",
+        "real-predicted",
+        "goal",
+        "what a transfer will achieve is known before",
+        "predicted within 20 % of achieved",
+    ),
+    claim(
+        "liu04/real",
+        "real-stripes",
+        "goal, after Liu04 §III-C",
+        "stripes on the worst segment lift the end-to-end rate as the optimum predicts",
+        "within 15 % of the optimum over the rates of single connections",
+    ),
 ];

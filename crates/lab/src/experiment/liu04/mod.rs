@@ -6,6 +6,7 @@
 //! | fig9 | transfers over the widest relay paths of 1 to 8 hops in an overlay on a transit-stub network |
 //! | fig10, fig11 | shorter paths for less width in the same overlays, by logical and by physical hops |
 //! | impact | what relays do to ordinary flows: goodput, fairness, load |
+//! | real | the same chain with the kernel's TCP, and `sinew cp` through real relays |
 //!
 //! ```text
 //!   chain ────▶ simulated TCP (sim::tcp): relays are hosts with bounded buffers, full ones stop the
@@ -18,6 +19,7 @@ pub(super) mod claims;
 mod fig8;
 mod fig9;
 mod impact;
+mod real;
 mod tradeoff;
 mod underlay;
 
@@ -33,6 +35,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &tradeoff::FIG10,
     &tradeoff::FIG11,
     &impact::IMPACT,
+    &real::REAL,
 ];
 
 /// The mean; NaN of nothing.

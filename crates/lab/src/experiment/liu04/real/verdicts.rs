@@ -1,0 +1,76 @@
+//! The goals for real relays, held against what was measured.
+
+use super::{CONGESTION, value};
+use crate::experiment::{Rows, Verdict};
+
+/// What all relays together have to gain over one connection. The model has 6·√6 = 14.7, before the links'
+/// capacity limits anything [Liu04 §III-A].
+const GAIN: f64 = 8.0;
+/// The share of the slowest segment's own rate that is reached.
+const SHARE: f64 = 0.9;
+/// How far a prediction may be off.
+const PREDICTED: f64 = 0.2;
+const STRIPED: f64 = 0.15;
+
+pub(super) fn verdicts(rows: &Rows) -> Vec<Verdict> {
+    let reno = |key: &str| value(rows, 0, false, key);
+    let mbit = |bps: f64| format!("{:.2} Mbit/s", bps / 1e6);
+    let (direct, relays, slowest) = (reno("direct_bps"), reno("relays_bps"), reno("slowest_bps"));
+    let others = (1..CONGESTION.len()).map(|kind| {
+        let of = |key: &str| value(rows, kind, false, key);
+        format!(
+            "{}: one connection {}, slowest segment {}, relays {}",
+            CONGESTION[kind],
+            mbit(of("direct_bps")),
+            mbit(of("slowest_bps")),
+            mbit(of("relays_bps"))
+        )
+    });
+    let others: Vec<String> = others.collect();
+    let gain = relays / direct;
+    let share = relays / slowest;
+    let predicted = reno("predicted_bps");
+    let off = predicted / relays - 1.0;
+    let striped = |key: &str| value(rows, 0, true, key);
+    let lift = striped("relays_bps") / striped("optimum_bps") - 1.0;
+    vec![
+        Verdict::of(
+            "real-gain",
+            gain >= GAIN,
+            format!("{gain:.1} times: {} against {}", mbit(relays), mbit(direct)),
+        )
+        .note(others.join("; ")),
+        Verdict::of(
+            "real-slowest",
+            share >= SHARE,
+            format!("{:.0} % of {}", share * 100.0, mbit(slowest)),
+        ),
+        Verdict::of(
+            "real-predicted",
+            off.abs() <= PREDICTED,
+            format!(
+                "{} predicted, {} achieved: {:+.0} %",
+                mbit(predicted),
+                mbit(relays),
+                off * 100.0
+            ),
+        )
+        .note(format!(
+            "before anything was transferred: {} predicted, {} achieved",
+            mbit(reno("first_predicted_bps")),
+            mbit(reno("first_bps"))
+        )),
+        Verdict::of(
+            "real-stripes",
+            lift.abs() <= STRIPED,
+            format!(
+                "{} where the optimum of {:.0} connections has {}: {:+.0} %; one connection each would have {}",
+                mbit(striped("relays_bps")),
+                striped("stripes"),
+                mbit(striped("optimum_bps")),
+                lift * 100.0,
+                mbit(striped("slowest_bps"))
+            ),
+        ),
+    ]
+}
