@@ -331,4 +331,25 @@ pub(crate) const CLAIMS: &[ClaimText] = &[
         "stripes on the worst segment lift the end-to-end rate as the optimum predicts",
         "within 15 % of the optimum over the rates of single connections",
     ),
+    claim(
+        "liu04/scavenge",
+        "scavenge-voice",
+        "goal",
+        "a copy that scavenges does not hurt calls on the same link",
+        "20 calls on 20 Mbit/s lose less than 0.1 MOS, the worse direction",
+    ),
+    claim(
+        "liu04/scavenge",
+        "scavenge-share",
+        "goal",
+        "and it uses what the calls leave",
+        "at least 70 % of what 20 calls leave",
+    ),
+    claim(
+        "liu04/scavenge",
+        "scavenge-alone",
+        "goal",
+        "alone it uses the link",
+        "at least 90 % of the link",
+    ),
 ];

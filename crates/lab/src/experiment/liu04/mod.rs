@@ -7,6 +7,7 @@
 //! | fig10, fig11 | shorter paths for less width in the same overlays, by logical and by physical hops |
 //! | impact | what relays do to ordinary flows: goodput, fairness, load |
 //! | real | the same chain with the kernel's TCP, and `sinew cp` through real relays |
+//! | scavenge | a copy that gives way, one that does not, and calls on the same link |
 //!
 //! ```text
 //!   chain ────▶ simulated TCP (sim::tcp): relays are hosts with bounded buffers, full ones stop the
@@ -36,6 +37,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &tradeoff::FIG11,
     &impact::IMPACT,
     &real::REAL,
+    &real::scavenge::SCAVENGE,
 ];
 
 /// The mean; NaN of nothing.

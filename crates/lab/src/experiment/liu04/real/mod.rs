@@ -9,6 +9,7 @@
 //! ```
 
 mod copy;
+pub(super) mod scavenge;
 mod site;
 mod stream;
 mod verdicts;
@@ -19,13 +20,15 @@ use copy::{Copy, Relays};
 use graph::pipeline::{Rate, Rates};
 use graph::stripes::stripes_of;
 use graph::width::Width;
-use site::{LINKS, Site};
+use site::Site;
 use std::time::Duration;
 use stream::{Stream, rates};
 
 /// The experiment.
 pub(super) const REAL: Real = Real;
 
+/// Links of the chain. [Liu04 §V-A]
+const LINKS: usize = 6;
 /// The kernel's congestion controls, by the cells' number.
 const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
 /// What every link is like.
@@ -73,9 +76,9 @@ impl Experiment for Real {
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
         let congestion = CONGESTION[cell.parameter("congestion") as usize];
         let is_striped = cell.parameter("stripes") != 0.0;
-        let mut links = [LINK; LINKS].map(str::to_owned);
+        let mut links = [LINK; LINKS];
         if is_striped {
-            links[WORST_AT] = WORST.to_owned();
+            links[WORST_AT] = WORST;
         }
         let site = Site::new(&links, seed)?;
         let mut row = Row::of(cell);
@@ -103,7 +106,8 @@ impl Experiment for Real {
         let copy = Copy {
             bytes: bytes(plan.size),
             congestion,
-            stripes: placed.0,
+            stripes: &placed.0,
+            scavenges: false,
         };
         let first = relays.copy(&copy)?;
         let second = relays.copy(&copy)?;
@@ -199,7 +203,7 @@ fn span(size: Size) -> Duration {
     }
 }
 
-fn bytes(size: Size) -> usize {
+fn bytes(size: Size) -> u64 {
     match size {
         Size::Quick => 16_000_000,
         Size::Full => 64_000_000,

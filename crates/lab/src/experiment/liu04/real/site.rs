@@ -1,4 +1,4 @@
-//! The chain as networks of this machine: a namespace for each host, an emulated link between
+//! A chain as networks of this machine: a namespace for each host, an emulated link between
 //! neighbours, and routes, so that the ends also reach each other by what the kernels forward.
 //!
 //! ```text
@@ -13,10 +13,6 @@ use base::impair::Model;
 use net::netns::{Namespace, SetupError};
 use std::net::Ipv4Addr;
 
-/// Links of the chain. [Liu04 §V-A]
-pub(super) const LINKS: usize = 6;
-/// Hosts of the chain.
-pub(super) const HOSTS: usize = LINKS + 1;
 const MTU: usize = 1_500;
 
 /// The running networks. They go when this is dropped.
@@ -28,7 +24,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Makes the networks; each link is like its words, there and back.
-    pub(super) fn new(links: &[String; LINKS], seed: u64) -> Result<Site, CellError> {
+    pub(super) fn new(links: &[&str], seed: u64) -> Result<Site, CellError> {
         net::netns::available().map_err(|why| {
             CellError(format!("the experiment needs namespaces of its own: {why}"))
         })?;
@@ -39,7 +35,7 @@ impl Site {
             space.sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
             Ok(space)
         };
-        let hosts: Result<Vec<_>, _> = (0..HOSTS).map(host).collect();
+        let hosts: Result<Vec<_>, _> = (0..=links.len()).map(host).collect();
         let mut site = Site {
             _bridges: Vec::new(),
             _ends: Vec::new(),
@@ -48,7 +44,7 @@ impl Site {
         for (link, words) in links.iter().enumerate() {
             site.link(link, words, seed)?;
         }
-        for from in 0..HOSTS {
+        for from in 0..=links.len() {
             site.routes(from).map_err(failed)?;
         }
         Ok(site)
@@ -77,7 +73,7 @@ impl Site {
 
     /// From a host to all links that are not its own.
     fn routes(&self, from: usize) -> Result<(), SetupError> {
-        for link in 0..LINKS {
+        for link in 0..self.hosts.len() - 1 {
             let via = match link {
                 _ if link > from => far(from),
                 _ if link + 1 < from => near(from - 1),
@@ -87,6 +83,11 @@ impl Site {
             self.hosts[from].ip(&["route", "add", &net, "via", &via.to_string()])?;
         }
         Ok(())
+    }
+
+    /// How many hosts there are, one more than links.
+    pub(super) fn hosts(&self) -> usize {
+        self.hosts.len()
     }
 
     /// The network of a host.
