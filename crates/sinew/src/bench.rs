@@ -4,8 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::{Args, Subcommand, ValueEnum};
 use lab::bench::{
-    BenchError, calls, emulate, engine, fairness, forward, hops, idle, latency, relay, routing,
-    scale, sim, stream,
+    BenchError, bulk, calls, emulate, engine, fairness, forward, hops, idle, latency, relay,
+    routing, scale, sim, stream,
 };
 use lab::progress::Progress;
 use serde::Serialize;
@@ -34,6 +34,9 @@ Examples:
   sinew bench calls
   sinew bench calls --calls 100 --seconds 30 --json")]
     Calls(Calls),
+    /// What a relay of bulk data carries and costs, beside bare proxies
+    #[command(after_help = "Example:\n  sinew bench bulk --seconds 10 --json")]
+    Bulk(Bulk),
     /// How exact an emulated link is and what it carries, beside a cable; needs root
     #[command(after_help = "\
 Examples:
@@ -278,6 +281,20 @@ pub struct Hops {
     pub telling: Telling,
 }
 
+/// Options of `sinew bench bulk`.
+#[derive(Debug, Args)]
+pub struct Bulk {
+    /// Length of a trial
+    #[arg(long, default_value_t = bulk::Options::default().seconds)]
+    pub seconds: f64,
+    /// Trials of each contender
+    #[arg(long, default_value_t = bulk::Options::default().repeats)]
+    pub repeats: usize,
+    /// How it is told
+    #[command(flatten)]
+    pub telling: Telling,
+}
+
 /// Options of `sinew bench idle`.
 #[derive(Debug, Args)]
 pub struct Idle {
@@ -472,6 +489,14 @@ pub fn run(bench: &Bench) -> Outcome {
                 loads: args.load.clone(),
                 seconds: args.seconds,
                 seed: args.seed,
+                program: None,
+            },
+            args.telling.progress(),
+        )),
+        Bench::Bulk(args) => args.telling.tell(bulk::run(
+            &bulk::Options {
+                seconds: args.seconds,
+                repeats: args.repeats,
                 program: None,
             },
             args.telling.progress(),

@@ -5,6 +5,7 @@
 //!   latency   clients over three nodes, beside the kernel and bare forwarders
 //!   calls     many calls through a pair of gateways, beside the kernel and bare forwarders
 //!   emulate   an emulated link for any IP traffic, beside a cable
+//!   bulk      a copy through a relay, beside bare proxies
 //!   stream    one reliable stream over three nodes, beside bare sealed forwarders and TCP
 //!   fairness  reliable links beside the kernel's TCP through one bottleneck
 //!   hops      messages over a chain with losses, recovered by hops and end to end
@@ -20,7 +21,9 @@
 //! Machines are shared and differ, so absolute numbers say little: what is compared runs in turns,
 //! and medians and ratios are printed.
 
+pub mod bulk;
 pub mod calls;
+pub(crate) mod copying;
 pub(crate) mod credentials;
 pub mod emulate;
 mod endpoint;

@@ -1,22 +1,17 @@
 //! `sinew cp` over nodes of the chain: a node process in every host, with its relay.
 
 use super::site::{Site, address};
+use crate::bench::copying::Copying;
 use crate::bench::credentials::{address as overlay_address, name};
 use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::control;
 use crate::experiment::CellError;
 use crate::interrupt::Interrupt;
-use serde_json::Value;
-use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::process::{Command, Stdio};
 
 const UDP_PORT: u16 = 8_100;
-const BLOCK_BYTES: usize = 64 * 1024;
 
 /// Running nodes; they end when this is dropped.
 pub(super) struct Relays {
@@ -33,14 +28,6 @@ pub(super) struct Copy<'a> {
     pub(super) stripes: &'a [u8],
     /// It gives way to everybody else.
     pub(super) scavenges: bool,
-}
-
-/// A copy that is under way.
-pub(super) struct Copying {
-    child: Child,
-    fed: Arc<AtomicU64>,
-    feeder: JoinHandle<()>,
-    stop: Arc<AtomicBool>,
 }
 
 /// What came of it.
@@ -123,69 +110,19 @@ impl Relays {
         if copy.scavenges {
             command.arg("--scavenge");
         }
-        let mut child = command.spawn().map_err(failed)?;
-        let fed = Arc::new(AtomicU64::new(0));
-        let stop = Arc::new(AtomicBool::new(false));
-        let input = child.stdin.take().expect("it was asked for");
-        let (counter, end, bytes) = (Arc::clone(&fed), Arc::clone(&stop), copy.bytes);
-        let feeder = std::thread::spawn(move || feed(input, bytes, &counter, &end));
-        Ok(Copying {
-            child,
-            fed,
-            feeder,
-            stop,
-        })
+        Copying::begin(command, copy.bytes).map_err(failed)
     }
 
     /// Copies, and waits until that is done.
     pub(super) fn copy(&mut self, copy: &Copy<'_>) -> Result<Copied, CellError> {
-        let copied = self.begin(copy)?.end()?;
+        let told = self.begin(copy)?.end().map_err(failed)?;
         let checked = self.fleet.check();
         checked.map_err(|error| CellError(error.to_string()))?;
-        Ok(copied)
-    }
-}
-
-impl Copying {
-    /// Bytes that the copy has taken so far.
-    pub(super) fn fed(&self) -> u64 {
-        self.fed.load(Ordering::Relaxed)
-    }
-
-    /// Gives it no more, and waits until it is done.
-    pub(super) fn stop(self) -> Result<Copied, CellError> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.end()
-    }
-
-    fn end(self) -> Result<Copied, CellError> {
-        let ended = self.child.wait_with_output().map_err(failed)?;
-        // It ends when the copy takes no more.
-        let _ = self.feeder.join();
-        if !ended.status.success() {
-            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-            return Err(CellError(format!("sinew cp: {}", said.trim_end())));
-        }
-        let told: Value = serde_json::from_slice(&ended.stdout)
-            .map_err(|error| CellError(format!("sinew cp --json: {error}")))?;
         let number = |key: &str| told[key].as_f64().unwrap_or(f64::NAN);
         Ok(Copied {
             rate_bps: number("rate_bps"),
             predicted_bps: number("predicted_bps"),
         })
-    }
-}
-
-fn feed(mut input: ChildStdin, bytes: u64, fed: &AtomicU64, stop: &AtomicBool) {
-    let block = [0; BLOCK_BYTES];
-    while !stop.load(Ordering::Relaxed) {
-        let left = bytes - fed.load(Ordering::Relaxed);
-        let next = left.min(BLOCK_BYTES as u64) as usize;
-        // Why a copy takes no more is seen by its end.
-        if next == 0 || input.write_all(&block[..next]).is_err() {
-            break;
-        }
-        fed.fetch_add(next as u64, Ordering::Relaxed);
     }
 }
 

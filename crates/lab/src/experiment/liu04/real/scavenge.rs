@@ -5,8 +5,9 @@
 //!   a ═══ 20 Mbit/s, 10 ms, a queue of 100 packets ═══ b      20 calls there and back; sinew cp ─▶
 //! ```
 
-use super::copy::{Copy, Copying, Relays};
+use super::copy::{Copy, Relays};
 use super::site::Site;
+use crate::bench::copying::Copying;
 use crate::bench::credentials::name;
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
 use crate::plot::{Axis, Chart, Mark, Series};
@@ -106,7 +107,7 @@ impl Experiment for Scavenge {
         row.set("copy_bps", rate(before.2, fed(&copying)));
         drop(calls);
         if let Some(copying) = copying {
-            copying.stop()?;
+            copying.stop().map_err(io)?;
         }
         Ok(row)
     }

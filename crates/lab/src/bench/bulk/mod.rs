@@ -1,0 +1,206 @@
+//! `sinew bench bulk`: what a relay carries and costs, beside bare proxies.
+//!
+//! ```text
+//!   bare    writer ══▶ proxy ══▶ reader              three threads: splice, or TLS opened and sealed
+//!   relay   cp ─▶ node a ══▶ node b ══▶ node c       processes: read, digested, carried, checked
+//! ```
+//!
+//! What is between the first and the last socket is the same: one hop through a relay. The ends of a
+//! copy do more than those of a bare connection, so beside the rate stands what the middle costs.
+
+mod proxy;
+mod report;
+
+pub use report::{Contender, Report};
+
+use super::copying::Copying;
+use super::credentials::name;
+use super::fleet::{Beside, Fleet, Spec, free};
+use super::usage;
+use super::{BenchError, go_on};
+use crate::control;
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use base::Duration;
+use net::Clock;
+use proxy::Proxy;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A connection has found its rate.
+const WARM: Duration = Duration::from_millis(500);
+/// a, b and c; b is the relay.
+const NODES: usize = 3;
+const RELAY: usize = 1;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Length of a trial.
+    pub seconds: f64,
+    /// Trials of each contender, in turns.
+    pub repeats: usize,
+    /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
+    pub program: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seconds: 2.0,
+            repeats: 3,
+            program: None,
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<(), BenchError> {
+        let bad = |what: &str| Err(BenchError::Option(what.to_owned()));
+        if !(0.1..=3_600.0).contains(&self.seconds) {
+            return bad("a trial lasts 0.1 to 3600 seconds");
+        }
+        if !(1..=100).contains(&self.repeats) {
+            return bad("there are 1 to 100 trials of each");
+        }
+        Ok(())
+    }
+}
+
+/// Who carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    Bare,
+    Relay,
+}
+
+/// What one trial found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trial {
+    bytes: u64,
+    span_s: f64,
+    /// Of the middle.
+    cpu_ns: u64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// [`BenchError`]; whatever was started has ended then.
+pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    options.check()?;
+    let interrupt = Interrupt::install()?;
+    let trials = (4 * options.repeats) as f64;
+    let seconds = trials * (options.seconds + WARM.as_secs_f64() + 0.3) + 2.0;
+    progress.begin(&format!("sinew bench bulk: about {seconds:.0} s"));
+    let load_before = usage::load();
+    let chain = Chain::start(options, &interrupt)?;
+    let mut found: [[Vec<Trial>; 2]; 2] = Default::default();
+    for _ in 0..options.repeats {
+        for (sealed, trials) in found.iter_mut().enumerate() {
+            for (who, trials) in [Who::Bare, Who::Relay].into_iter().zip(trials) {
+                go_on(&interrupt)?;
+                let sealed = sealed == 1;
+                let cover = if sealed { "TLS" } else { "plain" };
+                progress.step(&format!("{cover}, {who:?}").to_lowercase());
+                trials.push(match who {
+                    Who::Bare => bare(sealed, options)?,
+                    Who::Relay => chain.trial(sealed, options)?,
+                });
+            }
+        }
+    }
+    let [plain, sealed] = found.map(|both| both.map(|trials| Contender::of(&trials)));
+    Ok(Report {
+        load: [load_before, usage::load()],
+        seconds: options.seconds,
+        repeats: options.repeats,
+        plain: plain.into(),
+        sealed: sealed.into(),
+    })
+}
+
+fn bare(sealed: bool, options: &Options) -> Result<Trial, BenchError> {
+    let proxy = Proxy::start(sealed)?;
+    measure(options, || Ok((proxy.arrived(), proxy.cpu_ns())))
+}
+
+/// What `sample` (bytes, processor time) grows by in a trial.
+fn measure(
+    options: &Options,
+    sample: impl Fn() -> Result<(u64, u64), BenchError>,
+) -> Result<Trial, BenchError> {
+    let sleep =
+        |span: Duration| std::thread::sleep(std::time::Duration::from_nanos(span.as_nanos()));
+    sleep(WARM);
+    let clock = Clock::new();
+    let (before, from) = (sample()?, clock.now());
+    sleep(Duration::from_secs_f64(options.seconds));
+    let (after, until) = (sample()?, clock.now());
+    Ok(Trial {
+        bytes: after.0 - before.0,
+        span_s: until.since(from).as_secs_f64(),
+        cpu_ns: after.1.saturating_sub(before.1),
+    })
+}
+
+/// Three nodes in a row, on loopback.
+struct Chain {
+    fleet: Fleet,
+    program: PathBuf,
+}
+
+impl Chain {
+    fn start(options: &Options, interrupt: &Interrupt) -> Result<Chain, BenchError> {
+        let mut fleet = Fleet::new(options.program.as_deref())?;
+        let any: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+        let places: Result<Vec<_>, _> = (0..NODES).map(|_| free(any)).collect();
+        let places = places?;
+        for index in 0..NODES {
+            let beside = |index: usize, dial| Beside {
+                index,
+                dial,
+                impair: None,
+            };
+            let above = index.checked_sub(1).map(|above| beside(above, None));
+            let below = places.get(index + 1).map(|at| beside(index + 1, Some(*at)));
+            let spec = Spec {
+                listen: places[index],
+                neighbors: above.into_iter().chain(below).collect(),
+                cpu: None,
+                inside: None,
+                realtime: false,
+                paper: false,
+                reliable: None,
+                bridge: None,
+            };
+            fleet.start(index, &spec)?;
+        }
+        fleet.wait(interrupt, |index, status| {
+            control::links_up(status, if index == RELAY { 2 } else { 1 })
+        })?;
+        let program = match &options.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()?,
+        };
+        Ok(Chain { fleet, program })
+    }
+
+    fn trial(&self, sealed: bool, options: &Options) -> Result<Trial, BenchError> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["cp", "-", &format!("{}:/dev/null", name(NODES - 1))])
+            .args(["--discard", "--json", "--quiet", "--stripes", "1"])
+            .args(["--via", &name(RELAY), "--node"])
+            .arg(self.fleet.node(0).control_socket());
+        if !sealed {
+            command.arg("--plain");
+        }
+        let copying = Copying::begin(command, u64::MAX)?;
+        let relay = self.fleet.node(RELAY);
+        let trial = measure(options, || Ok((copying.fed(), relay.usage()?.cpu_ns)))?;
+        copying.stop()?;
+        Ok(trial)
+    }
+}

@@ -1,0 +1,119 @@
+//! What `sinew bench bulk` found: the documented JSON, and the table.
+
+use super::Trial;
+use crate::bench::heading;
+use crate::table::align;
+use serde::Serialize;
+use std::fmt;
+
+/// Everything that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine's load before and after.
+    pub load: [f64; 2],
+    /// Length of a trial.
+    pub seconds: f64,
+    /// Trials of each.
+    pub repeats: usize,
+    /// As it is: beside a splice proxy; the goal is 0.8 at least.
+    pub plain: Pair,
+    /// Over TLS: beside a proxy that opens and seals; the goal is 0.6 at least.
+    pub sealed: Pair,
+}
+
+/// A proxy and a relay.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pair {
+    /// A bare connection through a proxy.
+    pub bare: Contender,
+    /// A copy through a relay.
+    pub relay: Contender,
+    /// The relay's rate over the proxy's.
+    pub rate_ratio: f64,
+    /// The relay's processor time per byte over the proxy's.
+    pub cpu_ratio: f64,
+}
+
+/// The median trial of one.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Contender {
+    /// What it carried.
+    pub gbps: f64,
+    /// Processor time of the middle per gigabyte.
+    pub cpu_s_per_gb: f64,
+}
+
+impl Contender {
+    pub(super) fn of(trials: &[Trial]) -> Contender {
+        let median = |value: fn(&Trial) -> f64| {
+            let mut values: Vec<f64> = trials.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Contender {
+            gbps: median(|trial| trial.bytes as f64 * 8.0 / 1e9 / trial.span_s),
+            cpu_s_per_gb: median(|trial| trial.cpu_ns as f64 / (trial.bytes as f64).max(1.0)),
+        }
+    }
+}
+
+impl From<[Contender; 2]> for Pair {
+    fn from([bare, relay]: [Contender; 2]) -> Pair {
+        Pair {
+            bare,
+            relay,
+            rate_ratio: relay.gbps / bare.gbps,
+            cpu_ratio: relay.cpu_s_per_gb / bare.cpu_s_per_gb,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [before, after] = self.load;
+        writeln!(
+            f,
+            "one hop through a relay, on loopback; medians of {} trials of {} s; load {before:.1} to {after:.1}\n",
+            self.repeats, self.seconds,
+        )?;
+        let head = [
+            "",
+            "Gbit/s",
+            "over bare",
+            "goal",
+            "middle, s/GB",
+            "over bare",
+        ];
+        let mut table = vec![heading(head)];
+        let pairs = [
+            ("plain: splice proxy", "plain: cp", &self.plain, 0.8),
+            ("TLS: proxy", "TLS: cp", &self.sealed, 0.6),
+        ];
+        for (bare, relay, pair, goal) in pairs {
+            let row = |name: &str, of: &Contender| {
+                vec![
+                    name.to_owned(),
+                    format!("{:.2}", of.gbps),
+                    String::new(),
+                    String::new(),
+                    format!("{:.3}", of.cpu_s_per_gb),
+                    String::new(),
+                ]
+            };
+            table.push(row(bare, &pair.bare));
+            let mut row = row(relay, &pair.relay);
+            row[2] = format!("{:.2}", pair.rate_ratio);
+            row[3] = format!(
+                "{goal} {}",
+                if pair.rate_ratio >= goal {
+                    "ok"
+                } else {
+                    "MISSED"
+                }
+            );
+            row[5] = format!("{:.2}", pair.cpu_ratio);
+            table.push(row);
+        }
+        write!(f, "{}", align(&table))
+    }
+}

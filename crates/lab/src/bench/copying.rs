@@ -1,0 +1,93 @@
+//! `sinew cp` as a process, fed with zeros for as long as is wanted.
+
+use serde_json::Value;
+use std::io::{self, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// What is written at once.
+const BLOCK_BYTES: usize = 256 * 1024;
+
+/// A copy that is under way. Dropping it ends it.
+pub(crate) struct Copying {
+    child: Child,
+    fed: Arc<AtomicU64>,
+    feeder: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Copying {
+    /// Runs `sinew cp - …`, and feeds it with so many bytes at most.
+    pub(crate) fn begin(mut command: Command, bytes: u64) -> io::Result<Copying> {
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let (fed, stop) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let input = child.stdin.take().expect("it was asked for");
+        let (counter, end) = (Arc::clone(&fed), Arc::clone(&stop));
+        let feeder = thread::spawn(move || feed(input, bytes, &counter, &end));
+        Ok(Copying {
+            child,
+            fed,
+            feeder: Some(feeder),
+            stop,
+        })
+    }
+
+    /// Bytes that it has taken so far.
+    pub(crate) fn fed(&self) -> u64 {
+        self.fed.load(Ordering::Relaxed)
+    }
+
+    /// Gives it no more, and waits until it is done.
+    pub(crate) fn stop(self) -> io::Result<Value> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.end()
+    }
+
+    /// Waits until it is done: what it says by `--json`.
+    pub(crate) fn end(mut self) -> io::Result<Value> {
+        let mut told = Vec::new();
+        let mut said = String::new();
+        if let Some(mut out) = self.child.stdout.take() {
+            io::Read::read_to_end(&mut out, &mut told)?;
+        }
+        if let Some(mut out) = self.child.stderr.take() {
+            io::Read::read_to_string(&mut out, &mut said)?;
+        }
+        let status = self.child.wait()?;
+        if let Some(feeder) = self.feeder.take() {
+            // It ends when the copy takes no more.
+            let _ = feeder.join();
+        }
+        match status.success() {
+            true => Ok(serde_json::from_slice(&told)?),
+            false => Err(io::Error::other(format!("sinew cp: {}", said.trim_end()))),
+        }
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        // Fails if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn feed(mut input: ChildStdin, bytes: u64, fed: &AtomicU64, stop: &AtomicBool) {
+    let block = vec![0; BLOCK_BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        let left = bytes - fed.load(Ordering::Relaxed);
+        let next = left.min(BLOCK_BYTES as u64) as usize;
+        // Why a copy takes no more is seen by its end.
+        if next == 0 || input.write_all(&block[..next]).is_err() {
+            break;
+        }
+        fed.fetch_add(next as u64, Ordering::Relaxed);
+    }
+}
