@@ -35,7 +35,7 @@ Examples:
   sinew bench calls --calls 100 --seconds 30 --json")]
     Calls(Calls),
     /// What a relay of bulk data carries and costs, beside bare proxies
-    #[command(after_help = "Example:\n  sinew bench bulk --seconds 10 --json")]
+    #[command(after_help = "Example:\n  sinew bench bulk --megabytes 10000 --json")]
     Bulk(Bulk),
     /// How exact an emulated link is and what it carries, beside a cable; needs root
     #[command(after_help = "\
@@ -284,9 +284,12 @@ pub struct Hops {
 /// Options of `sinew bench bulk`.
 #[derive(Debug, Args)]
 pub struct Bulk {
-    /// Length of a trial
+    /// Length of a bare trial
     #[arg(long, default_value_t = bulk::Options::default().seconds)]
     pub seconds: f64,
+    /// What a copy carries in a trial
+    #[arg(long, default_value_t = bulk::Options::default().megabytes)]
+    pub megabytes: u64,
     /// Trials of each contender
     #[arg(long, default_value_t = bulk::Options::default().repeats)]
     pub repeats: usize,
@@ -497,6 +500,7 @@ pub fn run(bench: &Bench) -> Outcome {
             &bulk::Options {
                 seconds: args.seconds,
                 repeats: args.repeats,
+                megabytes: args.megabytes,
                 program: None,
             },
             args.telling.progress(),

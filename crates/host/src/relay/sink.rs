@@ -17,8 +17,9 @@ use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
 use std::sync::Arc;
 use wire::relay::{Done, FRAME_HEAD_BYTES, Message};
 
-/// So much is written before it is acknowledged while more is there already: a 32nd of the window.
-const ACK_BYTES: u64 = relay::WINDOW_BYTES / 32;
+/// So much is written before it is acknowledged, a 128th of the window: each relay passes every
+/// acknowledgement on, which costs it as much as a frame. The end is told by itself.
+const ACK_BYTES: u64 = relay::WINDOW_BYTES / 128;
 
 /// The frames that have come to a sink.
 pub(super) type Inflow = Shared<Reassembly>;
@@ -122,13 +123,13 @@ impl Sink<'_> {
         let mut digest = None;
         loop {
             let next = self.inflow.wait(self.transfer, |r| match r.take() {
-                Some(bytes) => Some(Some((bytes, r.is_ready()))),
+                Some(bytes) => Some(Some(bytes)),
                 None => r.is_complete().then_some(None),
             });
             let Ok(next) = next else {
                 return Err(self.over());
             };
-            let Some((bytes, more)) = next else { break };
+            let Some(bytes) = next else { break };
             let mut input = &bytes[..];
             loop {
                 let event = decoder.next(&mut input);
@@ -145,7 +146,7 @@ impl Sink<'_> {
                 }
             }
             written += bytes.len() as u64;
-            if written - acked >= ACK_BYTES || !more {
+            if written - acked >= ACK_BYTES {
                 acked = written;
                 self.say(&Message::Ack(here, acked))?;
                 tell(Told::Written(acked));

@@ -13,17 +13,20 @@ mod report;
 
 pub use report::{Contender, Report};
 
-use super::copying::Copying;
 use super::credentials::name;
 use super::fleet::{Beside, Fleet, Spec, free};
 use super::usage;
 use super::{BenchError, go_on};
 use crate::control;
+use crate::files::Scratch;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use base::Duration;
 use net::Clock;
 use proxy::Proxy;
+use serde_json::Value;
+use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
@@ -33,14 +36,18 @@ const WARM: Duration = Duration::from_millis(500);
 /// a, b and c; b is the relay.
 const NODES: usize = 3;
 const RELAY: usize = 1;
+/// What is copied is called.
+const FILE: &str = "zeros";
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Length of a trial.
+    /// Length of a bare trial.
     pub seconds: f64,
     /// Trials of each contender, in turns.
     pub repeats: usize,
+    /// What a copy carries in a trial, in megabytes.
+    pub megabytes: u64,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
 }
@@ -50,6 +57,7 @@ impl Default for Options {
         Options {
             seconds: 2.0,
             repeats: 3,
+            megabytes: 1_000,
             program: None,
         }
     }
@@ -63,6 +71,9 @@ impl Options {
         }
         if !(1..=100).contains(&self.repeats) {
             return bad("there are 1 to 100 trials of each");
+        }
+        if !(1..=1_000_000).contains(&self.megabytes) {
+            return bad("a copy has 1 to 1000000 megabytes");
         }
         Ok(())
     }
@@ -91,9 +102,7 @@ struct Trial {
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
-    let trials = (4 * options.repeats) as f64;
-    let seconds = trials * (options.seconds + WARM.as_secs_f64() + 0.3) + 2.0;
-    progress.begin(&format!("sinew bench bulk: about {seconds:.0} s"));
+    progress.begin("sinew bench bulk: some seconds for each of four contenders, in turns");
     let load_before = usage::load();
     let chain = Chain::start(options, &interrupt)?;
     let mut found: [[Vec<Trial>; 2]; 2] = Default::default();
@@ -106,7 +115,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
                 progress.step(&format!("{cover}, {who:?}").to_lowercase());
                 trials.push(match who {
                     Who::Bare => bare(sealed, options)?,
-                    Who::Relay => chain.trial(sealed, options)?,
+                    Who::Relay => chain.trial(sealed)?,
                 });
             }
         }
@@ -149,6 +158,8 @@ fn measure(
 struct Chain {
     fleet: Fleet,
     program: PathBuf,
+    /// Holds a file without content, to copy.
+    folder: Scratch,
 }
 
 impl Chain {
@@ -184,23 +195,48 @@ impl Chain {
             Some(program) => program.clone(),
             None => std::env::current_exe()?,
         };
-        Ok(Chain { fleet, program })
+        let folder = Scratch::new("bulk")?;
+        let file = File::create(folder.path().join(FILE))?;
+        file.set_len(options.megabytes * 1_000_000)?;
+        Ok(Chain {
+            fleet,
+            program,
+            folder,
+        })
     }
 
-    fn trial(&self, sealed: bool, options: &Options) -> Result<Trial, BenchError> {
+    fn trial(&self, sealed: bool) -> Result<Trial, BenchError> {
         let mut command = Command::new(&self.program);
         command
-            .args(["cp", "-", &format!("{}:/dev/null", name(NODES - 1))])
-            .args(["--discard", "--json", "--quiet", "--stripes", "1"])
+            .arg("cp")
+            .arg(self.folder.path().join(FILE))
+            .arg(format!("{}:/{FILE}", name(NODES - 1)))
+            .args([
+                "--discard",
+                "--fresh",
+                "--json",
+                "--quiet",
+                "--stripes",
+                "1",
+            ])
             .args(["--via", &name(RELAY), "--node"])
             .arg(self.fleet.node(0).control_socket());
         if !sealed {
             command.arg("--plain");
         }
-        let copying = Copying::begin(command, u64::MAX)?;
-        let relay = self.fleet.node(RELAY);
-        let trial = measure(options, || Ok((copying.fed(), relay.usage()?.cpu_ns)))?;
-        copying.stop()?;
-        Ok(trial)
+        let relay = self.fleet.node(RELAY).id()?;
+        let before = usage::whole_cpu_ns(relay)?;
+        let done = command.output()?;
+        let after = usage::whole_cpu_ns(relay)?;
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr);
+            return Err(BenchError::Start(format!("sinew cp: {}", said.trim_end())));
+        }
+        let told: Value = serde_json::from_slice(&done.stdout).map_err(io::Error::from)?;
+        Ok(Trial {
+            bytes: told["bytes"].as_u64().unwrap_or(0),
+            span_s: told["seconds"].as_f64().unwrap_or(f64::NAN),
+            cpu_ns: after.saturating_sub(before),
+        })
     }
 }

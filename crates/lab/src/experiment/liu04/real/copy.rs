@@ -10,8 +10,12 @@ use crate::interrupt::Interrupt;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const UDP_PORT: u16 = 8_100;
+/// What of a full Ethernet frame of TCP is its payload.
+const PAYLOAD_SHARE: f64 = 1_448.0 / 1_514.0;
 
 /// Running nodes; they end when this is dropped.
 pub(super) struct Relays {
@@ -33,7 +37,10 @@ pub(super) struct Copy<'a> {
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Copied {
+    /// What arrived at the last host, once the copy had found its rate.
     pub(super) rate_bps: f64,
+    /// All of it, from the start of the command to its end.
+    pub(super) whole_bps: f64,
     /// What the node expected; NaN if it did not know.
     pub(super) predicted_bps: f64,
 }
@@ -113,14 +120,27 @@ impl Relays {
         Copying::begin(command, copy.bytes).map_err(failed)
     }
 
-    /// Copies, and waits until that is done.
-    pub(super) fn copy(&mut self, copy: &Copy<'_>) -> Result<Copied, CellError> {
-        let told = self.begin(copy)?.end().map_err(failed)?;
+    /// Copies for as long as it takes to find its rate, and then for `span`.
+    pub(super) fn copy(
+        &mut self,
+        site: &Site,
+        copy: &Copy<'_>,
+        (warm, span): (Duration, Duration),
+    ) -> Result<Copied, CellError> {
+        let copying = self.begin(copy)?;
+        let last = site.hosts() - 1;
+        let arrived = || site.counted(last, last - 1).map(|(received, _)| received);
+        sleep(warm);
+        let (before, from) = (arrived()?, Instant::now());
+        sleep(span);
+        let (after, took) = (arrived()?, from.elapsed());
+        let told = copying.stop().map_err(failed)?;
         let checked = self.fleet.check();
         checked.map_err(|error| CellError(error.to_string()))?;
         let number = |key: &str| told[key].as_f64().unwrap_or(f64::NAN);
         Ok(Copied {
-            rate_bps: number("rate_bps"),
+            rate_bps: (after - before) as f64 * 8.0 * PAYLOAD_SHARE / took.as_secs_f64(),
+            whole_bps: number("rate_bps"),
             predicted_bps: number("predicted_bps"),
         })
     }

@@ -41,6 +41,8 @@ const LINK_BPS: u64 = 20_000_000;
 /// Connections in all for stripes: as many as links, and so many more.
 const SPARE: usize = 2;
 const WARM: Duration = Duration::from_secs(3);
+/// Six connections one after the other, each from its slow start.
+const COPY_WARM: Duration = Duration::from_secs(6);
 
 /// The experiment.
 pub(super) struct Real;
@@ -58,12 +60,12 @@ impl Experiment for Real {
         format!(
             "Seven network namespaces in a row, joined by six emulated links ({LINK}, both ways). For each congestion control \
              one connection from end to end, then six at the same time, one over each link, measured for {} s after {} s; then \
-             sinew cp of {} MB from the first host to the last through all others, twice: before the first nobody has measured \
-             the links but by hellos, before the second the first one has. With stripes, one link loses 2 %, \
+             sinew cp from the first host to the last through all others, twice, measured for as long after {} s by what arrives: before \
+             the first nobody has measured the links but by hellos, before the second the first one has. With stripes, one link loses 2 %, \
              and the placement is the optimum for {} connections of the rates that single connections had.",
             span(size).as_secs(),
             WARM.as_secs(),
-            bytes(size) / 1_000_000,
+            COPY_WARM.as_secs(),
             LINKS + SPARE,
         )
     }
@@ -104,16 +106,18 @@ impl Experiment for Real {
         row.set("optimum_bps", placed.1);
         let mut relays = Relays::start(&plan.program, &site)?;
         let copy = Copy {
-            bytes: bytes(plan.size),
+            bytes: u64::MAX,
             congestion,
             stripes: &placed.0,
             scavenges: false,
         };
-        let first = relays.copy(&copy)?;
-        let second = relays.copy(&copy)?;
+        let spans = (COPY_WARM, span(plan.size));
+        let first = relays.copy(&site, &copy, spans)?;
+        let second = relays.copy(&site, &copy, spans)?;
         row.set("first_bps", first.rate_bps);
         row.set("first_predicted_bps", first.predicted_bps);
         row.set("relays_bps", second.rate_bps);
+        row.set("relays_whole_bps", second.whole_bps);
         row.set("predicted_bps", second.predicted_bps);
         row.set("stripes", placed.0.iter().map(|n| f64::from(*n)).sum());
         Ok(row)
@@ -200,12 +204,5 @@ fn span(size: Size) -> Duration {
     match size {
         Size::Quick => Duration::from_secs(12),
         Size::Full => Duration::from_secs(60),
-    }
-}
-
-fn bytes(size: Size) -> u64 {
-    match size {
-        Size::Quick => 16_000_000,
-        Size::Full => 64_000_000,
     }
 }

@@ -2,7 +2,7 @@
 //! the first leaves unused.
 //!
 //! ```text
-//!   a ═══ 20 Mbit/s, 10 ms, a queue of 100 packets ═══ b      20 calls there and back; sinew cp ─▶
+//!   a ═══ 20 Mbit/s, 10 ms, a queue of 400 packets ═══ b      20 calls there and back; sinew cp ─▶
 //! ```
 
 use super::copy::{Copy, Relays};
@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub(in super::super) const SCAVENGE: Scavenge = Scavenge;
 
-const LINK: &str = "rate=20mbit delay=10ms queue=100";
+/// With a queue as long as those of many access links: 240 ms of full packets.
+const LINK: &str = "rate=20mbit delay=10ms queue=400";
 const LINK_BPS: f64 = 20e6;
 const CALLS: u32 = 20;
 /// What a copy has to find its rate.
@@ -96,14 +97,14 @@ impl Experiment for Scavenge {
             .map_err(io)?
             .map(Answering);
         sleep(WARM);
-        let before = (Instant::now(), sent_bytes(&site)?, fed(&copying));
+        let before = (Instant::now(), site.counted(0, 0)?.1, fed(&copying));
         match &calls {
             None => sleep(Duration::from_secs(seconds(plan.size))),
             Some(_) => row_of_calls(&relays, plan.size, &mut row)?,
         }
         let span = before.0.elapsed().as_secs_f64();
         let rate = |from: u64, to: u64| (to - from) as f64 * 8.0 / span;
-        row.set("link_bps", rate(before.1, sent_bytes(&site)?));
+        row.set("link_bps", rate(before.1, site.counted(0, 0)?.1));
         row.set("copy_bps", rate(before.2, fed(&copying)));
         drop(calls);
         if let Some(copying) = copying {
@@ -234,22 +235,6 @@ fn value(rows: &Rows, load: u32, key: &str) -> f64 {
 
 fn fed(copying: &Option<Copying>) -> u64 {
     copying.as_ref().map_or(0, Copying::fed)
-}
-
-/// What the first host has sent over the link.
-fn sent_bytes(site: &Site) -> Result<u64, CellError> {
-    let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
-    let text = site
-        .host(0)
-        .run(read)
-        .map_err(|error| CellError(error.to_string()))?;
-    let text = text.map_err(io)?;
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("link0:"));
-    // Received: eight numbers; then what was sent, bytes first.
-    let sent = line.and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
-    sent.ok_or_else(|| CellError("the kernel does not count what link0 sends".into()))
 }
 
 fn io(error: std::io::Error) -> CellError {

@@ -90,6 +90,21 @@ impl Site {
         self.hosts.len()
     }
 
+    /// What a host has received and sent over a link, in bytes of Ethernet frames.
+    pub(super) fn counted(&self, host: usize, link: usize) -> Result<(u64, u64), CellError> {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
+        let text = self.hosts[host].run(read).map_err(failed)?;
+        let text = text.map_err(|error| CellError(error.to_string()))?;
+        let name = format!("link{link}:");
+        let line = text
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(&name));
+        let number = |at: usize| line?.split_whitespace().nth(at)?.parse().ok();
+        // Received: eight numbers, bytes first; then as many of what was sent.
+        let both = number(0).zip(number(8));
+        both.ok_or_else(|| CellError(format!("the kernel counts nothing of {name}")))
+    }
+
     /// The network of a host.
     pub(super) fn host(&self, host: usize) -> &Namespace {
         &self.hosts[host]
