@@ -189,7 +189,7 @@ fn measured(cell: &Cell, ordinary: &[u32], connections: usize, size: Size, seed:
         let relays = chain.cuts[1..chain.cuts.len() - 1].iter();
         row.set(
             "relays_mask",
-            relays.map(|at| f64::from(1 << at)).sum::<f64>(),
+            relays.fold(0.0, |mask, at| mask + f64::from(1 << at)),
         );
     }
     chain.transfers = 1;
