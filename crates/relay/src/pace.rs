@@ -165,7 +165,13 @@ mod tests {
         let (share, worst) = run(20_000_000, |_| 2_000_000, 20_000);
         assert!(share > 0.85 && worst < 12_000, "{share} {worst}");
         // They come and go every 10 s.
-        let coming = |turn: u64| if turn / 100 % 2 == 0 { 0 } else { 8_000_000 };
+        let coming = |turn: u64| {
+            if (turn / 100).is_multiple_of(2) {
+                0
+            } else {
+                8_000_000
+            }
+        };
         let (share, worst) = run(20_000_000, coming, 20_000);
         assert!(share > 0.7 && worst < 60_000, "{share} {worst}");
     }
