@@ -1,5 +1,7 @@
 //! Wide paths, pipelines and stripes against brute force on small graphs. [Liu04 §III-IV]
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+
 use base::NodeAddr;
 use graph::pipeline::{Pipeline, Rate, Rates, pipeline, pipelines, smallest};
 use graph::stripes::{striped, stripes_of};
