@@ -32,7 +32,7 @@ use wire::relay::entry::{Entry, EntryKind, NAME_BYTES_MAX, NO_TIME};
 
 /// How long a target that another transfer writes is waited for: one that was interrupted a moment
 /// ago is still being noticed.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// From one attempt to the next.
 const LOCK_PACE: Duration = Duration::from_millis(50);
 const PART: &str = ".sinew-part";

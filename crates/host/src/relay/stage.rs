@@ -349,7 +349,8 @@ pub(super) fn hear(
         let message = received.message().map_err(|error| broken(&error))?;
         if let Message::Failed { node, kind, text } = message {
             let text = text.to_owned();
-            return Err(Failure { node, kind, text });
+            transfer.fail_at_once(Failure { node, kind, text });
+            return Ok(());
         }
         act(&received, &message)?;
     }

@@ -76,12 +76,15 @@ impl Transfer {
 
     /// The transfer has failed so, unless it has failed before or is done.
     pub(super) fn fail(&self, failure: Failure) {
-        let mut state = self.state();
-        if failure.kind == FailureKind::Broken {
-            let until = |state: &mut State| state.failure.is_none() && !state.done;
-            let waited = self.changed.wait_timeout_while(state, REASON, until);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if failure.kind == FailureKind::Broken && self.wait(REASON) {
+            return;
         }
+        self.fail_at_once(failure);
+    }
+
+    /// The same where nothing is to be waited for, as with what another node has told.
+    pub(super) fn fail_at_once(&self, failure: Failure) {
+        let mut state = self.state();
         if state.failure.is_some() || state.done {
             return;
         }
