@@ -160,7 +160,7 @@ pub fn abort(socket: impl AsFd) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     #[test]
@@ -188,10 +188,10 @@ mod tests {
         set_unsent_low_water(&here, 65_536).unwrap();
         set_user_timeout(&here, std::time::Duration::from_secs(30)).unwrap();
         set_pacing_rate(&here, 1_000_000_000).unwrap();
-        std::io::Write::write_all(&mut here, &[7; 1_000]).unwrap();
+        here.write_all(&[7; 1_000]).unwrap();
         there.read_exact(&mut [0; 1_000]).unwrap();
         // An answer acknowledges.
-        std::io::Write::write_all(&mut there, b"x").unwrap();
+        there.write_all(b"x").unwrap();
         here.read_exact(&mut [0; 1]).unwrap();
         let info = info(&here).unwrap();
         assert_eq!((info.received, info.resent), (1, 0));

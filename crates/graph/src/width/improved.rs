@@ -5,8 +5,8 @@
 //! more of it than that bound; this algorithm has the bound, and gives the rounds of the plain one to
 //! the last tie.
 //!
-//! What a link u→v offers in a round is min(W[u], B(u,v)). Widths only grow from round to round, so
-//! a link is *spent* once W[u] ≥ B(u,v): from then on it offers its own width, for good.
+//! What a link u→v offers in a round is `min(W[u], B(u, v))`. Widths only grow from round to round, so
+//! a link is *spent* once `W[u] ≥ B(u, v)`: from then on it offers its own width, for good.
 //!
 //! ```text
 //!   spent links    each once: the widest one into v is kept                    |E| in all rounds,

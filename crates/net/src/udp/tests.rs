@@ -175,7 +175,7 @@ fn an_exhausted_pool_drops_and_counts_and_recovers() {
 fn empty_datagrams_are_counted_and_nothing_else() {
     let pool = Pool::new(64, 64);
     let mut b = open(V4, Options::default());
-    let plain = std::net::UdpSocket::bind(V4).unwrap();
+    let plain = UdpSocket::bind(V4).unwrap();
     plain.send_to(&[], b.local_addr().unwrap()).unwrap();
     plain.send_to(&[7], b.local_addr().unwrap()).unwrap();
     assert_eq!(drain(&mut b, &pool), [[7]]);
