@@ -129,7 +129,25 @@ fn a_relay_ends_with_its_input_and_is_hidden() {
     drop(relay.stdin.take());
     assert!(relay.wait().unwrap().success());
     let help = sinew(&["--help"]).stdout;
-    assert!(!String::from_utf8_lossy(&help).contains("relay"));
+    let help = String::from_utf8_lossy(&help);
+    let mut listed = help
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    assert!(!listed.any(|name| name == "relay"));
+}
+
+#[test]
+fn bulk_carries_a_copy_and_compares() {
+    let small = "bulk --seconds 0.1 --repeats 1 --megabytes 1";
+    let found = json(&small.split(' ').collect::<Vec<_>>());
+    assert_keys(&found, "load seconds repeats plain sealed");
+    for cover in ["plain", "sealed"] {
+        assert_keys(&found[cover], "bare relay rate_ratio cpu_ratio");
+        for who in ["bare", "relay"] {
+            assert_keys(&found[cover][who], "gbps cpu_s_per_gb");
+            assert!(number(&found[cover][who]["gbps"]) > 0.0, "{cover} {who}");
+        }
+    }
 }
 
 #[test]
@@ -180,7 +198,10 @@ fn engine_counts_every_packet() {
 fn routing_compares_repairs_with_computations_from_scratch() {
     let small = "routing --nodes 30 --links-per-node 2 --changes 20";
     let found = json(&small.split(' ').collect::<Vec<_>>());
-    assert_keys(&found, "nodes links changes seed metrics table networkx");
+    assert_keys(
+        &found,
+        "nodes links changes seed metrics table hop_limited networkx",
+    );
     let names: Vec<&str> = found["metrics"]
         .as_array()
         .unwrap()
