@@ -27,6 +27,10 @@ const LEVEL: Duration = Duration::from_millis(2);
 /// it serves falls by as much in the time that it is long.
 const LEVEL_SHARE: u64 = 8;
 
+/// So many of sixteen round trips that are not level tell of a queue. Fewer tell of a host that was
+/// late: a queue that swings spends half of its time away from where it was.
+const ASTRAY: u32 = 5;
+
 /// When a round trip counts as longer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margin {
@@ -57,6 +61,8 @@ struct Rise {
     high: Duration,
     /// It has not stayed where it came to first.
     moves: bool,
+    /// Of the last round trips, the last in the lowest bit, those that were not level.
+    astray: u16,
 }
 
 /// A rise that has been level.
@@ -103,11 +109,20 @@ impl Baseline {
             low: rtt,
             high: rtt,
             moves: false,
+            astray: 0,
         });
-        (rise.low, rise.high) = (rise.low.min(rtt), rise.high.max(rtt));
-        if rise.high - rise.low > level {
-            rise.moves |= now.since(rise.began) > ONSET;
+        let (low, high) = (rise.low.min(rtt), rise.high.max(rtt));
+        let is_level = high - low <= level;
+        rise.astray = rise.astray << 1 | u16::from(!is_level);
+        if is_level {
+            (rise.low, rise.high) = (low, high);
+            return;
+        }
+        let arrives = now.since(rise.began) <= ONSET;
+        if arrives || rise.astray.count_ones() >= ASTRAY {
+            rise.moves |= !arrives;
             (rise.since, rise.low, rise.high) = (now, rtt, rtt);
+            rise.astray = 0;
         }
     }
 
@@ -193,6 +208,25 @@ mod tests {
         assert!(all.is_above(ms(80)));
         hear(&mut all, 7_500, (0..620).map(|_| 80_000));
         assert!(!all.is_above(ms(80)));
+    }
+
+    #[test]
+    fn round_trips_that_are_late_now_and_then_do_not_hide_a_step() {
+        let mut all = baseline();
+        hear(&mut all, 0, (0..50).map(|_| 1_000));
+        // A host that is busy adds 5 to 40 ms to every eighth.
+        let late = |i: u64| {
+            21_000
+                + if i % 8 == 5 {
+                    5_000 * (1 + i % 7)
+                } else {
+                    i % 3 * 300
+                }
+        };
+        hear(&mut all, 5_000, (0..40).map(late));
+        let steady = all.steady().unwrap();
+        assert!(steady.since <= Time::ZERO + ms(5_600), "{steady:?}");
+        assert!(steady.above >= ms(20) && steady.above < ms(21));
     }
 
     #[test]
