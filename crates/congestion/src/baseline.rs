@@ -11,25 +11,26 @@
 //! ```
 //! The least of a window follows every fall at once and a rise only when the window has passed, as in
 //! LEDBAT (RFC 6817 §3.4.2). A minute is long where losses count as congestion meanwhile: so a rise is
-//! watched, and one that stays level is offered as the new baseline by [`Baseline::steady`]; whether it
-//! is taken, who watches losses decides.
+//! watched, and how long it has been level is told by [`Baseline::steady`]. Whether that makes it the
+//! path, who watches losses decides: [`Baseline::follow`], and [`Baseline::go_back`] when it was wrong.
+//!
+//! What is watched is the least of half a second, as a busy host makes single round trips longer, and
+//! a queue that somebody keeps full is never empty in between.
 
 use base::{Duration, Time};
 
 /// Half of the window of the least round trip. Choice: with both halves 30 to 60 s, so that TCPs
 /// that keep a queue standing show a dip of it within the window.
 const LEAST_HALF: Duration = Duration::from_secs(30);
+/// A rise is watched by the least round trip of so much time. Choice: five hellos of a link in use.
+const SPELL: Duration = Duration::from_millis(500);
 /// A step may take so long to arrive: its two directions, and a round trip that saw but one of them.
-const ONSET: Duration = Duration::from_secs(1);
-/// Round trips that differ by so little are level, if they have not always differed by more.
+const ONSET: Duration = Duration::from_millis(1_500);
+/// Spells that differ by so little are level, if round trips have not always differed by more.
 const LEVEL: Duration = Duration::from_millis(2);
 /// And by this share of what they are above the baseline: a queue that is given an eighth less than
 /// it serves falls by as much in the time that it is long.
 const LEVEL_SHARE: u64 = 8;
-
-/// So many of sixteen round trips that are not level tell of a queue. Fewer tell of a host that was
-/// late: a queue that swings spends half of its time away from where it was.
-const ASTRAY: u32 = 5;
 
 /// When a round trip counts as longer.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Baseline {
     least: [Option<Duration>; 2],
     half_since: Time,
     rise: Option<Rise>,
+    /// What it was before a rise was followed.
+    before: Option<Duration>,
     /// The last round trip without a queue, and how much such ones differ from one to the next.
     last: Option<Duration>,
     differ: Duration,
@@ -55,14 +58,14 @@ pub(crate) struct Baseline {
 #[derive(Clone, Copy, Debug)]
 struct Rise {
     began: Time,
-    /// Since then it is level.
+    spell_since: Time,
+    spell_least: Duration,
+    /// Since then spells are level, between these.
     since: Time,
     low: Duration,
     high: Duration,
     /// It has not stayed where it came to first.
-    moves: bool,
-    /// Of the last round trips, the last in the lowest bit, those that were not level.
-    astray: u16,
+    has_moved: bool,
 }
 
 /// A rise that has been level.
@@ -72,6 +75,8 @@ pub(crate) struct Steady {
     pub(crate) since: Time,
     /// By how much it is above the baseline.
     pub(crate) above: Duration,
+    /// It was elsewhere before, as a queue is, and a path that has become longer twice.
+    pub(crate) has_moved: bool,
 }
 
 impl Baseline {
@@ -81,6 +86,7 @@ impl Baseline {
             least: [None; 2],
             half_since: now,
             rise: None,
+            before: None,
             last: None,
             differ: Duration::ZERO,
         }
@@ -93,6 +99,8 @@ impl Baseline {
             let before = (age < LEAST_HALF * 2).then_some(self.least[0]).flatten();
             self.least = [None, before];
             self.half_since = now;
+            // A path that has been so for as long is so.
+            self.before = None;
         }
         self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
         if !self.is_above(rtt) {
@@ -103,26 +111,9 @@ impl Baseline {
             return;
         }
         let level = self.level(rtt);
-        let rise = self.rise.get_or_insert(Rise {
-            began: now,
-            since: now,
-            low: rtt,
-            high: rtt,
-            moves: false,
-            astray: 0,
-        });
-        let (low, high) = (rise.low.min(rtt), rise.high.max(rtt));
-        let is_level = high - low <= level;
-        rise.astray = rise.astray << 1 | u16::from(!is_level);
-        if is_level {
-            (rise.low, rise.high) = (low, high);
-            return;
-        }
-        let arrives = now.since(rise.began) <= ONSET;
-        if arrives || rise.astray.count_ones() >= ASTRAY {
-            rise.moves |= !arrives;
-            (rise.since, rise.low, rise.high) = (now, rtt, rtt);
-            rise.astray = 0;
+        match &mut self.rise {
+            Some(rise) => rise.on_round_trip(now, rtt, level),
+            None => self.rise = Some(Rise::new(now, rtt)),
         }
     }
 
@@ -134,23 +125,37 @@ impl Baseline {
         rtt - least > self.margin.floor + least.mul_f64(self.margin.share)
     }
 
-    /// The rise that has been level since its onset, if there is one: a longer path, or a queue that
-    /// nothing has moved so far.
+    /// The rise, if there is one: a longer path, or a queue that nothing has moved so far.
     pub(crate) fn steady(&self) -> Option<Steady> {
-        let rise = self.rise.filter(|rise| !rise.moves)?;
+        let rise = self.rise?;
         Some(Steady {
             since: rise.since,
             above: rise.low - self.least()?,
+            has_moved: rise.has_moved,
         })
     }
 
     /// The rise is the path's.
     pub(crate) fn follow(&mut self, now: Time) {
         if let Some(rise) = self.rise.take() {
+            self.before = self.before.or(self.least());
             self.least = [Some(rise.low), None];
             self.half_since = now;
             self.last = None;
         }
+    }
+
+    /// It was a queue's after all, if one was followed not long ago.
+    pub(crate) fn go_back(&mut self, now: Time, rtt: Duration) {
+        let Some(before) = self.before.take() else {
+            return;
+        };
+        self.least = [Some(before), None];
+        self.half_since = now;
+        self.rise = Some(Rise {
+            has_moved: true,
+            ..Rise::new(now, rtt)
+        });
     }
 
     fn least(&self) -> Option<Duration> {
@@ -160,6 +165,37 @@ impl Baseline {
     fn level(&self, rtt: Duration) -> Duration {
         let above = rtt - self.least().unwrap_or(rtt);
         LEVEL.max(above.div(LEVEL_SHARE)).max(self.differ * 2)
+    }
+}
+
+impl Rise {
+    fn new(now: Time, rtt: Duration) -> Rise {
+        Rise {
+            began: now,
+            spell_since: now,
+            spell_least: Duration::MAX,
+            since: now,
+            low: rtt,
+            high: rtt,
+            has_moved: false,
+        }
+    }
+
+    fn on_round_trip(&mut self, now: Time, rtt: Duration, level: Duration) {
+        self.spell_least = self.spell_least.min(rtt);
+        if now.since(self.spell_since) < SPELL {
+            return;
+        }
+        let least = self.spell_least;
+        let (low, high) = (self.low.min(least), self.high.max(least));
+        if high - low <= level {
+            (self.low, self.high) = (low, high);
+        } else {
+            self.has_moved |= now.since(self.began) > ONSET;
+            (self.low, self.high) = (least, least);
+            self.since = self.spell_since;
+        }
+        (self.spell_since, self.spell_least) = (now, Duration::MAX);
     }
 }
 
@@ -198,7 +234,7 @@ mod tests {
         hear(&mut all, 5_000, [50_000, 50_200, 80_000].into_iter());
         hear(&mut all, 5_300, (0..20).map(|i| 80_000 + i % 4 * 300));
         let steady = all.steady().unwrap();
-        assert_eq!(steady.since, Time::ZERO + ms(5_200));
+        assert!(!steady.has_moved && steady.since <= Time::ZERO + ms(5_500));
         assert_eq!(steady.above, ms(60));
         all.follow(Time::ZERO + ms(7_300));
         assert!(!all.is_above(ms(85)) && all.is_above(ms(120)));
@@ -208,6 +244,32 @@ mod tests {
         assert!(all.is_above(ms(80)));
         hear(&mut all, 7_500, (0..620).map(|_| 80_000));
         assert!(!all.is_above(ms(80)));
+    }
+
+    #[test]
+    fn an_idle_link_has_a_round_trip_a_second() {
+        let mut all = baseline();
+        for (second, rtt) in [1, 1, 1, 12, 21, 22, 21].into_iter().enumerate() {
+            all.on_round_trip(Time::ZERO + ms(1_000 * second as u64), ms(rtt));
+        }
+        let steady = all.steady().unwrap();
+        assert!(!steady.has_moved);
+        assert_eq!(
+            (steady.since, steady.above),
+            (Time::ZERO + ms(3_000), ms(20))
+        );
+    }
+
+    #[test]
+    fn what_was_followed_can_be_left_again() {
+        let mut all = baseline();
+        hear(&mut all, 0, (0..20).map(|_| 20_000));
+        let now = hear(&mut all, 2_000, (0..20).map(|_| 80_000));
+        all.follow(now);
+        assert!(!all.is_above(ms(80)));
+        all.go_back(now, ms(80));
+        assert!(all.is_above(ms(80)));
+        assert!(all.steady().unwrap().has_moved);
     }
 
     #[test]
@@ -225,7 +287,10 @@ mod tests {
         };
         hear(&mut all, 5_000, (0..40).map(late));
         let steady = all.steady().unwrap();
-        assert!(steady.since <= Time::ZERO + ms(5_600), "{steady:?}");
+        assert!(
+            !steady.has_moved && steady.since <= Time::ZERO + ms(5_600),
+            "{steady:?}"
+        );
         assert!(steady.above >= ms(20) && steady.above < ms(21));
     }
 
@@ -238,7 +303,7 @@ mod tests {
             let mut all = baseline();
             hear(&mut all, 0, (0..20).map(|_| 20_000));
             hear(&mut all, 2_000, (0..30).map(shape));
-            assert_eq!(all.steady(), None);
+            assert!(all.steady().unwrap().has_moved);
         }
     }
 
@@ -248,6 +313,7 @@ mod tests {
         hear(&mut all, 0, (0..50).map(|i| 20_000 + i % 2 * 5_000));
         hear(&mut all, 5_000, (0..30).map(|i| 60_000 + i % 2 * 5_000));
         let steady = all.steady().unwrap();
+        assert!(!steady.has_moved);
         assert_eq!(steady.since, Time::ZERO + ms(5_000));
     }
 }

@@ -22,13 +22,19 @@
 //!   the round trip has risen in one step and stays level        then
 //!   ──────────────────────────────────────────────────────────────────────────────────────
 //!   no losses, or no more than there were before the step       go on; after 3 s it is the path
+//!   nothing is sent                                             the same
 //!   few losses                                                  slower by γ, once, and wait
 //!   … and it stays level though less is sent, for 1 s           it is the path: off
 //!   many losses, or it moves                                    congestion, as above
+//!   … and is level later: few losses, for 3 s of less           it is the path: off
+//!   the path, but with many losses                              it was a queue: as before
 //! ```
 //!
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
+
+#[cfg(test)]
+mod tests;
 
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
@@ -58,6 +64,10 @@ const STEADY_BRAKED: Duration = Duration::from_secs(1);
 const FEW_LOST: f64 = 0.03;
 /// Less is sent than offered if it is less than this share of it.
 const HELD_BACK: f64 = 0.97;
+/// A path that has become longer is judged by the losses of so many packets and so much time.
+/// Choice: bursts of random losses are evened out.
+const PROBATION: Duration = Duration::from_secs(2);
+const PROBATION_PACKETS: u64 = 200;
 /// Judgements are at least so far apart: one loss at 50 packets/s is otherwise a rate of 100 %.
 const EPOCH_LEAST: Duration = Duration::from_millis(100);
 /// What the bucket holds: a burst of so much time at the rate, but never less than
@@ -77,6 +87,8 @@ pub struct Brake {
     epoch: Epoch,
     /// What has happened since the round trip has been level above its baseline.
     trial: Epoch,
+    /// What has happened lately since a rise was taken for the path's.
+    probation: Option<Epoch>,
     /// Share lost, averaged over epochs.
     loss: f64,
     /// The same of epochs without a queue.
@@ -129,6 +141,7 @@ impl Brake {
             baseline: Baseline::new(Time::ZERO, settings.margin()),
             epoch: Epoch::new(Time::ZERO),
             trial: Epoch::new(Time::ZERO),
+            probation: None,
             loss: 0.0,
             usual_loss: 0.0,
             packet_bytes: 0.0,
@@ -169,6 +182,8 @@ impl Brake {
             // Nothing to judge by; what held may hold no longer when traffic comes back.
             self.limit = None;
             self.congested = false;
+            // A rise that stays level where nothing is sent is not this lane's queue.
+            self.doubt(now, &epoch);
             return;
         }
         self.judge(now, rtt, span, &epoch);
@@ -204,6 +219,7 @@ impl Brake {
         let packet_bps = self.packet_bytes * 8.0 / rtt.as_secs_f64().max(1e-3);
         let flows = epoch.flows();
         let doubt = self.doubt(now, epoch);
+        self.try_out(now, rtt, epoch);
         let queued = self.baseline.is_above(rtt);
         if !queued {
             self.usual_loss += 0.1 * (share - self.usual_loss);
@@ -240,6 +256,23 @@ impl Brake {
         }
     }
 
+    /// Whether what was taken for a longer path loses as a queue does.
+    fn try_out(&mut self, now: Time, rtt: Duration, epoch: &Epoch) {
+        let Some(trial) = &mut self.probation else {
+            return;
+        };
+        trial.add(epoch);
+        if trial.sent < PROBATION_PACKETS || now.since(trial.since) < PROBATION {
+            return;
+        }
+        if trial.lost_share() > 1.5 * FEW_LOST {
+            self.baseline.go_back(now, rtt);
+            self.probation = None;
+        } else {
+            *trial = Epoch::new(now);
+        }
+    }
+
     /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
     fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
         let Some(steady) = self.baseline.steady() else {
@@ -249,6 +282,7 @@ impl Brake {
             self.trial = Epoch::new(steady.since);
         }
         self.trial.add(epoch);
+        let patience = if steady.has_moved { 3 } else { 1 };
         let lost = self.trial.lost_share();
         let as_usual = match self.usual_loss > 1e-3 {
             true => 2.0 * self.usual_loss + 0.01,
@@ -263,13 +297,15 @@ impl Brake {
                 (is_few && is_held, STEADY_BRAKED)
             }
         };
-        if is_clear && now.since(steady.since) >= after + steady.above * 4 {
+        if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
+            self.probation = Some(Epoch::new(now));
             self.limit = None;
             self.congested = false;
             return Doubt::None;
         }
         match lost {
+            _ if steady.has_moved => Doubt::None,
             lost if lost <= as_usual => Doubt::AsUsual,
             lost if lost <= FEW_LOST => Doubt::Few,
             _ => Doubt::None,
@@ -351,203 +387,5 @@ impl Limit {
         }
         self.level_bytes -= bytes;
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RTT: Duration = Duration::from_millis(40);
-    const QUEUED: Duration = Duration::from_millis(120);
-    const BYTES: usize = 200;
-
-    fn ms(n: u64) -> Time {
-        Time::ZERO + Duration::from_millis(n)
-    }
-
-    /// Sends 50 packets/s for each of `priorities` over some round trips of 200 ms; the share that
-    /// was admitted of each.
-    fn drive(
-        brake: &mut Brake,
-        from_ms: u64,
-        epochs: u64,
-        priorities: &[u8],
-        mut network: impl FnMut(&mut Brake, u64),
-    ) -> Vec<f64> {
-        let mut admitted = vec![0u64; priorities.len()];
-        for epoch in 0..epochs {
-            for tick in 0..10 {
-                let now = ms(from_ms + epoch * 200 + tick * 20);
-                for (i, &priority) in priorities.iter().enumerate() {
-                    admitted[i] += u64::from(brake.admits(now, BYTES, priority, i as u64));
-                }
-            }
-            network(brake, from_ms + (epoch + 1) * 200);
-        }
-        let all = (epochs * 10) as f64;
-        admitted.into_iter().map(|n| n as f64 / all).collect()
-    }
-
-    #[test]
-    fn random_losses_do_not_brake() {
-        let mut brake = Brake::new(Settings::default());
-        let shares = drive(&mut brake, 0, 100, &[4; 8], |brake, at| {
-            brake.on_lost(8);
-            brake.on_round_trip(ms(at), RTT);
-        });
-        assert!(shares.iter().all(|&share| share == 1.0));
-        assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
-    }
-
-    #[test]
-    fn a_queue_without_losses_does_not_brake() {
-        let mut brake = Brake::new(Settings::default());
-        brake.on_round_trip(ms(0), RTT);
-        drive(&mut brake, 0, 100, &[4], |brake, at| {
-            brake.on_round_trip(ms(at), QUEUED);
-        });
-        assert!(brake.allows_redundancy());
-    }
-
-    #[test]
-    fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
-        let mut brake = Brake::new(Settings::default());
-        brake.on_round_trip(ms(0), RTT);
-        let mut rates = Vec::new();
-        drive(&mut brake, 0, 60, &[4; 32], |brake, at| {
-            brake.on_lost(brake.epoch.sent * 3 / 10);
-            brake.on_round_trip(ms(at), QUEUED);
-            rates.push(brake.rate_bps().unwrap());
-            assert!(!brake.allows_redundancy());
-        });
-        // Thirty per cent of 32 × 80 kbit/s do not arrive; an eighth goes at once.
-        let first = 32.0 * 80e3 * 0.7 * 0.875;
-        assert!(
-            (rates[0] as f64 - first).abs() < 0.01 * first,
-            "{}",
-            rates[0]
-        );
-        assert!(
-            rates.windows(2).all(|w| w[1] as f64 <= 1.01 * w[0] as f64),
-            "{rates:?}"
-        );
-        // 32 flows by their hashes, 1.22 / √0.3 packets of 200 bytes per 120 ms each.
-        let fair = 64.0 * 2f64.ln() * 1600.0 / 0.12 * 5f64.sqrt();
-        let last = *rates.last().unwrap() as f64;
-        assert!((last - fair).abs() < 0.02 * fair, "{last} {fair}");
-    }
-
-    #[test]
-    fn a_lane_below_its_fair_rate_keeps_it_and_sends_nothing_twice() {
-        let mut brake = Brake::new(Settings::default());
-        brake.on_round_trip(ms(0), RTT);
-        let shares = drive(&mut brake, 0, 60, &[4; 8], |brake, at| {
-            brake.on_lost(1);
-            brake.on_round_trip(ms(at), QUEUED);
-            assert!(!brake.allows_redundancy());
-        });
-        assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
-    }
-
-    /// One flow of 1600 packets/s for an epoch of 200 ms; the share that was admitted.
-    fn stream(brake: &mut Brake, from_ms: u64, rtt: Duration, lost: u64) -> f64 {
-        let mut admitted = 0;
-        for packet in 0..320 {
-            let now = ms(from_ms + packet * 200 / 320);
-            admitted += u64::from(brake.admits(now, BYTES, 4, 1));
-        }
-        brake.on_lost(lost);
-        brake.on_round_trip(ms(from_ms + 200), rtt);
-        admitted as f64 / 320.0
-    }
-
-    /// A step of the round trip after some seconds without one, with these losses in 320 packets
-    /// before and after it: what was admitted in each of the 25 epochs that followed.
-    fn step(before: u64, after: u64) -> (Brake, Vec<f64>) {
-        let mut brake = Brake::new(Settings::default());
-        for epoch in 0..25 {
-            stream(&mut brake, 200 * epoch, RTT, before);
-        }
-        let shares = (25..50).map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, after));
-        let shares = shares.collect();
-        (brake, shares)
-    }
-
-    #[test]
-    fn a_longer_path_that_loses_as_ever_brakes_nothing() {
-        let (mut brake, shares) = step(4, 4);
-        assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
-        assert!(brake.allows_redundancy());
-        // After some seconds it is the path: a queue on it is one above it.
-        assert!(!brake.baseline.is_above(QUEUED));
-        for from in [10_000, 10_200] {
-            stream(&mut brake, from, QUEUED + QUEUED, 100);
-        }
-        assert!(!brake.allows_redundancy());
-    }
-
-    #[test]
-    fn a_longer_path_that_loses_more_brakes_once_and_not_for_long() {
-        let (brake, shares) = step(0, 6);
-        assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
-        assert!(shares.iter().all(|&share| share > 0.8), "{shares:?}");
-        let braked = shares.iter().filter(|share| **share < 1.0).count();
-        assert!((1..=10).contains(&braked), "{shares:?}");
-        assert!(shares[15..].iter().all(|&share| share == 1.0), "{shares:?}");
-    }
-
-    #[test]
-    fn a_full_queue_that_stays_level_is_none_the_less_braked_when_it_loses_much() {
-        let (brake, shares) = step(0, 30);
-        assert!(!brake.allows_redundancy());
-        assert!(shares[24] < 0.7, "{shares:?}");
-    }
-
-    #[test]
-    fn the_lowest_priorities_go_first() {
-        let mut brake = Brake::new(Settings::default());
-        brake.on_round_trip(ms(0), RTT);
-        brake.limit = Some(Limit::new(ms(0), 4.0 * 80e3));
-        let priorities = [0, 2, 4, 5, 7, 7];
-        let shares = drive(&mut brake, 0, 20, &priorities, |_, _| {});
-        assert!(shares[4] > 0.95 && shares[5] > 0.95, "{shares:?}");
-        assert!(shares[0] < 0.5, "{shares:?}");
-        let all: f64 = shares.iter().sum();
-        assert!((3.5..=4.6).contains(&all), "{shares:?}");
-    }
-
-    #[test]
-    fn it_lets_go_when_the_queue_is_gone() {
-        let mut brake = Brake::new(Settings::default());
-        brake.on_round_trip(ms(0), RTT);
-        drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
-            brake.on_lost(4);
-            brake.on_round_trip(ms(at), QUEUED);
-        });
-        let mut epochs = 0;
-        drive(&mut brake, 2000, 100, &[4; 4], |brake, at| {
-            epochs += u32::from(!brake.allows_redundancy());
-            brake.on_round_trip(ms(at), RTT);
-        });
-        assert!(brake.allows_redundancy() && epochs < 50, "{epochs}");
-    }
-
-    #[test]
-    fn silence_and_a_new_path_let_go_at_once() {
-        for silence in [true, false] {
-            let mut brake = Brake::new(Settings::default());
-            brake.on_round_trip(ms(0), RTT);
-            drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
-                brake.on_lost(4);
-                brake.on_round_trip(ms(at), QUEUED);
-            });
-            assert!(!brake.allows_redundancy());
-            match silence {
-                true => brake.on_round_trip(ms(5000), QUEUED),
-                false => brake.reset(ms(5000)),
-            }
-            assert!(brake.allows_redundancy());
-        }
     }
 }

@@ -128,3 +128,40 @@ fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue()
         nodes.world.close().unwrap();
     }
 }
+
+#[test]
+fn a_path_that_becomes_longer_before_a_stream_begins_is_not_taken_for_a_queue() {
+    // As when a link's delay and loss are raised on a link in use by nobody.
+    for (path, idle_ms, most) in [
+        ("delay=10ms loss=1%", 5_000, 0),
+        ("delay=10ms loss=1%", 1_000, 100),
+        ("delay=10ms jitter=2ms loss=1%", 5_000, 0),
+        // Round trips of 20 to 36 ms, one a second, look like anything.
+        ("delay=10ms jitter=8ms loss=1%", 5_000, 8_000),
+    ] {
+        for seed in 4..8 {
+            let mut nodes = Nodes::with(seed, 2, &chain(2), "delay=100us", Settings::modern());
+            nodes.run_ms(5_000);
+            nodes.link(0, 1, path);
+            nodes.run_ms(idle_ms);
+            let stream = Stream {
+                from: 0,
+                to: 1,
+                interval: Duration::from_millis(1),
+                phase: Duration::ZERO,
+                options: voice(),
+            };
+            let mut streams = Streams::begin(&mut nodes, vec![stream]);
+            streams.run(&mut nodes, Duration::from_secs(20));
+            let before = nodes.count().drops(Drop::Braked);
+            assert!(
+                before <= most,
+                "{path}, {idle_ms}, {seed}: {before} of 20 000"
+            );
+            streams.run(&mut nodes, Duration::from_secs(10));
+            streams.finish(&mut nodes);
+            assert_eq!(nodes.count().drops(Drop::Braked), before, "{path}, {seed}");
+            nodes.world.close().unwrap();
+        }
+    }
+}

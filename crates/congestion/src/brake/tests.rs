@@ -1,0 +1,233 @@
+//! What the brake does to a lane that meets queues, losses and longer paths.
+
+use super::*;
+
+const RTT: Duration = Duration::from_millis(40);
+const QUEUED: Duration = Duration::from_millis(120);
+const BYTES: usize = 200;
+
+fn ms(n: u64) -> Time {
+    Time::ZERO + Duration::from_millis(n)
+}
+
+/// Sends 50 packets/s for each of `priorities` over some round trips of 200 ms; the share that
+/// was admitted of each.
+fn drive(
+    brake: &mut Brake,
+    from_ms: u64,
+    epochs: u64,
+    priorities: &[u8],
+    mut network: impl FnMut(&mut Brake, u64),
+) -> Vec<f64> {
+    let mut admitted = vec![0u64; priorities.len()];
+    for epoch in 0..epochs {
+        for tick in 0..10 {
+            let now = ms(from_ms + epoch * 200 + tick * 20);
+            for (i, &priority) in priorities.iter().enumerate() {
+                admitted[i] += u64::from(brake.admits(now, BYTES, priority, i as u64));
+            }
+        }
+        network(brake, from_ms + (epoch + 1) * 200);
+    }
+    let all = (epochs * 10) as f64;
+    admitted.into_iter().map(|n| n as f64 / all).collect()
+}
+
+#[test]
+fn random_losses_do_not_brake() {
+    let mut brake = Brake::new(Settings::default());
+    let shares = drive(&mut brake, 0, 100, &[4; 8], |brake, at| {
+        brake.on_lost(8);
+        brake.on_round_trip(ms(at), RTT);
+    });
+    assert!(shares.iter().all(|&share| share == 1.0));
+    assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
+}
+
+#[test]
+fn a_queue_without_losses_does_not_brake() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    drive(&mut brake, 0, 100, &[4], |brake, at| {
+        brake.on_round_trip(ms(at), QUEUED);
+    });
+    assert!(brake.allows_redundancy());
+}
+
+#[test]
+fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    let mut rates = Vec::new();
+    drive(&mut brake, 0, 60, &[4; 32], |brake, at| {
+        brake.on_lost(brake.epoch.sent * 3 / 10);
+        brake.on_round_trip(ms(at), QUEUED);
+        rates.push(brake.rate_bps().unwrap());
+        assert!(!brake.allows_redundancy());
+    });
+    // Thirty per cent of 32 × 80 kbit/s do not arrive; an eighth goes at once.
+    let first = 32.0 * 80e3 * 0.7 * 0.875;
+    assert!(
+        (rates[0] as f64 - first).abs() < 0.01 * first,
+        "{}",
+        rates[0]
+    );
+    assert!(
+        rates.windows(2).all(|w| w[1] as f64 <= 1.01 * w[0] as f64),
+        "{rates:?}"
+    );
+    // 32 flows by their hashes, 1.22 / √0.3 packets of 200 bytes per 120 ms each.
+    let fair = 64.0 * 2f64.ln() * 1600.0 / 0.12 * 5f64.sqrt();
+    let last = *rates.last().unwrap() as f64;
+    assert!((last - fair).abs() < 0.02 * fair, "{last} {fair}");
+}
+
+#[test]
+fn a_lane_below_its_fair_rate_keeps_it_and_sends_nothing_twice() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    let shares = drive(&mut brake, 0, 60, &[4; 8], |brake, at| {
+        brake.on_lost(1);
+        brake.on_round_trip(ms(at), QUEUED);
+        assert!(!brake.allows_redundancy());
+    });
+    assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
+}
+
+/// One flow of 1600 packets/s for an epoch of 200 ms; the share that was admitted.
+fn stream(brake: &mut Brake, from_ms: u64, rtt: Duration, lost: u64) -> f64 {
+    let mut admitted = 0;
+    for packet in 0..320 {
+        let now = ms(from_ms + packet * 200 / 320);
+        admitted += u64::from(brake.admits(now, BYTES, 4, 1));
+    }
+    brake.on_lost(lost);
+    brake.on_round_trip(ms(from_ms + 200), rtt);
+    admitted as f64 / 320.0
+}
+
+/// A step of the round trip after some seconds without one, with these losses in 320 packets
+/// before and after it: what was admitted in each of the 25 epochs that followed.
+fn step(before: u64, after: u64) -> (Brake, Vec<f64>) {
+    let mut brake = Brake::new(Settings::default());
+    for epoch in 0..25 {
+        stream(&mut brake, 200 * epoch, RTT, before);
+    }
+    let shares = (25..50).map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, after));
+    let shares = shares.collect();
+    (brake, shares)
+}
+
+#[test]
+fn a_longer_path_that_loses_as_ever_brakes_nothing() {
+    let (mut brake, shares) = step(4, 4);
+    assert!(shares.iter().all(|&share| share == 1.0), "{shares:?}");
+    assert!(brake.allows_redundancy());
+    // After some seconds it is the path: a queue on it is one above it.
+    assert!(!brake.baseline.is_above(QUEUED));
+    for from in [10_000, 10_200] {
+        stream(&mut brake, from, QUEUED + QUEUED, 100);
+    }
+    assert!(!brake.allows_redundancy());
+}
+
+#[test]
+fn a_longer_path_that_loses_more_brakes_once_and_not_for_long() {
+    let (brake, shares) = step(0, 6);
+    assert!(brake.allows_redundancy() && brake.rate_bps().is_none());
+    assert!(shares.iter().all(|&share| share > 0.8), "{shares:?}");
+    let braked = shares.iter().filter(|share| **share < 1.0).count();
+    assert!((1..=10).contains(&braked), "{shares:?}");
+    assert!(shares[15..].iter().all(|&share| share == 1.0), "{shares:?}");
+}
+
+#[test]
+fn a_path_that_becomes_longer_while_nothing_is_sent_is_known_when_something_is() {
+    let mut brake = Brake::new(Settings::default());
+    for second in 0..10 {
+        let rtt = if second < 5 { RTT } else { QUEUED };
+        brake.on_round_trip(ms(1_000 * second), rtt);
+    }
+    for epoch in 0..20 {
+        let share = stream(&mut brake, 10_000 + 200 * epoch, QUEUED, 6);
+        assert!(share == 1.0 && brake.allows_redundancy(), "{epoch}");
+    }
+}
+
+#[test]
+fn a_path_that_becomes_longer_twice_is_braked_for_some_seconds() {
+    let (mut brake, _) = step(0, 6);
+    let longer = [QUEUED + RTT, QUEUED + QUEUED];
+    let mut shares = (50..100).map(|epoch| {
+        let rtt = longer[usize::from(epoch > 65)];
+        stream(&mut brake, 200 * epoch, rtt, 6)
+    });
+    let braked = shares.by_ref().filter(|share| *share < 1.0).count();
+    assert!(braked < 25, "{braked}");
+    assert!(brake.allows_redundancy());
+}
+
+#[test]
+fn a_queue_that_was_taken_for_a_longer_path_is_braked_when_it_loses() {
+    let (mut brake, _) = step(0, 6);
+    assert!(brake.allows_redundancy());
+    let shares: Vec<f64> = (50..75)
+        .map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, 30))
+        .collect();
+    assert!(!brake.allows_redundancy());
+    assert!(shares[24] < 0.8, "{shares:?}");
+}
+
+#[test]
+fn a_full_queue_that_stays_level_is_none_the_less_braked_when_it_loses_much() {
+    let (brake, shares) = step(0, 30);
+    assert!(!brake.allows_redundancy());
+    assert!(shares[24] < 0.7, "{shares:?}");
+}
+
+#[test]
+fn the_lowest_priorities_go_first() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    brake.limit = Some(Limit::new(ms(0), 4.0 * 80e3));
+    let priorities = [0, 2, 4, 5, 7, 7];
+    let shares = drive(&mut brake, 0, 20, &priorities, |_, _| {});
+    assert!(shares[4] > 0.95 && shares[5] > 0.95, "{shares:?}");
+    assert!(shares[0] < 0.5, "{shares:?}");
+    let all: f64 = shares.iter().sum();
+    assert!((3.5..=4.6).contains(&all), "{shares:?}");
+}
+
+#[test]
+fn it_lets_go_when_the_queue_is_gone() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
+        brake.on_lost(4);
+        brake.on_round_trip(ms(at), QUEUED);
+    });
+    let mut epochs = 0;
+    drive(&mut brake, 2000, 100, &[4; 4], |brake, at| {
+        epochs += u32::from(!brake.allows_redundancy());
+        brake.on_round_trip(ms(at), RTT);
+    });
+    assert!(brake.allows_redundancy() && epochs < 50, "{epochs}");
+}
+
+#[test]
+fn silence_and_a_new_path_let_go_at_once() {
+    for silence in [true, false] {
+        let mut brake = Brake::new(Settings::default());
+        brake.on_round_trip(ms(0), RTT);
+        drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
+            brake.on_lost(4);
+            brake.on_round_trip(ms(at), QUEUED);
+        });
+        assert!(!brake.allows_redundancy());
+        match silence {
+            true => brake.on_round_trip(ms(5000), QUEUED),
+            false => brake.reset(ms(5000)),
+        }
+        assert!(brake.allows_redundancy());
+    }
+}
