@@ -1,15 +1,24 @@
-//! Moving bytes from one socket to another within the kernel, by splice(2) through a pipe.
+//! Moving bytes from one socket to another within the kernel, by splice(2) through pipes.
 //!
 //! ```text
 //!   socket ──splice──▶ pipe ──splice──▶ socket        nothing is copied through this process
+//!
+//!   from ──▶ ▓▓▓▓ ▓▓▓▓ ▓░░░ ░░░░ ──▶ to               copy: several pipes, one filled after the other
 //! ```
+//! What waits in pipes lets a connection go on while the other one recovers from a loss.
 
+use crate::poll::{Polled, poll};
 use crate::sys;
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What a pipe is asked to hold: four of the default, the most that an ordinary user may ask for.
 const PIPE_BYTES: libc::c_int = 1 << 20;
+/// A pipe is never waited for where the same thread fills and empties it.
+const AT_ONCE: libc::c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
+/// Where pipes are short, more than so many are not worth their descriptors.
+const PIPES_MAX: usize = 16;
 
 /// A pipe, and what it holds.
 #[derive(Debug)]
@@ -38,28 +47,38 @@ impl Pipe {
         })
     }
 
-    /// Moves what is there into the pipe, at most `limit` bytes, waiting as `from` waits; 0 at the
-    /// end.
-    pub fn fill(&mut self, from: impl AsFd, limit: usize) -> io::Result<usize> {
-        let len = limit.min(self.capacity - self.held.min(self.capacity));
-        let moved = splice(from, &self.write, len)?;
+    /// Moves what is there into the pipe, which is empty, waiting as `from` waits; 0 at the end.
+    pub fn fill(&mut self, from: impl AsFd) -> io::Result<usize> {
+        self.take(from, libc::SPLICE_F_MOVE)
+    }
+
+    /// Moves all that the pipe holds on, waiting as `to` waits.
+    pub fn drain(&mut self, to: impl AsFd) -> io::Result<()> {
+        while self.held > 0 {
+            self.give(&to, libc::SPLICE_F_MOVE)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, from: impl AsFd, flags: libc::c_uint) -> io::Result<usize> {
+        let room = self.capacity.saturating_sub(self.held);
+        let moved = splice(from, &self.write, room, flags)?;
         self.held += moved;
         Ok(moved)
     }
 
-    /// Moves all that the pipe holds on.
-    pub fn drain(&mut self, to: impl AsFd) -> io::Result<()> {
-        while self.held > 0 {
-            match splice(&self.read, &to, self.held)? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                moved => self.held -= moved.min(self.held),
+    fn give(&mut self, to: impl AsFd, flags: libc::c_uint) -> io::Result<usize> {
+        match splice(&self.read, &to, self.held, flags)? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            moved => {
+                self.held -= moved.min(self.held);
+                Ok(moved)
             }
         }
-        Ok(())
     }
 }
 
-fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
+fn splice(from: impl AsFd, to: impl AsFd, len: usize, flags: libc::c_uint) -> io::Result<usize> {
     loop {
         // SAFETY: the offsets are null, as they "must be NULL" for a pipe and may be for a socket.
         let moved = unsafe {
@@ -69,7 +88,7 @@ fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
                 to.as_fd().as_raw_fd(),
                 std::ptr::null_mut(),
                 len,
-                libc::SPLICE_F_MOVE,
+                flags,
             )
         };
         match sys::check_len(moved) {
@@ -79,18 +98,132 @@ fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> io::Result<usize> {
     }
 }
 
-/// Moves all that comes until the end, and tells `each` how much at a time.
-pub fn copy(from: impl AsFd, to: impl AsFd, mut each: impl FnMut(usize)) -> io::Result<u64> {
-    let mut pipe = Pipe::new()?;
+/// Moves all that comes until the end, and tells `each` how much at a time. Neither socket may block.
+/// At most `hold` bytes wait in between, as far as the kernel gives such pipes.
+pub fn copy(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    hold: usize,
+    mut each: impl FnMut(usize),
+) -> io::Result<u64> {
+    let mut pipes = Pipes::new(hold)?;
     let mut total = 0;
     loop {
-        let moved = pipe.fill(&from, usize::MAX)?;
-        if moved == 0 {
+        let moved = pipes.fill(from)?;
+        let given = pipes.drain(to)?;
+        if given > 0 {
+            total += given as u64;
+            each(given);
+        } else if pipes.has_ended && pipes.is_empty() {
             return Ok(total);
+        } else if moved == 0 {
+            pipes.wait(from, to)?;
         }
-        pipe.drain(&to)?;
-        total += moved as u64;
-        each(moved);
+    }
+}
+
+/// Pipes that are filled one after the other, and emptied in that order.
+struct Pipes {
+    /// Those that hold something, the first filled first.
+    filled: VecDeque<Pipe>,
+    empty: Vec<Pipe>,
+    /// The last of the filled ones takes no more before it has been emptied.
+    is_full: bool,
+    has_ended: bool,
+}
+
+impl Pipes {
+    fn new(hold: usize) -> io::Result<Pipes> {
+        let first = Pipe::new()?;
+        let count = hold.div_ceil(first.capacity).clamp(1, PIPES_MAX);
+        let mut empty = vec![first];
+        for _ in 1..count {
+            empty.push(Pipe::new()?);
+        }
+        Ok(Pipes {
+            filled: VecDeque::new(),
+            empty,
+            is_full: true,
+            has_ended: false,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.filled.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.has_ended && (!self.is_full || !self.empty.is_empty())
+    }
+
+    /// Takes in what there is; 0 if there is nothing, or no room.
+    fn fill(&mut self, from: BorrowedFd<'_>) -> io::Result<usize> {
+        while self.has_room() {
+            if self.is_full {
+                // An empty one takes whatever there is, so a refusal tells that there is nothing.
+                let Some(pipe) = self.empty.last_mut() else {
+                    break;
+                };
+                let taken = would_block(pipe.take(from, AT_ONCE))?;
+                let Some(taken) = taken else { return Ok(0) };
+                self.has_ended = taken == 0;
+                if taken > 0 {
+                    self.filled.extend(self.empty.pop());
+                    self.is_full = false;
+                }
+                return Ok(taken);
+            }
+            let Some(pipe) = self.filled.back_mut() else {
+                self.is_full = true;
+                continue;
+            };
+            let taken = match pipe.held < pipe.capacity {
+                true => would_block(pipe.take(from, AT_ONCE))?,
+                false => None,
+            };
+            match taken {
+                Some(taken) => {
+                    self.has_ended = taken == 0;
+                    return Ok(taken);
+                }
+                // Full, or nothing there: the next one tells.
+                None => self.is_full = true,
+            }
+        }
+        Ok(0)
+    }
+
+    /// Gives what `to` takes of the first pipe.
+    fn drain(&mut self, to: BorrowedFd<'_>) -> io::Result<usize> {
+        let Some(pipe) = self.filled.front_mut() else {
+            return Ok(0);
+        };
+        let given = would_block(pipe.give(to, AT_ONCE))?.unwrap_or(0);
+        if pipe.held == 0 {
+            self.empty.extend(self.filled.pop_front());
+        }
+        Ok(given)
+    }
+
+    /// Waits until there is something to take, or somebody takes something.
+    fn wait(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
+        let give = Polled::new(to, false, true);
+        let take = Polled::new(from, true, false);
+        match (self.has_room(), self.is_empty()) {
+            (true, true) => poll(&mut [take], None),
+            (true, false) => poll(&mut [take, give], None),
+            (false, _) => poll(&mut [give], None),
+        }
+        .map(drop)
+    }
+}
+
+/// None where nothing can be done without waiting.
+fn would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -113,7 +246,10 @@ mod tests {
         let writing = thread::spawn(move || near.write_all(&sent).unwrap());
         let moving = thread::spawn(move || {
             let mut told = 0;
-            let total = copy(&from, &out, |moved| told += moved as u64).unwrap();
+            from.set_nonblocking(true).unwrap();
+            out.set_nonblocking(true).unwrap();
+            let (from, out) = (from.as_fd(), out.as_fd());
+            let total = copy(from, out, 1 << 20, |moved| told += moved as u64).unwrap();
             assert_eq!(total, told);
             total
         });
@@ -130,7 +266,46 @@ mod tests {
         let (out, gone) = UnixStream::pair().unwrap();
         drop(gone);
         near.write_all(b"x").unwrap();
-        let error = copy(&from, &out, drop).unwrap_err();
+        from.set_nonblocking(true).unwrap();
+        out.set_nonblocking(true).unwrap();
+        let error = copy(from.as_fd(), out.as_fd(), 1 << 20, drop).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn what_nobody_takes_waits_up_to_the_bound_and_comes_in_order() {
+        let (mut near, from) = UnixStream::pair().unwrap();
+        let (out, mut far) = UnixStream::pair().unwrap();
+        for socket in [&near, &from, &out] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let mut pipes = Pipes::new(3 << 20).unwrap();
+        // Until neither the pipes nor the sockets take any more.
+        let mut sent = Vec::new();
+        loop {
+            let block: Vec<u8> = (0..10_007u32).map(|i| (i / 3 % 251) as u8).collect();
+            let written = would_block(near.write(&block)).unwrap();
+            let moved = pipes.fill(from.as_fd()).unwrap() + pipes.drain(out.as_fd()).unwrap();
+            match written {
+                Some(len) => sent.extend_from_slice(&block[..len]),
+                None if moved == 0 => break,
+                None => {}
+            }
+        }
+        assert!(!pipes.has_room() && pipes.filled.len() >= 2);
+        assert!(pipes.filled.iter().all(|pipe| pipe.held <= pipe.capacity));
+        drop(near);
+        let reading = thread::spawn(move || {
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).unwrap();
+            got
+        });
+        while !(pipes.has_ended && pipes.is_empty()) {
+            if pipes.fill(from.as_fd()).unwrap() + pipes.drain(out.as_fd()).unwrap() == 0 {
+                pipes.wait(from.as_fd(), out.as_fd()).unwrap();
+            }
+        }
+        drop((out, pipes));
+        assert!(reading.join().unwrap() == sent);
     }
 }

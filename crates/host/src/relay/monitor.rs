@@ -17,16 +17,20 @@ use wire::relay::{Message, Segment};
 /// How often a segment is told of.
 const TELL: base::Duration = base::Duration::from_secs(1);
 
-/// A segment that was idle for less than this share of 1000 of a second was held back by the network.
-const IDLE_PERMILLE: u16 = 100;
+/// A segment that was idle for less than this share of 1000 of a second was held back by the network
+/// for the rest of it. Choice: one that idles more has its windows from other times.
+const IDLE_PERMILLE: u16 = 250;
+/// So long must the network have held it back for its rate to tell something.
+const UNIDLE_LEAST_US: u64 = 3_000_000;
 
 /// The connections of one segment, at the end that sends.
 struct Sending {
     to: NodeAddr,
     stripes: Vec<Stripe>,
     last: Totals,
-    /// The most that it has carried in a second in which only the network held it back.
-    best_bps: u64,
+    /// What it has carried while only the network held it back, and how long that was.
+    unidle_bytes: u64,
+    unidle_us: u64,
 }
 
 struct Stripe {
@@ -96,7 +100,8 @@ impl Monitor {
                 to,
                 stripes,
                 last: Totals::default(),
-                best_bps: 0,
+                unidle_bytes: 0,
+                unidle_us: 0,
             });
         });
     }
@@ -136,8 +141,14 @@ impl Monitor {
     /// What one connection has carried over each segment, where only the network held it back.
     pub(super) fn measured(&self) -> Vec<(NodeAddr, u64)> {
         self.with(|state| {
-            let known = state.segments.iter().filter(|s| s.best_bps > 0);
-            let one = known.map(|s| (s.to, s.best_bps / s.stripes.len() as u64));
+            let known = state
+                .segments
+                .iter()
+                .filter(|s| s.unidle_us >= UNIDLE_LEAST_US);
+            let one = known.map(|s| {
+                let all_bps = s.unidle_bytes * 8_000_000 / s.unidle_us;
+                (s.to, all_bps / s.stripes.len() as u64)
+            });
             one.filter(|_| !self.scavenge).collect()
         })
     }
@@ -171,8 +182,10 @@ impl Sending {
             starved: 1_000 - busy,
         };
         let is_whole = span_us >= TELL.as_micros();
-        if is_whole && segment.waited + segment.starved < IDLE_PERMILLE {
-            self.best_bps = self.best_bps.max(segment.rate_bps);
+        let idle = segment.waited + segment.starved;
+        if is_whole && idle < IDLE_PERMILLE {
+            self.unidle_bytes += now.bytes.saturating_sub(last.bytes);
+            self.unidle_us += span_us * u64::from(1_000 - idle) / 1_000;
         }
         segment
     }

@@ -1,19 +1,26 @@
 //! Threads that move a transfer's bytes through a node. [Liu04 §III]
 //!
 //! ```text
-//!   as many connections in as out:   in k ══ splice, or TLS to TLS ══▶ out k     frames unread
-//!   otherwise:                       in k ─▶ Fan ─▶ whichever stripe is free, of each branch
+//!   as many connections in as out:   in k ══ splice ══▶ out k                        unsealed
+//!                                    in k ─ take ─▶ Fan ─ give ─▶ out k              TLS; frames unread
+//!   otherwise:                       in k ─ gather ─▶ Fan ─ scatter ─▶ whichever stripe is free, of
+//!                                                                     each branch
 //! ```
 //! A pair of connections needs no frames, so unsealed bytes stay in the kernel. Where stripes are
 //! spread anew, or the route branches, frames pass through memory once.
+//!
+//! In each case [`QUEUE_BYTES`] may wait in between, which is far more than what the kernel holds for
+//! a short connection that is slow: the one goes on while the other recovers from a loss, so that
+//! together they are as fast as the slower one, and not as the slower one at each moment.
 
 use super::failure::Failure;
 use super::socket::Data;
 use super::transfer::{Over, Shared, Transfer};
 use base::NodeAddr;
-use relay::Fan;
 use relay::stage::Next;
+use relay::{Fan, QUEUE_BYTES};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind};
 
@@ -32,28 +39,71 @@ pub(super) struct Ends {
     pub(super) peer: NodeAddr,
 }
 
-/// Moves the bytes of one connection to another until the end.
-pub(super) fn pair(mut from: Data, mut to: Data, at: Ends, next: NodeAddr) -> Outcome {
-    if from.is_plain() && to.is_plain() {
+/// Moves the bytes of one connection to another within the kernel, until the end.
+pub(super) fn splice(from: &Data, mut to: Data, at: Ends, next: NodeAddr) -> Outcome {
+    let broken = |error: io::Error| {
         // Which of the two broke, the kernel does not say.
-        net::splice::copy(&*from.socket, &*to.socket, drop).map_err(|error| {
-            Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
-        })?;
-    } else {
-        let mut buffer = vec![0; FRAME_BYTES_MAX];
-        loop {
-            let len = match from.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(len) => len,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Failure::broken(at.here, at.peer, &error)),
-            };
-            let sent = to.write_all(&buffer[..len]);
-            sent.map_err(|error| Failure::broken(at.here, next, &error))?;
+        Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
+    };
+    let ready = from.socket.set_nonblocking(true);
+    ready
+        .and_then(|()| to.socket.set_nonblocking(true))
+        .and_then(|()| {
+            let (from, to) = (from.socket.as_fd(), to.socket.as_fd());
+            net::splice::copy(from, to, QUEUE_BYTES, drop)
+        })
+        .map_err(broken)?;
+    to.end().map_err(broken)
+}
+
+/// Takes in what comes by a connection, frames or not, while there is room.
+pub(super) fn take(mut from: Data, at: Ends, hold: &Frames, transfer: &Transfer) -> Outcome {
+    let mut came = 0;
+    loop {
+        let mut bytes = vec![0; FRAME_BYTES_MAX];
+        let len = match from.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(len) => len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failure::broken(at.here, at.peer, &error)),
+        };
+        bytes.truncate(len);
+        if len < FRAME_BYTES_MAX / 2 {
+            // What is held is counted by its length.
+            bytes.shrink_to_fit();
+        }
+        came += len as u64;
+        let packed = Arc::new(bytes);
+        let put = hold.wait(transfer, |fan| {
+            fan.has_room(len).then(|| fan.push(len, &packed))
+        });
+        if let Err(Over) = put {
+            return Ok(());
         }
     }
-    to.end()
-        .map_err(|error| Failure::broken(at.here, next, &error))
+    let ended = hold.with(|fan| fan.on_end(came));
+    ended.map_err(|why| corrupt(at, why))
+}
+
+/// Sends by a connection what another has brought.
+pub(super) fn give(mut to: Data, at: Ends, hold: &Frames, transfer: &Transfer) -> Outcome {
+    let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
+    while let Ok(next) = next_of(hold, 0, transfer) {
+        match next {
+            Next::Frame(bytes) => to.write_all(&bytes).map_err(broken)?,
+            Next::End(_) => return to.end().map_err(broken),
+            Next::Nothing => {}
+        }
+    }
+    Ok(())
+}
+
+/// What a branch is to send, once there is something.
+fn next_of(frames: &Frames, branch: usize, transfer: &Transfer) -> Result<Next<Packed>, Over> {
+    frames.wait(transfer, |fan| match fan.next(branch) {
+        Next::Nothing => None,
+        other => Some(other),
+    })
 }
 
 /// A frame of a connection: its head, and its bytes behind `room`; none at the end of the stream,
@@ -109,15 +159,10 @@ pub(super) fn scatter(
     transfer: &Transfer,
 ) -> Outcome {
     let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
-    loop {
-        let next = frames.wait(transfer, |fan| match fan.next(branch) {
-            Next::Nothing => None,
-            other => Some(other),
-        });
+    while let Ok(next) = next_of(frames, branch, transfer) {
         match next {
-            Err(Over) => return Ok(()),
-            Ok(Next::Frame(bytes)) => to.write_all(&bytes).map_err(broken)?,
-            Ok(Next::End(offset)) => {
+            Next::Frame(bytes) => to.write_all(&bytes).map_err(broken)?,
+            Next::End(offset) => {
                 let end = Frame {
                     kind: FrameKind::End,
                     len: 0,
@@ -126,9 +171,10 @@ pub(super) fn scatter(
                 to.write_all(&end.to_bytes()).map_err(broken)?;
                 return to.end().map_err(broken);
             }
-            Ok(Next::Nothing) => {}
+            Next::Nothing => {}
         }
     }
+    Ok(())
 }
 
 pub(super) fn corrupt(at: Ends, why: impl std::fmt::Display) -> Failure {

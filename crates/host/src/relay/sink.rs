@@ -15,11 +15,14 @@ use base::NodeAddr;
 use relay::stage::Next;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use wire::relay::{Done, FRAME_HEAD_BYTES, Message};
 
-/// So much is written before it is acknowledged, a 128th of the window: each relay passes every
-/// acknowledgement on, which costs it as much as a frame. The end is told by itself.
-const ACK_BYTES: u64 = relay::WINDOW_BYTES / 128;
+/// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
+/// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
+const ACK_BYTES: u64 = relay::WINDOW_BYTES / 16;
+/// What is written is acknowledged after so long anyway: a slow copy shows its progress.
+const ACK_AFTER: Duration = Duration::from_millis(250);
 
 /// The frames that have come to a sink.
 pub(super) type Inflow = Shared<Reassembly>;
@@ -120,6 +123,7 @@ impl Sink<'_> {
         self.say(&Message::Have(here, have))?;
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
+        let mut acked_at = Instant::now();
         let mut digest = None;
         loop {
             let next = self.inflow.wait(self.transfer, |r| match r.take() {
@@ -146,8 +150,8 @@ impl Sink<'_> {
                 }
             }
             written += bytes.len() as u64;
-            if written - acked >= ACK_BYTES {
-                acked = written;
+            if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
+                (acked, acked_at) = (written, Instant::now());
                 self.say(&Message::Ack(here, acked))?;
                 tell(Told::Written(acked));
             }

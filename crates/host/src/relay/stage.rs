@@ -253,11 +253,8 @@ impl Stage<'_> {
         };
         let is_pipeline = sink.is_none() && to.len() == 1 && to[0].1.len() == from.len();
         if let (true, Some((next, out))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
-            thread::scope(|scope| {
-                for (from, to) in from.into_iter().zip(out) {
-                    scope.spawn(move || transfer.note(pump::pair(from, to, at(peer), next)));
-                }
-            });
+            let pairs = from.into_iter().zip(out);
+            self.pass_pairs(pairs, at(peer), at(next));
             return Ok(());
         }
         let inflow: Inflow = Shared::new(Reassembly::default());
@@ -295,6 +292,25 @@ impl Stage<'_> {
             });
             self.sink(sink, inflow, fresh)
         })
+    }
+
+    /// Passes on what each connection brings by one other.
+    fn pass_pairs(&self, pairs: impl Iterator<Item = (Data, Data)>, before: Ends, behind: Ends) {
+        let transfer = self.transfer;
+        let (plain, sealed): (Vec<_>, Vec<_>) =
+            pairs.partition(|(from, to)| from.is_plain() && to.is_plain());
+        let holds: Vec<Frames> = sealed.iter().map(|_| Shared::new(Fan::new(1, 1))).collect();
+        thread::scope(|scope| {
+            for (from, to) in plain {
+                scope.spawn(move || {
+                    transfer.note(pump::splice(&from, to, before, behind.peer));
+                });
+            }
+            for ((from, to), hold) in sealed.into_iter().zip(&holds) {
+                scope.spawn(move || transfer.note(pump::take(from, before, hold, transfer)));
+                scope.spawn(move || transfer.note(pump::give(to, behind, hold, transfer)));
+            }
+        });
     }
 
     fn sink(&self, place: Option<Place>, inflow: &Inflow, fresh: bool) -> Outcome {
