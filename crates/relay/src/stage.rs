@@ -2,8 +2,8 @@
 //! next segments, all of which get every frame.
 //!
 //! ```text
-//!   in 1 ─┐               ┌─▶ branch 1 (next segment): ≤ QUEUE_BYTES ─▶ its stripes
-//!   in 2 ─┴─ push ─ Fan ──┴─▶ branch 2                 ≤ QUEUE_BYTES ─▶ its stripes
+//!   in 1 ─┐               ┌─▶ branch 1 (next segment): ≤ limit ─▶ its stripes
+//!   in 2 ─┴─ push ─ Fan ──┴─▶ branch 2                 ≤ limit ─▶ its stripes
 //! ```
 //! Who reads a connection asks [`Fan::has_room`] first, and does not read while there is none: the
 //! kernel's windows then carry the brake on to the sender. The slowest branch governs.
@@ -11,12 +11,13 @@
 //! Frames go to whichever stripe of a branch comes for the next one, so that a slow stripe gets
 //! fewer.
 
-use crate::QUEUE_BYTES;
 use std::collections::VecDeque;
 
 /// The queues of a relay's next segments.
 #[derive(Debug)]
 pub struct Fan<T> {
+    /// Bytes that may wait in each queue.
+    limit: usize,
     branches: Vec<Branch<T>>,
     /// Connections in that have not ended.
     open: usize,
@@ -49,13 +50,15 @@ pub enum Next<T> {
 }
 
 impl<T: Clone> Fan<T> {
-    /// With so many connections in, and so many branches.
-    pub fn new(connections: usize, branches: usize) -> Fan<T> {
+    /// With so many connections in, and so many branches that may each hold `limit` bytes, for the most
+    /// part [`crate::QUEUE_BYTES`].
+    pub fn new(connections: usize, branches: usize, limit: usize) -> Fan<T> {
         let branch = |_| Branch {
             queue: VecDeque::new(),
             held: 0,
         };
         Fan {
+            limit,
             branches: (0..branches).map(branch).collect(),
             open: connections,
             end: None,
@@ -67,7 +70,7 @@ impl<T: Clone> Fan<T> {
     pub fn has_room(&self, bytes: usize) -> bool {
         self.branches
             .iter()
-            .all(|branch| branch.held == 0 || branch.held + bytes <= QUEUE_BYTES)
+            .all(|branch| branch.held == 0 || branch.held + bytes <= self.limit)
     }
 
     /// Takes a frame for all branches; its room was asked for.
@@ -113,11 +116,12 @@ impl<T: Clone> Fan<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::QUEUE_BYTES;
     use proptest::prelude::*;
 
     #[test]
     fn the_fullest_branch_says_whether_there_is_room() {
-        let mut fan = Fan::new(1, 2);
+        let mut fan = Fan::new(1, 2, QUEUE_BYTES);
         // The first one is taken however long it is.
         assert!(fan.has_room(QUEUE_BYTES + 1));
         fan.push(QUEUE_BYTES, &'a');
@@ -135,11 +139,11 @@ mod tests {
 
     #[test]
     fn stripes_that_do_not_agree_or_do_not_make_the_whole_are_an_error() {
-        let mut fan = Fan::new(2, 1);
+        let mut fan = Fan::new(2, 1, QUEUE_BYTES);
         fan.push(5, &());
         fan.on_end(5).unwrap();
         assert_eq!(fan.on_end(6), Err(Incomplete));
-        let mut fan = Fan::new(2, 1);
+        let mut fan = Fan::new(2, 1, QUEUE_BYTES);
         fan.push(4, &());
         fan.on_end(5).unwrap();
         assert_eq!(fan.on_end(5), Err(Incomplete), "a byte is missing");
@@ -154,7 +158,7 @@ mod tests {
         fn every_branch_gets_everything(
             steps in prop::collection::vec((0usize..4, 1usize..QUEUE_BYTES / 3), 1..200),
         ) {
-            let mut fan = Fan::new(1, 3);
+            let mut fan = Fan::new(1, 3, QUEUE_BYTES);
             let mut pushed = Vec::new();
             let mut got = vec![Vec::new(); 3];
             for (step, (what, bytes)) in steps.iter().enumerate() {

@@ -94,7 +94,7 @@ pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, F
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
     let feedback = Shared::new(Feedback::new(sinks));
-    let frames = Shared::new(Fan::new(1, 1));
+    let frames = Shared::new(Fan::new(1, 1, relay::QUEUE_BYTES));
     let here = order.node;
     let at = Ends { here, peer: here };
     let control = &next.control;

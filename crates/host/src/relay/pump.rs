@@ -9,16 +9,16 @@
 //! A pair of connections needs no frames, so unsealed bytes stay in the kernel. Where stripes are
 //! spread anew, or the route branches, frames pass through memory once.
 //!
-//! In each case [`QUEUE_BYTES`] may wait in between, which is far more than what the kernel holds for
+//! In each case [`relay::QUEUE_BYTES`] may wait in between, which is far more than what the kernel holds for
 //! a short connection that is slow: the one goes on while the other recovers from a loss, so that
 //! together they are as fast as the slower one, and not as the slower one at each moment.
 
 use super::failure::Failure;
 use super::socket::Data;
-use super::transfer::{Over, Shared, Transfer};
+use super::transfer::{Over, Shared, Spare, Transfer};
 use base::NodeAddr;
+use relay::Fan;
 use relay::stage::Next;
-use relay::{Fan, QUEUE_BYTES};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -39,8 +39,9 @@ pub(super) struct Ends {
     pub(super) peer: NodeAddr,
 }
 
-/// Moves the bytes of one connection to another within the kernel, until the end.
-pub(super) fn splice(from: &Data, mut to: Data, at: Ends, next: NodeAddr) -> Outcome {
+/// Moves the bytes of one connection to another within the kernel, until the end; `hold` bytes may
+/// wait in between.
+pub(super) fn splice(from: &Data, mut to: Data, hold: usize, at: Ends, next: NodeAddr) -> Outcome {
     let broken = |error: io::Error| {
         // Which of the two broke, the kernel does not say.
         Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
@@ -50,7 +51,7 @@ pub(super) fn splice(from: &Data, mut to: Data, at: Ends, next: NodeAddr) -> Out
         .and_then(|()| to.socket.set_nonblocking(true))
         .and_then(|()| {
             let (from, to) = (from.socket.as_fd(), to.socket.as_fd());
-            net::splice::copy(from, to, QUEUE_BYTES, drop)
+            net::splice::copy(from, to, hold, drop)
         })
         .map_err(broken)?;
     to.end().map_err(broken)
@@ -60,7 +61,7 @@ pub(super) fn splice(from: &Data, mut to: Data, at: Ends, next: NodeAddr) -> Out
 pub(super) fn take(mut from: Data, at: Ends, hold: &Frames, transfer: &Transfer) -> Outcome {
     let mut came = 0;
     loop {
-        let mut bytes = vec![0; FRAME_BYTES_MAX];
+        let mut bytes = transfer.spare.take(FRAME_BYTES_MAX);
         let len = match from.read(&mut bytes) {
             Ok(0) => break,
             Ok(len) => len,
@@ -90,12 +91,22 @@ pub(super) fn give(mut to: Data, at: Ends, hold: &Frames, transfer: &Transfer) -
     let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
     while let Ok(next) = next_of(hold, 0, transfer) {
         match next {
-            Next::Frame(bytes) => to.write_all(&bytes).map_err(broken)?,
+            Next::Frame(bytes) => {
+                to.write_all(&bytes).map_err(broken)?;
+                reuse(bytes, transfer);
+            }
             Next::End(_) => return to.end().map_err(broken),
             Next::Nothing => {}
         }
     }
     Ok(())
+}
+
+/// The last branch that has sent a frame leaves its buffer to the next one.
+fn reuse(packed: Packed, transfer: &Transfer) {
+    if let Some(buffer) = Arc::into_inner(packed) {
+        transfer.spare.put(buffer);
+    }
 }
 
 /// What a branch is to send, once there is something.
@@ -111,6 +122,7 @@ fn next_of(frames: &Frames, branch: usize, transfer: &Transfer) -> Result<Next<P
 pub(super) fn read_frame(
     from: &mut Data,
     room: usize,
+    spare: &Spare,
 ) -> io::Result<Result<(Frame, Vec<u8>), u64>> {
     let mut head = [0; FRAME_HEAD_BYTES];
     from.read_exact(&mut head)?;
@@ -119,7 +131,7 @@ pub(super) fn read_frame(
     match frame.kind {
         FrameKind::End => Ok(Err(frame.offset)),
         FrameKind::Data => {
-            let mut bytes = vec![0; room + frame.len as usize];
+            let mut bytes = spare.take(room + frame.len as usize);
             from.read_exact(&mut bytes[room..])?;
             Ok(Ok((frame, bytes)))
         }
@@ -129,7 +141,7 @@ pub(super) fn read_frame(
 /// Takes the frames of one connection in, while there is room.
 pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Transfer) -> Outcome {
     loop {
-        let read = read_frame(&mut from, FRAME_HEAD_BYTES);
+        let read = read_frame(&mut from, FRAME_HEAD_BYTES, &transfer.spare);
         match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
             Err(end) => {
                 return frames
@@ -161,7 +173,10 @@ pub(super) fn scatter(
     let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
     while let Ok(next) = next_of(frames, branch, transfer) {
         match next {
-            Next::Frame(bytes) => to.write_all(&bytes).map_err(broken)?,
+            Next::Frame(bytes) => {
+                to.write_all(&bytes).map_err(broken)?;
+                reuse(bytes, transfer);
+            }
             Next::End(offset) => {
                 let end = Frame {
                     kind: FrameKind::End,

@@ -47,7 +47,7 @@ pub(super) enum Told {
 /// Takes the frames of one connection in.
 pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Transfer) -> Outcome {
     loop {
-        let read = read_frame(&mut from, 0);
+        let read = read_frame(&mut from, 0, &transfer.spare);
         match read.map_err(|error| Failure::broken(at.here, at.peer, &error))? {
             Err(end) => {
                 return inflow
@@ -150,6 +150,7 @@ impl Sink<'_> {
                 }
             }
             written += bytes.len() as u64;
+            self.transfer.spare.put(bytes);
             if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
                 (acked, acked_at) = (written, Instant::now());
                 self.say(&Message::Ack(here, acked))?;

@@ -193,7 +193,7 @@ impl Source<'_> {
                 // Whoever waits at the other end gets what is there.
                 out.flush()?;
                 while self
-                    .piece(&mut stream, u64::MAX, encoder, out)
+                    .piece(&mut stream, (u64::MAX, false), encoder, out)
                     .map_err(at)??
                     > 0
                 {
@@ -208,7 +208,10 @@ impl Source<'_> {
                 while read <= head.size {
                     // One more than it had: then it has grown.
                     let most = head.size - read + 1;
-                    match self.piece(&mut file, most, encoder, out).map_err(at)?? {
+                    match self
+                        .piece(&mut file, (most, true), encoder, out)
+                        .map_err(at)??
+                    {
                         0 => break,
                         len => read += len as u64,
                     }
@@ -230,7 +233,7 @@ impl Source<'_> {
     fn piece(
         &self,
         from: &mut impl Read,
-        most: u64,
+        (most, is_file): (u64, bool),
         encoder: &mut Encoder,
         out: &mut Out<'_>,
     ) -> io::Result<Result<usize, Over>> {
@@ -240,19 +243,19 @@ impl Source<'_> {
             return Ok(Err(Over));
         }
         let start = out.buffer.len() + 4;
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let end = start + most.min(out.room() - 4);
-        out.buffer.resize(end, 0);
-        let len = loop {
-            match from.read(&mut out.buffer[start..end]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                other => break other?,
-            }
+        let room = (out.room() - 4) as u64;
+        out.buffer.resize(start, 0);
+        // A file fills it, without its being cleared first. A stream gives what there is.
+        let len = match is_file {
+            true => from
+                .by_ref()
+                .take(most.min(room))
+                .read_to_end(&mut out.buffer)?,
+            false => read_some(from, most.min(room), &mut out.buffer)?,
         };
         match len {
             0 => out.buffer.truncate(start - 4),
             len => {
-                out.buffer.truncate(start + len);
                 out.buffer[start - 4..start].copy_from_slice(&piece_head(len as u32));
                 encoder.content(&out.buffer[start..]);
             }
@@ -267,6 +270,21 @@ impl Source<'_> {
     fn changed(&self, what: &str) -> Failure {
         let text = format!("`{what}` has changed while it was copied: run the same command again");
         Failure::new(self.here, FailureKind::File, text)
+    }
+}
+
+/// One read, of at most `most` bytes, behind what is there.
+fn read_some(from: &mut impl Read, most: u64, into: &mut Vec<u8>) -> io::Result<usize> {
+    let start = into.len();
+    into.resize(start + most as usize, 0);
+    loop {
+        match from.read(&mut into[start..]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => {
+                into.truncate(start + result.as_ref().map_or(0, |len| *len));
+                return result;
+            }
+        }
     }
 }
 
@@ -306,7 +324,7 @@ impl Out<'_> {
 
     /// Sends what there is, when window and queue have room.
     fn flush(&mut self) -> Result<(), Over> {
-        let fresh = Vec::with_capacity(FRAME_HEAD_BYTES + FRAME_BYTES_MAX);
+        let fresh = self.source.transfer.spare.take(0);
         let mut full = std::mem::replace(&mut self.buffer, fresh);
         self.begin();
         while full.len() > FRAME_HEAD_BYTES {

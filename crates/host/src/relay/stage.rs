@@ -21,7 +21,7 @@ use super::transfer::{Shared, Transfer};
 use super::tree::Tree;
 use base::NodeAddr;
 use overlay::request::Operation;
-use relay::{Fan, Reassembly};
+use relay::{Fan, QUEUE_BYTES, Reassembly};
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -199,7 +199,7 @@ impl Stage<'_> {
         let before = self.before.node;
         match (end, self.pull) {
             (End::Source(mut tree), true) => {
-                let frames = Shared::new(Fan::new(1, 1));
+                let frames = Shared::new(Fan::new(1, 1, QUEUE_BYTES));
                 let source = Source {
                     here: self.here,
                     feedback,
@@ -269,8 +269,11 @@ impl Stage<'_> {
                 self.sink(sink, inflow, fresh)
             });
         }
-        let frames: Frames =
-            Shared::new(Fan::new(from.len(), to.len() + usize::from(sink.is_some())));
+        let frames: Frames = Shared::new(Fan::new(
+            from.len(),
+            to.len() + usize::from(sink.is_some()),
+            QUEUE_BYTES,
+        ));
         let frames = &frames;
         thread::scope(|scope| {
             for from in from {
@@ -299,11 +302,13 @@ impl Stage<'_> {
         let transfer = self.transfer;
         let (plain, sealed): (Vec<_>, Vec<_>) =
             pairs.partition(|(from, to)| from.is_plain() && to.is_plain());
-        let holds: Vec<Frames> = sealed.iter().map(|_| Shared::new(Fan::new(1, 1))).collect();
+        let share = QUEUE_BYTES / (plain.len() + sealed.len()).max(1);
+        let hold = |_: &(Data, Data)| Shared::new(Fan::new(1, 1, share));
+        let holds: Vec<Frames> = sealed.iter().map(hold).collect();
         thread::scope(|scope| {
             for (from, to) in plain {
                 scope.spawn(move || {
-                    transfer.note(pump::splice(&from, to, before, behind.peer));
+                    transfer.note(pump::splice(&from, to, share, before, behind.peer));
                 });
             }
             for ((from, to), hold) in sealed.into_iter().zip(&holds) {

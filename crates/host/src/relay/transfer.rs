@@ -13,6 +13,7 @@ use super::socket::{Data, Socket};
 use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES};
 
 /// How long the reason for a broken connection is waited for. Choice: it was sent before the
 /// connection was shut, so it is as far away as the other side.
@@ -20,8 +21,14 @@ const REASON: Duration = Duration::from_secs(1);
 /// How often those who wait for each other look whether the transfer goes on.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
+/// A frame with its head.
+const BUFFER_BYTES: usize = FRAME_HEAD_BYTES + FRAME_BYTES_MAX;
+/// As many as a queue holds.
+const SPARE_MAX: usize = relay::QUEUE_BYTES / FRAME_BYTES_MAX;
+
 /// A transfer at one node.
 pub(super) struct Transfer {
+    pub(super) spare: Spare,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,6 +46,7 @@ impl Transfer {
     /// A transfer that is over when so many sinks are done.
     pub(super) fn new(sinks: usize) -> Transfer {
         Transfer {
+            spare: Spare::default(),
             state: Mutex::new(State {
                 failure: None,
                 done: false,
@@ -138,6 +146,38 @@ impl Transfer {
         let waited = self.changed.wait_timeout_while(self.state(), span, goes_on);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.failure.is_some() || state.done
+    }
+}
+
+/// Buffers of frames that have been used up: fresh ones would cost a fault for every page.
+#[derive(Default)]
+pub(super) struct Spare {
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Spare {
+    /// A buffer of `len` bytes, of whatever content.
+    pub(super) fn take(&self, len: usize) -> Vec<u8> {
+        let spare = self.buffers().pop();
+        // Made at once for the longest, so that its length can be had without clearing it again.
+        let mut buffer = spare.unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        buffer.truncate(len);
+        buffer
+    }
+
+    /// One that is not needed any more.
+    pub(super) fn put(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers();
+        if buffer.capacity() >= BUFFER_BYTES && buffers.len() < SPARE_MAX {
+            buffers.push(buffer);
+        }
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
