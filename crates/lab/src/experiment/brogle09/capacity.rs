@@ -20,9 +20,10 @@ const TRIES: usize = 2;
 const END_SHARE: usize = 10;
 /// Trials at most, failures counted twice.
 const TRIALS_MAX: usize = 24;
-/// A machine that was busy for longer ends a search too early: the rate this much above what was found
-/// is tried once more, and carried, the search goes on from there.
-const AGAIN: f64 = 1.5;
+/// What was found is not always the most: a machine was busy for longer, or packets come just not fast
+/// enough yet to travel in bursts, which cost less. So rates so much above it are tried once more, and where
+/// one is carried, the search goes on from there.
+const AGAIN: [f64; 3] = [1.25, 1.75, 2.25];
 const SEARCHES_MAX: usize = 3;
 
 /// A cell for each topology and payload.
@@ -94,9 +95,17 @@ fn search(plan: &Plan, ends: &Ends, payload: usize, who: &str) -> Result<f64, Ce
     let mut from = START_PPS;
     for _ in 0..SEARCHES_MAX {
         best = climb(from, best, &mut trial)?;
-        from = (best as f64 * AGAIN) as u64;
-        if !trial(from)?.0 {
-            break;
+        let mut carried = None;
+        for more in AGAIN {
+            let rate = (best as f64 * more) as u64;
+            if trial(rate)?.0 {
+                carried = Some(rate);
+                break;
+            }
+        }
+        match carried {
+            Some(rate) => from = rate,
+            None => break,
         }
     }
     Ok(best as f64)
