@@ -4,6 +4,7 @@ use crate::sys;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// Chooses a connection's congestion control by the kernel's name for it: `reno`, `cubic`, `bbr`.
 /// A listener hands its own on to what it accepts.
@@ -29,26 +30,42 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
 /// Has the kernel ask an end that says nothing whether it is still there: after a minute, every 15 s
 /// from then on, four times. Who has vanished without a word does not hold a connection for ever.
 pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {
-    let fd = socket.as_fd().as_raw_fd();
+    ask(&socket, Duration::from_secs(60), Duration::from_secs(15), 4)
+}
+
+/// The same sooner: the kernel asks after `after` of silence and every `every` from then on, and ends
+/// the connection when for `silence` nothing has come, or nothing that was sent was acknowledged.
+/// Whole seconds, rounded up. The kernel of an end that reads nothing answers all the same; but data
+/// that it has no room for counts as unacknowledged, so this is for connections that are always read.
+pub fn keep_alive_within(
+    socket: impl AsFd,
+    after: Duration,
+    every: Duration,
+    silence: Duration,
+) -> io::Result<()> {
+    let left = silence.saturating_sub(after);
+    let questions = left.as_millis().div_ceil(every.as_millis().max(1));
+    let questions = u32::try_from(questions).unwrap_or(u32::MAX);
+    ask(&socket, after, every, questions.clamp(1, QUESTIONS_MAX))?;
+    // It governs where both are set.
+    set_user_timeout(socket, silence)
+}
+
+/// The kernel takes no more.
+const QUESTIONS_MAX: u32 = 127;
+
+fn ask(socket: impl AsFd, after: Duration, every: Duration, questions: u32) -> io::Result<()> {
+    let seconds = |span: Duration| {
+        let seconds = span.as_millis().div_ceil(1_000);
+        u32::try_from(seconds).unwrap_or(u32::MAX)
+    };
     for (level, name, value) in [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 15),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(after)),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, seconds(every)),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, questions),
     ] {
-        let value: libc::c_int = value;
-        // SAFETY: "the arguments optval and optlen are used to access option values": an int with
-        // its size, which the kernel only reads.
-        let result = unsafe {
-            libc::setsockopt(
-                fd,
-                level,
-                name,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        sys::check(result)?;
+        set_int(&socket, level, name, value)?;
     }
     Ok(())
 }
@@ -61,7 +78,7 @@ pub fn set_unsent_low_water(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 }
 
 /// How long what was sent may go unacknowledged before the connection is given up.
-pub fn set_user_timeout(socket: impl AsFd, timeout: std::time::Duration) -> io::Result<()> {
+fn set_user_timeout(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     let ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     set_int(socket, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, ms)
 }
@@ -186,7 +203,7 @@ mod tests {
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut there, _) = listener.accept().unwrap();
         set_unsent_low_water(&here, 65_536).unwrap();
-        set_user_timeout(&here, std::time::Duration::from_secs(30)).unwrap();
+        keep_alive(&here).unwrap();
         set_pacing_rate(&here, 1_000_000_000).unwrap();
         here.write_all(&[7; 1_000]).unwrap();
         there.read_exact(&mut [0; 1_000]).unwrap();
@@ -199,6 +216,26 @@ mod tests {
             info.acked >= 1_000 && info.rtt_us > 0 && info.min_rtt_us > 0,
             "{info:?}"
         );
+    }
+
+    #[test]
+    fn a_connection_is_asked_as_often_as_silence_has_room_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let seconds = Duration::from_secs;
+        keep_alive_within(&here, seconds(3), seconds(1), seconds(10)).unwrap();
+        for (name, expected) in [
+            (libc::TCP_KEEPIDLE, 3),
+            (libc::TCP_KEEPINTVL, 1),
+            (libc::TCP_KEEPCNT, 7),
+            (libc::TCP_USER_TIMEOUT, 10_000),
+        ] {
+            let value: libc::c_int = sys::option(here.as_fd(), libc::IPPROTO_TCP, name).unwrap();
+            assert_eq!(value, expected, "{name}");
+        }
+        let on: libc::c_int =
+            sys::option(here.as_fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE).unwrap();
+        assert_eq!(on, 1);
     }
 
     #[test]

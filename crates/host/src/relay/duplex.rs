@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wire::relay::{MESSAGE_HEAD_BYTES, Message, head};
 
-/// How long the other side may leave a message unread that there is no room for. Choice: as long as
-/// a connection may be silent.
+/// How long the other side may leave a message unread that there is no room for. Choice: a terminal
+/// that is held for a moment holds up a command that way; between nodes the kernel ends it sooner.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A control connection.
