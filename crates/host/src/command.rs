@@ -1,5 +1,6 @@
 //! Commands to the loop from other threads: a bounded channel and a wake-up.
 
+use crate::relay::Ledger;
 use crate::status::Status;
 use base::NodeAddr;
 use net::epoll::Waker;
@@ -8,6 +9,7 @@ use overlay::request::{Operation, RequestError};
 use overlay::snapshot::{GroupStatus, NetworkSnapshot};
 use secure::Revocations;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::groups::Setting;
 
@@ -42,6 +44,7 @@ pub enum Command {
 pub struct Commander {
     queue: SyncSender<Command>,
     waker: Waker,
+    bulk: Arc<OnceLock<Arc<Ledger>>>,
 }
 
 /// The loop is gone or does not keep up.
@@ -53,7 +56,15 @@ impl Commander {
     /// A commander and the loop's end of the channel.
     pub(crate) fn new(waker: Waker) -> (Commander, Receiver<Command>) {
         let (queue, commands) = sync_channel(MAX_WAITING);
-        (Commander { queue, waker }, commands)
+        let bulk = Arc::default();
+        let commander = Commander { queue, waker, bulk };
+        (commander, commands)
+    }
+
+    /// Has the status tell of the node's relay service. It is asked on the thread that wants to know:
+    /// the loop waits for nobody's lock.
+    pub(crate) fn tell_of(&self, bulk: &Arc<Ledger>) {
+        self.bulk.get_or_init(|| Arc::clone(bulk));
     }
 
     /// Gives a command to the loop.
@@ -65,7 +76,9 @@ impl Commander {
 
     /// The node as it is now.
     pub fn status(&self) -> Result<Box<Status>, Unavailable> {
-        self.ask(Command::Status)
+        let mut status = self.ask(Command::Status)?;
+        status.bulk = self.bulk.get().map(|bulk| bulk.status());
+        Ok(status)
     }
 
     /// The network as the node knows it now.

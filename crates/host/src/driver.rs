@@ -369,7 +369,7 @@ impl Driver {
         }
     }
 
-    /// Everything about the node as it is now.
+    /// Everything about the node as it is now, but for its relay service, of which [`Commander`] knows.
     pub fn status(&self) -> Status {
         let mut udp = UdpStatus::default();
         for (socket, queue) in self.sockets.iter().zip(&self.io.queues) {
@@ -406,6 +406,7 @@ impl Driver {
             host,
             groups: self.station.group_totals(self.io.now),
             bridges: self.bridges(),
+            bulk: None,
         }
     }
 

@@ -10,6 +10,7 @@
 //! address. A request is bounded in bytes and time, so one that dawdles delays the next by
 //! [`PATIENCE`] at most.
 
+mod bulk;
 mod groups;
 mod page;
 mod text;

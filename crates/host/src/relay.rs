@@ -15,12 +15,17 @@
 //! nodes behind; bytes and messages until all sinks are done, or until the first failure, which is
 //! told to all and shuts everything.
 
+mod account;
 mod dial;
+mod door;
 mod duplex;
 pub mod failure;
+mod greeting;
+pub mod ledger;
 mod monitor;
 pub mod origin;
 pub mod place;
+mod places;
 mod pump;
 mod roots;
 mod service;
@@ -28,11 +33,13 @@ mod sink;
 mod socket;
 mod source;
 mod stage;
+mod stripes;
 mod tls;
 mod transfer;
 pub mod tree;
 
 pub use failure::Failure;
+pub use ledger::Ledger;
 pub use origin::{Order, Progress, Report, pull, push};
 pub use place::{Named, Place};
 pub use service::{ServeError, Service, Settings};

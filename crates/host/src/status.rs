@@ -26,6 +26,8 @@ pub struct Status {
     pub groups: GroupsStatus,
     /// The multicast bridges that live in this node.
     pub bridges: Vec<BridgeStatus>,
+    /// The relay service, unless it is switched off.
+    pub bulk: Option<BulkStatus>,
 }
 
 /// Groups, as they pass a node.
@@ -92,6 +94,74 @@ pub struct BridgeStatus {
     pub igmp: u64,
     /// What did not cross, by reason; reasons that did not occur are missing.
     pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A node's relay service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BulkStatus {
+    /// Transfers under way.
+    pub active: usize,
+    /// As many may be.
+    pub limit: usize,
+    /// Transfers that have ended as they should.
+    pub done: u64,
+    /// Transfers that have failed, by kind; kinds that did not occur are missing, here and below.
+    pub failed: BTreeMap<&'static str, u64>,
+    /// Transfers that were refused before they began, by kind.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// TCP connections that have not said yet what they want.
+    pub greeting: usize,
+    /// Connections that were closed, by reason.
+    pub turned_away: BTreeMap<&'static str, u64>,
+    /// Bytes that went on to next nodes, heads of frames included as below.
+    pub passed_bytes: u64,
+    /// Bytes that sinks here have taken in.
+    pub taken_bytes: u64,
+    /// Bytes that sources here have given.
+    pub given_bytes: u64,
+    /// Those under way.
+    pub transfers: Vec<BulkTransferStatus>,
+}
+
+/// A transfer at a node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BulkTransferStatus {
+    /// Its name, the same at all nodes.
+    pub id: String,
+    /// What the node does in it: `relay`, `sink` or `source`.
+    pub role: &'static str,
+    /// The node that data comes from, this one itself for a command beside it; none at a source.
+    pub from: Option<String>,
+    /// The nodes that data goes to.
+    pub to: Vec<String>,
+    /// Bytes that it has moved, of a sink those that came.
+    pub bytes: u64,
+    /// Of the last second.
+    pub rate_bps: u64,
+    /// It gives way to others.
+    pub scavenge: bool,
+    /// The segment that the others wait for, of those that begin here or on the far side of who has
+    /// begun the transfer.
+    pub slowest: Option<BulkSegmentStatus>,
+}
+
+/// How a segment fares.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BulkSegmentStatus {
+    /// The node that sends.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// Of the last second.
+    pub rate_bps: u64,
+    /// The smoothed round trip.
+    pub rtt_ms: f64,
+    /// Segments of TCP that were sent again.
+    pub resent: u32,
+    /// The share of the last second in which the receiving end took nothing.
+    pub waited_permille: u16,
+    /// The share of it in which there was nothing to send.
+    pub starved_permille: u16,
 }
 
 /// A node of the network, as its certificate and its record tell.

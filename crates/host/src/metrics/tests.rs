@@ -1,7 +1,8 @@
 //! The pages of a running node, and those who misuse the server.
 
 use super::*;
-use crate::status::{BridgeStatus, ScribeStatus};
+use crate::relay::ledger::TurnedAway;
+use crate::status::{BridgeStatus, BulkStatus, ScribeStatus};
 use crate::testing::TestNode;
 use net::clock::Clock;
 use overlay::snapshot::SourceTotals;
@@ -135,6 +136,11 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
             ..BridgeStatus::default()
         });
     }
+    status.bulk = Some(BulkStatus {
+        failed: [("broken", 2)].into(),
+        turned_away: [("silent", 5)].into(),
+        ..BulkStatus::default()
+    });
     let page = render(&status);
     assert!(page.ends_with('\n'));
     let series = check(&page);
@@ -148,6 +154,8 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         "sinew_scribe_messages_total{direction=\"in\"}",
         "sinew_bridge_packets_total{interface=\"mcast1\",direction=\"in\"}",
         "sinew_bridge_drops_total{interface=\"mcast0\",reason=\"flood\"}",
+        "sinew_bulk_transfers_refused_total{reason=\"busy\"}",
+        "sinew_bulk_bytes_total{role=\"relay\"}",
     ] {
         assert!(series.contains(expected), "{expected}");
     }
@@ -155,6 +163,13 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         let expected = format!("sinew_drops_total{{reason=\"{}\"}}", reason.label());
         assert!(series.contains(&expected), "{expected}");
     }
+    for why in TurnedAway::ALL.map(TurnedAway::label) {
+        let count = if why == "silent" { 5 } else { 0 };
+        let expected =
+            format!("sinew_bulk_connections_turned_away_total{{reason=\"{why}\"}} {count}\n");
+        assert!(page.contains(&expected), "{expected}");
+    }
+    assert!(page.contains("sinew_bulk_transfers_failed_total{reason=\"broken\"} 2\n"));
     assert!(
         page.contains("name=\"a \\\"quoted\\\\ name\\nof two lines\""),
         "{page}"

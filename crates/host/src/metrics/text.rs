@@ -17,6 +17,9 @@ pub fn render(status: &Status) -> String {
     links(&mut page, &status.snapshot.links);
     super::groups::groups(&mut page, &status.groups);
     super::groups::bridges(&mut page, &status.bridges);
+    if let Some(bulk) = &status.bulk {
+        super::bulk::bulk(&mut page, bulk);
+    }
     sockets(&mut page, status);
     page.into_text()
 }

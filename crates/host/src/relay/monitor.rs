@@ -1,9 +1,11 @@
-//! How the segments that begin at a node fare, once per second; and the scavenger's brake.
+//! How the segments that begin at a node fare, once per second, for who has begun the transfer and
+//! for the node's own books; and the scavenger's brake.
 //!
 //! What TCP tells of its connections says which segment limits a pipeline: one that has always
 //! something to send, to an end that always takes it, is as fast as the network lets it be; the
 //! others wait for it.
 
+use super::account::Account;
 use super::duplex::Duplex;
 use super::socket::{Data, Socket};
 use super::transfer::Transfer;
@@ -52,6 +54,7 @@ pub(super) struct Monitor {
     here: NodeAddr,
     /// Towards who has begun the transfer.
     teller: Arc<Duplex>,
+    account: Arc<Account>,
     clock: Clock,
     state: Mutex<State>,
     scavenge: bool,
@@ -63,11 +66,17 @@ struct State {
 }
 
 impl Monitor {
-    pub(super) fn new(here: NodeAddr, teller: &Arc<Duplex>, scavenge: bool) -> Monitor {
+    pub(super) fn new(
+        here: NodeAddr,
+        teller: &Arc<Duplex>,
+        account: &Arc<Account>,
+        scavenge: bool,
+    ) -> Monitor {
         let clock = Clock::new();
         Monitor {
             here,
             teller: Arc::clone(teller),
+            account: Arc::clone(account),
             clock,
             state: Mutex::new(State {
                 segments: Vec::new(),
@@ -129,13 +138,20 @@ impl Monitor {
         let told: Vec<(NodeAddr, Segment)> = self.with(|state| {
             let span_us = now.since(state.told).as_micros().max(1);
             state.told = now;
+            self.account.on_second(span_us);
             let segments = state.segments.iter_mut();
             segments.map(|s| (s.to, s.segment(span_us))).collect()
         });
         for (to, segment) in told {
+            self.account.on_segment(self.here, to, segment);
             // Who does not listen any more is found by those who have to know.
             let _ = self.teller.send(&Message::Segment(self.here, to, segment));
         }
+    }
+
+    /// What a node behind tells of a segment there.
+    pub(super) fn on_segment(&self, from: NodeAddr, to: NodeAddr, segment: Segment) {
+        self.account.on_segment(from, to, segment);
     }
 
     /// What one connection has carried over each segment, where only the network held it back.

@@ -41,7 +41,14 @@ pub(super) struct Ends {
 
 /// Moves the bytes of one connection to another within the kernel, until the end; `hold` bytes may
 /// wait in between.
-pub(super) fn splice(from: &Data, mut to: Data, hold: usize, at: Ends, next: NodeAddr) -> Outcome {
+pub(super) fn splice(
+    from: &Data,
+    mut to: Data,
+    hold: usize,
+    at: Ends,
+    next: NodeAddr,
+    transfer: &Transfer,
+) -> Outcome {
     let broken = |error: io::Error| {
         // Which of the two broke, the kernel does not say.
         Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
@@ -51,7 +58,7 @@ pub(super) fn splice(from: &Data, mut to: Data, hold: usize, at: Ends, next: Nod
         .and_then(|()| to.socket.set_nonblocking(true))
         .and_then(|()| {
             let (from, to) = (from.socket.as_fd(), to.socket.as_fd());
-            net::splice::copy(from, to, hold, drop)
+            net::splice::copy(from, to, hold, |len| transfer.traffic().on_went(len))
         })
         .map_err(broken)?;
     to.end().map_err(broken)
@@ -93,6 +100,7 @@ pub(super) fn give(mut to: Data, at: Ends, hold: &Frames, transfer: &Transfer) -
         match next {
             Next::Frame(bytes) => {
                 to.write_all(&bytes).map_err(broken)?;
+                transfer.traffic().on_went(bytes.len());
                 reuse(bytes, transfer);
             }
             Next::End(_) => return to.end().map_err(broken),
@@ -175,6 +183,7 @@ pub(super) fn scatter(
         match next {
             Next::Frame(bytes) => {
                 to.write_all(&bytes).map_err(broken)?;
+                transfer.traffic().on_went(bytes.len());
                 reuse(bytes, transfer);
             }
             Next::End(offset) => {

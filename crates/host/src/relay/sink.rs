@@ -55,6 +55,7 @@ pub(super) fn gather(mut from: Data, at: Ends, inflow: &Inflow, transfer: &Trans
                     .map_err(|why| corrupt(at, why));
             }
             Ok((frame, bytes)) => {
+                transfer.traffic().on_came(FRAME_HEAD_BYTES + bytes.len());
                 // Whoever has the frame that all wait for does not wait.
                 let room = inflow.wait(transfer, |r| {
                     (r.held() < QUEUE_BYTES || !r.is_ready()).then_some(())
@@ -101,6 +102,7 @@ pub(super) fn branch(
                 let Some(frame) = frame else {
                     return Err(corrupt(at, "a frame without a head"));
                 };
+                transfer.traffic().on_came(packed.len());
                 let bytes = packed[FRAME_HEAD_BYTES..].to_vec();
                 let put = inflow.with(|r| r.insert(frame.offset, bytes));
                 put.map_err(|why| corrupt(at, why))?;

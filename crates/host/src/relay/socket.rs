@@ -112,13 +112,13 @@ struct Sealed {
 }
 
 impl Data {
-    pub(super) fn plain(socket: Socket) -> Data {
-        let socket = Arc::new(socket);
+    pub(super) fn plain(socket: impl Into<Arc<Socket>>) -> Data {
+        let socket = socket.into();
         Data { socket, tls: None }
     }
 
     /// With TLS, whose handshake is over or not.
-    pub(super) fn sealed(socket: Socket, mut tls: Connection) -> Data {
+    pub(super) fn sealed(socket: impl Into<Arc<Socket>>, mut tls: Connection) -> Data {
         // What is written goes out at once: the bound is that of who writes.
         tls.set_buffer_limit(None);
         let sealed = Sealed {
@@ -128,7 +128,7 @@ impl Data {
             filled: 0,
         };
         Data {
-            socket: Arc::new(socket),
+            socket: socket.into(),
             tls: Some(Box::new(sealed)),
         }
     }

@@ -7,6 +7,7 @@
 //! ```
 //! When data is pulled it goes the other way, and a source is at the last node.
 
+use super::account::Account;
 use super::dial::{self, Next, Way};
 use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
@@ -34,22 +35,23 @@ pub(super) enum End {
     Source(Box<Tree>),
 }
 
-/// Runs the transfer that `open` asks for, until it is over.
+/// Runs the transfer that `open` asks for, until it is over, and has it in the books.
 pub(super) fn run(
     trust: &Trust,
     open: &Open<'_>,
     before: &Peer,
     stripes: Vec<Data>,
     end: End,
+    account: &Arc<Account>,
 ) -> Outcome {
     let sinks = match open.pull {
         true => 1,
         false => open.route.ends(),
     };
-    let transfer = Transfer::new(sinks);
+    let transfer = Transfer::counted(sinks, Arc::clone(account.traffic()));
     transfer.add_control(&before.control);
     transfer.add_data(&stripes);
-    let monitor = Monitor::new(trust.own(), &before.control, open.scavenge);
+    let monitor = Monitor::new(trust.own(), &before.control, account, open.scavenge);
     let reached = reach(trust, open, &transfer);
     let stage = Stage {
         here: trust.own(),
@@ -161,6 +163,9 @@ impl Stage<'_> {
     /// Hears a node behind, until it closes.
     fn hear_behind(&self, node: NodeAddr, control: &Duplex) -> Outcome {
         self.hear(node, control, |received, message| {
+            if let Message::Segment(from, to, segment) = *message {
+                self.monitor.on_segment(from, to, segment);
+            }
             let is_done = matches!(message, Message::Done(..)) && !self.pull;
             if is_done {
                 // The last numbers come before the end.
@@ -308,7 +313,8 @@ impl Stage<'_> {
         thread::scope(|scope| {
             for (from, to) in plain {
                 scope.spawn(move || {
-                    transfer.note(pump::splice(&from, to, share, before, behind.peer));
+                    let done = pump::splice(&from, to, share, before, behind.peer, transfer);
+                    transfer.note(done);
                 });
             }
             for ((from, to), hold) in sealed.into_iter().zip(&holds) {

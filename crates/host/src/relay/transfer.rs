@@ -7,6 +7,7 @@
 //! A broken connection is often only what follows from a reason that is on its way over control, so
 //! a moment is waited for that one.
 
+use super::account::Traffic;
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::socket::{Data, Socket};
@@ -29,6 +30,7 @@ const SPARE_MAX: usize = relay::QUEUE_BYTES / FRAME_BYTES_MAX;
 /// A transfer at one node.
 pub(super) struct Transfer {
     pub(super) spare: Spare,
+    traffic: Arc<Traffic>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -45,8 +47,14 @@ struct State {
 impl Transfer {
     /// A transfer that is over when so many sinks are done.
     pub(super) fn new(sinks: usize) -> Transfer {
+        Transfer::counted(sinks, Arc::default())
+    }
+
+    /// The same, with its bytes counted there.
+    pub(super) fn counted(sinks: usize, traffic: Arc<Traffic>) -> Transfer {
         Transfer {
             spare: Spare::default(),
+            traffic,
             state: Mutex::new(State {
                 failure: None,
                 done: false,
@@ -56,6 +64,11 @@ impl Transfer {
             }),
             changed: Condvar::new(),
         }
+    }
+
+    /// Where those who move its bytes count them.
+    pub(super) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -2,6 +2,7 @@
 
 use super::{list, text, total};
 use crate::date::{day, span};
+use crate::names::Names;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -43,6 +44,14 @@ pub(super) fn page(status: &Value) -> String {
     }
     for bridge in list(&status["bridges"]) {
         entry("bridge", self::bridge(bridge));
+    }
+    let bulk = &status["bulk"];
+    if bulk.is_object() {
+        entry("bulk", self::bulk(bulk));
+    }
+    let names = Names::of(status);
+    for transfer in list(&bulk["transfers"]) {
+        entry("transfer", self::transfer(transfer, &names));
     }
     let sums = ["forwarded", "originated", "delivered"].map(|what| {
         let packets = total(&counters[format!("{what}_packets").as_str()]);
@@ -128,6 +137,69 @@ fn bridge(bridge: &Value) -> String {
         total(&bridge["injected"]),
         drops.join(", ")
     )
+}
+
+/// The relay service as a whole.
+fn bulk(bulk: &Value) -> String {
+    let mut parts = vec![
+        format!(
+            "{} of {} transfers",
+            total(&bulk["active"]),
+            total(&bulk["limit"])
+        ),
+        format!("{} done", total(&bulk["done"])),
+    ];
+    for (key, what) in [
+        ("failed", "failed"),
+        ("refused", "refused"),
+        ("turned_away", "connections turned away"),
+    ] {
+        let reasons = bulk[key].as_object().map(happened).unwrap_or_default();
+        if !reasons.is_empty() {
+            parts.push(format!("{what}: {}", reasons.join(" ")));
+        }
+    }
+    let bytes = [
+        ("passed_bytes", "passed on"),
+        ("taken_bytes", "taken in"),
+        ("given_bytes", "given"),
+    ];
+    parts.extend(bytes.map(|(key, what)| format!("{} bytes {what}", total(&bulk[key]))));
+    parts.join(", ")
+}
+
+/// One transfer under way.
+fn transfer(transfer: &Value, names: &Names) -> String {
+    let mbit = |value: &Value| total(value) as f64 / 1e6;
+    let name = |node: &Value| names.name(text(node)).to_owned();
+    let to: Vec<String> = list(&transfer["to"]).iter().map(name).collect();
+    let from = match &transfer["from"] {
+        Value::Null => String::new(),
+        from => format!(" from {}", name(from)),
+    };
+    let to = match to.is_empty() {
+        true => String::new(),
+        false => format!(" to {}", to.join(", ")),
+    };
+    let scavenge = match transfer["scavenge"] == true {
+        true => ", giving way",
+        false => "",
+    };
+    let mut line = format!(
+        "{} {}{from}{to}, {} bytes, {:.1} Mbit/s{scavenge}",
+        text(&transfer["id"]).get(..8).unwrap_or_default(),
+        text(&transfer["role"]),
+        total(&transfer["bytes"]),
+        mbit(&transfer["rate_bps"]),
+    );
+    let slowest = &transfer["slowest"];
+    if slowest.is_object() {
+        let (from, to) = (name(&slowest["from"]), name(&slowest["to"]));
+        let rate = mbit(&slowest["rate_bps"]);
+        // Writing to a string cannot fail.
+        let _ = write!(line, ", slowest: {from}>{to} {rate:.1} Mbit/s");
+    }
+    line
 }
 
 fn recovery(counters: &Value) -> String {

@@ -1,0 +1,197 @@
+//! The account of one transfer under way: what this node does in it, and how far and fast it is.
+//!
+//! ```text
+//!   threads that move bytes ──▶ Traffic ─┐
+//!   Monitor, once per second: segments ──┴─▶ Account ──▶ a transfer of the status
+//! ```
+
+use crate::status::{BulkSegmentStatus, BulkTransferStatus};
+use base::NodeAddr;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::relay::{HOPS_MAX, Open, Segment};
+
+/// What a node does in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Relay,
+    Sink,
+    Source,
+}
+
+/// One transfer under way.
+#[derive(Debug)]
+pub(super) struct Account {
+    id: String,
+    role: Role,
+    from: Option<NodeAddr>,
+    to: Vec<NodeAddr>,
+    scavenge: bool,
+    traffic: Arc<Traffic>,
+    of_late: Mutex<OfLate>,
+}
+
+/// The last second.
+#[derive(Debug, Default)]
+struct OfLate {
+    bytes: u64,
+    rate_bps: u64,
+    segments: BTreeMap<(NodeAddr, NodeAddr), Segment>,
+}
+
+impl Account {
+    /// The transfer that `open` asks for. Data comes from `before`, or goes there if it is pulled.
+    pub(super) fn new(open: &Open<'_>, before: NodeAddr) -> Account {
+        let behind: Vec<NodeAddr> = open.route.below().map(|hop| hop.node).collect();
+        let (role, from, to) = match (open.route.path, open.pull) {
+            (None, false) => (Role::Relay, Some(before), behind),
+            (None, true) => (Role::Relay, behind.first().copied(), vec![before]),
+            (Some(_), false) => (Role::Sink, Some(before), behind),
+            (Some(_), true) => (Role::Source, None, vec![before]),
+        };
+        let id = open.transfer.iter().map(|byte| format!("{byte:02x}"));
+        Account {
+            id: id.collect(),
+            role,
+            from,
+            to,
+            scavenge: open.scavenge,
+            traffic: Arc::default(),
+            of_late: Mutex::default(),
+        }
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Where its threads count.
+    pub(super) fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// How a segment fares that begins here or behind.
+    pub(super) fn on_segment(&self, from: NodeAddr, to: NodeAddr, segment: Segment) {
+        let mut late = self.of_late();
+        let ends = (from, to);
+        // A route has no more; what a peer makes up beyond that is not kept.
+        if late.segments.len() < HOPS_MAX || late.segments.contains_key(&ends) {
+            late.segments.insert(ends, segment);
+        }
+    }
+
+    /// A second is over, or what has passed of it.
+    pub(super) fn on_second(&self, span_us: u64) {
+        let bytes = self.bytes();
+        let mut late = self.of_late();
+        let more = bytes.saturating_sub(std::mem::replace(&mut late.bytes, bytes));
+        late.rate_bps = more.saturating_mul(8_000_000) / span_us.max(1);
+    }
+
+    /// What it has moved: of a sink what came, else what went.
+    fn bytes(&self) -> u64 {
+        let (came, went) = self.traffic.bytes();
+        match self.role {
+            Role::Sink => came,
+            Role::Relay | Role::Source => went,
+        }
+    }
+
+    /// As it is now.
+    pub(super) fn status(&self) -> BulkTransferStatus {
+        let late = self.of_late();
+        // The others wait for the one that is least idle.
+        let idle = |segment: &Segment| u32::from(segment.waited) + u32::from(segment.starved);
+        let slowest = late.segments.iter().min_by_key(|(_, s)| idle(s));
+        BulkTransferStatus {
+            id: self.id.clone(),
+            role: match self.role {
+                Role::Relay => "relay",
+                Role::Sink => "sink",
+                Role::Source => "source",
+            },
+            from: self.from.map(|node| node.to_string()),
+            to: self.to.iter().map(NodeAddr::to_string).collect(),
+            bytes: self.bytes(),
+            rate_bps: late.rate_bps,
+            scavenge: self.scavenge,
+            slowest: slowest.map(|((from, to), segment)| BulkSegmentStatus {
+                from: from.to_string(),
+                to: to.to_string(),
+                rate_bps: segment.rate_bps,
+                rtt_ms: f64::from(segment.rtt_us) / 1e3,
+                resent: segment.resent,
+                waited_permille: segment.waited,
+                starved_permille: segment.starved,
+            }),
+        }
+    }
+
+    fn of_late(&self) -> MutexGuard<'_, OfLate> {
+        self.of_late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a transfer's data connections at one node, heads of frames included.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    came: AtomicU64,
+    went: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn on_came(&self, bytes: usize) {
+        self.came.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn on_went(&self, bytes: usize) {
+        self.went.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What came and what went.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (load(&self.came), load(&self.went))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: NodeAddr = NodeAddr(0x0a07_0002);
+    const BEHIND: NodeAddr = NodeAddr(0x0a07_0003);
+
+    #[test]
+    fn the_least_idle_segment_is_the_slowest_and_no_more_are_kept_than_a_route_has() {
+        let account = Account {
+            id: "a5".into(),
+            role: Role::Relay,
+            from: Some(NodeAddr(1)),
+            to: vec![HERE],
+            scavenge: false,
+            traffic: Arc::default(),
+            of_late: Mutex::default(),
+        };
+        let told = |waited, starved| Segment {
+            waited,
+            starved,
+            ..Segment::default()
+        };
+        account.on_segment(HERE, BEHIND, told(10, 900));
+        account.on_segment(BEHIND, NodeAddr(9), told(40, 0));
+        for made_up in 0..2 * HOPS_MAX as u32 {
+            account.on_segment(NodeAddr(made_up), HERE, told(500, 500));
+        }
+        account.traffic().on_went(125_000);
+        account.on_second(500_000);
+        let status = account.status();
+        assert_eq!(status.rate_bps, 2_000_000);
+        let slowest = status.slowest.as_ref().unwrap();
+        assert_eq!((&*slowest.from, slowest.waited_permille), ("10.7.0.3", 40));
+        assert_eq!(account.of_late().segments.len(), HOPS_MAX);
+        account.on_second(1_000_000);
+        assert_eq!(account.status().rate_bps, 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! Where connections come in, and who of them gets a place.
+//!
+//! ```text
+//!   TCP  ──▶ a share for each address ─┐
+//!   Unix ──▶ places of its own ────────┴─▶ a thread that greets
+//! ```
+//! Who listens never waits for those who are there already: operators are not held up by TCP, nor
+//! nodes by strangers ([`super::places`]).
+
+use super::ledger::{Ledger, TurnedAway};
+use super::places::{Origin, Places};
+use super::socket::Socket;
+use crate::control::Listener;
+use net::epoll::Waker;
+use net::poll::{Polled, poll};
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::relay::STRIPES_MAX;
+
+/// Connections that have not said yet what they want: the shares of four addresses.
+pub(super) const GREETING_MAX: usize = 4 * GREETING_SHARE;
+/// And of these from one address. Choice: the stripes of two transfers that begin at the same moment.
+pub(super) const GREETING_SHARE: usize = 2 * STRIPES_MAX as usize;
+/// A pause where the system refuses descriptors and nobody's can be taken.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) type Greeting = Places<Arc<Socket>>;
+
+/// Where connections come in.
+pub(super) struct Door {
+    listener: Either,
+    pub(super) places: Arc<Greeting>,
+}
+
+enum Either {
+    Tcp(TcpListener),
+    Unix(Listener),
+}
+
+/// A connection that is being greeted, and its place until this is dropped.
+pub(super) struct Guest {
+    pub(super) socket: Arc<Socket>,
+    places: Arc<Greeting>,
+    place: u64,
+    is_gone: bool,
+}
+
+impl Guest {
+    /// It has said something.
+    pub(super) fn spoke(&self) {
+        self.places.spoke(self.place, Instant::now());
+    }
+
+    /// Gives the place back; false if it was taken away before, with the connection.
+    pub(super) fn leave(mut self) -> bool {
+        self.is_gone = true;
+        self.places.leave(self.place)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if !self.is_gone {
+            self.places.leave(self.place);
+        }
+    }
+}
+
+impl Door {
+    /// Nodes come in here; several doors share their places.
+    pub(super) fn tcp(listener: TcpListener, places: &Arc<Greeting>) -> Door {
+        Door {
+            listener: Either::Tcp(listener),
+            places: Arc::clone(places),
+        }
+    }
+
+    /// Operators come in here.
+    pub(super) fn unix(listener: Listener) -> Door {
+        Door {
+            listener: Either::Unix(listener),
+            places: Arc::new(Places::new(GREETING_MAX, GREETING_MAX)),
+        }
+    }
+
+    /// Lets connections in and gives them to `admit`, until it is to stop.
+    pub(super) fn listen(
+        &self,
+        waker: &Waker,
+        stopping: &AtomicBool,
+        ledger: &Ledger,
+        mut admit: impl FnMut(Guest),
+    ) {
+        while !stopping.load(Ordering::Acquire) {
+            let until = self.places.next_until();
+            let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let mut polled = [
+                Polled::new(self.as_fd(), true, false),
+                Polled::new(waker.as_fd(), true, false),
+            ];
+            if poll(&mut polled, wait).is_err() {
+                return;
+            }
+            for (socket, why) in self.places.overdue(Instant::now()) {
+                send_away(&socket, ledger, why);
+            }
+            if !polled[0].readable() {
+                continue;
+            }
+            match self.accept() {
+                Ok(Some((origin, socket))) => {
+                    if let Some(guest) = self.let_in(origin, socket, ledger) {
+                        admit(guest);
+                    }
+                }
+                Ok(None) => {}
+                Err(_) => self.make_room(waker, ledger),
+            }
+        }
+    }
+
+    fn accept(&self) -> io::Result<Option<(Origin, Socket)>> {
+        let accepted = match &self.listener {
+            Either::Tcp(listener) => listener
+                .accept()
+                .map(|(tcp, from)| Some((Origin::of(from.ip()), Socket::Tcp(tcp)))),
+            Either::Unix(listener) => listener
+                .accept()
+                .map(|unix| unix.map(|unix| (Origin::Operator, Socket::Unix(unix)))),
+        };
+        match accepted {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            // It was gone before it was let in.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => Ok(None),
+            other => other,
+        }
+    }
+
+    fn let_in(&self, origin: Origin, socket: Socket, ledger: &Ledger) -> Option<Guest> {
+        let socket = Arc::new(socket);
+        let taken = self
+            .places
+            .take(origin, Arc::clone(&socket), Instant::now());
+        match taken {
+            Ok(let_in) => {
+                if let Some(displaced) = let_in.displaced {
+                    send_away(&displaced, ledger, TurnedAway::Displaced);
+                }
+                Some(Guest {
+                    socket,
+                    places: Arc::clone(&self.places),
+                    place: let_in.place,
+                    is_gone: false,
+                })
+            }
+            Err(why) => {
+                ledger.turn_away(why);
+                None
+            }
+        }
+    }
+
+    /// Descriptors have run out: whoever has greeted for longest gives his.
+    fn make_room(&self, waker: &Waker, ledger: &Ledger) {
+        if let Some(displaced) = self.places.displace() {
+            send_away(&displaced, ledger, TurnedAway::NoRoom);
+        }
+        let _ = poll(&mut [Polled::new(waker.as_fd(), true, false)], Some(PAUSE));
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.listener {
+            Either::Tcp(listener) => listener.as_fd(),
+            Either::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// Its thread sees the end, and closes it.
+fn send_away(socket: &Socket, ledger: &Ledger, why: TurnedAway) {
+    ledger.turn_away(why);
+    socket.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,325 @@
+//! What a node's relay service has done and is doing, for its status and its metrics.
+//!
+//! ```text
+//!   Service ── begin ──▶ Account ── bytes, and once per second a rate and segments ──▶ end: done, or failed
+//!      └────── refuse, turn_away ──▶ Ledger ── status ──▶ whoever asks
+//! ```
+//! Bytes are counted by the threads that move them, once per frame or splice, in two atomics of
+//! their transfer ([`super::account`]); the ledger adds up. An account is also a transfer's place among
+//! those that the service has a part in at the same time.
+
+use super::account::{Account, Role};
+use super::failure::{Failure, FailureKind};
+use super::places::Places;
+use super::socket::Socket;
+use crate::status::BulkStatus;
+use base::NodeAddr;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::relay::Open;
+
+/// Why a connection was closed before it had said what it wants, or because of what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// Its address has as many connections that greet as one may have.
+    Address,
+    /// It gave its place to one that came later.
+    Displaced,
+    /// It went away by itself.
+    Ended,
+    /// It took too long.
+    Late,
+    /// What it said is not understood.
+    Malformed,
+    /// There was no thread or descriptor for it.
+    NoRoom,
+    /// It said nothing.
+    Silent,
+    /// A stripe that no transfer waits for, or without its proof.
+    Unclaimed,
+}
+
+impl TurnedAway {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [TurnedAway; 8] = [
+        TurnedAway::Address,
+        TurnedAway::Displaced,
+        TurnedAway::Ended,
+        TurnedAway::Late,
+        TurnedAway::Malformed,
+        TurnedAway::NoRoom,
+        TurnedAway::Silent,
+        TurnedAway::Unclaimed,
+    ];
+
+    /// A short stable word for metrics and JSON.
+    pub fn label(self) -> &'static str {
+        match self {
+            TurnedAway::Address => "address",
+            TurnedAway::Displaced => "displaced",
+            TurnedAway::Ended => "ended",
+            TurnedAway::Late => "late",
+            TurnedAway::Malformed => "malformed",
+            TurnedAway::NoRoom => "no-room",
+            TurnedAway::Silent => "silent",
+            TurnedAway::Unclaimed => "unclaimed",
+        }
+    }
+}
+
+/// The books of a relay service.
+#[derive(Debug)]
+pub struct Ledger {
+    limit: usize,
+    greeting: Arc<Places<Arc<Socket>>>,
+    turned_away: [AtomicU64; TurnedAway::ALL.len()],
+    books: Mutex<Books>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    next: u64,
+    running: BTreeMap<u64, Arc<Account>>,
+    done: u64,
+    failed: BTreeMap<&'static str, u64>,
+    refused: BTreeMap<&'static str, u64>,
+    /// Of transfers that are over.
+    sums: Sums,
+}
+
+/// Bytes by what was done with them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    passed: u64,
+    taken: u64,
+    given: u64,
+}
+
+impl Ledger {
+    /// Books for so many transfers at the same time.
+    pub(super) fn new(limit: usize, greeting: Arc<Places<Arc<Socket>>>) -> Ledger {
+        Ledger {
+            limit,
+            greeting,
+            turned_away: Default::default(),
+            books: Mutex::default(),
+        }
+    }
+
+    /// Enters a transfer that `before` asks for; none when there are as many as may be.
+    pub(super) fn begin(self: &Arc<Ledger>, open: &Open<'_>, before: NodeAddr) -> Option<Entered> {
+        let mut books = self.books();
+        if books.running.len() >= self.limit {
+            return None;
+        }
+        let (place, account) = (books.next, Arc::new(Account::new(open, before)));
+        books.next += 1;
+        books.running.insert(place, Arc::clone(&account));
+        Some(Entered {
+            ledger: Arc::clone(self),
+            place,
+            account,
+        })
+    }
+
+    /// A transfer was refused before it began.
+    pub(super) fn refuse(&self, kind: FailureKind) {
+        *self.books().refused.entry(kind.label()).or_default() += 1;
+    }
+
+    /// A connection was closed.
+    pub(super) fn turn_away(&self, why: TurnedAway) {
+        self.turned_away[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything as it is now.
+    pub fn status(&self) -> BulkStatus {
+        let turned_away = TurnedAway::ALL.map(|why| {
+            let count = self.turned_away[why as usize].load(Ordering::Relaxed);
+            (why.label(), count)
+        });
+        let greeting = self.greeting.len();
+        let books = self.books();
+        let mut sums = books.sums;
+        for account in books.running.values() {
+            sums.add(account);
+        }
+        let running = books.running.values();
+        BulkStatus {
+            active: books.running.len(),
+            limit: self.limit,
+            done: books.done,
+            failed: books.failed.clone(),
+            refused: books.refused.clone(),
+            greeting,
+            turned_away: turned_away.into_iter().filter(|(_, n)| *n > 0).collect(),
+            passed_bytes: sums.passed,
+            taken_bytes: sums.taken,
+            given_bytes: sums.given,
+            transfers: running.map(|account| account.status()).collect(),
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sums {
+    fn add(&mut self, account: &Account) {
+        let (came, went) = account.traffic().bytes();
+        match account.role() {
+            Role::Relay => self.passed += went,
+            Role::Source => self.given += went,
+            Role::Sink => {
+                self.taken += came;
+                // What is passed on beside; nothing where the route ends.
+                self.passed += went;
+            }
+        }
+    }
+}
+
+/// A transfer's place in the books, until it is dropped.
+pub(super) struct Entered {
+    ledger: Arc<Ledger>,
+    place: u64,
+    pub(super) account: Arc<Account>,
+}
+
+impl Entered {
+    /// It was refused before anything was moved.
+    pub(super) fn refuse(self, why: &Failure) {
+        self.ledger.refuse(why.kind);
+    }
+
+    /// It is over.
+    pub(super) fn end(self, how: &Result<(), Failure>) {
+        let mut books = self.ledger.books();
+        match how {
+            Ok(()) => books.done += 1,
+            Err(why) => *books.failed.entry(why.kind.label()).or_default() += 1,
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut books = self.ledger.books();
+        books.running.remove(&self.place);
+        books.sums.add(&self.account);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::bytes::Writer;
+    use wire::relay::{Hop, HopRepr};
+
+    const BEFORE: NodeAddr = NodeAddr(0x0a07_0001);
+    const HERE: NodeAddr = NodeAddr(0x0a07_0002);
+    const BEHIND: NodeAddr = NodeAddr(0x0a07_0003);
+
+    fn ledger(limit: usize) -> Arc<Ledger> {
+        let places = Places::new(1, 1);
+        Arc::new(Ledger::new(limit, Arc::new(places)))
+    }
+
+    /// Enters a transfer with these words: whether it ends here, goes on, and is pulled.
+    fn enter(ledger: &Arc<Ledger>, ends: bool, goes_on: bool, pull: bool) -> Option<Entered> {
+        let hop = |node, ends: bool, below: &[u8]| {
+            let mut bytes = [0; 64];
+            let hop = HopRepr {
+                node,
+                stripes: 1,
+                endpoint: "",
+                path: ends.then_some("copy"),
+                discard: false,
+                below,
+            };
+            let mut w = Writer::new(&mut bytes);
+            hop.emit(&mut w).unwrap();
+            let len = w.len();
+            bytes[..len].to_vec()
+        };
+        let below = match goes_on {
+            true => hop(BEHIND, true, &[]),
+            false => Vec::new(),
+        };
+        let route = hop(HERE, ends, &below);
+        let open = Open {
+            transfer: [0xa5; 16],
+            pull,
+            plain: false,
+            scavenge: true,
+            fresh: false,
+            congestion: "",
+            certificate: &[],
+            route: Hop::parse(&route).unwrap(),
+        };
+        ledger.begin(&open, BEFORE)
+    }
+
+    #[test]
+    fn bytes_count_by_what_the_node_does_and_stay_when_the_transfer_is_over() {
+        let ledger = ledger(8);
+        let mut all = Vec::new();
+        for (ends, goes_on, pull) in [
+            (false, true, false),
+            (false, true, true),
+            (true, true, false),
+            (true, false, true),
+        ] {
+            let entered = enter(&ledger, ends, goes_on, pull).unwrap();
+            entered.account.traffic().on_came(1_000);
+            entered.account.traffic().on_went(1 << all.len());
+            all.push(entered);
+        }
+        let check = || {
+            let status = ledger.status();
+            let sums = (status.passed_bytes, status.taken_bytes, status.given_bytes);
+            assert_eq!(sums, (1 + 2 + 4, 1_000, 8));
+            status
+        };
+        let status = check();
+        assert_eq!((status.active, status.limit), (4, 8));
+        let of = |at: usize| {
+            let t = &status.transfers[at];
+            (t.role, t.from.as_deref(), t.to.join(" "), t.bytes)
+        };
+        assert_eq!(of(0), ("relay", Some("10.7.0.1"), "10.7.0.3".into(), 1));
+        assert_eq!(of(1), ("relay", Some("10.7.0.3"), "10.7.0.1".into(), 2));
+        assert_eq!(of(2), ("sink", Some("10.7.0.1"), "10.7.0.3".into(), 1_000));
+        assert_eq!(of(3), ("source", None, "10.7.0.1".into(), 8));
+        assert!(status.transfers[0].id == "a5".repeat(16) && status.transfers[0].scavenge);
+        all.clear();
+        assert!(check().transfers.is_empty());
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_and_each_end_is_counted() {
+        let ledger = ledger(2);
+        let first = enter(&ledger, false, true, false).unwrap();
+        let second = enter(&ledger, false, true, false).unwrap();
+        assert!(enter(&ledger, false, true, false).is_none());
+        first.end(&Ok(()));
+        let third = enter(&ledger, true, false, false).unwrap();
+        second.end(&Err(Failure::new(HERE, FailureKind::Broken, "it broke")));
+        third.refuse(&Failure::new(HERE, FailureKind::Forbidden, "outside"));
+        ledger.turn_away(TurnedAway::Silent);
+        let status = ledger.status();
+        assert_eq!((status.active, status.done), (0, 1));
+        assert_eq!(status.failed, [("broken", 1)].into());
+        assert_eq!(status.refused, [("forbidden", 1)].into());
+        assert_eq!(status.turned_away, [("silent", 1)].into());
+    }
+
+    #[test]
+    fn every_reason_stands_at_its_number() {
+        for (place, why) in TurnedAway::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place, "{}", why.label());
+        }
+    }
+}

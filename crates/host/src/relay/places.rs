@@ -1,0 +1,277 @@
+//! Places for connections that have not said yet what they want.
+//!
+//! ```text
+//!   take ── the source has its share ─────────▶ refused
+//!     │ └── all are taken ──▶ the longest silent one goes, else the one that greets for longest
+//!     ▼
+//!   silent ── first byte ──▶ greeting ── leave        overdue: both have their time, then they go
+//! ```
+//! Nobody waits for a place, so whoever listens never sleeps, and a stranger can hold up others no
+//! longer than they take to push him out.
+
+use super::ledger::TurnedAway;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a connection may say nothing. A client speaks as soon as it is connected. Choice: if its
+/// first segment is lost, TCP sends it again after 200 ms to 1 s, after 3 s where the handshake was
+/// repeated too [RFC 6298 §5.7]; and a round trip.
+const SILENCE: Duration = Duration::from_secs(4);
+/// How long it may take to say what it wants, from its first byte on. Choice: handshake and question
+/// are two answers, for each of which a dialler has 8 s.
+const GREETING: Duration = Duration::from_secs(16);
+
+/// Who a connection comes from, as far as shares go.
+///
+/// Choice: an IPv4 address is one host, or one site that shares it and its quarrels; of IPv6 a host
+/// has a /64 to itself and may speak from any address in it [RFC 4291 §2.5.4].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The host itself, by the operator's socket.
+    Operator,
+    V4([u8; 4]),
+    V6([u8; 8]),
+}
+
+impl Origin {
+    pub(super) fn of(address: IpAddr) -> Origin {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Origin::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Origin::V6([a, b, c, d, e, f, g, h])
+            }
+        }
+    }
+}
+
+/// The places. `H` is what a connection is ended by.
+#[derive(Debug)]
+pub(super) struct Places<H> {
+    most: usize,
+    share: usize,
+    table: Mutex<Table<H>>,
+}
+
+#[derive(Debug)]
+struct Table<H> {
+    next: u64,
+    /// In the order in which they came.
+    taken: BTreeMap<u64, Place<H>>,
+    /// Those that have gone from their place but are served by a thread still are among them.
+    served: usize,
+}
+
+#[derive(Debug)]
+struct Place<H> {
+    origin: Origin,
+    handle: H,
+    until: Instant,
+    is_silent: bool,
+}
+
+/// One that was let in.
+#[derive(Debug)]
+pub(super) struct LetIn<H> {
+    /// Its place.
+    pub(super) place: u64,
+    /// Who has to go for it.
+    pub(super) displaced: Option<H>,
+}
+
+impl<H> Places<H> {
+    /// So many, of which one origin may have a share.
+    pub(super) fn new(most: usize, share: usize) -> Places<H> {
+        Places {
+            most,
+            share,
+            table: Mutex::new(Table {
+                next: 0,
+                taken: BTreeMap::new(),
+                served: 0,
+            }),
+        }
+    }
+
+    /// Takes a place for one who comes, unless its origin has its share.
+    pub(super) fn take(
+        &self,
+        origin: Origin,
+        handle: H,
+        now: Instant,
+    ) -> Result<LetIn<H>, TurnedAway> {
+        let mut table = self.table();
+        let places = table.taken.values();
+        if places.filter(|place| place.origin == origin).count() >= self.share {
+            return Err(TurnedAway::Address);
+        }
+        // Who was sent away ends within a moment. Choice: as many may be ending as are greeting.
+        if table.served >= 2 * self.most {
+            return Err(TurnedAway::NoRoom);
+        }
+        let displaced = match table.taken.len() < self.most {
+            true => None,
+            false => table.displace(),
+        };
+        let place = table.next;
+        table.next += 1;
+        table.served += 1;
+        let is_silent = origin != Origin::Operator;
+        let until = now + if is_silent { SILENCE } else { GREETING };
+        table.taken.insert(
+            place,
+            Place {
+                origin,
+                handle,
+                until,
+                is_silent,
+            },
+        );
+        Ok(LetIn { place, displaced })
+    }
+
+    /// Its first byte has come.
+    pub(super) fn spoke(&self, place: u64, now: Instant) {
+        if let Some(place) = self.table().taken.get_mut(&place) {
+            place.is_silent = false;
+            place.until = now + GREETING;
+        }
+    }
+
+    /// It goes, for better or worse; false if its place was taken from it before.
+    pub(super) fn leave(&self, place: u64) -> bool {
+        let mut table = self.table();
+        table.served -= 1;
+        table.taken.remove(&place).is_some()
+    }
+
+    /// Makes room, where descriptors have run out.
+    pub(super) fn displace(&self) -> Option<H> {
+        self.table().displace()
+    }
+
+    /// Those whose time is over, and why they have to go.
+    pub(super) fn overdue(&self, now: Instant) -> Vec<(H, TurnedAway)> {
+        let mut table = self.table();
+        let over = table.taken.iter().filter(|(_, place)| place.until <= now);
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        let over = over.iter().filter_map(|number| table.taken.remove(number));
+        over.map(|place| {
+            let why = match place.is_silent {
+                true => TurnedAway::Silent,
+                false => TurnedAway::Late,
+            };
+            (place.handle, why)
+        })
+        .collect()
+    }
+
+    /// When somebody's time will be over.
+    pub(super) fn next_until(&self) -> Option<Instant> {
+        self.table().taken.values().map(|place| place.until).min()
+    }
+
+    /// How many are taken.
+    pub(super) fn len(&self) -> usize {
+        self.table().taken.len()
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<H>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H> Table<H> {
+    fn displace(&mut self) -> Option<H> {
+        let silent = self.taken.iter().find(|(_, place)| place.is_silent);
+        let first = silent.or_else(|| self.taken.iter().next());
+        let first = *first?.0;
+        self.taken.remove(&first).map(|place| place.handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(last: u8) -> Origin {
+        Origin::of([192, 0, 2, last].into())
+    }
+
+    #[test]
+    fn an_origin_has_a_share_and_others_have_the_rest() {
+        let (places, now) = (Places::new(8, 3), Instant::now());
+        let taken: Vec<u64> = (0..3)
+            .map(|n| places.take(from(1), n, now).unwrap().place)
+            .collect();
+        let refused = places.take(from(1), 9, now);
+        assert_eq!(refused.unwrap_err(), TurnedAway::Address);
+        assert!(places.take(from(2), 4, now).unwrap().displaced.is_none());
+        // Who goes makes room for the next one of the same origin.
+        assert!(places.leave(taken[1]));
+        assert!(places.take(from(1), 5, now).is_ok());
+        assert_eq!(places.len(), 4);
+    }
+
+    #[test]
+    fn the_longest_silent_one_goes_and_then_the_one_that_greets_for_longest() {
+        let (places, now) = (Places::new(3, 3), Instant::now());
+        let taken: Vec<u64> = (0..3)
+            .map(|n| places.take(from(n), n, now).unwrap().place)
+            .collect();
+        places.spoke(taken[0], now);
+        let third = places.take(from(3), 3, now).unwrap();
+        assert_eq!(third.displaced, Some(1));
+        places.spoke(taken[2], now);
+        places.spoke(third.place, now);
+        let fourth = places.take(from(4), 4, now).unwrap();
+        assert_eq!(fourth.displaced, Some(0));
+        // It knows when its thread ends, and is not counted twice.
+        assert!(!places.leave(taken[0]) && places.leave(taken[2]));
+        assert_eq!(places.len(), 2);
+    }
+
+    #[test]
+    fn silence_and_greeting_have_their_time() {
+        let (places, now) = (Places::new(8, 8), Instant::now());
+        let silent = places.take(from(1), "silent", now).unwrap().place;
+        let late = places.take(from(2), "late", now).unwrap().place;
+        places.take(Origin::Operator, "operator", now).unwrap();
+        assert_eq!(places.next_until(), Some(now + SILENCE));
+        assert!(places.overdue(now).is_empty());
+        places.spoke(late, now + SILENCE);
+        let over = places.overdue(now + SILENCE);
+        assert_eq!(over, [("silent", TurnedAway::Silent)]);
+        assert_eq!(places.next_until(), Some(now + GREETING));
+        let over = places.overdue(now + SILENCE + GREETING);
+        assert_eq!(
+            over,
+            [("late", TurnedAway::Late), ("operator", TurnedAway::Late)]
+        );
+        assert!(!places.leave(silent) && places.len() == 0);
+    }
+
+    #[test]
+    fn those_that_are_ending_are_bounded_too() {
+        let (places, now) = (Places::new(2, 2), Instant::now());
+        let first = places.take(from(0), 0, now).unwrap().place;
+        for n in 1..4 {
+            places.take(from(n), n, now).unwrap();
+        }
+        let refused = places.take(from(9), 9, now);
+        assert_eq!(refused.unwrap_err(), TurnedAway::NoRoom);
+        places.leave(first);
+        assert!(places.take(from(9), 9, now).is_ok());
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_origin_and_a_mapped_address_is_what_it_maps() {
+        let of = |text: &str| Origin::of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), from(1));
+        assert_ne!(from(1), from(2));
+    }
+}

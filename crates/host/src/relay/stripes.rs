@@ -1,0 +1,193 @@
+//! Transfers that wait for their stripes, and the stripes that come for them.
+//!
+//! ```text
+//!   transfer: expect ─▶ ticket ─▶ dialler ─▶ stripes with a proof ─▶ claim ─▶ collect: all, in order
+//! ```
+
+use super::dial::PATIENCE;
+use super::socket::Data;
+use super::tls::random;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use wire::relay::{TICKET_BYTES, TRANSFER_BYTES};
+
+/// The transfers that wait.
+#[derive(Default)]
+pub(super) struct Stripes {
+    waiting: Mutex<BTreeMap<[u8; TRANSFER_BYTES], Waiting>>,
+}
+
+struct Waiting {
+    ticket: [u8; TICKET_BYTES],
+    kind: Kind,
+    /// Each may come once.
+    wanted: Vec<bool>,
+    stripes: SyncSender<(usize, Data)>,
+}
+
+/// What stripes a transfer takes.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    /// Who may bring sealed ones; the operator's are plain.
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) plain: bool,
+}
+
+/// A connection that says which transfer it belongs to.
+pub(super) struct Stripe {
+    pub(super) data: Data,
+    pub(super) is_local: bool,
+    pub(super) transfer: [u8; TRANSFER_BYTES],
+    pub(super) stripe: u8,
+    pub(super) proof: [u8; TICKET_BYTES],
+}
+
+/// A transfer that waits, until this is dropped.
+pub(super) struct Expected<'a> {
+    all: &'a Stripes,
+    transfer: [u8; TRANSFER_BYTES],
+    coming: Receiver<(usize, Data)>,
+    count: usize,
+    /// What the stripes have to prove that they know.
+    pub(super) ticket: [u8; TICKET_BYTES],
+}
+
+impl Stripes {
+    /// Lets so many come; none if a transfer of this name waits already.
+    pub(super) fn expect(
+        &self,
+        transfer: [u8; TRANSFER_BYTES],
+        kind: Kind,
+        count: usize,
+    ) -> io::Result<Option<Expected<'_>>> {
+        let ticket = random()?;
+        let mut waiting = self.waiting();
+        let Entry::Vacant(place) = waiting.entry(transfer) else {
+            return Ok(None);
+        };
+        let (stripes, coming) = sync_channel(count);
+        place.insert(Waiting {
+            ticket,
+            kind,
+            wanted: vec![true; count],
+            stripes,
+        });
+        Ok(Some(Expected {
+            all: self,
+            transfer,
+            coming,
+            count,
+            ticket,
+        }))
+    }
+
+    /// A stripe goes to the transfer that waits for it; false if it is none of its own.
+    pub(super) fn claim(&self, came: Stripe) -> bool {
+        let mut all = self.waiting();
+        let Some(waiting) = all.get_mut(&came.transfer) else {
+            return false;
+        };
+        let stripe = usize::from(came.stripe);
+        let expected = relay::proof(&waiting.ticket, &came.transfer, came.stripe);
+        let sealed_right = match (came.is_local, waiting.kind.key) {
+            (true, None) => true,
+            (false, Some(key)) => match came.data.peer_key() {
+                Some(shown) => shown == key && !waiting.kind.plain,
+                None => waiting.kind.plain,
+            },
+            _ => false,
+        };
+        // Digests are compared as such, in constant time.
+        let proven = blake3::Hash::from_bytes(expected) == came.proof;
+        let is_right = proven && sealed_right;
+        let wanted = waiting.wanted.get_mut(stripe).filter(|_| is_right);
+        // There is room for all that are wanted.
+        wanted.is_some_and(std::mem::take) && waiting.stripes.try_send((stripe, came.data)).is_ok()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<[u8; TRANSFER_BYTES], Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Expected<'_> {
+    /// Waits for all, and gives them in their order.
+    pub(super) fn collect(self) -> io::Result<Vec<Data>> {
+        let until = Instant::now() + PATIENCE;
+        let mut come = BTreeMap::new();
+        while come.len() < self.count {
+            let left = until.saturating_duration_since(Instant::now());
+            let (stripe, data) = self
+                .coming
+                .recv_timeout(left)
+                .map_err(|_| io::Error::from(ErrorKind::TimedOut))?;
+            come.insert(stripe, data);
+        }
+        Ok(come.into_values().collect())
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        self.all.waiting().remove(&self.transfer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::socket::Socket;
+    use std::os::unix::net::UnixStream;
+
+    const OPERATOR: Kind = Kind {
+        key: None,
+        plain: false,
+    };
+
+    fn stripe(expected: &Expected<'_>, stripe: u8, is_local: bool) -> Stripe {
+        let (near, _) = UnixStream::pair().unwrap();
+        Stripe {
+            data: Data::plain(Socket::Unix(near)),
+            is_local,
+            transfer: expected.transfer,
+            stripe,
+            proof: relay::proof(&expected.ticket, &expected.transfer, stripe),
+        }
+    }
+
+    #[test]
+    fn each_stripe_is_claimed_once_and_only_with_its_proof() {
+        let stripes = Stripes::default();
+        let expected = stripes.expect([1; 16], OPERATOR, 2).unwrap().unwrap();
+        let forged = Stripe {
+            proof: [0; TICKET_BYTES],
+            ..stripe(&expected, 0, true)
+        };
+        assert!(!stripes.claim(forged));
+        assert!(!stripes.claim(stripe(&expected, 2, true)), "only two");
+        assert!(!stripes.claim(stripe(&expected, 0, false)), "by TCP");
+        assert!(stripes.claim(stripe(&expected, 1, true)));
+        assert!(!stripes.claim(stripe(&expected, 1, true)), "again");
+        assert!(
+            stripes.claim(stripe(&expected, 0, true)),
+            "the forged one did no harm"
+        );
+        let late = stripe(&expected, 0, true);
+        assert_eq!(expected.collect().unwrap().len(), 2);
+        assert!(!stripes.claim(late), "nobody waits any more");
+    }
+
+    #[test]
+    fn a_second_transfer_of_the_same_name_does_not_disturb_the_first() {
+        let stripes = Stripes::default();
+        let first = stripes.expect([1; 16], OPERATOR, 1).unwrap().unwrap();
+        assert!(stripes.expect([1; 16], OPERATOR, 1).unwrap().is_none());
+        assert!(stripes.claim(stripe(&first, 0, true)));
+        assert_eq!(first.collect().unwrap().len(), 1);
+        assert!(stripes.expect([1; 16], OPERATOR, 1).unwrap().is_some());
+    }
+}
