@@ -1,5 +1,5 @@
 //! `sinew cp` with real nodes on loopback: files and directories there and back, through relays; what
-//! is refused; what is left when somebody dies in the middle, and how it goes on.
+//! is refused; what is left when somebody dies in the middle, and how it goes on; what a node tells of it.
 
 #![allow(
     clippy::print_stdout,
@@ -16,3 +16,6 @@ mod faults;
 mod rates;
 mod refusals;
 mod resume;
+mod status;
+mod strangers;
+mod vanished;
