@@ -19,13 +19,13 @@
 //! What a connection carries is predicted by [`crate::width::model`], so it is as sure as what is
 //! known of the links: see [`Confidence`].
 
-use crate::metric::Metric;
+use crate::metric::{Cost, Metric};
 use crate::paths::{NoPath, ends};
 use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
 use crate::spf::Tree;
 use crate::stripes::{Striped, striped, stripes_of};
 use crate::topology::{NodeIndex, Topology};
-use crate::width::{Length, Width, model, shortest_of_width, widest_within};
+use crate::width::{Length, PhysicalHops, Width, model, shortest_of_width, widest_within};
 use base::NodeAddr;
 
 /// Relays in a row at most. Choice: each costs buffers and a hand-over; six already give a path of
@@ -116,6 +116,11 @@ pub struct Segment {
     pub rtt_us: u64,
     /// The share of packets lost.
     pub loss: f64,
+    /// The physical links that it crosses.
+    pub physical_hops: u32,
+    /// Of its links those whose physical links nobody knows: each counts as
+    /// [`Topology::assumed_hops`].
+    pub assumed: usize,
 }
 
 /// One way to move the data.
@@ -127,6 +132,17 @@ pub struct Way {
     pub rate: Width,
     /// Why that is believed: the least certain of the slowest segments.
     pub confidence: Confidence,
+}
+
+/// The path that is the shortest of all that are wide enough. [Liu04 §IV-C]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortest {
+    /// The width of the widest path with no more relays than were asked for.
+    pub widest: Width,
+    /// What was required: less by the margin.
+    pub required: Width,
+    /// How long it is, by the length of the question.
+    pub length: Cost,
 }
 
 /// Which way is taken.
@@ -149,6 +165,9 @@ pub struct Plan {
     pub direct: Way,
     /// By single connections in a row; the direct way where relays gain nothing.
     pub pipelined: Way,
+    /// Why over these relays: their path is the shortest of the wide ones. None where relays gain
+    /// nothing, where the shortest path has more relays than were asked for, and along one path.
+    pub shortest: Option<Shortest>,
     /// By up to the asked number of connections.
     pub striped: Way,
     /// The fastest of them; of equally fast ones the first, and the first of which nothing is known that
@@ -169,15 +188,21 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
         None => segment(topology, &least_latency, 1),
     };
     let direct = Way::of(vec![direct]);
-    let (pipelined, striped) = match question.view {
+    let (pipelined, shortest, striped) = match question.view {
         View::Overlay => over_links(topology, question, (from, to), relays),
-        View::Path => along_path(topology, question, least_latency, relays),
+        View::Path => {
+            let (pipelined, striped) = along_path(topology, question, least_latency, relays);
+            (pipelined, None, striped)
+        }
     };
     // Choice: where nothing limits a way by what is known, nothing tells that another is faster.
     let is_open = |way: &Way| way.confidence == Confidence::AtLeast;
     let better =
         |way: Option<Way>, than: &Way| way.filter(|way| way.rate > than.rate && !is_open(than));
-    let pipelined = better(pipelined, &direct).unwrap_or_else(|| direct.clone());
+    let (pipelined, shortest) = match better(pipelined, &direct) {
+        Some(pipelined) => (pipelined, shortest),
+        None => (direct.clone(), None),
+    };
     let striped = better(striped, &pipelined).unwrap_or_else(|| pipelined.clone());
     let choice = match (striped.rate > pipelined.rate, pipelined.rate > direct.rate) {
         (true, _) => Choice::Striped,
@@ -188,6 +213,7 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
         question: *question,
         direct,
         pipelined,
+        shortest,
         striped,
         choice,
     })
@@ -223,13 +249,13 @@ impl Way {
 }
 
 /// The ways over the overlay's links: single connections on the shortest path that is wide enough,
-/// and the best stripes on any path that is the widest of its number of links.
+/// and why on that one; and the best stripes on any path that is the widest of its number of links.
 fn over_links(
     topology: &Topology,
     question: &Question,
     (from, to): (NodeIndex, NodeIndex),
     relays: usize,
-) -> (Option<Way>, Option<Way>) {
+) -> (Option<Way>, Option<Shortest>, Option<Way>) {
     let limited = widest_within(topology, from, relays + 1);
     let route = |nodes: Vec<NodeIndex>| Route::of(topology, View::Overlay, nodes);
     let widest = limited.width(to);
@@ -241,8 +267,13 @@ fn over_links(
         question.length,
         required,
     );
-    let path = short.ok().filter(|path| path.hops.len() <= relays + 1);
-    let path = path.or_else(|| limited.path(topology, to, Metric::Hops));
+    let short = short.ok().filter(|path| path.hops.len() <= relays + 1);
+    let shortest = short.as_ref().map(|path| Shortest {
+        widest,
+        required,
+        length: path.total,
+    });
+    let path = short.or_else(|| limited.path(topology, to, Metric::Hops));
     let pipelined = path.map(|path| {
         let route = route(indices(topology, path.nodes()));
         let singles = stripes_of(&route.rates, route.links());
@@ -259,7 +290,7 @@ fn over_links(
             best = Some(way);
         }
     }
-    (pipelined, best)
+    (pipelined, shortest, best)
 }
 
 /// The ways along one path, at whose nodes relays may stand.
@@ -375,6 +406,9 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
     let rate = rates.of(stripes);
     let through: f64 = links.iter().map(|link| 1.0 - link.loss_share()).product();
     let addr = |at: usize| topology.addr(nodes[at]);
+    let pairs = || nodes.windows(2).map(|pair| (pair[0], pair[1]));
+    let hops = PhysicalHops::over(topology);
+    let is_assumed = |(a, b): &(_, _)| topology.known(*a, *b).physical_hops.is_none();
     Segment {
         from: addr(0),
         to: addr(nodes.len() - 1),
@@ -388,6 +422,10 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
             .map(|link| 2 * u64::from(link.latency_us))
             .sum(),
         loss: 1.0 - through,
+        physical_hops: pairs()
+            .map(|(a, b)| u32::from(hops.of(topology, a, b)))
+            .sum(),
+        assumed: pairs().filter(is_assumed).count(),
     }
 }
 

@@ -136,6 +136,20 @@ impl Topology {
         self.known.get(&(from, to)).copied().unwrap_or_default()
     }
 
+    /// The physical links that a link is taken to cross of which nobody knows: the median of those that
+    /// are known, of two in the middle the longer; 1 where none is known.
+    ///
+    /// Choice: with 1, a link would look short because nobody has measured it, with a great number it
+    /// would never be used; where nothing is known at all, physical hops are logical ones.
+    pub fn assumed_hops(&self) -> u16 {
+        let known = self.known.values();
+        let mut hops: Vec<u16> = known.filter_map(|known| known.physical_hops).collect();
+        match hops.len() {
+            0 => 1,
+            many => *hops.select_nth_unstable(many / 2).1,
+        }
+    }
+
     /// Keeps only so many significant bits of every width, so that small differences between links
     /// decide nothing [Liu04 §IV-A]; `None` keeps all. Trees over this topology are to be made anew.
     pub fn quantise_widths(&mut self, bits: Option<u32>) {
@@ -365,6 +379,31 @@ mod tests {
         assert_eq!(width(&t), Some(modelled.quantised(1)));
         t.quantise_widths(None);
         assert_eq!(width(&t), Some(modelled));
+    }
+
+    #[test]
+    fn unknown_physical_hops_are_taken_for_the_median_of_the_known() {
+        let mut t = Topology::new(Parameters::default());
+        assert_eq!(t.assumed_hops(), 1);
+        let mut median = Vec::new();
+        for (to, hops) in [
+            (1, Some(9)),
+            (2, None),
+            (3, Some(3)),
+            (4, Some(5)),
+            (5, Some(4)),
+        ] {
+            t.set_link(NodeAddr(0), NodeAddr(to), Some(link(1)));
+            let known = Known {
+                physical_hops: hops,
+                ..Known::default()
+            };
+            t.set_known(NodeAddr(0), NodeAddr(to), known);
+            median.push(t.assumed_hops());
+        }
+        assert_eq!(median, [9, 9, 9, 5, 5]);
+        t.set_link(NodeAddr(0), NodeAddr(1), None);
+        assert_eq!(t.assumed_hops(), 4);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod pairs;
 mod spanning;
 mod tree;
 
+pub(crate) use constrained::PhysicalHops;
 pub use constrained::{
     LOGICAL_HOPS, Length, Relaxed, all_shortest_widest, relaxed, shortest_of_width, shortest_widest,
 };

@@ -14,12 +14,12 @@ use proptest::prelude::{
     Just, ProptestConfig, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest,
 };
 
-/// From, to, latency in ms, loss, physical hops.
+/// From, to, latency in ms, loss, physical hops; 0 of them are not known.
 type Link = (u32, u32, u32, u16, u16);
 
 fn links(nodes: u32, count: usize) -> impl Strategy<Value = Vec<Link>> {
     // Few values, so that ties are the rule.
-    let link = (0..nodes, 0..nodes, 1u32..4, 1u16..4, 1u16..5);
+    let link = (0..nodes, 0..nodes, 1u32..4, 1u16..4, 0u16..5);
     proptest::collection::vec(link, 0..count)
 }
 
@@ -36,7 +36,7 @@ fn topology(links: &[Link], nodes: u32) -> Topology {
         };
         topology.set_link(ends.0, ends.1, Some(link));
         let known = Known {
-            physical_hops,
+            physical_hops: (physical_hops > 0).then_some(physical_hops),
             ..Known::default()
         };
         topology.set_known(ends.0, ends.1, known);
@@ -73,8 +73,28 @@ fn width(t: &Topology, path: &[NodeIndex]) -> Width {
 }
 
 fn length(t: &Topology, path: &[NodeIndex], length: Length) -> u64 {
-    let of = |p: &[NodeIndex]| length.of(t, p[0], t.link(p[0], p[1]).unwrap()).0;
+    let of = |p: &[NodeIndex]| match length {
+        Length::Metric(metric) => t.link(p[0], p[1]).unwrap().cost(metric).0,
+        Length::PhysicalHops => {
+            let known = t.known(p[0], p[1]).physical_hops;
+            u64::from(known.unwrap_or_else(|| median_hops(t)))
+        }
+    };
     path.windows(2).map(of).sum()
+}
+
+/// The value that half of the known ones do not exceed; 1 without any.
+fn median_hops(t: &Topology) -> u16 {
+    let ends = t.nodes().flat_map(|from| {
+        let edges = t.links_from(from).iter();
+        edges.map(move |edge| (from, edge.peer))
+    });
+    let known: Vec<u16> = ends
+        .filter_map(|(a, b)| t.known(a, b).physical_hops)
+        .collect();
+    let below = |hops: u16| known.iter().filter(|known| **known < hops).count();
+    let median = (1..5).filter(|hops| 2 * below(*hops) <= known.len() && known.contains(hops));
+    median.max().unwrap_or(1)
 }
 
 fn nodes_of(t: &Topology, path: &graph::paths::Path) -> Vec<NodeIndex> {
@@ -380,7 +400,7 @@ fn a_piece_of_a_shortest_widest_path_need_not_be_one() {
         t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
         let known = Known {
             measured: Some(Width(kbps * 1_000)),
-            physical_hops: hops,
+            physical_hops: Some(hops),
             ..Known::default()
         };
         t.set_known(from, to, known);

@@ -176,6 +176,66 @@ fn what_nothing_limits_needs_neither_relays_nor_stripes() {
     assert_eq!(around.best().confidence, Confidence::AtLeast);
 }
 
+/// Three ways over relays, all as wide: of two links, of the least latency, of the fewest routers.
+#[test]
+fn of_wide_paths_the_shortest_is_taken_by_any_length() {
+    let mut t = topology(&[
+        (1, 2, 80, 2.0),
+        (1, 3, 40, 0.1),
+        (3, 2, 40, 0.1),
+        (1, 4, 20, 0.4),
+        (4, 5, 20, 0.4),
+        (5, 2, 20, 0.4),
+        (1, 6, 30, 0.18),
+        (6, 7, 30, 0.18),
+        (7, 2, 30, 0.18),
+    ]);
+    let known = |hops: u16| Known {
+        physical_hops: Some(hops),
+        ..Known::default()
+    };
+    for (from, to, hops) in [
+        (1, 3, 9),
+        (3, 2, 9),
+        (1, 6, 2),
+        (6, 7, 2),
+        (1, 4, 7),
+        (5, 2, 7),
+    ] {
+        t.set_known(NodeAddr(from), NodeAddr(to), known(hops));
+    }
+    let by = |length: Length| {
+        let question = Question {
+            length,
+            ..ask(1, 2)
+        };
+        plan(&t, &question).unwrap()
+    };
+    let hops = by(Metric::Hops.into());
+    assert_eq!(relays(&hops.pipelined), [3]);
+    assert_eq!(hops.shortest.unwrap().length, Cost(2));
+    let latency = by(Metric::Latency.into());
+    assert_eq!(relays(&latency.pipelined), [4, 5]);
+    assert_eq!(latency.shortest.unwrap().length, Cost(60_000_000));
+    // Of 7-2 nobody knows: it counts as 7, the median of 2, 2, 7, 7, 9, 9.
+    let physical = by(Length::PhysicalHops);
+    assert_eq!(relays(&physical.pipelined), [6, 7]);
+    let shortest = physical.shortest.unwrap();
+    assert_eq!(shortest.length, Cost(11));
+    assert!(shortest.required < shortest.widest && physical.pipelined.rate >= shortest.required);
+    let of = |segment: &Segment| (segment.physical_hops, segment.assumed);
+    let segments: Vec<_> = physical.pipelined.segments.iter().map(of).collect();
+    assert_eq!(segments, [(2, 0), (2, 0), (7, 1)]);
+    // Without its last relay it cannot be the shortest of the wide, so nothing is said of it.
+    let one = Question {
+        relays: 1,
+        length: Length::PhysicalHops,
+        ..ask(1, 2)
+    };
+    let one = plan(&t, &one).unwrap();
+    assert_eq!((relays(&one.pipelined), one.shortest), (vec![3], None));
+}
+
 #[test]
 fn what_cannot_be_is_told() {
     let t = topology(&[(1, 2, 10, 0.0), (3, 4, 10, 0.0)]);

@@ -22,7 +22,8 @@ use std::collections::BinaryHeap;
 pub enum Length {
     /// The sum of a metric; by [`Metric::Hops`] the *logical hop count*.
     Metric(Metric),
-    /// The physical links on the way, the *physical hop count*.
+    /// The physical links on the way, the *physical hop count*. A link of which nobody knows counts as
+    /// [`Topology::assumed_hops`].
     PhysicalHops,
 }
 
@@ -35,16 +36,27 @@ impl From<Metric> for Length {
     }
 }
 
-impl Length {
-    /// How long a link is that begins at `from`; at least 1.
-    pub fn of(self, topology: &Topology, from: NodeIndex, edge: &Edge) -> Cost {
-        match self {
-            Length::Metric(metric) => edge.cost(metric),
-            Length::PhysicalHops => {
-                let hops = topology.known(from, edge.peer).physical_hops;
-                Cost(u64::from(hops.max(1)))
-            }
+/// How long links are by physical hops, in one topology as it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PhysicalHops {
+    assumed: u16,
+}
+
+impl PhysicalHops {
+    pub(crate) fn over(topology: &Topology) -> PhysicalHops {
+        PhysicalHops {
+            assumed: topology.assumed_hops(),
         }
+    }
+
+    /// Those of a link; at least 1.
+    pub(crate) fn of(self, topology: &Topology, from: NodeIndex, to: NodeIndex) -> u16 {
+        let known = topology.known(from, to).physical_hops;
+        known.unwrap_or(self.assumed).max(1)
+    }
+
+    fn cost(self, topology: &Topology, from: NodeIndex, edge: &Edge) -> Cost {
+        Cost(u64::from(self.of(topology, from, edge.peer)))
     }
 }
 
@@ -138,15 +150,14 @@ pub fn all_shortest_widest(
 /// The shortest paths from one node over some of the links.
 pub(super) struct Pruned {
     root: NodeIndex,
-    length: Length,
     way: Way,
 }
 
 enum Way {
     /// By metric, the same tree that tables are made of, over fewer links.
-    Tree(Box<Tree>),
+    Tree(Metric, Box<Tree>),
     /// By physical hops: the node before each.
-    Parents(Vec<Option<NodeIndex>>),
+    Parents(PhysicalHops, Vec<Option<NodeIndex>>),
 }
 
 impl Pruned {
@@ -163,18 +174,22 @@ impl Pruned {
                     let edge = topology.link(from, to);
                     edge.is_none_or(|edge| !usable(from, edge))
                 };
-                Way::Tree(Box::new(Tree::without(topology, root, metric, banned)))
+                let tree = Tree::without(topology, root, metric, banned);
+                Way::Tree(metric, Box::new(tree))
             }
-            Length::PhysicalHops => Way::Parents(parents(topology, root, length, usable)),
+            Length::PhysicalHops => {
+                let hops = PhysicalHops::over(topology);
+                Way::Parents(hops, parents(topology, root, hops, usable))
+            }
         };
-        Pruned { root, length, way }
+        Pruned { root, way }
     }
 
     /// The path to `node`; `None` if there is none, and to the root.
     pub(super) fn path(&self, topology: &Topology, node: NodeIndex) -> Option<Path> {
         let nodes = match &self.way {
-            Way::Tree(tree) => tree.path(node),
-            Way::Parents(parents) => {
+            Way::Tree(_, tree) => tree.path(node),
+            Way::Parents(_, parents) => {
                 let before = |at: &NodeIndex| parents.get(at.place()).copied().flatten();
                 let mut nodes: Vec<NodeIndex> = std::iter::successors(Some(node), before).collect();
                 nodes.reverse();
@@ -182,17 +197,20 @@ impl Pruned {
             }
         };
         let is_path = nodes.len() > 1 && nodes[0] == self.root;
-        let cost = |from, edge: &Edge| self.length.of(topology, from, edge);
+        let cost = |from, edge: &Edge| match &self.way {
+            Way::Tree(metric, _) => edge.cost(*metric),
+            Way::Parents(hops, _) => hops.cost(topology, from, edge),
+        };
         is_path.then(|| price_by(topology, &nodes, cost))
     }
 }
 
-/// Dijkstra's algorithm by a length that is not a metric. Choice: of equally long paths the one of
-/// fewer links is taken, then the one that comes from the lower address.
+/// Dijkstra's algorithm by physical hops. Choice: of equally long paths the one of fewer links is
+/// taken, then the one that comes from the lower address.
 fn parents(
     topology: &Topology,
     root: NodeIndex,
-    length: Length,
+    hops: PhysicalHops,
     usable: impl Fn(NodeIndex, &Edge) -> bool,
 ) -> Vec<Option<NodeIndex>> {
     let mut parent: Vec<Option<NodeIndex>> = vec![None; topology.node_count()];
@@ -209,7 +227,7 @@ fn parents(
                 continue;
             }
             let offer = (
-                far + length.of(topology, node, edge),
+                far + hops.cost(topology, node, edge),
                 links + 1,
                 topology.addr(node),
             );

@@ -12,24 +12,14 @@ use super::Width;
 use crate::metric::LinkCost;
 
 /// What is known of a link for bulk data besides its latency and loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
     /// What it carries at most, as configured.
     pub capacity: Option<Width>,
     /// What one connection over it has carried lately.
     pub measured: Option<Width>,
-    /// The physical links that it crosses, as probed or configured; 1 if nobody knows.
-    pub physical_hops: u16,
-}
-
-impl Default for Known {
-    fn default() -> Known {
-        Known {
-            capacity: None,
-            measured: None,
-            physical_hops: 1,
-        }
-    }
+    /// The physical links that it crosses, as probed or configured.
+    pub physical_hops: Option<u16>,
 }
 
 /// The width of a link: what was measured, else what the model says and the capacity allows.

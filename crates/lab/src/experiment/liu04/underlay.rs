@@ -139,7 +139,7 @@ impl Underlay {
                 topology.set_link(ends.0, ends.1, Some(cost));
                 let known = Known {
                     capacity: Some(Width(LINK_BPS)),
-                    physical_hops: links.len() as u16,
+                    physical_hops: Some(links.len() as u16),
                     ..Known::default()
                 };
                 topology.set_known(ends.0, ends.1, known);
