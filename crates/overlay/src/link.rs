@@ -28,6 +28,7 @@ use crate::reliable::Lane;
 use crate::settings::Settings;
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use congestion::brake::Brake;
+use core::num::NonZeroU8;
 use core::ops::Range;
 use graph::metric::LinkCost;
 use secure::{OpenError, Opened, Sessions};
@@ -68,6 +69,8 @@ pub struct Link {
     pub capacity_kbps: u32,
     /// What one TCP connection has carried to the neighbour, in kbit/s, and when.
     pub measured: Option<(u32, Time)>,
+    /// The physical links that it crosses to the neighbour, once that is known.
+    pub hops: Option<NonZeroU8>,
     /// Keys.
     pub sessions: Sessions,
     /// Liveness and round trip.
@@ -153,6 +156,7 @@ impl Link {
             dial: None,
             capacity_kbps: 0,
             measured: None,
+            hops: None,
             sessions: Sessions::new(),
             hello: Hello::new(now, settings.hello),
             mtu: Mtu::new(now),

@@ -5,6 +5,7 @@
 
 use crate::stream::{StreamReply, StreamRequest};
 use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
+use core::num::NonZeroU8;
 use wire::data::Remaining;
 use wire::groups::Setting;
 pub use wire::ipc::{Delivery, Options};
@@ -94,6 +95,13 @@ pub enum Operation {
         neighbor: NodeAddr,
         /// How much, in kbit/s.
         kbps: u32,
+    },
+    /// How many physical links the link to a neighbour crosses has been probed, or is configured.
+    Hops {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// Routers on the way and one more; none if that is not known.
+        hops: Option<NonZeroU8>,
     },
     /// Replaces this node's certificate (renewed, same keys) without interruption.
     Renew(Box<secure::Identity>),

@@ -9,6 +9,7 @@ pub use groups::{
 };
 pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
 
+use core::num::NonZeroU8;
 use serde::Serialize;
 
 /// Everything about a node.
@@ -69,6 +70,8 @@ pub struct LinkStatus {
     pub announced_loss_pct: Option<f64>,
     /// The longest datagram that it carries to the neighbour, as UDP counts its bytes.
     pub mtu_bytes: u16,
+    /// The physical links that it crosses to the neighbour, as probed or configured.
+    pub hops: Option<NonZeroU8>,
     /// The link carries data.
     pub active: bool,
     /// The emulated network on the way to the neighbour.

@@ -1,30 +1,71 @@
-//! What bulk transfers have carried over a link is told to the whole network.
+//! What bulk transfers have carried over a link, and how many physical links it crosses, is told to the
+//! whole network.
 
 mod world;
 
 use overlay::request::Operation;
+use overlay::snapshot::KnownLink;
+use std::num::NonZeroU8;
 use world::{Nodes, addr, chain};
 
 /// What the last node of three knows of the first link.
-fn known(nodes: &Nodes) -> Option<u32> {
+fn known(nodes: &Nodes) -> KnownLink {
     let node = nodes.party(2).as_node().expect("it runs");
     let network = node.network_snapshot(nodes.world.now());
     let link = network
         .links
         .into_iter()
         .find(|link| link.from == addr(0).to_string() && link.to == addr(1).to_string());
-    link.expect("the link is known").measured_kbps
+    link.expect("the link is known")
 }
 
 #[test]
 fn what_a_link_has_carried_is_told_and_small_changes_are_not() {
     let mut nodes = Nodes::new(1, 3, &chain(3), "delay=10ms");
     nodes.run_ms(10_000);
-    assert_eq!(known(&nodes), None);
+    assert_eq!(known(&nodes).measured_kbps, None);
     for (kbps, expected) in [(80_000, 80_000), (89_000, 80_000), (40_000, 40_000)] {
         let neighbor = addr(1);
         nodes.operate(0, Operation::Measured { neighbor, kbps });
         nodes.run_ms(2_000);
-        assert_eq!(known(&nodes), Some(expected), "{kbps}");
+        assert_eq!(known(&nodes).measured_kbps, Some(expected), "{kbps}");
     }
+}
+
+#[test]
+fn physical_hops_are_told_until_they_are_unknown_again() {
+    let mut nodes = Nodes::new(1, 3, &chain(3), "delay=10ms");
+    nodes.run_ms(10_000);
+    assert_eq!(known(&nodes).hops, None);
+    let neighbor = addr(1);
+    for hops in [NonZeroU8::new(12), NonZeroU8::MAX.into(), None] {
+        nodes.operate(0, Operation::Hops { neighbor, hops });
+        nodes.run_ms(2_000);
+        assert_eq!(known(&nodes).hops, hops);
+        let own = nodes.party(0).as_node().expect("it runs");
+        assert_eq!(own.snapshot(nodes.world.now()).links[0].hops, hops);
+    }
+}
+
+#[test]
+fn a_number_that_is_the_same_moves_no_record_and_a_stranger_has_none() {
+    let mut nodes = Nodes::new(1, 2, &chain(2), "delay=10ms");
+    nodes.run_ms(10_000);
+    let hops = NonZeroU8::new(3);
+    let say = |nodes: &mut Nodes, neighbor| {
+        nodes.operate(0, Operation::Hops { neighbor, hops });
+        nodes.run_ms(2_000);
+        let node = nodes.party(0).as_node().expect("it runs");
+        let own = |key: &wire::record::Key| {
+            key.kind == wire::record::RecordKind::LINK_STATE && key.origin == addr(0)
+        };
+        node.database()
+            .keys()
+            .find(own)
+            .expect("its own record")
+            .seq
+    };
+    let first = say(&mut nodes, addr(1));
+    assert_eq!(say(&mut nodes, addr(1)), first);
+    assert_eq!(say(&mut nodes, addr(9)), first);
 }

@@ -34,6 +34,8 @@ use crate::control::CRITICAL;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 use crate::{Full, Latency, Loss, Malformed};
 use base::NodeAddr;
+use core::cmp::Reverse;
+use core::num::NonZeroU8;
 
 /// What stands in front of the signed bytes when they are signed.
 pub const SIGNATURE_CONTEXT: &[u8] = b"sinew link state 1";
@@ -76,9 +78,21 @@ pub const OPTION_CAPACITY: u8 = 2;
 /// The option that tells what one TCP connection has lately carried over links in this direction, as
 /// [`OPTION_CAPACITY`] tells capacities. [Liu04 §IV-A] It has what room that leaves.
 pub const OPTION_MEASURED: u8 = 3;
+/// The option that tells the physical links which links cross in this direction, routers on the way and
+/// one more [Liu04 §IV-C]: `n` times the place of a link in the record (1 byte) and their number
+/// (1 byte, not 0). It has what room the others leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+---------------+
+/// | 0 0 0 0 0 1 0 0 |    2 n      |    place      |     hops      | ...
+/// +---------------+---------------+---------------+---------------+
+/// ```
+pub const OPTION_HOPS: u8 = 4;
 /// Bytes of an entry of a capacity or of what was measured.
 pub const CAPACITY_ENTRY_BYTES: usize = 5;
-/// Bytes of one of its entries.
+/// Bytes of an entry of physical hops.
+pub const HOPS_ENTRY_BYTES: usize = 2;
+/// Bytes of an entry of what a link carries less than others.
 pub const USABLE_ENTRY_BYTES: usize = 3;
 /// Links that it can name: 2 + 52 · 3 = 158 bytes of options.
 pub const USABLE_ENTRIES_MAX: usize = (OPTIONS_BYTES_MAX - 2) / USABLE_ENTRY_BYTES;
@@ -198,6 +212,19 @@ impl<'a> LinkState<'a> {
     /// The links of which it is told what one TCP connection has carried, by place, in kbit/s.
     pub fn measured(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
         self.rates(OPTION_MEASURED)
+    }
+
+    /// The links of which it is told how many physical links they cross, by place. What names no link
+    /// of the record, or says none, is passed over.
+    pub fn hops(&self) -> impl Iterator<Item = (usize, NonZeroU8)> + Clone + use<'a> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_HOPS);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let read = |&[place, hops]: &[u8; HOPS_ENTRY_BYTES]| {
+            Some((usize::from(place), NonZeroU8::new(hops)?))
+        };
+        let entries = entries.iter().filter_map(read);
+        entries.filter(move |(place, _)| *place < count)
     }
 
     fn rates(&self, kind: u8) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
@@ -388,6 +415,33 @@ fn write_rates(w: &mut Writer<'_>, kind: u8, links: &[(u8, u32)]) -> Result<(), 
         [place, a, b, c, d]
     };
     let value: Vec<u8> = links.iter().flat_map(entry).collect();
+    write_option(
+        w,
+        Opt {
+            kind,
+            value: &value,
+        },
+    )
+}
+
+/// Appends [`OPTION_HOPS`] for these links by place; of more than there is room for, those of the most
+/// hops. Nothing for none.
+///
+/// Choice: whoever is not told takes a link for one of usual length, and errs most with the longest.
+pub fn write_hops(w: &mut Writer<'_>, links: &[(u8, NonZeroU8)]) -> Result<(), Full> {
+    let room = w.room().saturating_sub(2).min(u8::MAX.into()) / HOPS_ENTRY_BYTES;
+    if links.is_empty() || room == 0 {
+        return Ok(());
+    }
+    let mut links = links.to_vec();
+    links.sort_by_key(|&(place, hops)| (Reverse(hops), place));
+    links.truncate(room);
+    links.sort_unstable();
+    let value: Vec<u8> = links
+        .iter()
+        .flat_map(|&(place, hops)| [place, hops.get()])
+        .collect();
+    let kind = OPTION_HOPS;
     write_option(
         w,
         Opt {

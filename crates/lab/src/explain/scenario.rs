@@ -57,6 +57,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
                 loss,
                 capacity_kbps,
                 measured_kbps: None,
+                hops: None,
             })
             .collect(),
         rule: DampingRule::of(&settings.announce),

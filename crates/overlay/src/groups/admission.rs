@@ -132,7 +132,7 @@ pub fn judge_links(
 ) {
     let mut unknown = 0;
     for link in links {
-        let Some(capacity) = database.capacity_kbps(link.0, link.1) else {
+        let Some(capacity) = database.told(link.0, link.1).capacity_kbps else {
             unknown += 1;
             continue;
         };

@@ -38,6 +38,7 @@ pub use groups::OwnGroups;
 pub use own::{LIFETIME_S, Origination};
 pub use pending::MAX_PENDING;
 use pending::Pending;
+pub use usable::Told;
 
 use crate::groups::Membership;
 use crate::link::LinkIndex;
@@ -116,9 +117,8 @@ pub struct Database {
     /// Links that carry shorter datagrams than others, and the least of all.
     usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
     least_usable: u16,
-    /// What links can carry, in kbit/s, where it is told.
-    capacities: BTreeMap<(NodeAddr, NodeAddr), u32>,
-    measured: BTreeMap<(NodeAddr, NodeAddr), u32>,
+    /// What is told of links besides, where something is.
+    told: BTreeMap<(NodeAddr, NodeAddr), Told>,
     changes: Vec<Change>,
     rebuilt: bool,
     generation: u64,
@@ -143,8 +143,7 @@ impl Database {
             topology: Topology::new(parameters),
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
-            capacities: BTreeMap::new(),
-            measured: BTreeMap::new(),
+            told: BTreeMap::new(),
             changes: Vec::new(),
             rebuilt: false,
             generation: 0,
@@ -362,7 +361,7 @@ impl Database {
             let before = before.map_or_else(Vec::new, |entry| entry.links);
             self.follow_links(key.origin, &before);
             if let Claim::LinkState(state) = claim {
-                self.follow_usable(key.origin, Some(state));
+                self.follow_options(key.origin, Some(state));
             }
         } else if let Claim::Groups(groups) = claim {
             let before = before.as_ref().map(|entry| &*entry.body);
@@ -376,7 +375,7 @@ impl Database {
             && name.kind == RecordKind::LINK_STATE
         {
             self.follow_links(name.origin, &entry.links);
-            self.follow_usable(name.origin, None);
+            self.follow_options(name.origin, None);
         } else if let Some(part) = gone
             && name.kind.groups_part().is_some()
         {

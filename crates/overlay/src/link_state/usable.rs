@@ -1,4 +1,4 @@
-//! How long a datagram the links carry, and how much, as their senders tell.
+//! How long a datagram the links carry, and what else their senders tell of them besides their cost.
 //!
 //! Few links carry less than others, so only those are kept, and the least of all: where there are
 //! none, one comparison tells.
@@ -6,7 +6,20 @@
 use super::Database;
 use crate::mtu::{DEFAULT, FLOOR};
 use base::NodeAddr;
-use wire::link_state::LinkState;
+use core::num::NonZeroU8;
+use std::collections::BTreeMap;
+use wire::link_state::{Link, LinkState};
+
+/// What the sender of a link tells of its direction, for bulk data and groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What the link can carry, in kbit/s.
+    pub capacity_kbps: Option<u32>,
+    /// What one TCP connection has lately carried over it, in kbit/s.
+    pub measured_kbps: Option<u32>,
+    /// The physical links that it crosses.
+    pub hops: Option<NonZeroU8>,
+}
 
 impl Database {
     /// The longest datagram that the link between two nodes carries in this direction.
@@ -14,15 +27,9 @@ impl Database {
         self.usable.get(&(from, to)).copied().unwrap_or(DEFAULT)
     }
 
-    /// What the link between two nodes can carry in this direction, in kbit/s, if it is told.
-    pub fn capacity_kbps(&self, from: NodeAddr, to: NodeAddr) -> Option<u32> {
-        self.capacities.get(&(from, to)).copied()
-    }
-
-    /// What one TCP connection has lately carried over the link between two nodes in this direction,
-    /// in kbit/s, if it is told.
-    pub fn measured_kbps(&self, from: NodeAddr, to: NodeAddr) -> Option<u32> {
-        self.measured.get(&(from, to)).copied()
+    /// What is told of the link between two nodes in this direction.
+    pub fn told(&self, from: NodeAddr, to: NodeAddr) -> Told {
+        self.told.get(&(from, to)).copied().unwrap_or_default()
     }
 
     /// The least of all links.
@@ -32,41 +39,40 @@ impl Database {
     }
 
     /// Takes in what a record says; `None` when it is gone.
-    pub(super) fn follow_usable(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
-        let told = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
-        let before: Vec<_> = self.usable.range(told).map(|(key, _)| *key).collect();
-        for key in before {
-            self.usable.remove(&key);
-        }
-        let told = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
-        let before: Vec<_> = self.capacities.range(told).map(|(key, _)| *key).collect();
-        for key in before {
-            self.capacities.remove(&key);
-        }
-        let told = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
-        let before: Vec<_> = self.measured.range(told).map(|(key, _)| *key).collect();
-        for key in before {
-            self.measured.remove(&key);
-        }
+    pub(super) fn follow_options(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
+        forget(&mut self.usable, origin);
+        forget(&mut self.told, origin);
         if let Some(state) = state {
-            for (place, kbps) in state.measured() {
-                if let Some(link) = state.links().nth(place) {
-                    self.measured.insert((origin, link.neighbor), kbps);
-                }
-            }
-            for (place, kbps) in state.capacities() {
-                if let Some(link) = state.links().nth(place) {
-                    self.capacities.insert((origin, link.neighbor), kbps);
-                }
-            }
-            for (place, bytes) in state.usable() {
-                if let Some(link) = state.links().nth(place) {
-                    // Whoever says less makes others cut their packets into crumbs.
-                    self.usable
-                        .insert((origin, link.neighbor), bytes.max(FLOOR));
-                }
-            }
+            self.take_in(origin, state);
         }
         self.least_usable = self.usable.values().copied().min().unwrap_or(DEFAULT);
+    }
+
+    fn take_in(&mut self, origin: NodeAddr, state: &LinkState<'_>) {
+        let links: Vec<Link> = state.links().collect();
+        // Places of no link are passed over before.
+        let key = |place: usize| (origin, links[place].neighbor);
+        for (place, bytes) in state.usable() {
+            // Whoever says less makes others cut their packets into crumbs.
+            self.usable.insert(key(place), bytes.max(FLOOR));
+        }
+        for (place, kbps) in state.capacities() {
+            self.told.entry(key(place)).or_default().capacity_kbps = Some(kbps);
+        }
+        for (place, kbps) in state.measured() {
+            self.told.entry(key(place)).or_default().measured_kbps = Some(kbps);
+        }
+        for (place, hops) in state.hops() {
+            self.told.entry(key(place)).or_default().hops = Some(hops);
+        }
+    }
+}
+
+/// Removes what `origin` has told.
+fn forget<T>(map: &mut BTreeMap<(NodeAddr, NodeAddr), T>, origin: NodeAddr) {
+    let of_origin = (origin, NodeAddr(0))..=(origin, NodeAddr(u32::MAX));
+    let before: Vec<_> = map.range(of_origin).map(|(key, _)| *key).collect();
+    for key in before {
+        map.remove(&key);
     }
 }

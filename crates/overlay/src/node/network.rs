@@ -39,13 +39,15 @@ impl Node {
         let edges = topology.links_from(index).iter();
         let known = edges.map(|edge| {
             let to = topology.addr(edge.peer);
+            let told = self.database.told(from, to);
             KnownLink {
                 from: from.to_string(),
                 to: to.to_string(),
                 latency_us: edge.link.latency_us,
                 loss: edge.link.loss,
-                capacity_kbps: self.database.capacity_kbps(from, to),
-                measured_kbps: self.database.measured_kbps(from, to),
+                capacity_kbps: told.capacity_kbps,
+                measured_kbps: told.measured_kbps,
+                hops: told.hops,
             }
         });
         known.collect()

@@ -6,6 +6,7 @@ use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
 use crate::snapshot::{LaneStatus, LinkStatus, ReliableStatus, RouteStatus, Snapshot};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
+use core::num::NonZeroU8;
 use graph::metric::Metric;
 use secure::network::EXPIRY_NOTICE_S;
 use wire::data::Routing;
@@ -42,6 +43,7 @@ impl Node {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
             Operation::Measured { neighbor, kbps } => self.on_measured(now, neighbor, kbps),
+            Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
             Operation::SetGroup {
                 group,
                 prefix,
@@ -116,6 +118,21 @@ impl Node {
         let link = self.links.at_mut(index);
         let before = link.measured.replace((kbps, now)).map(|(kbps, _)| kbps);
         self.own_record_due |= before.is_none_or(|b| b.abs_diff(kbps) > b / 8);
+        Ok(Reply::Done)
+    }
+
+    /// Told to others when it is another number than before.
+    fn on_hops(
+        &mut self,
+        neighbor: NodeAddr,
+        hops: Option<NonZeroU8>,
+    ) -> Result<Reply, RequestError> {
+        let index = self
+            .links
+            .by_peer(neighbor)
+            .ok_or(RequestError::NoSuchNeighbor)?;
+        let before = core::mem::replace(&mut self.links.at_mut(index).hops, hops);
+        self.own_record_due |= before != hops;
         Ok(Reply::Done)
     }
 
@@ -210,6 +227,7 @@ impl Link {
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
             announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),
             mtu_bytes: self.mtu.usable(),
+            hops: self.hops,
             active: self.hello.is_active(),
             impairment: self.impairment.as_ref().map(|i| i.model().to_string()),
             counts: self.counts,

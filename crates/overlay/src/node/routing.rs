@@ -4,7 +4,7 @@
 use super::Node;
 use crate::event::{Drop, Event};
 use crate::hello;
-use crate::link::LinkIndex;
+use crate::link::{Link, LinkIndex};
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::mtu;
 use crate::request::{Reply, RequestError};
@@ -12,7 +12,8 @@ use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_measured, write_usable,
+    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_hops, write_measured,
+    write_usable,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Latency, Loss};
@@ -92,6 +93,30 @@ impl Proof<'_> {
 /// change within hours, and by the hour of the day.
 const MEASURED_LIFETIME: Duration = Duration::from_secs(3_600);
 
+/// What is told of links besides their costs, as far as there is room.
+fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link]) {
+    const BOUNDED: &str = "it bounds itself to what is left";
+    let told = || (0u8..).zip(links);
+    let usable = told().map(|(i, link)| (i, link.mtu.usable()));
+    let usable: Vec<_> = usable
+        .filter(|(_, usable)| *usable < mtu::DEFAULT)
+        .collect();
+    let capacities = told().map(|(i, link)| (i, link.capacity_kbps));
+    let capacities: Vec<_> = capacities.filter(|(_, kbps)| *kbps > 0).collect();
+    let measured = told().filter_map(|(i, link)| {
+        let (kbps, at) = link.measured?;
+        (kbps > 0 && now.since(at) < MEASURED_LIFETIME).then_some((i, kbps))
+    });
+    let measured: Vec<_> = measured.collect();
+    let hops: Vec<_> = told()
+        .filter_map(|(i, link)| Some((i, link.hops?)))
+        .collect();
+    write_usable(w, &usable).expect(BOUNDED);
+    write_capacities(w, &capacities).expect(BOUNDED);
+    write_measured(w, &measured).expect(BOUNDED);
+    write_hops(w, &hops).expect(BOUNDED);
+}
+
 impl Node {
     /// A link has come up or gone down: others are told at once.
     pub(super) fn on_link_changed(
@@ -164,38 +189,24 @@ impl Node {
 
     fn originate_record(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
-        let mut reported: Vec<(Reported, u16, u32, u32)> = Vec::new();
+        let mut telling: Vec<(Reported, &Link)> = Vec::new();
         for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
             if let Some(cost) = link.announce.announced() {
-                let told = Reported {
+                let reported = Reported {
                     neighbor: link.peer,
                     latency: Latency::from_micros(cost.latency_us),
                     loss: Loss(cost.loss),
                     flags: 0,
                 };
-                let lately = |(_, at): &(u32, Time)| now.since(*at) < MEASURED_LIFETIME;
-                let measured = link.measured.filter(lately).map_or(0, |(kbps, _)| kbps);
-                reported.push((told, link.mtu.usable(), link.capacity_kbps, measured));
+                telling.push((reported, link));
             }
         }
-        reported.sort_by_key(|(link, ..)| link.neighbor);
-        let told = reported.iter().enumerate().take(LINKS_MAX);
-        let small = told
-            .clone()
-            .filter(|(_, (_, usable, ..))| *usable < mtu::DEFAULT);
-        let small: Vec<_> = small
-            .map(|(i, (_, usable, ..))| (i as u8, *usable))
-            .collect();
-        let measured = told.clone().filter(|(_, (.., kbps))| *kbps > 0);
-        let measured: Vec<_> = measured.map(|(i, (.., kbps))| (i as u8, *kbps)).collect();
-        let known = told.filter(|(_, (.., kbps, _))| *kbps > 0);
-        let known: Vec<_> = known.map(|(i, (.., kbps, _))| (i as u8, *kbps)).collect();
-        let reported: Vec<Reported> = reported.iter().map(|(link, ..)| *link).collect();
+        telling.sort_by_key(|(_, link)| link.peer);
+        telling.truncate(LINKS_MAX);
+        let (reported, links): (Vec<Reported>, Vec<&Link>) = telling.into_iter().unzip();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
-        write_usable(&mut writer, &small).expect("it bounds itself to the room of options");
-        write_capacities(&mut writer, &known).expect("it bounds itself to what is left");
-        write_measured(&mut writer, &measured).expect("it bounds itself to what is left");
+        write_options(&mut writer, now, &links);
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

@@ -2,6 +2,7 @@
 //! explanations are made of. Plain data, ready for JSON both ways; the keys are a contract.
 
 use crate::announce;
+use core::num::NonZeroU8;
 use serde::{Deserialize, Serialize};
 
 /// Nodes, links and rules.
@@ -51,6 +52,9 @@ pub struct KnownLink {
     /// What one TCP connection has lately carried over it, in kbit/s, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_kbps: Option<u32>,
+    /// The physical links that it crosses, if its sender tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hops: Option<NonZeroU8>,
 }
 
 /// When a node announces that a link's cost has changed.

@@ -397,6 +397,7 @@ mod tests {
             loss: 0,
             capacity_kbps: None,
             measured_kbps: None,
+            hops: None,
         };
         let network = network(vec![
             link(1, 2, 50),

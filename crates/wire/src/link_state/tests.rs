@@ -277,11 +277,16 @@ proptest! {
 const USABLE: [u8; 5] = [1, 3, 1, 0x05, 0x14];
 
 fn usable(options: &[u8]) -> Vec<(usize, u16)> {
+    let body = with_options(options);
+    LinkState::parse(&body).unwrap().usable().collect()
+}
+
+fn with_options(options: &[u8]) -> Vec<u8> {
     let mut buffer = [0; BODY_BYTES_MAX];
     let len = Repr { options, ..REPR }
         .emit(&mut buffer, |_| SIGNATURE)
         .unwrap();
-    LinkState::parse(&buffer[..len]).unwrap().usable().collect()
+    buffer[..len].to_vec()
 }
 
 #[test]
@@ -354,4 +359,54 @@ fn capacities_are_told_of_the_narrowest_links_there_is_room_for() {
     assert_eq!(capacities[28], (28, 1_028));
     assert_eq!(state.measured().collect::<Vec<_>>(), [(2, 77)]);
     assert_eq!(state.usable().collect::<Vec<_>>(), [(0, 1_300)]);
+}
+
+/// The first link crosses 12 physical links, the second one.
+const HOPS: [u8; 6] = [4, 4, 0, 12, 1, 1];
+
+fn hops(options: &[u8]) -> Vec<(usize, u8)> {
+    let body = with_options(options);
+    let told = LinkState::parse(&body).unwrap().hops();
+    told.map(|(place, hops)| (place, hops.get())).collect()
+}
+
+fn count(hops: u8) -> NonZeroU8 {
+    NonZeroU8::new(hops).unwrap()
+}
+
+#[test]
+fn physical_hops_agree_both_ways() {
+    let mut buffer = [0xa5; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut buffer);
+    write_hops(&mut w, &[]).unwrap();
+    assert!(w.is_empty(), "a record without them stays as it was");
+    write_hops(&mut w, &[(1, count(1)), (0, count(12))]).unwrap();
+    assert_eq!(w.len(), HOPS.len());
+    assert_eq!((&buffer[..6], buffer[6]), (&HOPS[..], 0xa5));
+    assert_eq!(hops(&HOPS), [(0, 12), (1, 1)]);
+    assert_eq!(hops(&[]), []);
+    // No hops, no such link, and half an entry; behind other options, and the most that a byte tells.
+    assert_eq!(hops(&[4, 5, 0, 0, 2, 7, 1]), []);
+    assert_eq!(hops(&[3, 5, 0, 0, 0, 0, 9, 4, 2, 1, 255]), [(1, 255)]);
+    for cut in 1..HOPS.len() {
+        let body = with_options(&HOPS[..cut]);
+        assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
+    }
+}
+
+#[test]
+fn of_more_hops_than_there_is_room_for_the_most_are_told() {
+    let links: Vec<_> = (0..96).map(|place| (place, count(place + 1))).collect();
+    for (used, told) in [(0, 79), (153, 2), (155, 1), (156, 1), (157, 0), (160, 0)] {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        w.put(&[0; OPTIONS_BYTES_MAX][..used]).unwrap();
+        write_hops(&mut w, &links).unwrap();
+        let written = &w.written()[used..];
+        assert_eq!(written.len().saturating_sub(2) / 2, told, "{used} used");
+        assert!(written.is_empty() == (told == 0));
+        if let Some((last, _)) = written.as_chunks::<2>().0.split_last() {
+            assert_eq!(*last, [95, 96]);
+        }
+    }
 }
