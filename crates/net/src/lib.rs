@@ -1,5 +1,5 @@
 //! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
-//! namespaces.
+//! namespaces, hops to a host.
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Of all crates only this one talks to the kernel, so unsafe code is at home here; every block
-//! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`]
-//! and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
+//! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`],
+//! [`poll::poll`], [`hops::probe`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
 //!
 //! [`bare`] holds the leanest forwarders that we know how to write over the same calls: the
 //! baselines that the node is measured against.
@@ -19,6 +19,7 @@ pub mod bare;
 pub mod beneath;
 pub mod clock;
 pub mod epoll;
+pub mod hops;
 pub mod interface;
 pub mod netns;
 pub mod packet;

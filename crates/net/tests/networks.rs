@@ -7,9 +7,11 @@
 use base::{Burst, Pool, UnderlayAddr};
 use net::addr::underlay;
 use net::epoll::{Interest, Poller};
+use net::hops::{HopsError, TOTAL, probe};
 use net::netns::{Namespace, available};
 use net::udp::{Options, SendQueue, Sent, Socket};
-use std::net::UdpSocket;
+use std::net::{IpAddr, UdpSocket};
+use std::num::NonZeroU8;
 use std::os::fd::{AsFd, AsRawFd};
 
 fn address(socket: &Socket) -> UnderlayAddr {
@@ -166,4 +168,100 @@ fn a_full_kernel_buffer_keeps_the_rest_in_order() {
         numbers.extend(drain(&mut b, &pool));
     }
     assert_eq!(numbers, Vec::from_iter(0..11));
+}
+
+/// Two hosts with two routers between them, each by its kernel's own forwarding:
+/// a (.1.1) ── (.1.2) r (.2.1) ── (.2.2) s (.3.1) ── (.3.2) b.
+fn four_in_a_row() -> Option<[Namespace; 4]> {
+    if let Err(why) = available() {
+        eprintln!("SKIPPED a test with routers: {why}");
+        return None;
+    }
+    let [a, r, s, b] = [(); 4].map(|()| Namespace::new().unwrap());
+    for (net, left, right) in [("1", &a, &r), ("2", &r, &s), ("3", &s, &b)] {
+        let [near, far] = [format!("right{net}"), format!("left{net}")];
+        left.veth(&near, right, &far).unwrap();
+        for (namespace, host, device) in [(left, "1", &near), (right, "2", &far)] {
+            let (four, six) = (
+                format!("10.0.{net}.{host}/24"),
+                format!("fd00:{net}::{host}/64"),
+            );
+            namespace
+                .ip(&["addr", "add", &four, "dev", device])
+                .unwrap();
+            namespace
+                .ip(&["addr", "add", &six, "dev", device, "nodad"])
+                .unwrap();
+        }
+    }
+    for router in [&r, &s] {
+        router.sysctl("net/ipv4/ip_forward", "1").unwrap();
+        router.sysctl("net/ipv6/conf/all/forwarding", "1").unwrap();
+    }
+    for (namespace, to, via) in [
+        (&a, "default", "10.0.1.2"),
+        (&a, "default", "fd00:1::2"),
+        (&r, "10.0.3.0/24", "10.0.2.2"),
+        (&r, "fd00:3::/64", "fd00:2::2"),
+        (&s, "10.0.1.0/24", "10.0.2.1"),
+        (&s, "fd00:1::/64", "fd00:2::1"),
+        (&b, "default", "10.0.3.1"),
+        (&b, "default", "fd00:3::1"),
+    ] {
+        let route = ["route", "add", to, "via", via];
+        namespace.ip(&route).unwrap();
+    }
+    Some([a, r, s, b])
+}
+
+/// How far a namespace finds an address.
+fn hops_from(namespace: &Namespace, to: &str, from: Option<&str>) -> Result<Option<u8>, HopsError> {
+    let (to, from) = (
+        to.parse().unwrap(),
+        from.map(|from| from.parse::<IpAddr>().unwrap()),
+    );
+    let found = namespace.run(|| probe(to, from)).unwrap();
+    found.map(|hops| hops.map(NonZeroU8::get))
+}
+
+#[test]
+fn routers_on_the_way_and_one_more_are_the_hops() {
+    let Some([a, _r, _s, b]) = four_in_a_row() else {
+        return;
+    };
+    // With what a kernel answers by default.
+    for (from, to, expected) in [
+        (&a, "10.0.3.2", 3),
+        (&a, "fd00:3::2", 3),
+        (&b, "10.0.1.2", 2),
+        (&b, "fd00:3::1", 1),
+        (&b, "10.0.3.2", 1),
+    ] {
+        assert_eq!(hops_from(from, to, None).unwrap(), Some(expected), "{to}");
+    }
+    let named = hops_from(&b, "10.0.1.1", Some("10.0.3.2")).unwrap();
+    assert_eq!(named, Some(3));
+}
+
+#[test]
+fn a_way_that_is_filtered_or_is_none_has_no_hops() {
+    let Some([a, r, _s, b]) = four_in_a_row() else {
+        return;
+    };
+    // A router that refuses says so, and nothing is waited for.
+    r.ip(&["route", "add", "prohibit", "10.0.9.0/24"]).unwrap();
+    assert_eq!(hops_from(&a, "10.0.9.1", None).unwrap(), None);
+    // A host whose answers go nowhere is silent for as long as one waits.
+    b.ip(&["route", "replace", "blackhole", "10.0.1.0/24"])
+        .unwrap();
+    assert_eq!(
+        hops_from(&a, "10.0.3.2", None).unwrap(),
+        None,
+        "within {TOTAL:?}"
+    );
+    // Nowhere to send to.
+    let alone = Namespace::new().unwrap();
+    let error = hops_from(&alone, "10.0.3.2", None).unwrap_err();
+    assert!(matches!(error, HopsError::Send { .. }), "{error}");
+    assert!(error.to_string().contains("33435"), "{error}");
 }

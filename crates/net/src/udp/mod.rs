@@ -23,6 +23,7 @@ pub use queue::{
     DATAGRAM_BYTES_MAX, GSO_SEGMENTS_MAX, QUEUE_BURSTS_MAX, QUEUE_BYTES_MAX, SendQueue,
 };
 pub use receive::RECV_MESSAGES;
+pub(crate) use receive::is_icmp;
 
 use crate::addr::{Family, NAME_BYTES, Name};
 use crate::sys;

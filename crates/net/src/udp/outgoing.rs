@@ -5,7 +5,7 @@
 //! the first of the next call. So the loop below only ever judges the front of the queue.
 
 use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue};
-use super::{Counters, receive::is_icmp};
+use super::{Counters, is_icmp};
 use crate::addr::{Family, Name};
 use crate::sys;
 use std::io;

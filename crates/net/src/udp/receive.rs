@@ -246,7 +246,7 @@ fn discard(fd: &OwnedFd, max: usize, counters: &mut Counters) -> usize {
 }
 
 /// The error came from the network and says nothing about this socket.
-pub(super) fn is_icmp(errno: i32) -> bool {
+pub(crate) fn is_icmp(errno: i32) -> bool {
     matches!(
         errno,
         libc::ECONNREFUSED
