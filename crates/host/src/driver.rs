@@ -16,18 +16,19 @@ use crate::outbox::{Io, OPERATOR};
 use crate::resident::Desk;
 use crate::station::Station;
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
-use base::{Burst, ClientId, Duration, Engine, Input, Pool, UnderlayAddr};
+use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Pool, UnderlayAddr};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use net::signals::Termination;
 use net::udp::{Options, SendQueue, Socket};
 use net::unix::{BindError, SeqListener};
+use overlay::link::MAX_LINKS;
 use overlay::request::{Operation, RequestError};
 use overlay::{Node, Reply, Request};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Large buffers: what a loaded node holds at once. In flight on an emulated link of 10 ms at
 /// 600 000 packets/s in bursts of 16 are 375; twice that, and the slots of the receive calls.
@@ -159,6 +160,7 @@ impl Driver {
             counters: Counters::default(),
             log: Log::new(setup.log.clone()),
             desks: Vec::new(),
+            links_up: None,
             operator_reply: None,
         };
         let seed = u64::from(node.address().0) << 32 ^ clock.unix_s();
@@ -184,6 +186,14 @@ impl Driver {
     /// For other threads to ask and command the loop.
     pub fn commander(&self) -> Commander {
         self.commander.clone()
+    }
+
+    /// The neighbours whose links come up or go to another address, from now on. One thread may ask, and
+    /// as many as the node has links may wait for it; who comes to a full queue is not told.
+    pub fn links_up(&mut self) -> Receiver<NodeAddr> {
+        let (queue, links_up) = sync_channel(MAX_LINKS);
+        self.io.links_up = Some(queue);
+        links_up
     }
 
     /// The addresses that the UDP sockets are bound to.

@@ -23,6 +23,7 @@ pub mod control;
 pub mod counters;
 pub mod driver;
 pub mod files;
+pub mod hops;
 pub mod keeper;
 pub mod log;
 pub mod metrics;

@@ -5,10 +5,11 @@ use crate::counters::Counters;
 use crate::log::Log;
 use crate::resident::{Desk, place};
 use crate::station::Station;
-use base::{Burst, ClientId, Outbox, Pool, Time, UnderlayAddr};
+use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, UnderlayAddr};
 use net::udp::SendQueue;
 use overlay::event::{Drop, Event};
 use overlay::request::Reply;
+use std::sync::mpsc::SyncSender;
 
 /// The client that stands for the operator: his requests come over the control socket.
 pub const OPERATOR: ClientId = crate::station::OPERATOR;
@@ -30,6 +31,8 @@ pub struct Io {
     pub log: Log,
     /// What is between the loop's residents and their node.
     pub desks: Vec<Desk>,
+    /// Who wants to know when a link comes up, or goes to another address. What does not fit is lost.
+    pub links_up: Option<SyncSender<NodeAddr>>,
     /// The answer to the operator's request, until the loop passes it on.
     pub operator_reply: Option<Reply>,
 }
@@ -67,6 +70,11 @@ impl Outbox<Station> for Io {
     fn report(&mut self, event: Event) {
         self.counters.apply(&event);
         self.log.event(self.now, &event);
+        if let (Event::LinkUp { peer } | Event::Moved { peer, .. }, Some(queue)) =
+            (&event, &self.links_up)
+        {
+            let _ = queue.try_send(*peer);
+        }
     }
 
     fn pool(&self) -> &Pool {

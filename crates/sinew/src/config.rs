@@ -39,11 +39,12 @@ use base::NodeAddr;
 use gateway::allow::Rule;
 use host::control::GroupSet;
 use parse::{
-    congestion, default_mode, flows, group_address, listen, mode, neighbors, node_address,
+    congestion, default_mode, flows, group_address, hops, listen, mode, neighbors, node_address,
     one_or_more, one_text, rate, some_listen, span, strikes, text, yes,
 };
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 
 /// What the file says.
@@ -92,6 +93,9 @@ pub struct Config {
     /// Tell routers the class of packets.
     #[serde(default)]
     pub dscp: bool,
+    /// Probe how many physical links lead to each neighbour.
+    #[serde(default = "yes")]
+    pub probe_hops: bool,
     /// Neighbours.
     #[serde(default, rename = "neighbor", deserialize_with = "neighbors")]
     pub neighbors: Vec<Neighbor>,
@@ -136,6 +140,9 @@ pub struct Neighbor {
     /// What the link to it can carry, like `20mbit`; groups that ask for a rate are judged by it.
     #[serde(default, deserialize_with = "rate")]
     pub capacity: Option<u64>,
+    /// How many physical links lead to it, routers on the way and one more; then it is not probed.
+    #[serde(default, deserialize_with = "hops")]
+    pub hops: Option<NonZeroU8>,
     /// Where it stands in the file.
     #[serde(skip)]
     offset: usize,
@@ -442,6 +449,13 @@ impl Config {
         self.neighbors
             .iter()
             .filter_map(|n| Some((n.address, n.impair.clone()?)))
+    }
+
+    /// How many physical links lead to neighbours, where that is configured.
+    pub fn hops(&self) -> impl Iterator<Item = (NodeAddr, NonZeroU8)> {
+        self.neighbors
+            .iter()
+            .filter_map(|n| Some((n.address, n.hops?)))
     }
 
     fn resolve(&mut self, dir: &Path) {

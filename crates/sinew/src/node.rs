@@ -1,7 +1,7 @@
 //! `sinew node`: a running node, its engine's thread and those around it.
 //!
 //! ```text
-//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, keeper, relay
+//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, hops, keeper, relay
 //! ```
 
 use crate::config::{Accept, Config, Profile};
@@ -80,6 +80,11 @@ pub fn run(args: &NodeArgs) -> Outcome {
         };
         driver.operate(operation).map_err(Failure::failed)?;
     }
+    for (neighbor, hops) in config.hops() {
+        let hops = Some(hops);
+        let operation = Operation::Hops { neighbor, hops };
+        driver.operate(operation).map_err(Failure::failed)?;
+    }
     if let Some(multicast) = &config.multicast {
         let bridge = crate::bridge::Bridge::open(multicast, identity.address(), &lines)?;
         driver.take_in(Box::new(bridge)).map_err(Failure::failed)?;
@@ -89,6 +94,12 @@ pub fn run(args: &NodeArgs) -> Outcome {
         driver
             .operate(host::control::set(setting))
             .map_err(Failure::failed)?;
+    }
+    if config.probe_hops {
+        let configured = config.hops().map(|(neighbor, _)| neighbor).collect();
+        let listen = config.listen.clone();
+        host::hops::start(&mut driver, listen, configured, lines.clone())
+            .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
     }
     let _services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));

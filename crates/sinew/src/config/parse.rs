@@ -7,6 +7,7 @@ use gateway::allow::Rule;
 use serde::{Deserialize, Deserializer, de};
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::str::FromStr;
 
 /// UDP sockets of a node. Choice: one for each address of a host with several uplinks.
@@ -152,6 +153,19 @@ pub(super) fn flows<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
         )));
     }
     Ok(Some(flows))
+}
+
+pub(super) fn hops<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<NonZeroU8>, D::Error> {
+    let hops = u64::deserialize(deserializer)?;
+    let fits = u8::try_from(hops).ok().and_then(NonZeroU8::new);
+    let fits = fits.ok_or_else(|| {
+        de::Error::custom(format!(
+            "{hops} hops: write 1 to 255, the routers on the way and one more"
+        ))
+    })?;
+    Ok(Some(fits))
 }
 
 pub(super) fn node_address<'de, D: Deserializer<'de>>(

@@ -14,7 +14,7 @@ fn load(text: &str) -> Result<Config, String> {
 #[test]
 fn the_least_configuration_is_enough() {
     let config = load(GOOD).unwrap();
-    assert!(config.realtime_priority && !config.lab);
+    assert!(config.realtime_priority && !config.lab && config.probe_hops);
 }
 
 #[test]
@@ -56,6 +56,10 @@ fn every_mistake_names_file_line_and_what_was_expected() {
         (neighbor("impair = 'loss=5'"), 8, "5%"),
         (neighbor("impair = 'loss=5%'"), 5, "lab = true"),
         (neighbor("endpoint = 5"), 8, "fra.example.net"),
+        (neighbor("hops = 0"), 8, "write 1 to 255"),
+        (neighbor("hops = 256"), 8, "write 1 to 255"),
+        (neighbor("hops = '3'"), 8, "expected"),
+        ("probe_hops = 10".into(), 5, "boolean"),
         (neighbor("endpoint = 'fra'"), 8, "and a port"),
         (
             neighbor("endpoint = ['1.2.3.4:5', '1.2.3.4']"),
@@ -81,4 +85,15 @@ fn every_mistake_names_file_line_and_what_was_expected() {
     );
     let message = load("certificate = 'a'").unwrap_err();
     assert!(message.contains("missing field `key`"), "{message}");
+}
+
+#[test]
+fn hops_are_those_of_the_neighbours_that_have_them() {
+    let neighbor = |last: u8, more: &str| {
+        format!("[[neighbor]]\nname = 'x'\naddress = '10.7.0.{last}'\n{more}\n")
+    };
+    let text = format!("{GOOD}{}{}", neighbor(2, "hops = 255"), neighbor(3, ""));
+    let config = load(&text).unwrap();
+    let expected = (NodeAddr(0x0a07_0002), NonZeroU8::MAX);
+    assert_eq!(config.hops().collect::<Vec<_>>(), [expected]);
 }
