@@ -51,6 +51,8 @@ pub enum LengthArg {
     Hops,
     /// The latency
     Latency,
+    /// The physical links, routers on the way and one more for each segment
+    PhysicalHops,
 }
 
 /// Plans.
@@ -66,6 +68,7 @@ pub fn plan(args: &Plan) -> Outcome {
         length: match args.length {
             LengthArg::Hops => Length::Hops,
             LengthArg::Latency => Length::Latency,
+            LengthArg::PhysicalHops => Length::PhysicalHops,
         },
     };
     let view = args.network.view()?;

@@ -95,7 +95,8 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
     let keys: Vec<&str> = segment.keys().map(String::as_str).collect();
     assert_eq!(
         keys.join(" "),
-        "confidence connection_bps from limits loss_pct past rate_bps rtt_ms stripes to"
+        "confidence connection_bps from hops_assumed limits loss_pct past physical_hops rate_bps \
+         rtt_ms stripes to"
     );
     let rate = |way: &str| plan[way]["rate_bps"].as_u64().unwrap();
     assert!(rate("direct") < rate("pipelined") && rate("pipelined") < rate("striped"));

@@ -28,6 +28,8 @@ pub enum Length {
     Hops,
     /// The latency.
     Latency,
+    /// The physical links.
+    PhysicalHops,
 }
 
 /// What to plan, besides the ends.
@@ -70,11 +72,29 @@ pub struct BulkPlan {
     pub direct: WayNumbers,
     /// By single connections in a row.
     pub pipelined: WayNumbers,
+    /// Why over these relays: their path is the shortest of the wide ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shortest: Option<Shortest>,
     /// By relays and stripes.
     pub striped: WayNumbers,
     /// Which of them is the fastest: `direct`, `pipelined` or `striped`.
     pub choice: &'static str,
     /// Why, in words.
+    pub reason: String,
+}
+
+/// The path of the pipelined way, which is the shortest of all that are wide enough.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shortest {
+    /// What makes it short: `hops`, `latency` or `physical-hops`.
+    pub by: &'static str,
+    /// How long it is: links, milliseconds or physical links.
+    pub length: f64,
+    /// The width of the widest path.
+    pub widest_bps: u64,
+    /// What was required of it: less by the margin.
+    pub required_bps: u64,
+    /// The same in words.
     pub reason: String,
 }
 
@@ -118,6 +138,10 @@ pub struct SegmentNumbers {
     pub rtt_ms: f64,
     /// Loss.
     pub loss_pct: f64,
+    /// The physical links that it crosses; those of links of which nobody knows are assumed.
+    pub physical_hops: u32,
+    /// Of how many links nobody knows.
+    pub hops_assumed: usize,
     /// It is the slowest: it limits the whole.
     pub limits: bool,
 }
@@ -148,6 +172,7 @@ pub fn plan(
         length: match asked.length {
             Length::Hops => Metric::Hops.into(),
             Length::Latency => Metric::Latency.into(),
+            Length::PhysicalHops => graph::width::Length::PhysicalHops,
         },
     };
     let plan = plan::plan(view.topology(), &question).map_err(|why| no_path(view, why))?;
@@ -158,6 +183,9 @@ pub fn plan(
         connections: asked.connections,
         direct: way(&plan.direct),
         pipelined: way(&plan.pipelined),
+        shortest: plan
+            .shortest
+            .map(|shortest| Shortest::of(view, asked, &plan.pipelined, shortest)),
         striped: way(&plan.striped),
         choice: plan.choice.as_str(),
         reason: reason(view, &plan),
@@ -199,6 +227,50 @@ impl BulkPlan {
     }
 }
 
+impl Shortest {
+    fn of(view: &View, asked: &PlanAsked, way: &Way, found: plan::Shortest) -> Shortest {
+        let (by, length, unit) = match asked.length {
+            Length::Hops => ("hops", Metric::Hops.in_natural_unit(found.length), ""),
+            Length::Latency => {
+                let length = Metric::Latency.in_natural_unit(found.length);
+                ("latency", length, " ms")
+            }
+            Length::PhysicalHops => ("physical-hops", found.length.0 as f64, ""),
+        };
+        let nodes = way.segments.iter().map(|segment| segment.from);
+        let last = way.segments.last().map(|segment| segment.to);
+        let nodes: Vec<String> = nodes.chain(last).map(|node| view.name(node)).collect();
+        let length = rounded(length);
+        let mut reason = format!(
+            "of the paths that carry {} or more (the widest less {:.0} %) {} is the shortest by {}: \
+             {length}{unit}",
+            found.required,
+            100.0 * asked.margin,
+            nodes.join("-"),
+            by.replace('-', " "),
+        );
+        let assumed: usize = way.segments.iter().map(|segment| segment.assumed).sum();
+        if asked.length == Length::PhysicalHops && assumed > 0 {
+            let hops = view.topology().assumed_hops();
+            let links = match assumed {
+                1 => "one link".to_owned(),
+                several => format!("each of {several} links"),
+            };
+            reason += &format!(
+                "; {hops} is assumed for {links} that nobody has probed (the median of the known ones, \
+                 1 without any)"
+            );
+        }
+        Shortest {
+            by,
+            length,
+            widest_bps: found.widest.0,
+            required_bps: found.required.0,
+            reason,
+        }
+    }
+}
+
 impl WayNumbers {
     fn of(view: &View, way: &Way, direct: Width) -> WayNumbers {
         let last = way.segments.last().map(|segment| segment.to);
@@ -232,6 +304,8 @@ impl SegmentNumbers {
             confidence: segment.confidence.as_str(),
             rtt_ms: rounded(segment.rtt_us as f64 / 1e3),
             loss_pct: percent(segment.loss),
+            physical_hops: segment.physical_hops,
+            hops_assumed: segment.assumed,
             limits: segment.rate == rate,
         }
     }
@@ -345,7 +419,11 @@ impl fmt::Display for BulkPlan {
         f.write_str(&align(&rows))?;
         writeln!(f, "\nsegments of the {} way", self.choice)?;
         f.write_str(&segments(self.best()))?;
-        write!(f, "\nwhy   {}", self.reason)
+        write!(f, "\nwhy   {}", self.reason)?;
+        match &self.shortest {
+            Some(shortest) => write!(f, "\npath  {}", shortest.reason),
+            None => Ok(()),
+        }
     }
 }
 
@@ -358,15 +436,31 @@ fn segments(way: &WayNumbers) -> String {
         "confidence",
         "rtt",
         "loss",
+        "hops",
     ];
-    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    // Where nobody knows of any there is nothing to show.
+    let is_known = |segment: &SegmentNumbers| segment.hops_assumed <= segment.past.len();
+    let columns = match way.segments.iter().any(is_known) {
+        true => titles.len(),
+        false => titles.len() - 1,
+    };
+    let mut rows = vec![
+        titles[..columns]
+            .iter()
+            .map(|&title| title.to_owned())
+            .collect(),
+    ];
     for segment in &way.segments {
         let mark = if segment.limits { '*' } else { ' ' };
         let past = match segment.past.is_empty() {
             true => String::new(),
             false => format!(" past {}", segment.past.join(", ")),
         };
-        rows.push(vec![
+        let hops = match segment.hops_assumed {
+            0 => segment.physical_hops.to_string(),
+            _ => format!("{} assumed", segment.physical_hops),
+        };
+        let mut row = vec![
             format!("{mark} {}-{}{past}", segment.from, segment.to),
             segment.stripes.to_string(),
             Width(segment.connection_bps).to_string(),
@@ -374,7 +468,10 @@ fn segments(way: &WayNumbers) -> String {
             segment.confidence.to_owned(),
             format!("{:.1} ms", segment.rtt_ms),
             format!("{:.2} %", segment.loss_pct),
-        ]);
+            hops,
+        ];
+        row.truncate(columns);
+        rows.push(row);
     }
     align(&rows)
 }

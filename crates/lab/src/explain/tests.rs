@@ -551,3 +551,117 @@ fn where_links_lose_packets_the_answers_differ_by_what_is_measured() {
             .contains("a link is announced at most every 2 s")
     );
 }
+
+/// Two ways around a bad link, as wide; one has fewer links, the other fewer routers.
+const AROUND: &str = r#"
+[scenario]
+name = "around"
+duration = "10s"
+[[node]]
+name = "a"
+[[node]]
+name = "b"
+[[node]]
+name = "c"
+[[node]]
+name = "d"
+[[node]]
+name = "e"
+[[link]]
+a = "a"
+b = "b"
+path = "delay=80ms loss=2%"
+[[link]]
+a = "a"
+b = "c"
+path = "delay=40ms loss=0.1%"
+[[link]]
+a = "c"
+b = "b"
+path = "delay=40ms loss=0.1%"
+[[link]]
+a = "a"
+b = "d"
+path = "delay=20ms loss=0.4%"
+[[link]]
+a = "d"
+b = "e"
+path = "delay=20ms loss=0.4%"
+[[link]]
+a = "e"
+b = "b"
+path = "delay=20ms loss=0.4%"
+"#;
+
+#[test]
+fn plans_say_by_what_length_a_path_is_the_shortest() {
+    let mut snapshot = snapshot_of(&scenario(AROUND), Duration::ZERO);
+    let address = |name: &str| {
+        let mut nodes = snapshot.nodes.iter();
+        let node = nodes.find(|node| node.name.as_deref() == Some(name));
+        node.unwrap().address.clone()
+    };
+    let ends = [("a", "c", 9), ("c", "b", 9), ("a", "d", 3), ("d", "e", 2)]
+        .map(|(from, to, hops)| (address(from), address(to), hops));
+    let by = |snapshot: &overlay::snapshot::NetworkSnapshot, length: Length| {
+        let asked = PlanAsked {
+            length,
+            ..PlanAsked::default()
+        };
+        plan(&View::new(snapshot.clone()).unwrap(), "a", "b", &asked).unwrap()
+    };
+    let unknown = by(&snapshot, Length::PhysicalHops);
+    assert_eq!(unknown.pipelined.nodes, ["a", "c", "b"]);
+    let shortest = unknown.shortest.as_ref().unwrap();
+    assert!(shortest.reason.ends_with(
+        "by physical hops: 2; 1 is assumed for each of 2 links that nobody has probed (the median of \
+         the known ones, 1 without any)"
+    ));
+    assert!(!unknown.to_string().contains("   hops"), "{unknown}");
+
+    for (from, to, hops) in ends {
+        let mut links = snapshot.links.iter_mut();
+        let link = links.find(|link| link.from == from && link.to == to);
+        link.unwrap().hops = core::num::NonZeroU8::new(hops);
+    }
+    for (length, nodes, expected) in [
+        (
+            Length::Hops,
+            &["a", "c", "b"][..],
+            "is the shortest by hops: 2",
+        ),
+        (
+            Length::Latency,
+            &["a", "d", "e", "b"],
+            "is the shortest by latency: 60 ms",
+        ),
+        (
+            Length::PhysicalHops,
+            &["a", "d", "e", "b"],
+            "a-d-e-b is the shortest by physical hops: 14; 9 is assumed for one link that nobody",
+        ),
+    ] {
+        let plan = by(&snapshot, length);
+        assert_eq!(plan.pipelined.nodes, nodes);
+        let shortest = plan.shortest.as_ref().unwrap();
+        assert!(shortest.reason.contains(expected), "{}", shortest.reason);
+        assert!(shortest.required_bps < shortest.widest_bps);
+        let text = plan.to_string();
+        assert!(
+            text.contains("(the widest less 10 %)") && text.contains("   hops"),
+            "{text}"
+        );
+    }
+    let physical = by(&snapshot, Length::PhysicalHops);
+    let hops = physical
+        .pipelined
+        .segments
+        .iter()
+        .map(|s| (s.physical_hops, s.hops_assumed));
+    assert_eq!(hops.collect::<Vec<_>>(), [(3, 0), (2, 0), (9, 1)]);
+    // Where relays gain nothing no path was chosen.
+    assert!(by(&snapshot, Length::Hops).direct.nodes.len() == 2);
+    let asked = PlanAsked::default();
+    let near = plan(&View::new(snapshot).unwrap(), "a", "c", &asked).unwrap();
+    assert_eq!((near.pipelined.nodes.len(), near.shortest), (2, None));
+}

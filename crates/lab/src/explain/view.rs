@@ -48,7 +48,7 @@ impl View {
             let known = Known {
                 capacity: link.capacity_kbps.map(width),
                 measured: link.measured_kbps.map(width),
-                ..Known::default()
+                physical_hops: link.hops.map(|hops| u16::from(hops.get())),
             };
             topology.set_known(from, to, known);
         }
