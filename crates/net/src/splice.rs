@@ -7,7 +7,6 @@
 //! ```
 //! What waits in pipes lets a connection go on while the other one recovers from a loss.
 
-use crate::clock::Clock;
 use crate::poll::{Polled, poll};
 use crate::sys;
 use std::collections::VecDeque;
@@ -18,12 +17,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const PIPE_BYTES: libc::c_int = 1 << 20;
 /// A pipe is never waited for where the same thread fills and empties it.
 const AT_ONCE: libc::c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
-/// Where so much comes within so short a time, more is let come together before it is moved on: being
-/// woken for each packet costs more than moving it. Choice: 1 Gbit/s or more; far below any round trip
-/// that relays are for, and far less than the buffers of such a connection hold.
-const RUSH_BYTES: usize = 64 << 10;
-const RUSH: base::Duration = base::Duration::from_micros(500);
-const GATHER: std::time::Duration = std::time::Duration::from_micros(150);
 /// Where pipes are short, more than so many are not worth their descriptors.
 const PIPES_MAX: usize = 16;
 
@@ -115,24 +108,16 @@ pub fn copy(
 ) -> io::Result<u64> {
     let mut pipes = Pipes::new(hold)?;
     let mut total = 0;
-    let clock = Clock::new();
-    let (mut waited, mut since) = (clock.now(), 0);
     loop {
         let moved = pipes.fill(from)?;
         let given = pipes.drain(to)?;
         if given > 0 {
             total += given as u64;
-            since += given;
             each(given);
         } else if pipes.has_ended && pipes.is_empty() {
             return Ok(total);
         } else if moved == 0 {
-            let rushes = since >= RUSH_BYTES && clock.now().since(waited) < RUSH;
-            match rushes {
-                true => std::thread::sleep(GATHER),
-                false => pipes.wait(from, to)?,
-            }
-            (waited, since) = (clock.now(), 0);
+            pipes.wait(from, to)?;
         }
     }
 }
