@@ -99,8 +99,6 @@ impl Baseline {
             let before = (age < LEAST_HALF * 2).then_some(self.least[0]).flatten();
             self.least = [None, before];
             self.half_since = now;
-            // A path that has been so for as long is so.
-            self.before = None;
         }
         self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
         if !self.is_above(rtt) {
@@ -145,12 +143,12 @@ impl Baseline {
         }
     }
 
-    /// It was a queue's after all, if one was followed not long ago.
+    /// It was a queue's after all.
     pub(crate) fn go_back(&mut self, now: Time, rtt: Duration) {
         let Some(before) = self.before.take() else {
             return;
         };
-        self.least = [Some(before), None];
+        self.least = [self.least().map(|least| least.min(before)), None];
         self.half_since = now;
         self.rise = Some(Rise {
             has_moved: true,

@@ -89,6 +89,8 @@ pub struct Brake {
     trial: Epoch,
     /// What has happened lately since a rise was taken for the path's.
     probation: Option<Epoch>,
+    /// The share that it may lose.
+    tolerated: f64,
     /// Share lost, averaged over epochs.
     loss: f64,
     /// The same of epochs without a queue.
@@ -142,6 +144,7 @@ impl Brake {
             epoch: Epoch::new(Time::ZERO),
             trial: Epoch::new(Time::ZERO),
             probation: None,
+            tolerated: 0.0,
             loss: 0.0,
             usual_loss: 0.0,
             packet_bytes: 0.0,
@@ -239,13 +242,14 @@ impl Brake {
                     None => *limit = Some(Limit::new(now, rate_bps)),
                 }
             }
-            (Some(limit), false, false) => {
+            // Without a queue losses are random, and no reason to stay slow.
+            (Some(limit), _, false) => {
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
                 limit.rate_bps += self.settings.alpha * flows * packet_bps * steps.min(8.0);
             }
             _ => {}
         }
-        self.congested &= queued || epoch.lost > 0;
+        self.congested &= queued;
         let offered = epoch.offered_bytes as f64 * per_s;
         if self
             .limit
@@ -265,7 +269,7 @@ impl Brake {
         if trial.sent < PROBATION_PACKETS || now.since(trial.since) < PROBATION {
             return;
         }
-        if trial.lost_share() > 1.5 * FEW_LOST {
+        if trial.lost_share() > self.tolerated {
             self.baseline.go_back(now, rtt);
             self.probation = None;
         } else {
@@ -300,6 +304,8 @@ impl Brake {
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
             self.probation = Some(Epoch::new(now));
+            // What it lost before it became longer it may lose still.
+            self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
             self.limit = None;
             self.congested = false;
             return Doubt::None;

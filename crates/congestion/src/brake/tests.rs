@@ -179,6 +179,33 @@ fn a_queue_that_was_taken_for_a_longer_path_is_braked_when_it_loses() {
 }
 
 #[test]
+fn a_path_that_always_loses_much_may_become_longer() {
+    // Five and ten per cent, before and after.
+    for lost in [16, 32] {
+        let (mut brake, shares) = step(lost, lost);
+        let later = (50..300).map(|epoch| stream(&mut brake, 200 * epoch, QUEUED, lost));
+        let all: Vec<f64> = shares.into_iter().chain(later).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        assert!(mean > 0.98, "{lost}: {mean}");
+    }
+}
+
+#[test]
+fn random_losses_after_a_queue_do_not_keep_it_slow() {
+    let mut brake = Brake::new(Settings::default());
+    for epoch in 0..40 {
+        let (rtt, lost) = if epoch < 20 { (RTT, 0) } else { (QUEUED, 60) };
+        stream(&mut brake, 200 * epoch, rtt, lost);
+    }
+    assert!(!brake.allows_redundancy());
+    let mut last = 0.0;
+    for epoch in 40..240 {
+        last = stream(&mut brake, 200 * epoch, RTT, 10);
+    }
+    assert!(brake.allows_redundancy() && last == 1.0, "{last}");
+}
+
+#[test]
 fn a_full_queue_that_stays_level_is_none_the_less_braked_when_it_loses_much() {
     let (brake, shares) = step(0, 30);
     assert!(!brake.allows_redundancy());

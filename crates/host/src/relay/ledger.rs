@@ -5,7 +5,7 @@
 //!      └────── refuse, turn_away ──▶ Ledger ── status ──▶ whoever asks
 //! ```
 //! Bytes are counted by the threads that move them, once per frame or splice, in two atomics of
-//! their transfer ([`super::account`]); the ledger adds up. An account is also a transfer's place among
+//! their transfer (`account`); the ledger adds up. An account is also a transfer's place among
 //! those that the service has a part in at the same time.
 
 use super::account::{Account, Role};

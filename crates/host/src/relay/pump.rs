@@ -139,7 +139,12 @@ pub(super) fn read_frame(
     match frame.kind {
         FrameKind::End => Ok(Err(frame.offset)),
         FrameKind::Data => {
-            let mut bytes = spare.take(room + frame.len as usize);
+            let len = room + frame.len as usize;
+            // What is held is counted by its length, so a short frame has a short buffer.
+            let mut bytes = match len > FRAME_BYTES_MAX / 2 {
+                true => spare.take(len),
+                false => vec![0; len],
+            };
             from.read_exact(&mut bytes[room..])?;
             Ok(Ok((frame, bytes)))
         }

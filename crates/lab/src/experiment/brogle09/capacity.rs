@@ -95,6 +95,9 @@ fn search(plan: &Plan, ends: &Ends, payload: usize, who: &str) -> Result<f64, Ce
     let mut from = START_PPS;
     for _ in 0..SEARCHES_MAX {
         best = climb(from, best, &mut trial)?;
+        if best == 0 {
+            break;
+        }
         let mut carried = None;
         for more in AGAIN {
             let rate = (best as f64 * more) as u64;
