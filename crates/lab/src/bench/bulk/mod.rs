@@ -3,15 +3,18 @@
 //! ```text
 //!   bare    writer ══▶ proxy ══▶ reader              three threads: splice, or TLS opened and sealed
 //!   relay   cp ─▶ node a ══▶ node b ══▶ node c       processes: read, digested, carried, checked
+//!   ends    cp ─▶ node a ══▶ proxy ══▶ node c        the same ends: only the middle is another
 //! ```
 //!
 //! What is between the first and the last socket is the same: one hop through a relay. The ends of a
-//! copy do more than those of a bare connection, so beside the rate stands what the middle costs.
+//! copy do more than those of a bare connection, so they also stand at both sides of a bare proxy, which
+//! tells what the relay itself takes; and beside each rate stands what the middle costs. No bare proxy
+//! comes between two nodes that speak TLS, so there are such ends only for what is plain.
 
 mod proxy;
 mod report;
 
-pub use report::{Contender, Report};
+pub use report::{Contender, Pair, Report};
 
 use super::credentials::name;
 use super::fleet::{Beside, Fleet, Spec, free};
@@ -23,7 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use base::Duration;
 use net::Clock;
-use proxy::Proxy;
+use proxy::{Front, Proxy};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -84,6 +87,13 @@ impl Options {
 enum Who {
     Bare,
     Relay,
+    Ends,
+}
+
+impl Who {
+    /// In turns.
+    const PLAIN: [Who; 3] = [Who::Bare, Who::Relay, Who::Ends];
+    const SEALED: [Who; 2] = [Who::Bare, Who::Relay];
 }
 
 /// What one trial found.
@@ -102,31 +112,39 @@ struct Trial {
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     options.check()?;
     let interrupt = Interrupt::install()?;
-    progress.begin("sinew bench bulk: some seconds for each of four contenders, in turns");
+    progress.begin("sinew bench bulk: some seconds for each of five contenders, in turns");
     let load_before = usage::load();
     let chain = Chain::start(options, &interrupt)?;
-    let mut found: [[Vec<Trial>; 2]; 2] = Default::default();
+    let mut plain: [Vec<Trial>; 3] = Default::default();
+    let mut sealed: [Vec<Trial>; 2] = Default::default();
     for _ in 0..options.repeats {
-        for (sealed, trials) in found.iter_mut().enumerate() {
-            for (who, trials) in [Who::Bare, Who::Relay].into_iter().zip(trials) {
-                go_on(&interrupt)?;
-                let sealed = sealed == 1;
-                let cover = if sealed { "TLS" } else { "plain" };
-                progress.step(&format!("{cover}, {who:?}").to_lowercase());
-                trials.push(match who {
-                    Who::Bare => bare(sealed, options)?,
-                    Who::Relay => chain.trial(sealed)?,
-                });
-            }
+        for (who, trials) in Who::PLAIN.into_iter().zip(&mut plain) {
+            go_on(&interrupt)?;
+            progress.step(&format!("plain, {who:?}").to_lowercase());
+            trials.push(match who {
+                Who::Bare => bare(false, options)?,
+                Who::Relay => chain.through_relay(false)?,
+                Who::Ends => chain.through_proxy()?,
+            });
+        }
+        for (who, trials) in Who::SEALED.into_iter().zip(&mut sealed) {
+            go_on(&interrupt)?;
+            progress.step(&format!("TLS, {who:?}").to_lowercase());
+            trials.push(match who {
+                Who::Bare => bare(true, options)?,
+                _ => chain.through_relay(true)?,
+            });
         }
     }
-    let [plain, sealed] = found.map(|both| both.map(|trials| Contender::of(&trials)));
+    let [bare, relay, ends] = plain.map(|trials| Contender::of(&trials));
+    let sealed = sealed.map(|trials| Contender::of(&trials));
     Ok(Report {
         load: [load_before, usage::load()],
         seconds: options.seconds,
         repeats: options.repeats,
-        plain: plain.into(),
-        sealed: sealed.into(),
+        plain: Pair::from([bare, relay]),
+        same_ends: Pair::from([ends, relay]),
+        sealed: Pair::from(sealed),
     })
 }
 
@@ -160,6 +178,8 @@ struct Chain {
     program: PathBuf,
     /// Holds a file without content, to copy.
     folder: Scratch,
+    /// Where c listens.
+    last: SocketAddr,
 }
 
 impl Chain {
@@ -202,32 +222,44 @@ impl Chain {
             fleet,
             program,
             folder,
+            last: places[NODES - 1],
         })
     }
 
-    fn trial(&self, sealed: bool) -> Result<Trial, BenchError> {
+    /// A copy from a through b to c.
+    fn through_relay(&self, sealed: bool) -> Result<Trial, BenchError> {
+        let relay = self.fleet.node(RELAY).id()?;
+        let spent = || usage::whole_cpu_ns(relay);
+        self.trial(&name(RELAY), sealed, spent)
+    }
+
+    /// The same with a bare proxy for b.
+    fn through_proxy(&self) -> Result<Trial, BenchError> {
+        let proxy = Front::start(self.last)?;
+        let via = format!("{}@{}", name(NODES - 1), proxy.at());
+        self.trial(&via, false, || Ok(proxy.cpu_ns()))
+    }
+
+    fn trial(
+        &self,
+        via: &str,
+        sealed: bool,
+        spent: impl Fn() -> io::Result<u64>,
+    ) -> Result<Trial, BenchError> {
         let mut command = Command::new(&self.program);
         command
             .arg("cp")
             .arg(self.folder.path().join(FILE))
             .arg(format!("{}:/{FILE}", name(NODES - 1)))
-            .args([
-                "--discard",
-                "--fresh",
-                "--json",
-                "--quiet",
-                "--stripes",
-                "1",
-            ])
-            .args(["--via", &name(RELAY), "--node"])
+            .args(["--discard", "--fresh", "--json", "--quiet"])
+            .args(["--stripes", "1", "--via", via, "--node"])
             .arg(self.fleet.node(0).control_socket());
         if !sealed {
             command.arg("--plain");
         }
-        let relay = self.fleet.node(RELAY).id()?;
-        let before = usage::whole_cpu_ns(relay)?;
+        let before = spent()?;
         let done = command.output()?;
-        let after = usage::whole_cpu_ns(relay)?;
+        let after = spent()?;
         if !done.status.success() {
             let said = String::from_utf8_lossy(&done.stderr);
             return Err(BenchError::Start(format!("sinew cp: {}", said.trim_end())));

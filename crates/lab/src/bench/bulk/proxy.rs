@@ -1,4 +1,5 @@
-//! A connection through a bare proxy: as lean as can be.
+//! Bare proxies, as lean as can be: one between a writer and a reader of its own, and one in front of a
+//! node's port, for a copy.
 
 use net::sched;
 use net::splice::Pipe;
@@ -14,9 +15,9 @@ use rustls::{
     SignatureScheme, StreamOwned, version,
 };
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// What is written and read at once.
@@ -97,6 +98,104 @@ impl Drop for Proxy {
     }
 }
 
+/// Splices whatever connects on to a port. It ends when this is dropped.
+pub(super) struct Front {
+    at: SocketAddr,
+    cpu_ns: Arc<AtomicU64>,
+    open: Arc<Open>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Open {
+    ended: AtomicBool,
+    sockets: Mutex<Vec<TcpStream>>,
+}
+
+impl Open {
+    fn keep(&self, socket: &TcpStream) -> io::Result<()> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.push(socket.try_clone()?);
+        Ok(())
+    }
+}
+
+impl Front {
+    pub(super) fn start(to: SocketAddr) -> io::Result<Front> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let at = listener.local_addr()?;
+        let (cpu_ns, open) = (Arc::default(), Arc::default());
+        let (cpu, kept) = (Arc::clone(&cpu_ns), Arc::clone(&open));
+        let accepting = thread::spawn(move || accept(&listener, to, &cpu, &kept));
+        Ok(Front {
+            at,
+            cpu_ns,
+            open,
+            accepting: Some(accepting),
+        })
+    }
+
+    /// Where it is reached.
+    pub(super) fn at(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Processor time so far.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.open.ended.store(true, Ordering::Relaxed);
+        let sockets = self.open.sockets.lock();
+        for socket in sockets.unwrap_or_else(PoisonError::into_inner).iter() {
+            // One that is closed already is no matter.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        // It waits for one more.
+        if TcpStream::connect(self.at).is_ok()
+            && let Some(accepting) = self.accepting.take()
+        {
+            let _ = accepting.join();
+        }
+    }
+}
+
+/// Both directions of each connection in a thread of its own.
+fn accept(listener: &TcpListener, to: SocketAddr, cpu: &AtomicU64, open: &Open) {
+    thread::scope(|scope| {
+        while let Ok((near, _)) = listener.accept() {
+            if open.ended.load(Ordering::Relaxed) {
+                break;
+            }
+            let far = TcpStream::connect(to).and_then(|far| {
+                far.set_nodelay(true)?;
+                near.set_nodelay(true)?;
+                open.keep(&near)?;
+                open.keep(&far)?;
+                Ok((near.try_clone()?, far.try_clone()?, far))
+            });
+            let Ok((back, from_far, far)) = far else {
+                continue;
+            };
+            for (from, to) in [(near, far), (from_far, back)] {
+                scope.spawn(move || {
+                    let mut spent = 0;
+                    let spend = || {
+                        let now = sched::thread_cpu().as_nanos();
+                        cpu.fetch_add(now - std::mem::replace(&mut spent, now), Ordering::Relaxed);
+                    };
+                    // It ends with either connection.
+                    let _ = splice(&from, &to, spend);
+                    let _ = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+}
+
 fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
@@ -110,7 +209,7 @@ fn write(mut to: impl Write) {
     while to.write_all(&block).is_ok() {}
 }
 
-fn splice(from: &TcpStream, to: &TcpStream, spent: impl Fn()) -> io::Result<()> {
+fn splice(from: &TcpStream, to: &TcpStream, mut spent: impl FnMut()) -> io::Result<()> {
     let mut pipe = Pipe::new()?;
     while pipe.fill(from)? > 0 {
         pipe.drain(to)?;

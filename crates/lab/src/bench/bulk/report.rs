@@ -17,14 +17,16 @@ pub struct Report {
     pub repeats: usize,
     /// As it is: beside a splice proxy; the goal is 0.8 at least.
     pub plain: Pair,
+    /// As it is, and the bare proxy is the middle of a copy, too.
+    pub same_ends: Pair,
     /// Over TLS: beside a proxy that opens and seals; the goal is 0.6 at least.
     pub sealed: Pair,
 }
 
-/// A proxy and a relay.
+/// A proxy and a relay in its place.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
-    /// A bare connection through a proxy.
+    /// Through a proxy: a bare connection, or for equal ends a copy.
     pub bare: Contender,
     /// A copy through a relay.
     pub relay: Contender,
@@ -87,6 +89,12 @@ impl fmt::Display for Report {
         let mut table = vec![heading(head)];
         let pairs = [
             ("plain: splice proxy", "plain: cp", &self.plain, 0.8),
+            (
+                "plain: cp, splice proxy",
+                "plain: cp, the same",
+                &self.same_ends,
+                0.8,
+            ),
             ("TLS: proxy", "TLS: cp", &self.sealed, 0.6),
         ];
         for (bare, relay, pair, goal) in pairs {
