@@ -89,11 +89,11 @@ impl Prober {
         if let Some(problem) = problem {
             self.lines.say(&problem);
         }
-        if let Some(Err(_)) = operation.map(|operation| self.commander.operate(operation)) {
-            // It does not know: the next probe is to tell it again.
-            self.findings.forget(neighbor);
-        }
         self.schedule.on_probed(Instant::now(), neighbor);
+        if let Some(Err(_)) = operation.map(|operation| self.commander.operate(operation)) {
+            self.findings.on_untold(neighbor);
+            self.schedule.ask(Instant::now(), neighbor);
+        }
     }
 
     /// From the address that the node's own packets to there have, if it was chosen for them.
@@ -188,6 +188,8 @@ impl Schedule {
 struct Findings {
     /// The number at an address, as the node was told it.
     told: BTreeMap<NodeAddr, (IpAddr, NonZeroU8)>,
+    /// Neighbours of which it was told nothing after all: it is told again, whatever is found.
+    untold: BTreeSet<NodeAddr>,
     problems: BTreeMap<NodeAddr, String>,
 }
 
@@ -213,14 +215,15 @@ impl Findings {
             Some(hops) => self.told.insert(neighbor, (at, hops)),
             None => self.told.remove(&neighbor),
         };
-        let news = before.map(|(_, hops)| hops) != hops;
+        let is_untold = self.untold.remove(&neighbor);
+        let news = is_untold || before.map(|(_, hops)| hops) != hops;
         let operation = news.then_some(Operation::Hops { neighbor, hops });
         (operation, self.new_problem(neighbor, problem))
     }
 
     /// The node does not know what it was to be told.
-    fn forget(&mut self, neighbor: NodeAddr) {
-        self.told.remove(&neighbor);
+    fn on_untold(&mut self, neighbor: NodeAddr) {
+        self.untold.insert(neighbor);
     }
 
     /// A problem is told once, until it changes.
@@ -310,8 +313,17 @@ mod tests {
         assert_eq!(told(there, count(13)), None, "as far as before");
         assert_eq!(told(here, None), Some(None), "another place");
         assert_eq!(told(here, count(13)), Some(count(13)));
-        findings.forget(FRA);
-        assert!(findings.on_probe(FRA, here, Ok(count(13))).0.is_some());
+        let mut again = |at, probed| {
+            findings.on_untold(FRA);
+            match findings.on_probe(FRA, at, Ok(probed)).0 {
+                Some(Operation::Hops { hops, .. }) => hops,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(again(here, None), count(13), "filtered at the moment");
+        assert_eq!(again(there, None), None);
+        assert_eq!(again(there, None), None, "also that there is none");
+        assert!(findings.on_probe(FRA, there, Ok(None)).0.is_none());
     }
 
     #[test]

@@ -85,12 +85,15 @@ pub enum HopsError {
 /// How many physical links lead from this host to `to`: routers on the way and one more. `None` where its
 /// end does not answer: it is filtered, down, or farther than [`TTL_MAX`]. Sends from the address `from`,
 /// if it is one of the same family, so that the way is that of other packets from there. Blocks for up to
-/// [`TOTAL`].
+/// [`TOTAL`]. What is local to a link is 1 away.
 ///
 /// # Errors
 /// [`HopsError`] when the kernel refuses: no such address here, no route, a filter for what is sent.
 pub fn probe(to: IpAddr, from: Option<IpAddr>) -> Result<Option<NonZeroU8>, HopsError> {
     let to = to.to_canonical();
+    if is_link_local(to) {
+        return Ok(Some(NonZeroU8::MIN));
+    }
     let prober = Prober::open(to, from).map_err(|error| HopsError::Open { to, error })?;
     let failed = |error| HopsError::Receive { to, error };
     let start = Instant::now();
@@ -109,6 +112,14 @@ pub fn probe(to: IpAddr, from: Option<IpAddr>) -> Result<Option<NonZeroU8>, Hops
         }
         let answered = prober.read_answers(|ttl, answer| search.on_answer(ttl, answer));
         answered.map_err(failed)?;
+    }
+}
+
+/// No router passes on what goes there.
+fn is_link_local(to: IpAddr) -> bool {
+    match to {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What a pipe is asked to hold: four of the default, the most that an ordinary user may ask for.
-const PIPE_BYTES: libc::c_int = 1 << 20;
+const PIPE_BYTES: usize = 1 << 20;
 /// A pipe is never waited for where the same thread fills and empties it.
 const AT_ONCE: libc::c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
 /// Where pipes are short, more than so many are not worth their descriptors.
@@ -32,13 +32,19 @@ pub struct Pipe {
 impl Pipe {
     /// A pipe, as large as is permitted.
     pub fn new() -> io::Result<Pipe> {
+        Pipe::of(PIPE_BYTES)
+    }
+
+    /// A pipe of so many bytes, as far as is permitted.
+    fn of(bytes: usize) -> io::Result<Pipe> {
         let mut fds = [-1; 2];
         // SAFETY: "The array pipefd is used to return two file descriptors": it has room for two.
         sys::check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
         // SAFETY: both are new and nobody else's.
         let [read, write] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let asked = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         // SAFETY: no pointers are involved. A refusal leaves the pipe as it was.
-        let capacity = unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+        let capacity = unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, asked) };
         Ok(Pipe {
             read,
             write,
@@ -134,11 +140,12 @@ struct Pipes {
 
 impl Pipes {
     fn new(hold: usize) -> io::Result<Pipes> {
-        let first = Pipe::new()?;
+        let share = hold.min(PIPE_BYTES);
+        let first = Pipe::of(share)?;
         let count = hold.div_ceil(first.capacity).clamp(1, PIPES_MAX);
         let mut empty = vec![first];
         // Where there are no more descriptors, fewer do.
-        empty.extend((1..count).map_while(|_| Pipe::new().ok()));
+        empty.extend((1..count).map_while(|_| Pipe::of(share).ok()));
         Ok(Pipes {
             filled: VecDeque::new(),
             empty,

@@ -174,6 +174,15 @@ pub fn abort(socket: impl AsFd) {
     drop(dissolved);
 }
 
+/// accept(2) failed because the process or the system has no more descriptors, or no memory for one:
+/// later it has.
+pub fn has_run_out(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -42,6 +42,9 @@ pub const WINDOW_BYTES: u64 = 32 << 20;
 /// What a relay holds for one of its next segments: 16 frames of the longest kind, 32 ms at
 /// 1 Gbit/s, so that a segment does not run dry while a thread has to wait for its turn.
 pub const QUEUE_BYTES: usize = 4 << 20;
+/// What a frame costs beside its bytes where it waits, for its buffers and its place in a queue: so many
+/// are counted with each, so that a stream of tiny frames takes no more memory than another.
+pub const FRAME_COST_BYTES: usize = 128;
 /// Transfers that a node has a part in at the same time, unless configured: with a segment of one
 /// connection on each side these are 64 × (4 MiB + 2 frames) = 288 MiB at the very most.
 pub const TRANSFERS: usize = 64;

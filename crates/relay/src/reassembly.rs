@@ -4,8 +4,12 @@
 //! Connections lose nothing and repeat nothing, so a frame that overlaps another, or that lies
 //! beyond the window, is not bad luck but a sender that does not keep to the format: an error.
 
-use crate::WINDOW_BYTES;
+use crate::{FRAME_COST_BYTES, WINDOW_BYTES};
 use std::collections::BTreeMap;
+
+/// Frames that wait for those before one that is missing. Choice: as many as cost twice the window; a
+/// source, with every relay on its way, has fewer under way even of the shortest.
+const FRAMES_MAX: usize = 2 * WINDOW_BYTES as usize / FRAME_COST_BYTES;
 
 /// Frames that wait for those before them.
 #[derive(Debug, Default)]
@@ -22,7 +26,7 @@ pub enum Misplaced {
     /// It has bytes that were there already.
     #[error("the same bytes have come twice: run one version on all nodes")]
     Twice,
-    /// It is further ahead than a source may be.
+    /// It is further ahead than a source may be, or there are too many ahead.
     #[error("bytes from beyond the window: run one version on all nodes")]
     Beyond,
     /// It lies behind the end, or the end has been told differently.
@@ -36,15 +40,15 @@ impl Reassembly {
         self.next
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait, with [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self) -> usize {
-        self.held
+        self.held + self.waiting.len() * FRAME_COST_BYTES
     }
 
     /// Takes a frame in.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Misplaced> {
         let past = offset + bytes.len() as u64;
-        if past > self.next + WINDOW_BYTES {
+        if past > self.next + WINDOW_BYTES || self.waiting.len() >= FRAMES_MAX {
             return Err(Misplaced::Beyond);
         }
         if self.end.is_some_and(|end| past > end) {
@@ -115,13 +119,21 @@ mod tests {
         r.on_end(20).unwrap();
         assert_eq!(r.on_end(21), Err(Misplaced::End));
         assert_eq!(r.insert(20, vec![0; 1]), Err(Misplaced::End));
-        assert_eq!((r.take(), r.held()), (None, 10));
+        assert_eq!((r.take(), r.held()), (None, 10 + FRAME_COST_BYTES));
         r.insert(0, vec![2; 10]).unwrap();
         assert_eq!(r.take(), Some(vec![2; 10]));
         assert_eq!(r.insert(0, vec![2; 10]), Err(Misplaced::Twice));
         assert!(!r.is_complete());
         assert_eq!(r.take(), Some(vec![1; 10]));
         assert!(r.is_complete() && r.held() == 0);
+    }
+
+    #[test]
+    fn tiny_frames_behind_a_missing_one_are_bounded() {
+        let mut r = Reassembly::default();
+        let ahead = (1..).map_while(|at| r.insert(at, vec![0]).err().map_or(Some(at), |_| None));
+        assert_eq!(ahead.count(), FRAMES_MAX);
+        assert!(r.held() <= 2 * WINDOW_BYTES as usize + FRAMES_MAX);
     }
 
     proptest! {

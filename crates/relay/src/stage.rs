@@ -11,12 +11,13 @@
 //! Frames go to whichever stripe of a branch comes for the next one, so that a slow stripe gets
 //! fewer.
 
+use crate::FRAME_COST_BYTES;
 use std::collections::VecDeque;
 
 /// The queues of a relay's next segments.
 #[derive(Debug)]
 pub struct Fan<T> {
-    /// Bytes that may wait in each queue.
+    /// Bytes that may wait in each queue, [`FRAME_COST_BYTES`] of each frame among them.
     limit: usize,
     branches: Vec<Branch<T>>,
     /// Connections in that have not ended.
@@ -30,6 +31,7 @@ pub struct Fan<T> {
 #[derive(Debug)]
 struct Branch<T> {
     queue: VecDeque<(usize, T)>,
+    /// With [`FRAME_COST_BYTES`] for each.
     held: usize,
 }
 
@@ -70,14 +72,14 @@ impl<T: Clone> Fan<T> {
     pub fn has_room(&self, bytes: usize) -> bool {
         self.branches
             .iter()
-            .all(|branch| branch.held == 0 || branch.held + bytes <= self.limit)
+            .all(|branch| branch.held == 0 || branch.held + bytes + FRAME_COST_BYTES <= self.limit)
     }
 
     /// Takes a frame for all branches; its room was asked for.
     pub fn push(&mut self, bytes: usize, frame: &T) {
         self.came += bytes as u64;
         for branch in &mut self.branches {
-            branch.held += bytes;
+            branch.held += bytes + FRAME_COST_BYTES;
             branch.queue.push_back((bytes, frame.clone()));
         }
     }
@@ -99,7 +101,7 @@ impl<T: Clone> Fan<T> {
         };
         match (branch.queue.pop_front(), self.end) {
             (Some((bytes, frame)), _) => {
-                branch.held -= bytes;
+                branch.held -= bytes + FRAME_COST_BYTES;
                 Next::Frame(frame)
             }
             (None, Some(end)) if self.open == 0 => Next::End(end),
@@ -107,7 +109,7 @@ impl<T: Clone> Fan<T> {
         }
     }
 
-    /// Bytes that wait for this branch.
+    /// Bytes that wait for this branch, with [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self, branch: usize) -> usize {
         self.branches.get(branch).map_or(0, |branch| branch.held)
     }
@@ -128,13 +130,25 @@ mod tests {
         assert!(!fan.has_room(1));
         assert_eq!(fan.next(0), Next::Frame('a'));
         assert!(!fan.has_room(1), "the other branch holds it still");
-        assert_eq!((fan.held(0), fan.held(1)), (0, QUEUE_BYTES));
+        let held = QUEUE_BYTES + FRAME_COST_BYTES;
+        assert_eq!((fan.held(0), fan.held(1)), (0, held));
         assert_eq!(fan.next(1), Next::Frame('a'));
         assert!(fan.has_room(1));
         assert_eq!(fan.next(0), Next::Nothing);
         fan.on_end(QUEUE_BYTES as u64).unwrap();
         assert_eq!(fan.next(0), Next::End(QUEUE_BYTES as u64));
         assert_eq!(fan.on_end(QUEUE_BYTES as u64), Err(Incomplete));
+    }
+
+    #[test]
+    fn tiny_frames_take_no_more_memory_than_others() {
+        let mut fan = Fan::new(1, 1, QUEUE_BYTES);
+        let mut frames = 0;
+        while fan.has_room(1) {
+            fan.push(1, &());
+            frames += 1;
+        }
+        assert_eq!(frames, QUEUE_BYTES / (1 + FRAME_COST_BYTES));
     }
 
     #[test]
@@ -165,8 +179,10 @@ mod tests {
                 if *what == 3 {
                     let naive = (0..3).all(|b: usize| {
                         let taken: &Vec<usize> = &got[b];
-                        let waits: usize = pushed[taken.len()..].iter().map(|(_, b)| b).sum();
-                        waits == 0 || waits + bytes <= QUEUE_BYTES
+                        let waiting = &pushed[taken.len()..];
+                        let waits: usize = waiting.iter().map(|(_, b)| b).sum();
+                        let cost = (waiting.len() + 1) * FRAME_COST_BYTES;
+                        waiting.is_empty() || waits + bytes + cost <= QUEUE_BYTES
                     });
                     prop_assert_eq!(fan.has_room(*bytes), naive);
                     if naive {

@@ -25,7 +25,7 @@ use wire::relay::STRIPES_MAX;
 pub(super) const GREETING_MAX: usize = 4 * GREETING_SHARE;
 /// And of these from one address. Choice: the stripes of two transfers that begin at the same moment.
 pub(super) const GREETING_SHARE: usize = 2 * STRIPES_MAX as usize;
-/// A pause where the system refuses descriptors and nobody's can be taken.
+/// A pause where the system lets nobody in, for want of descriptors or for another reason.
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) type Greeting = Places<Arc<Socket>>;
@@ -118,7 +118,15 @@ impl Door {
                     }
                 }
                 Ok(None) => {}
-                Err(_) => self.make_room(waker, ledger),
+                Err(error) => {
+                    if net::tcp::has_run_out(&error)
+                        && let Some(displaced) = self.places.displace()
+                    {
+                        // Whoever has greeted for longest gives his.
+                        send_away(&displaced, ledger, TurnedAway::NoRoom);
+                    }
+                    let _ = poll(&mut [Polled::new(waker.as_fd(), true, false)], Some(PAUSE));
+                }
             }
         }
     }
@@ -162,14 +170,6 @@ impl Door {
                 None
             }
         }
-    }
-
-    /// Descriptors have run out: whoever has greeted for longest gives his.
-    fn make_room(&self, waker: &Waker, ledger: &Ledger) {
-        if let Some(displaced) = self.places.displace() {
-            send_away(&displaced, ledger, TurnedAway::NoRoom);
-        }
-        let _ = poll(&mut [Polled::new(waker.as_fd(), true, false)], Some(PAUSE));
     }
 }
 

@@ -99,7 +99,7 @@ pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, F
     let at = Ends { here, peer: here };
     let control = &next.control;
     thread::scope(|scope| {
-        scope.spawn(|| {
+        transfer.thread(scope, here, || {
             let heard = hear(here, here, control, &transfer, |_, message| {
                 note(&feedback, message)
                     .map_err(|why| Failure::new(here, FailureKind::Corrupt, why))?;
@@ -147,7 +147,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
     let control = &next.control;
     thread::scope(|scope| {
         let (transfer, inflow) = (&transfer, &inflow);
-        scope.spawn(move || {
+        transfer.thread(scope, here, move || {
             let heard = hear(here, here, control, transfer, |_, message| {
                 if let Message::Segment(from, to, segment) = *message {
                     report(Progress::Segment(from, to, segment));
@@ -157,7 +157,9 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             transfer.note(heard);
         });
         for from in next.data {
-            scope.spawn(move || transfer.note(sink::gather(from, at, inflow, transfer)));
+            transfer.thread(scope, here, move || {
+                transfer.note(sink::gather(from, at, inflow, transfer))
+            });
         }
         let sink = Sink {
             here,

@@ -22,15 +22,16 @@ use super::stripes::{Kind, Stripes};
 use super::tls::Trust;
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
-use crate::log::Lines;
+use crate::log::{Lines, Log};
 use base::NodeAddr;
+use net::Clock;
 use net::epoll::Waker;
 use secure::{Identity, Network};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use wire::relay::{Message, Open};
 
@@ -104,7 +105,8 @@ impl Service {
             transfers: settings.transfers,
             ledger,
             stripes: Stripes::default(),
-            lines,
+            clock: Clock::new(),
+            log: Mutex::new(Log::new(lines)),
         });
         let mut doors = Vec::new();
         for &listen in &settings.listen {
@@ -154,10 +156,17 @@ struct Node {
     transfers: usize,
     ledger: Arc<Ledger>,
     stripes: Stripes,
-    lines: Lines,
+    clock: Clock,
+    log: Mutex<Log>,
 }
 
 impl Node {
+    /// Writes a line that whoever comes in can provoke.
+    fn log(&self, text: &str) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.limited(self.clock.now(), "bulk transfers", text);
+    }
+
     /// Gives one who comes a thread.
     fn admit(self: &Arc<Node>, guest: Guest) {
         let node = Arc::clone(self);
@@ -167,8 +176,7 @@ impl Node {
             .spawn(move || node.greet(guest));
         if started.is_err() {
             self.ledger.turn_away(TurnedAway::NoRoom);
-            self.lines
-                .say("a bulk transfer was turned away: no thread could be started");
+            self.log("a bulk transfer was turned away: no thread could be started");
         }
     }
 
@@ -226,8 +234,7 @@ impl Node {
         };
         if let Err(failure) = served {
             control.fail(&failure);
-            self.lines
-                .say(&format!("a bulk transfer has failed: {failure}"));
+            self.log(&format!("a bulk transfer has failed: {failure}"));
         }
         control.close();
     }

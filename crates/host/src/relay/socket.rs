@@ -181,8 +181,11 @@ impl Data {
 impl Sealed {
     fn send(&mut self, socket: &Socket) -> io::Result<()> {
         while self.tls.wants_write() {
-            if self.tls.write_tls(&mut &*socket)? == 0 {
-                return Err(ErrorKind::WriteZero.into());
+            match self.tls.write_tls(&mut &*socket) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                // TLS has the bytes already: who is told of this would give them once more.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => drop(other?),
             }
         }
         Ok(())

@@ -345,7 +345,16 @@ impl Out<'_> {
             offset: self.offset,
         };
         packed[..FRAME_HEAD_BYTES].copy_from_slice(&frame.to_bytes());
-        let (source, packed) = (self.source, Arc::new(packed));
+        let source = self.source;
+        if packed.len() < FRAME_BYTES_MAX / 2 {
+            // What is held is counted by its length.
+            let short = packed.as_slice().into();
+            source
+                .transfer
+                .spare
+                .put(std::mem::replace(&mut packed, short));
+        }
+        let packed = Arc::new(packed);
         source.feedback.wait(source.transfer, |f| {
             let fits = f.window.room() >= len as u64;
             fits.then(|| f.window.on_sent(len as u64))

@@ -110,17 +110,20 @@ impl Stage<'_> {
             .collect();
         let feedback = Shared::new(Feedback::new(1));
         let is_source = matches!(end, End::Source(_));
+        let (here, transfer) = (self.here, self.transfer);
         thread::scope(|scope| {
             let controls = &controls;
             let feedback = &feedback;
-            scope.spawn(move || {
+            transfer.thread(scope, here, move || {
                 let heard = self.hear_before(controls, is_source.then_some(feedback));
                 self.transfer.note(heard);
                 // Who has begun it is gone, or wants no more.
                 controls.iter().for_each(|(_, control)| control.close());
             });
             for (node, control) in controls {
-                scope.spawn(move || self.transfer.note(self.hear_behind(*node, control)));
+                transfer.thread(scope, here, move || {
+                    self.transfer.note(self.hear_behind(*node, control))
+                });
             }
             let (watched, peers) = match self.pull {
                 true => (Some((self.before.node, &stripes)), Vec::new()),
@@ -129,8 +132,8 @@ impl Stage<'_> {
             for (to, data) in watched.into_iter().chain(peers) {
                 self.monitor.watch(to, data);
             }
-            scope.spawn(|| self.monitor.run(self.transfer));
-            scope.spawn(move || {
+            transfer.thread(scope, here, || self.monitor.run(self.transfer));
+            transfer.thread(scope, here, move || {
                 self.transfer
                     .note(self.move_data(behind, stripes, end, fresh, feedback))
             });
@@ -251,11 +254,8 @@ impl Stage<'_> {
         sink: Option<Place>,
         fresh: bool,
     ) -> Outcome {
-        let transfer = self.transfer;
-        let at = |peer| Ends {
-            here: self.here,
-            peer,
-        };
+        let (here, transfer) = (self.here, self.transfer);
+        let at = |peer| Ends { here, peer };
         let is_pipeline = sink.is_none() && to.len() == 1 && to[0].1.len() == from.len();
         if let (true, Some((next, out))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
             let pairs = from.into_iter().zip(out);
@@ -267,7 +267,7 @@ impl Stage<'_> {
         if to.is_empty() {
             return thread::scope(|scope| {
                 for from in from {
-                    scope.spawn(move || {
+                    transfer.thread(scope, here, move || {
                         transfer.note(sink::gather(from, at(peer), inflow, transfer));
                     });
                 }
@@ -282,12 +282,14 @@ impl Stage<'_> {
         let frames = &frames;
         thread::scope(|scope| {
             for from in from {
-                scope.spawn(move || transfer.note(pump::gather(from, at(peer), frames, transfer)));
+                transfer.thread(scope, here, move || {
+                    transfer.note(pump::gather(from, at(peer), frames, transfer))
+                });
             }
             let last = to.len();
             for (branch, (next, out)) in to.into_iter().enumerate() {
                 for out in out {
-                    scope.spawn(move || {
+                    transfer.thread(scope, here, move || {
                         transfer.note(pump::scatter(out, at(next), branch, frames, transfer));
                     });
                 }
@@ -295,7 +297,7 @@ impl Stage<'_> {
             if sink.is_none() {
                 return Ok(());
             }
-            scope.spawn(move || {
+            transfer.thread(scope, here, move || {
                 transfer.note(sink::branch(at(peer), last, frames, inflow, transfer));
             });
             self.sink(sink, inflow, fresh)
@@ -304,7 +306,7 @@ impl Stage<'_> {
 
     /// Passes on what each connection brings by one other.
     fn pass_pairs(&self, pairs: impl Iterator<Item = (Data, Data)>, before: Ends, behind: Ends) {
-        let transfer = self.transfer;
+        let (here, transfer) = (self.here, self.transfer);
         let (plain, sealed): (Vec<_>, Vec<_>) =
             pairs.partition(|(from, to)| from.is_plain() && to.is_plain());
         let share = QUEUE_BYTES / (plain.len() + sealed.len()).max(1);
@@ -312,14 +314,18 @@ impl Stage<'_> {
         let holds: Vec<Frames> = sealed.iter().map(hold).collect();
         thread::scope(|scope| {
             for (from, to) in plain {
-                scope.spawn(move || {
+                transfer.thread(scope, here, move || {
                     let done = pump::splice(&from, to, share, before, behind.peer, transfer);
                     transfer.note(done);
                 });
             }
             for ((from, to), hold) in sealed.into_iter().zip(&holds) {
-                scope.spawn(move || transfer.note(pump::take(from, before, hold, transfer)));
-                scope.spawn(move || transfer.note(pump::give(to, behind, hold, transfer)));
+                transfer.thread(scope, here, move || {
+                    transfer.note(pump::take(from, before, hold, transfer))
+                });
+                transfer.thread(scope, here, move || {
+                    transfer.note(pump::give(to, behind, hold, transfer))
+                });
             }
         });
     }
@@ -394,7 +400,7 @@ pub(super) fn spread<R>(
 ) -> Result<R, Failure> {
     thread::scope(|scope| {
         for out in out {
-            scope.spawn(move || {
+            transfer.thread(scope, at.here, move || {
                 transfer.note(pump::scatter(out, at, branch, frames, transfer));
             });
         }

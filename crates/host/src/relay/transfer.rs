@@ -3,6 +3,7 @@
 //! ```text
 //!   thread: Err(failure) ──▶ fail: first one counts ──▶ told to all neighbours of the transfer
 //!                                                   └─▶ every socket shut, so nobody waits on
+//!   Transfer::thread: no thread can be had ──▶ fail
 //! ```
 //! A broken connection is often only what follows from a reason that is on its way over control, so
 //! a moment is waited for that one.
@@ -11,8 +12,10 @@ use super::account::Traffic;
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::socket::{Data, Socket};
+use base::NodeAddr;
 use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope};
 use std::time::Duration;
 use wire::relay::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES};
 
@@ -113,12 +116,29 @@ impl Transfer {
         self.changed.notify_all();
         let (controls, sockets) = (state.controls.clone(), state.sockets.clone());
         drop(state);
+        // A neighbour that reads nothing may keep the one who tells it for a while.
+        for socket in sockets {
+            socket.shutdown(Shutdown::Both);
+        }
         for control in &controls {
             control.fail(&failure);
         }
         controls.iter().for_each(|control| control.close());
-        for socket in sockets {
-            socket.shutdown(Shutdown::Both);
+    }
+
+    /// Starts a thread of the transfer at `here`. Where the system gives none, the transfer has failed.
+    pub(super) fn thread<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        here: NodeAddr,
+        work: impl FnOnce() + Send + 'scope,
+    ) {
+        let started = thread::Builder::new()
+            .name("relay-move".into())
+            .spawn_scoped(scope, work);
+        if let Err(error) = started {
+            let text = format!("no thread could be started: {error}; try again later");
+            self.fail(Failure::new(here, FailureKind::Busy, text));
         }
     }
 
@@ -244,7 +264,6 @@ impl<T> Shared<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::NodeAddr;
     use std::os::unix::net::UnixStream;
     use wire::relay::Message;
 
@@ -256,7 +275,7 @@ mod tests {
     fn the_first_failure_counts_but_a_reason_comes_before_what_broke() {
         let transfer = Arc::new(Transfer::new(1));
         let other = Arc::clone(&transfer);
-        let broken = std::thread::spawn(move || other.fail(failure(FailureKind::Broken, "broke")));
+        let broken = thread::spawn(move || other.fail(failure(FailureKind::Broken, "broke")));
         transfer.fail(failure(FailureKind::File, "the disk is full"));
         transfer.fail(failure(FailureKind::Busy, "later"));
         broken.join().unwrap();

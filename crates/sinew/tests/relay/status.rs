@@ -4,6 +4,7 @@ use crate::chain::{Chain, part};
 use crate::world::failure;
 use serde_json::Value;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 const BYTES: usize = 3_000_000;
@@ -11,9 +12,8 @@ const BYTES: usize = 3_000_000;
 #[test]
 fn each_node_tells_what_it_does_and_has_done() {
     let mut chain = Chain::stopped("cp-status", 3);
-    let port = std::net::TcpListener::bind((chain.world.endpoint(2).ip(), 0)).unwrap();
-    let metrics = port.local_addr().unwrap();
-    drop(port);
+    // No other test has this address.
+    let metrics = SocketAddr::new(chain.world.endpoint(2).ip(), 9_100);
     chain
         .world
         .configure("fra", &format!("metrics = \"{metrics}\""));
