@@ -54,10 +54,9 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// What lets clients in.
     pub token: [u8; TOKEN_BYTES],
-    /// The node's secret signing key, which shows clients that this is the node.
+    /// The node's secret signing key, which shows clients that this is the node: they have pinned its
+    /// public half.
     pub secret: [u8; KEY_BYTES],
-    /// Its public half, which they have pinned.
-    pub key: [u8; KEY_BYTES],
     /// The node's own socket.
     pub node: PathBuf,
     /// How long one who comes may take to show the token: [`GREETING_TIMEOUT`].
@@ -123,7 +122,7 @@ impl Gate {
         Ok(Gate {
             listener,
             shared: Arc::new(Shared {
-                tls: tls::server(&settings.secret, &settings.key)?,
+                tls: tls::server(&settings.secret)?,
                 token: settings.token,
                 node: settings.node.clone(),
                 patience: settings.patience,

@@ -177,7 +177,6 @@ fn gate() -> (Arc<Gate>, Place) {
         listen: ([127, 0, 0, 1], 0).into(),
         token: [7; 32],
         secret: client::remote::from_hex(SECRET).unwrap(),
-        key,
         node: "/nonexistent/node.sock".into(),
         patience: PATIENCE,
     };

@@ -1,5 +1,5 @@
 //! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
-//! namespaces, hops to a host.
+//! namespaces, hops to a host; and TLS with raw keys ([`raw_key`]), for all who connect by TCP.
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -24,6 +24,7 @@ pub mod interface;
 pub mod netns;
 pub mod packet;
 pub mod poll;
+pub mod raw_key;
 pub mod sched;
 pub mod signals;
 pub mod splice;

@@ -46,7 +46,6 @@ pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines)
         listen: clients.listen,
         token: token(&clients.token_file)?,
         secret: *secret,
-        key: identity.certificate().fields().subject.signing_key,
         node: node.to_owned(),
         patience: GREETING_TIMEOUT,
     };

@@ -1,8 +1,9 @@
 //! Frames over TLS over a TCP connection that never blocks.
 
-use super::tls;
+use super::place::KEY_BYTES;
 use core::time::Duration;
 use net::poll::{Polled, poll};
+use net::raw_key;
 use rustls::Connection;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -73,7 +74,10 @@ impl Channel {
     }
 
     /// Waits for the end of the handshake, and gives the key that the other end has proven.
-    pub(super) fn shaken(&mut self, until: Instant) -> Result<Option<&[u8]>, ChannelError> {
+    pub(super) fn shaken(
+        &mut self,
+        until: Instant,
+    ) -> Result<Option<[u8; KEY_BYTES]>, ChannelError> {
         while self.tls.is_handshaking() {
             self.flush()?;
             if !self.read_tls()? {
@@ -81,7 +85,7 @@ impl Channel {
             }
         }
         let shown = self.tls.peer_certificates().and_then(<[_]>::first);
-        Ok(shown.and_then(|shown| tls::key(shown)))
+        Ok(shown.and_then(|shown| raw_key::shown(shown)))
     }
 
     /// Queues a frame. Who has many calls this only while [`Channel::is_flushed`].

@@ -113,7 +113,7 @@ impl Remote {
         let mut channel = Channel::new(self.connect(until)?, tls)?;
         let key = channel.shaken(until)?;
         // The handshake has checked that it is one of them.
-        let token = key.and_then(|key| self.keyring.token(key));
+        let token = key.and_then(|key| self.keyring.token(&key));
         let token = *token.ok_or_else(|| io::Error::other("the node has shown no key"))?;
         channel.say(&Frame::Hello {
             version: VERSION,

@@ -68,8 +68,8 @@ impl Keyring {
         self.0.iter().map(|(key, _)| key)
     }
 
-    pub(super) fn token(&self, key: &[u8]) -> Option<&[u8; TOKEN_BYTES]> {
-        let of = self.0.iter().find(|(own, _)| own.as_slice() == key);
+    pub(super) fn token(&self, key: &[u8; KEY_BYTES]) -> Option<&[u8; TOKEN_BYTES]> {
+        let of = self.0.iter().find(|(own, _)| own == key);
         of.map(|(_, token)| token)
     }
 }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(keyring.keys().count(), 2);
         assert_eq!(keyring.token(&[0xf2; KEY_BYTES]), Some(&[2; TOKEN_BYTES]));
         assert_eq!(keyring.token(&[0xf3; KEY_BYTES]), None);
-        assert_eq!(keyring.token(&[]), None);
+        assert_eq!(keyring.token(&[0; KEY_BYTES]), None);
         assert!(!format!("{keyring:?}").contains("02"), "{keyring:?}");
         for bad in ["", "# nothing\n", "ams.sock", "tls://a:1?token=00"] {
             assert!(bad.parse::<Keyring>().is_err(), "{bad}");

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Bytes of a token. Nobody guesses it.
 pub const TOKEN_BYTES: usize = 32;
 /// Bytes of a node's key.
-pub const KEY_BYTES: usize = 32;
+pub use net::raw_key::KEY_BYTES;
 /// What the text begins with.
 const SCHEME: &str = "tls://";
 

@@ -8,33 +8,17 @@
 use crate::command::Commander;
 use base::NodeAddr;
 use net::clock::Clock;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use net::raw_key::{self, KEY_BYTES, Verifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key,
-};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::pki_types::ServerName;
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
-use rustls::sign::CertifiedKey;
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, DistinguishedName, Error,
-    ServerConfig, ServerConnection, SignatureScheme, version,
+    ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection, version,
 };
 use secure::{Certificate, CertificateError, Identity, Network};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// SubjectPublicKeyInfo of an Ed25519 key, before the key. [RFC 8410 §4]
-const PUBLIC_PREFIX: [u8; 12] = [
-    0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
-];
-/// PKCS #8 of an Ed25519 key, before the key. [RFC 8410 §7]
-const SECRET_PREFIX: [u8; 16] = [
-    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-];
 /// The name that is said, because one must be: the key is what counts.
 const NAME: &str = "relay.sinew";
 
@@ -99,7 +83,7 @@ impl Trust {
     }
 
     /// Whose this certificate is, shown by one who has proved to have `key`.
-    pub(super) fn judge(&self, shown: &[u8], key: &[u8; 32]) -> Result<NodeAddr, Distrust> {
+    pub(super) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
         let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
         let mut network = self.network.clone();
         // What the node has learned since it started. A loop that does not answer knows no more.
@@ -126,157 +110,35 @@ impl Trust {
 /// Bytes that nobody can guess.
 pub(super) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    let provider = ring::default_provider();
+    let provider = raw_key::provider();
     let filled = provider.secure_random.fill(&mut bytes);
     filled.map_err(|_| std::io::Error::other("the system has no entropy"))?;
     Ok(bytes)
 }
 
 /// The key that the other side of a connection has proved to have.
-pub(super) fn peer_key(tls: &Connection) -> Option<[u8; 32]> {
-    let shown = tls.peer_certificates()?.first()?;
-    shown.as_ref().strip_prefix(&PUBLIC_PREFIX)?.try_into().ok()
+pub(super) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
+    raw_key::shown(tls.peer_certificates()?.first()?)
 }
 
+/// Any key is taken: whose it is, its certificate says, which comes first of all over the connection.
 fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
-    let secret = identity.keys().signing_secret();
-    let secret = PrivatePkcs8KeyDer::from([&SECRET_PREFIX[..], secret.as_slice()].concat());
-    let signing = ring::sign::any_eddsa_type(&secret)?;
-    let key = identity.certificate().fields().subject.signing_key;
-    let bare = CertificateDer::from([&PUBLIC_PREFIX[..], &key].concat());
-    let bare = Arc::new(CertifiedKey::new(vec![bare], signing));
-    let provider = Arc::new(ring::default_provider());
-    let anybody = Arc::new(Anybody::new(&provider));
+    let bare = raw_key::certified(&identity.keys().signing_secret())?;
+    let provider = raw_key::provider();
     let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::<Anybody>::clone(&anybody))
+        .with_custom_certificate_verifier(Verifier::any())
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
             Arc::clone(&bare),
         )));
     client.resumption = Resumption::disabled();
     let mut server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])?
-        .with_client_cert_verifier(anybody)
+        .with_client_cert_verifier(Verifier::any())
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(bare)));
     // A data connection goes one way: nothing may come back on it.
     server.send_tls13_tickets = 0;
     server.session_storage = Arc::new(NoServerSessionStorage {});
     Ok((Arc::new(client), Arc::new(server)))
-}
-
-/// Checks that the other side has the secret half of the key that it shows. Whose key that is, its
-/// certificate says, which comes first of all over the connection.
-#[derive(Debug)]
-struct Anybody {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl Anybody {
-    fn new(provider: &CryptoProvider) -> Anybody {
-        Anybody {
-            algorithms: provider.signature_verification_algorithms,
-        }
-    }
-
-    fn check(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
-        verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
-    }
-}
-
-fn is_key(shown: &CertificateDer<'_>) -> Result<(), Error> {
-    match shown.as_ref().strip_prefix(&PUBLIC_PREFIX) {
-        Some(key) if key.len() == 32 => Ok(()),
-        _ => Err(Error::General("not the key of a node".into())),
-    }
-}
-
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("TLS 1.2 is not spoken here".into()))
-}
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        is_key(shown).map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check(message, shown, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
-}
-
-impl ClientCertVerifier for Anybody {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        shown: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        is_key(shown).map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.check(message, shown, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
 }

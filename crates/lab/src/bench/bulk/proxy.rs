@@ -1,18 +1,13 @@
 //! Bare proxies, as lean as can be: one between a writer and a reader of its own, and one in front of a
 //! node's port, for a copy.
 
+use net::raw_key::{self, KEY_BYTES, Verifier};
 use net::sched;
 use net::splice::Pipe;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
-use rustls::pki_types::{
-    CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
-};
+use rustls::pki_types::ServerName;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
-use rustls::sign::CertifiedKey;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, ServerConfig, ServerConnection,
-    SignatureScheme, StreamOwned, version,
+    ClientConfig, ClientConnection, Error, ServerConfig, ServerConnection, StreamOwned, version,
 };
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -235,76 +230,21 @@ fn read(mut from: impl Read, arrived: &AtomicU64) {
     }
 }
 
-/// PKCS #8 of an Ed25519 key, before the key. [RFC 8410 §7]
-const SECRET_PREFIX: [u8; 16] = [
-    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-];
-
 /// TLS 1.3 with a key of its own, which is checked, but not whose it is: both ends are here.
 fn configurations() -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
-    let provider = Arc::new(ring::default_provider());
-    let mut seed = [0; 32];
-    let filled = provider.secure_random.fill(&mut seed);
+    let provider = raw_key::provider();
+    let mut secret = [0; KEY_BYTES];
+    let filled = provider.secure_random.fill(&mut secret);
     filled.map_err(|_| Error::FailedToGetRandomBytes)?;
-    let secret = PrivatePkcs8KeyDer::from([&SECRET_PREFIX[..], &seed].concat());
-    let signing = ring::sign::any_eddsa_type(&secret)?;
-    let public = signing.public_key();
-    let public = public.ok_or_else(|| Error::General("a key without its public half".into()))?;
-    let bare = CertificateDer::from(public.as_ref().to_vec());
-    let bare = Arc::new(CertifiedKey::new(vec![bare], signing));
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(Arc::clone(&provider))))
+        .with_custom_certificate_verifier(Verifier::any())
         .with_no_client_auth();
+    let bare = raw_key::certified(&secret)?;
     let server = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&version::TLS13])?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(bare)));
     Ok((Arc::new(client), Arc::new(server)))
-}
-
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("TLS 1.2 is not spoken here".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        algorithms.supported_schemes()
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
 }
