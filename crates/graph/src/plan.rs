@@ -19,7 +19,11 @@
 //! What a connection carries is predicted by [`crate::width::model`], so it is as sure as what is
 //! known of the links: see [`Confidence`].
 
-use crate::metric::{Cost, Metric};
+mod answer;
+
+pub use answer::{Choice, Confidence, Plan, Segment, Shortest, Way};
+
+use crate::metric::Metric;
 use crate::paths::{NoPath, ends};
 use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
 use crate::spf::Tree;
@@ -80,101 +84,6 @@ impl Question {
     }
 }
 
-/// Why a rate is believed, from the most certain to the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Confidence {
-    /// Transfers over the link have had it.
-    Measured,
-    /// The link's capacity, as configured, allows no more.
-    Capacity,
-    /// By round trip and loss of the link, which are measured.
-    Model,
-    /// By the sums over several links in a row: nobody has measured the way between their ends.
-    Added,
-    /// No loss is known, so nothing limits the model: at least so much, and how much is not known.
-    AtLeast,
-}
-
-/// Connections side by side between two nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Segment {
-    /// Where they begin.
-    pub from: NodeAddr,
-    /// Where they end.
-    pub to: NodeAddr,
-    /// Known nodes between them that do not relay.
-    pub past: Vec<NodeAddr>,
-    /// How many.
-    pub stripes: usize,
-    /// What one of them would carry alone.
-    pub one: Width,
-    /// What they carry together.
-    pub rate: Width,
-    /// Why that is believed.
-    pub confidence: Confidence,
-    /// The round trip, in microseconds.
-    pub rtt_us: u64,
-    /// The share of packets lost.
-    pub loss: f64,
-    /// The physical links that it crosses.
-    pub physical_hops: u32,
-    /// Of its links those whose physical links nobody knows: each counts as
-    /// [`Topology::assumed_hops`].
-    pub assumed: usize,
-}
-
-/// One way to move the data.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Way {
-    /// From the source to the destination.
-    pub segments: Vec<Segment>,
-    /// The rate of the slowest segment.
-    pub rate: Width,
-    /// Why that is believed: the least certain of the slowest segments.
-    pub confidence: Confidence,
-}
-
-/// The path that is the shortest of all that are wide enough. [Liu04 §IV-C]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shortest {
-    /// The width of the widest path with no more relays than were asked for.
-    pub widest: Width,
-    /// What was required: less by the margin.
-    pub required: Width,
-    /// How long it is, by the length of the question.
-    pub length: Cost,
-}
-
-/// Which way is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// One connection.
-    Direct,
-    /// Relays, one connection each.
-    Pipelined,
-    /// Relays and stripes.
-    Striped,
-}
-
-/// How data can be moved.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// What was asked.
-    pub question: Question,
-    /// By one connection.
-    pub direct: Way,
-    /// By single connections in a row; the direct way where relays gain nothing.
-    pub pipelined: Way,
-    /// Why over these relays: their path is the shortest of the wide ones. None where relays gain
-    /// nothing, where the shortest path has more relays than were asked for, and along one path.
-    pub shortest: Option<Shortest>,
-    /// By up to the asked number of connections.
-    pub striped: Way,
-    /// The fastest of them; of equally fast ones the first, and the first of which nothing is known that
-    /// limits it.
-    pub choice: Choice,
-}
-
 /// Plans a transfer. A pure function: equal topologies and questions have equal plans.
 pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     let (from, to) = ends(topology, question.src, question.dst)?;
@@ -217,35 +126,6 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
         striped,
         choice,
     })
-}
-
-impl Plan {
-    /// The way that is taken.
-    pub fn best(&self) -> &Way {
-        match self.choice {
-            Choice::Direct => &self.direct,
-            Choice::Pipelined => &self.pipelined,
-            Choice::Striped => &self.striped,
-        }
-    }
-}
-
-impl Way {
-    /// The nodes that relay, in order.
-    pub fn relays(&self) -> impl Iterator<Item = NodeAddr> {
-        self.segments.iter().skip(1).map(|segment| segment.from)
-    }
-
-    /// All connections together.
-    pub fn connections(&self) -> usize {
-        self.segments.iter().map(|segment| segment.stripes).sum()
-    }
-
-    /// The segments that limit it: the slowest ones.
-    pub fn slowest(&self) -> impl Iterator<Item = &Segment> {
-        let slow = |segment: &&Segment| segment.rate == self.rate;
-        self.segments.iter().filter(slow)
-    }
 }
 
 /// The ways over the overlay's links: single connections on the shortest path that is wide enough,
@@ -377,28 +257,6 @@ impl Route {
     }
 }
 
-impl Way {
-    fn of(segments: Vec<Segment>) -> Way {
-        let rate = segments.iter().map(|segment| segment.rate).min();
-        let rate = rate.unwrap_or(Width::NONE);
-        let slow = segments.iter().filter(|segment| segment.rate == rate);
-        let confidence = slow.map(|segment| segment.confidence).max();
-        Way {
-            rate,
-            confidence: confidence.unwrap_or(Confidence::AtLeast),
-            segments,
-        }
-    }
-
-    fn is_better(&self, other: &Way) -> bool {
-        let by = |way: &Way| {
-            let cost = (way.connections(), way.segments.len());
-            (way.rate, core::cmp::Reverse(cost))
-        };
-        by(self) > by(other)
-    }
-}
-
 /// Connections from the first of these nodes to the last.
 fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment {
     let links = links(topology, nodes);
@@ -467,30 +325,6 @@ fn links(topology: &Topology, nodes: &[NodeIndex]) -> Vec<crate::metric::LinkCos
 
 fn indices(topology: &Topology, nodes: impl Iterator<Item = NodeAddr>) -> Vec<NodeIndex> {
     nodes.filter_map(|addr| topology.index(addr)).collect()
-}
-
-impl Confidence {
-    /// A word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Confidence::Measured => "measured",
-            Confidence::Capacity => "capacity",
-            Confidence::Model => "model",
-            Confidence::Added => "added",
-            Confidence::AtLeast => "at-least",
-        }
-    }
-}
-
-impl Choice {
-    /// A word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Choice::Direct => "direct",
-            Choice::Pipelined => "pipelined",
-            Choice::Striped => "striped",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::metric::{LinkCost, Parameters};
+use crate::metric::{Cost, LinkCost, Parameters};
 use crate::width::Known;
 
 /// Both directions: from, to, latency in ms, loss in percent.

@@ -72,6 +72,23 @@ pub(crate) struct ClaimText {
     pub(crate) expected: &'static str,
 }
 
+/// A claim: experiment, key, source, the words, what they mean as a number.
+pub(crate) const fn claim(
+    experiment: &'static str,
+    key: &'static str,
+    source: &'static str,
+    text: &'static str,
+    expected: &'static str,
+) -> ClaimText {
+    ClaimText {
+        experiment,
+        key,
+        source,
+        text,
+        expected,
+    }
+}
+
 /// What has been found out about a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {

@@ -4,6 +4,8 @@ use super::*;
 use crate::files::test_directory;
 use relay::{Decoder, Encoder};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use wire::relay::entry::Entry;
 
 const HERE: NodeAddr = NodeAddr(0x0a07_0001);
 

@@ -6,24 +6,7 @@
 //! and §IV after the figure is not in it. Sentences about the paper's set-up are claims as in
 //! Amir06's list.
 
-use crate::experiment::ClaimText;
-
-/// One claim: experiment, key, source, the words, what they mean as a number.
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    source: &'static str,
-    text: &'static str,
-    expected: &'static str,
-) -> ClaimText {
-    ClaimText {
-        experiment,
-        key,
-        source,
-        text,
-        expected,
-    }
-}
+use crate::experiment::{ClaimText, claim};
 
 /// All claims of the paper, in its order.
 pub(crate) const CLAIMS: &[ClaimText] = &[

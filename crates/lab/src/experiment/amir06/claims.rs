@@ -6,24 +6,7 @@
 //! same way. A sentence about what nobody can build again (the Planetlab of 2005) is kept, with the
 //! verdict that it cannot be tested and the reason.
 
-use crate::experiment::ClaimText;
-
-/// One claim: experiment, key, source, the words, what they mean as a number.
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    source: &'static str,
-    text: &'static str,
-    expected: &'static str,
-) -> ClaimText {
-    ClaimText {
-        experiment,
-        key,
-        source,
-        text,
-        expected,
-    }
-}
+use crate::experiment::{ClaimText, claim};
 
 /// All claims of the paper, in its order.
 pub(crate) const CLAIMS: &[ClaimText] = &[

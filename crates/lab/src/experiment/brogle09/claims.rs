@@ -7,28 +7,11 @@
 //! "high losses" and "unacceptable" are more than 1 %, "carried" is less than 0.1 %, "acceptable"
 //! is the paper's own 10 ms.
 
-use crate::experiment::ClaimText;
+use crate::experiment::{ClaimText, claim};
 
 const FIG4: &str = "brogle09/fig4";
 const FIG5: &str = "brogle09/fig5";
 const COMPARE: &str = "brogle09/compare";
-
-/// One claim: experiment, key, source, the words, what they mean as a number.
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    source: &'static str,
-    text: &'static str,
-    expected: &'static str,
-) -> ClaimText {
-    ClaimText {
-        experiment,
-        key,
-        source,
-        text,
-        expected,
-    }
-}
 
 /// All claims of the paper, in its order.
 pub(crate) const CLAIMS: &[ClaimText] = &[

@@ -5,24 +5,7 @@
 //! The list is older than the experiments and is not made from their results. The figures' curves are
 //! not in the text, so nothing is held against their numbers.
 
-use crate::experiment::ClaimText;
-
-/// One claim: experiment, key, source, the words, what they mean as a number.
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    source: &'static str,
-    text: &'static str,
-    expected: &'static str,
-) -> ClaimText {
-    ClaimText {
-        experiment,
-        key,
-        source,
-        text,
-        expected,
-    }
-}
+use crate::experiment::{ClaimText, claim};
 
 /// All claims of the paper, in its order.
 pub(crate) const CLAIMS: &[ClaimText] = &[

@@ -12,24 +12,7 @@
 //! | index | the real-time performance index, averaged over flows |
 //! | clearly | by at least 0.02 of a share, or 2 % of a goodput |
 
-use crate::experiment::ClaimText;
-
-/// One claim: experiment, key, source, the words, what they mean as a number.
-const fn claim(
-    experiment: &'static str,
-    key: &'static str,
-    source: &'static str,
-    text: &'static str,
-    expected: &'static str,
-) -> ClaimText {
-    ClaimText {
-        experiment,
-        key,
-        source,
-        text,
-        expected,
-    }
-}
+use crate::experiment::{ClaimText, claim};
 
 const SCENARIO_1: &str = "Papadimitriou06 §5.1";
 const SCENARIO_2: &str = "Papadimitriou06 §5.2";
