@@ -213,7 +213,7 @@ impl Driver {
                 true => Some(Duration::ZERO),
                 false => self.station.next_timeout().map(|(at, _)| at.since(now)),
             };
-            let timeout = timeout.into_iter().chain(self.residents_wait()).min();
+            let timeout = timeout.into_iter().chain(self.residents_wait(now)).min();
             self.poller.wait(timeout, &mut ready)?;
             self.wakeups += 1;
             self.turn(&ready, &mut going)?;
@@ -269,7 +269,7 @@ impl Driver {
         // What is only on its way does not wait for what the node has to say itself.
         self.send()?;
         self.hand_over();
-        if self.serve_residents() {
+        if self.serve_residents()? {
             self.send()?;
             self.hand_over();
         }
@@ -288,7 +288,7 @@ impl Driver {
         }
         self.send()?;
         self.hand_over();
-        if self.io.desks.iter().any(Desk::has_received) && self.serve_residents() {
+        if self.io.desks.iter().any(Desk::has_received) && self.serve_residents()? {
             self.send()?;
         }
         self.watch_clients();

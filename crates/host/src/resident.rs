@@ -30,6 +30,11 @@ pub trait Resident: std::fmt::Debug {
     fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk);
     /// How long it can wait.
     fn wait(&self) -> Duration;
+    /// How long its descriptor is not looked at, from one look to the next, so that what comes there
+    /// gathers: to be woken for each packet costs this node and all behind it more than to carry it.
+    fn gather(&self) -> Option<Duration> {
+        None
+    }
     /// What it does and has counted, if it is a bridge.
     fn bridge(&self) -> Option<BridgeStatus> {
         None

@@ -8,7 +8,7 @@ use base::NodeAddr;
 use net::clock::Clock;
 use overlay::node::{Config, Neighbor, Node};
 use overlay::settings::Settings;
-use secure::{Authority, Identity, Keys, Validity};
+use secure::{Authority, Identity, Keys, Network, Validity};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -32,36 +32,11 @@ impl TestNode {
         let dir = test_directory(test);
         let mut authority = Authority::generate(&[7; 32]);
         let identity = identity(&mut authority, [1; 64], AMS);
-        let neighbors = vec![Neighbor {
-            capacity_kbps: 0,
-            addr: FRA,
-            name: "fra".into(),
-            at: None,
-        }];
         let (network, ours) = (authority.network(), identity.clone());
         let client_socket = Some((dir.join("ams.sock"), 0o600));
         let (told, commander) = channel();
         let thread = std::thread::spawn(move || {
-            let clock = Clock::new();
-            let node = Node::new(Config {
-                identity: ours,
-                network,
-                neighbors,
-                accept: None,
-                settings: Settings::modern(),
-                lab: true,
-                seed: [3; 32],
-                unix_start_s: clock.unix_s(),
-            });
-            let setup = Setup {
-                log: Lines::new("ams", clock, true).1,
-                listen: vec!["127.0.0.1:0".parse().unwrap()],
-                client_socket,
-                offload: true,
-                dscp: true,
-                scheduling: "normal".into(),
-            };
-            let mut driver = Driver::open(&setup, clock, node, None).unwrap();
+            let mut driver = driver(ours, network, client_socket);
             told.send(driver.commander()).unwrap();
             driver.run().unwrap();
         });
@@ -74,6 +49,39 @@ impl TestNode {
             thread: Some(thread),
         }
     }
+}
+
+/// A loop with an engine of `identity`, whose one neighbour never answers.
+pub(crate) fn driver(
+    identity: Identity,
+    network: Network,
+    client_socket: Option<(PathBuf, u32)>,
+) -> Driver {
+    let clock = Clock::new();
+    let node = Node::new(Config {
+        identity,
+        network,
+        neighbors: vec![Neighbor {
+            capacity_kbps: 0,
+            addr: FRA,
+            name: "fra".into(),
+            at: None,
+        }],
+        accept: None,
+        settings: Settings::modern(),
+        lab: true,
+        seed: [3; 32],
+        unix_start_s: clock.unix_s(),
+    });
+    let setup = Setup {
+        log: Lines::new("ams", clock, true).1,
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        client_socket,
+        offload: true,
+        dscp: true,
+        scheduling: "normal".into(),
+    };
+    Driver::open(&setup, clock, node, None).unwrap()
 }
 
 impl Drop for TestNode {

@@ -75,6 +75,10 @@ impl Resident for Bridge {
         self.inside.wait()
     }
 
+    fn gather(&self) -> Option<Duration> {
+        self.inside.gather()
+    }
+
     fn bridge(&self) -> Option<BridgeStatus> {
         let report = self.inside.report();
         let counters = report.counters;

@@ -204,6 +204,11 @@ impl Inside {
         self.data.wait()
     }
 
+    /// How long packets are let gather at the interface before it is looked at again: while they come fast.
+    pub fn gather(&self) -> Option<core::time::Duration> {
+        self.data.gather()
+    }
+
     /// Does what there is to do, bounded, and takes what came; what follows goes into `sink`.
     /// `is_ready` tells whether the descriptor was.
     pub fn turn<'a>(

@@ -33,10 +33,10 @@ use std::thread;
 /// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
 /// other.
 const PRIORITY: u8 = 10;
-/// How long packets gather while they come fast. Twice of it, at both bridges, is 0.04 % of a deadline
+/// How long packets gather while they come fast. Twice of it, at both bridges, is 0.1 % of a deadline
 /// of 500 ms.
-const GATHER: core::time::Duration = core::time::Duration::from_micros(100);
-/// What is fast: two packets gather in the time then.
+const GATHER: core::time::Duration = core::time::Duration::from_micros(250);
+/// What is fast: five packets gather in the time then.
 const FAST_PPS: u64 = 20_000;
 /// Over how long packets are counted to know.
 const RATE_SPAN: Duration = Duration::from_millis(20);
@@ -180,8 +180,8 @@ impl<O: Overlay> Loop<O> {
                 break;
             }
             let more = self.turn(&ready);
-            if self.rate.is_fast && !more {
-                thread::sleep(GATHER);
+            if let Some(span) = self.gather().filter(|_| !more) {
+                thread::sleep(span);
             }
         }
         self.leave();
@@ -210,6 +210,11 @@ impl<O: Overlay> Loop<O> {
     pub(super) fn wait(&self) -> core::time::Duration {
         let now = self.shared.clock.now();
         core::time::Duration::from_nanos(self.next_timeout(now).since(now).as_nanos())
+    }
+
+    /// How long packets are let gather at the moment.
+    pub(super) fn gather(&self) -> Option<core::time::Duration> {
+        self.rate.is_fast.then_some(GATHER)
     }
 
     /// Ready when something is.
