@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A neighbour is probed when its link comes up or its address changes, and every ten minutes while the
-//! link stays up; one neighbour at a time, since a probe waits for up to three seconds. A neighbour whose
+//! link stays up, and a minute later where the loop could not be told; one neighbour at a time, since a probe waits for up to three seconds. A neighbour whose
 //! number is configured is not probed. The thread ends with the loop.
 
 use crate::command::Commander;

@@ -3,6 +3,7 @@
 //! ```text
 //!   its descriptor is ready ──▶ Resident::turn ── joins, packets to groups ──▶ engine ──▶ sent at once
 //!   engine: packets of its groups ──▶ Desk ──▶ Resident::turn
+//!   Resident::gather: what comes is let gather ──▶ its descriptor has its turn when that time is over
 //! ```
 //! A bridge that is a process of its own costs each packet two more wake-ups, one where it enters and
 //! one where it leaves; four nodes in a row cost four. So a bridge may live here. The price is that
@@ -26,7 +27,7 @@ pub trait Resident: std::fmt::Debug {
     /// Ready when it has something to do.
     fn fd(&self) -> BorrowedFd<'_>;
     /// Does what there is to do, and takes what came, groups and packets, without waiting. `is_ready`
-    /// tells whether the descriptor was.
+    /// tells whether it is to look at its descriptor: there is something, or has had the time to gather.
     fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk);
     /// How long it can wait.
     fn wait(&self) -> Duration;

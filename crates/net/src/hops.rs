@@ -267,6 +267,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_local_to_a_link_is_one_away() {
+        for local in ["169.254.1.1", "fe80::1", "::ffff:169.254.1.1"] {
+            let hops = probe(local.parse().unwrap(), None).unwrap();
+            assert_eq!(hops, Some(NonZeroU8::MIN), "{local}");
+        }
+        assert!(!is_link_local("10.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
     fn every_probe_has_a_port_of_its_own_that_tells_its_distance() {
         let mut ports = Vec::new();
         for turn in 0..TRIES {

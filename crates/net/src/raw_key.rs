@@ -56,7 +56,7 @@ pub fn shown(certificate: &[u8]) -> Option<[u8; KEY_BYTES]> {
 /// Takes the other side's key.
 #[derive(Debug)]
 pub struct Verifier {
-    /// Any, if there are none.
+    /// `None` takes any.
     pinned: Option<Vec<[u8; KEY_BYTES]>>,
     provider: Arc<CryptoProvider>,
 }

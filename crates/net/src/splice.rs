@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a pipe is asked to hold: four of the default, the most that an ordinary user may ask for.
+/// What a pipe is asked to hold at most: the most that an ordinary user may ask for. It is a power of two, as
+/// the kernel makes them.
 const PIPE_BYTES: usize = 1 << 20;
 /// A pipe is never waited for where the same thread fills and empties it.
 const AT_ONCE: libc::c_uint = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK;
@@ -140,9 +141,10 @@ struct Pipes {
 
 impl Pipes {
     fn new(hold: usize) -> io::Result<Pipes> {
-        let share = hold.min(PIPE_BYTES);
+        let share = hold.clamp(1, PIPE_BYTES);
+        let share = 1 << share.ilog2();
         let first = Pipe::of(share)?;
-        let count = hold.div_ceil(first.capacity).clamp(1, PIPES_MAX);
+        let count = (hold / first.capacity).clamp(1, PIPES_MAX);
         let mut empty = vec![first];
         // Where there are no more descriptors, fewer do.
         empty.extend((1..count).map_while(|_| Pipe::of(share).ok()));

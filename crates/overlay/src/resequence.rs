@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// milliseconds, time for several strikes on a continental hop.
 pub const HOLD_WITHOUT_DEADLINE: Duration = Duration::from_millis(200);
 /// Packets held per flow while one before them is missing: 100 ms at 20 000 packets/s, time for several
-/// requests on a hop.
+/// requests on a hop. Of a faster flow a missing packet has less time, and comes too late for order then.
 const MAX_HELD: usize = 2_048;
 /// Flows that are put in order at one node.
 const MAX_FLOWS: usize = 4_096;

@@ -12,8 +12,8 @@
 //! segment has one connection or several; any frame may take any of them. A relay holds what its
 //! next segments do not take yet, up to [`QUEUE_BYTES`] for each, and then reads nothing more: the
 //! slowest segment governs. A sink puts frames in order ([`reassembly`]). The source sends at most
-//! [`WINDOW_BYTES`] beyond what every sink has written, so whatever a sink has to hold for a missing
-//! frame has room, and no relay can be stuck for it.
+//! [`WINDOW_BYTES`] and [`FRAMES_MAX`] frames beyond what every sink has written, so whatever a sink has to
+//! hold for a missing frame has room, and no relay can be stuck for it.
 //!
 //! A sink that already has a part from an earlier attempt says so ([`resume`]); the source compares
 //! with what it has itself, and goes on behind what all sinks share with it.
@@ -35,13 +35,17 @@ pub use reassembly::Reassembly;
 pub use stage::Fan;
 pub use stream::{Decoder, Encoder, Event, StreamError, Walk};
 pub use window::Window;
+use wire::relay::FRAME_BYTES_MAX;
 
 /// What the source sends at most beyond what the slowest sink has written: 1 Gbit/s over a path of
-/// 250 ms is 31 MB. It bounds what a sink holds for a missing frame, too.
+/// 250 ms is 31 MB. It bounds what a sink holds for a missing frame, too, beside the frames' own cost.
 pub const WINDOW_BYTES: u64 = 32 << 20;
-/// What a relay holds for one of its next segments: 16 frames of the longest kind, 32 ms at
+/// Frames that a source sends at most beyond what the slowest sink has written. Choice: their cost is twice
+/// the window then; of the longest kind it has 128.
+pub const FRAMES_MAX: usize = 2 * WINDOW_BYTES as usize / FRAME_COST_BYTES;
+/// What a relay holds for one of its next segments: 16 frames of the longest kind (4 MiB), 32 ms at
 /// 1 Gbit/s, so that a segment does not run dry while a thread has to wait for its turn.
-pub const QUEUE_BYTES: usize = 4 << 20;
+pub const QUEUE_BYTES: usize = 16 * (FRAME_BYTES_MAX + FRAME_COST_BYTES);
 /// What a frame costs beside its bytes where it waits, for its buffers and its place in a queue: so many
 /// are counted with each, so that a stream of tiny frames takes no more memory than another.
 pub const FRAME_COST_BYTES: usize = 128;

@@ -4,12 +4,8 @@
 //! Connections lose nothing and repeat nothing, so a frame that overlaps another, or that lies
 //! beyond the window, is not bad luck but a sender that does not keep to the format: an error.
 
-use crate::{FRAME_COST_BYTES, WINDOW_BYTES};
+use crate::{FRAME_COST_BYTES, FRAMES_MAX, WINDOW_BYTES};
 use std::collections::BTreeMap;
-
-/// Frames that wait for those before one that is missing. Choice: as many as cost twice the window; a
-/// source, with every relay on its way, has fewer under way even of the shortest.
-const FRAMES_MAX: usize = 2 * WINDOW_BYTES as usize / FRAME_COST_BYTES;
 
 /// Frames that wait for those before them.
 #[derive(Debug, Default)]
@@ -26,9 +22,12 @@ pub enum Misplaced {
     /// It has bytes that were there already.
     #[error("the same bytes have come twice: run one version on all nodes")]
     Twice,
-    /// It is further ahead than a source may be, or there are too many ahead.
+    /// It is further ahead than a source may be.
     #[error("bytes from beyond the window: run one version on all nodes")]
     Beyond,
+    /// More frames are ahead than a source may have under way.
+    #[error("more frames are under way than may be: run one version on all nodes")]
+    TooMany,
     /// It lies behind the end, or the end has been told differently.
     #[error("the end of the stream is told differently: run one version on all nodes")]
     End,
@@ -48,8 +47,11 @@ impl Reassembly {
     /// Takes a frame in.
     pub fn insert(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Misplaced> {
         let past = offset + bytes.len() as u64;
-        if past > self.next + WINDOW_BYTES || self.waiting.len() >= FRAMES_MAX {
+        if past > self.next + WINDOW_BYTES {
             return Err(Misplaced::Beyond);
+        }
+        if self.waiting.len() >= FRAMES_MAX && offset != self.next {
+            return Err(Misplaced::TooMany);
         }
         if self.end.is_some_and(|end| past > end) {
             return Err(Misplaced::End);
@@ -131,9 +133,13 @@ mod tests {
     #[test]
     fn tiny_frames_behind_a_missing_one_are_bounded() {
         let mut r = Reassembly::default();
-        let ahead = (1..).map_while(|at| r.insert(at, vec![0]).err().map_or(Some(at), |_| None));
-        assert_eq!(ahead.count(), FRAMES_MAX);
-        assert!(r.held() <= 2 * WINDOW_BYTES as usize + FRAMES_MAX);
+        for at in 1..=FRAMES_MAX as u64 {
+            r.insert(at, vec![0]).unwrap();
+        }
+        let next = FRAMES_MAX as u64 + 1;
+        assert_eq!(r.insert(next, vec![0]), Err(Misplaced::TooMany));
+        r.insert(0, vec![0]).unwrap();
+        assert!(r.is_ready(), "the missing one is taken");
     }
 
     proptest! {

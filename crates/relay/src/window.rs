@@ -1,8 +1,9 @@
-//! How far a source may go: [`WINDOW_BYTES`] beyond what the slowest of its sinks has written.
+//! How far a source may go: [`WINDOW_BYTES`] beyond what the slowest of its sinks has written, in at most
+//! [`FRAMES_MAX`] frames.
 
-use crate::WINDOW_BYTES;
+use crate::{FRAMES_MAX, WINDOW_BYTES};
 use base::NodeAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the sinks have acknowledged.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub struct Window {
     acked: BTreeMap<NodeAddr, u64>,
     sinks: usize,
     sent: u64,
+    /// Where the frames end that have not been written everywhere.
+    ends: VecDeque<u64>,
 }
 
 /// A sink acknowledges what was not sent, or there are more of them than the route has.
@@ -24,17 +27,22 @@ impl Window {
             acked: BTreeMap::new(),
             sinks,
             sent: 0,
+            ends: VecDeque::new(),
         }
     }
 
-    /// How many bytes may be sent now.
+    /// How many bytes may be sent now, in one frame.
     pub fn room(&self) -> u64 {
+        if self.ends.len() >= FRAMES_MAX {
+            return 0;
+        }
         (self.acked() + WINDOW_BYTES).saturating_sub(self.sent)
     }
 
-    /// So many bytes have been sent.
+    /// A frame of so many bytes has been sent.
     pub fn on_sent(&mut self, bytes: u64) {
         self.sent += bytes;
+        self.ends.push_back(self.sent);
     }
 
     /// What has been sent.
@@ -58,6 +66,10 @@ impl Window {
         }
         let acked = self.acked.entry(from).or_default();
         *acked = offset.max(*acked);
+        let everywhere = self.acked();
+        while self.ends.front().is_some_and(|end| *end <= everywhere) {
+            self.ends.pop_front();
+        }
         Ok(())
     }
 }
@@ -81,5 +93,18 @@ mod tests {
         assert_eq!(w.room(), 500);
         assert_eq!(w.on_ack(b, WINDOW_BYTES + 1), Err(BadAck));
         assert_eq!(w.on_ack(NodeAddr(3), 1), Err(BadAck));
+    }
+
+    #[test]
+    fn tiny_frames_are_bounded_by_their_number() {
+        let mut w = Window::new(1);
+        let frames = (0..=FRAMES_MAX).take_while(|_| {
+            let has_room = w.room() > 0;
+            w.on_sent(u64::from(has_room));
+            has_room
+        });
+        assert_eq!(frames.count(), FRAMES_MAX);
+        w.on_ack(NodeAddr(1), 3).unwrap();
+        assert!(w.room() > 0);
     }
 }

@@ -140,8 +140,8 @@ fn a_relay_ends_with_its_input_and_is_hidden() {
 fn bulk_carries_a_copy_and_compares() {
     let small = "bulk --seconds 0.1 --repeats 1 --megabytes 1";
     let found = json(&small.split(' ').collect::<Vec<_>>());
-    assert_keys(&found, "load seconds repeats plain sealed");
-    for cover in ["plain", "sealed"] {
+    assert_keys(&found, "load seconds repeats plain same_ends sealed");
+    for cover in ["plain", "same_ends", "sealed"] {
         assert_keys(&found[cover], "bare relay rate_ratio cpu_ratio");
         for who in ["bare", "relay"] {
             assert_keys(&found[cover][who], "gbps cpu_s_per_gb");

@@ -210,7 +210,7 @@ impl Inside {
     }
 
     /// Does what there is to do, bounded, and takes what came; what follows goes into `sink`.
-    /// `is_ready` tells whether the descriptor was.
+    /// `is_ready` tells whether it is to look at the interface; there may be nothing.
     pub fn turn<'a>(
         &mut self,
         is_ready: bool,

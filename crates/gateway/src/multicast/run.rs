@@ -82,6 +82,8 @@ pub(super) struct Loop<O: Overlay> {
     /// What the node refused last, and when.
     refused: Option<(String, Time)>,
     rate: Rate,
+    /// A turn has left something.
+    has_more: bool,
     /// What the interface had no room for.
     unknown: u64,
 }
@@ -159,6 +161,7 @@ impl<O: Overlay> Loop<O> {
                 packets: 0,
                 is_fast: false,
             },
+            has_more: false,
             unknown: 0,
         };
         // A first look here: what cannot be is an error of the start.
@@ -179,8 +182,8 @@ impl<O: Overlay> Loop<O> {
                 self.warn(format!("the bridge stops: {error}"));
                 break;
             }
-            let more = self.turn(&ready);
-            if let Some(span) = self.gather().filter(|_| !more) {
+            self.turn(&ready);
+            if let Some(span) = self.gather().filter(|span| !span.is_zero()) {
                 thread::sleep(span);
             }
         }
@@ -212,9 +215,14 @@ impl<O: Overlay> Loop<O> {
         core::time::Duration::from_nanos(self.next_timeout(now).since(now).as_nanos())
     }
 
-    /// How long packets are let gather at the moment.
+    /// How long packets are let gather at the moment: no time when there are more already.
     pub(super) fn gather(&self) -> Option<core::time::Duration> {
-        self.rate.is_fast.then_some(GATHER)
+        let span = if self.has_more {
+            core::time::Duration::ZERO
+        } else {
+            GATHER
+        };
+        self.rate.is_fast.then_some(span)
     }
 
     /// Ready when something is.
@@ -230,8 +238,8 @@ impl<O: Overlay> Loop<O> {
         self.bridge.next_timeout().min(self.next_look).min(members)
     }
 
-    /// Serves what is ready; true when there is more already.
-    fn turn(&mut self, ready: &[Ready]) -> bool {
+    /// Serves what is ready.
+    fn turn(&mut self, ready: &[Ready]) {
         let now = self.shared.clock.now();
         let (mut packets, mut more) = (0, false);
         for event in ready {
@@ -260,7 +268,7 @@ impl<O: Overlay> Loop<O> {
         }
         self.follow();
         self.rate.note(now, packets);
-        more
+        self.has_more = more;
     }
 
     /// From the network to the overlay. How many frames there were.

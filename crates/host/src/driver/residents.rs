@@ -13,7 +13,7 @@ use wire::HEADROOM;
 #[derive(Debug)]
 pub(super) struct Lodger {
     resident: Box<dyn Resident>,
-    /// Its descriptor was ready in this turn.
+    /// It is to look at its descriptor in this turn.
     is_ready: bool,
     /// Its descriptor is not waited for, but looked at then.
     gathers_until: Option<Time>,

@@ -19,6 +19,9 @@ use wire::relay::{MESSAGE_HEAD_BYTES, Message, head};
 /// that is held for a moment holds up a command that way; between nodes the kernel ends it sooner.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same for a failure, which nothing follows.
+const FAIL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A control connection.
 pub(super) struct Duplex {
     socket: Arc<Socket>,
@@ -75,10 +78,14 @@ impl Duplex {
     }
 
     pub(super) fn send(&self, message: &Message<'_>) -> io::Result<()> {
+        self.send_within(PATIENCE, message)
+    }
+
+    fn send_within(&self, patience: Duration, message: &Message<'_>) -> io::Result<()> {
         let mut bytes = vec![0; Message::BYTES_MAX];
         let len = message.emit(&mut bytes);
         let len = len.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
-        self.send_bytes(&bytes[..len])
+        self.send_bytes(&bytes[..len], Instant::now() + patience)
     }
 
     /// Passes on what came elsewhere.
@@ -86,13 +93,12 @@ impl Duplex {
         self.send(&received.message()?)
     }
 
-    /// Tells of a failure, if there is still anybody.
+    /// Tells of a failure, if there is still anybody, and not for long: others wait to be told, too.
     pub(super) fn fail(&self, failure: &Failure) {
-        let _ = self.send(&failure.message());
+        let _ = self.send_within(FAIL_PATIENCE, &failure.message());
     }
 
-    fn send_bytes(&self, mut bytes: &[u8]) -> io::Result<()> {
-        let until = Instant::now() + PATIENCE;
+    fn send_bytes(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
         let _alone = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tls) = self.tls().as_mut() {
             tls.writer().write_all(bytes)?;

@@ -108,7 +108,7 @@ pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, F
                     Message::Segment(from, to, segment) => {
                         report(Progress::Segment(from, to, segment));
                     }
-                    Message::Done(..) => transfer.on_done(),
+                    Message::Done(sink, _) => transfer.on_done(sink),
                     _ => {}
                 }
                 Ok(())

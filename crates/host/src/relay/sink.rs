@@ -170,7 +170,7 @@ impl Sink<'_> {
             digest,
         };
         self.say(&Message::Done(here, done))?;
-        self.transfer.on_done();
+        self.transfer.on_done(here);
         Ok(done)
     }
 

@@ -195,7 +195,13 @@ impl Sealed {
     fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
         if self.taken == self.filled {
             self.taken = 0;
-            self.filled = (&mut &*socket).read(&mut self.inbox)?;
+            self.filled = 0;
+            self.filled = loop {
+                match (&mut &*socket).read(&mut self.inbox) {
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    other => break other?,
+                }
+            };
         }
         let mut rest = &self.inbox[self.taken..self.filled];
         let took = self.tls.read_tls(&mut rest)?;

@@ -156,8 +156,8 @@ impl Stage<'_> {
                 note(feedback, message)
                     .map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
             }
-            if self.pull && matches!(message, Message::Done(..)) {
-                self.transfer.on_done();
+            if let (true, Message::Done(sink, _)) = (self.pull, message) {
+                self.transfer.on_done(*sink);
             }
             Ok(())
         })
@@ -169,15 +169,18 @@ impl Stage<'_> {
             if let Message::Segment(from, to, segment) = *message {
                 self.monitor.on_segment(from, to, segment);
             }
-            let is_done = matches!(message, Message::Done(..)) && !self.pull;
-            if is_done {
+            let done = match *message {
+                Message::Done(sink, _) if !self.pull => Some(sink),
+                _ => None,
+            };
+            if done.is_some() {
                 // The last numbers come before the end.
                 self.monitor.tell();
             }
             let passed = self.before.control.pass_on(received);
             passed.map_err(|error| Failure::broken(self.here, self.before.node, &error))?;
-            if is_done {
-                self.transfer.on_done();
+            if let Some(sink) = done {
+                self.transfer.on_done(sink);
             }
             Ok(())
         })
@@ -217,7 +220,7 @@ impl Stage<'_> {
                 spread(&frames, 0, stripes, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
                         self.monitor.tell();
-                        self.transfer.on_done();
+                        self.transfer.on_done(before);
                     })
                 })
             }

@@ -13,6 +13,7 @@ use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::socket::{Data, Socket};
 use base::NodeAddr;
+use std::collections::BTreeSet;
 use std::net::Shutdown;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -42,7 +43,9 @@ struct State {
     failure: Option<Failure>,
     /// All sinks have told that they are done: what ends from now on may end.
     done: bool,
-    dones_missing: usize,
+    sinks: usize,
+    /// Those that are.
+    dones: BTreeSet<NodeAddr>,
     controls: Vec<Arc<Duplex>>,
     sockets: Vec<Arc<Socket>>,
 }
@@ -61,7 +64,8 @@ impl Transfer {
             state: Mutex::new(State {
                 failure: None,
                 done: false,
-                dones_missing: sinks,
+                sinks,
+                dones: BTreeSet::new(),
                 controls: Vec::new(),
                 sockets: Vec::new(),
             }),
@@ -116,14 +120,13 @@ impl Transfer {
         self.changed.notify_all();
         let (controls, sockets) = (state.controls.clone(), state.sockets.clone());
         drop(state);
-        // A neighbour that reads nothing may keep the one who tells it for a while.
-        for socket in sockets {
-            socket.shutdown(Shutdown::Both);
-        }
         for control in &controls {
             control.fail(&failure);
         }
         controls.iter().for_each(|control| control.close());
+        for socket in sockets {
+            socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// Starts a thread of the transfer at `here`. Where the system gives none, the transfer has failed.
@@ -149,11 +152,13 @@ impl Transfer {
         }
     }
 
-    /// One more sink is done.
-    pub(super) fn on_done(&self) {
+    /// The sink at this node is done.
+    pub(super) fn on_done(&self, sink: NodeAddr) {
         let mut state = self.state();
-        state.dones_missing = state.dones_missing.saturating_sub(1);
-        if state.dones_missing == 0 && state.failure.is_none() {
+        if state.dones.len() < state.sinks {
+            state.dones.insert(sink);
+        }
+        if state.dones.len() == state.sinks && state.failure.is_none() {
             state.done = true;
             self.changed.notify_all();
         }
@@ -288,9 +293,14 @@ mod tests {
     #[test]
     fn what_ends_when_all_are_done_is_no_failure() {
         let transfer = Transfer::new(2);
-        transfer.on_done();
-        assert!(!transfer.is_done());
-        transfer.on_done();
+        for _ in 0..2 {
+            transfer.on_done(NodeAddr(1));
+            assert!(
+                !transfer.is_done(),
+                "one sink is one, however often it says so"
+            );
+        }
+        transfer.on_done(NodeAddr(2));
         transfer.fail(failure(FailureKind::Broken, "the end"));
         assert!(transfer.is_done() && transfer.failure().is_none());
     }

@@ -13,7 +13,7 @@ const BYTES: usize = 3_000_000;
 fn each_node_tells_what_it_does_and_has_done() {
     let mut chain = Chain::stopped("cp-status", 3);
     // No other test has this address.
-    let metrics = SocketAddr::new(chain.world.endpoint(2).ip(), 9_100);
+    let metrics = SocketAddr::new(chain.world.endpoint(2).ip(), 7_790);
     chain
         .world
         .configure("fra", &format!("metrics = \"{metrics}\""));

@@ -110,6 +110,9 @@ struct Open {
 impl Open {
     fn keep(&self, socket: &TcpStream) -> io::Result<()> {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.ended.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         sockets.push(socket.try_clone()?);
         Ok(())
     }
@@ -182,7 +185,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, cpu: &AtomicU64, open: &Open) 
                         let now = sched::thread_cpu().as_nanos();
                         cpu.fetch_add(now - std::mem::replace(&mut spent, now), Ordering::Relaxed);
                     };
-                    // It ends with either connection.
+                    // It ends where its bytes come from, or when all is ended.
                     let _ = splice(&from, &to, spend);
                     let _ = to.shutdown(Shutdown::Write);
                 });
