@@ -44,7 +44,7 @@ pub struct Segment {
     /// The physical links that it crosses.
     pub physical_hops: u32,
     /// Of its links those whose physical links nobody knows: each counts as
-    /// [`Topology::assumed_hops`].
+    /// [`crate::Topology::assumed_hops`].
     pub assumed: usize,
 }
 
