@@ -9,21 +9,24 @@
 //! While packets come fast they are let gather for a moment, as the media plane does: to wake a
 //! thread and a node for each costs more than to carry it.
 
+mod rate;
+mod watch;
+
+use super::Shared;
 use super::bridge::{self, Bridge};
-use super::device::{Device, Found};
+use super::device::Device;
 use super::drops::Drop;
 use super::hello::{Rank, Role};
-use super::igmp::group::Group;
 use super::members::{Change, Members};
 use super::notice::Notice;
 use super::overlay::{Link, Overlay};
-use super::report::{Event, GroupReport, Report};
-use super::{GROUPS_TOLD_MAX, Shared};
+use super::report::{Event, Report};
 use base::{Duration, NodeAddr, Time};
 use client::Error;
 use net::epoll::{Interest, Poller, Ready};
 use net::packet::Frame;
 use net::sched::{self, Scheduling};
+use rate::{GATHER, Rate};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -33,28 +36,16 @@ use std::thread;
 /// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
 /// other.
 const PRIORITY: u8 = 10;
-/// How long packets gather while they come fast. Twice of it, at both bridges, is 0.1 % of a deadline
-/// of 500 ms.
-const GATHER: core::time::Duration = core::time::Duration::from_micros(250);
-/// What is fast: five packets gather in the time then.
-const FAST_PPS: u64 = 20_000;
-/// Over how long packets are counted to know.
-const RATE_SPAN: Duration = Duration::from_millis(20);
 /// Frames after which a turn takes no more from the interface: they take about a millisecond.
 const FRAMES_PER_TURN: usize = 256;
 /// Messages after which a turn takes no more from the node: each brings up to 64 packets.
 const MESSAGES_PER_TURN: usize = 8;
 /// Frames that are put onto the network together.
 const TOGETHER: usize = net::packet::BATCH;
-/// From one look at an interface that is there to the next, and at one that is not.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_FOR_EVERY: Duration = Duration::from_millis(250);
 /// How long after a node that had no room for a join it is told again.
 const JOIN_AGAIN: Duration = Duration::from_millis(10);
 /// The same refusal of the node is told so often.
 const REFUSED_EVERY: Duration = Duration::from_secs(10);
-/// From one attempt to find the node again to the next.
-const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
 
 const TOKEN_WAKE: u64 = 0;
 const TOKEN_PORT: u64 = 1;
@@ -113,24 +104,6 @@ impl bridge::Outlet for Effects {
     }
 }
 
-/// Whether packets come fast.
-struct Rate {
-    since: Time,
-    packets: u64,
-    is_fast: bool,
-}
-
-impl Rate {
-    fn note(&mut self, now: Time, packets: usize) {
-        self.packets += packets as u64;
-        let span = now.since(self.since);
-        if span >= RATE_SPAN {
-            self.is_fast = self.packets * 1_000_000 > FAST_PPS * span.as_micros();
-            (self.since, self.packets) = (now, 0);
-        }
-    }
-}
-
 impl<O: Overlay> Loop<O> {
     pub(super) fn new(
         shared: Arc<Shared<O>>,
@@ -156,11 +129,7 @@ impl<O: Overlay> Loop<O> {
             next_look: now,
             next_join: now,
             refused: None,
-            rate: Rate {
-                since: Time::ZERO,
-                packets: 0,
-                is_fast: false,
-            },
+            rate: Rate::new(),
             has_more: false,
             unknown: 0,
         };
@@ -397,128 +366,6 @@ impl<O: Overlay> Loop<O> {
 
     fn warn(&mut self, text: String) {
         (self.shared.tell)(Event::Warning(text));
-    }
-
-    /// Looks whether the interface is there, and what it is like.
-    fn look(&mut self, now: Time) -> io::Result<()> {
-        let found = self.device.look();
-        self.next_look = now
-            + match self.device.is_here() {
-                true => LOOK_EVERY,
-                false => LOOK_FOR_EVERY,
-            };
-        match found? {
-            Found::Same => {}
-            Found::Here { port, is_new } => {
-                if is_new {
-                    let name = self.device.name().to_owned();
-                    self.effects.events.push(Event::Interface {
-                        name,
-                        is_here: true,
-                    });
-                    if let Some(fd) = self.device.fd() {
-                        // A TAP's is watched since the first time.
-                        match self.poller.add(fd, TOKEN_PORT, Interest::READ) {
-                            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                                return Err(error);
-                            }
-                            _ => {}
-                        }
-                    }
-                }
-                self.bridge.set_port(now, Some(port), &mut self.effects);
-            }
-            Found::Gone => self.on_port_gone(now),
-        }
-        Ok(())
-    }
-
-    fn lose_port(&mut self, now: Time, error: &io::Error) {
-        // The kernel says so once when an interface goes down.
-        if error.kind() == io::ErrorKind::Interrupted {
-            return;
-        }
-        if self.device.is_here() {
-            self.device.lose();
-            self.on_port_gone(now);
-            self.next_look = now + LOOK_FOR_EVERY;
-        }
-    }
-
-    fn on_port_gone(&mut self, now: Time) {
-        let name = self.device.name().to_owned();
-        let is_here = false;
-        self.effects.events.push(Event::Interface { name, is_here });
-        self.bridge.set_port(now, None, &mut self.effects);
-    }
-
-    /// The node is gone: it is looked for by a thread of its own, because that may wait.
-    fn lose_node(&mut self, error: Error) {
-        self.link = None;
-        self.effects.events.push(Event::NodeAway(error));
-        let shared = self.shared.clone();
-        let look = move || {
-            while !shared.stop.load(Ordering::Acquire) {
-                thread::sleep(NODE_EVERY);
-                // Another node at the same place would speak in another's name.
-                let found = shared.overlay.connect().ok();
-                if let Some(link) = found.filter(|link| link.node() == shared.node) {
-                    *shared.found() = Some(link);
-                    return shared.waker.wake();
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("multicast-node".into());
-        if let Err(error) = thread.spawn(look) {
-            self.warn(format!("the node is not looked for: {error}"));
-        }
-    }
-
-    fn on_wake(&mut self) {
-        self.shared.waker.drain();
-        let found = self.shared.found().take();
-        if let Some(link) = found {
-            if let Err(error) = self.poller.add(&link, TOKEN_NODE, Interest::READ) {
-                self.warn(format!("the node cannot be watched: {error}"));
-            }
-            self.link = Some(link);
-            self.effects.members.on_node();
-            self.effects.events.push(Event::NodeBack);
-        }
-    }
-
-    /// Leaves the counters, and who wants what, to who asks.
-    fn publish(&mut self) {
-        let unknown = self.device.unknown();
-        let new = unknown.saturating_sub(self.unknown);
-        self.bridge.on_refused(Drop::Offload, new);
-        self.unknown = unknown;
-        let querier = self.bridge.querier();
-        let told = querier.groups().take(GROUPS_TOLD_MAX);
-        let report = Report {
-            interface: self.device.name().to_owned(),
-            is_here: self.device.is_here(),
-            role: self.bridge.role(),
-            is_querier: querier.is_querier(),
-            other_querier: querier.other(),
-            connected: self.link.is_some(),
-            groups: querier.groups().len(),
-            joined: self.effects.members.joined(),
-            members: told.map(|(group, state)| of_group(group, state)).collect(),
-            counters: *self.bridge.counters(),
-            cpu: sched::thread_cpu(),
-            reported: 0,
-        };
-        let mut last = self.shared.report();
-        let reported = last.reported + 1;
-        *last = Report { reported, ..report };
-    }
-}
-
-fn of_group(group: std::net::Ipv4Addr, state: &Group) -> GroupReport {
-    GroupReport {
-        group,
-        sources: state.included().map(Iterator::collect),
     }
 }
 

@@ -1,0 +1,146 @@
+//! What comes and goes while the bridge runs: the interface, the node; and the counters for who asks.
+
+use super::{Loop, TOKEN_NODE, TOKEN_PORT};
+use crate::multicast::GROUPS_TOLD_MAX;
+use crate::multicast::device::Found;
+use crate::multicast::drops::Drop;
+use crate::multicast::igmp::group::Group;
+use crate::multicast::overlay::{Link, Overlay};
+use crate::multicast::report::{Event, GroupReport, Report};
+use base::{Duration, Time};
+use client::Error;
+use net::epoll::Interest;
+use net::sched;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+/// From one look at an interface that is there to the next, and at one that is not.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_FOR_EVERY: Duration = Duration::from_millis(250);
+/// From one attempt to find the node again to the next.
+const NODE_EVERY: core::time::Duration = core::time::Duration::from_millis(250);
+
+impl<O: Overlay> Loop<O> {
+    /// Looks whether the interface is there, and what it is like.
+    pub(super) fn look(&mut self, now: Time) -> io::Result<()> {
+        let found = self.device.look();
+        self.next_look = now
+            + match self.device.is_here() {
+                true => LOOK_EVERY,
+                false => LOOK_FOR_EVERY,
+            };
+        match found? {
+            Found::Same => {}
+            Found::Here { port, is_new } => {
+                if is_new {
+                    let name = self.device.name().to_owned();
+                    self.effects.events.push(Event::Interface {
+                        name,
+                        is_here: true,
+                    });
+                    if let Some(fd) = self.device.fd() {
+                        // A TAP's is watched since the first time.
+                        match self.poller.add(fd, TOKEN_PORT, Interest::READ) {
+                            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                                return Err(error);
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                self.bridge.set_port(now, Some(port), &mut self.effects);
+            }
+            Found::Gone => self.on_port_gone(now),
+        }
+        Ok(())
+    }
+
+    pub(super) fn lose_port(&mut self, now: Time, error: &io::Error) {
+        // The kernel says so once when an interface goes down.
+        if error.kind() == io::ErrorKind::Interrupted {
+            return;
+        }
+        if self.device.is_here() {
+            self.device.lose();
+            self.on_port_gone(now);
+            self.next_look = now + LOOK_FOR_EVERY;
+        }
+    }
+
+    fn on_port_gone(&mut self, now: Time) {
+        let name = self.device.name().to_owned();
+        let is_here = false;
+        self.effects.events.push(Event::Interface { name, is_here });
+        self.bridge.set_port(now, None, &mut self.effects);
+    }
+
+    /// The node is gone: it is looked for by a thread of its own, because that may wait.
+    pub(super) fn lose_node(&mut self, error: Error) {
+        self.link = None;
+        self.effects.events.push(Event::NodeAway(error));
+        let shared = self.shared.clone();
+        let look = move || {
+            while !shared.stop.load(Ordering::Acquire) {
+                thread::sleep(NODE_EVERY);
+                // Another node at the same place would speak in another's name.
+                let found = shared.overlay.connect().ok();
+                if let Some(link) = found.filter(|link| link.node() == shared.node) {
+                    *shared.found() = Some(link);
+                    return shared.waker.wake();
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("multicast-node".into());
+        if let Err(error) = thread.spawn(look) {
+            self.warn(format!("the node is not looked for: {error}"));
+        }
+    }
+
+    pub(super) fn on_wake(&mut self) {
+        self.shared.waker.drain();
+        let found = self.shared.found().take();
+        if let Some(link) = found {
+            if let Err(error) = self.poller.add(&link, TOKEN_NODE, Interest::READ) {
+                self.warn(format!("the node cannot be watched: {error}"));
+            }
+            self.link = Some(link);
+            self.effects.members.on_node();
+            self.effects.events.push(Event::NodeBack);
+        }
+    }
+
+    /// Leaves the counters, and who wants what, to who asks.
+    pub(super) fn publish(&mut self) {
+        let unknown = self.device.unknown();
+        let new = unknown.saturating_sub(self.unknown);
+        self.bridge.on_refused(Drop::Offload, new);
+        self.unknown = unknown;
+        let querier = self.bridge.querier();
+        let told = querier.groups().take(GROUPS_TOLD_MAX);
+        let report = Report {
+            interface: self.device.name().to_owned(),
+            is_here: self.device.is_here(),
+            role: self.bridge.role(),
+            is_querier: querier.is_querier(),
+            other_querier: querier.other(),
+            connected: self.link.is_some(),
+            groups: querier.groups().len(),
+            joined: self.effects.members.joined(),
+            members: told.map(|(group, state)| of_group(group, state)).collect(),
+            counters: *self.bridge.counters(),
+            cpu: sched::thread_cpu(),
+            reported: 0,
+        };
+        let mut last = self.shared.report();
+        let reported = last.reported + 1;
+        *last = Report { reported, ..report };
+    }
+}
+
+fn of_group(group: std::net::Ipv4Addr, state: &Group) -> GroupReport {
+    GroupReport {
+        group,
+        sources: state.included().map(Iterator::collect),
+    }
+}
