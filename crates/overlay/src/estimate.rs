@@ -154,8 +154,9 @@ impl Loss {
         if at.wrapping_sub(self.next) >= 1 << 63 {
             let behind = self.next.wrapping_sub(at);
             let late = count.min(behind);
-            for position in (0..late.min(64)).map(|k| at.wrapping_add(late - 1 - k)) {
-                self.on_late(position);
+            // In their order, as one by one: each may make those before it lost. Below the maps nothing is known.
+            for k in late.saturating_sub(64)..late {
+                self.on_late(at.wrapping_add(k));
             }
             if count > late {
                 self.on_run(first.wrapping_add(late), count - late);

@@ -161,6 +161,23 @@ fn losing_everything_but_every_fifth_reads_four_fifths() {
     assert!((loss.share().share() - loss.rate()).abs() < 1e-4);
 }
 
+/// The last of a gap come late, in one run: none of them was ever lost.
+#[test]
+fn a_late_run_counts_in_its_order() {
+    let (mut whole, mut single) = (Loss::default(), Loss::default());
+    let mut seq = 0;
+    for gap in [0, 12, 16, 12, 14] {
+        seq += gap;
+        whole.on_packet(seq);
+        single.on_packet(seq);
+        seq += 1;
+    }
+    whole.on_run(seq - 4, 4);
+    (seq - 4..seq).for_each(|late| single.on_packet(late));
+    assert_eq!(whole.totals(), single.totals());
+    assert_eq!(whole.rate(), single.rate());
+}
+
 /// The definition, with everything remembered.
 #[derive(Default)]
 struct Model {
