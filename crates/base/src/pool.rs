@@ -12,6 +12,7 @@
 //! pool. After warm-up nothing is allocated.
 #![allow(unsafe_code)]
 
+use crate::time::Duration;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -54,6 +55,7 @@ pub struct Burst {
     start: u32,
     len: u32,
     stride: u32,
+    waited_us: u32,
     mark: u8,
 }
 
@@ -132,6 +134,7 @@ impl Pool {
             start: 0,
             len: 0,
             stride: 0,
+            waited_us: 0,
             mark: 0,
         })
     }
@@ -290,6 +293,7 @@ impl Burst {
             start: self.start,
             len: cut,
             stride: self.stride.min(cut),
+            waited_us: self.waited_us,
             mark: self.mark,
         };
         self.lo = mid;
@@ -308,6 +312,19 @@ impl Burst {
     /// Changes the mark.
     pub fn set_mark(&mut self, mark: u8) {
         self.mark = mark;
+    }
+
+    /// How long the datagrams lay in the host's own socket before the engine was given them. A host
+    /// that was not scheduled tells so: that time is not the network's.
+    #[inline]
+    pub fn waited(&self) -> Duration {
+        Duration::from_micros(u64::from(self.waited_us))
+    }
+
+    /// Says how long the datagrams have waited.
+    #[inline]
+    pub fn set_waited(&mut self, waited: Duration) {
+        self.waited_us = u32::try_from(waited.as_micros()).unwrap_or(u32::MAX);
     }
 
     /// Claims `n` bytes of headroom in front of a single datagram. Panics when there are fewer.

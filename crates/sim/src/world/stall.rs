@@ -24,7 +24,8 @@ pub(crate) struct Stall {
     room: usize,
     /// Datagrams in it.
     waiting: usize,
-    held: VecDeque<(UnderlayAddr, Burst)>,
+    /// Each with when it came.
+    held: VecDeque<(Time, UnderlayAddr, Burst)>,
 }
 
 impl<E: Engine> World<E> {
@@ -63,7 +64,8 @@ impl<E: Engine> World<E> {
         let Some(stall) = host.stall.take_if(|stall| stall.until <= now) else {
             return;
         };
-        for (from, burst) in stall.held {
+        for (came, from, mut burst) in stall.held {
+            burst.set_waited(now.since(came));
             self.hand_over(id, from, burst);
         }
     }
@@ -79,10 +81,10 @@ impl<E: Engine> World<E> {
         stall.waiting += kept;
         let mut lost = None;
         if kept == datagrams {
-            stall.held.push_back((from, burst));
+            stall.held.push_back((self.now, from, burst));
         } else {
             if kept > 0 {
-                stall.held.push_back((from, burst.split_front(kept)));
+                stall.held.push_back((self.now, from, burst.split_front(kept)));
             }
             lost = Some(burst);
         }
