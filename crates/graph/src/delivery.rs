@@ -254,10 +254,7 @@ mod tests {
         for recovery in [Recovery::None, Recovery::Paper, Recovery::Independent] {
             let mut last = 1.0;
             for loss in 0..=u16::MAX {
-                let link = LinkCost {
-                    latency_us: 1,
-                    loss,
-                };
+                let link = LinkCost::of_share(1, loss);
                 let s = Steps::of(link, recovery, &Parameters::default());
                 assert!(s.recovered >= 0.0 && s.direct + s.recovered <= 1.0);
                 assert!(

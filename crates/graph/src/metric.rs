@@ -35,7 +35,38 @@ pub struct LinkCost {
     pub latency_us: u32,
     /// Packets lost, as a share of 65 536.
     pub loss: u16,
+    /// What outages of late cost, in microseconds of latency; [`SILENT`] while the other end is not
+    /// heard. A path takes a link with a price when every path without it is worse by that much, and
+    /// a silent link when there is no other way at all.
+    pub price_us: u32,
+    /// What recovery makes of the losses, where it is known.
+    pub repair: Option<Repair>,
 }
+
+/// What the protection in force on a link makes of its losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Repair {
+    /// Packets that stay lost, as a share of 65 536.
+    pub left: u16,
+    /// How much later than the others a repaired packet comes, in microseconds.
+    pub after_us: u32,
+}
+
+/// The price of a link whose other end is not heard.
+pub const SILENT: u32 = u32::MAX;
+
+/// What a silent link adds to the cost of a path, in the unit of any metric.
+///
+/// A path of [`u16::MAX`] links that are not silent costs less: at most 2^32 µs of latency and as
+/// much of price each, 65 535 · 2 · 4.3·10^12 ns = 5.6·10^17. Fifteen silent links fit a [`Cost`].
+pub const SILENT_COST: u64 = 1 << 60;
+
+/// Latency that weighs as much as one more hop where hops are counted. Choice: a price of one outage
+/// (75 ms) makes up for three hops.
+const PRICE_PER_HOP_US: u32 = 25_000;
+/// What a microsecond of price adds to a cost in 10⁻⁹ neper. Choice: the price of one outage (75 ms)
+/// weighs as much as 5 % of loss, −ln(0.95) = 0.0513.
+const PRICE_NEPER_PER_US: u64 = 684;
 
 /// What the expected latency depends on besides the link. The default is that of
 /// [Amir06 §IV-B]: Δ = 2 ms, Tmax = 100 ms.
@@ -54,12 +85,15 @@ pub struct Cost(pub u64);
 
 /// The cost of a link under `metric`; at least 1.
 pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
-    let cost = match metric {
-        Metric::Hops => 1,
-        Metric::Latency => latency_ns(link),
-        Metric::Loss => minus_log_of_delivery(link.loss),
-        Metric::ExpectedLatency => expected_latency_ns(link, parameters),
+    let price = u64::from(link.price_us);
+    let (cost, price) = match metric {
+        Metric::Hops => (1, u64::from(link.price_us.div_ceil(PRICE_PER_HOP_US))),
+        Metric::Latency => (latency_ns(link), price * 1_000),
+        Metric::Loss => (minus_log_of_delivery(link.loss), price * PRICE_NEPER_PER_US),
+        Metric::ExpectedLatency => (expected_latency_ns(link, parameters), price * 1_000),
     };
+    let price = if link.is_silent() { SILENT_COST } else { price };
+    let cost = cost.saturating_add(price);
     // Choice: at least 1, so that a perfect link is not free: paths without end would cost nothing
     // either, and of equally good ones the shorter is to be taken.
     Cost(cost.max(1))
@@ -104,8 +138,12 @@ fn log2_fixed(n: u32) -> u64 {
 /// (1−p)·T + (p−l)·(3T+Δ) + l·Tmax with l = 2p²−3p³, the share that recovery cannot repair.
 /// [Amir06 §IV-B]
 ///
-/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does.
+/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does. Where it is known what
+/// recovery makes of the losses, 2T+Δ and l are what is measured.
 fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
+    if let Some(repair) = link.repair {
+        return repaired_latency_ns(link, repair, parameters);
+    }
     let direct = i128::from(latency_ns(link));
     let recovered = 3 * direct + i128::from(parameters.detect_us) * 1_000;
     let late = i128::from(parameters.late_us) * 1_000;
@@ -117,6 +155,19 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     let excess = low * (late - recovered) + beyond * (late - recovered).max(0);
     let scaled = (direct << 48) + ((share * (recovered - direct)) << 32) + excess;
     ((scaled + (1 << 47)) >> 48) as u64
+}
+
+/// T + (p−l)·after + l·(Tmax−T), with what stays lost and how late the rest is as measured.
+///
+/// Choice: a packet that stays lost counts as arriving no earlier than a repaired one, as above.
+fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
+    let direct = latency_ns(link);
+    let after = u64::from(repair.after_us) * 1_000;
+    let late = (u64::from(parameters.late_us) * 1_000).saturating_sub(direct);
+    let left = u64::from(repair.left.min(link.loss));
+    let repaired = u64::from(link.loss) - left;
+    // At most 2^16 · 2^42 each.
+    direct + (repaired * after + left * late.max(after) + (1 << 15)) / 65_536
 }
 
 /// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
@@ -172,11 +223,23 @@ impl Metric {
 impl LinkCost {
     /// A link of `latency_us` that loses the share `loss`, 0.0 to 1.0; others are cut to it.
     pub fn new(latency_us: u32, loss: f64) -> LinkCost {
+        // The cast saturates: a loss of 1 becomes 65 535/65 536.
+        LinkCost::of_share(latency_us, (loss * 65_536.0).round() as u16)
+    }
+
+    /// The same with the loss as a share of 65 536.
+    pub const fn of_share(latency_us: u32, loss: u16) -> LinkCost {
         LinkCost {
             latency_us,
-            // The cast saturates: a loss of 1 becomes 65 535/65 536.
-            loss: (loss * 65_536.0).round() as u16,
+            loss,
+            price_us: 0,
+            repair: None,
         }
+    }
+
+    /// The other end is not heard: the link is tried where there is no other way.
+    pub fn is_silent(&self) -> bool {
+        self.price_us == SILENT
     }
 
     /// The share of packets lost.
@@ -191,6 +254,13 @@ impl Default for Parameters {
             detect_us: 2_000,
             late_us: 100_000,
         }
+    }
+}
+
+impl Cost {
+    /// The path that costs this leads over a silent link: nothing says that anything arrives.
+    pub fn is_silent(self) -> bool {
+        self.0 >= SILENT_COST
     }
 }
 
@@ -257,7 +327,7 @@ mod tests {
                     + (2.0 * p * p - 3.0 * p * p * p) * 100.0;
                 let got = cost(
                     Metric::ExpectedLatency,
-                    LinkCost { latency_us, loss },
+                    LinkCost::of_share(latency_us, loss),
                     &PAPER,
                 );
                 assert!(
@@ -304,7 +374,7 @@ mod tests {
                 for metric in [Metric::Loss, Metric::ExpectedLatency] {
                     let mut last = Cost(1);
                     for loss in (0..=u16::MAX).step_by(17) {
-                        let now = cost(metric, LinkCost { latency_us, loss }, &parameters);
+                        let now = cost(metric, LinkCost::of_share(latency_us, loss), &parameters);
                         assert!(now >= last, "{metric} {latency_us} {loss}");
                         last = now;
                     }

@@ -64,10 +64,8 @@ fn all_paths(
 
 /// Losses within the range of the paper's formula.
 fn link() -> impl Strategy<Value = LinkCost> {
-    (0u32..30, 0u16..7, 0u32..3).prop_map(|(ms, loss, us)| LinkCost {
-        latency_us: ms * 1_000 + us,
-        loss: loss * 4_000,
-    })
+    (0u32..30, 0u16..7, 0u32..3)
+        .prop_map(|(ms, loss, us)| LinkCost::of_share(ms * 1_000 + us, loss * 4_000))
 }
 
 fn links() -> impl Strategy<Value = Vec<(NodeAddr, NodeAddr, LinkCost)>> {

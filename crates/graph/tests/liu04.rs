@@ -30,10 +30,7 @@ fn topology(links: &[Link], nodes: u32) -> Topology {
     }
     for &(from, to, ms, loss, physical_hops) in links {
         let ends = (addr(from, nodes), addr(to, nodes));
-        let link = LinkCost {
-            latency_us: ms * 1_000,
-            loss: loss * 500,
-        };
+        let link = LinkCost::of_share(ms * 1_000, loss * 500);
         topology.set_link(ends.0, ends.1, Some(link));
         let known = Known {
             physical_hops: (physical_hops > 0).then_some(physical_hops),
@@ -290,7 +287,7 @@ proptest! {
     ) {
         let link = |&(ms, loss): &(u32, u16)| {
             let latency_us = ms * 1_000;
-            (LinkCost { latency_us, loss }, Known::default())
+            (LinkCost::of_share(latency_us, loss), Known::default())
         };
         let links: Vec<_> = links.iter().map(link).collect();
         let rates = Rates::of_links(&links).unwrap();

@@ -12,10 +12,7 @@ type Links = BTreeMap<(NodeAddr, NodeAddr), LinkCost>;
 
 /// Few distinct costs, so that ties are the rule.
 fn link() -> impl Strategy<Value = LinkCost> {
-    (1u32..5, 0u16..3).prop_map(|(ms, loss)| LinkCost {
-        latency_us: ms * 1_000,
-        loss: loss * 2_000,
-    })
+    (1u32..5, 0u16..3).prop_map(|(ms, loss)| LinkCost::of_share(ms * 1_000, loss * 2_000))
 }
 
 /// Links between `n` nodes whose addresses are not in order of their mention.

@@ -65,10 +65,10 @@ fn change(topology: &mut Topology, rng: &mut Rng, style: Style, changes: &mut Ve
         // The node says nothing of its links any more.
         return topology.set_links_of(from, &[], changes);
     }
-    let link = LinkCost {
-        latency_us: 1_000 * (1 + rng.below(style.values) as u32),
-        loss: 600 * rng.below(style.values.min(40)) as u16,
-    };
+    let link = LinkCost::of_share(
+        1_000 * (1 + rng.below(style.values) as u32),
+        600 * rng.below(style.values.min(40)) as u16,
+    );
     let edges = topology.index(from).map(|node| topology.links_from(node));
     let edges = edges.unwrap_or_default();
     let known = !edges.is_empty() && rng.chance(0.6);

@@ -126,9 +126,7 @@ pub struct Report {
     pub group_received: u64,
     /// Datagrams that were replayed or forged.
     pub forged: u64,
-    /// Worlds in which a link was still held down for its earlier outages when all had healed.
-    pub held: u64,
-    /// The longest from when all had healed until the network was whole, in those without.
+    /// The longest from when all had healed until the network was whole.
     pub whole_after_s: f64,
     /// The seed of that world.
     pub slowest_seed: u64,
@@ -285,7 +283,6 @@ impl Report {
             group_sent: 0,
             group_received: 0,
             forged: 0,
-            held: 0,
             whole_after_s: 0.0,
             slowest_seed: options.first,
             trace_hash: String::new(),
@@ -324,9 +321,7 @@ impl Report {
         self.group_sent += past.group_sent;
         self.group_received += past.group_received;
         self.forged += past.forged;
-        if past.held > Duration::ZERO {
-            self.held += 1;
-        } else if past.whole_after.as_secs_f64() > self.whole_after_s {
+        if past.whole_after.as_secs_f64() > self.whole_after_s {
             (self.whole_after_s, self.slowest_seed) = (past.whole_after.as_secs_f64(), seed);
         }
     }
@@ -352,7 +347,7 @@ impl fmt::Display for Report {
              {} nodes, {:.0} s simulated, {} events; {} packets sent, {} received; {} forged\n\
              reliable streams: {} bytes in order, {} resets\n\
              groups: {} packets sent, {} copies received\n\
-             whole {:.2} s after all had healed at most (seed {}); in {} worlds links were held for longer\n\
+             whole {:.2} s after all had healed at most (seed {})\n\
              trace hash {}",
             self.seeds,
             self.first,
@@ -369,7 +364,6 @@ impl fmt::Display for Report {
             self.group_received,
             self.whole_after_s,
             self.slowest_seed,
-            self.held,
             self.trace_hash
         )
     }

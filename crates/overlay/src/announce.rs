@@ -21,6 +21,7 @@ pub use damping::{Damping, Pending, Quantity};
 
 use base::{Duration, Time};
 use graph::LinkCost;
+use graph::metric::SILENT;
 
 /// How much a value must change to count.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -152,6 +153,10 @@ pub struct Announce {
     settings: Settings,
     latency: Damped,
     loss: Damped,
+    /// The price of outages that is announced.
+    price_us: u32,
+    /// The other end is not heard: the link is announced as silent.
+    is_silent: bool,
     /// The last announcement; none while the link is down.
     last: Option<Time>,
 }
@@ -172,6 +177,8 @@ impl Announce {
             settings,
             latency: damped.clone(),
             loss: damped,
+            price_us: 0,
+            is_silent: false,
             last: None,
         }
     }
@@ -180,19 +187,35 @@ impl Announce {
     pub fn on_link_up(&mut self, now: Time, cost: LinkCost) {
         self.latency.set(cost.latency_us);
         self.loss.set(u32::from(cost.loss));
+        self.price_us = cost.price_us;
+        self.is_silent = false;
         self.last = Some(now);
     }
 
-    /// The link went down, which is announced at once too. What is held against it stays.
+    /// The other end is not heard, which is announced at once too: the link is there for what has no
+    /// other way.
+    pub fn on_silence(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// The link went down, which is announced at once too. How reluctantly it is trusted again stays.
     pub fn on_link_down(&mut self) {
         self.last = None;
     }
 
-    /// What is announced, while the link is up.
+    /// What is announced, while the link is up or silent.
     pub fn announced(&self) -> Option<LinkCost> {
-        self.last.map(|_| LinkCost {
-            latency_us: self.latency.announced,
-            loss: self.loss.announced as u16,
+        self.last?;
+        let latency_us = self.latency.announced;
+        if self.is_silent {
+            return Some(LinkCost {
+                price_us: SILENT,
+                ..LinkCost::of_share(latency_us, u16::MAX)
+            });
+        }
+        Some(LinkCost {
+            price_us: self.price_us,
+            ..LinkCost::of_share(latency_us, self.loss.announced as u16)
         })
     }
 
@@ -200,7 +223,7 @@ impl Announce {
     /// cost that is returned. To be called about once per second, and when
     /// [`Announce::next_timeout`] is due.
     pub fn on_measure(&mut self, now: Time, cost: LinkCost) -> Option<LinkCost> {
-        let last = self.last?;
+        let last = self.last.filter(|_| !self.is_silent)?;
         let s = &self.settings;
         let spaced = now.since(last) >= s.spacing;
         let latency = self
@@ -209,7 +232,9 @@ impl Announce {
         let loss = self
             .loss
             .follow(now, u32::from(cost.loss), s.loss, spaced, s);
-        if !latency && !loss {
+        // The price is coarse by itself, and falls by halves.
+        let price = core::mem::replace(&mut self.price_us, cost.price_us) != cost.price_us;
+        if !latency && !loss && !price {
             return None;
         }
         self.last = Some(now);
@@ -218,7 +243,7 @@ impl Announce {
 
     /// When the cost is to be measured again, if a change waits for its time.
     pub fn next_timeout(&self) -> Option<Time> {
-        let spaced = self.last? + self.settings.spacing;
+        let spaced = self.last.filter(|_| !self.is_silent)? + self.settings.spacing;
         let next = [&self.latency, &self.loss].map(|d| d.next(&self.settings));
         let next = next.into_iter().flatten().min()?;
         Some(next.max(spaced))

@@ -1,8 +1,8 @@
 //! Is the other end there? The hello protocol of one link. [Amir06 §III-A]
 //!
 //! ```text
-//!            a row of hellos that say "I hear you",           silence > probe_after
-//!            long enough for what is held against us          (ask: "answer at once")
+//!            hellos that say "I hear you": a row of           silence > probe_after
+//!            them at first, one after an outage               (ask: "answer at once")
 //!   +------+ -------------------------------------> +----+ ---------------> +---------+
 //!   | Down |                                        | Up |                  | Probing |
 //!   +------+ <------------------------------------- +----+ <--------------- +---------+
@@ -10,6 +10,11 @@
 //!       '-----------------------------------------------------------------------'
 //!                               silence > down_after + round trip
 //! ```
+//!
+//! "Down" is what is known, not a door. A link that was up and has fallen silent is *tried* for
+//! [`Settings::try_for`]: what has no other way is sent over it all the same, what arrives is taken, and
+//! the first hello that comes back brings it up. Until then its cost is that of a silent link, which no
+//! path takes that has another; afterwards each outage has a price for a while ([`price`]).
 //!
 //! Any authenticated datagram breaks the silence. A link that carries data is watched closely, an
 //! idle one cheaply ([`Settings`]). A link that works in one direction only is of no use to either
@@ -20,6 +25,7 @@
 //! that is sent comes out there, answers too, so there is one place that keeps the budget.
 
 mod pacing;
+pub mod price;
 mod settings;
 mod silence;
 
@@ -27,6 +33,7 @@ pub use settings::{Pace, Settings};
 
 use crate::estimate::Rtt;
 use base::{Duration, Time};
+use price::Price;
 use wire::Loss;
 use wire::control::Hello as Message;
 
@@ -59,7 +66,11 @@ pub enum Event {
     Down {
         /// Why.
         why: Why,
+        /// What has no other way still tries it.
+        tried: bool,
     },
+    /// A link that was tried is so no longer.
+    GivenUp,
     /// The link is in use.
     Up,
 }
@@ -80,8 +91,6 @@ const DOWN_NOTICES: u8 = 5;
 const ROW_GAP_HALVES: u64 = 7;
 /// So many hurried questions in a row mean that the other end is about to give up.
 const HURRIED: u32 = 3;
-/// With more than this to wait until a held link may come up, hellos come at the idle pace.
-const SOON: Duration = Duration::from_secs(2);
 
 /// The hello protocol at one end of a link.
 #[derive(Clone, Debug)]
@@ -115,7 +124,9 @@ pub struct Hello {
     row: u32,
     row_since: Time,
     row_last: Time,
-    hold: Duration,
+    price: Price,
+    /// Until when the link is tried though it is down.
+    tried_until: Option<Time>,
     downs: u64,
 }
 
@@ -145,7 +156,8 @@ impl Hello {
             row: 0,
             row_since: now,
             row_last: now,
-            hold: Duration::ZERO,
+            price: Price::new(settings.price),
+            tried_until: None,
             downs: 0,
         }
     }
@@ -180,9 +192,19 @@ impl Hello {
         self.loss_out
     }
 
-    /// For how long the other end must be heard without a break before the link comes up.
-    pub fn hold(&self) -> Duration {
-        self.hold.max(self.settings.up_after)
+    /// The link is down, and what has no other way tries it all the same.
+    pub fn is_tried(&self) -> bool {
+        self.tried_until.is_some()
+    }
+
+    /// What outages of late cost a path that takes the link, in microseconds of latency.
+    pub fn price_us(&self, now: Time) -> u32 {
+        self.price.told_us(now)
+    }
+
+    /// When the price of the outages so far is gone; none if there is none.
+    pub fn price_ends(&self, now: Time) -> Option<Time> {
+        self.price.ends(now)
     }
 
     /// How often the link went down.
@@ -193,15 +215,22 @@ impl Hello {
     /// When [`Hello::on_timeout`] is to be called. It moves later with every datagram heard, so a
     /// caller may keep an earlier moment and ask again then.
     pub fn next_timeout(&self) -> Time {
-        self.next_send.min(self.silence_ends())
+        let given_up = self.tried_until.unwrap_or(Time::FAR);
+        self.next_send.min(self.silence_ends()).min(given_up)
     }
 
     /// An authenticated datagram came. Cheap: called for each.
     #[inline]
     pub fn on_traffic(&mut self, now: Time) {
-        self.heard = Some(now);
-        if self.state == State::Probing {
-            self.state = State::Up;
+        let heard = self.heard.replace(now);
+        match self.state {
+            State::Up => {}
+            State::Probing => self.state = State::Up,
+            // Back after an outage: the other end is to know at once that it is heard.
+            State::Down if heard.is_none() && self.is_tried() => {
+                self.next_send = self.next_send.min(self.earliest(now));
+            }
+            State::Down => {}
         }
     }
 
@@ -230,16 +259,19 @@ impl Hello {
     }
 
     /// The other end has restarted: its clock too. To be called before its hello is taken in.
-    pub fn on_restart(&mut self, now: Time) {
+    pub fn on_restart(&mut self, now: Time) -> Option<Event> {
         self.peer_stamp = None;
-        // The node was gone, not the link: nothing is held against it.
-        self.hold = Duration::ZERO;
+        // The node was gone, not the link.
+        self.price.forget();
         self.next_send = self.next_send.min(self.earliest(now));
+        // Lanes begin anew: nothing is taken before the other end knows.
+        self.tried_until.take().map(|_| Event::GivenUp)
     }
 
-    /// A hello came from the other end.
-    pub fn on_hello(&mut self, now: Time, hello: &Message) -> Option<Event> {
+    /// A hello came from the other end. It lay in this host's own socket for `waited` before.
+    pub fn on_hello(&mut self, now: Time, waited: Duration, hello: &Message) -> Option<Event> {
         self.on_traffic(now);
+        let came = now - waited;
         // One that was overtaken on the way says nothing about the present.
         let overtaken = |(stamp, _): (u32, Time)| {
             hello.stamp_us != stamp && stamp.wrapping_sub(hello.stamp_us) < 1 << 31
@@ -247,13 +279,13 @@ impl Hello {
         if self.peer_stamp.is_some_and(overtaken) {
             return None;
         }
-        self.peer_stamp = Some((hello.stamp_us, now));
+        self.peer_stamp = Some((hello.stamp_us, came));
         // This one came within the interval that the one before it had told.
         let interval = self.peer_interval;
         self.peer_interval = Duration::from_millis(u64::from(hello.interval_ms));
         self.loss_out = hello.loss_in;
         if let Some(echo) = hello.echo {
-            let us = clock(now)
+            let us = clock(came)
                 .wrapping_sub(echo.stamp_us)
                 .wrapping_sub(echo.hold_us);
             // A difference below zero reads as 35 minutes and more, which `Rtt` ignores.
@@ -297,7 +329,7 @@ impl Hello {
         if self.active && now.since(self.active_at) >= self.settings.active_for {
             self.active = false;
         }
-        let event = self.judge_silence(now);
+        let event = self.judge_silence(now).or_else(|| self.judge_try(now));
         let hello = (now >= self.next_send).then(|| self.hello(now, loss_in));
         Output { hello, event }
     }
@@ -329,7 +361,10 @@ impl Hello {
         if self.state != State::Down {
             return None;
         }
-        let interval = interval.max(self.interval(now));
+        if self.tried_until.take().is_some() {
+            return Some(self.go_up(now));
+        }
+        let interval = interval.max(self.interval());
         if self.row == 0 || now.since(self.row_last) > (interval * ROW_GAP_HALVES).div(2) {
             self.row = 0;
             self.row_since = now;
@@ -337,35 +372,45 @@ impl Hello {
         self.row += 1;
         self.row_last = now;
         let lasted = now.since(self.row_since);
-        if self.row < self.settings.up_hellos || lasted < self.hold() {
+        if self.row < self.settings.up_hellos || lasted < self.settings.up_after {
             // The faster pace of a link that is about to come up.
-            let soon = self.last_sent.unwrap_or(now) + self.interval(now);
+            let soon = self.last_sent.unwrap_or(now) + self.interval();
             self.next_send = self.next_send.min(soon.max(now));
             return None;
         }
+        Some(self.go_up(now))
+    }
+
+    fn go_up(&mut self, now: Time) -> Event {
         self.state = State::Up;
         self.since = now;
+        self.price.on_up(now);
         self.next_send = self.next_send.min(self.earliest(now));
-        Some(Event::Up)
+        Event::Up
+    }
+
+    fn judge_try(&mut self, now: Time) -> Option<Event> {
+        self.tried_until.take_if(|until| *until <= now)?;
+        Some(Event::GivenUp)
     }
 
     fn go_down(&mut self, now: Time, why: Why) -> Option<Event> {
         if self.state == State::Down {
-            return None;
+            let is_over = why == Why::Closing && self.tried_until.take().is_some();
+            return is_over.then_some(Event::GivenUp);
         }
-        let s = &self.settings;
+        let tried = why != Why::Closing && self.settings.try_for > Duration::ZERO;
         if why != Why::Closing {
-            let good = now.since(self.since).as_nanos() / s.hold_halves_every.as_nanos().max(1);
-            let left = self.hold.div(1 << good.min(32));
-            self.hold = (left * 2).max(s.hold_first).min(s.hold_max);
+            self.price.on_outage(now);
         }
+        self.tried_until = tried.then(|| now + self.settings.try_for);
         self.state = State::Down;
         self.since = now;
         self.row = 0;
         self.notices = DOWN_NOTICES;
         self.downs += 1;
         self.next_send = self.next_send.min(self.earliest(now));
-        Some(Event::Down { why })
+        Some(Event::Down { why, tried })
     }
 }
 

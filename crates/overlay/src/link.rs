@@ -2,9 +2,9 @@
 //! neighbour and by session.
 //!
 //! ```text
-//!   no session --Established--> session, hello probing --hellos in a row--> up
-//!        ^                                                                   |
-//!        '---- dial again <---- down (silence, closing) <--------------------'
+//!   no session --Established--> session, hello probing --hellos in a row--> up <--a hello-- tried
+//!        ^                                                                   |                ^
+//!        '---- dial again <---- down (closing, or tried for long) <----------'--- silence ----'
 //! ```
 //! A session outlives an outage: after silence the hellos go on, and the link comes up again with
 //! the same keys unless the neighbour has restarted and brings a new session.
@@ -180,9 +180,16 @@ impl Link {
         }
     }
 
-    /// The link carries packets.
+    /// The other end is heard, and hears this one.
     pub fn is_up(&self) -> bool {
         self.hello.is_usable() && self.at.is_some()
+    }
+
+    /// Packets are sent over the link and taken from it: it is up, or was a moment ago and is tried
+    /// by what has no other way.
+    #[inline]
+    pub fn carries(&self) -> bool {
+        (self.hello.is_usable() || self.hello.is_tried()) && self.at.is_some()
     }
 
     /// What an answer of the neighbour takes at present; zero before the first is measured.
@@ -207,11 +214,14 @@ impl Link {
 
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
     /// neighbour measures it.
-    pub fn measured_cost(&self) -> LinkCost {
+    pub fn measured_cost(&self, now: Time) -> LinkCost {
         // Half of the average round trip. [Amir06 §III-A]
         let latency = self.hello.rtt().smoothed().unwrap_or_default().div(2);
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
-        LinkCost::new(latency_us, self.hello.loss_out().share())
+        LinkCost {
+            price_us: self.hello.price_us(now),
+            ..LinkCost::new(latency_us, self.hello.loss_out().share())
+        }
     }
 
     /// Opens a datagram of the neighbour in place, and learns from its number and its origin.
@@ -291,7 +301,7 @@ impl Link {
     /// session to seal with.
     #[inline]
     pub fn seal_packets(&mut self, now: Time, run: &mut Burst) -> bool {
-        if !self.is_up() {
+        if !self.carries() {
             return false;
         }
         self.hello.on_data_sent(now);

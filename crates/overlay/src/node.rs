@@ -264,13 +264,6 @@ impl Node {
         opened.expect("a node has a socket for each of its services");
     }
 
-    /// For how long a link that is down must work before it comes up again: the longest of any.
-    pub fn longest_hold(&self) -> Duration {
-        let down = self.links.iter().filter(|(_, link)| !link.is_up());
-        let holds = down.map(|(_, link)| link.hello.hold());
-        holds.max().unwrap_or_default()
-    }
-
     /// Wall time, in seconds since 1970.
     fn unix_s(&self, now: Time) -> u64 {
         self.unix_start_s + now.as_nanos() / 1_000_000_000

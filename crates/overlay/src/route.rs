@@ -12,6 +12,8 @@
 //! changed; `sinew bench routing` tells how long that takes. So the trees of all metrics are kept,
 //! used or not.
 //!
+//! A silent link is in the trees at a cost that no other path reaches, so the only way is always tried.
+//!
 //! Hop-by-hop forwarding is free of loops as long as all nodes compute the same from the same
 //! records; a node that held on to its old next hop because the new one is better by little would
 //! break that. So routes are exactly the shortest paths, ties are broken by address, and what
@@ -63,7 +65,7 @@ impl Tables {
         }
     }
 
-    /// Follows the database. True if a next hop has changed.
+    /// Follows the database. True if a next hop has changed, or whether a route is silent.
     pub fn update(&mut self, database: &mut Database) -> bool {
         if self.followed == Some(database.generation()) {
             return false;
@@ -127,16 +129,33 @@ impl Tables {
         Some(least)
     }
 
-    /// Every node that can be reached, in order of address.
+    /// The route to `to` leads over a link whose other end is not heard: nothing says that what takes
+    /// it arrives.
+    pub fn is_silent(&self, metric: Metric, to: NodeAddr) -> bool {
+        self.route(metric, to)
+            .is_some_and(|route| route.cost.is_silent())
+    }
+
+    /// Every node that can be reached over links whose other ends are heard, in order of address.
     pub fn destinations(&self) -> impl Iterator<Item = NodeAddr> {
-        let mut all: Vec<NodeAddr> = self.routes.keys().copied().collect();
+        let mut all: Vec<NodeAddr> = self.heard().collect();
         all.sort_unstable();
         all.into_iter()
     }
 
-    /// How many nodes can be reached.
+    /// How many nodes can be reached over such links.
     pub fn reachable(&self) -> usize {
-        self.routes.len()
+        self.heard().count()
+    }
+
+    fn heard(&self) -> impl Iterator<Item = NodeAddr> {
+        let routes = self.routes.iter();
+        // Where any path avoids silent links, the one of fewest hops does.
+        let is_heard = |routes: &Routes| {
+            let route = routes[Metric::Hops.index()];
+            route.is_some_and(|route| !route.cost.is_silent())
+        };
+        routes.filter_map(move |(to, routes)| is_heard(routes).then_some(*to))
     }
 
     /// Another number whenever a next hop has changed.
@@ -168,7 +187,7 @@ impl Tables {
             }
         }
         self.measure_links(topology);
-        let hop = |route: &Option<Route>| route.map(|r| r.next_hop);
+        let hop = |route: &Option<Route>| route.map(|r| (r.next_hop, r.cost.is_silent()));
         let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
         let mut new = self.routes.iter();
         before.len() != self.routes.len()
@@ -227,7 +246,8 @@ fn enter(
         latency: Duration::from_micros(tree.delay_us(node)),
     };
     let old = routes.entry(to).or_default()[place].replace(route);
-    old.is_none_or(|old| old.next_hop != route.next_hop)
+    let way = |route: Route| (route.next_hop, route.cost.is_silent());
+    old.is_none_or(|old| way(old) != way(route))
 }
 
 #[cfg(test)]

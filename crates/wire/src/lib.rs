@@ -41,7 +41,7 @@ pub mod transport;
 
 pub use data::{HEADER_BYTES, HEADROOM};
 pub use link::{CLEAR_BYTES, TAG_BYTES};
-pub use measure::{Latency, Loss};
+pub use measure::{Availability, Latency, Loss};
 
 /// Why bytes were not understood. The label is fit for a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]

@@ -16,7 +16,7 @@
 //! +-----------------------------------------------+---------------+
 //! |                  latency, us                  |    loss ..    |
 //! +---------------+---------------+---------------+---------------+
-//! |    .. loss    |     flags     |
+//! |    .. loss    | availability  |
 //! +-+-------------+---------------+-------------------------------+
 //! |C|    type     |    length     | value ... (options)           |
 //! +-+-------------+---------------+-------------------------------+
@@ -25,14 +25,15 @@
 //! ```
 //!
 //! The signature is Ed25519 by the origin over [`SIGNATURE_CONTEXT`] and all that stands before
-//! it. Both flag bytes are reserved: sent as zero, kept and not looked at. Options that are not
+//! it. The flags are reserved: sent as zero, kept and not looked at. Options that are not
 //! known here are kept and flooded unchanged, unless they are critical (C): then the record is
-//! not used. Latency and loss are those of the direction from the origin to the neighbour.
+//! not used. Latency, loss and [`Availability`] are those of the direction from the origin to the
+//! neighbour.
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
-use crate::{Full, Latency, Loss, Malformed};
+use crate::{Availability, Full, Latency, Loss, Malformed};
 use base::NodeAddr;
 use core::cmp::Reverse;
 use core::num::NonZeroU8;
@@ -108,8 +109,8 @@ pub struct Link {
     pub latency: Latency,
     /// Share of packets lost before recovery.
     pub loss: Loss,
-    /// Reserved: 0.
-    pub flags: u8,
+    /// What its outages of late cost, and whether the neighbour is heard.
+    pub availability: Availability,
 }
 
 /// A part of a record that a node may or may not know.
@@ -263,12 +264,12 @@ impl<'a> LinkState<'a> {
 }
 
 impl Link {
-    fn from_bytes([n0, n1, n2, n3, t0, t1, t2, p0, p1, flags]: [u8; LINK_BYTES]) -> Link {
+    fn from_bytes([n0, n1, n2, n3, t0, t1, t2, p0, p1, availability]: [u8; LINK_BYTES]) -> Link {
         Link {
             neighbor: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
             latency: Latency::from_micros(u32::from_be_bytes([0, t0, t1, t2])),
             loss: Loss(u16::from_be_bytes([p0, p1])),
-            flags,
+            availability: Availability(availability),
         }
     }
 
@@ -276,7 +277,7 @@ impl Link {
         w.u32(self.neighbor.0)?;
         w.u24(self.latency.micros())?;
         w.u16(self.loss.0)?;
-        w.u8(self.flags)
+        w.u8(self.availability.0)
     }
 }
 

@@ -11,6 +11,52 @@ pub struct Loss(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Latency(u32);
 
+/// How reliably a link has been there of late.
+///
+/// | byte | means |
+/// |---|---|
+/// | 0 | steady |
+/// | 1 to 13 | its outages of late cost 1, 2, 4 … 4096 ms of latency |
+/// | 14 to 254 | reserved; read as 13 |
+/// | 255 | silent: the other end is not heard, and packets take the link where there is no other way |
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Availability(pub u8);
+
+impl Availability {
+    /// No outages of late.
+    pub const STEADY: Availability = Availability(0);
+    /// The other end is not heard.
+    pub const SILENT: Availability = Availability(255);
+    /// The highest price that can be told.
+    const DEAREST: u8 = 13;
+
+    /// From a price in microseconds, rounded down; `u32::MAX` for a silent link.
+    pub const fn of_price(us: u32) -> Availability {
+        match us / 1_000 {
+            _ if us == u32::MAX => Availability::SILENT,
+            0 => Availability::STEADY,
+            ms => {
+                let code = 1 + ms.ilog2() as u8;
+                Availability(if code > Availability::DEAREST {
+                    Availability::DEAREST
+                } else {
+                    code
+                })
+            }
+        }
+    }
+
+    /// The price in microseconds; `u32::MAX` for a silent link.
+    pub const fn price_us(self) -> u32 {
+        match self.0 {
+            255 => u32::MAX,
+            0 => 0,
+            code if code > Availability::DEAREST => 1_000 << (Availability::DEAREST - 1),
+            code => 1_000 << (code - 1),
+        }
+    }
+}
+
 impl Loss {
     /// Nothing is lost.
     pub const NONE: Loss = Loss(0);
@@ -68,6 +114,29 @@ mod tests {
         assert_eq!(Loss::from_share(0.5), Loss(32_768));
         assert_eq!(Loss::from_share(0.05), Loss(3_277), "3276.8 units");
         assert_eq!(Loss(3_277).share(), 3_277.0 / 65_536.0);
+    }
+
+    #[test]
+    fn availability_tells_prices_by_powers_of_two() {
+        for (us, code, told) in [
+            (0, 0, 0),
+            (999, 0, 0),
+            (1_000, 1, 1_000),
+            (64_000, 7, 64_000),
+            (96_000, 7, 64_000),
+            (4_096_000, 13, 4_096_000),
+            (u32::MAX - 1, 13, 4_096_000),
+            (u32::MAX, 255, u32::MAX),
+        ] {
+            let availability = Availability::of_price(us);
+            assert_eq!(
+                (availability.0, availability.price_us()),
+                (code, told),
+                "{us}"
+            );
+        }
+        assert_eq!(Availability(14).price_us(), Availability(13).price_us());
+        assert_eq!(Availability(254).price_us(), Availability(13).price_us());
     }
 
     #[test]

@@ -188,7 +188,7 @@ impl Scene {
             neighbor: address(0),
             latency: Latency::from_micros(1_000),
             loss: Loss::NONE,
-            flags: 0,
+            availability: wire::Availability::STEADY,
         }];
         let repr = wire::link_state::Repr {
             origin: address(1),
@@ -360,7 +360,7 @@ fn records(data: &[u8]) {
         neighbor: address(n),
         latency: Latency::from_micros(1_000),
         loss: Loss::NONE,
-        flags: 0,
+        availability: wire::Availability::STEADY,
     });
     let what = Origination {
         links: &links,

@@ -76,11 +76,13 @@ impl Edit {
                         (Some(link), _) => LinkCost {
                             latency_us: latency_us.unwrap_or(link.latency_us),
                             loss: loss.unwrap_or(link.loss),
+                            price_us: link.price_us,
+                            // What recovery made of other losses says nothing of these.
+                            repair: link.repair.filter(|_| loss.is_none()),
                         },
-                        (None, Some(latency_us)) => LinkCost {
-                            latency_us,
-                            loss: loss.unwrap_or_default(),
-                        },
+                        (None, Some(latency_us)) => {
+                            LinkCost::of_share(latency_us, loss.unwrap_or_default())
+                        }
                         (None, None) => return Err(BadEdit::NoLink(a, b)),
                     };
                     topology.set_link(from, to, Some(link));

@@ -192,10 +192,7 @@ fn edits_change_what_they_name_and_nothing_else() {
     };
     let lossy = apply(&t, &[link(A, B, None, Some(6_554))]).unwrap();
     for (from, to) in [(A, B), (B, A)] {
-        let expected = LinkCost {
-            latency_us: 10_000,
-            loss: 6_554,
-        };
+        let expected = LinkCost::of_share(10_000, 6_554);
         assert_eq!(at(&lossy, from, to), Some(expected));
     }
     assert_eq!(at(&lossy, B, D), at(&t, B, D));

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn n_links_in_a_row_are_n_root_n_times_as_slow_as_one() {
         for (latency_us, loss) in [(10_000, 328), (5_000, 7), (200_000, 3_000)] {
-            let link = LinkCost { latency_us, loss };
+            let link = LinkCost::of_share(latency_us, loss);
             let one = of_link(link).0 as f64;
             for n in 1..12usize {
                 let all = of_links(std::iter::repeat_n(link, n)).0 as f64;
@@ -118,10 +118,7 @@ mod tests {
             LinkCost::default(),
             LinkCost::new(0, 0.5),
             LinkCost::new(10, 0.0),
-            LinkCost {
-                latency_us: u32::MAX,
-                loss: u16::MAX,
-            },
+            LinkCost::of_share(u32::MAX, u16::MAX),
         ];
         for i in 0..links.len() {
             for j in i..links.len() {

@@ -27,7 +27,7 @@ fn the_width_is_the_formula() {
             let rtt_s = 2.0 * f64::from(latency_us) / 1e6;
             let p = f64::from(loss) / 65_536.0;
             let formula = 1_460.0 * 8.0 * 1.5f64.sqrt() / (rtt_s * p.sqrt());
-            let got = of_link(LinkCost { latency_us, loss }).0 as f64;
+            let got = of_link(LinkCost::of_share(latency_us, loss)).0 as f64;
             assert!(
                 (got - formula).abs() <= 1.0 + formula * 1e-9,
                 "{got} {formula}"
@@ -35,17 +35,9 @@ fn the_width_is_the_formula() {
         }
     }
     let perfect = of_link(LinkCost::default());
-    let lossy = of_link(LinkCost {
-        latency_us: 1,
-        loss: 1,
-    });
+    let lossy = of_link(LinkCost::of_share(1, 1));
     assert!(perfect > lossy && perfect.0 < 3_000_000_000_000);
-    assert!(
-        of_link(LinkCost {
-            latency_us: u32::MAX,
-            loss: u16::MAX
-        }) > Width::NONE
-    );
+    assert!(of_link(LinkCost::of_share(u32::MAX, u16::MAX)) > Width::NONE);
 }
 
 #[test]

@@ -43,10 +43,7 @@ pub(crate) fn generate(seed: u64) -> (u32, Vec<(u32, u32, LinkCost)>) {
             (latency_us, loss)
         };
         if a != b {
-            let link = LinkCost {
-                latency_us,
-                loss: loss as u16,
-            };
+            let link = LinkCost::of_share(latency_us, loss as u16);
             links.push((a, b, link));
             if both_ways {
                 links.push((b, a, link));
@@ -166,7 +163,8 @@ pub(crate) fn parse(text: &str) -> Vec<Case<'_>> {
         match kind {
             "link" => {
                 let (a, b, latency_us, loss) = (number(), number(), number(), number() as u16);
-                case.links.push((a, b, LinkCost { latency_us, loss }));
+                case.links
+                    .push((a, b, LinkCost::of_share(latency_us, loss)));
             }
             "end" => case.digest = line.trim_start_matches("end "),
             _ => case.results.push(line),

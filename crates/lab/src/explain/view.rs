@@ -38,10 +38,7 @@ impl View {
             }
         }
         for link in &snapshot.links {
-            let cost = LinkCost {
-                latency_us: link.latency_us,
-                loss: link.loss,
-            };
+            let cost = LinkCost::of_share(link.latency_us, link.loss);
             let (from, to) = (address(&link.from)?, address(&link.to)?);
             topology.set_link(from, to, Some(cost));
             let width = |kbps: u32| Width(u64::from(kbps) * 1_000);

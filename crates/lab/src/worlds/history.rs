@@ -16,11 +16,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// After everything has healed: every node knows the same, and reaches every other. A link that
-/// went down several times is held down for longer, on purpose; then it counts from there.
+/// After everything has healed: every node knows the same, and reaches every other.
 pub const WHOLE_WITHIN: Duration = Duration::from_secs(5);
-/// What the first outage of a link is held against it: part of [`WHOLE_WITHIN`].
-const FIRST_HOLD: Duration = Duration::from_secs(1);
 /// How far ahead packets are scheduled, and how often a world is looked at.
 const SLICE: Duration = Duration::from_millis(50);
 /// How often, of such looks, somebody joins or leaves a group.
@@ -45,8 +42,6 @@ pub(super) struct Past {
     pub(super) nodes: usize,
     /// From when everything had healed until the network was whole.
     pub(super) whole_after: Duration,
-    /// What was held against a link when everything had healed, if more than the first time.
-    pub(super) held: Duration,
     pub(super) sent: u64,
     pub(super) received: u64,
     pub(super) stream_bytes: u64,
@@ -356,19 +351,10 @@ impl<'p> History<'p> {
 
     fn become_whole(&mut self) -> Result<(), String> {
         let start = self.nodes.world.now();
-        let hold = self.nodes.longest_hold();
-        self.past.held = if hold > FIRST_HOLD {
-            hold
-        } else {
-            Duration::ZERO
-        };
         while let Some(complaint) = self.complaint() {
             let waited = self.nodes.world.now().since(start);
-            if waited >= WHOLE_WITHIN + self.past.held {
-                let held = self.past.held;
-                return Err(format!(
-                    "not whole after {waited} (held {held}): {complaint}"
-                ));
+            if waited >= WHOLE_WITHIN {
+                return Err(format!("not whole after {waited}: {complaint}"));
             }
             self.run(SLICE)?;
         }
@@ -386,8 +372,8 @@ impl<'p> History<'p> {
     /// Where links lose nothing, all that is sent now arrives, as far as its time to live and its
     /// deadline permit; everywhere the network is whole again.
     fn serve(&mut self) -> Result<(), String> {
-        // Links that are held for longer come up; streams of restarted nodes find their numbers.
-        self.run(self.past.held + Duration::from_secs(1))?;
+        // Streams of restarted nodes find their numbers.
+        self.run(Duration::from_secs(1))?;
         let (mut from, mut until) = (Time::ZERO, Time::ZERO);
         let mut quiet = false;
         for _ in 0..QUIET_TRIES {

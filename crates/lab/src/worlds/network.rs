@@ -126,14 +126,4 @@ impl<'p> Nodes<'p> {
     pub(super) fn complaint(&self) -> Option<String> {
         whole::complaint(&self.world, &self.hosts)
     }
-
-    /// The longest that is held against any link that is down.
-    pub(super) fn longest_hold(&self) -> Duration {
-        let running = self
-            .hosts
-            .iter()
-            .filter_map(|host| self.world.engine(*host));
-        let holds = running.map(|station| station.node().longest_hold());
-        holds.max().unwrap_or_default()
-    }
 }

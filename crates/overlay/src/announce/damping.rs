@@ -43,7 +43,7 @@ pub enum Quantity {
 impl Announce {
     /// What holds announcements back; none while the link is down.
     pub fn damping(&self) -> Option<Damping> {
-        let not_before = self.last? + self.settings.spacing;
+        let not_before = self.last.filter(|_| !self.is_silent)? + self.settings.spacing;
         let pending = [
             (Quantity::Latency, &self.latency),
             (Quantity::Loss, &self.loss),

@@ -26,10 +26,7 @@ fn drive(
         if !rng.chance(loss_at(now)) {
             loss.on_packet(seq);
         }
-        let measured = LinkCost {
-            latency_us: 20_000,
-            loss: loss.share().0,
-        };
+        let measured = LinkCost::of_share(20_000, loss.share().0);
         if announce.announced().is_none() {
             announce.on_link_up(now, measured);
         } else if seq % pps == 0 || announce.next_timeout().is_some_and(|at| at <= now) {

@@ -1,6 +1,6 @@
 //! When the next hello goes, and what it says.
 
-use super::{HURRIED, Hello, ROW_GAP_HALVES, SOON, State, clock};
+use super::{HURRIED, Hello, ROW_GAP_HALVES, State, clock};
 use base::{Duration, Time};
 use wire::Loss;
 use wire::control::{Echo, Hello as Message};
@@ -25,10 +25,11 @@ impl Hello {
     }
 
     /// Between regular hellos.
-    pub(super) fn interval(&self, now: Time) -> Duration {
-        let about_to_come_up = || self.row > 0 && self.hold() <= now.since(self.row_since) + SOON;
+    pub(super) fn interval(&self) -> Duration {
+        // Data that tries a silent link is not to wait for a hello longer than it must.
+        let is_wanted = self.notices > 0 || self.row > 0 || self.is_tried() && self.active;
         match self.state {
-            State::Down if self.notices > 0 || about_to_come_up() => self.settings.active.interval,
+            State::Down if is_wanted => self.settings.active.interval,
             State::Down => self.settings.idle.interval,
             State::Up | State::Probing => self.pace().interval,
         }
@@ -37,7 +38,7 @@ impl Hello {
     /// Between this hello and the next, with all urgency.
     fn gap(&self, now: Time) -> Duration {
         let pace = self.pace();
-        let regular = self.interval(now);
+        let regular = self.interval();
         let asked = now < self.answer_until;
         match self.state {
             State::Probing if now.since(self.silent_since()) >= self.hurry_after() => {
@@ -62,7 +63,7 @@ impl Hello {
             State::Down => !self.answering && (self.row == 0 || self.row_falters(now)),
         };
         self.notices = self.notices.saturating_sub(1);
-        let interval = self.interval(now);
+        let interval = self.interval();
         let hello = Message {
             i_hear_you: self.hears(now),
             answer_now: asks,
@@ -86,7 +87,7 @@ impl Hello {
     /// The row that is about to bring the link up waits for a hello that seems to be lost.
     fn row_falters(&self, now: Time) -> bool {
         let pace = self.settings.active.interval;
-        self.interval(now) <= pace && now.since(self.row_last) > pace + pace.div(2)
+        self.interval() <= pace && now.since(self.row_last) > pace + pace.div(2)
     }
 
     fn echo(&self, now: Time) -> Option<Echo> {

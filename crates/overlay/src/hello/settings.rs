@@ -1,5 +1,6 @@
 //! Every number of the hello protocol, with where it comes from.
 
+use super::price;
 use base::Duration;
 
 /// How a link is watched while it is in one mode (carrying data, or idle).
@@ -43,12 +44,10 @@ pub struct Settings {
     pub up_hellos: u32,
     /// For how long the row must have lasted.
     pub up_after: Duration,
-    /// For how long it must have lasted after the link has gone down once.
-    pub hold_first: Duration,
-    /// The longest that it must last, however often the link went down.
-    pub hold_max: Duration,
-    /// The time being up that halves what is held against a link.
-    pub hold_halves_every: Duration,
+    /// What outages cost paths that take the link.
+    pub price: price::Settings,
+    /// For how long a link that has fallen silent is tried by what has no other way.
+    pub try_for: Duration,
     /// A timeout that comes later than this says that the host did not run, so that silence in
     /// that time says nothing about the link.
     pub stall: Duration,
@@ -96,12 +95,17 @@ impl Settings {
             rtt_allowance_max: Duration::from_millis(1000),
             up_hellos: 3,
             up_after: Duration::from_millis(200),
-            // Choice: [Amir06 §IV-B] saw instability when routes changed because of a single link
-            // faster than 10 s apart; a link that fails a fourth time in a row waits for 8 s, and
-            // then 16 s and more.
-            hold_first: Duration::from_secs(1),
-            hold_max: Duration::from_secs(60),
-            hold_halves_every: Duration::from_secs(60),
+            price: price::Settings {
+                // Choice: a call is better off on a path that is longer by most of its playout buffer
+                // than on one that fails now and then; on one that is longer still it is not.
+                first: Duration::from_millis(64),
+                // Choice: as much as three outages in a minute; it is told for nine minutes then.
+                most: Duration::from_millis(512),
+                // Choice: routes come back after two minutes to a link that is 20 ms shorter.
+                halves_every: Duration::from_secs(60),
+            },
+            // Choice: as long as streams wait; a neighbour that is gone for longer is dialled.
+            try_for: Duration::from_secs(300),
             stall: Duration::from_millis(100),
         }
     }
@@ -130,9 +134,12 @@ impl Settings {
             // Choice: the paper does not say when a link is up again; it is when it is heard.
             up_hellos: 1,
             up_after: Duration::ZERO,
-            hold_first: Duration::ZERO,
-            hold_max: Duration::ZERO,
-            hold_halves_every: Duration::from_secs(60),
+            price: price::Settings {
+                first: Duration::ZERO,
+                most: Duration::ZERO,
+                halves_every: Duration::from_secs(60),
+            },
+            try_for: Duration::ZERO,
             stall: Duration::from_secs(5),
         }
     }

@@ -97,7 +97,7 @@ impl World {
         while self.directions[1 - end].next() <= now {
             let arrived = self.directions[1 - end].in_flight.pop_front();
             let event = match arrived.and_then(|(_, what)| what) {
-                Some(hello) => self.ends[end].on_hello(now, &hello),
+                Some(hello) => self.ends[end].on_hello(now, Duration::ZERO, &hello),
                 None => {
                     self.ends[end].on_data_received(now);
                     None
@@ -109,7 +109,7 @@ impl World {
             && at <= now
         {
             self.data[end] = Some((every, now + every));
-            if self.ends[end].is_usable() {
+            if self.ends[end].is_usable() || self.ends[end].is_tried() {
                 self.ends[end].on_data_sent(now);
                 self.directions[end].send(now, None);
             }
@@ -134,8 +134,8 @@ impl World {
 
     fn downs(&self) -> Vec<(Time, usize, Why)> {
         let down = |&(at, end, event): &(Time, usize, Event)| match event {
-            Event::Down { why } => Some((at, end, why)),
-            Event::Up => None,
+            Event::Down { why, .. } => Some((at, end, why)),
+            Event::Up | Event::GivenUp => None,
         };
         self.events.iter().filter_map(down).collect()
     }
@@ -267,41 +267,64 @@ fn hellos_are_cheap_and_cheaper_when_idle() {
 }
 
 #[test]
-fn a_flapping_link_stays_down_longer_each_time_up_to_a_bound_and_is_forgiven() {
+fn a_silent_link_is_tried_and_up_two_round_trips_after_it_is_back() {
+    for outage_ms in [500, 2_000, 10_000, 60_000] {
+        let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, outage_ms);
+        world.run(SECOND);
+        world.send_data(0, Some(20));
+        world.run(SECOND);
+        world.set_dead(true);
+        world.run(Duration::from_millis(outage_ms));
+        assert!(world.ends.iter().all(|end| !end.is_usable() && end.is_tried()));
+        world.set_dead(false);
+        let healed = world.now;
+        // A hello of the active pace, one way, an answer: 100 + 2 · 20 ms, and one for the other end.
+        while world.states() != [State::Up, State::Up] {
+            world.run(Duration::from_millis(1));
+            assert!(world.now.since(healed) < SECOND.div(5), "{outage_ms}");
+        }
+        assert!(world.ends.iter().all(|end| !end.is_tried()));
+    }
+}
+
+#[test]
+fn a_link_that_stays_silent_is_given_up() {
+    let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);
+    world.run(SECOND * 5);
+    world.set_dead(true);
+    world.run(SECOND * 310);
+    let given_up = |&&(_, _, event): &&(Time, usize, Event)| event == Event::GivenUp;
+    assert_eq!(world.events.iter().filter(given_up).count(), 2);
+    assert!(world.ends.iter().all(|end| !end.is_tried()));
+    // It comes back all the same, by a row of hellos.
+    world.set_dead(false);
+    world.run(SECOND * 3);
+    assert_eq!(world.states(), [State::Up, State::Up]);
+}
+
+#[test]
+fn outages_have_a_price_that_ends() {
     let mut world = World::new(Settings::modern(), 20, 0.0, 0.0, 1);
     world.run(SECOND);
     world.send_data(0, Some(20));
     world.run(SECOND);
-    let mut downtimes = Vec::new();
+    let mut prices = Vec::new();
     for _ in 0..9 {
         world.set_dead(true);
         world.run(SECOND);
-        assert_eq!(world.states(), [State::Down, State::Down]);
         world.set_dead(false);
-        let healed = world.now;
-        while world.states() != [State::Up, State::Up] {
-            world.run(SECOND.div(10));
-            assert!(world.now.since(healed) < SECOND * 63, "{:?}", world.events);
-        }
-        downtimes.push(world.now.since(healed).as_secs_f64());
-        world.run(SECOND * 2);
+        world.run(SECOND * 9);
+        assert_eq!(world.states(), [State::Up, State::Up]);
+        prices.push(world.ends[0].price_us(world.now) / 1_000);
     }
-    assert!(downtimes[0] < 2.5, "{downtimes:?}");
-    assert!(
-        downtimes.windows(2).all(|w| w[1] > w[0] - 1.5),
-        "{downtimes:?}"
-    );
-    assert!(downtimes[8] > 55.0, "{downtimes:?}");
-    world.run(SECOND * 600);
-    world.set_dead(true);
+    // Of 64 ms each, until a minute in use halves them: told as powers of two, 512 at the most.
+    assert_eq!(prices, [64, 128, 128, 256, 256, 256, 256, 512, 512]);
+    let ends = world.ends[0].price_ends(world.now).expect("it has a price");
+    world.run(ends.since(world.now) - Duration::from_millis(1));
+    assert_eq!(world.ends[0].price_us(world.now), 1_000);
     world.run(SECOND);
-    world.set_dead(false);
-    world.run(SECOND * 3);
-    assert_eq!(
-        world.states(),
-        [State::Up, State::Up],
-        "ten good minutes are long"
-    );
+    assert_eq!(world.ends[0].price_us(world.now), 0);
+    assert_eq!(world.ends[0].price_ends(world.now), None);
 }
 
 #[test]
@@ -317,7 +340,7 @@ fn a_host_that_slept_does_not_blame_the_link() {
             boot: 1,
             ..Message::default()
         };
-        end.on_hello(at(ms), &hello);
+        end.on_hello(at(ms), Duration::ZERO, &hello);
         end.on_data_sent(at(ms));
     }
     assert_eq!(end.state(), State::Up);
@@ -342,9 +365,10 @@ fn closing_takes_the_link_down_without_holding_it_against_the_peer() {
     world.run(SECOND);
     let now = world.now;
     let bye = world.ends[0].close(now, Loss::NONE);
-    let event = world.ends[1].on_hello(now + SECOND.div(100), &bye);
-    assert_eq!(event, Some(Event::Down { why: Why::Closing }));
-    assert_eq!(world.ends[1].hold(), Settings::modern().up_after);
+    let event = world.ends[1].on_hello(now + SECOND.div(100), Duration::ZERO, &bye);
+    let (why, tried) = (Why::Closing, false);
+    assert_eq!(event, Some(Event::Down { why, tried }));
+    assert_eq!(world.ends[1].price_us(now), 0);
 }
 
 #[test]
@@ -357,12 +381,15 @@ fn an_overtaken_hello_says_nothing() {
         ..Message::default()
     };
     let now = world.now;
-    assert_eq!(world.ends[0].on_hello(now, &old), None);
+    assert_eq!(world.ends[0].on_hello(now, Duration::ZERO, &old), None);
     world.ends[0].on_restart(now);
-    let event = world.ends[0].on_hello(now, &old);
+    let event = world.ends[0].on_hello(now, Duration::ZERO, &old);
     assert_eq!(
         event,
-        Some(Event::Down { why: Why::NotHeard }),
+        Some(Event::Down {
+            why: Why::NotHeard,
+            tried: true
+        }),
         "a peer that restarted"
     );
 }

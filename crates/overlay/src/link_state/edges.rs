@@ -65,8 +65,8 @@ impl Database {
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
         let link = self.links_of(from)?.iter().find(|l| l.neighbor == to)?;
         Some(LinkCost {
-            latency_us: link.latency.micros(),
-            loss: link.loss.0,
+            price_us: link.availability.price_us(),
+            ..LinkCost::of_share(link.latency.micros(), link.loss.0)
         })
     }
 

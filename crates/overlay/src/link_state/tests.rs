@@ -27,7 +27,7 @@ pub(crate) fn link(to: u32, latency_us: u32) -> Link {
         neighbor: node(to),
         latency: Latency::from_micros(latency_us),
         loss: Loss(0),
-        flags: 0,
+        availability: wire::Availability::STEADY,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::event::{Drop, Event};
 use crate::hello::{self, Why};
 use crate::link::{Link, LinkIndex};
 use crate::realtime::{NACK_SEQS, Strike};
-use base::{NodeAddr, Outbox, Time, UnderlayAddr};
+use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{Due, Established, Outcome, Refusal};
 use wire::control::{Builder, Hello, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer};
 use wire::link::SessionIndex;
@@ -148,7 +148,7 @@ impl Node {
     ) {
         let link = self.links.at_mut(index);
         let peer = link.peer;
-        let was_up = link.is_up();
+        let (was_up, carried) = (link.is_up(), link.carries());
         let ended: Vec<SessionIndex> = link.sessions.clear().collect();
         link.at = None;
         link.hello = hello::Hello::new(now, self.settings.hello);
@@ -158,8 +158,11 @@ impl Node {
         if was_up {
             self.links.at_mut(index).counts.downs += 1;
             out.report(Event::LinkDown { peer, why });
-            let event = hello::Event::Down { why: Why::Closing };
+            let (why, tried) = (Why::Closing, false);
+            let event = hello::Event::Down { why, tried };
             self.on_link_changed(now, index, Some(event));
+        } else if carried {
+            self.on_link_changed(now, index, Some(hello::Event::GivenUp));
         }
     }
 
@@ -184,13 +187,14 @@ impl Node {
         &mut self,
         now: Time,
         index: LinkIndex,
+        waited: Duration,
         plaintext: &[u8],
         out: &mut impl Outbox<Node>,
     ) {
         self.links.touch(index);
         for message in Messages::new(plaintext) {
             match message {
-                Ok(Message::Hello(hello)) => self.on_hello(now, index, &hello, out),
+                Ok(Message::Hello(hello)) => self.on_hello(now, index, waited, &hello, out),
                 Ok(Message::Nack(nack)) => {
                     let strike = Strike::from_wire(nack.strike);
                     for seq in nack.missing() {
@@ -226,6 +230,7 @@ impl Node {
         &mut self,
         now: Time,
         index: LinkIndex,
+        waited: Duration,
         hello: &Hello,
         out: &mut impl Outbox<Node>,
     ) {
@@ -234,11 +239,13 @@ impl Node {
         if restarted {
             // The neighbour has (re)started: its lanes begin anew, and ours to it.
             link.peer_boot = Some(hello.boot);
-            link.hello.on_restart(now);
+            let event = link.hello.on_restart(now);
             link.reset_lanes(now);
+            self.on_hello_event(now, index, event, out);
         }
+        let link = self.links.at_mut(index);
         let measured = link.hello.rtt().samples();
-        let event = link.hello.on_hello(now, hello);
+        let event = link.hello.on_hello(now, waited, hello);
         let rtt = link.hello.rtt();
         if let Some(brake) = &mut link.brake
             && rtt.samples() > measured
@@ -262,7 +269,7 @@ impl Node {
             self.drop_session(session);
         }
         let link = self.links.at(index);
-        if link.sessions.is_empty() && link.is_up() {
+        if link.sessions.is_empty() && link.carries() {
             // New handshakes have failed for long, as when the neighbour's certificate has ended.
             return self.cut(now, index, "its session has ended", out);
         }
@@ -298,7 +305,8 @@ impl Node {
                 self.links.at_mut(index).counts.ups += 1;
                 out.report(Event::LinkUp { peer });
             }
-            Some(hello::Event::Down { why }) => {
+            Some(hello::Event::GivenUp) => {}
+            Some(hello::Event::Down { why, .. }) => {
                 self.links.at_mut(index).counts.downs += 1;
                 let why = match why {
                     Why::Closing => "the neighbour is stopping",

@@ -206,7 +206,7 @@ impl Node {
         let group = slot.key.group;
         let mut ways = core::mem::take(&mut self.ways);
         let links = &self.links;
-        let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).is_up();
+        let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
         ways.extend(slot.links(now).filter(is_open));
         let is_member = self.groups.is_member(group);
         let mut left = ways.len() + usize::from(is_member);

@@ -82,7 +82,7 @@ impl Node {
             latency_hold,
             loss_hold,
         } = link.announce.damping()?;
-        let measured = link.measured_cost();
+        let measured = link.measured_cost(now);
         let left = |until: Time| until.since(now).as_secs_f64();
         let change = |pending: Pending| PendingChange {
             what: match pending.what {

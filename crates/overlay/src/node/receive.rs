@@ -11,7 +11,7 @@ use crate::flow::{self, FlowKey};
 use crate::link::LinkIndex;
 use crate::realtime::Arrival;
 use crate::reliable as lane;
-use base::{Burst, Outbox, Time, UnderlayAddr};
+use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::{Clear, Kind};
 
@@ -41,8 +41,10 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let mut run = (Verdict::Done, 0);
+        let waited = burst.waited();
         for _ in 0..burst.segments() {
-            let verdict = self.judge(now, from, burst.segment_mut(run.1), out);
+            let datagram = burst.segment_mut(run.1);
+            let verdict = self.judge(now, (from, waited), datagram, out);
             if verdict != run.0 && run.1 > 0 {
                 let front = burst.split_front(run.1);
                 self.dispatch(now, run.0, front, out);
@@ -68,7 +70,7 @@ impl Node {
     fn judge(
         &mut self,
         now: Time,
-        from: UnderlayAddr,
+        (from, waited): (UnderlayAddr, Duration),
         datagram: &mut [u8],
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
@@ -107,9 +109,9 @@ impl Node {
         }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {
-            Kind::Data => self.judge_packet(now, index, plaintext, out),
+            Kind::Data => self.judge_packet(now, index, waited, plaintext, out),
             _ => {
-                self.on_control(now, index, plaintext, out);
+                self.on_control(now, index, waited, plaintext, out);
                 Verdict::Done
             }
         }
@@ -120,6 +122,7 @@ impl Node {
         &mut self,
         now: Time,
         index: LinkIndex,
+        waited: Duration,
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
@@ -130,7 +133,7 @@ impl Node {
         };
         let class = header.class();
         let link = self.links.at_mut(index);
-        if !link.is_up() {
+        if !link.carries() {
             // A neighbour that has not noticed yet that this node has restarted goes on with the
             // lane numbers of before; they must not be taken for those of the lane that begins.
             self.drop_one(Drop::LinkDown, out);
@@ -138,7 +141,7 @@ impl Node {
         }
         link.on_data_received(now, len);
         let one_way = link.one_way();
-        let remaining = header.remaining().minus(one_way);
+        let remaining = header.remaining().minus(one_way + waited);
         match class.link {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {

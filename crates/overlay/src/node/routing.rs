@@ -16,7 +16,7 @@ use wire::link_state::{
     write_usable,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
-use wire::{Latency, Loss};
+use wire::{Availability, Latency, Loss};
 
 /// The least time between two records of this node: several links that change at once are told
 /// together, and a node with many unstable links does not flood the network.
@@ -129,19 +129,24 @@ impl Node {
             Some(hello::Event::Up) => {
                 self.flood.on_link_up(index, &self.database);
                 let link = self.links.at_mut(index);
-                let cost = link.measured_cost();
+                let cost = link.measured_cost(now);
                 link.announce.on_link_up(now, cost);
                 link.mtu.on_link_up(now);
                 self.on_lane_changed(now, index, true);
             }
-            Some(hello::Event::Down { .. }) => {
+            Some(hello::Event::Down { tried, .. }) => {
                 self.flood.on_link_down(index);
+                let link = self.links.at_mut(index);
                 // What was lost while the link was down says nothing of the link when it is up.
-                self.links.at_mut(index).loss.on_outage();
-                self.links.at_mut(index).announce.on_link_down();
-                self.links.at_mut(index).mtu.on_link_down();
+                link.loss.on_outage();
+                match tried {
+                    true => link.announce.on_silence(),
+                    false => link.announce.on_link_down(),
+                }
+                link.mtu.on_link_down();
                 self.on_lane_changed(now, index, false);
             }
+            Some(hello::Event::GivenUp) => self.links.at_mut(index).announce.on_link_down(),
             None => {}
         }
         self.own_record_due = true;
@@ -151,7 +156,7 @@ impl Node {
     /// Weighs the present estimate of a link; marks the own record as due when it is to be told.
     pub(super) fn consider_cost(&mut self, now: Time, index: LinkIndex) {
         let link = self.links.at_mut(index);
-        let cost = link.measured_cost();
+        let cost = link.measured_cost(now);
         self.own_record_due |= link.announce.on_measure(now, cost).is_some();
     }
 
@@ -190,13 +195,13 @@ impl Node {
     fn originate_record(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
         let mut telling: Vec<(Reported, &Link)> = Vec::new();
-        for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
+        for (_, link) in self.links.iter().filter(|(_, link)| link.carries()) {
             if let Some(cost) = link.announce.announced() {
                 let reported = Reported {
                     neighbor: link.peer,
                     latency: Latency::from_micros(cost.latency_us),
                     loss: Loss(cost.loss),
-                    flags: 0,
+                    availability: Availability::of_price(cost.price_us),
                 };
                 telling.push((reported, link));
             }

@@ -272,7 +272,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let link = self.links.at_mut(index);
-        if !link.is_up() {
+        if !link.carries() {
             return;
         }
         let (peer, one_way) = (link.peer, link.one_way());

@@ -161,14 +161,14 @@ fn each_way<B: AsRef<[u8]>>(
         Ok(Stamp::Subgraph(graph)) => {
             for to in graph.next(own).filter(|to| !is_back(*to)) {
                 take(match links.by_peer(to) {
-                    Some(index) if links.at(index).is_up() => Way::Open(index),
+                    Some(index) if links.at(index).carries() => Way::Open(index),
                     Some(_) => Way::Down,
                     None => Way::Missing,
                 });
             }
         }
         Ok(Stamp::Flooding) => {
-            let up = links.iter().filter(|(_, link)| link.is_up());
+            let up = links.iter().filter(|(_, link)| link.carries());
             for (index, _) in up.filter(|(_, link)| !is_back(link.peer)) {
                 take(Way::Open(index));
             }

@@ -10,7 +10,7 @@
 //! where bytes leave that carry it.
 
 use super::Node;
-use super::send::{extension_bytes, next_hop};
+use super::send::{extension_bytes, metric, next_hop};
 use super::streams::{BUFFER_RETRY, tell};
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
@@ -139,7 +139,10 @@ impl Node {
             out.report(Event::Unstamped);
         }
         let hop = next_hop(&self.tables, &self.links, routing, to, None);
-        let link = hop.ok().filter(|link| self.links.at(*link).is_up());
+        // A stream waits for a link that answers: what it sends into silence it has to send again.
+        let is_silent = metric(routing).is_some_and(|metric| self.tables.is_silent(metric, to));
+        let hop = hop.ok().filter(|_| !is_silent);
+        let link = hop.filter(|link| self.links.at(*link).is_up());
         stream.on_route(now, link.is_some());
         link.map(Way::Link)
     }

@@ -177,7 +177,7 @@ impl Neighbour {
                 neighbor,
                 latency: Latency::from_micros(latency_us),
                 loss: Loss::from_share(loss),
-                flags: 0,
+                availability: wire::Availability::STEADY,
             })
             .collect();
         let repr = link_state::Repr {

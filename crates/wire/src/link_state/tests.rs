@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const UNSIGNED: [u8; 16 + 20 + 7] = [
     10, 7, 0, 3, 0, 0, 0, 42, 0x0e, 0x10, 0, 0, 0, 5, 0, 2, //
     10, 7, 0, 4, 0x00, 0x75, 0x30, 0x0c, 0xcd, 0, //
-    10, 7, 0, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 0, //
+    10, 7, 0, 5, 0xff, 0xff, 0xff, 0xff, 0xff, 3, //
     0x11, 0, // an option without a value
     0x12, 3, 1, 2, 3, //
 ];
@@ -17,13 +17,13 @@ const LINKS: [Link; 2] = [
         neighbor: NodeAddr(0x0a07_0004),
         latency: Latency::from_micros(30_000),
         loss: Loss(0x0ccd),
-        flags: 0,
+        availability: Availability::STEADY,
     },
     Link {
         neighbor: NodeAddr(0x0a07_0005),
         latency: Latency::MAX,
         loss: Loss::ALL,
-        flags: 0,
+        availability: Availability(3),
     },
 ];
 
@@ -229,8 +229,13 @@ fn a_datagram_of_1400_bytes_carries_at_least_60_links_of_degree_8() {
 }
 
 prop_compose! {
-    fn link()(neighbor: u32, latency in 0u32..1 << 24, loss: u16, flags: u8) -> Link {
-        Link { neighbor: NodeAddr(neighbor), latency: Latency::from_micros(latency), loss: Loss(loss), flags }
+    fn link()(neighbor: u32, latency in 0u32..1 << 24, loss: u16, availability: u8) -> Link {
+        Link {
+            neighbor: NodeAddr(neighbor),
+            latency: Latency::from_micros(latency),
+            loss: Loss(loss),
+            availability: Availability(availability),
+        }
     }
 }
 

@@ -123,8 +123,8 @@ impl Timers {
                 }
             }
             Timers::ModernUndamped => {
-                settings.hello.hold_first = Duration::ZERO;
-                settings.hello.hold_max = Duration::ZERO;
+                settings.hello.price.first = Duration::ZERO;
+                settings.hello.price.most = Duration::ZERO;
                 settings.announce.hold = Duration::ZERO;
                 settings.announce.spacing = Duration::ZERO;
             }

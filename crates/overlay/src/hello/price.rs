@@ -1,0 +1,147 @@
+//! What outages of late cost a path that takes the link: availability, as a price in latency.
+//!
+//! ```text
+//!   price   64 |  ,----.            ,----.                each outage adds `first`, up to `most`;
+//!           32 |  |    '----.       |96  '----.           what is there halves every `halves_every`
+//!           16 |  |         '----.  |         '----.
+//!            0 |--'              '--'              '---   below a millisecond it is nothing
+//! ```
+//!
+//! A price is no door: a link that keeps failing carries what has no better way. It keeps routes from
+//! following a link that comes and goes: they leave it at once, and come back when every other path is
+//! longer by the price that is left. [Amir06 §IV-B] saw instability when routes changed because of a
+//! single link faster than 10 s apart.
+
+use base::{Duration, Time};
+
+/// The numbers of the price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What one outage adds; zero for none.
+    pub first: Duration,
+    /// The most that it comes to, however often the link fails.
+    pub most: Duration,
+    /// The time in use that halves it.
+    pub halves_every: Duration,
+}
+
+/// The least price that is told.
+const LEAST_US: u32 = 1_000;
+
+/// The price of one link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Price {
+    settings: Settings,
+    us: u32,
+    /// From when on it falls; it does not while the link is down.
+    since: Time,
+}
+
+impl Price {
+    pub(super) fn new(settings: Settings) -> Price {
+        Price {
+            settings,
+            us: 0,
+            since: Time::ZERO,
+        }
+    }
+
+    /// The link has failed.
+    pub(super) fn on_outage(&mut self, now: Time) {
+        let s = &self.settings;
+        let us = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        let sum = self.left_us(now).saturating_add(us(s.first));
+        *self = Price {
+            us: sum.min(us(s.most)),
+            since: now,
+            ..*self
+        };
+    }
+
+    /// The link is in use again.
+    pub(super) fn on_up(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    /// The node at the other end was gone, not the link.
+    pub(super) fn forget(&mut self) {
+        self.us = 0;
+    }
+
+    /// The price in microseconds, down to a power of two of milliseconds: others need not be told of
+    /// less than a halving.
+    pub(super) fn told_us(&self, now: Time) -> u32 {
+        match self.left_us(now) / LEAST_US {
+            0 => 0,
+            ms => LEAST_US << ms.ilog2(),
+        }
+    }
+
+    /// When nothing of it is told any more, if the link does not fail again.
+    pub(super) fn ends(&self, now: Time) -> Option<Time> {
+        let halvings = match self.us / LEAST_US {
+            0 => return None,
+            ms => 1 + u64::from(ms.ilog2()),
+        };
+        let ends = self.since + self.settings.halves_every * halvings;
+        (ends > now).then_some(ends)
+    }
+
+    fn left_us(&self, now: Time) -> u32 {
+        let every = self.settings.halves_every.as_nanos().max(1);
+        let halvings = now.since(self.since).as_nanos() / every;
+        self.us >> halvings.min(31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings = Settings {
+        first: Duration::from_millis(64),
+        most: Duration::from_millis(200),
+        halves_every: Duration::from_secs(60),
+    };
+
+    fn at(s: u64) -> Time {
+        Time::ZERO + Duration::from_secs(s)
+    }
+
+    #[test]
+    fn an_outage_has_a_price_that_halves_and_ends() {
+        let mut price = Price::new(SETTINGS);
+        assert_eq!((price.told_us(at(5)), price.ends(at(5))), (0, None));
+        price.on_outage(at(10));
+        // It does not fall while the link is down.
+        price.on_up(at(100));
+        let told = [100, 159, 160, 220, 460, 519, 520].map(|s| price.told_us(at(s)) / 1_000);
+        assert_eq!(told, [64, 64, 32, 16, 1, 1, 0]);
+        assert_eq!(price.ends(at(100)), Some(at(520)));
+        assert_eq!(price.ends(at(520)), None);
+    }
+
+    #[test]
+    fn outages_add_up_to_a_bound_and_a_restart_is_none() {
+        let mut price = Price::new(SETTINGS);
+        for s in [10, 70, 80, 90, 100] {
+            price.on_outage(at(s));
+        }
+        // 64, 32 + 64, 160, 200 and 200 ms: told as powers of two.
+        assert_eq!(price.told_us(at(100)), 128_000);
+        assert_eq!(price.left_us(at(100)), 200_000);
+        price.forget();
+        assert_eq!(price.told_us(at(100)), 0);
+    }
+
+    #[test]
+    fn the_paper_has_no_price() {
+        let mut price = Price::new(Settings {
+            first: Duration::ZERO,
+            most: Duration::ZERO,
+            ..SETTINGS
+        });
+        price.on_outage(at(10));
+        assert_eq!((price.told_us(at(10)), price.ends(at(10))), (0, None));
+    }
+}
