@@ -1,7 +1,7 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, papadimitriou06};
+use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -42,6 +42,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         papadimitriou06::EXPERIMENTS,
         brogle09::EXPERIMENTS,
         liu04::EXPERIMENTS,
+        messy::EXPERIMENTS,
     ]
     .concat()
 }
@@ -56,7 +57,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         brogle09::pastry::CLAIMS,
         liu04::claims::CLAIMS,
     ];
-    papers.into_iter().flatten()
+    papers.into_iter().flatten().chain(messy::claims())
 }
 
 /// The claims that an experiment judges.

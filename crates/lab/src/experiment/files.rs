@@ -29,6 +29,9 @@ pub(super) struct Outcome {
     pub(super) charts: Vec<String>,
     /// The paper's claims with their verdicts.
     pub(super) claims: Vec<Judged>,
+    /// The numbers in short: the head, then lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) table: Vec<Vec<String>>,
 }
 
 /// A claim and its verdict.
@@ -118,6 +121,10 @@ pub(super) fn write_outcome(
         files::write(&base.with_file_name(&file), alone(&chart.svg()).as_bytes())?;
         charts.push(file);
     }
+    for (file, text) in experiment.files(plan) {
+        fs::create_dir_all(&base)?;
+        files::write(&base.join(file), text.as_bytes())?;
+    }
     let outcome = Outcome {
         id: id.to_owned(),
         title: experiment.title().to_owned(),
@@ -128,6 +135,7 @@ pub(super) fn write_outcome(
         took_s: crate::quality::round(took_s, 1),
         charts,
         claims,
+        table: experiment.table(rows),
     };
     let json = serde_json::to_string_pretty(&outcome).map_err(io::Error::other)?;
     files::write(&base.with_extension("json"), (json + "\n").as_bytes())?;

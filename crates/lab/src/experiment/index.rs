@@ -74,6 +74,7 @@ fn section(out: &Path, outcome: &Outcome) -> String {
         let svg = without_style(&svg);
         let _ = writeln!(html, "<figure>\n{svg}</figure>");
     }
+    html += &numbers(&outcome.table);
     html += "<table class=\"wide\">\n<tr><th>the paper says</th><th>expected</th><th>measured</th>\
              <th></th></tr>\n";
     for claim in &outcome.claims {
@@ -86,6 +87,23 @@ fn section(out: &Path, outcome: &Outcome) -> String {
         outcome.size, outcome.seed, outcome.cells, outcome.took_s
     );
     html
+}
+
+/// The numbers in short.
+fn numbers(table: &[Vec<String>]) -> String {
+    let Some((head, lines)) = table.split_first() else {
+        return String::new();
+    };
+    let line = |cells: &[String], tag: &str| {
+        let cells = cells.iter().map(|cell| escape(cell));
+        let cells: String = cells.map(|cell| format!("<{tag}>{cell}</{tag}>")).collect();
+        format!("<tr>{cells}</tr>\n")
+    };
+    let lines: String = lines.iter().map(|cells| line(cells, "td")).collect();
+    format!(
+        "<table class=\"wide\">\n{}{lines}</table>\n",
+        line(head, "th")
+    )
 }
 
 fn row(claim: &Judged) -> String {

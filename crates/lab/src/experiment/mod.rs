@@ -27,6 +27,7 @@ mod files;
 mod index;
 mod liu04;
 mod merge;
+mod messy;
 mod papadimitriou06;
 mod row;
 mod run;
@@ -156,6 +157,14 @@ pub(crate) trait Experiment: Sync {
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError>;
     /// What the rows of all cells come to.
     fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings;
+    /// The numbers in short, for a terminal and the page: the head, then lines. May be empty.
+    fn table(&self, _: &Rows) -> Vec<Vec<String>> {
+        Vec::new()
+    }
+    /// Files that a reader may want beside the numbers, such as scenarios: names and texts.
+    fn files(&self, _: &Plan) -> Vec<(String, String)> {
+        Vec::new()
+    }
     /// Whether it runs real nodes: then its cells run one by one, with nothing beside them.
     fn is_real_time(&self) -> bool {
         false

@@ -86,6 +86,9 @@ pub struct Tally {
     pub untested: usize,
     /// Seconds it took.
     pub took_s: f64,
+    /// The numbers in short, if it gives some: the head, then lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub table: Vec<Vec<String>>,
 }
 
 /// What ran.
@@ -194,12 +197,16 @@ impl Tally {
             fail: failed.map(|claim| claim.key.clone()).collect(),
             untested: count(None),
             took_s: outcome.took_s,
+            table: outcome.table.clone(),
         }
     }
 }
 
 impl fmt::Display for LabSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for tally in self.experiments.iter().filter(|t| !t.table.is_empty()) {
+            writeln!(f, "{}\n{}", tally.id, table::align(&tally.table))?;
+        }
         if !self.experiments.is_empty() {
             let head = ["experiment", "hold", "do not", "untested", "seconds"];
             let mut rows = vec![head.map(str::to_owned).to_vec()];

@@ -1,0 +1,193 @@
+//! Measures a scene: both profiles with UDP beside, with several seeds.
+
+use super::scene::{DEADLINE_MS, INTERVAL_MS, Scene};
+use crate::experiment::{Cell, CellError, Row};
+use crate::scenario::{Call, FlowReport, Scenario, Simulation};
+use base::Duration;
+
+/// The carriers, as a row's values call them.
+pub(super) const CARRIERS: [&str; 3] = ["udp", "default", "paper"];
+/// How long after a trouble losses still count as its own.
+pub(super) const AFTER_MS: f64 = 400.0;
+/// A call as good as perfect misses no more than this share, in percent.
+pub(super) const GOOD_PCT: f64 = 0.5;
+
+/// What a carrier's calls came to in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Run {
+    lost_pct: f64,
+    late_pct: f64,
+    silence_ms: f64,
+    /// Missed beside the troubles and the time after them, of what was sent beside them.
+    outside_pct: f64,
+    route_changes: f64,
+    /// Calls as good as perfect.
+    good: f64,
+    /// Other calls whose node refused requests.
+    refused: f64,
+}
+
+/// The scene's row: means over the seeds, and the most of some.
+pub(super) fn measure(cell: &Cell, scene: &Scene, seeds: u32, seed: u64) -> Result<Row, CellError> {
+    let mut runs: [Vec<Run>; 3] = Default::default();
+    for n in 0..seeds {
+        let seed = seed.wrapping_add(u64::from(n));
+        for (profile, carrier) in [("modern", 1), ("paper", 2)] {
+            let [udp, overlay] = one(scene, profile, seed)?;
+            runs[carrier].push(overlay);
+            if profile == "modern" {
+                runs[0].push(udp);
+            }
+        }
+    }
+    let mut row = Row::of(cell);
+    row.set("seeds", f64::from(seeds));
+    for (carrier, runs) in CARRIERS.iter().zip(&runs) {
+        let mut set = |name: &str, (mean, most): (f64, f64)| {
+            row.set(format!("{carrier} {name}"), mean);
+            row.set(format!("{carrier} {name} most"), most);
+        };
+        set("lost %", mean_and_most(runs, |run| run.lost_pct));
+        set("late %", mean_and_most(runs, |run| run.late_pct));
+        set("missed %", mean_and_most(runs, Run::missed_pct));
+        set("silence ms", mean_and_most(runs, |run| run.silence_ms));
+        set("outside %", mean_and_most(runs, |run| run.outside_pct));
+        set(
+            "route changes",
+            mean_and_most(runs, |run| run.route_changes),
+        );
+        let least = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::MAX, f64::min);
+        row.set(format!("{carrier} good calls least"), least(|run| run.good));
+        row.set(
+            format!("{carrier} refused calls least"),
+            least(|run| run.refused),
+        );
+    }
+    for (n, carrier) in CARRIERS.iter().enumerate().skip(1) {
+        let differences = |of: fn(&Run) -> f64| -> Vec<f64> {
+            let pairs = runs[n].iter().zip(&runs[0]);
+            pairs.map(|(overlay, udp)| of(overlay) - of(udp)).collect()
+        };
+        let missed = standard_error(&differences(Run::missed_pct));
+        row.set(format!("{carrier} missed % error"), missed);
+        let silence = standard_error(&differences(|run| run.silence_ms));
+        row.set(format!("{carrier} silence ms error"), silence);
+    }
+    Ok(row)
+}
+
+/// UDP, and the overlay with this profile.
+fn one(scene: &Scene, profile: &str, seed: u64) -> Result<[Run; 2], CellError> {
+    let text = scene.text("messy", profile, seed);
+    let scenario = Scenario::parse("messy", &text).map_err(|error| CellError(error.to_string()))?;
+    let mut simulation = Simulation::new(&scenario, seed);
+    while simulation.run_for(Duration::from_secs(3_600)) {}
+    let (report, calls) = simulation.finish_with_calls();
+    let (overlay, udp) = report.flows.split_at(scene.calls.count as usize);
+    let (overlay_calls, udp_calls) = calls.split_at(overlay.len());
+    let troubles = scene.troubles_ms(seed);
+    let starts = scene.starts_ms();
+    // Those by UDP all begin at once, as one flow of so many.
+    let udp_starts = vec![0.0; starts.len()];
+    let mut runs = [
+        Run::of(udp, udp_calls, &udp_starts, &troubles),
+        Run::of(overlay, overlay_calls, &starts, &troubles),
+    ];
+    runs[1].route_changes = report.overlay.route_changes as f64;
+    Ok(runs)
+}
+
+impl Run {
+    fn of(
+        flows: &[FlowReport],
+        calls: &[Vec<Call>],
+        starts: &[f64],
+        troubles: &[(f64, f64)],
+    ) -> Run {
+        let sum = |of: fn(&FlowReport) -> u64| flows.iter().map(of).sum::<u64>() as f64;
+        let percent = |count: f64| 100.0 * count / sum(|flow| flow.packets.sent).max(1.0);
+        let calls = || calls.iter().flatten();
+        let (mut outside, mut missed_outside) = (0.0_f64, 0.0);
+        for (call, start_ms) in calls().zip(starts) {
+            for (n, fate) in call.iter().enumerate() {
+                let at = start_ms + n as f64 * INTERVAL_MS;
+                if troubles
+                    .iter()
+                    .any(|(from, to)| (*from..to + AFTER_MS).contains(&at))
+                {
+                    continue;
+                }
+                outside += 1.0;
+                missed_outside += f64::from(u8::from(is_missed(fate)));
+            }
+        }
+        let silences = flows.iter().map(|flow| flow.packets.longest_gap_ms);
+        let is_good = |call: &&Call| {
+            let missed = call.iter().filter(|fate| is_missed(fate)).count();
+            100.0 * missed as f64 <= GOOD_PCT * call.len() as f64
+        };
+        let good = calls().filter(is_good).count() as f64;
+        let is_refused = |flow: &&FlowReport| {
+            let packets = &flow.packets;
+            packets.refused > 0 && packets.lost_pct + packets.late_pct > GOOD_PCT
+        };
+        Run {
+            lost_pct: percent(sum(|flow| flow.packets.lost)),
+            late_pct: percent(sum(|flow| flow.packets.late)),
+            silence_ms: silences.fold(0.0, f64::max),
+            outside_pct: 100.0 * missed_outside / outside.max(1.0),
+            route_changes: 0.0,
+            good,
+            refused: flows.iter().filter(is_refused).count() as f64,
+        }
+    }
+
+    fn missed_pct(&self) -> f64 {
+        self.lost_pct + self.late_pct
+    }
+}
+
+fn is_missed(fate: &Option<u32>) -> bool {
+    fate.is_none_or(|us| us > DEADLINE_MS * 1_000)
+}
+
+fn mean_and_most(runs: &[Run], of: impl Fn(&Run) -> f64) -> (f64, f64) {
+    let sum: f64 = runs.iter().map(&of).sum();
+    let most = runs.iter().map(of).fold(0.0, f64::max);
+    (sum / runs.len().max(1) as f64, most)
+}
+
+fn standard_error(samples: &[f64]) -> f64 {
+    let count = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / count.max(1.0);
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    (squares / (count - 1.0).max(1.0) / count.max(1.0)).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::messy::scene::{Path, Trouble};
+
+    #[test]
+    fn a_link_that_fails_costs_udp_what_it_was_down() {
+        let trouble = Trouble::Outage {
+            every_ms: 10_000,
+            for_ms: 500,
+        };
+        let scene = Scene::link(Path::new(20, 0.0), trouble, 30);
+        let [udp, overlay] = one(&scene, "modern", 3).unwrap();
+        let outages = scene.troubles_ms(3).len() as f64;
+        let expected = 100.0 * outages * 0.5 / 30.0;
+        assert!((udp.lost_pct - expected).abs() < 0.2, "{udp:?}");
+        assert!((480.0..=520.0).contains(&udp.silence_ms), "{udp:?}");
+        assert_eq!((udp.outside_pct, udp.late_pct), (0.0, 0.0));
+        assert!(overlay.lost_pct > expected / 2.0, "{overlay:?}");
+    }
+
+    #[test]
+    fn the_error_of_a_mean_is_that_of_textbooks() {
+        assert!((standard_error(&[1.0, 2.0, 3.0, 4.0]) - 0.6455).abs() < 1e-4);
+        assert_eq!(standard_error(&[5.0]), 0.0);
+    }
+}
