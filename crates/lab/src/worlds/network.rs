@@ -4,7 +4,7 @@ use super::plan::Plan;
 use crate::members::Members;
 use crate::whole::{self, address};
 use base::impair::Model;
-use base::{ClientId, Duration, NodeAddr, Pool};
+use base::{ClientId, NodeAddr, Pool};
 use host::station::Station;
 use overlay::{Neighbor, Node, Request, Settings};
 use sim::{Arrivals, Clock, HostId, World};

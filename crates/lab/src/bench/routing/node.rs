@@ -28,7 +28,7 @@ pub(super) fn measure(topology: &Topology, options: &Options) -> Result<Samples,
                 neighbor: topology.addr(edge.peer),
                 latency: Latency::from_micros(edge.link.latency_us),
                 loss: Loss(edge.link.loss),
-                flags: 0,
+                availability: wire::Availability::STEADY,
             });
             (Database::new(topology.addr(node)), links.collect())
         })
