@@ -91,23 +91,52 @@ fn over_veth(mtu: &str) -> Option<(Socket, Socket, [Namespace; 2])> {
 }
 
 #[test]
-fn bursts_too_long_for_the_mtu_are_lost_without_blaming_gso() {
-    let Some((mut a, b, _networks)) = over_veth("1280") else {
+fn bursts_too_long_for_the_mtu_leave_in_fragments_without_blaming_gso() {
+    for mtu in ["576", "1280"] {
+        let Some((mut a, mut b, _networks)) = over_veth(mtu) else {
+            return;
+        };
+        let pool = Pool::new(64, 64);
+        let mut queue = SendQueue::new();
+        queue.push(address(&b), burst(&pool, 0, 5, 1300));
+        queue.push(address(&b), burst(&pool, 5, 5, 500));
+        queue.push(address(&b), burst(&pool, 10, 1, 1400));
+        let sent = a.send_batch(&mut queue);
+        let all = Sent {
+            datagrams: 11,
+            ..Sent::default()
+        };
+        assert_eq!(sent, all);
+        assert_eq!((a.counters().send_too_long, a.gso()), (0, true));
+        let told: Vec<_> = a.too_long().collect();
+        assert_eq!(told, [(address(&b), 1300)], "the single one just went");
+        assert_eq!(a.too_long().count(), 0, "it is told once");
+        assert_eq!(drain(&mut b, &pool), Vec::from_iter(0..11));
+    }
+}
+
+#[test]
+fn what_must_not_be_fragmented_is_lost_alone_and_told() {
+    let Some((mut a, mut b, _networks)) = over_veth("1280") else {
         return;
     };
     let pool = Pool::new(64, 64);
     let mut queue = SendQueue::new();
-    queue.push(address(&b), burst(&pool, 0, 5, 1300));
-    queue.push(address(&b), burst(&pool, 5, 5, 1200));
+    // A probe of the MTU between others, its short companion right behind it.
+    queue.push(address(&b), burst(&pool, 0, 2, 1300));
+    for (number, bytes) in [(2, 1_300), (3, 1_200)] {
+        let mut probe = burst(&pool, number, 1, bytes);
+        probe.set_dont_fragment();
+        queue.push(address(&b), probe);
+        queue.push(address(&b), burst(&pool, number + 10, 1, 33));
+    }
+    queue.push(address(&b), burst(&pool, 4, 2, 1300));
     let sent = a.send_batch(&mut queue);
-    assert_eq!(
-        sent,
-        Sent {
-            datagrams: 5,
-            ..Sent::default()
-        }
-    );
-    assert_eq!((a.counters().send_too_long, a.gso()), (5, true));
+    assert_eq!((sent.datagrams, sent.gso_refused), (7, false));
+    assert_eq!(a.counters().send_too_long, 1);
+    let told: Vec<_> = a.too_long().collect();
+    assert_eq!(told, [(address(&b), 1300)]);
+    assert_eq!(drain(&mut b, &pool), [0, 1, 12, 3, 13, 4, 5]);
 }
 
 #[test]

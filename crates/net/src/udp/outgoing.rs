@@ -3,15 +3,19 @@
 //!
 //! A failure concerns the first header of a call: sendmmsg stops there, and reports it when it is
 //! the first of the next call. So the loop below only ever judges the front of the queue.
+//!
+//! What must not be fragmented goes in a call of its own, with the socket set so for its time: such
+//! datagrams are rare, and the kernel takes no control message for it.
 
-use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue};
-use super::{Counters, is_icmp};
+use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue, Way};
+use super::{Counters, Fragments, is_icmp, set_fragments};
 use crate::addr::{Family, Name};
 use crate::sys;
+use base::UnderlayAddr;
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
 /// Headers per call of sendmmsg.
@@ -21,6 +25,9 @@ const SEND_MESSAGES: usize = 64;
 const SEND_BUFFERS: usize = 8 * GSO_SEGMENTS_MAX;
 /// How often a message is tried again after an error that an earlier one has caused.
 const ICMP_ERRORS_MAX: u32 = 8;
+
+/// Destinations of too long datagrams that are remembered until asked for: the neighbours of a node.
+const TOO_LONG_MAX: usize = 96;
 
 /// What [`super::Socket::send_batch`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +87,8 @@ pub(super) struct Outgoing {
     controls: Box<[Control]>,
     steps: Vec<Step>,
     buffers: usize,
+    /// The least length that was refused, by destination.
+    too_long: Vec<(UnderlayAddr, u16)>,
 }
 
 impl std::fmt::Debug for Outgoing {
@@ -122,7 +131,12 @@ impl Outgoing {
             controls: vec![control; SEND_MESSAGES].into_boxed_slice(),
             steps: Vec::with_capacity(SEND_MESSAGES),
             buffers: 0,
+            too_long: Vec::new(),
         }
+    }
+
+    pub(super) fn too_long(&mut self) -> impl Iterator<Item = (UnderlayAddr, u16)> + '_ {
+        self.too_long.drain(..)
     }
 
     pub(super) fn batch(
@@ -141,7 +155,7 @@ impl Outgoing {
                 lose(queue, &mut counters.send_unreachable);
                 continue;
             }
-            match self.send(fd) {
+            match self.send_front(fd, queue) {
                 Ok(count) => {
                     icmp_errors = 0;
                     counters.send_calls += 1;
@@ -170,20 +184,22 @@ impl Outgoing {
         self.steps.clear();
         self.buffers = 0;
         for message in queue.iter() {
-            if self.steps.len() == SEND_MESSAGES {
+            let is_alone = message.dont_fragment || message.way == Way::Trial;
+            if self.steps.len() == SEND_MESSAGES || is_alone && !self.steps.is_empty() {
                 break;
             }
             let mut name = Name::EMPTY;
             let Some(name_len) = name.write(message.to, family) else {
                 break;
             };
-            let whole = message.done == 0 && !message.singly && (gso || message.segments == 1);
+            let one = message.segments == 1;
+            let whole = message.done == 0 && message.way == Way::Whole && (gso || one);
             let complete = if whole {
                 self.build_whole(name, name_len, message)
             } else {
                 self.build_singly(name, name_len, message)
             };
-            if !complete {
+            if !complete || is_alone {
                 break;
             }
         }
@@ -216,7 +232,8 @@ impl Outgoing {
     /// A header for each datagram of `message` that is not sent yet, as far as they fit.
     fn build_singly(&mut self, name: Name, name_len: libc::socklen_t, message: &Message) -> bool {
         let left = message.segments - message.done;
-        for (i, datagram) in message.rest().enumerate() {
+        let most = if message.way == Way::Trial { 1 } else { left };
+        for (i, datagram) in message.rest().take(most).enumerate() {
             if self.steps.len() == SEND_MESSAGES || self.buffers == SEND_BUFFERS {
                 return false;
             }
@@ -253,6 +270,20 @@ impl Outgoing {
             iov_len: bytes.len(),
         };
         self.buffers += 1;
+    }
+
+    /// Sends what is laid out, the first message unfragmented if it asks for that.
+    fn send_front(&mut self, fd: &OwnedFd, queue: &SendQueue) -> io::Result<usize> {
+        let front = queue.iter().next();
+        let whole = front.filter(|front| front.dont_fragment || front.way == Way::Trial);
+        let Some(whole) = whole else {
+            return self.send(fd);
+        };
+        let is_v4 = whole.to.is_ipv4();
+        set_fragments(fd.as_fd(), is_v4, Fragments::Forbidden)?;
+        let sent = self.send(fd);
+        set_fragments(fd.as_fd(), is_v4, Fragments::Allowed)?;
+        sent
     }
 
     fn send(&mut self, fd: &OwnedFd) -> io::Result<usize> {
@@ -310,9 +341,9 @@ impl Outgoing {
             let Some(front) = queue.front_mut() else {
                 break;
             };
-            if front.singly && *gso {
-                *gso = false;
-                refused = true;
+            if front.way == Way::Trial {
+                front.way = Way::Singly;
+                refused = mem::replace(gso, false);
             }
             front.done += step.datagrams;
             if step.last {
@@ -324,7 +355,7 @@ impl Outgoing {
 
     /// Judges the error of the first header. True when GSO is off because of it.
     fn fail(
-        &self,
+        &mut self,
         errno: i32,
         again: bool,
         gso: &mut bool,
@@ -338,13 +369,23 @@ impl Outgoing {
                 let was_on = mem::replace(gso, false);
                 return was_on;
             }
-            // GSO refused, or the datagrams are longer than the MTU: one alone will tell.
+            // GSO refused, or (older kernels) datagrams longer than the MTU: one alone will tell.
             libc::EINVAL if burst => {
                 if let Some(front) = queue.front_mut() {
-                    front.singly = true;
+                    front.way = Way::Trial;
                 }
             }
-            libc::EMSGSIZE => lose(queue, &mut counters.send_too_long),
+            libc::EMSGSIZE => {
+                let goes_on = queue.front_mut().is_some_and(|front| {
+                    note(&mut self.too_long, front);
+                    let was = mem::replace(&mut front.way, Way::Singly);
+                    // Alone they leave in fragments.
+                    !front.dont_fragment && (burst || was == Way::Trial)
+                });
+                if !goes_on {
+                    lose(queue, &mut counters.send_too_long);
+                }
+            }
             libc::ENOBUFS | libc::ENOMEM => lose(queue, &mut counters.send_no_buffers),
             libc::EPERM | libc::EACCES => lose(queue, &mut counters.send_forbidden),
             // It may belong to an earlier datagram, to anyone: this one was not sent yet.
@@ -356,6 +397,16 @@ impl Outgoing {
             _ => lose(queue, &mut counters.send_failed),
         }
         false
+    }
+}
+
+/// Remembers that datagrams as long as those of `message` are too long for its destination.
+fn note(too_long: &mut Vec<(UnderlayAddr, u16)>, message: &Message) {
+    let bytes = u16::try_from(message.stride).unwrap_or(u16::MAX);
+    if let Some((_, least)) = too_long.iter_mut().find(|(to, _)| *to == message.to) {
+        *least = bytes.min(*least);
+    } else if too_long.len() < TOO_LONG_MAX {
+        too_long.push((message.to, bytes));
     }
 }
 

@@ -84,7 +84,9 @@ impl<E: Engine> World<E> {
             stall.held.push_back((self.now, from, burst));
         } else {
             if kept > 0 {
-                stall.held.push_back((self.now, from, burst.split_front(kept)));
+                stall
+                    .held
+                    .push_back((self.now, from, burst.split_front(kept)));
             }
             lost = Some(burst);
         }
