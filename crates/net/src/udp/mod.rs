@@ -14,6 +14,7 @@
 //! engine cuts its packets to what fits. A burst that is longer than the interface takes is sent
 //! again one by one, and [`Socket::too_long`] tells it.
 
+mod local;
 mod outgoing;
 mod queue;
 mod receive;
@@ -30,6 +31,7 @@ pub(crate) use receive::is_icmp;
 use crate::addr::{Family, NAME_BYTES, Name};
 use crate::sys;
 use base::{Burst, Pool, UnderlayAddr};
+use local::Locals;
 use outgoing::Outgoing;
 use receive::Incoming;
 use std::io;
@@ -114,6 +116,7 @@ pub struct Socket {
     index: u8,
     gro: bool,
     gso: bool,
+    locals: Locals,
     incoming: Incoming,
     outgoing: Outgoing,
     counters: Counters,
@@ -138,6 +141,7 @@ impl Socket {
             sys::set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
         }
         allow_fragments(fd.as_fd(), family)?;
+        Locals::observe(fd.as_fd(), family, addr)?;
         grow(fd.as_fd());
         let (name, len) = Name::of(addr);
         // SAFETY: `name` holds an address of `len` bytes.
@@ -148,6 +152,7 @@ impl Socket {
             fd,
             family,
             index: options.socket,
+            locals: Locals::default(),
             incoming: Incoming::new(),
             outgoing: Outgoing::new(),
             counters: Counters::default(),
@@ -185,15 +190,16 @@ impl Socket {
         out: &mut Vec<(UnderlayAddr, Burst)>,
         max: usize,
     ) -> io::Result<usize> {
+        let (from, counters) = ((self.index, &mut self.locals), &mut self.counters);
         self.incoming
-            .batch(&self.fd, self.index, &mut self.counters, pool, out, max)
+            .batch(&self.fd, from, counters, pool, out, max)
     }
 
     /// Sends what is queued, in order, as far as the kernel takes it. The rest stays queued.
     pub fn send_batch(&mut self, queue: &mut SendQueue) -> Sent {
         self.outgoing.batch(
             &self.fd,
-            self.family,
+            (self.family, &self.locals),
             &mut self.gso,
             &mut self.counters,
             queue,

@@ -68,6 +68,8 @@ pub(super) struct Message {
     pub(super) done: usize,
     /// How it is to leave.
     pub(super) way: Way,
+    /// The own address that it was to leave from is gone.
+    pub(super) is_homeless: bool,
     /// Its datagram arrives whole or not at all.
     pub(super) dont_fragment: bool,
     /// The class that the network below is told.
@@ -155,6 +157,7 @@ impl SendQueue {
             segments: 0,
             done: 0,
             way: Way::Whole,
+            is_homeless: false,
             dont_fragment: burst.dont_fragment(),
             dscp,
         };

@@ -9,6 +9,7 @@
 //! joined it is the first one's time.
 
 use super::Counters;
+use super::local::{self, Locals};
 use crate::addr::{NAME_BYTES, Name};
 use crate::{clock, sys};
 use base::pool::LARGE_BYTES;
@@ -34,11 +35,11 @@ const ICMP_ERRORS_MAX: usize = 8;
 const WAITED_MAX: Duration = Duration::from_secs(60);
 
 /// Room for the control messages, each 16 bytes of header and a value, rounded up: of GRO an `int` (24),
-/// of its time a `timespec` (32). Aligned as `cmsghdr` wants.
+/// of its time a `timespec` (32), of its destination an `in6_pktinfo` (40). Aligned as `cmsghdr` wants.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
-const CONTROL_BYTES: usize = 64;
+const CONTROL_BYTES: usize = 96;
 
 /// What control messages say of a message.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +48,8 @@ struct Told {
     stride: Option<usize>,
     /// When the kernel got it, in nanoseconds of the wall clock.
     came_ns: Option<u64>,
+    /// The own address that it was sent to, where there are several.
+    to: Option<[u8; 16]>,
 }
 
 pub(super) struct Incoming {
@@ -87,7 +90,7 @@ impl Incoming {
     pub(super) fn batch(
         &mut self,
         fd: &OwnedFd,
-        socket: u8,
+        (socket, locals): (u8, &mut Locals),
         counters: &mut Counters,
         pool: &Pool,
         out: &mut Vec<(UnderlayAddr, Burst)>,
@@ -120,7 +123,7 @@ impl Incoming {
             self.expected = (2 * got).clamp(FEWEST_MESSAGES, RECV_MESSAGES);
             counters.recv_calls += 1;
             counters.recv_messages += got as u64;
-            self.hand_over(got, socket, counters, pool, out);
+            self.hand_over(got, (socket, locals), counters, pool, out);
             taken += got;
             if got < want {
                 break;
@@ -180,7 +183,7 @@ impl Incoming {
     fn hand_over(
         &mut self,
         got: usize,
-        socket: u8,
+        (socket, locals): (u8, &mut Locals),
         counters: &mut Counters,
         pool: &Pool,
         out: &mut Vec<(UnderlayAddr, Burst)>,
@@ -194,7 +197,7 @@ impl Incoming {
             let told = self.told(i);
             let stride = told.stride.unwrap_or(len);
             let at = self.slots.len() - 1 - kept;
-            let Some(from) = self.names[i].read(socket).filter(|_| !cut && len > 0) else {
+            let Some(mut from) = self.names[i].read(socket).filter(|_| !cut && len > 0) else {
                 let count = if len == 0 {
                     &mut counters.recv_empty
                 } else {
@@ -204,6 +207,7 @@ impl Incoming {
                 kept += 1;
                 continue;
             };
+            from.local = told.to.map_or(0, |ip| locals.index(ip));
             let waited = told.came_ns.map(|came| waited(came, now_ns));
             self.slots[at].fill(len, stride.max(1));
             self.slots[at].set_waited(waited.unwrap_or_default());
@@ -245,6 +249,14 @@ impl Incoming {
                     (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                         let came = data.cast::<libc::timespec>().read_unaligned();
                         told.came_ns = Some(clock::nanos(came));
+                    }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        told.to = Some(local::of_v4(info));
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        told.to = Some(info.ipi6_addr.s6_addr);
                     }
                     _ => {}
                 }

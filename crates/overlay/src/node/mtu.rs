@@ -49,7 +49,7 @@ impl Node {
     ) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            if link.at == Some(to) {
+            if link.at.map(UnderlayAddr::remote) == Some(to.remote()) {
                 let before = link.mtu.usable();
                 link.mtu.on_too_long(now, bytes);
                 self.links.touch(index);
