@@ -31,6 +31,14 @@ pub enum Input<R> {
         /// What it asks for.
         request: R,
     },
+    /// The host cannot send so many bytes in one piece to this address: they are more than its own
+    /// interface takes, or than it has been told of the path. What may be cut was sent in pieces.
+    TooLong {
+        /// To whom.
+        to: UnderlayAddr,
+        /// The least length of which this is known now.
+        bytes: u16,
+    },
     /// The time that [`Engine::next_timeout`] named has come. Spurious ones do no harm.
     Timeout,
 }

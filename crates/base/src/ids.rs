@@ -18,7 +18,7 @@ pub struct VirtualPort(pub u16);
 pub struct ClientId(pub u32);
 
 /// An address of the network below: IPv6 or IPv4-mapped address, UDP port, and the host's own
-/// socket by which it is reached. Engines compare and copy it, and look no deeper.
+/// socket and address by which it is reached. Engines compare and copy it, and look no deeper.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnderlayAddr {
     /// The address in network order; IPv4 as `::ffff:a.b.c.d`.
@@ -27,6 +27,9 @@ pub struct UnderlayAddr {
     pub port: u16,
     /// Which of the host's sockets.
     pub socket: u8,
+    /// Which of that socket's own addresses; 0 leaves it to the host. Who was asked at one of several
+    /// addresses answers from that one.
+    pub local: u8,
 }
 
 impl NodeAddr {
@@ -91,6 +94,11 @@ impl UnderlayAddr {
     /// The address without port and socket is IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.ip[..10] == [0; 10] && self.ip[10..12] == [0xff, 0xff]
+    }
+
+    /// The far end alone, whatever own address it is reached from.
+    pub fn remote(self) -> UnderlayAddr {
+        UnderlayAddr { local: 0, ..self }
     }
 }
 

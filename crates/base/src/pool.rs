@@ -57,6 +57,7 @@ pub struct Burst {
     stride: u32,
     waited_us: u32,
     mark: u8,
+    dont_fragment: bool,
 }
 
 impl Pool {
@@ -136,6 +137,7 @@ impl Pool {
             stride: 0,
             waited_us: 0,
             mark: 0,
+            dont_fragment: false,
         })
     }
 }
@@ -295,6 +297,7 @@ impl Burst {
             stride: self.stride.min(cut),
             waited_us: self.waited_us,
             mark: self.mark,
+            dont_fragment: self.dont_fragment,
         };
         self.lo = mid;
         self.start = mid;
@@ -312,6 +315,16 @@ impl Burst {
     /// Changes the mark.
     pub fn set_mark(&mut self, mark: u8) {
         self.mark = mark;
+    }
+
+    /// The datagram is to arrive whole or not at all: neither this host nor a router may cut it.
+    pub fn dont_fragment(&self) -> bool {
+        self.dont_fragment
+    }
+
+    /// Asks for that.
+    pub fn set_dont_fragment(&mut self) {
+        self.dont_fragment = true;
     }
 
     /// How long the datagrams lay in the host's own socket before the engine was given them. A host

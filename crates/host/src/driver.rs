@@ -107,6 +107,8 @@ pub struct Driver {
     waker: Waker,
     termination: Option<Termination>,
     received: Vec<(UnderlayAddr, Burst)>,
+    /// The engine has been told something after its flush: it has another turn at once.
+    again: bool,
     lodgers: Vec<residents::Lodger>,
     wakeups: u64,
     scheduling: String,
@@ -177,6 +179,7 @@ impl Driver {
             waker,
             termination,
             received: Vec::new(),
+            again: false,
             lodgers: Vec::new(),
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
@@ -209,7 +212,7 @@ impl Driver {
         self.turn(&[], &mut going)?;
         while going {
             let now = self.clock.now();
-            let timeout = match self.io.clients.has_asks() {
+            let timeout = match core::mem::take(&mut self.again) || self.io.clients.has_asks() {
                 true => Some(Duration::ZERO),
                 false => self.station.next_timeout().map(|(at, _)| at.since(now)),
             };
@@ -308,7 +311,8 @@ impl Driver {
     }
 
     fn send(&mut self) -> Result<(), HostError> {
-        for (i, queue) in self.io.queues.iter_mut().enumerate() {
+        for i in 0..self.sockets.len() {
+            let queue = &mut self.io.queues[i];
             if queue.is_empty() || self.blocked[i] {
                 continue;
             }
@@ -316,6 +320,11 @@ impl Driver {
             if sent.gso_refused {
                 let what = "the network device refuses bursts (GSO): sending packets one by one";
                 self.io.log.line(what);
+            }
+            for (to, bytes) in self.sockets[i].too_long() {
+                let input = Input::TooLong { to, bytes };
+                self.station.handle(self.io.now, input, &mut self.io);
+                self.again = true;
             }
             if sent.blocked {
                 self.blocked[i] = true;

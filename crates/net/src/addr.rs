@@ -17,6 +17,7 @@ pub fn underlay(addr: SocketAddr, socket: u8) -> UnderlayAddr {
         ip: ip.octets(),
         port: addr.port(),
         socket,
+        local: 0,
     }
 }
 
@@ -125,6 +126,7 @@ impl Name {
                     ip: ip.to_ipv6_mapped().octets(),
                     port: u16::from_be(v4.sin_port),
                     socket,
+                    local: 0,
                 })
             }
             libc::AF_INET6 => {
@@ -134,6 +136,7 @@ impl Name {
                     ip: v6.sin6_addr.s6_addr,
                     port: u16::from_be(v6.sin6_port),
                     socket,
+                    local: 0,
                 })
             }
             _ => None,

@@ -39,6 +39,11 @@ pub(crate) fn read(clock: libc::clockid_t) -> u64 {
     // SAFETY: "the time value of the specified clock" is written to `ts`, which is ours. The
     // clocks used here exist on every kernel, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut ts) };
+    nanos(ts)
+}
+
+/// Nanoseconds of a time that the kernel has written.
+pub(crate) fn nanos(ts: libc::timespec) -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use base::{Burst, Pool, UnderlayAddr};
-use net::addr::underlay;
+use net::addr::{socket_addr, underlay};
 use net::epoll::{Interest, Poller};
 use net::hops::{HopsError, TOTAL, probe};
 use net::netns::{Namespace, available};
@@ -91,23 +91,142 @@ fn over_veth(mtu: &str) -> Option<(Socket, Socket, [Namespace; 2])> {
 }
 
 #[test]
-fn bursts_too_long_for_the_mtu_are_lost_without_blaming_gso() {
-    let Some((mut a, b, _networks)) = over_veth("1280") else {
+fn bursts_too_long_for_the_mtu_leave_in_fragments_without_blaming_gso() {
+    for mtu in ["576", "1280"] {
+        let Some((mut a, mut b, _networks)) = over_veth(mtu) else {
+            return;
+        };
+        let pool = Pool::new(64, 64);
+        let mut queue = SendQueue::new();
+        queue.push(address(&b), burst(&pool, 0, 5, 1300));
+        queue.push(address(&b), burst(&pool, 5, 5, 500));
+        queue.push(address(&b), burst(&pool, 10, 1, 1400));
+        let sent = a.send_batch(&mut queue);
+        let all = Sent {
+            datagrams: 11,
+            ..Sent::default()
+        };
+        assert_eq!(sent, all);
+        assert_eq!((a.counters().send_too_long, a.gso()), (0, true));
+        let told: Vec<_> = a.too_long().collect();
+        assert_eq!(told, [(address(&b), 1300)], "the single one just went");
+        assert_eq!(a.too_long().count(), 0, "it is told once");
+        assert_eq!(drain(&mut b, &pool), Vec::from_iter(0..11));
+    }
+}
+
+#[test]
+fn what_must_not_be_fragmented_is_lost_alone_and_told() {
+    let Some((mut a, mut b, _networks)) = over_veth("1280") else {
         return;
     };
     let pool = Pool::new(64, 64);
     let mut queue = SendQueue::new();
-    queue.push(address(&b), burst(&pool, 0, 5, 1300));
-    queue.push(address(&b), burst(&pool, 5, 5, 1200));
+    // A probe of the MTU between others, its short companion right behind it.
+    queue.push(address(&b), burst(&pool, 0, 2, 1300));
+    for (number, bytes) in [(2, 1_300), (3, 1_200)] {
+        let mut probe = burst(&pool, number, 1, bytes);
+        probe.set_dont_fragment();
+        queue.push(address(&b), probe);
+        queue.push(address(&b), burst(&pool, number + 10, 1, 33));
+    }
+    queue.push(address(&b), burst(&pool, 4, 2, 1300));
     let sent = a.send_batch(&mut queue);
-    assert_eq!(
-        sent,
-        Sent {
-            datagrams: 5,
-            ..Sent::default()
+    assert_eq!((sent.datagrams, sent.gso_refused), (7, false));
+    assert_eq!(a.counters().send_too_long, 1);
+    let told: Vec<_> = a.too_long().collect();
+    assert_eq!(told, [(address(&b), 1300)]);
+    assert_eq!(drain(&mut b, &pool), [0, 1, 12, 3, 13, 4, 5]);
+}
+
+/// Who sent what waits at `socket`, each once.
+fn senders(socket: &mut Socket, pool: &Pool) -> Vec<IpAddr> {
+    let mut out = Vec::new();
+    while socket.recv_batch(pool, &mut out, 64).unwrap() > 0 {}
+    let mut from: Vec<_> = out
+        .iter()
+        .map(|(from, _)| socket_addr(*from).ip())
+        .collect();
+    from.dedup();
+    from
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let Some((mut a4, b, [a, b_space])) = over_veth("1500") else {
+        return;
+    };
+    drop(b);
+    for (family, near, far, here) in [
+        ("-4", "10.0.0.2/24", "10.0.7.7/32", "10.0.0.1/24"),
+        ("-6", "fd00::2/64", "fd07::7/128", "fd00::1/64"),
+    ] {
+        let alone = |with_bits: &'static str| with_bits.split('/').next().unwrap();
+        if family == "-6" {
+            for (space, address, device) in [(&a, here, "to-b"), (&b_space, near, "to-a")] {
+                space
+                    .ip(&["address", "add", address, "dev", device, "nodad"])
+                    .unwrap();
+            }
         }
-    );
-    assert_eq!((a.counters().send_too_long, a.gso()), (5, true));
+        b_space
+            .ip(&[family, "address", "add", far, "dev", "lo"])
+            .unwrap();
+        a.ip(&[family, "route", "add", far, "via", alone(near)])
+            .unwrap();
+    }
+    let bind = |network: &Namespace, addr: &str| {
+        network.enter().unwrap();
+        Socket::bind(addr.parse().unwrap(), Options::default()).unwrap()
+    };
+    let mut a6 = bind(&a, "[fd00::1]:4000");
+    let pool = Pool::new(64, 64);
+    const DSCP: [u8; 2] = [0, 46];
+    // Both families by one socket, and IPv4 by one of its own.
+    for (any, families) in [("0.0.0.0:4000", 1), ("[::]:4000", 2)] {
+        let mut b = bind(&b_space, any);
+        let asked = [["10.0.0.2", "10.0.7.7"], ["fd00::2", "fd07::7"]];
+        for (asker, asked) in [&mut a4, &mut a6].into_iter().zip(asked).take(families) {
+            let mut last = None;
+            for ip in asked {
+                let ip: IpAddr = ip.parse().unwrap();
+                let mut queue = SendQueue::new();
+                queue.push(underlay((ip, 4_000).into(), 0), burst(&pool, 0, 1, 50));
+                assert_eq!(asker.send_batch(&mut queue).datagrams, 1);
+                let mut out = Vec::new();
+                b.recv_batch(&pool, &mut out, 64).unwrap();
+                let (from, _) = out.pop().unwrap();
+                assert_eq!(from.remote(), address(asker));
+                // A burst, and single ones with and without a class.
+                let mut answers = SendQueue::marking(&DSCP);
+                answers.push(from, burst(&pool, 0, 5, 100));
+                let mut marked = burst(&pool, 5, 1, 100);
+                marked.set_mark(1);
+                answers.push(from, marked);
+                assert_eq!(b.send_batch(&mut answers).datagrams, 6);
+                answers.push(from, burst(&pool, 6, 1, 1_300));
+                assert_eq!(b.send_batch(&mut answers).datagrams, 1);
+                assert_eq!(senders(asker, &pool), [ip], "{any}");
+                last = Some(from);
+            }
+            // The address goes; what is still sent from it goes from another.
+            let gone = if asked[1].contains(':') {
+                "fd07::7/128"
+            } else {
+                "10.0.7.7/32"
+            };
+            b_space
+                .ip(&["address", "delete", gone, "dev", "lo"])
+                .unwrap();
+            let mut late = SendQueue::new();
+            late.push(last.unwrap(), burst(&pool, 0, 4, 100));
+            assert_eq!(b.send_batch(&mut late).datagrams, 4);
+            assert!(b.gso(), "it is no fault of GSO");
+            let near: IpAddr = asked[0].parse().unwrap();
+            assert_eq!(senders(asker, &pool), [near]);
+            b_space.ip(&["address", "add", gone, "dev", "lo"]).unwrap();
+        }
+    }
 }
 
 #[test]

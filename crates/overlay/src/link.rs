@@ -268,8 +268,8 @@ impl Link {
         let mut moved = false;
         if newest {
             self.newest = counter;
-            moved = self.at != Some(from);
-            if moved {
+            if self.at != Some(from) {
+                moved = self.at.map(UnderlayAddr::remote) != Some(from.remote());
                 self.at = Some(from);
             }
         }

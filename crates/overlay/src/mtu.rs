@@ -15,7 +15,9 @@
 //! or gone: then nothing changes. A companion leaves right behind its long probe: where it comes alone,
 //! what is missing before it is no loss of the link.
 //!
-//! Kernels set don't-fragment, and the network's own word (ICMP) is not waited for [RFC 8899].
+//! Probes alone must not be fragmented, so what a link has to carry before its length is known arrives
+//! wherever fragments do: handshakes, control, the first packets. The network's own word (ICMP) is not
+//! waited for [RFC 8899]; where the host says that it cannot send so much, that decides at once.
 
 use base::{Duration, Time};
 use wire::control::MtuProbe;
@@ -85,6 +87,8 @@ struct Search {
 #[derive(Debug)]
 pub struct Mtu {
     usable: u16,
+    /// So much was answered since the link came up.
+    is_proven: bool,
     is_up: bool,
     search: Option<Search>,
     number: u32,
@@ -103,6 +107,7 @@ impl Mtu {
     pub fn new(now: Time) -> Mtu {
         Mtu {
             usable: DEFAULT,
+            is_proven: false,
             is_up: false,
             search: None,
             number: 0,
@@ -121,13 +126,22 @@ impl Mtu {
         self.usable
     }
 
+    /// The longest datagram for what must arrive: more than every path carries only once a probe of
+    /// that length was answered.
+    pub fn proven(&self) -> u16 {
+        if self.is_proven { self.usable } else { FLOOR }
+    }
+
     /// The link has come up: perhaps over another path.
     pub fn on_link_up(&mut self, now: Time) {
         self.is_up = true;
+        self.is_proven = false;
         self.search = None;
         self.answers = false;
         (self.is_wanted, self.check_at) = (true, now);
-        self.plan_raise(now, RAISE_FIRST);
+        // It may be another path, and carry more.
+        self.plan_raise(now, Duration::ZERO);
+        self.raise_after = RAISE_FIRST;
     }
 
     /// Nothing is known while the link is down.
@@ -145,7 +159,7 @@ impl Mtu {
     /// Packets are lost as if they were too long.
     pub fn suspect(&mut self, now: Time) {
         if self.usable > FLOOR && self.answers {
-            self.is_wanted = true;
+            (self.is_wanted, self.is_proven) = (true, false);
             self.check_at = self.check_at.min(self.checked + SUSPECT_REST).max(now);
         }
     }
@@ -202,9 +216,25 @@ impl Mtu {
             return;
         }
         search.low = search.low.max(bytes.min(search.high));
+        self.is_proven |= search.low >= self.usable;
         if search.size <= search.low {
             self.go_on(now);
         }
+    }
+
+    /// The host cannot send datagrams of so many bytes in one piece. No other try is needed.
+    pub fn on_too_long(&mut self, now: Time, bytes: u16) {
+        if !self.is_up || bytes <= FLOOR {
+            return;
+        }
+        let is_tried = self.search.as_ref().is_some_and(|s| s.size >= bytes);
+        if !is_tried {
+            if self.usable < bytes {
+                return;
+            }
+            self.check_from(now, bytes);
+        }
+        self.condemn(now, bytes);
     }
 
     /// When [`Mtu::poll`] has something to do.
@@ -227,15 +257,20 @@ impl Mtu {
         if !is_check && !is_raise {
             return;
         }
-        if is_check {
-            (self.is_wanted, self.checked) = (false, now);
-            self.check_at = now + CHECK_EVERY;
+        match is_check {
+            true => self.check_from(now, self.usable),
+            false => self.search_between(now, self.usable, DEFAULT, true),
         }
-        let is_raise = !is_check;
-        let (low, high) = match is_raise {
-            true => (self.usable, DEFAULT),
-            false => (FLOOR, self.usable),
-        };
+    }
+
+    /// Looks what of `high` bytes is carried.
+    fn check_from(&mut self, now: Time, high: u16) {
+        (self.is_wanted, self.checked) = (false, now);
+        self.check_at = now + CHECK_EVERY;
+        self.search_between(now, FLOOR, high, false);
+    }
+
+    fn search_between(&mut self, now: Time, low: u16, high: u16, is_raise: bool) {
         self.search = Some(Search {
             low,
             high,
@@ -258,19 +293,30 @@ impl Mtu {
         };
         search.failed += u32::from(search.is_reached);
         if search.failed >= search.needed() {
-            search.high = search.size;
-            if !search.is_raise && self.usable >= search.size {
-                // What follows goes through meanwhile.
-                self.usable = FLOOR;
-                self.raise_after = RAISE_FIRST;
-            }
-            return self.go_on(now);
+            let size = search.size;
+            return self.condemn(now, size);
         }
         let is_deaf = !self.answers && search.tries >= TRIES_DEAF;
         if is_deaf || search.tries >= TRIES_ALL_MAX {
             self.check_at = now + if is_deaf { RAISE_MOST } else { CHECK_EVERY };
             self.end(now);
         }
+    }
+
+    /// The length that is tried, or a shorter one, is too long.
+    fn condemn(&mut self, now: Time, bytes: u16) {
+        let Some(search) = &mut self.search else {
+            return;
+        };
+        search.high = search.size.min(bytes);
+        search.companion_due = false;
+        if !search.is_raise && self.usable >= search.size {
+            // What follows goes through meanwhile.
+            self.usable = FLOOR;
+            self.is_proven = false;
+            self.raise_after = RAISE_FIRST;
+        }
+        self.go_on(now);
     }
 
     /// The length that was tried is decided: to the next one.

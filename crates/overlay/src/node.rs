@@ -354,6 +354,7 @@ impl Engine for Node {
         match input {
             Input::Datagrams { from, burst } => self.on_datagrams(now, from, burst, out),
             Input::Request { client, request } => self.on_request(now, client, request, out),
+            Input::TooLong { to, bytes } => self.on_too_long(now, to, bytes, out),
             Input::Timeout => self.on_timeout(now, out),
         }
     }

@@ -126,6 +126,7 @@ mod tests {
             ip,
             port: 1,
             socket: 0,
+            local: 0,
         }
     }
 

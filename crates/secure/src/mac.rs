@@ -131,6 +131,7 @@ mod tests {
             ip: [7; 16],
             port,
             socket: 0,
+            local: 0,
         }
     }
 

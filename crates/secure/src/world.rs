@@ -29,6 +29,7 @@ pub(crate) fn at(n: u8) -> UnderlayAddr {
         ip,
         port: 7000,
         socket: 0,
+        local: 0,
     }
 }
 pub(crate) fn keys(n: u8) -> Keys {

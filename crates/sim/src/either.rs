@@ -81,6 +81,7 @@ fn narrowed<R, S>(input: Input<R>, request_of: impl FnOnce(R) -> S) -> Input<S> 
             client,
             request: request_of(request),
         },
+        Input::TooLong { to, bytes } => Input::TooLong { to, bytes },
         Input::Timeout => Input::Timeout,
     }
 }

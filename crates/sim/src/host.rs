@@ -22,6 +22,7 @@ pub fn underlay(n: u32) -> UnderlayAddr {
         ip,
         port: 7000,
         socket: 0,
+        local: 0,
     }
 }
 

@@ -158,6 +158,7 @@ impl Engine for UdpHost {
                 }
             }
             Input::Request { request, .. } => out.send(request.to, request.payload),
+            Input::TooLong { .. } => {}
             Input::Timeout => self.send_due(now, out),
         }
     }

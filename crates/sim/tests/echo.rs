@@ -75,6 +75,7 @@ impl Engine for Echo {
                 Echo::ping(out, to, count, bytes);
                 out.deliver(client, count);
             }
+            Input::TooLong { .. } => {}
             Input::Timeout => {
                 if let Some((peer, every, next)) = &mut self.beat
                     && *next <= now

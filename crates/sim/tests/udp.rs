@@ -202,7 +202,7 @@ impl Engine for Counting {
                 out.send(from, burst);
             }
             Input::Request { client, .. } => out.deliver(client, self.0),
-            Input::Timeout => {}
+            Input::TooLong { .. } | Input::Timeout => {}
         }
     }
 

@@ -9,9 +9,12 @@
 //! crosses it once per burst. Both offloads are probed when the socket is opened. When a network
 //! device refuses GSO later, the socket goes on without it and says so.
 //!
-//! Sockets set don't-fragment: the overlay probes its links' MTU and relays never fragment. A
-//! datagram that is too long is counted and lost, as on the way.
+//! Only bursts that ask for it are sent with don't-fragment: the overlay's probes of its links' MTU. All
+//! else leaves in fragments where it must, as a handshake over an interface of 576 bytes, until the
+//! engine cuts its packets to what fits. A burst that is longer than the interface takes is sent
+//! again one by one, and [`Socket::too_long`] tells it.
 
+mod local;
 mod outgoing;
 mod queue;
 mod receive;
@@ -28,6 +31,7 @@ pub(crate) use receive::is_icmp;
 use crate::addr::{Family, NAME_BYTES, Name};
 use crate::sys;
 use base::{Burst, Pool, UnderlayAddr};
+use local::Locals;
 use outgoing::Outgoing;
 use receive::Incoming;
 use std::io;
@@ -89,7 +93,8 @@ pub struct Counters {
     pub send_bytes: u64,
     /// Times the kernel's send buffer was full; what was left was kept.
     pub send_blocked: u64,
-    /// Datagrams dropped: longer than the path's MTU, as far as the kernel knows it.
+    /// Datagrams dropped: not to be fragmented, and longer than the interface's MTU or the path's, as far
+    /// as the kernel knows it; or longer than any datagram.
     pub send_too_long: u64,
     /// Datagrams dropped: the kernel was out of buffers.
     pub send_no_buffers: u64,
@@ -111,6 +116,7 @@ pub struct Socket {
     index: u8,
     gro: bool,
     gso: bool,
+    locals: Locals,
     incoming: Incoming,
     outgoing: Outgoing,
     counters: Counters,
@@ -130,7 +136,12 @@ impl Socket {
                 scope: v6.scope_id(),
             },
         };
-        forbid_fragments(fd.as_fd(), family, options.dual_stack)?;
+        if let Family::V6 { .. } = family {
+            let only = (!options.dual_stack).into();
+            sys::set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, only)?;
+        }
+        allow_fragments(fd.as_fd(), family)?;
+        Locals::observe(fd.as_fd(), family, addr)?;
         grow(fd.as_fd());
         let (name, len) = Name::of(addr);
         // SAFETY: `name` holds an address of `len` bytes.
@@ -141,6 +152,7 @@ impl Socket {
             fd,
             family,
             index: options.socket,
+            locals: Locals::default(),
             incoming: Incoming::new(),
             outgoing: Outgoing::new(),
             counters: Counters::default(),
@@ -148,6 +160,8 @@ impl Socket {
         if options.gro {
             socket.set_gro(true);
         }
+        // A kernel that does not tell when a datagram came makes the wait of each unknown: zero.
+        let _ = sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         Ok(socket)
     }
 
@@ -166,6 +180,8 @@ impl Socket {
     /// to `out`, each from one address. Returns how many messages were taken off the socket; less
     /// than `max` says that it is empty, or the pool is.
     ///
+    /// Each burst is told how long it has lain in the socket ([`Burst::waited`]).
+    ///
     /// Single small datagrams come in small slots. When the pool has no slot at all, the messages
     /// are dropped and counted. Up to [`RECV_MESSAGES`] large slots stay with the socket.
     pub fn recv_batch(
@@ -174,19 +190,25 @@ impl Socket {
         out: &mut Vec<(UnderlayAddr, Burst)>,
         max: usize,
     ) -> io::Result<usize> {
+        let (from, counters) = ((self.index, &mut self.locals), &mut self.counters);
         self.incoming
-            .batch(&self.fd, self.index, &mut self.counters, pool, out, max)
+            .batch(&self.fd, from, counters, pool, out, max)
     }
 
     /// Sends what is queued, in order, as far as the kernel takes it. The rest stays queued.
     pub fn send_batch(&mut self, queue: &mut SendQueue) -> Sent {
         self.outgoing.batch(
             &self.fd,
-            self.family,
+            (self.family, &self.locals),
             &mut self.gso,
             &mut self.counters,
             queue,
         )
+    }
+
+    /// Whom [`Socket::send_batch`] could not send so much in one piece since this was asked last.
+    pub fn too_long(&mut self) -> impl Iterator<Item = (UnderlayAddr, u16)> + '_ {
+        self.outgoing.too_long()
     }
 
     /// Whether bursts are received whole.
@@ -242,15 +264,49 @@ impl AsFd for Socket {
     }
 }
 
-fn forbid_fragments(fd: BorrowedFd<'_>, family: Family, dual_stack: bool) -> io::Result<()> {
-    use libc::{IP_MTU_DISCOVER, IP_PMTUDISC_DO, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
-    if let Family::V6 { .. } = family {
-        sys::set_option(fd, IPPROTO_IPV6, libc::IPV6_V6ONLY, (!dual_stack).into())?;
-        sys::set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+/// What a socket does with long datagrams: none may be cut on the way, or all may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fragments {
+    Allowed,
+    Forbidden,
+}
+
+impl Fragments {
+    /// The setting of IPv4. Routers cut what they must, so the kernel need not hear of the path from
+    /// anyone: ICMP, which any stranger can forge, changes nothing.
+    const fn v4(self) -> libc::c_int {
+        match self {
+            Fragments::Allowed => libc::IP_PMTUDISC_OMIT,
+            Fragments::Forbidden => libc::IP_PMTUDISC_PROBE,
+        }
     }
-    // A dual-stack socket keeps the settings of both protocols.
-    let v4 = sys::set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-    if family == Family::V4 { v4 } else { Ok(()) }
+
+    /// The setting of IPv6. Only the sender cuts, so the kernel heeds "packet too big". Nobody can
+    /// make less than 1280 bytes of it.
+    const fn v6(self) -> libc::c_int {
+        match self {
+            Fragments::Allowed => libc::IPV6_PMTUDISC_DONT,
+            Fragments::Forbidden => libc::IPV6_PMTUDISC_DO,
+        }
+    }
+}
+
+/// Of both protocols: a dual-stack socket keeps a setting of each.
+fn allow_fragments(fd: BorrowedFd<'_>, family: Family) -> io::Result<()> {
+    let v4 = set_fragments(fd, true, Fragments::Allowed);
+    match family {
+        Family::V4 => v4,
+        Family::V6 { .. } => set_fragments(fd, false, Fragments::Allowed),
+    }
+}
+
+/// For datagrams to addresses of one protocol.
+fn set_fragments(fd: BorrowedFd<'_>, is_v4: bool, fragments: Fragments) -> io::Result<()> {
+    use libc::{IP_MTU_DISCOVER, IPPROTO_IP, IPPROTO_IPV6, IPV6_MTU_DISCOVER};
+    match is_v4 {
+        true => sys::set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, fragments.v4()),
+        false => sys::set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, fragments.v6()),
+    }
 }
 
 /// A datagram socket of the standard library, non-blocking and of its address's family only, for

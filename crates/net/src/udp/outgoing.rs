@@ -3,15 +3,20 @@
 //!
 //! A failure concerns the first header of a call: sendmmsg stops there, and reports it when it is
 //! the first of the next call. So the loop below only ever judges the front of the queue.
+//!
+//! What must not be fragmented goes in a call of its own, with the socket set so for its time: such
+//! datagrams are rare, and the kernel takes no control message for it.
 
-use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue};
-use super::{Counters, is_icmp};
+use super::local::{self, Locals};
+use super::queue::{GSO_SEGMENTS_MAX, Message, SendQueue, Way};
+use super::{Counters, Fragments, is_icmp, set_fragments};
 use crate::addr::{Family, Name};
 use crate::sys;
+use base::UnderlayAddr;
 use std::io;
 use std::mem;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 
 /// Headers per call of sendmmsg.
@@ -21,6 +26,9 @@ const SEND_MESSAGES: usize = 64;
 const SEND_BUFFERS: usize = 8 * GSO_SEGMENTS_MAX;
 /// How often a message is tried again after an error that an earlier one has caused.
 const ICMP_ERRORS_MAX: u32 = 8;
+
+/// Destinations of too long datagrams that are remembered until asked for: the neighbours of a node.
+const TOO_LONG_MAX: usize = 96;
 
 /// What [`super::Socket::send_batch`] has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,30 +42,43 @@ pub struct Sent {
     pub gso_refused: bool,
 }
 
-/// The control message of a class, as `cmsg(3)` lays it out: header, an `int`, padding.
+/// Control messages of one header, back to back as `cmsg(3)` lays them out: header, value, padding. Of
+/// GSO a `u16` (24), of the class an `int` (24), of the own address an `in6_pktinfo` (40).
 #[derive(Clone, Copy)]
-#[repr(C)]
-struct Class {
-    header: libc::cmsghdr,
-    value: libc::c_int,
-    padding: [u8; 4],
-}
-
-/// Both control messages, back to back: either may go alone.
-#[derive(Clone, Copy)]
-#[repr(C)]
+#[repr(C, align(8))]
 struct Control {
-    segment: Segment,
-    class: Class,
+    bytes: [u8; CONTROL_BYTES],
+    len: usize,
 }
+const CONTROL_BYTES: usize = 88;
 
-/// The control message of GSO, as `cmsg(3)` lays it out: header, a `u16`, padding.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Segment {
-    header: libc::cmsghdr,
-    stride: u16,
-    padding: [u8; 6],
+impl Control {
+    const EMPTY: Control = Control {
+        bytes: [0; CONTROL_BYTES],
+        len: 0,
+    };
+
+    /// Appends a message, for which there is room.
+    fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
+        // SAFETY: all zero is a valid `cmsghdr`.
+        let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+        let bytes = size_of::<T>() as libc::c_uint;
+        // SAFETY: arithmetic on a length.
+        let (len, space) = unsafe { (libc::CMSG_LEN(bytes), libc::CMSG_SPACE(bytes)) };
+        header.cmsg_len = len as _;
+        (header.cmsg_level, header.cmsg_type) = (level, kind);
+        let room = &mut self.bytes[self.len..][..space as usize];
+        let at = room.as_mut_ptr();
+        // SAFETY: `room` has bytes for header, value and padding, in this order; neither needs to be
+        // aligned, and both are plain integers.
+        unsafe {
+            at.cast::<libc::cmsghdr>().write_unaligned(header);
+            at.add(len as usize - size_of::<T>())
+                .cast::<T>()
+                .write_unaligned(value);
+        }
+        self.len += space as usize;
+    }
 }
 
 /// What one header stands for.
@@ -67,8 +88,6 @@ struct Step {
     iovecs: Range<usize>,
     datagrams: usize,
     bytes: usize,
-    /// The network below is told a class.
-    has_class: bool,
     /// The message ends with it.
     last: bool,
 }
@@ -80,6 +99,8 @@ pub(super) struct Outgoing {
     controls: Box<[Control]>,
     steps: Vec<Step>,
     buffers: usize,
+    /// The least length that was refused, by destination.
+    too_long: Vec<(UnderlayAddr, u16)>,
 }
 
 impl std::fmt::Debug for Outgoing {
@@ -96,39 +117,25 @@ impl Outgoing {
             iov_base: ptr::null_mut(),
             iov_len: 0,
         };
-        // SAFETY: all zero is a valid `cmsghdr`.
-        let mut kind: libc::cmsghdr = unsafe { mem::zeroed() };
-        // SAFETY: arithmetic on a length.
-        kind.cmsg_len = unsafe { libc::CMSG_LEN(2) } as _;
-        kind.cmsg_level = libc::SOL_UDP;
-        kind.cmsg_type = libc::UDP_SEGMENT;
-        let segment = Segment {
-            header: kind,
-            stride: 0,
-            padding: [0; 6],
-        };
-        // SAFETY: arithmetic on a length.
-        kind.cmsg_len = unsafe { libc::CMSG_LEN(4) } as _;
-        let class = Class {
-            header: kind,
-            value: 0,
-            padding: [0; 4],
-        };
-        let control = Control { segment, class };
         Outgoing {
             headers: vec![header; SEND_MESSAGES].into_boxed_slice(),
             iovecs: vec![iovec; SEND_BUFFERS].into_boxed_slice(),
             names: vec![Name::EMPTY; SEND_MESSAGES].into_boxed_slice(),
-            controls: vec![control; SEND_MESSAGES].into_boxed_slice(),
+            controls: vec![Control::EMPTY; SEND_MESSAGES].into_boxed_slice(),
             steps: Vec::with_capacity(SEND_MESSAGES),
             buffers: 0,
+            too_long: Vec::new(),
         }
+    }
+
+    pub(super) fn too_long(&mut self) -> impl Iterator<Item = (UnderlayAddr, u16)> + '_ {
+        self.too_long.drain(..)
     }
 
     pub(super) fn batch(
         &mut self,
         fd: &OwnedFd,
-        family: Family,
+        (family, locals): (Family, &Locals),
         gso: &mut bool,
         counters: &mut Counters,
         queue: &mut SendQueue,
@@ -136,12 +143,12 @@ impl Outgoing {
         let mut sent = Sent::default();
         let mut icmp_errors = 0;
         while !queue.is_empty() {
-            if self.build(family, *gso, queue) == 0 {
+            if self.build((family, locals), *gso, queue) == 0 {
                 // Only an address that this socket cannot speak to gets no header.
                 lose(queue, &mut counters.send_unreachable);
                 continue;
             }
-            match self.send(fd) {
+            match self.send_front(fd, queue) {
                 Ok(count) => {
                     icmp_errors = 0;
                     counters.send_calls += 1;
@@ -166,24 +173,32 @@ impl Outgoing {
     }
 
     /// Lays out as much of the front of the queue as one call takes; how many headers that is.
-    fn build(&mut self, family: Family, gso: bool, queue: &SendQueue) -> usize {
+    fn build(
+        &mut self,
+        (family, locals): (Family, &Locals),
+        gso: bool,
+        queue: &SendQueue,
+    ) -> usize {
         self.steps.clear();
         self.buffers = 0;
         for message in queue.iter() {
-            if self.steps.len() == SEND_MESSAGES {
+            let is_alone = message.dont_fragment || message.way == Way::Trial;
+            if self.steps.len() == SEND_MESSAGES || is_alone && !self.steps.is_empty() {
                 break;
             }
             let mut name = Name::EMPTY;
             let Some(name_len) = name.write(message.to, family) else {
                 break;
             };
-            let whole = message.done == 0 && !message.singly && (gso || message.segments == 1);
+            let one = message.segments == 1;
+            let whole = message.done == 0 && message.way == Way::Whole && (gso || one);
+            let local = local::wanted(locals, message.to).filter(|_| !message.is_homeless);
             let complete = if whole {
-                self.build_whole(name, name_len, message)
+                self.build_whole((name, name_len), local, message)
             } else {
-                self.build_singly(name, name_len, message)
+                self.build_singly((name, name_len), local, message)
             };
-            if !complete {
+            if !complete || is_alone {
                 break;
             }
         }
@@ -191,7 +206,12 @@ impl Outgoing {
     }
 
     /// One header for all of `message`, if its buffers still fit.
-    fn build_whole(&mut self, name: Name, name_len: libc::socklen_t, message: &Message) -> bool {
+    fn build_whole(
+        &mut self,
+        (name, name_len): (Name, libc::socklen_t),
+        local: Option<[u8; 16]>,
+        message: &Message,
+    ) -> bool {
         if self.buffers + message.bursts.len() > SEND_BUFFERS {
             return false;
         }
@@ -200,10 +220,9 @@ impl Outgoing {
             self.buffer(burst.bytes());
         }
         self.names[self.steps.len()] = name;
-        self.controls[self.steps.len()].segment.stride = message.stride as u16;
-        self.set_class(message);
+        let stride = (message.segments > 1).then_some(message.stride as u16);
+        self.control(stride, local, message);
         self.steps.push(Step {
-            has_class: message.dscp > 0,
             name_len,
             iovecs: from..self.buffers,
             datagrams: message.segments,
@@ -214,17 +233,22 @@ impl Outgoing {
     }
 
     /// A header for each datagram of `message` that is not sent yet, as far as they fit.
-    fn build_singly(&mut self, name: Name, name_len: libc::socklen_t, message: &Message) -> bool {
+    fn build_singly(
+        &mut self,
+        (name, name_len): (Name, libc::socklen_t),
+        local: Option<[u8; 16]>,
+        message: &Message,
+    ) -> bool {
         let left = message.segments - message.done;
-        for (i, datagram) in message.rest().enumerate() {
+        let most = if message.way == Way::Trial { 1 } else { left };
+        for (i, datagram) in message.rest().take(most).enumerate() {
             if self.steps.len() == SEND_MESSAGES || self.buffers == SEND_BUFFERS {
                 return false;
             }
             self.names[self.steps.len()] = name;
-            self.set_class(message);
+            self.control(None, local, message);
             self.buffer(datagram);
             self.steps.push(Step {
-                has_class: message.dscp > 0,
                 name_len,
                 iovecs: self.buffers - 1..self.buffers,
                 datagrams: 1,
@@ -235,15 +259,30 @@ impl Outgoing {
         true
     }
 
-    /// Writes the class of the header that is built next. Of an IPv4 address on a socket of IPv6 it is
-    /// IPv4's.
-    fn set_class(&mut self, message: &Message) {
-        let class = &mut self.controls[self.steps.len()].class;
-        class.value = libc::c_int::from(message.dscp) << 2;
-        (class.header.cmsg_level, class.header.cmsg_type) = match message.to.is_ipv4() {
-            true => (libc::IPPROTO_IP, libc::IP_TOS),
-            false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-        };
+    /// Writes the control messages of the header that is built next: the size of its datagrams, if they
+    /// are several; the class, if it has one; the own address, if that matters. Of an IPv4 address on a
+    /// socket of IPv6 they are IPv4's.
+    fn control(&mut self, stride: Option<u16>, local: Option<[u8; 16]>, message: &Message) {
+        let control = &mut self.controls[self.steps.len()];
+        control.len = 0;
+        if let Some(stride) = stride {
+            control.push(libc::SOL_UDP, libc::UDP_SEGMENT, stride);
+        }
+        let is_v4 = message.to.is_ipv4();
+        if message.dscp > 0 {
+            let class = libc::c_int::from(message.dscp) << 2;
+            match is_v4 {
+                true => control.push(libc::IPPROTO_IP, libc::IP_TOS, class),
+                false => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, class),
+            }
+        }
+        match local {
+            Some(ip) if is_v4 => {
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, local::to_v4(ip));
+            }
+            Some(ip) => control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, local::to_v6(ip)),
+            None => {}
+        }
     }
 
     fn buffer(&mut self, bytes: &[u8]) {
@@ -253,6 +292,20 @@ impl Outgoing {
             iov_len: bytes.len(),
         };
         self.buffers += 1;
+    }
+
+    /// Sends what is laid out, the first message unfragmented if it asks for that.
+    fn send_front(&mut self, fd: &OwnedFd, queue: &SendQueue) -> io::Result<usize> {
+        let front = queue.iter().next();
+        let whole = front.filter(|front| front.dont_fragment || front.way == Way::Trial);
+        let Some(whole) = whole else {
+            return self.send(fd);
+        };
+        let is_v4 = whole.to.is_ipv4();
+        set_fragments(fd.as_fd(), is_v4, Fragments::Forbidden)?;
+        let sent = self.send(fd);
+        set_fragments(fd.as_fd(), is_v4, Fragments::Allowed)?;
+        sent
     }
 
     fn send(&mut self, fd: &OwnedFd) -> io::Result<usize> {
@@ -265,17 +318,9 @@ impl Outgoing {
             header.msg_namelen = step.name_len;
             header.msg_iov = iovecs.wrapping_add(step.iovecs.start);
             header.msg_iovlen = step.iovecs.len() as _;
-            let control = controls.wrapping_add(i);
-            let segment = control.cast::<u8>();
-            let class = segment.wrapping_add(mem::offset_of!(Control, class));
-            let (from, bytes) = match (step.datagrams > 1, step.has_class) {
-                (true, true) => (segment, size_of::<Control>()),
-                (true, false) => (segment, size_of::<Segment>()),
-                (false, true) => (class, size_of::<Class>()),
-                (false, false) => (ptr::null_mut(), 0),
-            };
-            header.msg_control = from.cast();
-            header.msg_controllen = bytes as _;
+            // The bytes stand first in it.
+            header.msg_control = controls.wrapping_add(i).cast();
+            header.msg_controllen = self.controls[i].len as _;
         }
         // SAFETY: "msgvec is a pointer to an array of mmsghdr structures, the size of this array
         // is specified in vlen". The headers point to names, controls and iovecs of `self`, those
@@ -310,9 +355,9 @@ impl Outgoing {
             let Some(front) = queue.front_mut() else {
                 break;
             };
-            if front.singly && *gso {
-                *gso = false;
-                refused = true;
+            if front.way == Way::Trial {
+                front.way = Way::Singly;
+                refused = mem::replace(gso, false);
             }
             front.done += step.datagrams;
             if step.last {
@@ -324,7 +369,7 @@ impl Outgoing {
 
     /// Judges the error of the first header. True when GSO is off because of it.
     fn fail(
-        &self,
+        &mut self,
         errno: i32,
         again: bool,
         gso: &mut bool,
@@ -338,13 +383,34 @@ impl Outgoing {
                 let was_on = mem::replace(gso, false);
                 return was_on;
             }
-            // GSO refused, or the datagrams are longer than the MTU: one alone will tell.
-            libc::EINVAL if burst => {
+            // An own address that an interface has lost, as IPv6 and IPv4 say it: the kernel chooses
+            // another.
+            libc::EINVAL | libc::ENETUNREACH
+                if queue
+                    .front_mut()
+                    .is_some_and(|m| m.to.local > 0 && !m.is_homeless) =>
+            {
                 if let Some(front) = queue.front_mut() {
-                    front.singly = true;
+                    front.is_homeless = true;
                 }
             }
-            libc::EMSGSIZE => lose(queue, &mut counters.send_too_long),
+            // GSO refused, or (older kernels) datagrams longer than the MTU: one alone will tell.
+            libc::EINVAL if burst => {
+                if let Some(front) = queue.front_mut() {
+                    (front.way, front.is_homeless) = (Way::Trial, false);
+                }
+            }
+            libc::EMSGSIZE => {
+                let goes_on = queue.front_mut().is_some_and(|front| {
+                    note(&mut self.too_long, front);
+                    let was = mem::replace(&mut front.way, Way::Singly);
+                    // Alone they leave in fragments.
+                    !front.dont_fragment && (burst || was == Way::Trial)
+                });
+                if !goes_on {
+                    lose(queue, &mut counters.send_too_long);
+                }
+            }
             libc::ENOBUFS | libc::ENOMEM => lose(queue, &mut counters.send_no_buffers),
             libc::EPERM | libc::EACCES => lose(queue, &mut counters.send_forbidden),
             // It may belong to an earlier datagram, to anyone: this one was not sent yet.
@@ -356,6 +422,16 @@ impl Outgoing {
             _ => lose(queue, &mut counters.send_failed),
         }
         false
+    }
+}
+
+/// Remembers that datagrams as long as those of `message` are too long for its destination.
+fn note(too_long: &mut Vec<(UnderlayAddr, u16)>, message: &Message) {
+    let bytes = u16::try_from(message.stride).unwrap_or(u16::MAX);
+    if let Some((_, least)) = too_long.iter_mut().find(|(to, _)| *to == message.to) {
+        *least = bytes.min(*least);
+    } else if too_long.len() < TOO_LONG_MAX {
+        too_long.push((message.to, bytes));
     }
 }
 

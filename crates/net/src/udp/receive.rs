@@ -3,12 +3,17 @@
 //! A slot that was not filled waits for the next call. Slots are used from the top of a stack and
 //! the pool hands out the one returned last, so that a quiet socket works in the same few cache
 //! lines all the time.
+//!
+//! The kernel notes when it got a datagram, and each burst is told how long it has lain here since: a
+//! node that was not scheduled does not take that for the network's delay. Of datagrams that GRO has
+//! joined it is the first one's time.
 
 use super::Counters;
+use super::local::{self, Locals};
 use crate::addr::{NAME_BYTES, Name};
-use crate::sys;
+use crate::{clock, sys};
 use base::pool::LARGE_BYTES;
-use base::{Burst, Pool, UnderlayAddr};
+use base::{Burst, Duration, Pool, UnderlayAddr};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -26,11 +31,26 @@ const FEWEST_MESSAGES: usize = 4;
 /// Errors of the network that one call skips before it gives up.
 const ICMP_ERRORS_MAX: usize = 8;
 
-/// Room for the control message of GRO: 16 bytes of header and an `int`, rounded up. Aligned as
-/// `cmsghdr` wants.
+/// Nothing lies in a socket for so long and is of use; somebody has set the clock.
+const WAITED_MAX: Duration = Duration::from_secs(60);
+
+/// Room for the control messages, each 16 bytes of header and a value, rounded up: of GRO an `int` (24),
+/// of its time a `timespec` (32), of its destination an `in6_pktinfo` (40). Aligned as `cmsghdr` wants.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; 64]);
+struct Control([u8; CONTROL_BYTES]);
+const CONTROL_BYTES: usize = 96;
+
+/// What control messages say of a message.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The size of its datagrams, if GRO has joined several.
+    stride: Option<usize>,
+    /// When the kernel got it, in nanoseconds of the wall clock.
+    came_ns: Option<u64>,
+    /// The own address that it was sent to, where there are several.
+    to: Option<[u8; 16]>,
+}
 
 pub(super) struct Incoming {
     /// Unfilled slots; message `i` of a call goes into the `i`-th from the end.
@@ -62,7 +82,7 @@ impl Incoming {
             headers: vec![header; RECV_MESSAGES].into_boxed_slice(),
             iovecs: vec![iovec; RECV_MESSAGES].into_boxed_slice(),
             names: vec![Name::EMPTY; RECV_MESSAGES].into_boxed_slice(),
-            controls: vec![Control([0; 64]); RECV_MESSAGES].into_boxed_slice(),
+            controls: vec![Control([0; CONTROL_BYTES]); RECV_MESSAGES].into_boxed_slice(),
             expected: FEWEST_MESSAGES,
         }
     }
@@ -70,7 +90,7 @@ impl Incoming {
     pub(super) fn batch(
         &mut self,
         fd: &OwnedFd,
-        socket: u8,
+        (socket, locals): (u8, &mut Locals),
         counters: &mut Counters,
         pool: &Pool,
         out: &mut Vec<(UnderlayAddr, Burst)>,
@@ -103,7 +123,7 @@ impl Incoming {
             self.expected = (2 * got).clamp(FEWEST_MESSAGES, RECV_MESSAGES);
             counters.recv_calls += 1;
             counters.recv_messages += got as u64;
-            self.hand_over(got, socket, counters, pool, out);
+            self.hand_over(got, (socket, locals), counters, pool, out);
             taken += got;
             if got < want {
                 break;
@@ -163,19 +183,21 @@ impl Incoming {
     fn hand_over(
         &mut self,
         got: usize,
-        socket: u8,
+        (socket, locals): (u8, &mut Locals),
         counters: &mut Counters,
         pool: &Pool,
         out: &mut Vec<(UnderlayAddr, Burst)>,
     ) {
+        let now_ns = clock::read(libc::CLOCK_REALTIME);
         // Slots that stay empty here, because their content was copied or was none.
         let mut kept = 0;
         for i in 0..got {
             let len = self.headers[i].msg_len as usize;
             let cut = self.headers[i].msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
-            let stride = self.stride(i).unwrap_or(len);
+            let told = self.told(i);
+            let stride = told.stride.unwrap_or(len);
             let at = self.slots.len() - 1 - kept;
-            let Some(from) = self.names[i].read(socket).filter(|_| !cut && len > 0) else {
+            let Some(mut from) = self.names[i].read(socket).filter(|_| !cut && len > 0) else {
                 let count = if len == 0 {
                     &mut counters.recv_empty
                 } else {
@@ -185,14 +207,18 @@ impl Incoming {
                 kept += 1;
                 continue;
             };
+            from.local = told.to.map_or(0, |ip| locals.index(ip));
+            let waited = told.came_ns.map(|came| waited(came, now_ns));
             self.slots[at].fill(len, stride.max(1));
+            self.slots[at].set_waited(waited.unwrap_or_default());
             let segments = self.slots[at].segments();
             counters.recv_datagrams += segments as u64;
             counters.recv_bytes += len as u64;
             if segments == 1
                 && len <= COPY_BYTES_MAX
-                && let Some(copy) = pool.copy_of(0, self.slots[at].bytes())
+                && let Some(mut copy) = pool.copy_of(0, self.slots[at].bytes())
             {
+                copy.set_waited(self.slots[at].waited());
                 self.slots[at].fill(0, 0);
                 kept += 1;
                 out.push((from, copy));
@@ -202,25 +228,53 @@ impl Incoming {
         }
     }
 
-    /// The size of the datagrams in message `i`, if GRO has joined several.
-    fn stride(&self, i: usize) -> Option<usize> {
+    /// What the kernel tells of message `i`.
+    fn told(&self, i: usize) -> Told {
         let header = &self.headers[i].msg_hdr;
+        let mut told = Told::default();
         // SAFETY: "CMSG_FIRSTHDR returns a pointer to the first cmsghdr in the ancillary data
         // buffer ... or NULL if there isn't enough space"; CMSG_NXTHDR likewise. The kernel wrote
         // the buffer and `msg_controllen`.
         unsafe {
             let mut at = libc::CMSG_FIRSTHDR(header);
             while !at.is_null() {
-                if (*at).cmsg_level == libc::SOL_UDP && (*at).cmsg_type == libc::UDP_GRO {
-                    let value = libc::CMSG_DATA(at).cast::<libc::c_int>().read_unaligned();
-                    return usize::try_from(value)
-                        .ok()
-                        .filter(|&v| v > 0 && v <= LARGE_BYTES);
+                let data = libc::CMSG_DATA(at);
+                match ((*at).cmsg_level, (*at).cmsg_type) {
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        let value = data.cast::<libc::c_int>().read_unaligned();
+                        told.stride = usize::try_from(value)
+                            .ok()
+                            .filter(|&v| v > 0 && v <= LARGE_BYTES);
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let came = data.cast::<libc::timespec>().read_unaligned();
+                        told.came_ns = Some(clock::nanos(came));
+                    }
+                    (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                        let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                        told.to = Some(local::of_v4(info));
+                    }
+                    (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                        let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                        told.to = Some(info.ipi6_addr.s6_addr);
+                    }
+                    _ => {}
                 }
                 at = libc::CMSG_NXTHDR(header, at);
             }
         }
-        None
+        told
+    }
+}
+
+/// How long a message has lain in its socket. The wall clock may have been set meanwhile: what cannot
+/// be is nothing.
+fn waited(came_ns: u64, now_ns: u64) -> Duration {
+    let waited = Duration::from_nanos(now_ns.saturating_sub(came_ns));
+    if waited > WAITED_MAX {
+        Duration::ZERO
+    } else {
+        waited
     }
 }
 
@@ -257,4 +311,25 @@ pub(crate) fn is_icmp(errno: i32) -> bool {
             | libc::ENOPROTOOPT
             | libc::EMSGSIZE
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_makes_no_absurd_wait() {
+        const MS: u64 = 1_000_000;
+        let now = 1_700_000_000_000 * MS;
+        assert_eq!(waited(now - 5 * MS, now), Duration::from_millis(5));
+        assert_eq!(waited(now, now), Duration::ZERO);
+        assert_eq!(waited(now + 1, now), Duration::ZERO, "set back");
+        assert_eq!(waited(now - 60_000 * MS, now), WAITED_MAX);
+        assert_eq!(
+            waited(now - 60_001 * MS, now),
+            Duration::ZERO,
+            "set forward"
+        );
+        assert_eq!(waited(0, now), Duration::ZERO);
+    }
 }

@@ -172,6 +172,43 @@ fn an_exhausted_pool_drops_and_counts_and_recovers() {
 }
 
 #[test]
+fn what_lay_in_the_socket_while_nobody_looked_says_for_how_long() {
+    // So long does the test do something else: far above what a clock is corrected by meanwhile.
+    const ELSEWHERE: base::Duration = base::Duration::from_millis(20);
+    let pool = Pool::new(64, 64);
+    for (gso, gro) in [(false, false), (true, true)] {
+        let offload = Options {
+            gso,
+            gro,
+            ..Options::default()
+        };
+        let (mut a, mut b) = (open(V4, offload), open(V4, offload));
+        let mut queue = SendQueue::new();
+        let mut send = |first, count, bytes| {
+            queue.push(address(&b), burst(&pool, first, count, bytes, bytes));
+            a.send_batch(&mut queue);
+        };
+        // A large slot, a burst, and one that is copied into a small slot.
+        send(0, 1, 1_200);
+        send(1, 4, 700);
+        let clock = crate::clock::Clock::new();
+        while clock.now() < base::Time::ZERO + ELSEWHERE {
+            std::hint::spin_loop();
+        }
+        send(5, 1, 90);
+        let mut out = Vec::new();
+        while b.recv_batch(&pool, &mut out, 64).unwrap() > 0 {}
+        let numbers: usize = out.iter().map(|(_, burst)| burst.segments()).sum();
+        assert_eq!(numbers, 6);
+        let waits: Vec<_> = out.iter().map(|(_, burst)| burst.waited()).collect();
+        let (last, early) = waits.split_last().unwrap();
+        for wait in early {
+            assert!(*wait > base::Duration::ZERO && wait > last, "{waits:?}");
+        }
+    }
+}
+
+#[test]
 fn empty_datagrams_are_counted_and_nothing_else() {
     let pool = Pool::new(64, 64);
     let mut b = open(V4, Options::default());

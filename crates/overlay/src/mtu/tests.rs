@@ -8,6 +8,8 @@ struct Path {
     mtu: Mtu,
     now: Time,
     truth: u16,
+    /// What the host can send in one piece.
+    host: u16,
     loss: f64,
     answers: bool,
     rng: Rng,
@@ -27,6 +29,7 @@ impl Path {
             mtu,
             now: Time::ZERO,
             truth,
+            host: u16::MAX,
             loss,
             answers: true,
             rng: Rng::new(seed),
@@ -42,7 +45,9 @@ impl Path {
             while let Some(probe) = self.mtu.poll(self.now, RTT) {
                 self.sent.push((self.now, probe.bytes));
                 let both = [self.rng.chance(self.loss), self.rng.chance(self.loss)];
-                if self.answers && probe.bytes <= self.truth && both == [false; 2] {
+                if probe.bytes > self.host {
+                    self.mtu.on_too_long(self.now, probe.bytes);
+                } else if self.answers && probe.bytes <= self.truth && both == [false; 2] {
                     self.under_way.push_back((self.now + RTT, probe));
                 }
             }
@@ -118,6 +123,70 @@ fn a_path_that_shrinks_is_noticed_and_one_that_grows_too() {
     assert!(path.is_found(), "{}", path.mtu.usable());
     path.truth = 1_472;
     path.run(secs(60));
+    assert_eq!(path.mtu.usable(), DEFAULT);
+}
+
+#[test]
+fn what_the_host_cannot_send_is_found_within_some_round_trips() {
+    for host in [548, 1_199, 1_200, 1_232, 1_352, 1_372, 1_392, 1_432] {
+        let mut path = Path::new(host, 0.0, 1);
+        path.host = host;
+        path.run(RTT * 8);
+        assert!(path.is_found() || host < FLOOR, "{host}");
+        assert_eq!(path.mtu.proven(), path.mtu.usable());
+        assert!(path.mtu.usable() <= host.max(FLOOR));
+        // It does not say so for nothing, and a wider interface is noticed.
+        path.sent.clear();
+        path.run(secs(3_600));
+        assert!(path.sent.len() < 200, "{host}: {}", path.sent.len());
+        (path.host, path.truth) = (u16::MAX, 1_472);
+        path.run(RAISE_MOST + secs(1));
+        assert_eq!(path.mtu.usable(), DEFAULT);
+    }
+}
+
+#[test]
+fn a_packet_that_the_host_could_not_send_lowers_the_length_at_once() {
+    let mut path = Path::new(1_472, 0.0, 1);
+    path.run(secs(5));
+    assert_eq!((path.mtu.usable(), path.mtu.proven()), (DEFAULT, DEFAULT));
+    (path.host, path.truth) = (1_252, 1_252);
+    for bytes in [1_100, FLOOR] {
+        path.mtu.on_too_long(path.now, bytes);
+        assert_eq!(path.mtu.usable(), DEFAULT, "every path carries that");
+    }
+    path.mtu.on_too_long(path.now, 1_300);
+    assert_eq!((path.mtu.usable(), path.mtu.proven()), (FLOOR, FLOOR));
+    // Others were on their way meanwhile.
+    path.mtu.on_too_long(path.now, DEFAULT);
+    path.run(RTT * 8);
+    assert!(path.is_found(), "{}", path.mtu.usable());
+}
+
+#[test]
+fn no_more_than_every_path_carries_is_proven_before_an_answer() {
+    let mut path = Path::new(1_472, 0.0, 1);
+    assert_eq!((path.mtu.usable(), path.mtu.proven()), (DEFAULT, FLOOR));
+    path.run(RTT);
+    assert_eq!(path.mtu.proven(), DEFAULT);
+    path.mtu.suspect(path.now);
+    assert_eq!(path.mtu.proven(), FLOOR);
+    path.run(secs(2));
+    assert_eq!(path.mtu.proven(), DEFAULT);
+    path.mtu.on_link_down();
+    path.mtu.on_link_up(path.now);
+    assert_eq!(path.mtu.proven(), FLOOR);
+}
+
+#[test]
+fn a_link_that_comes_up_again_finds_at_once_what_it_carries_now() {
+    let mut path = Path::new(1_300, 0.0, 1);
+    path.run(secs(60));
+    assert!(path.is_found());
+    path.mtu.on_link_down();
+    path.truth = 1_472;
+    path.mtu.on_link_up(path.now);
+    path.run(secs(1));
     assert_eq!(path.mtu.usable(), DEFAULT);
 }
 

@@ -4,7 +4,7 @@ use super::Node;
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::mtu::{DEFAULT, Probe, SHORT};
-use base::{Outbox, Time};
+use base::{Outbox, Time, UnderlayAddr};
 use wire::control::{Builder, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
@@ -22,11 +22,40 @@ impl Node {
             let mut plaintext = [0; DEFAULT as usize - CLEAR_BYTES - TAG_BYTES];
             let len = usize::from(bytes) - CLEAR_BYTES - TAG_BYTES;
             let mut builder = Builder::new(&mut plaintext[..len]);
-            if builder.mtu_probe(MtuProbe { number, bytes }).is_ok() {
-                link.send_control(now, &plaintext[..len], out);
+            if builder.mtu_probe(MtuProbe { number, bytes }).is_err() {
+                continue;
+            }
+            match out.pool().copy_of(CLEAR_BYTES, &plaintext[..len]) {
+                Some(mut burst) => {
+                    burst.set_dont_fragment();
+                    link.transmit_control(now, burst, out);
+                }
+                None => out.report(Event::Dropped {
+                    reason: Drop::NoBuffer,
+                    packets: 1,
+                }),
             }
         }
         self.on_mtu(index, before, out);
+    }
+
+    /// This host cannot send datagrams of so many bytes to a neighbour in one piece.
+    pub(super) fn on_too_long(
+        &mut self,
+        now: Time,
+        to: UnderlayAddr,
+        bytes: u16,
+        out: &mut impl Outbox<Node>,
+    ) {
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            if link.at.map(UnderlayAddr::remote) == Some(to.remote()) {
+                let before = link.mtu.usable();
+                link.mtu.on_too_long(now, bytes);
+                self.links.touch(index);
+                self.on_mtu(index, before, out);
+            }
+        }
     }
 
     /// Tells a neighbour that its probe has come. The answer is never longer than the probe.

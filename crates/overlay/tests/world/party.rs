@@ -175,6 +175,7 @@ impl Engine for Party {
             Role::Node(node) => {
                 let input = match input {
                     Input::Datagrams { from, burst } => Input::Datagrams { from, burst },
+                    Input::TooLong { to, bytes } => Input::TooLong { to, bytes },
                     Input::Timeout => Input::Timeout,
                     Input::Request {
                         client,
@@ -191,6 +192,7 @@ impl Engine for Party {
                         throw(&mut desk, from, &answers);
                     }
                 }
+                Input::TooLong { .. } => {}
                 Input::Timeout => {
                     for (to, datagram) in rogue.on_timeout(now) {
                         throw(&mut desk, to, &[datagram]);

@@ -100,7 +100,7 @@ impl Handshakes {
         let message = format::Cookie::parse(datagram)?;
         let (body, mac1) = split_mac(datagram)?;
         let dial = self.table.dial(message.receiver).ok_or(Refusal::Stale)?;
-        if dial.to != from {
+        if dial.to.remote() != from.remote() {
             return Err(Refusal::Address);
         }
         let own_mac1 = own_mac1(&dial.init);
@@ -125,7 +125,7 @@ impl Handshakes {
         let response = format::Response::parse(datagram)?;
         let (body, mac1) = split_mac(datagram)?;
         let dial = self.table.dial(response.receiver).ok_or(Refusal::Stale)?;
-        if dial.to != from {
+        if dial.to.remote() != from.remote() {
             return Err(Refusal::Address);
         }
         if dial.bad_responses >= MAX_BAD_RESPONSES {
@@ -140,9 +140,11 @@ impl Handshakes {
             return Err(Refusal::Noise);
         };
         // Noise has taken the message, so this dial comes to its end here, one way or the other.
-        let Some(Entry::Dial(dial)) = self.table.take(response.receiver) else {
+        let Some(Entry::Dial(mut dial)) = self.table.take(response.receiver) else {
             return Err(Refusal::Stale);
         };
+        // From here on by the own address that was answered.
+        dial.to = from;
         let (to, expect) = (dial.to, dial.expect);
         let finished = self.finish(now, unix_now_s, response.receiver, dial, &payload[..length]);
         Ok(finished.unwrap_or_else(|reason| Outcome::Failed { to, expect, reason }))

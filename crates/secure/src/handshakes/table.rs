@@ -63,6 +63,7 @@ pub(super) enum Entry {
 #[derive(Default)]
 pub(super) struct Table {
     entries: Map<SessionIndex, (Entry, Time)>,
+    /// By the far end.
     dials: Map<UnderlayAddr, SessionIndex>,
     half_open: Map<(UnderlayAddr, Mac), SessionIndex>,
     /// One per entry that is not live.
@@ -94,7 +95,7 @@ impl Table {
     }
 
     pub(super) fn dial_to(&self, to: UnderlayAddr) -> Option<SessionIndex> {
-        self.dials.get(&to).copied()
+        self.dials.get(&to.remote()).copied()
     }
     pub(super) fn dial(&mut self, index: SessionIndex) -> Option<&mut Dial> {
         match self.entries.get_mut(&index) {
@@ -118,7 +119,7 @@ impl Table {
         self.remove(index);
         match &entry {
             Entry::Dial(dial) => {
-                self.dials.insert(dial.to, index);
+                self.dials.insert(dial.to.remote(), index);
             }
             Entry::HalfOpen(half_open) => {
                 let key = (half_open.from, half_open.init_mac1);
@@ -142,7 +143,7 @@ impl Table {
         self.timers.remove(&(due, index));
         match &entry {
             Entry::Dial(dial) => {
-                self.dials.remove(&dial.to);
+                self.dials.remove(&dial.to.remote());
             }
             Entry::HalfOpen(half_open) => {
                 let key = (half_open.from, half_open.init_mac1);

@@ -465,6 +465,7 @@ impl Engine for TcpHost {
                 self.on_packet(now, burst, out);
             }
             Input::Request { request, .. } => match request {},
+            Input::TooLong { .. } => {}
             Input::Timeout => {
                 if self.timers.is_empty() {
                     for place in 0..self.outgoing.len() {

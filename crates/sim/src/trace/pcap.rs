@@ -156,6 +156,7 @@ mod tests {
             ip: [0x20; 16],
             port: 7_000,
             socket: 0,
+            local: 0,
         };
         let mut out = Vec::new();
         record(&packet(from, crate::underlay(1), b"abcde"), &mut out);

@@ -4,6 +4,7 @@
 
 pub(crate) mod streams;
 
+use net::netns::Namespace;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -75,13 +76,24 @@ impl World {
 
     /// Starts a node.
     pub(crate) fn launch(&mut self, name: &str) {
+        let command = self.command();
+        self.launch_by(name, command);
+    }
+
+    /// Starts a node in a network namespace.
+    pub(crate) fn launch_in(&mut self, name: &str, inside: &Namespace) {
+        let mut command = inside.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
+        self.prepare(&mut command);
+        self.launch_by(name, command);
+    }
+
+    fn launch_by(&mut self, name: &str, mut command: Command) {
         let log = fs::File::options()
             .create(true)
             .append(true)
             .open(self.log_path(name));
         let log = log.unwrap();
         let config = self.node(name).join("node.toml");
-        let mut command = self.command();
         command
             .arg("node")
             .arg("--config")
@@ -267,6 +279,19 @@ impl World {
         fs::write(&path, format!("{lines}\n{text}")).unwrap();
     }
 
+    /// Makes a node listen at `addr` only.
+    pub(crate) fn listen(&self, name: &str, addr: &str) {
+        let path = self.node(name).join("node.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| match line.starts_with("listen = ") {
+                true => format!("listen = [\"{addr}\"]\n"),
+                false => format!("{line}\n"),
+            });
+        fs::write(&path, lines.collect::<String>()).unwrap();
+    }
+
     /// Makes the link of two nodes like `model` from the start, in both directions.
     pub(crate) fn impair(&self, a: &str, b: &str, model: &str) {
         for (here, there) in [(a, b), (b, a)] {
@@ -334,11 +359,15 @@ impl World {
 
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+        self.prepare(&mut command);
+        command
+    }
+
+    fn prepare(&self, command: &mut Command) {
         command
             .current_dir(&self.dir)
             .env_remove("SINEW_NODE")
             .stdin(Stdio::null());
-        command
     }
 }
 

@@ -330,6 +330,7 @@ fn underlay(i: usize) -> UnderlayAddr {
         ip,
         port: 7_000,
         socket: 0,
+        local: 0,
     }
 }
 
