@@ -8,7 +8,7 @@
 //!
 //! What a link is like is emulated in the nodes at both of its ends, as `sinew link set` does; the
 //! paths of direct flows by [`crate::emulator`]. A crash kills a process, a partition takes the links
-//! between its groups down. Times are the machine's: two runs are alike, not equal.
+//! between its groups down, a stall stops a process and the ends of flows beside it. Times are the machine's: two runs are alike, not equal.
 //!
 //! [`up`] ends what it started, whatever happens, unless it is to keep the nodes; then a state file
 //! in the folder says which they are, and [`down`] ends exactly those.
@@ -28,13 +28,13 @@ use crate::bench::BenchError;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::scenario::{Fault, FaultKind, FlowReport, Place, Report, Scenario, ScenarioError};
-use base::Duration;
+use base::{Duration, Time};
 use net::Clock;
 use network::Network;
 use serde_json::Value;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use traffic::Traffic;
 
 /// How long what is under way may take to arrive after the end.
@@ -170,6 +170,22 @@ pub fn up(options: &LiveOptions, progress: Progress) -> Result<LiveResult, LiveE
     Ok(LiveResult { report, kept })
 }
 
+/// What a scenario with flows comes to with real nodes. Somebody else in this process watches for
+/// signals.
+pub(crate) fn report_of(scenario: &Scenario, program: &Path) -> Result<Report, LiveError> {
+    check::can_run(scenario).map_err(|(key, what)| LiveError::NotLive {
+        file: scenario.name.clone(),
+        key,
+        what,
+    })?;
+    let folder = state::Folder::open(scenario, None, false)?;
+    let interrupt = Interrupt::elsewhere()?;
+    net::sched::raise_descriptors()?;
+    let mut network = Network::start(scenario, program, folder.path())?;
+    network.wait(&interrupt)?;
+    run(scenario, &mut network, &interrupt, Progress::Silent)
+}
+
 /// From the scenario's zero to its end.
 fn run(
     scenario: &Scenario,
@@ -186,9 +202,11 @@ fn run(
     while clock.now() < end {
         let now = clock.now();
         while let Some(fault) = faults.next_if(|fault| zero + fault.at <= now) {
-            happen(fault, network, &traffic)?;
+            happen(fault, network, &traffic, zero + fault.at)?;
         }
+        network.resume(clock.now())?;
         let next = faults.peek().map_or(end, |fault| zero + fault.at);
+        let next = network.next_resume().map_or(next, |at| next.min(at));
         let pause = next.min(end).since(clock.now()).min(LOOK);
         if interrupt.wait(pause)? {
             return Err(LiveError::Interrupted);
@@ -198,6 +216,9 @@ fn run(
         let share = clock.now().since(zero).as_secs_f64() / scenario.duration.as_secs_f64();
         progress.draw(share.min(1.0), &scenario.name);
     }
+    // Stalls last no longer than the scenario.
+    traffic.resume();
+    network.resume(Time::FAR)?;
     traffic.stop_sending()?;
     let drained = clock.now() + DRAIN;
     while clock.now() < drained {
@@ -214,7 +235,12 @@ fn run(
     Ok(report)
 }
 
-fn happen(fault: &Fault, network: &mut Network<'_>, traffic: &Traffic) -> Result<(), LiveError> {
+fn happen(
+    fault: &Fault,
+    network: &mut Network<'_>,
+    traffic: &Traffic,
+    at: Time,
+) -> Result<(), LiveError> {
     match &fault.kind {
         FaultKind::Down(Place::Link(link)) => network.set_outage(*link, true),
         FaultKind::Up(Place::Link(link)) => network.set_outage(*link, false),
@@ -226,8 +252,10 @@ fn happen(fault: &Fault, network: &mut Network<'_>, traffic: &Traffic) -> Result
         FaultKind::Restart(node) => return network.restart(*node),
         FaultKind::Partition(groups) => network.partition(groups),
         FaultKind::Heal => network.heal(),
-        // `check` has refused the scenario.
-        FaultKind::Stall(..) => {}
+        FaultKind::Stall(node, span) => {
+            traffic.stall(*node, at + *span);
+            return network.stall(*node, at + *span);
+        }
     }
     Ok(())
 }

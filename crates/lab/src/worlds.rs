@@ -30,6 +30,7 @@
 mod groups;
 mod history;
 mod intruder;
+mod messy;
 mod network;
 mod plan;
 mod sessions;
@@ -73,6 +74,8 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// What happened is kept in words, if it is one.
     pub tell: bool,
+    /// Messy worlds, in which flows are held against twins by plain UDP.
+    pub messy: bool,
 }
 
 /// Why worlds were not lived to their end.
@@ -104,7 +107,9 @@ pub struct Report {
     pub first: u64,
     /// How many worlds were lived.
     pub seeds: u64,
-    /// Those in which something happened that must not.
+    /// How many of them something happened in that must not.
+    pub failures: u64,
+    /// The first of those.
     pub failed: Vec<Failed>,
     /// Nodes of all worlds together.
     pub nodes: u64,
@@ -124,6 +129,8 @@ pub struct Report {
     pub group_sent: u64,
     /// Copies of them that members received.
     pub group_received: u64,
+    /// Flows that were held against a twin by plain UDP.
+    pub compared: u64,
     /// Datagrams that were replayed or forged.
     pub forged: u64,
     /// The longest from when all had healed until the network was whole.
@@ -146,6 +153,9 @@ pub struct Failed {
     pub why: String,
     /// The command that lives it again.
     pub replay: String,
+    /// The world as a scenario file, if it is messy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scene: Option<String>,
 }
 
 /// Lives the worlds.
@@ -167,7 +177,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, WorldsError>
         None => None,
     };
     if let Some((path, file)) = trace {
-        let lived = live(options.first, options.tell, Some(&file));
+        let lived = live(options.first, options, Some(&file));
         file.finish().map_err(|error| trace_error(&path, error))?;
         return Ok(Report::of(options, vec![lived]));
     }
@@ -182,7 +192,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, WorldsError>
                     break;
                 }
                 let seed = options.first + n;
-                let past = live(seed, options.tell, None);
+                let past = live(seed, options, None);
                 lived
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -238,12 +248,12 @@ fn trace_error(path: &std::path::Path, error: io::Error) -> WorldsError {
 /// A world that was lived, or why not to its end; and what happened in it.
 struct Lived {
     seed: u64,
-    past: Result<Past, String>,
+    past: Result<Past, Worse>,
     told: Vec<String>,
 }
 
 /// A panic is a failure like any other.
-fn live(seed: u64, tell: bool, trace: Option<&TraceFile>) -> Lived {
+fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     let witness = trace.map(|file| {
         let mut sink = file.sink();
         let witness: history::Witness =
@@ -251,14 +261,19 @@ fn live(seed: u64, tell: bool, trace: Option<&TraceFile>) -> Lived {
         witness
     });
     let told = history::Told::default();
-    let teller = tell.then(|| told.clone());
-    let past = catch_unwind(AssertUnwindSafe(|| history::live(seed, teller, witness)));
+    let teller = options.tell.then(|| told.clone());
+    let past = catch_unwind(AssertUnwindSafe(|| match options.messy {
+        true => messy::live(seed, teller, witness),
+        false => history::live(seed, teller, witness).map_err(Worse::from),
+    }));
     let past = past.unwrap_or_else(|panic| {
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", text.unwrap_or("without words")))
+        let text = format!("panic: {}", text.unwrap_or("without words"));
+        let scene = options.messy.then(|| messy::scene_of(seed));
+        Err(Worse { why: text, scene })
     });
     Lived {
         seed,
@@ -267,11 +282,25 @@ fn live(seed: u64, tell: bool, trace: Option<&TraceFile>) -> Lived {
     }
 }
 
+/// Why a world failed.
+struct Worse {
+    why: String,
+    /// The world as a scenario file, if it is messy.
+    scene: Option<String>,
+}
+
+impl From<String> for Worse {
+    fn from(why: String) -> Worse {
+        Worse { why, scene: None }
+    }
+}
+
 impl Report {
     fn of(options: &Options, lived: Vec<Lived>) -> Report {
         let mut report = Report {
             first: options.first,
             seeds: options.seeds,
+            failures: 0,
             failed: Vec::new(),
             nodes: 0,
             simulated_s: 0.0,
@@ -282,6 +311,7 @@ impl Report {
             stream_resets: 0,
             group_sent: 0,
             group_received: 0,
+            compared: 0,
             forged: 0,
             whole_after_s: 0.0,
             slowest_seed: options.first,
@@ -298,17 +328,25 @@ impl Report {
                     simulated += past.simulated;
                     report.add(seed, past);
                 }
-                Err(why) if report.failed.len() < FAILURES_MAX => report.failed.push(Failed {
-                    seed,
-                    why,
-                    replay: format!("sinew sim world --seed {seed} --trace world-{seed}.jsonl"),
-                }),
-                Err(_) => {}
+                Err(worse) => report.fail(options, seed, worse),
             }
         }
         report.simulated_s = simulated.as_secs_f64();
         report.trace_hash = format!("{hash:016x}");
         report
+    }
+
+    fn fail(&mut self, options: &Options, seed: u64, worse: Worse) {
+        self.failures += 1;
+        if self.failed.len() < FAILURES_MAX {
+            let messy = if options.messy { " --messy" } else { "" };
+            self.failed.push(Failed {
+                seed,
+                why: worse.why,
+                replay: format!("sinew sim world{messy} --seed {seed} --trace world-{seed}.jsonl"),
+                scene: worse.scene,
+            });
+        }
     }
 
     fn add(&mut self, seed: u64, past: Past) {
@@ -321,6 +359,7 @@ impl Report {
         self.group_sent += past.group_sent;
         self.group_received += past.group_received;
         self.forged += past.forged;
+        self.compared += past.compared;
         if past.whole_after.as_secs_f64() > self.whole_after_s {
             (self.whole_after_s, self.slowest_seed) = (past.whole_after.as_secs_f64(), seed);
         }
@@ -338,8 +377,17 @@ impl fmt::Display for Report {
         for line in &self.told {
             writeln!(f, "{line}")?;
         }
-        for Failed { seed, why, replay } in &self.failed {
-            writeln!(f, "seed {seed}: {why}\n  {replay}")?;
+        for failed in &self.failed {
+            writeln!(
+                f,
+                "seed {}: {}\n  {}",
+                failed.seed, failed.why, failed.replay
+            )?;
+        }
+        // Who asks for one world is told it already.
+        let scene = self.failed.iter().find_map(|failed| failed.scene.as_ref());
+        if let (Some(scene), true) = (scene, self.told.is_empty()) {
+            writeln!(f, "the first of them as a scenario file:\n\n{scene}")?;
         }
         writeln!(
             f,
@@ -347,11 +395,12 @@ impl fmt::Display for Report {
              {} nodes, {:.0} s simulated, {} events; {} packets sent, {} received; {} forged\n\
              reliable streams: {} bytes in order, {} resets\n\
              groups: {} packets sent, {} copies received\n\
+             {} flows held against a twin\n\
              whole {:.2} s after all had healed at most (seed {})\n\
              trace hash {}",
             self.seeds,
             self.first,
-            self.failed.len(),
+            self.failures,
             self.nodes,
             self.simulated_s,
             self.events,
@@ -362,6 +411,7 @@ impl fmt::Display for Report {
             self.stream_resets,
             self.group_sent,
             self.group_received,
+            self.compared,
             self.whole_after_s,
             self.slowest_seed,
             self.trace_hash

@@ -11,6 +11,7 @@ fn lived(first: u64, seeds: u64, tell: bool) -> Report {
         jobs: None,
         trace: None,
         tell,
+        messy: false,
     };
     run(&options, Progress::Silent).unwrap()
 }
@@ -36,6 +37,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         jobs: None,
         trace: Some(path.clone()),
         tell: false,
+        messy: false,
     };
     let traced = run(&options, Progress::Silent).unwrap();
     assert_eq!(traced.trace_hash, again.trace_hash);

@@ -62,13 +62,27 @@ impl Drop for Termination {
 
 /// Ends the process `pid` without asking it. Whoever calls this knows whose number it is.
 pub fn kill(pid: u32) -> io::Result<()> {
+    send(pid, libc::SIGKILL)
+}
+
+/// Has the process `pid` wait until [`resume`], as if its machine did something else.
+pub fn stop(pid: u32) -> io::Result<()> {
+    send(pid, libc::SIGSTOP)
+}
+
+/// Has a process go on that was told to [`stop`].
+pub fn resume(pid: u32) -> io::Result<()> {
+    send(pid, libc::SIGCONT)
+}
+
+fn send(pid: u32, signal: libc::c_int) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     if pid <= 1 {
         // Zero and negative numbers would mean groups of processes.
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: no pointers are involved.
-    sys::check(unsafe { libc::kill(pid, libc::SIGKILL) }).map(drop)
+    sys::check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
 extern "C" fn on_signal(_: libc::c_int) {

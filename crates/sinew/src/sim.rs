@@ -21,7 +21,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew sim world --seeds 500
-  sinew sim world --seed 4711 --trace world.jsonl")]
+  sinew sim world --seed 4711 --trace world.jsonl
+  sinew sim world --messy --seeds 20000")]
     World(World),
 }
 
@@ -53,6 +54,9 @@ pub struct World {
     /// Only the world of this seed, and what happens in it
     #[arg(long, conflicts_with_all = ["seeds", "first"])]
     pub seed: Option<u64>,
+    /// Messy worlds: everything that goes wrong on the Internet, and each call beside plain UDP
+    #[arg(long)]
+    pub messy: bool,
     /// Worlds at the same time; as many as there are processors if not said
     #[arg(long, value_name = "J")]
     pub jobs: Option<usize>,
@@ -80,6 +84,7 @@ impl World {
             jobs: self.jobs,
             trace: self.trace.clone(),
             tell: self.seed.is_some(),
+            messy: self.messy,
         };
         let report =
             worlds::run(&options, Progress::choose(false)).map_err(|error| match error {
@@ -95,9 +100,7 @@ impl World {
             None => Ok(()),
             Some(first) => Err(Failure::failed(format!(
                 "{} of {} worlds failed; live the first again: {}",
-                report.failed.len(),
-                report.seeds,
-                first.replay
+                report.failures, report.seeds, first.replay
             ))),
         }
     }

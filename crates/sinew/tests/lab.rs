@@ -148,6 +148,25 @@ fn real_nodes_deliver_about_what_simulated_ones_do() {
     }
 }
 
+/// A relay that is stopped takes nothing away: what came for it meanwhile goes on when it does. By UDP
+/// nobody passes it.
+#[test]
+fn a_stalled_process_goes_on_with_what_has_waited() {
+    let folder = Folder::new("stall");
+    let text = "[scenario]\nname = 'stall'\nduration = '4s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[[node]]\nname = 'c'\n\
+                [[link]]\na = 'a'\nb = 'c'\npath = 'delay=5ms'\n[[link]]\na = 'c'\nb = 'b'\npath = 'delay=5ms'\n\
+                [[flow]]\nname = 'overlay'\nfrom = 'a'\nto = 'b'\nlink = 'best-effort'\ndeadline = '100ms'\n\
+                [[flow]]\nname = 'direct'\nfrom = 'a'\nto = 'b'\ndirect = true\npath = 'delay=10ms'\n\
+                [[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'c'\nfor = '600ms'\n";
+    let file = folder.write("stall.toml", text);
+    let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
+    let silence = |name: &str| flow(&report, name)["longest_gap_ms"].as_f64().unwrap();
+    // Those of the last 100 ms are in time.
+    assert!(silence("overlay") >= 400.0, "{report}");
+    assert!(silence("direct") < silence("overlay"), "{report}");
+    assert!(received(&report, "overlay") > 0.5, "{report}");
+}
+
 #[test]
 fn nodes_that_are_left_running_are_ended_by_down_and_nothing_else_is() {
     let folder = Folder::new("keep");

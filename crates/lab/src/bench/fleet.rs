@@ -14,8 +14,8 @@ use crate::files::{Scratch, write};
 use crate::interrupt::Interrupt;
 use base::impair::Model;
 use base::{Duration, NodeAddr};
-use net::Clock;
 use net::netns::Namespace;
+use net::{Clock, signals};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -184,6 +184,23 @@ impl Fleet {
         let process = self.processes.iter_mut().find(|one| one.index == index);
         process.expect("only nodes that were started").child = Some(child);
         Ok(())
+    }
+
+    /// Has node `index` wait until [`Fleet::resume`], as if its machine did something else; nothing
+    /// if it does not run.
+    pub(crate) fn stop(&self, index: usize) -> Result<(), BenchError> {
+        match self.node(index).id() {
+            Ok(pid) => Ok(signals::stop(pid)?),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Has a node go on.
+    pub(crate) fn resume(&self, index: usize) -> Result<(), BenchError> {
+        match self.node(index).id() {
+            Ok(pid) => Ok(signals::resume(pid)?),
+            Err(_) => Ok(()),
+        }
     }
 
     /// All nodes that were started.

@@ -57,16 +57,12 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
     for fault in &scenario.faults {
         let at = format!("fault at {}", fault.at);
         match &fault.kind {
-            FaultKind::Stall(..) => {
-                let what = "only the simulator stops a node's clients with it: simulate it, or use \
-                            `crash` and `restart`";
-                return refuse(format!("{at}: kind"), what.into());
-            }
             FaultKind::Set(_, both) => path(both, || at.clone())?,
             FaultKind::Down(_)
             | FaultKind::Up(_)
             | FaultKind::Crash(_)
             | FaultKind::Restart(_)
+            | FaultKind::Stall(..)
             | FaultKind::Partition(_)
             | FaultKind::Heal => {}
         }

@@ -6,6 +6,7 @@ use crate::control;
 use crate::interrupt::Interrupt;
 use crate::scenario::meter::rounded;
 use crate::scenario::{BothWays, Carrier, OverlayReport, Profile, Scenario};
+use base::Time;
 use base::impair::Model;
 use overlay::Drop as Dropped;
 use serde_json::{Value, json};
@@ -23,6 +24,10 @@ pub(super) struct Network<'s> {
     links: Vec<LinkState>,
     /// Of each node, whether it is meant to run.
     is_up: Vec<bool>,
+    /// Of each node, until when it is stalled.
+    stalled: Vec<Option<Time>>,
+    /// Links of which a stalled node has not been told what they have become.
+    untold: Vec<usize>,
 }
 
 /// What a link is like at present.
@@ -64,6 +69,8 @@ impl<'s> Network<'s> {
             listen: free(scenario.nodes.len())?,
             links: links.collect(),
             is_up: vec![true; scenario.nodes.len()],
+            stalled: vec![None; scenario.nodes.len()],
+            untold: Vec::new(),
         };
         for node in 0..scenario.nodes.len() {
             let spec = network.spec(node);
@@ -143,12 +150,44 @@ impl<'s> Network<'s> {
         }
     }
 
+    /// Has a node's process wait until then, or longer if it waits already.
+    pub(super) fn stall(&mut self, node: usize, until: Time) -> Result<(), LiveError> {
+        if self.is_up[node] {
+            self.stalled[node] = self.stalled[node].max(Some(until));
+            self.fleet.stop(node)?;
+        }
+        Ok(())
+    }
+
+    /// When the next stall ends.
+    pub(super) fn next_resume(&self) -> Option<Time> {
+        self.stalled.iter().flatten().min().copied()
+    }
+
+    /// Has all nodes go on whose stalls are over by then.
+    pub(super) fn resume(&mut self, now: Time) -> Result<(), LiveError> {
+        for node in 0..self.stalled.len() {
+            if self.stalled[node].is_some_and(|until| until <= now) {
+                self.stalled[node] = None;
+                self.fleet.resume(node)?;
+            }
+        }
+        if self.next_resume().is_none() {
+            for link in core::mem::take(&mut self.untold) {
+                self.tell(link);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn crash(&mut self, node: usize) -> Result<(), LiveError> {
+        self.stalled[node] = None;
         self.is_up[node] = false;
         Ok(self.fleet.kill(node)?)
     }
 
     pub(super) fn restart(&mut self, node: usize) -> Result<(), LiveError> {
+        self.stalled[node] = None;
         self.is_up[node] = true;
         let spec = self.spec(node);
         Ok(self.fleet.restart(node, &spec)?)
@@ -167,12 +206,16 @@ impl<'s> Network<'s> {
     }
 
     /// Tells both ends of a link what it is like. A node that is down, or still starting, is told by
-    /// its configuration.
-    fn tell(&self, link: usize) {
+    /// its configuration; one that is stalled, afterwards.
+    fn tell(&mut self, link: usize) {
         let ends = &self.scenario.links[link];
         let [there, back] = self.links[link].models();
         for (node, neighbor, model) in [(ends.a, ends.b, there), (ends.b, ends.a, back)] {
             if !self.is_up[node] {
+                continue;
+            }
+            if self.stalled[node].is_some() {
+                self.untold.push(link);
                 continue;
             }
             let order = json!({

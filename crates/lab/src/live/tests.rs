@@ -37,10 +37,6 @@ fn what_only_the_simulator_does_is_refused_by_its_key() {
             "flow: count",
         ),
         (
-            "[[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'a'\nfor = '1s'\n",
-            "fault at 1.00s: kind",
-        ),
-        (
             "[[fault]]\nat = '1s'\nkind = 'link-set'\na = 'a'\nb = 'b'\npath = 'outage=1s..2s'\n",
             "fault at 1.00s: path",
         ),

@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -32,6 +32,9 @@ use std::thread::JoinHandle;
 const PORTS: u16 = 1_024;
 /// How often it is looked whether to stop, and whether a node is back.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether a receiver's stall is over while something waits for it: what came
+/// meanwhile is late by no more than that.
+const STALL_STEP: Duration = Duration::from_millis(1);
 /// Whose random numbers these are.
 const TRAFFIC_RNG: u64 = 3;
 
@@ -54,12 +57,19 @@ struct Path {
 }
 
 struct Shared {
+    /// Of each node: until when nothing there is scheduled, in nanoseconds of the clock.
+    stalled_until: Vec<AtomicU64>,
     meters: Mutex<Vec<(usize, Meter)>>,
     stop_sending: AtomicBool,
     stop_receiving: AtomicBool,
 }
 
 impl Shared {
+    /// Until when nothing at a node is scheduled; a moment that is past if all is.
+    fn stalled_until(&self, node: usize) -> Time {
+        Time::from_nanos(self.stalled_until[node].load(Ordering::Acquire))
+    }
+
     fn meters(&self) -> MutexGuard<'_, Vec<(usize, Meter)>> {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,6 +77,8 @@ impl Shared {
 
 /// Where a stream's packets go in.
 struct Sender {
+    /// Where it is.
+    node: usize,
     end: End,
     to: Target,
     source: Source,
@@ -115,6 +127,7 @@ impl Traffic {
                 };
                 meters.push((n, Meter::new(interval, flow.deadline)));
                 senders.push(Sender {
+                    node: flow.from,
                     end: from,
                     to: Target::new(scenario.nodes[flow.to].address, port),
                     source: Source::new(flow.pattern, rng.fork()),
@@ -123,11 +136,13 @@ impl Traffic {
                     bytes: flow.packet,
                     retry_at: Time::ZERO,
                 });
-                receivers.push(to);
+                receivers.push((flow.to, to));
             }
             paths.push(path.map(|(path, _)| path));
         }
+        let nowhere = (0..scenario.nodes.len()).map(|_| AtomicU64::new(0));
         let shared = Arc::new(Shared {
+            stalled_until: nowhere.collect(),
             meters: Mutex::new(meters),
             stop_sending: AtomicBool::new(false),
             stop_receiving: AtomicBool::new(false),
@@ -136,7 +151,7 @@ impl Traffic {
         for end in senders
             .iter_mut()
             .map(|sender| &mut sender.end)
-            .chain(&mut receivers)
+            .chain(receivers.iter_mut().map(|(_, end)| end))
         {
             end.open();
         }
@@ -178,6 +193,19 @@ impl Traffic {
             let mut model = path.there.lock().unwrap_or_else(PoisonError::into_inner);
             *model = to(&model);
             path.emulator.set_model(model.clone());
+        }
+    }
+
+    /// Nothing at a node is scheduled until then: what would have been sent there is sent later, and
+    /// what comes waits.
+    pub(super) fn stall(&self, node: usize, until: Time) {
+        self.shared.stalled_until[node].fetch_max(until.as_nanos(), Ordering::AcqRel);
+    }
+
+    /// All stalls are over.
+    pub(super) fn resume(&self) {
+        for until in &self.shared.stalled_until {
+            until.store(0, Ordering::Release);
         }
     }
 
@@ -255,12 +283,18 @@ fn send(
         }
         next.pop();
         let sender = &mut senders[n];
-        if at >= sender.stop {
+        let due_at = due(sender);
+        if due_at >= sender.stop {
+            continue;
+        }
+        let stalled = shared.stalled_until(sender.node);
+        if stalled > now {
+            next.push(Reverse((stalled.min(now + LOOK), n)));
             continue;
         }
         sender.source.next();
         next.push(Reverse((due(sender), n)));
-        let number = shared.meters()[n].1.on_sent(at >= judged_from);
+        let number = shared.meters()[n].1.on_sent(due_at >= judged_from);
         let refused = sender.send((n as u32, number), clock);
         shared.meters()[n].1.refused += u64::from(refused);
     }
@@ -291,24 +325,33 @@ fn take(packet: &[u8], shared: &Shared, now: Time) {
     }
 }
 
-fn receive(mut ends: Vec<End>, shared: &Shared, clock: Clock) -> io::Result<()> {
+fn receive(mut ends: Vec<(usize, End)>, shared: &Shared, clock: Clock) -> io::Result<()> {
     prepare_thread();
     let mut poller = Poller::new()?;
-    for (n, end) in ends.iter().enumerate() {
+    for (n, (_, end)) in ends.iter().enumerate() {
         end.watch(&poller, n as u64)?;
     }
     let mut ready = Vec::new();
     let mut look_at = clock.now();
     while !shared.stop_receiving.load(Ordering::Acquire) {
         poller.wait(Some(LOOK), &mut ready)?;
+        let mut waits = false;
         for event in &ready {
-            if let Some(end) = ends.get_mut(event.token as usize) {
+            if let Some((node, end)) = ends.get_mut(event.token as usize) {
+                if shared.stalled_until(*node) > clock.now() {
+                    waits = true;
+                    continue;
+                }
                 end.take_all(|packet| take(packet, shared, clock.now()));
             }
         }
+        if waits {
+            // The poller tells of it again at once.
+            sleep_until(clock, clock.now() + STALL_STEP);
+        }
         if clock.now() >= look_at {
             look_at = clock.now() + LOOK;
-            for (n, end) in ends.iter_mut().enumerate() {
+            for (n, (_, end)) in ends.iter_mut().enumerate() {
                 if end.open() {
                     end.watch(&poller, n as u64)?;
                 }

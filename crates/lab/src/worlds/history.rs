@@ -49,6 +49,8 @@ pub(super) struct Past {
     pub(super) group_sent: u64,
     pub(super) group_received: u64,
     pub(super) forged: u64,
+    /// Flows that were held against twins.
+    pub(super) compared: u64,
     pub(super) events: u64,
     pub(super) simulated: Duration,
     pub(super) digest: u64,

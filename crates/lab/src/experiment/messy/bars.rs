@@ -80,7 +80,14 @@ impl Bar {
                 let limit = udp("silence ms") + AFTER_MS + slack;
                 at_most("silence", value("silence ms"), limit, " ms")
             }
-            Bar::BesideOutages => at_most("beside outages", value("outside %"), OUTSIDE_PCT, " %"),
+            Bar::BesideOutages => {
+                let path_loses = match scene.can_recover() {
+                    true => 0.0,
+                    false => udp("outside %"),
+                };
+                let limit = OUTSIDE_PCT + path_loses;
+                at_most("beside outages", value("outside %"), limit, " %")
+            }
             Bar::Missed(limit) => at_most("missed", value("missed %"), limit, " %"),
             Bar::RouteChanges(limit) => {
                 let per_300_s = value("route changes") * 300.0 / f64::from(scene.seconds);

@@ -2,7 +2,7 @@
 
 use super::bars::Bar;
 use super::scene::{Calls, Path, Scene, Trouble, Way};
-use super::sweep::{Case, Sweep};
+use super::sweep::{Case, Lives, Sweep};
 use crate::experiment::{Size, claim};
 
 const SOURCE: &str = "never worse";
@@ -10,7 +10,7 @@ const SOURCE: &str = "never worse";
 const LINK: Path = Path::new(20, 1.0);
 
 /// Everything.
-pub(super) const ALL: &[&Sweep] = &[&OUTAGES, &RELAYS, &LOSS, &JITTER, &CAPACITY, &FLAPS];
+pub(super) const ALL: &[&Sweep] = &[&OUTAGES, &RELAYS, &LOSS, &JITTER, &CAPACITY, &FLAPS, &REAL];
 
 const OUTAGE_BARS: &[Bar] = &[Bar::NoMoreThanUdp, Bar::Silence, Bar::BesideOutages];
 const OUTAGE_TEXT: &str = "missed <= UDP's + 0.3 points; silence <= the outage + 400 ms; missed beside outages and the 400 ms after them <= 0.1 %";
@@ -21,6 +21,7 @@ const STALL_TEXT: &str = "missed <= UDP's + 0.3 points; silence <= the stall + 4
 pub(super) const OUTAGES: Sweep = Sweep {
     id: "messy/outages",
     title: "Links that go down and come back",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -61,7 +62,7 @@ pub(super) const OUTAGES: Sweep = Sweep {
                 "lengths",
                 SOURCE,
                 "One link, outages of other lengths, periods and delays",
-                OUTAGE_TEXT,
+                "missed <= UDP's + 0.3 points; silence <= the outage + 400 ms; missed beside outages and the 400 ms after them <= 0.1 %, and what UDP misses there where the delay leaves no time for a repetition",
             ),
             bars: OUTAGE_BARS,
             scenes: outage_grid,
@@ -132,6 +133,7 @@ pub(super) const OUTAGES: Sweep = Sweep {
 pub(super) const RELAYS: Sweep = Sweep {
     id: "messy/stalls",
     title: "Hosts that do something else for a while",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -229,6 +231,7 @@ pub(super) const RELAYS: Sweep = Sweep {
 pub(super) const LOSS: Sweep = Sweep {
     id: "messy/loss",
     title: "Losses in long runs",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -279,6 +282,7 @@ pub(super) const LOSS: Sweep = Sweep {
 pub(super) const JITTER: Sweep = Sweep {
     id: "messy/jitter",
     title: "Delays that vary",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -360,6 +364,7 @@ pub(super) const JITTER: Sweep = Sweep {
 pub(super) const CAPACITY: Sweep = Sweep {
     id: "messy/capacity",
     title: "More calls than a link can carry",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -420,6 +425,7 @@ pub(super) const CAPACITY: Sweep = Sweep {
 pub(super) const FLAPS: Sweep = Sweep {
     id: "messy/flaps",
     title: "A short way that comes and goes beside a long one that stays",
+    lives: Lives::InVirtualTime,
     cases: &[
         Case {
             claim: claim(
@@ -457,6 +463,82 @@ pub(super) const FLAPS: Sweep = Sweep {
         },
     ],
 };
+
+/// The same with real nodes, for some.
+pub(super) const REAL: Sweep = Sweep {
+    id: "messy/real",
+    title: "Bad days of real nodes",
+    lives: Lives::InEarnest,
+    cases: &[
+        Case {
+            claim: claim(
+                "messy/real",
+                "outages",
+                SOURCE,
+                "One link, down for 0.8 s every 10 s",
+                STALL_TEXT,
+            ),
+            bars: &[Bar::NoMoreThanUdp, Bar::Silence],
+            scenes: |size| vec![Scene::link(LINK, outage(10_000, 800), real_s(size))],
+        },
+        Case {
+            claim: claim(
+                "messy/real",
+                "second-relay",
+                SOURCE,
+                "One of two relays stalls for 0.7 s every 15 s",
+                WAY_TEXT,
+            ),
+            bars: &[Bar::NoMoreThanUdp, Bar::Silence],
+            scenes: |size| {
+                let scene = Scene::link(LINK, relay_stalls(15_000, 700), real_s(size));
+                vec![scene.over(vec![relay(LINK); 2])]
+            },
+        },
+        Case {
+            claim: claim(
+                "messy/real",
+                "receiver",
+                SOURCE,
+                "The receiver's host stalls for 0.8 s every 10 s",
+                STALL_TEXT,
+            ),
+            bars: &[Bar::NoMoreThanUdp, Bar::Silence],
+            scenes: |size| {
+                let trouble = Trouble::ReceiverStalls {
+                    every_ms: 10_000,
+                    for_ms: 800,
+                };
+                vec![Scene::link(LINK, trouble, real_s(size))]
+            },
+        },
+        Case {
+            claim: claim(
+                "messy/real",
+                "jitter",
+                SOURCE,
+                "One link with jitter up to 20 ms, out of order, and 2 % loss",
+                "missed <= UDP's + 0.3 points; silence <= 400 ms",
+            ),
+            bars: &[Bar::NoMoreThanUdp, Bar::Silence],
+            scenes: |size| {
+                let scene = jitter(20, 20, 2.0, true);
+                vec![Scene {
+                    seconds: real_s(size),
+                    ..scene
+                }]
+            },
+        },
+    ],
+};
+
+/// Real time is dear.
+const fn real_s(size: Size) -> u32 {
+    match size {
+        Size::Quick => 40,
+        Size::Full => 300,
+    }
+}
 
 const fn outage(every_ms: u32, for_ms: u32) -> Trouble {
     Trouble::Outage { every_ms, for_ms }

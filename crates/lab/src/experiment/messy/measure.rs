@@ -2,8 +2,10 @@
 
 use super::scene::{DEADLINE_MS, INTERVAL_MS, Scene};
 use crate::experiment::{Cell, CellError, Row};
-use crate::scenario::{Call, FlowReport, Scenario, Simulation};
+use crate::live;
+use crate::scenario::{Call, FlowReport, Report, Scenario, Simulation};
 use base::Duration;
+use std::path::Path;
 
 /// The carriers, as a row's values call them.
 pub(super) const CARRIERS: [&str; 3] = ["udp", "default", "paper"];
@@ -14,7 +16,8 @@ pub(super) const GOOD_PCT: f64 = 0.5;
 
 /// What a carrier's calls came to in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Run {
+pub(super) struct Run {
+    sent: f64,
     lost_pct: f64,
     late_pct: f64,
     silence_ms: f64,
@@ -27,13 +30,22 @@ struct Run {
     refused: f64,
 }
 
+/// One run of a scene with a profile: UDP, and the overlay.
+pub(super) type Live<'a> = &'a dyn Fn(&Scene, &str, u64) -> Result<[Run; 2], CellError>;
+
 /// The scene's row: means over the seeds, and the most of some.
-pub(super) fn measure(cell: &Cell, scene: &Scene, seeds: u32, seed: u64) -> Result<Row, CellError> {
+pub(super) fn measure(
+    cell: &Cell,
+    scene: &Scene,
+    seeds: u32,
+    seed: u64,
+    live: Live<'_>,
+) -> Result<Row, CellError> {
     let mut runs: [Vec<Run>; 3] = Default::default();
     for n in 0..seeds {
         let seed = seed.wrapping_add(u64::from(n));
         for (profile, carrier) in [("modern", 1), ("paper", 2)] {
-            let [udp, overlay] = one(scene, profile, seed)?;
+            let [udp, overlay] = live(scene, profile, seed)?;
             runs[carrier].push(overlay);
             if profile == "modern" {
                 runs[0].push(udp);
@@ -68,7 +80,11 @@ pub(super) fn measure(cell: &Cell, scene: &Scene, seeds: u32, seed: u64) -> Resu
             let pairs = runs[n].iter().zip(&runs[0]);
             pairs.map(|(overlay, udp)| of(overlay) - of(udp)).collect()
         };
-        let missed = standard_error(&differences(Run::missed_pct));
+        let missed = match seeds {
+            // Of one run there is only what independent losses would vary by.
+            1 => (runs[n][0].chance_pct().powi(2) + runs[0][0].chance_pct().powi(2)).sqrt(),
+            _ => standard_error(&differences(Run::missed_pct)),
+        };
         row.set(format!("{carrier} missed % error"), missed);
         let silence = standard_error(&differences(|run| run.silence_ms));
         row.set(format!("{carrier} silence ms error"), silence);
@@ -76,13 +92,34 @@ pub(super) fn measure(cell: &Cell, scene: &Scene, seeds: u32, seed: u64) -> Resu
     Ok(row)
 }
 
-/// UDP, and the overlay with this profile.
-fn one(scene: &Scene, profile: &str, seed: u64) -> Result<[Run; 2], CellError> {
-    let text = scene.text("messy", profile, seed);
-    let scenario = Scenario::parse("messy", &text).map_err(|error| CellError(error.to_string()))?;
+/// A run in the simulator.
+pub(super) fn simulated(scene: &Scene, profile: &str, seed: u64) -> Result<[Run; 2], CellError> {
+    let scenario = parsed(&scene.text("messy", profile, seed, false))?;
     let mut simulation = Simulation::new(&scenario, seed);
     while simulation.run_for(Duration::from_secs(3_600)) {}
     let (report, calls) = simulation.finish_with_calls();
+    Ok(runs_of(scene, seed, &report, &calls))
+}
+
+/// A run with real nodes. Which packets were missed is not kept there.
+pub(super) fn in_earnest(
+    program: &Path,
+    scene: &Scene,
+    profile: &str,
+    seed: u64,
+) -> Result<[Run; 2], CellError> {
+    let scenario = parsed(&scene.text("messy", profile, seed, true))?;
+    let report =
+        live::report_of(&scenario, program).map_err(|error| CellError(error.to_string()))?;
+    let none = vec![Vec::new(); report.flows.len()];
+    Ok(runs_of(scene, seed, &report, &none))
+}
+
+fn parsed(text: &str) -> Result<Scenario, CellError> {
+    Scenario::parse("messy", text).map_err(|error| CellError(error.to_string()))
+}
+
+fn runs_of(scene: &Scene, seed: u64, report: &Report, calls: &[Vec<Call>]) -> [Run; 2] {
     let (overlay, udp) = report.flows.split_at(scene.calls.count as usize);
     let (overlay_calls, udp_calls) = calls.split_at(overlay.len());
     let troubles = scene.troubles_ms(seed);
@@ -94,7 +131,7 @@ fn one(scene: &Scene, profile: &str, seed: u64) -> Result<[Run; 2], CellError> {
         Run::of(overlay, overlay_calls, &starts, &troubles),
     ];
     runs[1].route_changes = report.overlay.route_changes as f64;
-    Ok(runs)
+    runs
 }
 
 impl Run {
@@ -132,6 +169,7 @@ impl Run {
             packets.refused > 0 && packets.lost_pct + packets.late_pct > GOOD_PCT
         };
         Run {
+            sent: sum(|flow| flow.packets.sent),
             lost_pct: percent(sum(|flow| flow.packets.lost)),
             late_pct: percent(sum(|flow| flow.packets.late)),
             silence_ms: silences.fold(0.0, f64::max),
@@ -144,6 +182,12 @@ impl Run {
 
     fn missed_pct(&self) -> f64 {
         self.lost_pct + self.late_pct
+    }
+
+    /// What chance alone makes of as many misses, if they are independent.
+    fn chance_pct(&self) -> f64 {
+        let share = self.missed_pct() / 100.0;
+        100.0 * (share * (1.0 - share) / self.sent.max(1.0)).sqrt()
     }
 }
 
@@ -176,7 +220,7 @@ mod tests {
             for_ms: 500,
         };
         let scene = Scene::link(Path::new(20, 0.0), trouble, 30);
-        let [udp, overlay] = one(&scene, "modern", 3).unwrap();
+        let [udp, overlay] = simulated(&scene, "modern", 3).unwrap();
         let outages = scene.troubles_ms(3).len() as f64;
         let expected = 100.0 * outages * 0.5 / 30.0;
         assert!((udp.lost_pct - expected).abs() < 0.2, "{udp:?}");

@@ -26,6 +26,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &cases::JITTER,
     &cases::CAPACITY,
     &cases::FLAPS,
+    &cases::REAL,
 ];
 
 /// What each case promises.

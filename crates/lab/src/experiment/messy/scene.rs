@@ -243,11 +243,12 @@ impl Scene {
             .collect()
     }
 
-    /// As a scenario file: the overlay's calls first, then those by UDP.
-    pub(super) fn text(&self, name: &str, profile: &str, seed: u64) -> String {
+    /// As a scenario file: the overlay's calls first, then those by UDP. Nothing in a simulation depends
+    /// on what is sealed; real nodes always seal.
+    pub(super) fn text(&self, name: &str, profile: &str, seed: u64, seals: bool) -> String {
         let mut text = format!(
             "[scenario]\nname = \"{name}\"\nprofile = \"{profile}\"\nduration = \"{}s\"\n\
-             settle = \"{SETTLE_S}s\"\nsealing = false\nseed = {}\n\n\
+             settle = \"{SETTLE_S}s\"\nsealing = {seals}\nseed = {}\n\n\
              [[node]]\nname = \"a\"\n[[node]]\nname = \"b\"\n",
             self.seconds,
             seed & (i64::MAX as u64)
@@ -348,7 +349,7 @@ mod tests {
             path: Path::new(20, 1.0),
         };
         let scene = Scene::link(Path::new(20, 1.0), trouble, 60).over(vec![way; 2]);
-        let text = scene.text("scene", "modern", 7);
+        let text = scene.text("scene", "modern", 7, false);
         let scenario = Scenario::parse("scene", &text).unwrap();
         assert_eq!((scenario.nodes.len(), scenario.links.len()), (4, 4));
         assert!(text.contains("delay=40ms loss=1.990000%"), "{text}");
@@ -367,6 +368,6 @@ mod tests {
         let way = Way::link(Path::new(20, 1.0));
         let scene = Scene::link(way.path, trouble, 30).over(vec![way, Way { links: 2, ..way }]);
         assert!(!scene.has_another_way());
-        assert!(Scenario::parse("scene", &scene.text("scene", "paper", 3)).is_ok());
+        assert!(Scenario::parse("scene", &scene.text("scene", "paper", 3, true)).is_ok());
     }
 }

@@ -12,7 +12,17 @@ use crate::plot::{Axis, Chart, Mark, Series};
 pub(super) struct Sweep {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
+    pub(super) lives: Lives,
     pub(super) cases: &'static [Case],
+}
+
+/// How scenes are lived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lives {
+    /// In the simulator.
+    InVirtualTime,
+    /// By real nodes on this machine.
+    InEarnest,
 }
 
 /// A sentence about some scenes, and what the defaults must reach in each of them.
@@ -48,11 +58,14 @@ impl Sweep {
     }
 }
 
-/// Runs of each scene.
-const fn seeds(size: Size) -> u32 {
-    match size {
-        Size::Quick => 5,
-        Size::Full => 10,
+impl Sweep {
+    /// Runs of each scene.
+    const fn seeds(&self, size: Size) -> u32 {
+        match (self.lives, size) {
+            (Lives::InEarnest, _) => 1,
+            (Lives::InVirtualTime, Size::Quick) => 5,
+            (Lives::InVirtualTime, Size::Full) => 10,
+        }
     }
 }
 
@@ -67,13 +80,17 @@ impl Experiment for Sweep {
 
     fn method(&self, size: Size) -> String {
         format!(
-            "Production nodes in the simulator with the defaults and with the paper's profile, and plain UDP over a path with the delay, \
+            "{} with the defaults and with the paper's profile, and plain UDP over a path with the delay, \
              jitter, rate and joint loss of the first way, which suffers that way's outages and the stalls of both ends at the same moments; losses \
              are drawn for each apart. A packet of 160 bytes every 20 ms, late after {DEADLINE_MS} ms; missed is lost or late. {} runs of each scene with \
              seeds of their own, which also decide when in its period a trouble begins; silence is the longest of all runs, everything else the mean. \
              Verdicts are on the defaults. What differs from UDP by less than two standard errors of the runs' differences is not held against \
              the overlay. The scenarios of the first run lie beside the numbers.",
-            seeds(size)
+            match self.lives {
+                Lives::InVirtualTime => "Production nodes in the simulator",
+                Lives::InEarnest => "Node processes on this machine, links emulated in them,",
+            },
+            self.seeds(size)
         )
     }
 
@@ -86,7 +103,13 @@ impl Experiment for Sweep {
         let points = self.points(plan.size);
         let point = points.iter().find(|point| point.cell.key == cell.key);
         let scene = &point.expect("the experiment made this cell").scene;
-        measure::measure(cell, scene, seeds(plan.size), seed)
+        let live: measure::Live<'_> = match self.lives {
+            Lives::InVirtualTime => &measure::simulated,
+            Lives::InEarnest => {
+                &|scene, profile, seed| measure::in_earnest(&plan.program, scene, profile, seed)
+            }
+        };
+        measure::measure(cell, scene, self.seeds(plan.size), seed, live)
     }
 
     fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
@@ -108,11 +131,16 @@ impl Experiment for Sweep {
         table(rows)
     }
 
+    fn is_real_time(&self) -> bool {
+        self.lives == Lives::InEarnest
+    }
+
     fn files(&self, plan: &Plan) -> Vec<(String, String)> {
         let file = |point: &Point| {
             let seed = point.cell.seed(self.id, plan.seed);
             let name = point.cell.key.replace([' ', '='], "-");
-            let text = point.scene.text(&name, "modern", seed);
+            let seals = self.lives == Lives::InEarnest;
+            let text = point.scene.text(&name, "modern", seed, seals);
             (format!("{name}.toml"), text)
         };
         self.points(plan.size).iter().map(file).collect()

@@ -1,0 +1,61 @@
+//! Messy worlds: everything that goes wrong on the Internet at once, and each flow with a twin that
+//! goes by plain UDP over the direct path, where there is one.
+//!
+//! ```text
+//!   seed ─▶ scene: 2 to 7 nodes, calls, troubles ─▶ scenario file ─▶ Simulation ─▶ flows and twins
+//!                                                                                      │
+//!          missed  <= the twin's + 0.5 points + 1 % of it + what chance alone may make ◀─┤
+//!          silence <= the twin's + 1 s                                               ◀─┘
+//! ```
+//!
+//! A scene is a scenario, so that one in which something is worse can be run, traced, cut down and
+//! changed by hand. A twin's path has the words of the link between its ends; outages, changes of the
+//! path and stalls of its ends happen to both at the same moments. Losses that come one by one are
+//! drawn for each apart; runs of them are short outages, and are the same for both.
+
+mod scene;
+mod twins;
+
+use super::Worse;
+use super::history::{Past, Told, Witness};
+use crate::scenario::{Scenario, Simulation};
+use base::{Duration, Rng};
+use scene::Scene;
+
+/// The world of a seed as a scenario file.
+pub(super) fn scene_of(seed: u64) -> String {
+    Scene::draw(&mut Rng::new(seed)).text(seed)
+}
+
+/// Lives the world of a seed.
+pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> Result<Past, Worse> {
+    let scene = Scene::draw(&mut Rng::new(seed));
+    let text = scene.text(seed);
+    if let Some(told) = told {
+        told.borrow_mut().push(text.clone());
+    }
+    let worse = |why: String| Worse {
+        why,
+        scene: Some(text.clone()),
+    };
+    let scenario =
+        Scenario::parse("world", &text).map_err(|error| worse(format!("no scenario: {error}")))?;
+    let mut simulation = Simulation::new(&scenario, seed);
+    if let Some(witness) = witness {
+        simulation.trace(witness);
+    }
+    while simulation.run_for(Duration::from_secs(3_600)) {}
+    let (report, calls) = simulation.finish_with_calls();
+    let compared = twins::compare(&scene, &report, &calls).map_err(worse)?;
+    let count = |of: fn(&crate::scenario::FlowReport) -> u64| report.flows.iter().map(of).sum();
+    Ok(Past {
+        nodes: report.nodes,
+        sent: count(|flow| flow.packets.sent),
+        received: count(|flow| flow.packets.received),
+        events: report.events,
+        compared,
+        simulated: scenario.settle + scenario.duration,
+        digest: u64::from_str_radix(&report.trace_hash, 16).unwrap_or_default(),
+        ..Past::default()
+    })
+}

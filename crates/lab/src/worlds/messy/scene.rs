@@ -1,0 +1,513 @@
+//! What a messy world is like, drawn from its seed, and as a scenario file.
+
+use base::Rng;
+use std::fmt::Write as _;
+
+/// When a packet of a call is late.
+pub(super) const DEADLINE_MS: u64 = 150;
+/// How long nodes have for themselves before calls begin.
+const SETTLE_MS: u64 = 5_000;
+/// The longest that a path delays and varies by while losses or jitter are drawn for twin and overlay
+/// apart: no packet is late by chance alone.
+const IN_TIME_MS: u64 = 130;
+/// What a call takes on a link: 160 bytes of payload and the overlay's headers, fifty times a second.
+const CALL_KBIT: u64 = 90;
+/// The same of UDP, whose headers no path counts.
+const UDP_KBIT: u64 = 64;
+/// Hellos, link state and requests of a link.
+const CONTROL_KBIT: u64 = 80;
+
+/// A world before it is lived.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    /// Of each node, how far its clock is ahead in seconds, and how fast it is.
+    clocks: Vec<(u64, i64)>,
+    links: Vec<Link>,
+    pub(super) flows: Vec<Flow>,
+    /// In any order: when, and what in the words of a scenario.
+    faults: Vec<(u64, String)>,
+    seconds: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Link {
+    a: usize,
+    b: usize,
+    there: Path,
+    back: Path,
+    /// The most that its random losses ever are, either way.
+    worst: Loss,
+}
+
+/// Calls from one node to another.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    from: usize,
+    to: usize,
+    count: u64,
+    /// The link between its ends, if there is one: then it has a twin.
+    direct: Option<usize>,
+    /// What its twin's random losses are at most.
+    pub(super) loss: Option<Loss>,
+}
+
+/// Losses that are drawn packet by packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Loss {
+    /// In permille.
+    pub(super) permille: u64,
+    /// The chance that the packet after a lost one is lost, in percent.
+    pub(super) burst_pct: u64,
+}
+
+/// One direction of a link.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    delay_ms: u64,
+    jitter_ms: u64,
+    reorders: bool,
+    loss: Loss,
+    /// None is without limit.
+    rate_kbit: Option<u64>,
+}
+
+impl Loss {
+    fn draw(rng: &mut Rng) -> Loss {
+        let permille = match rng.below(4) {
+            0 => 0,
+            1 => rng.below(10),
+            2 => rng.below(30),
+            _ => rng.below(100),
+        };
+        let burst_pct = [0, 0, 25, 50][rng.below(4) as usize];
+        // Below its own share a burstiness would mean that losses avoid each other.
+        let burst_pct = if burst_pct * 10 > permille {
+            burst_pct
+        } else {
+            0
+        };
+        Loss {
+            permille,
+            burst_pct,
+        }
+    }
+
+    /// The worse of two, for what chance may make of it.
+    fn worse(self, other: Loss) -> Loss {
+        Loss {
+            permille: self.permille.max(other.permille),
+            burst_pct: self.burst_pct.max(other.burst_pct),
+        }
+    }
+}
+
+impl Path {
+    fn draw(rng: &mut Rng) -> Path {
+        let most_ms = [5, 30, 80][rng.below(3) as usize];
+        let delay_ms = 1 + rng.below(most_ms);
+        let mut path = Path {
+            delay_ms,
+            jitter_ms: 0,
+            reorders: false,
+            loss: Loss::draw(rng),
+            rate_kbit: None,
+        };
+        path.vary(rng);
+        path
+    }
+
+    /// Draws another jitter.
+    fn vary(&mut self, rng: &mut Rng) {
+        let most = [1, 5, 20, 60][rng.below(4) as usize];
+        let room = IN_TIME_MS.saturating_sub(self.delay_ms);
+        self.jitter_ms = rng.below(most + 1).min(room);
+        self.reorders = self.jitter_ms > 0 && rng.chance(0.5);
+    }
+
+    fn words(&self) -> String {
+        let mut words = format!("delay={}ms", self.delay_ms);
+        if self.jitter_ms > 0 {
+            let _ = write!(words, " jitter={}ms", self.jitter_ms);
+        }
+        if self.reorders {
+            words += " reorder";
+        }
+        if self.loss.permille > 0 {
+            let (whole, tenths) = (self.loss.permille / 10, self.loss.permille % 10);
+            let _ = write!(words, " loss={whole}.{tenths}%");
+            if self.loss.burst_pct > 0 {
+                let _ = write!(words, " burst={}%", self.loss.burst_pct);
+            }
+        }
+        if let Some(rate) = self.rate_kbit {
+            let _ = write!(words, " rate={rate}kbit");
+        }
+        words
+    }
+}
+
+impl Scene {
+    pub(super) fn draw(rng: &mut Rng) -> Scene {
+        let most = [1, 2, 3, 6][rng.below(4) as usize];
+        let nodes = 2 + rng.below(most) as usize;
+        let mut scene = Scene {
+            clocks: (0..nodes).map(|_| clock(rng)).collect(),
+            links: links(rng, nodes),
+            flows: Vec::new(),
+            faults: Vec::new(),
+            seconds: 60,
+        };
+        for _ in 0..1 + rng.below(3) {
+            let flow = scene.flow(rng);
+            scene.flows.push(flow);
+        }
+        for _ in 0..rng.below(7) {
+            scene.trouble(rng);
+        }
+        for flow in &mut scene.flows {
+            flow.loss = flow.direct.map(|link| scene.links[link].worst);
+        }
+        scene
+    }
+
+    /// Most calls are between neighbours: those have twins.
+    fn flow(&self, rng: &mut Rng) -> Flow {
+        let link = rng.below(self.links.len() as u64) as usize;
+        let ends = (self.links[link].a, self.links[link].b);
+        let (from, to) = match rng.below(8) {
+            0 => {
+                let nodes = self.clocks.len() as u64;
+                let from = rng.below(nodes);
+                let to = (from + 1 + rng.below(nodes - 1)) % nodes;
+                (from as usize, to as usize)
+            }
+            1..=4 => ends,
+            _ => (ends.1, ends.0),
+        };
+        let joins = |link: &Link| [(link.a, link.b), (link.b, link.a)].contains(&(from, to));
+        Flow {
+            from,
+            to,
+            count: [1, 1, 1, 3][rng.below(4) as usize],
+            direct: self.links.iter().position(joins),
+            loss: None,
+        }
+    }
+
+    /// Draws something that goes wrong.
+    fn trouble(&mut self, rng: &mut Rng) {
+        let end_ms = self.seconds * 1_000;
+        let at = rng.below(end_ms * 9 / 10);
+        let link = rng.below(self.links.len() as u64) as usize;
+        match rng.below(9) {
+            0 | 1 => self.outage(link, at, between(rng, 50, 10_000)),
+            2 => self.runs(rng, link, at),
+            3 => {
+                let (every, span) = (between(rng, 2_000, 20_000), between(rng, 100, 2_000));
+                let mut at = at;
+                while at < end_ms {
+                    self.outage(link, at, span);
+                    at += every + span;
+                }
+            }
+            4 => {
+                let node = rng.below(self.clocks.len() as u64);
+                let span = between(rng, 100, 8_000);
+                self.faults.push((
+                    at,
+                    format!("kind = \"stall\"\nnode = \"n{node}\"\nfor = \"{span}ms\"\n"),
+                ));
+            }
+            5 => {
+                let delay_ms = between(rng, 2, 250);
+                self.change(rng, link, at, |path, _| {
+                    path.delay_ms = delay_ms;
+                    path.jitter_ms = path.jitter_ms.min(IN_TIME_MS.saturating_sub(delay_ms));
+                });
+            }
+            6 => self.change(rng, link, at, Path::vary),
+            7 => self.change(rng, link, at, |path, rng| path.loss = Loss::draw(rng)),
+            _ => {
+                let rate_kbit = Some(self.rate_kbit(rng));
+                self.change(rng, link, at, |path, _| path.rate_kbit = rate_kbit);
+            }
+        }
+    }
+
+    /// A rate that carries everything at once; or, of a single flow, one that not even UDP fits into,
+    /// so that its twin is late with all that it does not lose.
+    fn rate_kbit(&self, rng: &mut Rng) -> u64 {
+        let calls: u64 = self.flows.iter().map(|flow| flow.count).sum();
+        match self.flows.len() == 1 && rng.chance(0.3) {
+            true => calls * UDP_KBIT * (30 + rng.below(50)) / 100,
+            false => (calls * CALL_KBIT + CONTROL_KBIT) * (150 + rng.below(300)) / 100,
+        }
+    }
+
+    /// Losses in runs: for a while outages of some hundred milliseconds, each of its own length.
+    fn runs(&mut self, rng: &mut Rng, link: usize, from: u64) {
+        let (mean_gap, mean_run) = (between(rng, 300, 3_000), between(rng, 40, 500));
+        let until = (from + between(rng, 2_000, 30_000)).min(self.seconds * 1_000);
+        let mut at = from;
+        while at < until {
+            let run = 20 + memoryless(rng, mean_run);
+            self.outage(link, at, run);
+            at += run + 20 + memoryless(rng, mean_gap);
+        }
+    }
+
+    fn outage(&mut self, link: usize, at: u64, span: u64) {
+        for (when, kind) in [(at, "link-down"), (at + span, "link-up")] {
+            if when <= self.seconds * 1_000 {
+                for place in self.places(link) {
+                    let words = format!("kind = \"{kind}\"\n{place}");
+                    self.faults.push((when, words));
+                }
+            }
+        }
+    }
+
+    /// A path becomes another one; in one case of three in one direction only.
+    fn change(
+        &mut self,
+        rng: &mut Rng,
+        link: usize,
+        at: u64,
+        change: impl Fn(&mut Path, &mut Rng),
+    ) {
+        let only = rng.below(6);
+        let mut changed = self.links[link].clone();
+        // Both directions draw, so that what is drawn later does not depend on the choice.
+        change(&mut changed.there, rng);
+        change(&mut changed.back, rng);
+        match only {
+            0 => changed.back = self.links[link].back,
+            1 => changed.there = self.links[link].there,
+            _ => {}
+        }
+        changed.worst = changed
+            .worst
+            .worse(changed.there.loss)
+            .worse(changed.back.loss);
+        self.links[link].worst = changed.worst;
+        for (n, place) in self.places(link).into_iter().enumerate() {
+            let (mut path, mut back) = (changed.there.words(), changed.back.words());
+            if n > 0 && self.is_turned(n, link) {
+                (path, back) = (back, path);
+            }
+            self.faults.push((
+                at,
+                format!("kind = \"link-set\"\n{place}path = \"{path}\"\nback = \"{back}\"\n"),
+            ));
+        }
+    }
+
+    /// The link, and the twins that share its fate.
+    fn places(&self, link: usize) -> Vec<String> {
+        let ends = &self.links[link];
+        let own = format!("a = \"n{}\"\nb = \"n{}\"\n", ends.a, ends.b);
+        let twins = self.twins_over(link);
+        let twins = twins.map(|n| format!("flow = \"twin {n}\"\n"));
+        [own].into_iter().chain(twins).collect()
+    }
+
+    fn twins_over(&self, link: usize) -> impl Iterator<Item = usize> + '_ {
+        let flows = self.flows.iter().enumerate();
+        let over = flows.filter(move |(_, flow)| flow.direct == Some(link));
+        over.map(|(n, _)| n)
+    }
+
+    /// Whether the twin at a place of [`Scene::places`] goes the other way than the link does.
+    fn is_turned(&self, place: usize, link: usize) -> bool {
+        let flow = self.twins_over(link).nth(place - 1);
+        flow.is_some_and(|n| self.flows[n].from != self.links[link].a)
+    }
+
+    /// As a scenario file: flows, then their twins. What happens is as it was at the beginning, then
+    /// the faults.
+    pub(super) fn text(&self, seed: u64) -> String {
+        let mut text = format!(
+            "[scenario]\nname = \"world-{seed}\"\nduration = \"{}s\"\nsettle = \"{SETTLE_MS}ms\"\n\
+             sealing = false\nseed = {seed}\n",
+            self.seconds
+        );
+        for (n, (ahead_s, drift_ppm)) in self.clocks.iter().enumerate() {
+            let _ = write!(
+                text,
+                "\n[[node]]\nname = \"n{n}\"\nclock_ahead = \"{ahead_s}s\"\nclock_drift_ppm = {drift_ppm}\n"
+            );
+        }
+        for link in &self.links {
+            let (there, back) = (link.there.words(), link.back.words());
+            let _ = write!(
+                text,
+                "\n[[link]]\na = \"n{}\"\nb = \"n{}\"\npath = \"{there}\"\nback = \"{back}\"\n",
+                link.a, link.b
+            );
+        }
+        for (n, flow) in self.flows.iter().enumerate() {
+            let ends = format!(
+                "from = \"n{}\"\nto = \"n{}\"\ncount = {}\ndeadline = \"{DEADLINE_MS}ms\"\n",
+                flow.from, flow.to, flow.count
+            );
+            let _ = write!(text, "\n[[flow]]\nname = \"call {n}\"\n{ends}");
+            if let Some(link) = flow.direct {
+                let link = &self.links[link];
+                let path = if flow.from == link.a {
+                    link.there
+                } else {
+                    link.back
+                };
+                let path = path.words();
+                let _ = write!(
+                    text,
+                    "\n[[flow]]\nname = \"twin {n}\"\n{ends}direct = true\npath = \"{path}\"\n"
+                );
+            }
+        }
+        for (at, words) in &self.faults {
+            let _ = write!(text, "\n[[fault]]\nat = \"{at}ms\"\n{words}");
+        }
+        text
+    }
+}
+
+/// A connected network of so many nodes: a tree and some links more.
+fn links(rng: &mut Rng, nodes: usize) -> Vec<Link> {
+    let mut ends: Vec<(usize, usize)> = Vec::new();
+    for b in 1..nodes {
+        let a = match rng.chance(0.3) {
+            true => b - 1,
+            false => rng.below(b as u64) as usize,
+        };
+        ends.push((a, b));
+    }
+    for _ in 0..rng.below(1 + nodes as u64) {
+        let a = rng.below(nodes as u64) as usize;
+        let b = rng.below(nodes as u64) as usize;
+        let pair = (a.min(b), a.max(b));
+        if a != b && !ends.contains(&pair) {
+            ends.push(pair);
+        }
+    }
+    let link = |(a, b): (usize, usize)| {
+        let there = Path::draw(rng);
+        let back = match rng.chance(0.3) {
+            true => Path::draw(rng),
+            false => there,
+        };
+        let (a, b) = if rng.chance(0.5) { (a, b) } else { (b, a) };
+        Link {
+            a,
+            b,
+            there,
+            back,
+            worst: there.loss.worse(back.loss),
+        }
+    };
+    ends.into_iter().map(link).collect()
+}
+
+fn clock(rng: &mut Rng) -> (u64, i64) {
+    let ahead_s = if rng.chance(0.5) { rng.below(4_300) } else { 0 };
+    let drift_ppm = match rng.below(3) {
+        0 => rng.below(1_001) as i64 - 500,
+        1 => rng.below(101) as i64 - 50,
+        _ => 0,
+    };
+    (ahead_s, drift_ppm)
+}
+
+/// Evenly by its logarithm.
+fn between(rng: &mut Rng, least: u64, most: u64) -> u64 {
+    let (least, most) = (least as f64, most as f64);
+    (least * (most / least).powf(rng.unit())).round() as u64
+}
+
+fn memoryless(rng: &mut Rng, mean: u64) -> u64 {
+    (-(1.0 - rng.unit()).ln() * mean as f64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Carrier, FaultKind, Place, Scenario};
+
+    #[test]
+    fn every_scene_is_a_scenario_and_all_kinds_of_trouble_come() {
+        let (mut twins, mut kinds) = (0, [0; 4]);
+        for seed in 0..300 {
+            let scene = Scene::draw(&mut Rng::new(seed));
+            let text = scene.text(seed);
+            let scenario =
+                Scenario::parse("world", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            let direct = |flow: &&crate::scenario::Flow| matches!(flow.carrier, Carrier::Direct(_));
+            twins += scenario.flows.iter().filter(direct).count();
+            for fault in &scenario.faults {
+                match fault.kind {
+                    FaultKind::Down(Place::Link(_)) => kinds[0] += 1,
+                    FaultKind::Down(Place::Flow(_)) => kinds[1] += 1,
+                    FaultKind::Set(..) => kinds[2] += 1,
+                    FaultKind::Stall(..) => kinds[3] += 1,
+                    _ => {}
+                }
+            }
+        }
+        assert!(
+            twins > 300 && kinds.iter().all(|count| *count > 50),
+            "{twins} {kinds:?}"
+        );
+    }
+
+    #[test]
+    fn a_twin_that_goes_the_other_way_has_the_other_path() {
+        let path = |delay_ms| Path {
+            delay_ms,
+            jitter_ms: 0,
+            reorders: false,
+            loss: Loss::default(),
+            rate_kbit: None,
+        };
+        let flow = |from, to| Flow {
+            from,
+            to,
+            count: 1,
+            direct: Some(0),
+            loss: None,
+        };
+        let mut scene = Scene {
+            clocks: vec![(0, 0); 2],
+            links: vec![Link {
+                a: 0,
+                b: 1,
+                there: path(10),
+                back: path(20),
+                worst: Loss::default(),
+            }],
+            flows: vec![flow(0, 1), flow(1, 0)],
+            faults: Vec::new(),
+            seconds: 10,
+        };
+        let mut rng = Rng::new(1);
+        scene.change(&mut rng, 0, 5_000, |path, _| path.delay_ms += 100);
+        let changes: Vec<&str> = scene
+            .faults
+            .iter()
+            .map(|(_, words)| words.as_str())
+            .collect();
+        let path_of = |words: &str| {
+            words
+                .lines()
+                .rfind(|l| l.starts_with("path"))
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(path_of(changes[0]), path_of(changes[1]));
+        assert_ne!(path_of(changes[0]), path_of(changes[2]));
+        let scenario = Scenario::parse("world", &scene.text(1)).unwrap();
+        let Carrier::Direct(twin) = &scenario.flows[3].carrier else {
+            panic!("the second call's twin")
+        };
+        assert_eq!(twin.there.delay().as_millis(), 20);
+    }
+}
