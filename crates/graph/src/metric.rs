@@ -39,18 +39,21 @@ pub struct LinkCost {
     /// heard. A path takes a link with a price when every path without it is worse by that much, and
     /// a silent link when there is no other way at all.
     pub price_us: u32,
-    /// What recovery makes of the losses, where it is known.
+    /// The protection in force, where it is known; without, the paper's single request counts.
     pub repair: Option<Repair>,
 }
 
-/// What the protection in force on a link makes of its losses.
+/// The protection in force on a link: lost packets are asked for, several times if there is time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Repair {
-    /// Packets that stay lost, as a share of 65 536.
-    pub left: u16,
-    /// How much later than the others a repaired packet comes, in microseconds.
-    pub after_us: u32,
+    /// How often a lost packet is asked for.
+    pub strikes: u8,
+    /// The chance that the request or its answer is lost, as a share of 65 536.
+    pub fails: u16,
 }
+
+/// The least time between two requests for a packet, in nanoseconds: the lane's own.
+const STRIKES_APART_NS: u64 = 4_000_000;
 
 /// The price of a link whose other end is not heard.
 pub const SILENT: u32 = u32::MAX;
@@ -138,8 +141,8 @@ fn log2_fixed(n: u32) -> u64 {
 /// (1−p)·T + (p−l)·(3T+Δ) + l·Tmax with l = 2p²−3p³, the share that recovery cannot repair.
 /// [Amir06 §IV-B]
 ///
-/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does. Where it is known what
-/// recovery makes of the losses, 2T+Δ and l are what is measured.
+/// Written as T + p·(2T+Δ) + l·(Tmax−3T−Δ): it grows with p wherever l does. Where the protection in
+/// force is known, l is what it leaves.
 fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     if let Some(repair) = link.repair {
         return repaired_latency_ns(link, repair, parameters);
@@ -157,17 +160,27 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// T + (p−l)·after + l·(Tmax−T), with what stays lost and how late the rest is as measured.
+/// T + (p−l)·(2T+Δ) + l·(Tmax−T), with l = p·qⁿ: each of the n requests whose answer can still be in
+/// time, a one-way delay apart, fails with the chance q. On a link that is too long for any, l = p.
 ///
 /// Choice: a packet that stays lost counts as arriving no earlier than a repaired one, as above.
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
     let direct = latency_ns(link);
-    let after = u64::from(repair.after_us) * 1_000;
-    let late = (u64::from(parameters.late_us) * 1_000).saturating_sub(direct);
-    let left = u64::from(repair.left.min(link.loss));
-    let repaired = u64::from(link.loss) - left;
-    // At most 2^16 · 2^42 each.
-    direct + (repaired * after + left * late.max(after) + (1 << 15)) / 65_536
+    let late = u64::from(parameters.late_us) * 1_000;
+    let after = 2 * direct + u64::from(parameters.detect_us) * 1_000;
+    let rounds = match late.checked_sub(direct + after) {
+        None => 0,
+        Some(left) => 1 + left / direct.max(STRIKES_APART_NS),
+    };
+    // In units of 2^-32, so that what many rounds leave is not rounded to nothing at once.
+    let mut left = u64::from(link.loss) << 16;
+    for _ in 0..rounds.min(u64::from(repair.strikes)) {
+        left = (left * u64::from(repair.fails)) >> 16;
+    }
+    let repaired = (u64::from(link.loss) << 16) - left;
+    let lost = late.saturating_sub(direct).max(after);
+    let extra = u128::from(repaired) * u128::from(after) + u128::from(left) * u128::from(lost);
+    direct + ((extra + (1 << 31)) >> 32) as u64
 }
 
 /// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
@@ -237,6 +250,25 @@ impl LinkCost {
         }
     }
 
+    /// The same link with another share lost on the way, and so also of the answers to requests.
+    pub fn with_loss(self, loss: u16) -> LinkCost {
+        let repair = self.repair.map(|repair| {
+            // What is left of the chance that the request arrives.
+            let arrives = |share: u16| 65_536 - u64::from(share);
+            let requests = arrives(repair.fails) * 65_536 / arrives(self.loss);
+            let fails = 65_536 - (requests.min(65_536) * arrives(loss)) / 65_536;
+            Repair {
+                fails: u16::try_from(fails).unwrap_or(u16::MAX),
+                ..repair
+            }
+        });
+        LinkCost {
+            loss,
+            repair,
+            ..self
+        }
+    }
+
     /// The other end is not heard: the link is tried where there is no other way.
     pub fn is_silent(&self) -> bool {
         self.price_us == SILENT
@@ -253,6 +285,18 @@ impl Default for Parameters {
         Parameters {
             detect_us: 2_000,
             late_us: 100_000,
+        }
+    }
+}
+
+impl Repair {
+    /// So many requests, where these shares of 65 536 are lost on the way and on the way back.
+    pub fn new(strikes: u8, loss: u16, back: u16) -> Repair {
+        let arrives = |share: u16| 65_536 - u64::from(share);
+        let fails = 65_536 - arrives(loss) * arrives(back) / 65_536;
+        Repair {
+            strikes,
+            fails: u16::try_from(fails).unwrap_or(u16::MAX),
         }
     }
 }
@@ -380,6 +424,69 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn what_the_protection_leaves_is_what_counts() {
+        let ms = |link: LinkCost| cost(Metric::ExpectedLatency, link, &PAPER).0 as f64 / 1e6;
+        let protected = |latency_us, loss, back, strikes| {
+            let link = LinkCost::new(latency_us, loss);
+            let back = LinkCost::new(0, back).loss;
+            let repair = Some(Repair::new(strikes, link.loss, back));
+            LinkCost { repair, ..link }
+        };
+        // T = 10 ms, Δ = 2 ms, Tmax = 100 ms: the first answer after 32 ms, six more 10 ms apart.
+        let one = protected(10_000, 0.05, 0.05, 1);
+        let left = 0.05 * (1.0 - 0.95 * 0.95);
+        let expected = 10.0 + (0.05 - left) * 22.0 + left * 90.0;
+        assert!((ms(one) - expected).abs() < 1e-3, "{} {expected}", ms(one));
+        let many = protected(10_000, 0.05, 0.05, 5);
+        assert!(
+            (ms(many) - (10.0 + 0.05 * 22.0)).abs() < 1e-3,
+            "{}",
+            ms(many)
+        );
+        // Requests that are lost count too.
+        assert!(ms(protected(10_000, 0.05, 0.4, 1)) > ms(one));
+        // A link that is too long for any answer loses all that it loses.
+        let long = protected(33_000, 0.05, 0.0, 5);
+        assert!(
+            (ms(long) - (33.0 + 0.05 * 68.0)).abs() < 1e-2,
+            "{}",
+            ms(long)
+        );
+        let other = many.with_loss(protected(10_000, 0.2, 0.0, 5).loss);
+        let (got, expected) = (other.repair, protected(10_000, 0.2, 0.05, 5).repair);
+        let fails = |repair: Option<Repair>| repair.expect("it is known").fails;
+        assert!(fails(got).abs_diff(fails(expected)) <= 2, "rounding");
+    }
+
+    #[test]
+    fn outages_have_a_price_and_silence_is_dearer_than_any_path() {
+        let with = |price_us| LinkCost {
+            price_us,
+            ..LinkCost::new(20_000, 0.0)
+        };
+        let of = |metric, price_us| cost(metric, with(price_us), &PAPER);
+        assert_eq!(of(Metric::ExpectedLatency, 64_000).0, 84_000_000);
+        assert_eq!(of(Metric::Latency, 64_000).0, 84_000_000);
+        assert_eq!(of(Metric::Hops, 64_000), Cost(4));
+        let loss = Metric::Loss.in_natural_unit(of(Metric::Loss, 75_000));
+        assert!((loss - 0.05).abs() < 1e-3, "{loss}");
+        for metric in Metric::ALL {
+            let mut path = Cost::default();
+            for _ in 0..1_000 {
+                let worst = LinkCost {
+                    price_us: SILENT - 1,
+                    ..LinkCost::of_share(u32::MAX, u16::MAX)
+                };
+                path = path + cost(metric, worst, &PAPER);
+            }
+            assert!(!path.is_silent(), "{metric}");
+            assert!(of(metric, SILENT).is_silent() && of(metric, SILENT) > path);
+            let two = of(metric, SILENT) + of(metric, SILENT);
+            assert!(two > of(metric, SILENT), "fewer silent links are better");
         }
     }
 

@@ -25,7 +25,7 @@ use crate::mtu::Mtu;
 use crate::node::Node;
 use crate::realtime::{History, Receiver};
 use crate::reliable::Lane;
-use crate::settings::Settings;
+use crate::settings::{MetricOf, Settings};
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use congestion::brake::Brake;
 use core::num::NonZeroU8;
@@ -97,6 +97,7 @@ pub struct Link {
     pub counts: Counts,
     /// The number of this node's start, which its hellos carry.
     boot: u32,
+    metric: MetricOf,
     /// The number of the neighbour's start; another one means that it has restarted.
     pub peer_boot: Option<u32>,
     /// When something authentic came last, and when a dial was begun last.
@@ -170,6 +171,7 @@ impl Link {
             impairment: None,
             counts: Counts::default(),
             boot,
+            metric: settings.metric,
             peer_boot: None,
             heard: now,
             dialled: None,
@@ -215,8 +217,13 @@ impl Link {
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
     /// neighbour measures it.
     pub fn measured_cost(&self, now: Time) -> LinkCost {
-        // Half of the average round trip. [Amir06 §III-A]
-        let latency = self.hello.rtt().smoothed().unwrap_or_default().div(2);
+        let rtt = self.hello.rtt();
+        let latency = match self.metric {
+            // Half of the average round trip. [Amir06 §III-A]
+            MetricOf::Paper => rtt.smoothed(),
+            MetricOf::Measured => rtt.least(),
+        };
+        let latency = latency.unwrap_or_default().div(2);
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
         LinkCost {
             price_us: self.hello.price_us(now),

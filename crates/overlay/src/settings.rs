@@ -6,6 +6,17 @@ use crate::{announce, hello, realtime, reliable, stream};
 use base::Duration;
 use congestion::brake;
 
+/// What the metrics of a link are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricOf {
+    /// Half of the average round trip, and what a single request leaves of independent losses.
+    /// [Amir06 §III-A, §IV-B]
+    Paper,
+    /// Half of the least round trip of late, so that neither a queue nor a host that was busy prices a
+    /// path for a minute; and what the protection in force leaves of the losses both ways.
+    Measured,
+}
+
 /// The numbers of a node.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -23,6 +34,8 @@ pub struct Settings {
     pub announce: announce::Settings,
     /// Streams.
     pub streams: stream::Settings,
+    /// What the metrics of its links are made of.
+    pub metric: MetricOf,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
     pub codec_threshold: Duration,
     /// Δ of the expected-latency metric: time until a loss is noticed. [Amir06 §IV-B]: 2 ms.
@@ -40,8 +53,11 @@ impl Settings {
             reliable: reliable::Settings::default(),
             announce: announce::Settings::modern(),
             streams: stream::Settings::default(),
-            codec_threshold: Duration::from_millis(100),
-            detection: Duration::from_millis(2),
+            metric: MetricOf::Measured,
+            // Choice: the deadline of calls through the gateway.
+            codec_threshold: Duration::from_millis(150),
+            // Choice: the time between two packets of one call, what a lane sees at the least.
+            detection: Duration::from_millis(20),
         }
     }
 
@@ -54,6 +70,9 @@ impl Settings {
             brake: None,
             reliable: reliable::Settings::paper(),
             announce: announce::Settings::paper(),
+            metric: MetricOf::Paper,
+            codec_threshold: Duration::from_millis(100),
+            detection: Duration::from_millis(2),
             ..Settings::modern()
         }
     }

@@ -34,7 +34,8 @@ pub struct Sessions {
 struct Held {
     session: Session,
     confirmed: bool,
-    /// When it last opened something, or was installed.
+    /// When it last opened something, was installed, or was superseded: after an outage that was
+    /// longer than [`GRACE`] the peer still seals under it until it knows the new one.
     used: Time,
 }
 
@@ -51,6 +52,9 @@ impl Sessions {
         let evicted = (self.held.len() >= MAX_HELD)
             .then(|| self.evictable().map(|at| self.held.remove(at)))
             .flatten();
+        if confirmed {
+            self.supersede(now);
+        }
         self.held.push(Held {
             session,
             confirmed,
@@ -68,17 +72,27 @@ impl Sessions {
     /// Opens in place under the session that the datagram names.
     pub fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<Opened, OpenError> {
         let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
-        let held = self
+        let at = self
             .held
-            .iter_mut()
-            .rev()
-            .find(|held| held.session.local_index() == clear.session)
+            .iter()
+            .rposition(|held| held.session.local_index() == clear.session)
             .ok_or(OpenError::NoSession)?;
+        let held = &mut self.held[at];
         let mut opened = held.session.open(datagram)?;
         opened.confirms = !held.confirmed;
         held.confirmed = true;
         held.used = now;
+        if opened.confirms {
+            self.supersede(now);
+        }
         Ok(opened)
+    }
+
+    /// A session has taken over from those that are held.
+    fn supersede(&mut self, now: Time) {
+        for held in &mut self.held {
+            held.used = now;
+        }
     }
 
     /// True if nothing can be sealed.
@@ -237,6 +251,20 @@ mod tests {
         assert_eq!(b.next_timeout(), Some(T0 + MAX_AGE));
         assert_eq!(b.expire(T0 + MAX_AGE), Some(SessionIndex::new(102)));
         assert!(b.is_empty());
+    }
+
+    #[test]
+    fn a_session_that_was_silent_for_long_has_its_grace_from_when_it_is_superseded() {
+        let (mut a, mut b) = (Sessions::new(), Sessions::new());
+        let ((first, old), (_, new)) = (pair(1), pair(2));
+        a.install(T0, first);
+        b.install(T0, old);
+        // An outage of 30 s, then a handshake of which only one end has heard.
+        let healed = T0 + Duration::from_secs(30);
+        b.install(healed, new);
+        assert_eq!(b.expire(healed + GRACE.div(2)), None);
+        let mut datagram = sealed(&mut a);
+        assert!(b.open(healed + GRACE.div(2), &mut datagram).is_ok());
     }
 
     #[test]

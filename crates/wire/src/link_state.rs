@@ -10,7 +10,7 @@
 //! +-------------------------------+-------------------------------+
 //! |          lifetime, s          |     certificate serial ..     |   8
 //! +-------------------------------+---------------+---------------+
-//! |     .. certificate serial     |     flags     |   n links     |  12
+//! |     .. certificate serial     |    strikes    |   n links     |  12
 //! +-------------------------------+---------------+---------------+
 //! |                           neighbour                           |  16, n times
 //! +-----------------------------------------------+---------------+
@@ -25,7 +25,8 @@
 //! ```
 //!
 //! The signature is Ed25519 by the origin over [`SIGNATURE_CONTEXT`] and all that stands before
-//! it. The flags are reserved: sent as zero, kept and not looked at. Options that are not
+//! it. Strikes are how often the
+//! origin asks for a packet that a real-time lane has lost; 0 where that is not told. Options that are not
 //! known here are kept and flooded unchanged, unless they are critical (C): then the record is
 //! not used. Latency, loss and [`Availability`] are those of the direction from the origin to the
 //! neighbour.
@@ -133,8 +134,8 @@ pub struct LinkState<'a> {
     pub lifetime_s: u16,
     /// The certificate whose key has signed.
     pub certificate_serial: u32,
-    /// Reserved: 0.
-    pub flags: u8,
+    /// How often the origin asks for a lost packet of a real-time lane; 0 if that is not told.
+    pub strikes: u8,
     body: &'a [u8],
     links: &'a [u8],
     options: &'a [u8],
@@ -152,7 +153,7 @@ impl<'a> LinkState<'a> {
         let seq = RecordSeq(r.u32()?);
         let lifetime_s = r.u16()?;
         let certificate_serial = r.u32()?;
-        let flags = r.u8()?;
+        let strikes = r.u8()?;
         let count = usize::from(r.u8()?);
         if count > LINKS_MAX {
             return Err(Malformed::Count);
@@ -168,7 +169,7 @@ impl<'a> LinkState<'a> {
             seq,
             lifetime_s,
             certificate_serial,
-            flags,
+            strikes,
             body,
             links,
             options,
@@ -311,8 +312,8 @@ pub struct Repr<'a> {
     pub lifetime_s: u16,
     /// The certificate whose key signs.
     pub certificate_serial: u32,
-    /// Reserved: 0.
-    pub flags: u8,
+    /// How often the origin asks for a lost packet; 0 to leave it open.
+    pub strikes: u8,
     /// At most [`LINKS_MAX`].
     pub links: &'a [Link],
     /// Options as they stand on the wire, at most [`OPTIONS_BYTES_MAX`]; see [`write_option`].
@@ -343,7 +344,7 @@ impl Repr<'_> {
         w.u32(self.seq.0)?;
         w.u16(self.lifetime_s)?;
         w.u32(self.certificate_serial)?;
-        w.u8(self.flags)?;
+        w.u8(self.strikes)?;
         w.u8(self.links.len() as u8)?;
         for link in self.links {
             link.write(&mut w)?;

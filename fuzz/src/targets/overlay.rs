@@ -195,7 +195,7 @@ impl Scene {
             seq: RecordSeq(1),
             lifetime_s: 900,
             certificate_serial: identity.certificate().fields().serial,
-            flags: 0,
+            strikes: 0,
             links: &links,
             options: &[],
         };
@@ -363,6 +363,7 @@ fn records(data: &[u8]) {
         availability: wire::Availability::STEADY,
     });
     let what = Origination {
+        strikes: 0,
         links: &links,
         certificate_serial: 1,
         options: &[],

@@ -227,7 +227,7 @@ fn link_state_body(body: &[u8]) {
         seq: view.seq,
         lifetime_s: view.lifetime_s,
         certificate_serial: view.certificate_serial,
-        flags: view.flags,
+        strikes: view.strikes,
         links: &links,
         options: w.written(),
     };

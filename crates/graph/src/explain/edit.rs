@@ -75,10 +75,7 @@ impl Edit {
                     let link = match (present(topology, from, to), latency_us) {
                         (Some(link), _) => LinkCost {
                             latency_us: latency_us.unwrap_or(link.latency_us),
-                            loss: loss.unwrap_or(link.loss),
-                            price_us: link.price_us,
-                            // What recovery made of other losses says nothing of these.
-                            repair: link.repair.filter(|_| loss.is_none()),
+                            ..link.with_loss(loss.unwrap_or(link.loss))
                         },
                         (None, Some(latency_us)) => {
                             LinkCost::of_share(latency_us, loss.unwrap_or_default())

@@ -6,6 +6,7 @@ use base::impair::Model;
 use base::{Duration, Time};
 use graph::LinkCost;
 use overlay::Settings;
+use overlay::settings::MetricOf;
 use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
 
 /// The network at a moment of the scenario's time, after the faults up to then.
@@ -55,6 +56,11 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
                 to: to.to_string(),
                 latency_us,
                 loss,
+                price_us: 0,
+                strikes: match settings.metric {
+                    MetricOf::Paper => 0,
+                    MetricOf::Measured => settings.realtime.strikes,
+                },
                 capacity_kbps,
                 measured_kbps: None,
                 hops: None,

@@ -2,9 +2,10 @@
 
 use super::{ExplainError, Named};
 use base::NodeAddr;
+use graph::metric::Repair;
 use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
-use overlay::snapshot::NetworkSnapshot;
+use overlay::snapshot::{KnownLink, NetworkSnapshot};
 use std::collections::BTreeMap;
 
 /// The network as a node or a scenario tells it.
@@ -37,8 +38,16 @@ impl View {
                 names.insert(addr, name.clone());
             }
         }
+        let lost = |link: &KnownLink| ((link.from.clone(), link.to.clone()), link.loss);
+        let losses: BTreeMap<_, u16> = snapshot.links.iter().map(lost).collect();
         for link in &snapshot.links {
-            let cost = LinkCost::of_share(link.latency_us, link.loss);
+            let back = losses.get(&(link.to.clone(), link.from.clone()));
+            let back = back.copied().unwrap_or_default();
+            let cost = LinkCost {
+                price_us: link.price_us,
+                repair: (link.strikes > 0).then(|| Repair::new(link.strikes, link.loss, back)),
+                ..LinkCost::of_share(link.latency_us, link.loss)
+            };
             let (from, to) = (address(&link.from)?, address(&link.to)?);
             topology.set_link(from, to, Some(cost));
             let width = |kbps: u32| Width(u64::from(kbps) * 1_000);

@@ -238,6 +238,7 @@ impl Node {
             let links: Vec<_> = up.map(|(n, _)| link(*n as u32, 1_000)).collect();
             let what = Origination {
                 links: &links,
+                strikes: 0,
                 certificate_serial: 1,
                 options: &[],
             };
@@ -400,6 +401,7 @@ fn unanswered_records_come_again_ever_later_and_newer_ones_take_their_place() {
     assert_eq!(sent, [0, 250, 750, 1_750, 3_750, 6_750]);
     let what = Origination {
         links: &[],
+        strikes: 0,
         certificate_serial: 1,
         options: &[],
     };

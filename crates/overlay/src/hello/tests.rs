@@ -275,7 +275,12 @@ fn a_silent_link_is_tried_and_up_two_round_trips_after_it_is_back() {
         world.run(SECOND);
         world.set_dead(true);
         world.run(Duration::from_millis(outage_ms));
-        assert!(world.ends.iter().all(|end| !end.is_usable() && end.is_tried()));
+        assert!(
+            world
+                .ends
+                .iter()
+                .all(|end| !end.is_usable() && end.is_tried())
+        );
         world.set_dead(false);
         let healed = world.now;
         // A hello of the active pace, one way, an answer: 100 + 2 · 20 ms, and one for the other end.

@@ -2,6 +2,7 @@
 
 use super::{Database, MAX_ORIGINS};
 use base::NodeAddr;
+use graph::metric::Repair;
 use graph::{Change, LinkCost, Topology};
 use wire::link_state::Link;
 
@@ -56,10 +57,24 @@ impl Database {
 
     /// The edges in both directions: both or none.
     fn two_way(&self, a: NodeAddr, b: NodeAddr) -> (Option<LinkCost>, Option<LinkCost>) {
-        match (self.told_cost(a, b), self.told_cost(b, a)) {
-            (Some(out), Some(back)) => (Some(out), Some(back)),
-            _ => (None, None),
-        }
+        let (Some(out), Some(back)) = (self.told_cost(a, b), self.told_cost(b, a)) else {
+            return (None, None);
+        };
+        // The end that misses a packet asks for it, and its request goes the other way.
+        let protected = |link: LinkCost, by: NodeAddr, back: u16| LinkCost {
+            repair: self
+                .strikes_of(by)
+                .map(|strikes| Repair::new(strikes, link.loss, back)),
+            ..link
+        };
+        let costs = (protected(out, b, back.loss), protected(back, a, out.loss));
+        (Some(costs.0), Some(costs.1))
+    }
+
+    /// How often a node asks for a lost packet, if it tells.
+    pub(crate) fn strikes_of(&self, node: NodeAddr) -> Option<u8> {
+        let told = self.link_state_of(node).map(|entry| entry.strikes);
+        told.filter(|strikes| *strikes > 0)
     }
 
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {

@@ -93,6 +93,8 @@ struct Entry {
     lifetime_s: u16,
     /// The links of a link-state record.
     links: Vec<Link>,
+    /// How often its origin asks for a lost packet; 0 if that is not told.
+    strikes: u8,
 }
 
 impl Entry {
@@ -355,6 +357,10 @@ impl Database {
             stored: now,
             lifetime_s,
             links,
+            strikes: match claim {
+                Claim::LinkState(state) => state.strikes,
+                _ => 0,
+            },
         };
         let before = self.entries.insert(Name::of(key), entry);
         if key.kind == RecordKind::LINK_STATE {

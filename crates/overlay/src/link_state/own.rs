@@ -18,6 +18,8 @@ pub const LIFETIME_S: u16 = 900;
 pub struct Origination<'a> {
     /// Its links that are up; of more than [`LINKS_MAX`] the first are told.
     pub links: &'a [Link],
+    /// How often the node asks for a lost packet; 0 to leave it open.
+    pub strikes: u8,
     /// The serial of the certificate whose key signs.
     pub certificate_serial: u32,
     /// Options as they stand on the wire.
@@ -41,7 +43,7 @@ impl Database {
             seq,
             lifetime_s: LIFETIME_S,
             certificate_serial: what.certificate_serial,
-            flags: 0,
+            strikes: what.strikes,
             links,
             options: what.options,
         };

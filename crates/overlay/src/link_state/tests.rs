@@ -59,7 +59,7 @@ fn body(origin: u32, seq: u32, links: &[Link]) -> Vec<u8> {
         seq: RecordSeq(seq),
         lifetime_s: 100,
         certificate_serial: 1,
-        flags: 0,
+        strikes: 0,
         links,
         options: &[],
     };
@@ -95,6 +95,7 @@ fn own_record(database: &mut Database, now: Time, links: &[Link]) -> Key {
     let own = database.own;
     let what = Origination {
         links,
+        strikes: 0,
         certificate_serial: 1,
         options: &[],
     };
@@ -369,6 +370,7 @@ fn unknown_options_are_kept_byte_for_byte() {
     let mut maker = Database::new(node(2));
     let what = Origination {
         links: &[link(1, 3)],
+        strikes: 0,
         certificate_serial: 1,
         options: &options[..len],
     };
@@ -449,7 +451,7 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
             seq: RecordSeq(seq),
             lifetime_s: 100,
             certificate_serial: 1,
-            flags: 0,
+            strikes: 0,
             links: &[link(1, 10), link(3, 10)],
             options,
         };

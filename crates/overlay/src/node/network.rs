@@ -45,6 +45,8 @@ impl Node {
                 to: to.to_string(),
                 latency_us: edge.link.latency_us,
                 loss: edge.link.loss,
+                price_us: edge.link.price_us,
+                strikes: self.database.strikes_of(to).unwrap_or_default(),
                 capacity_kbps: told.capacity_kbps,
                 measured_kbps: told.measured_kbps,
                 hops: told.hops,

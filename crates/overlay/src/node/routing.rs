@@ -8,6 +8,7 @@ use crate::link::{Link, LinkIndex};
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::mtu;
 use crate::request::{Reply, RequestError};
+use crate::settings::MetricOf;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
@@ -220,6 +221,10 @@ impl Node {
             .expect("a certificate that was read once can be read again");
         let what = Origination {
             links: &reported,
+            strikes: match self.settings.metric {
+                MetricOf::Paper => 0,
+                MetricOf::Measured => self.settings.realtime.strikes,
+            },
             certificate_serial: certificate.fields().serial,
             options,
         };

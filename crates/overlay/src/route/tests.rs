@@ -12,6 +12,7 @@ fn tell(database: &mut Database, origin: u32, links: &[Link]) {
     let mut maker = Database::new(node(origin));
     let what = Origination {
         links,
+        strikes: 0,
         certificate_serial: 1,
         options: &[],
     };
@@ -42,6 +43,7 @@ fn lossy(to: u32, latency_us: u32, loss: f64) -> Link {
 fn own(database: &mut Database, links: &[Link]) {
     let what = Origination {
         links,
+        strikes: 0,
         certificate_serial: 1,
         options: &[],
     };

@@ -46,6 +46,13 @@ pub struct KnownLink {
     pub latency_us: u32,
     /// Packets lost, as a share of 65 536.
     pub loss: u16,
+    /// What its outages of late cost, in microseconds of latency; 4294967295 while the other end is not
+    /// heard.
+    #[serde(default)]
+    pub price_us: u32,
+    /// How often the other end asks for a lost packet; 0 if it does not tell.
+    #[serde(default)]
+    pub strikes: u8,
     /// What it can carry, in kbit/s, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_kbps: Option<u32>,

@@ -185,7 +185,7 @@ impl Neighbour {
             seq: RecordSeq(seq),
             lifetime_s: 900,
             certificate_serial: serial,
-            flags: 0,
+            strikes: 0,
             links: &links,
             options: &[],
         };

@@ -395,6 +395,8 @@ mod tests {
             to: node(to).to_string(),
             latency_us,
             loss: 0,
+            price_us: 0,
+            strikes: 0,
             capacity_kbps: None,
             measured_kbps: None,
             hops: None,

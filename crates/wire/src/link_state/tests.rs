@@ -32,7 +32,7 @@ const REPR: Repr<'static> = Repr {
     seq: RecordSeq(42),
     lifetime_s: 3600,
     certificate_serial: 5,
-    flags: 0,
+    strikes: 0,
     links: &LINKS,
     options: &[0x11, 0, 0x12, 3, 1, 2, 3],
 };
@@ -49,7 +49,7 @@ fn repr<'a>(view: &LinkState<'a>, links: &'a [Link]) -> Repr<'a> {
         seq: view.seq,
         lifetime_s: view.lifetime_s,
         certificate_serial: view.certificate_serial,
-        flags: view.flags,
+        strikes: view.strikes,
         links,
         options: view.options,
     }
@@ -253,7 +253,7 @@ proptest! {
         }
         let wanted = Repr {
             origin: NodeAddr(numbers.0), seq: RecordSeq(numbers.1), lifetime_s: numbers.2,
-            certificate_serial: numbers.3, flags: numbers.4, links: &links, options: w.written(),
+            certificate_serial: numbers.3, strikes: numbers.4, links: &links, options: w.written(),
         };
         let mut body = [0xa5; BODY_BYTES_MAX];
         let len = wanted.emit(&mut body, |_| SIGNATURE).unwrap();
@@ -352,7 +352,7 @@ fn capacities_are_told_of_the_narrowest_links_there_is_room_for() {
         seq: RecordSeq(1),
         lifetime_s: 1,
         certificate_serial: 1,
-        flags: 0,
+        strikes: 0,
         links: &told,
         options: &options,
     };
