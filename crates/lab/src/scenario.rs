@@ -34,6 +34,7 @@ pub use trace::TraceFile;
 
 use base::impair::Model;
 use base::{Duration, NodeAddr};
+use overlay::Settings;
 use overlay::request::Options;
 use sim::traffic::Pattern;
 use std::path::Path;
@@ -74,6 +75,8 @@ pub struct Scenario {
     pub settle: Duration,
     /// The nodes' timers and thresholds.
     pub profile: Profile,
+    /// Numbers that differ from the profile's, by key. [`Settings::set`] takes each.
+    pub settings: Vec<(String, String)>,
     /// Whether nodes seal and sign what they say, as they do in earnest.
     pub sealing: bool,
     /// The nodes.
@@ -251,6 +254,21 @@ impl Column {
 }
 
 impl Scenario {
+    /// The nodes' timers and thresholds: the profile's, but for what the file sets.
+    #[must_use]
+    pub fn node_settings(&self) -> Settings {
+        let mut settings = match self.profile {
+            Profile::Modern => Settings::modern(),
+            Profile::Paper => Settings::paper(),
+        };
+        for (key, value) in &self.settings {
+            settings
+                .set(key, value)
+                .expect("a setting was tried when the file was read");
+        }
+        settings
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

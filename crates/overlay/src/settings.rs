@@ -2,6 +2,10 @@
 //!
 //! `modern` is the default; `paper` sets what the papers used, for comparison.
 
+mod keys;
+
+pub use keys::{Field, SetError};
+
 use crate::{announce, hello, realtime, reliable, stream};
 use base::Duration;
 use congestion::brake;

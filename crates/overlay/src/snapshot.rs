@@ -54,8 +54,13 @@ pub struct LinkStatus {
     pub peer: String,
     /// Where it is reached, or where it is dialled.
     pub at: Option<String>,
-    /// `up`, `down`, `probing` or `no-session`.
+    /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),
+    /// `down` or `no-session`.
     pub state: &'static str,
+    /// What its outages of late cost a path that takes it, in milliseconds of latency.
+    pub price_ms: f64,
+    /// That is gone after so long, if the link does not fail again.
+    pub price_ends_in_s: Option<f64>,
     /// Seconds since the link came up or went down.
     pub since_s: f64,
     /// Round trip.

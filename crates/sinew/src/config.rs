@@ -40,9 +40,10 @@ use gateway::allow::Rule;
 use host::control::GroupSet;
 use parse::{
     congestion, default_mode, flows, group_address, hops, listen, mode, neighbors, node_address,
-    one_or_more, one_text, rate, some_listen, span, strikes, text, yes,
+    one_or_more, one_text, rate, settings, some_listen, span, strikes, text, yes,
 };
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
@@ -114,6 +115,9 @@ pub struct Config {
     /// Bulk data.
     #[serde(default)]
     pub relay: Relay,
+    /// Changes to the profile's timers and thresholds, by key.
+    #[serde(default, deserialize_with = "settings")]
+    pub settings: BTreeMap<String, String>,
     /// Changes to the profile's numbers of the real-time lane.
     #[serde(default)]
     pub realtime: Realtime,

@@ -312,6 +312,10 @@ fn node(
     if let Some(flows) = config.reliable.flows {
         settings.reliable.flows_max = flows;
     }
+    for (key, value) in &config.settings {
+        let set = settings.set(key, value);
+        set.map_err(|why| Failure::misused(format!("[settings] {why}")))?;
+    }
     let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
         capacity_kbps: neighbor.capacity_kbps(),
         addr: neighbor.address,

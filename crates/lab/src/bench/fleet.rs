@@ -48,6 +48,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) realtime: bool,
     /// It has the papers' timers and thresholds.
     pub(crate) paper: bool,
+    /// Numbers that differ from the profile's.
+    pub(crate) settings: &'a [(String, String)],
     /// The congestion control of its reliable links, and as how many flows they behave at most.
     pub(crate) reliable: Option<(&'a str, usize)>,
     /// A multicast bridge in it: the TAP interface that it makes, and that one's address.
@@ -383,6 +385,12 @@ impl Fleet {
              profile = \"{profile}\"\n",
             spec.listen, spec.realtime,
         );
+        if !spec.settings.is_empty() {
+            text.push_str("\n[settings]\n");
+        }
+        for (key, value) in spec.settings {
+            let _ = writeln!(text, "{key} = \"{value}\"");
+        }
         if let Some((family, flows)) = spec.reliable {
             let _ = write!(
                 text,

@@ -4,6 +4,7 @@
 use super::{View, percent, rounded, text};
 use base::NodeAddr;
 use graph::explain::{Answer, Route};
+use graph::metric::SILENT;
 use overlay::snapshot::{DampingRule, Hold, PendingChange};
 use serde::Serialize;
 
@@ -17,8 +18,25 @@ pub struct HeldBy {
     /// Links of the chosen paths and of the first runner-up that begin at the node that was asked:
     /// what holds their announcements back now. Empty for a scenario.
     pub links: Vec<Held>,
+    /// What outages of late cost links of the paths that are shown.
+    pub prices: Vec<Price>,
     /// The timer that ends first, in words.
     pub timer: String,
+}
+
+/// What its outages of late cost a path that takes a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Price {
+    /// Where the link begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+    /// The other end is not heard: the link is tried where there is no other way.
+    pub is_silent: bool,
+    /// The price in milliseconds of latency; none while the link is silent.
+    pub price_ms: Option<f64>,
+    /// It is gone after so long, if the link does not fail again. Known where the link begins.
+    pub ends_in_s: Option<f64>,
 }
 
 /// A link whose announcements the asked node holds back.
@@ -49,6 +67,8 @@ pub struct Held {
 impl HeldBy {
     pub(super) fn of(view: &View, answer: &Answer) -> HeldBy {
         let snapshot = view.snapshot();
+        let shown = answer.chosen.iter().chain(&answer.runners_up);
+        let prices = prices(view, shown);
         let routes = answer.chosen.iter().chain(answer.runners_up.first());
         let on_routes = |hold: &&Hold| {
             let ends: Option<(NodeAddr, NodeAddr)> =
@@ -71,9 +91,36 @@ impl HeldBy {
             profile: snapshot.profile.clone(),
             rule: snapshot.rule,
             timer: text::timer(snapshot, &links),
+            prices,
             links,
         }
     }
+}
+
+/// The links of some routes that have a price, each once.
+fn prices<'a>(view: &View, routes: impl Iterator<Item = &'a Route>) -> Vec<Price> {
+    let snapshot = view.snapshot();
+    let mut legs: Vec<_> = routes
+        .flat_map(|route| route.legs.iter().map(|leg| (leg.from, leg.to)))
+        .collect();
+    legs.sort_unstable();
+    legs.dedup();
+    let price = |(from, to): (NodeAddr, NodeAddr)| {
+        let ends = (from.to_string(), to.to_string());
+        let mut known = snapshot.links.iter();
+        let link = known.find(|link| (&link.from, &link.to) == (&ends.0, &ends.1))?;
+        let mut holds = snapshot.holds.iter();
+        let hold = holds.find(|hold| (&hold.from, &hold.to) == (&ends.0, &ends.1));
+        let is_silent = link.price_us == SILENT;
+        (link.price_us > 0).then(|| Price {
+            from: view.name(from),
+            to: view.name(to),
+            is_silent,
+            price_ms: (!is_silent).then(|| rounded(f64::from(link.price_us) / 1e3)),
+            ends_in_s: hold.and_then(|hold| hold.price_ends_in_s),
+        })
+    };
+    legs.into_iter().filter_map(price).collect()
 }
 
 impl Held {

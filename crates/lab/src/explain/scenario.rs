@@ -1,21 +1,17 @@
 //! The network of a scenario file as its nodes would come to know it: one-way latency is half the
 //! round trip, jitter counts by its mean, loss by its share in the long run.
 
-use crate::scenario::{BothWays, FaultKind, Place, Profile, Scenario};
+use crate::scenario::{BothWays, FaultKind, Place, Scenario};
 use base::impair::Model;
 use base::{Duration, Time};
 use graph::LinkCost;
-use overlay::Settings;
 use overlay::settings::MetricOf;
 use overlay::snapshot::{DampingRule, KnownLink, NamedNode, NetworkSnapshot};
 
 /// The network at a moment of the scenario's time, after the faults up to then.
 #[must_use]
 pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
-    let settings = match scenario.profile {
-        Profile::Modern => Settings::modern(),
-        Profile::Paper => Settings::paper(),
-    };
+    let settings = scenario.node_settings();
     let state = State::at(scenario, at);
     let mut nodes: Vec<_> = scenario.nodes.iter().collect();
     nodes.sort_by_key(|node| node.address);

@@ -1,5 +1,6 @@
 //! Explanations for people.
 
+use super::held::Price;
 use super::whatif::{Pair, PairChange, Pairs, WhatIf};
 use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
 use crate::table::align;
@@ -191,7 +192,24 @@ impl fmt::Display for Why {
         )?;
         f.write_str(&links(&self.choice))?;
         writeln!(f, "\nwhy   {}", self.choice.reason)?;
+        for price in &self.held_by.prices {
+            writeln!(f, "price {price}")?;
+        }
         write!(f, "held  {}", self.held_by.timer)
+    }
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}: ", self.from, self.to)?;
+        let Some(price_ms) = self.price_ms else {
+            return f.write_str("the other end is silent; packets that have no other way try it");
+        };
+        write!(f, "recent outages cost {price_ms:.0} ms more")?;
+        match self.ends_in_s {
+            Some(left) => write!(f, "; the price halves every minute and ends in {left:.0} s"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl<'s> Network<'s> {
         }
     }
 
-    fn spec(&self, node: usize) -> Spec<'static> {
+    fn spec(&self, node: usize) -> Spec<'s> {
         let links = self.scenario.links.iter().zip(&self.links);
         let beside = links.filter_map(|(link, state)| {
             let [there, back] = state.models();
@@ -257,6 +257,7 @@ impl<'s> Network<'s> {
             inside: None,
             realtime: true,
             paper: self.scenario.profile == Profile::Paper,
+            settings: &self.scenario.settings,
             reliable: None,
             bridge: None,
         }

@@ -13,6 +13,7 @@ use super::{
 };
 use base::impair::{self, Model};
 use base::{Duration, Map, NodeAddr};
+use overlay::Settings;
 use std::collections::BTreeMap;
 use toml::de::DeTable;
 
@@ -32,8 +33,8 @@ const TIME: &str = "a time such as \"10s\" (ns, us, ms, s)";
 const PATH: &str = "a path such as \"delay=10ms loss=5% burst=25%\", or \"clean\"";
 const NODE: &str = "the name of a node";
 
-const TOP: [&str; 7] = [
-    "scenario", "topology", "node", "link", "flow", "fault", "measure",
+const TOP: [&str; 8] = [
+    "scenario", "settings", "topology", "node", "link", "flow", "fault", "measure",
 ];
 
 /// What has been read so far, for what refers to it.
@@ -96,6 +97,30 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
     Ok(scenario)
 }
 
+/// Numbers that differ from the profile's.
+fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
+    let mut profile = Settings::modern();
+    let fields = profile.fields();
+    let keys: Vec<&'static str> = fields.into_iter().map(|(key, _)| key).collect();
+    let Some(value) = top.optional("settings") else {
+        return Ok(Vec::new());
+    };
+    let table = value.table("settings", &keys)?;
+    let mut set = Vec::new();
+    for key in table.present(&keys) {
+        let expected = "a number, or a time such as \"250ms\"";
+        let value = table.required(key, expected)?;
+        let text = match value.number(expected) {
+            Ok(number) => number.to_string(),
+            Err(_) => value.text(expected)?.to_owned(),
+        };
+        let taken = profile.set(key, &text);
+        taken.map_err(|why| value.mistake(why.to_string()))?;
+        set.push((key.to_owned(), text));
+    }
+    Ok(set)
+}
+
 fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
     const KEYS: [&str; 7] = [
         "name", "about", "seed", "duration", "settle", "profile", "sealing",
@@ -133,6 +158,7 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
         duration: span,
         settle,
         profile,
+        settings: settings(top)?,
         sealing: match table.optional("sealing") {
             Some(value) => value.bool()?,
             None => true,

@@ -12,7 +12,7 @@ mod network;
 mod streams;
 
 use super::report::{FlowReport, Report};
-use super::{Fault, FaultKind, Place, Profile, Scenario};
+use super::{Fault, FaultKind, Place, Scenario};
 use crate::scenario::meter::rounded;
 use base::impair::Model;
 use base::{Duration, Time};
@@ -70,11 +70,7 @@ impl<'s> Simulation<'s> {
     /// A scenario at its very beginning: nodes are there and have not said anything.
     #[must_use]
     pub fn new(scenario: &'s Scenario, seed: u64) -> Simulation<'s> {
-        let settings = match scenario.profile {
-            Profile::Modern => Settings::modern(),
-            Profile::Paper => Settings::paper(),
-        };
-        Simulation::with_settings(scenario, seed, settings)
+        Simulation::with_settings(scenario, seed, scenario.node_settings())
     }
 
     /// The same, with timers and thresholds that no profile has.

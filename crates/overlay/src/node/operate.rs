@@ -207,8 +207,10 @@ impl Link {
             _ if self.sessions.is_empty() => "no-session",
             State::Up => "up",
             State::Probing => "probing",
+            State::Down if self.hello.is_tried() => "silent",
             State::Down => "down",
         };
+        let price_ends = self.hello.price_ends(now);
         let (sent, received) = (self.history.stats(), self.receiver.stats());
         let announced = self.announce.announced();
         LinkStatus {
@@ -216,6 +218,8 @@ impl Link {
             peer: self.peer.to_string(),
             at: self.at.or(self.dial).map(|at| at.to_string()),
             state,
+            price_ms: f64::from(self.hello.price_us(now)) / 1e3,
+            price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),
             since_s: now.since(self.hello.since()).as_secs_f64(),
             rtt_ms: self
                 .hello

@@ -98,6 +98,9 @@ pub struct Hold {
     pub measured_loss: u16,
     /// Nothing is announced for so long, whatever is measured.
     pub spacing_left_s: f64,
+    /// What the link's outages of late cost is gone after so long.
+    #[serde(default)]
+    pub price_ends_in_s: Option<f64>,
     /// For how long a clear improvement of the latency must last at the moment.
     pub better_latency_s: f64,
     /// For how long a clear improvement of the loss must last at the moment.

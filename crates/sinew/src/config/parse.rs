@@ -5,6 +5,7 @@ use crate::authority::is_endpoint;
 use base::NodeAddr;
 use gateway::allow::Rule;
 use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
@@ -206,6 +207,24 @@ pub(super) fn span<'de, D: Deserializer<'de>>(
     let span = base::impair::span(&word);
     let span = span.ok_or_else(|| de::Error::custom("write a time like \"500ms\""))?;
     Ok(Some(span))
+}
+
+/// The numbers of `[settings]`: whatever they are in TOML, as text.
+pub(super) fn settings<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, toml::Value>::deserialize(deserializer)?;
+    let mut profile = overlay::Settings::modern();
+    let text = |(key, value): (String, toml::Value)| {
+        let value = match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        // Whether a value can be does not depend on the profile.
+        profile.set(&key, &value).map_err(de::Error::custom)?;
+        Ok((key, value))
+    };
+    values.into_iter().map(text).collect()
 }
 
 pub(super) fn neighbors<'de, D: Deserializer<'de>>(

@@ -203,6 +203,7 @@ impl Chain {
                 inside: None,
                 realtime: false,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             };

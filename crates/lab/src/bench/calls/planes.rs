@@ -181,6 +181,7 @@ fn start_nodes(options: &Options, interrupt: &Interrupt) -> Result<Fleet, BenchE
             inside: None,
             realtime: true,
             paper: false,
+            settings: &[],
             reliable: None,
             bridge: None,
         };

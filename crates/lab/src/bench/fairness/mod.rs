@@ -244,6 +244,7 @@ fn nodes(
             inside: Some(link.space(host)),
             realtime: true,
             paper: false,
+            settings: &[],
             reliable: Some((family, count)),
             bridge: None,
         };

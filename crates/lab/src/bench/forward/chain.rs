@@ -85,6 +85,7 @@ impl Chain {
                 inside: row.space(MIDDLE),
                 realtime: true,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             },

@@ -217,6 +217,7 @@ fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Flee
             inside: Some(hosts.space(host)),
             realtime: true,
             paper: false,
+            settings: &[],
             reliable: None,
             bridge: None,
         };

@@ -159,6 +159,7 @@ impl Star {
                 inside: None,
                 realtime: true,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             };

@@ -51,6 +51,7 @@ impl Chain {
                 inside: row.space(host),
                 realtime: arena.realtime,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             };

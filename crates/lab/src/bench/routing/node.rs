@@ -76,6 +76,7 @@ pub(super) fn measure(topology: &Topology, options: &Options) -> Result<Samples,
 
 fn originate(database: &mut Database, links: &[Link]) -> Result<(), BenchError> {
     let what = Origination {
+        strikes: 0,
         links,
         certificate_serial: 1,
         options: &[],

@@ -47,6 +47,7 @@ impl Chain {
                 inside: row.space(host),
                 realtime: false,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             };

@@ -99,6 +99,7 @@ impl Overlay {
                 inside: Some(site.node(host)),
                 realtime: true,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: ends.contains(&host).then(|| (TAP, tap_address(host))),
             };

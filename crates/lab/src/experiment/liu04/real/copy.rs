@@ -69,6 +69,7 @@ impl Relays {
                 inside: Some(site.host(host)),
                 realtime: true,
                 paper: false,
+                settings: &[],
                 reliable: None,
                 bridge: None,
             };
