@@ -106,7 +106,9 @@ impl Counters {
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::Unstamped => self.unstamped_packets += 1,
-            Event::RoutesChanged { .. } => self.route_computations += 1,
+            Event::RoutesChanged { rerouted, .. } => {
+                self.route_computations += u64::from(rerouted);
+            }
         }
     }
 

@@ -292,7 +292,10 @@ pub enum Event {
     },
     /// The routes have been computed anew.
     RoutesChanged {
-        /// Nodes that can be reached.
+        /// Nodes that can be reached over links whose other ends are heard.
         reachable: u32,
+        /// Packets to some node have another next hop. If not, it is the ends of links on the way
+        /// that are heard no longer, or again.
+        rerouted: bool,
     },
 }

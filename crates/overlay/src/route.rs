@@ -37,6 +37,30 @@ pub struct Route {
     pub latency: Duration,
 }
 
+/// What of the routes has changed, from the least to the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Changed {
+    /// Nothing that matters to packets.
+    #[default]
+    Nothing,
+    /// Packets go as before, but whether the other ends of the links on the way are heard has changed.
+    Silence,
+    /// A next hop.
+    Hops,
+}
+
+impl Changed {
+    fn between(old: Option<Route>, new: Option<Route>) -> Changed {
+        let hop = |route: Option<Route>| route.map(|route| route.next_hop);
+        let silent = |route: Option<Route>| route.is_some_and(|route| route.cost.is_silent());
+        match (hop(old) == hop(new), silent(old) == silent(new)) {
+            (false, _) => Changed::Hops,
+            (true, false) => Changed::Silence,
+            (true, true) => Changed::Nothing,
+        }
+    }
+}
+
 type Routes = [Option<Route>; Metric::ALL.len()];
 
 /// The routes of one node.
@@ -65,10 +89,10 @@ impl Tables {
         }
     }
 
-    /// Follows the database. True if a next hop has changed, or whether a route is silent.
-    pub fn update(&mut self, database: &mut Database) -> bool {
+    /// Follows the database, and says what has changed.
+    pub fn update(&mut self, database: &mut Database) -> Changed {
         if self.followed == Some(database.generation()) {
-            return false;
+            return Changed::Nothing;
         }
         let changed = match database.take_changes() {
             Followed::Changes(changes) if self.followed.is_some() => {
@@ -77,7 +101,7 @@ impl Tables {
             _ => self.start_anew(database.topology_mut()),
         };
         self.followed = Some(database.generation());
-        if changed {
+        if changed != Changed::Nothing {
             self.generation = self.generation.wrapping_add(1);
         }
         changed
@@ -175,7 +199,7 @@ impl Tables {
     }
 
     /// Everything from scratch, over a topology whose indices may mean other nodes than before.
-    fn start_anew(&mut self, topology: &mut Topology) -> bool {
+    fn start_anew(&mut self, topology: &mut Topology) -> Changed {
         self.trees = table::Tables::new(self.own);
         for metric in Metric::ALL {
             self.trees.start(topology, metric);
@@ -187,20 +211,28 @@ impl Tables {
             }
         }
         self.measure_links(topology);
-        let hop = |route: &Option<Route>| route.map(|r| (r.next_hop, r.cost.is_silent()));
-        let same = |a: &Routes, b: &Routes| a.iter().map(hop).eq(b.iter().map(hop));
-        let mut new = self.routes.iter();
-        before.len() != self.routes.len()
-            || new.any(|(to, new)| before.get(to).is_none_or(|old| !same(old, new)))
+        if before.len() != self.routes.len() {
+            return Changed::Hops;
+        }
+        let new = self.routes.iter();
+        let changed = new.map(|(to, new)| match before.get(to) {
+            None => Changed::Hops,
+            Some(old) => {
+                let both = old.iter().zip(new);
+                let changes = both.map(|(old, new)| Changed::between(*old, *new));
+                changes.max().unwrap_or_default()
+            }
+        });
+        changed.max().unwrap_or_default()
     }
 
     /// Repairs the trees, and the routes to the destinations that the repair has touched.
-    fn follow(&mut self, topology: &Topology, changes: &[Change]) -> bool {
+    fn follow(&mut self, topology: &Topology, changes: &[Change]) -> Changed {
         self.trees.update(topology, changes);
-        let mut changed = false;
+        let mut changed = Changed::Nothing;
         for tree in Metric::ALL.iter().filter_map(|m| self.trees.tree(*m)) {
             for &node in tree.changed() {
-                changed |= enter(&mut self.routes, topology, tree, node);
+                changed = changed.max(enter(&mut self.routes, topology, tree, node));
             }
         }
         let own = topology.index(self.own);
@@ -221,20 +253,20 @@ impl Tables {
     }
 }
 
-/// Enters what a tree says of a destination. True if its next hop has changed.
+/// Enters what a tree says of a destination.
 fn enter(
     routes: &mut Map<NodeAddr, Routes>,
     topology: &Topology,
     tree: &Tree,
     node: NodeIndex,
-) -> bool {
+) -> Changed {
     let (to, place) = (topology.addr(node), tree.metric().index());
     let route = tree.next_hop(node).zip(tree.distance(node));
     let Some((next_hop, cost)) = route else {
         let Some(known) = routes.get_mut(&to) else {
-            return false;
+            return Changed::Nothing;
         };
-        let changed = known[place].take().is_some();
+        let changed = Changed::between(known[place].take(), None);
         if known.iter().all(Option::is_none) {
             routes.remove(&to);
         }
@@ -246,8 +278,7 @@ fn enter(
         latency: Duration::from_micros(tree.delay_us(node)),
     };
     let old = routes.entry(to).or_default()[place].replace(route);
-    let way = |route: Route| (route.next_hop, route.cost.is_silent());
-    old.is_none_or(|old| way(old) != way(route))
+    Changed::between(old, Some(route))
 }
 
 #[cfg(test)]

@@ -274,7 +274,7 @@ impl Scale {
         for report in self.world.take_events() {
             match report.event {
                 Event::Control { bytes, .. } => self.control_bytes += u64::from(bytes),
-                Event::RoutesChanged { .. } => self.route_changes += 1,
+                Event::RoutesChanged { rerouted: true, .. } => self.route_changes += 1,
                 _ => {}
             }
         }

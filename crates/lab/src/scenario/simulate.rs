@@ -223,7 +223,7 @@ impl<'s> Simulation<'s> {
             Event::LinkUp { .. } => overlay.links_up += 1,
             Event::LinkDown { .. } => overlay.links_down += 1,
             Event::Unstamped => overlay.unstamped += 1,
-            Event::RoutesChanged { .. } => overlay.route_changes += 1,
+            Event::RoutesChanged { rerouted: true, .. } => overlay.route_changes += 1,
             Event::Dropped { reason, packets } => {
                 *overlay.dropped.entry(reason.label()).or_default() += u64::from(packets);
             }

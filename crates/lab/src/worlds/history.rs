@@ -341,7 +341,7 @@ impl<'p> History<'p> {
                 Event::Dropped { reason, packets } => {
                     *self.dropped.entry(reason).or_default() += u64::from(packets);
                 }
-                Event::RoutesChanged { .. } => self.route_changes += 1,
+                Event::RoutesChanged { rerouted: true, .. } => self.route_changes += 1,
                 Event::LinkUp { peer } => self.tell(|| format!("{host}: link to {peer} up")),
                 Event::LinkDown { peer, why } => {
                     self.tell(|| format!("{host}: link to {peer} down: {why}"));

@@ -8,6 +8,7 @@ use crate::link::{Link, LinkIndex};
 use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason, Verdict};
 use crate::mtu;
 use crate::request::{Reply, RequestError};
+use crate::route::Changed;
 use crate::settings::MetricOf;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
@@ -179,9 +180,12 @@ impl Node {
             self.own_record_after = now + OWN_RECORD_SPACING;
             self.originate_record(now);
         }
-        if self.tables.update(&mut self.database) {
-            let reachable = self.tables.reachable() as u32;
-            out.report(Event::RoutesChanged { reachable });
+        let changed = self.tables.update(&mut self.database);
+        if changed != Changed::Nothing {
+            out.report(Event::RoutesChanged {
+                reachable: self.tables.reachable() as u32,
+                rerouted: changed == Changed::Hops,
+            });
             self.streams.touch_if(|stream| {
                 stream.on_route_change(now);
                 true

@@ -85,7 +85,7 @@ fn diamond() -> Database {
 fn every_metric_has_its_next_hop() {
     let (mut db, mut tables) = (diamond(), Tables::new(node(1)));
     assert_eq!(tables.next_hop(Metric::Hops, node(4)), None);
-    assert!(tables.update(&mut db));
+    assert_eq!(tables.update(&mut db), Changed::Hops);
     let hops = Metric::ALL.map(|m| tables.next_hop(m, node(4)));
     assert_eq!(hops, [4, 2, 3, 2].map(|n| Some(node(n))));
     let route = tables.route(Metric::Loss, node(4)).unwrap();
@@ -110,21 +110,25 @@ fn the_generation_changes_with_next_hops_only() {
     let (mut db, mut tables) = (diamond(), Tables::new(node(1)));
     tables.update(&mut db);
     let generation = tables.generation();
-    assert!(!tables.update(&mut db));
+    assert_eq!(tables.update(&mut db), Changed::Nothing);
     tell(
         &mut db,
         2,
         &[lossy(1, 10_000, 0.05), lossy(4, 12_000, 0.05)],
     );
-    assert!(!tables.update(&mut db), "longer, and still the way");
+    assert_eq!(
+        tables.update(&mut db),
+        Changed::Nothing,
+        "longer, and still the way"
+    );
     assert_eq!(tables.latency(node(4)), Some(Duration::from_millis(22)));
     assert_eq!(tables.generation(), generation);
     tell(&mut db, 2, &[lossy(1, 10_000, 0.05)]);
-    assert!(tables.update(&mut db));
+    assert_eq!(tables.update(&mut db), Changed::Hops);
     assert_ne!(tables.generation(), generation);
     assert_eq!(tables.next_hop(Metric::Latency, node(4)), Some(node(4)));
     own(&mut db, &[]);
-    assert!(tables.update(&mut db));
+    assert_eq!(tables.update(&mut db), Changed::Hops);
     assert_eq!(tables.destinations().count(), 0);
 }
 

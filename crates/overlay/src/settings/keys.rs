@@ -178,6 +178,14 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_every_key() {
+        let page = include_str!("../../../../docs/operation.md");
+        for (key, _) in Settings::modern().fields() {
+            assert!(page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[test]
     fn what_is_not_a_setting_is_told_with_all_there_are() {
         let mut settings = Settings::modern();
         let unknown = settings

@@ -6,7 +6,7 @@ use graph::{Metric, Topology};
 use net::Clock;
 use overlay::link::LinkIndex;
 use overlay::link_state::{Database, Judgement, Name, Origination, Verdict};
-use overlay::route::Tables;
+use overlay::route::{Changed, Tables};
 use wire::link_state::Link;
 use wire::record::RecordKind;
 use wire::{Latency, Loss};
@@ -58,7 +58,7 @@ pub(super) fn measure(topology: &Topology, options: &Options) -> Result<Samples,
         let changed = tables.update(&mut database);
         let repair = clock.now().since(start).as_nanos();
         samples.repair_ns.push(repair);
-        if changed {
+        if changed == Changed::Hops {
             samples.effective_ns.push(repair);
         }
         // Tables that have followed nothing yet are made from scratch.

@@ -109,7 +109,7 @@ mod tests {
 
     /// A call of 3000 packets that misses every n-th, and so many in a row.
     fn call(every: usize, row: usize) -> Outcome {
-        let fate = |n: usize| (n % every != 0 && n >= row).then_some(20_000);
+        let fate = |n: usize| (!n.is_multiple_of(every) && n >= row).then_some(20_000);
         Outcome::of(&[(1..=3_000).map(fate).collect()])
     }
 
