@@ -15,7 +15,13 @@
 //! path, who watches losses decides: [`Baseline::follow`], and [`Baseline::go_back`] when it was wrong.
 //!
 //! What is watched is the least of half a second, as a busy host makes single round trips longer, and
-//! a queue that somebody keeps full is never empty in between.
+//! a queue that somebody keeps full is never empty in between. Jitter is no queue either: it makes round trips
+//! differ from one to the next and leaves the shortest of them where it was. So how much they differ, beside what
+//! they grow or fall by, is part of what a rise must exceed, and a queue stands only if several in a row do.
+
+mod roughness;
+
+use roughness::Roughness;
 
 use base::{Duration, Time};
 
@@ -31,6 +37,10 @@ const LEVEL: Duration = Duration::from_millis(2);
 /// And by this share of what they are above the baseline: a queue that is given an eighth less than
 /// it serves falls by as much in the time that it is long.
 const LEVEL_SHARE: u64 = 8;
+
+/// A queue stands when so many round trips in a row are longer. Choice: 0.3 s of hellos on a link in
+/// use. A packet or two that waited in a busy host are none.
+const STANDING: usize = 3;
 
 /// When a round trip counts as longer.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +63,9 @@ pub(crate) struct Baseline {
     /// The last round trip without a queue, and how much such ones differ from one to the next.
     last: Option<Duration>,
     differ: Duration,
+    roughness: Roughness,
+    /// The last round trips, the newest first.
+    recent: [Duration; STANDING],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +102,8 @@ impl Baseline {
             before: None,
             last: None,
             differ: Duration::ZERO,
+            roughness: Roughness::default(),
+            recent: [Duration::ZERO; STANDING],
         }
     }
 
@@ -101,6 +116,9 @@ impl Baseline {
             self.half_since = now;
         }
         self.least[0] = Some(self.least[0].map_or(rtt, |least| least.min(rtt)));
+        self.roughness.on_sample(now, rtt);
+        self.recent.rotate_right(1);
+        self.recent[0] = rtt;
         if !self.is_above(rtt) {
             let last = self.last.replace(rtt).unwrap_or(rtt);
             let differ = rtt.max(last) - rtt.min(last);
@@ -115,12 +133,36 @@ impl Baseline {
         }
     }
 
-    /// A round trip tells of a queue, or of a longer path.
+    /// A round trip may tell of a queue, of a longer path, or of jitter.
     pub(crate) fn is_above(&self, rtt: Duration) -> bool {
-        let Some(least) = self.least() else {
-            return false;
-        };
-        rtt - least > self.margin.floor + least.mul_f64(self.margin.share)
+        let least = self.least();
+        least.is_some_and(|least| rtt - least > self.margin_of(least))
+    }
+
+    /// A queue stands on the path, or the path has become longer; jitter is neither.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.recent.iter().all(|rtt| self.is_long(*rtt))
+    }
+
+    /// A round trip is longer than jitter makes it.
+    pub(crate) fn is_long(&self, rtt: Duration) -> bool {
+        let jitter = self.roughness.spread();
+        let least = self.least();
+        least.is_some_and(|least| rtt - least > self.margin_of(least) + jitter)
+    }
+
+    /// By how much a round trip is above the least.
+    pub(crate) fn above(&self, rtt: Duration) -> Duration {
+        rtt - self.least().unwrap_or(rtt)
+    }
+
+    /// By how much round trips differ by chance.
+    pub(crate) fn jitter(&self) -> Duration {
+        self.roughness.spread()
+    }
+
+    fn margin_of(&self, least: Duration) -> Duration {
+        self.margin.floor + least.mul_f64(self.margin.share)
     }
 
     /// The rise, if there is one: a longer path, or a queue that nothing has moved so far.
@@ -303,6 +345,20 @@ mod tests {
             hear(&mut all, 2_000, (0..30).map(shape));
             assert!(all.steady().unwrap().has_moved);
         }
+    }
+
+    #[test]
+    fn jitter_is_no_queue_and_a_queue_on_a_path_with_jitter_is_one() {
+        let mut rng = base::Rng::new(5);
+        let mut all = baseline();
+        let mut queued = [0; 2];
+        for i in 0..1_200 {
+            let waits = if i < 600 { 0 } else { 250_000 };
+            let jitter = rng.below(60_000) + rng.below(60_000);
+            hear(&mut all, i * 100, [40_000 + waits + jitter].into_iter());
+            queued[usize::from(i >= 600)] += u32::from(all.is_queued());
+        }
+        assert!(queued[0] == 0 && queued[1] > 250, "{queued:?}");
     }
 
     #[test]

@@ -8,12 +8,23 @@
 //!   a queue on the way      hold                         congestion: slower by γ, no redundancy
 //! ```
 //!
+//! and before any loss, when a queue grows: slower at once, to what leaves it
+//!
 //! A lane that answers every loss with retransmissions makes congestion worse. The judgement is
 //! TCP-Real's: losses while data arrives fast and evenly are errors of the wire, losses behind a
 //! growing queue are congestion, and then the rate falls by γ of what *arrives*.
-//! [Papadimitriou06 §3.1, §6] There is no window and no queue here: a packet that the rate does not
-//! admit is dropped at the entry, the lowest priorities first, because a late packet is worth
-//! nothing and takes the place of one in time.
+//! [Papadimitriou06 §3.1, §6] There is no window and no queue here: what the rate does not
+//! admit is dropped at the entry, because a late packet is worth
+//! nothing and takes the place of one in time. What is dropped are whole flows ([`flows`]): the lowest
+//! priorities, and of these the youngest. Only flows that adapt, and one that is too much alone, share what is left packet by packet.
+//!
+//! Losses are not waited for where the queue is long and a packet in it late before it is full: a queue that
+//! grows says what leaves it ([`growth`]), and that, less a little, is the rate at once. Packets that would be late behind what
+//! stands there are dropped meanwhile, so it is empty soon. If it does not shrink although less is
+//! sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
+//!
+//! More is tried after a second, and after twice as long each time that it was too much: packets of refused flows
+//! pass again, a quarter more each second at most, until a queue stands or the flow has room.
 //!
 //! A path that has become longer looks like a queue at first. What tells them apart is that a queue
 //! answers: given less it falls, and one that is not given less grows. So
@@ -33,8 +44,15 @@
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
+mod flows;
+mod growth;
 #[cfg(test)]
 mod tests;
+
+pub use growth::Echo;
+
+use flows::{Flows, State};
+use growth::{Growth, Line};
 
 use crate::baseline::{Baseline, Margin};
 use base::{Duration, Time};
@@ -75,7 +93,25 @@ const EPOCH_LEAST: Duration = Duration::from_millis(100);
 const BURST: Duration = Duration::from_millis(100);
 const BURST_PACKETS: f64 = 4.0;
 /// The brake lets go when the rate is so many times what is offered.
-const FREE_AT: f64 = 2.0;
+const FREE_AT: f64 = 1.25;
+/// The share of what leaves a queue that the lane gives it again: the rest empties it.
+const DRAINING: f64 = 0.95;
+/// The rate grows by no more than this share in a second. Choice: a queue that grows by a quarter of a second per
+/// second is known before it is a tenth long.
+const GROWTH_MOST: f64 = 0.25;
+/// More is tried so long after the rate fell, twice as long when that was too much, and so on.
+const TRY_AFTER: Duration = Duration::from_secs(1);
+const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
+/// A queue that falls by less than this share of what it should, is others'.
+const ANSWERS: f64 = 0.3;
+/// What should fall by less, in seconds per second, proves nothing.
+const FALLS_LEAST: f64 = 0.1;
+/// A lane that gives less than the rest of this to its link has not made the queue.
+const OTHERS_SHARE: f64 = 0.8;
+/// A queue that was others' is let grow for so long.
+const OTHERS_FOR: Duration = Duration::from_secs(30);
+/// For so long after a flow begins, or a round trip was long, questions come more often.
+const WATCHED: Duration = Duration::from_millis(800);
 /// Priorities, 0 the lowest. The highest may empty the bucket; one below leaves an eighth, ...
 const PRIORITIES: f64 = 8.0;
 
@@ -100,6 +136,42 @@ pub struct Brake {
     limit: Option<Limit>,
     /// The last losses were congestion's.
     congested: bool,
+    flows: Flows,
+    growth: Growth,
+    /// What the lane has sent for the first time.
+    lane_bytes: u64,
+    /// A flow has begun.
+    has_begun: bool,
+    /// How long the rate stays where it is after it fell.
+    try_after: Duration,
+    /// The queue is others' until then.
+    others_until: Time,
+}
+
+/// A packet that is about to be sent for the first time.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// With all that goes on the wire.
+    pub bytes: usize,
+    /// 0 to 7.
+    pub priority: u8,
+    /// Any hash of its flow.
+    pub flow: u64,
+    /// Its flow adapts to what arrives.
+    pub is_elastic: bool,
+    /// The time to its deadline that the path without a queue leaves.
+    pub slack: Duration,
+}
+
+/// What is to become of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is sent.
+    Sent,
+    /// The lane sends less at present, or it would be late.
+    Braked,
+    /// The lane has no room for its flow.
+    Refused,
 }
 
 /// What has happened since the last judgement.
@@ -120,6 +192,12 @@ struct Limit {
     rate_bps: f64,
     level_bytes: f64,
     filled: Time,
+    /// When it fell last.
+    fell: Time,
+    /// What left the queue when it grew, and what of that was not the lane's.
+    leaves: Option<(f64, f64)>,
+    /// It is not clear yet whether the queue answers.
+    is_proved: bool,
 }
 
 impl Default for Settings {
@@ -150,22 +228,229 @@ impl Brake {
             packet_bytes: 0.0,
             limit: None,
             congested: false,
+            flows: Flows::default(),
+            growth: Growth::default(),
+            lane_bytes: 0,
+            has_begun: false,
+            try_after: TRY_AFTER,
+            others_until: Time::ZERO,
         }
     }
 
-    /// Whether a packet may be sent. `flow` is any hash of its flow; `priority` 0 to 7.
+    /// What is to become of a packet.
     #[inline]
-    pub fn admits(&mut self, now: Time, bytes: usize, priority: u8, flow: u64) -> bool {
+    pub fn admit(&mut self, now: Time, packet: &Packet) -> Verdict {
+        let Packet {
+            bytes,
+            priority,
+            flow,
+            is_elastic,
+            ..
+        } = *packet;
         self.epoch.offered_bytes += bytes as u64;
         self.epoch.flows |= 1 << (flow % 64);
-        if let Some(limit) = &mut self.limit
-            && !limit.admits(now, bytes as f64, priority, self.packet_bytes)
-        {
-            return false;
+        let state = self.flows.note(now, flow, priority, bytes, is_elastic);
+        self.has_begun |= self.flows.has_begun();
+        if self.flows.is_due(now) {
+            self.flows.measure(now);
+            self.decide(now);
+        }
+        if self.limit.is_some() {
+            let verdict = self.weigh(now, packet, state.unwrap_or(State::Open));
+            if verdict != Verdict::Sent {
+                return verdict;
+            }
         }
         self.epoch.sent += 1;
         self.epoch.sent_bytes += bytes as u64;
-        true
+        self.lane_bytes += bytes as u64;
+        Verdict::Sent
+    }
+
+    /// The same while a limit holds.
+    #[cold]
+    fn weigh(&mut self, now: Time, packet: &Packet, state: State) -> Verdict {
+        let waits = self.waits(now);
+        let may_try = self.may_try(now);
+        let Some(limit) = &mut self.limit else {
+            return Verdict::Sent;
+        };
+        if waits.is_some_and(|waits| waits > packet.slack) {
+            return match state {
+                State::Refused(_) => Verdict::Refused,
+                State::Open | State::Served => Verdict::Braked,
+            };
+        }
+        let left_bps = (limit.rate_bps - self.flows.served_bps()).max(0.0);
+        let bytes = packet.bytes as f64;
+        let mut shares = || limit.admits(now, bytes, packet.priority, self.packet_bytes, left_bps);
+        match state {
+            State::Served => Verdict::Sent,
+            State::Open if shares() => Verdict::Sent,
+            State::Open => Verdict::Braked,
+            State::Refused(_) if may_try && shares() => Verdict::Sent,
+            State::Refused(_) => Verdict::Refused,
+        }
+    }
+
+    /// How long a packet that is sent now would wait in the queue; none if nothing is known of it.
+    fn waits(&self, now: Time) -> Option<Duration> {
+        let (leaves_bps, other_bps) = self.limit.as_ref()?.leaves?;
+        let last = self.growth.last()?;
+        let since = now.since(last.sent).as_secs_f64();
+        let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
+        let given_s = (lane_bits + other_bps * since) / leaves_bps.max(1.0);
+        let waits_s = self.baseline.above(last.there).as_secs_f64() + given_s - since;
+        Some(Duration::from_secs_f64(waits_s.max(0.0)))
+    }
+
+    fn may_try(&self, now: Time) -> bool {
+        let limit = self.limit.as_ref();
+        limit.is_some_and(|limit| now.since(limit.fell) >= self.try_after)
+    }
+
+    /// Decides whom the lane serves.
+    fn decide(&mut self, now: Time) {
+        match &self.limit {
+            Some(limit) => self.flows.decide(now, limit.rate_bps),
+            None if self.flows.refuses() || self.flows.served_bps() > 0.0 => self.flows.free(),
+            None => {}
+        }
+    }
+
+    /// Since when the lane has no room for a flow.
+    pub fn refused_since(&self, flow: u64) -> Option<Time> {
+        self.flows.refused_since(flow)
+    }
+
+    /// The lane refuses flows that it has.
+    pub fn refuses(&self) -> bool {
+        self.limit.is_some() && self.flows.refuses()
+    }
+
+    /// A flow has begun since this was asked last, or a round trip is long: round trips are of more interest than
+    /// usual until the moment.
+    pub fn watches(&mut self, now: Time) -> Option<Time> {
+        let began = core::mem::take(&mut self.has_begun);
+        let is_long = self
+            .growth
+            .last()
+            .is_some_and(|echo| self.baseline.is_long(echo.rtt));
+        (began || is_long).then(|| now + WATCHED)
+    }
+
+    /// What the lane has sent for the first time.
+    pub fn lane_bytes(&self) -> u64 {
+        self.lane_bytes
+    }
+
+    /// A question was answered: what [`Brake::on_round_trip`] does, and whether a queue grows.
+    pub fn on_echo(&mut self, now: Time, echo: Echo) {
+        if self
+            .growth
+            .last()
+            .is_some_and(|last| last.sent >= echo.sent)
+        {
+            // The same question's answer again says nothing new of the way there.
+            return;
+        }
+        self.growth.on_echo(echo);
+        self.on_round_trip(now, echo.rtt);
+        self.look_for_growth(now);
+    }
+
+    fn look_for_growth(&mut self, now: Time) {
+        let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
+        if !self.baseline.is_queued() {
+            let last = self.growth.last();
+            let is_gone = last.is_some_and(|e| e.sent > fell && !self.baseline.is_above(e.rtt));
+            if let Some(limit) = &mut self.limit {
+                limit.is_proved |= is_gone;
+            }
+            return;
+        }
+        if self.is_others(fell) {
+            self.others_until = now + OTHERS_FOR;
+            self.release(now);
+            return;
+        }
+        let is_there = self
+            .growth
+            .last()
+            .is_some_and(|last| self.baseline.is_long(last.there));
+        if !is_there {
+            // It is on the way back.
+            return;
+        }
+        let leaves = self.limit.as_ref().and_then(|limit| limit.leaves);
+        if leaves.is_some() && self.may_try(now) {
+            return self.try_no_more(now);
+        }
+        let jitter = self.baseline.jitter();
+        if now >= self.others_until
+            && let Some(line) = self.growth.rising(fell, jitter)
+        {
+            self.slow_down(now, &line);
+        }
+    }
+
+    /// The queue has not answered to less.
+    fn is_others(&self, fell: Time) -> bool {
+        let Some(limit) = self.limit.as_ref().filter(|limit| !limit.is_proved) else {
+            return false;
+        };
+        let Some(((leaves, _), line)) = limit.leaves.zip(self.growth.since(fell)) else {
+            return false;
+        };
+        let should_fall = 1.0 - line.given_bps / leaves.max(1.0);
+        should_fall > FALLS_LEAST && -line.slope < ANSWERS * should_fall
+    }
+
+    /// A queue grows: the lane sends what leaves it, less a little.
+    fn slow_down(&mut self, now: Time, line: &Line) {
+        if line.other_bps > OTHERS_SHARE * line.given_bps {
+            return;
+        }
+        let leaves = line.served_bps();
+        let rate_bps = ((leaves - line.other_bps) * DRAINING).max(0.0);
+        let before = self.limit.take();
+        let held = before.as_ref().map_or(f64::MAX, |limit| limit.rate_bps);
+        let mut limit = before.unwrap_or_else(|| Limit::new(now, rate_bps));
+        limit.rate_bps = rate_bps.min(held);
+        limit.leaves = Some((leaves, line.other_bps));
+        self.falls(now, limit);
+        self.congested = true;
+    }
+
+    /// More was tried, and a queue stands: back to what leaves it.
+    fn try_no_more(&mut self, now: Time) {
+        let Some(mut limit) = self.limit.take() else {
+            return;
+        };
+        if let Some((leaves, others)) = limit.leaves {
+            let known_bps = (leaves - others).max(0.0) * DRAINING;
+            limit.rate_bps = limit.rate_bps.min(known_bps);
+        }
+        self.falls(now, limit);
+    }
+
+    /// The rate has fallen to that of `limit`.
+    fn falls(&mut self, now: Time, mut limit: Limit) {
+        if now.since(limit.fell) >= self.try_after {
+            // What was tried was too much.
+            self.try_after = (self.try_after * 2).min(TRY_AFTER_MAX);
+        }
+        limit.fell = now;
+        self.limit = Some(limit);
+        self.flows.measure(now);
+        self.decide(now);
+    }
+
+    fn release(&mut self, now: Time) {
+        self.limit = None;
+        self.congested = false;
+        self.try_after = TRY_AFTER;
+        self.decide(now);
     }
 
     /// The other end misses packets of which it had not told before.
@@ -181,20 +466,26 @@ impl Brake {
             return;
         }
         let epoch = core::mem::replace(&mut self.epoch, Epoch::new(now));
-        if epoch.sent == 0 {
+        if epoch.offered_bytes == 0 {
             // Nothing to judge by; what held may hold no longer when traffic comes back.
-            self.limit = None;
-            self.congested = false;
+            self.release(now);
             // A rise that stays level where nothing is sent is not this lane's queue.
             self.doubt(now, &epoch);
             return;
         }
-        self.judge(now, rtt, span, &epoch);
+        if epoch.sent > 0 {
+            self.judge(now, rtt, span, &epoch);
+        }
     }
 
     /// Retransmissions may be sent more than once, and asked for again: the losses are random.
     pub fn allows_redundancy(&self) -> bool {
         !self.congested && self.limit.is_none()
+    }
+
+    /// A queue stands on the path, or the path has become longer a moment ago.
+    pub fn is_queued(&self) -> bool {
+        self.baseline.is_queued()
     }
 
     /// The rate that holds at present; none while the brake is off.
@@ -223,8 +514,10 @@ impl Brake {
         let flows = epoch.flows();
         let doubt = self.doubt(now, epoch);
         self.try_out(now, rtt, epoch);
-        let queued = self.baseline.is_above(rtt);
-        if !queued {
+        let queued = self.baseline.is_queued();
+        let may_try = self.may_try(now);
+        // Nor what was lost while a queue may have begun to stand.
+        if !queued && !self.baseline.is_above(rtt) {
             self.usual_loss += 0.1 * (share - self.usual_loss);
         }
         match (&mut self.limit, epoch.lost > 0, queued) {
@@ -237,26 +530,23 @@ impl Brake {
                 // Mathis et al. 1997: a TCP has 1.22 / √p packets per round trip.
                 let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
                 let rate_bps = (slower * (1.0 - self.settings.gamma)).max(fair);
-                match limit {
-                    Some(limit) => limit.rate_bps = rate_bps,
-                    None => *limit = Some(Limit::new(now, rate_bps)),
-                }
+                let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, rate_bps));
+                limit.rate_bps = rate_bps;
+                self.falls(now, limit);
             }
             // Without a queue losses are random, and no reason to stay slow.
-            (Some(limit), _, false) => {
+            (Some(limit), _, false) if may_try => {
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
-                limit.rate_bps += self.settings.alpha * flows * packet_bps * steps.min(8.0);
+                let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
+                limit.rate_bps += fair.min(limit.rate_bps * GROWTH_MOST * span.as_secs_f64());
             }
             _ => {}
         }
         self.congested &= queued;
-        let offered = epoch.offered_bytes as f64 * per_s;
-        if self
-            .limit
-            .as_ref()
-            .is_some_and(|l| l.rate_bps > FREE_AT * offered)
-        {
-            self.limit = None;
+        let offered = (epoch.offered_bytes as f64 * per_s).max(self.flows.offered_bps());
+        let is_wide = |limit: &Limit| limit.rate_bps > FREE_AT * offered;
+        if !queued && may_try && self.limit.as_ref().is_some_and(is_wide) {
+            self.release(now);
         }
     }
 
@@ -306,8 +596,7 @@ impl Brake {
             self.probation = Some(Epoch::new(now));
             // What it lost before it became longer it may lose still.
             self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
-            self.limit = None;
-            self.congested = false;
+            self.release(now);
             return Doubt::None;
         }
         match lost {
@@ -377,12 +666,23 @@ impl Limit {
             // Full: what a full bucket is depends on the rate.
             level_bytes: f64::MAX,
             filled: now,
+            fell: now,
+            leaves: None,
+            is_proved: false,
         }
     }
 
-    fn admits(&mut self, now: Time, bytes: f64, priority: u8, packet_bytes: f64) -> bool {
-        let full = (self.rate_bps / 8.0 * BURST.as_secs_f64()).max(BURST_PACKETS * packet_bytes);
-        let gained = self.rate_bps / 8.0 * now.since(self.filled).as_secs_f64();
+    /// Whether a packet has its share of `left_bps`.
+    fn admits(
+        &mut self,
+        now: Time,
+        bytes: f64,
+        priority: u8,
+        packet_bytes: f64,
+        left_bps: f64,
+    ) -> bool {
+        let full = (left_bps / 8.0 * BURST.as_secs_f64()).max(BURST_PACKETS * packet_bytes);
+        let gained = left_bps / 8.0 * now.since(self.filled).as_secs_f64();
         self.level_bytes = (self.level_bytes + gained).min(full);
         self.filled = now;
         let above = PRIORITIES - 1.0 - f64::from(priority).min(PRIORITIES - 1.0);

@@ -13,20 +13,46 @@
 //!
 //! [`Loss`] follows [Amir06 §III-A]: a packet is lost when three later ones have arrived; the rate
 //! is one over the mean distance between the last L = 50 losses. So the estimate rises as fast
-//! as losses come and falls only as fast as packets arrive without loss.
+//! as losses come and falls only as fast as packets arrive without loss. Three things are beyond
+//! the paper:
+//!
+//! - *Reordering*. Where packets come later than three others, a loss counts in the rate only when
+//!   nothing that was as late as lately can take it back.
+//! - *Runs*. Fifty losses may be one run of them, whose distance says nothing. The rate is taken over
+//!   fifty losses and twenty runs at least, and a run that is far longer than the others counts as if it were not: it
+//!   was an outage.
+//! - *Change*. When the last ten runs came at quite another pace than those before, only they count.
 
+mod inbound;
 mod rtt;
 
+pub use inbound::Inbound;
 pub use rtt::Rtt;
+
+use std::collections::VecDeque;
 
 /// A packet counts as lost when this many later ones have arrived. [Amir06 §III-A]
 pub const REORDER_PACKETS: u32 = 3;
 /// L, the losses over which the rate is averaged. [Amir06 §III-A]
 pub const LOSS_EVENTS: usize = 50;
-/// Losses that one gap in the sequence can contribute, however long it is. Choice: half of the
-/// history, so that one outage (the business of `hello`) does not make the link look as if it had
-/// lost everything always; it also bounds the work per input.
+/// Runs over which the rate is averaged at least, where there are so many. Choice: their lengths and
+/// their distances both vary by their own size, so the mean of 20 is off by a third: sqrt(2 / 20).
+const RUNS_LEAST: usize = 20;
+/// The last runs that tell whether the pace has changed,
+const RUNS_RECENT: usize = 10;
+/// and by how much. Choice: a link that has begun to lose, or has lost a little for hours and now loses much.
+/// One that swings between one and eight per cent is told by the average of both, which moves no routes.
+const PACE_CHANGED: f64 = 10.0;
+/// Losses that one run can contribute if the others are short. Choice: half of the history, so that
+/// one outage (the business of `hello`) does not make the link look as if it had lost everything always.
 pub const GAP_EVENTS: u64 = LOSS_EVENTS as u64 / 2;
+/// A run of so many times the mean of the others was an outage. Choice: one of 50 runs is longer by chance.
+const RUN_OUTLIER: f64 = 4.0;
+/// The longest run that is remembered, which bounds the work per input.
+const RUN_MAX: u64 = 256;
+/// Numbers that a packet may come behind others at most and still take its loss back. Choice: 60 ms at
+/// 16 000 packets/s.
+const LATE_MAX: u64 = 1024;
 /// As long as fewer packets have been seen, the rate is taken over this many. Choice: the first
 /// loss of a new link then reads 1 %, not 50 %.
 pub const FEWEST_PACKETS: u64 = 100;
@@ -38,47 +64,41 @@ pub const FEWEST_PACKETS: u64 = 100;
 ///   arrived       x  x     x  x     x
 ///   absent                       1      missing, fewer than three later ones are here
 ///   lost                1               counted; undone when it arrives within 64 numbers
+///   pending             6               counted, and not in the rate until it cannot be late any more
 /// ```
 /// All numbers in here are positions: the link's sequence number minus what was cut out of long
 /// gaps, so that a position is reached by receiving or by losing every one before it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Loss {
     /// The position after the highest one seen.
     next: u64,
     /// Sequence number minus position, wrapping.
     offset: u64,
+    /// Positions below this say nothing any more.
+    floor: u64,
     absent: u64,
     lost: u64,
     started: bool,
-    /// Positions of the last losses, ascending, a ring that starts at `oldest`.
-    events: [u64; LOSS_EVENTS],
-    oldest: usize,
-    len: usize,
-    /// The ring has been full once, so `base` is a loss and not the link's beginning.
+    /// Lost, and perhaps only late, ascending.
+    pending: VecDeque<u64>,
+    /// How many numbers late a packet may be.
+    lateness: u64,
+    /// The last runs of losses, ascending.
+    runs: VecDeque<Run>,
+    /// `runs` has been full once, so `base` is a loss and not the link's beginning.
     full: bool,
-    /// Where the interval before the oldest event begins.
+    /// Where the interval before the oldest run begins.
     base: u64,
     received_total: u64,
     lost_total: u64,
 }
 
-impl Default for Loss {
-    fn default() -> Self {
-        Loss {
-            next: 0,
-            offset: 0,
-            absent: 0,
-            lost: 0,
-            started: false,
-            events: [0; LOSS_EVENTS],
-            oldest: 0,
-            len: 0,
-            full: false,
-            base: 0,
-            received_total: 0,
-            lost_total: 0,
-        }
-    }
+/// Losses in a row.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    first: u64,
+    last: u64,
+    lost: u64,
 }
 
 impl Loss {
@@ -92,7 +112,8 @@ impl Loss {
     /// `count`, and in order it is a handful of instructions.
     #[inline]
     pub fn on_run(&mut self, first: u64, count: u64) {
-        if first.wrapping_sub(self.offset) == self.next && self.absent == 0 && self.started {
+        let is_next = first.wrapping_sub(self.offset) == self.next;
+        if is_next && self.absent == 0 && self.started && self.pending.is_empty() {
             self.lost = shift(self.lost, count);
             self.next += count;
             self.received_total += count;
@@ -106,6 +127,7 @@ impl Loss {
     pub fn on_new_session(&mut self) {
         self.settle_absent();
         self.lost = 0;
+        self.floor = self.next;
         self.started = false;
     }
 
@@ -116,19 +138,33 @@ impl Loss {
 
     /// The share of packets that get lost, 0 to 1.
     pub fn rate(&self) -> f64 {
-        if self.len == 0 {
+        let Some(newest) = self.runs.back() else {
             return 0.0;
-        }
-        let packets = if self.full {
-            // The closed intervals, or all but the oldest of them and the open one, whichever
-            // says less loss: the estimate falls while losses stay out, never by a loss.
-            let closed = self.event(self.len - 1) - self.base;
-            let with_open = self.settled() - 1 - self.event(0);
-            closed.max(with_open).max(LOSS_EVENTS as u64)
-        } else {
-            (self.settled() - self.base).max(FEWEST_PACKETS)
         };
-        self.len as f64 / packets as f64
+        let longest = self.longest_usual();
+        let (mut from, mut lost) = (self.runs.len(), 0);
+        while from > 0 && (lost < LOSS_EVENTS as u64 || self.runs.len() - from < RUNS_LEAST) {
+            from -= 1;
+            lost += self.runs[from].lost.min(longest);
+        }
+        let recent = self.runs.len().saturating_sub(RUNS_RECENT);
+        if recent > from && self.pace_changed(from, recent) {
+            from = recent;
+        }
+        let counted = self.runs.range(from..);
+        let (lost, beyond) = counted.fold((0, 0), |(lost, beyond), run| {
+            let counts = run.lost.min(longest);
+            (lost + counts, beyond + run.lost - counts)
+        });
+        if from == 0 && !self.full {
+            let packets = self.settled() - self.base - beyond;
+            return lost as f64 / packets.max(FEWEST_PACKETS).max(lost) as f64;
+        }
+        // The closed intervals, or all but the oldest of them and the open one, whichever
+        // says less loss: the estimate falls while losses stay out, never by a loss.
+        let closed = newest.last - self.before(from) - beyond;
+        let with_open = (self.settled() - 1 - self.runs[from].last).saturating_sub(beyond);
+        lost as f64 / closed.max(with_open).max(lost) as f64
     }
 
     /// The rate as hellos and link-state records carry it.
@@ -154,8 +190,8 @@ impl Loss {
         if at.wrapping_sub(self.next) >= 1 << 63 {
             let behind = self.next.wrapping_sub(at);
             let late = count.min(behind);
-            // In their order, as one by one: each may make those before it lost. Below the maps nothing is known.
-            for k in late.saturating_sub(64)..late {
+            // In their order, as one by one: each may make those before it lost.
+            for k in late.saturating_sub(LATE_MAX)..late {
                 self.on_late(at.wrapping_add(k));
             }
             if count > late {
@@ -164,17 +200,19 @@ impl Loss {
             return;
         }
         let mut gap = at - self.next;
-        if gap > GAP_EVENTS {
+        if gap > RUN_MAX {
             self.settle_absent();
             self.lost = 0;
-            self.offset = self.offset.wrapping_add(gap - GAP_EVENTS);
-            self.lost_total = self.lost_total.saturating_add(gap - GAP_EVENTS);
-            gap = GAP_EVENTS;
+            self.offset = self.offset.wrapping_add(gap - RUN_MAX);
+            self.floor = self.next;
+            self.lost_total = self.lost_total.saturating_add(gap - RUN_MAX);
+            gap = RUN_MAX;
         }
         self.advance(gap, true);
         self.advance(count, false);
         self.received_total += count;
         self.settle_overtaken();
+        self.confirm();
     }
 
     fn start(&mut self, first: u64) {
@@ -194,6 +232,9 @@ impl Loss {
         self.absent = shift(self.absent, count);
         self.lost = shift(self.lost, count);
         if missing {
+            for position in self.next..(self.next + count).saturating_sub(64) {
+                self.push(position);
+            }
             self.absent |= shift(u64::MAX, count) ^ u64::MAX;
         }
         self.next += count;
@@ -201,20 +242,27 @@ impl Loss {
 
     fn on_late(&mut self, position: u64) {
         let behind = self.next.wrapping_sub(position).wrapping_sub(1);
-        if behind >= 64 {
+        if position < self.floor || behind >= LATE_MAX {
             return;
         }
-        let bit = 1u64 << behind;
+        let bit = shift(1, behind);
         if self.absent & bit != 0 {
             self.absent &= !bit;
             self.received_total += 1;
             self.settle_overtaken();
-        } else if self.lost & bit != 0 {
+        } else if (self.lost & bit != 0 || behind >= 64) && self.undo(position) {
             self.lost &= !bit;
             self.received_total += 1;
             self.lost_total -= 1;
-            self.undo(position);
+        } else {
+            return;
         }
+        // A quarter more, and some: the next one may be later still.
+        let lateness = (behind + behind / 4 + u64::from(REORDER_PACKETS)).min(LATE_MAX);
+        if behind >= u64::from(REORDER_PACKETS) {
+            self.lateness = self.lateness.max(lateness);
+        }
+        self.confirm();
     }
 
     /// Counts as lost what three later packets have overtaken.
@@ -250,34 +298,92 @@ impl Loss {
 
     /// The position after the last one of which it is known whether it arrived or was lost.
     fn settled(&self) -> u64 {
-        self.next - u64::from(u64::BITS - self.absent.leading_zeros())
+        let absent = self.next - u64::from(u64::BITS - self.absent.leading_zeros());
+        self.pending.front().map_or(absent, |&at| at.min(absent))
     }
 
-    fn event(&self, k: usize) -> u64 {
-        self.events[(self.oldest + k) % LOSS_EVENTS]
+    /// Where the interval before run `k` begins.
+    fn before(&self, k: usize) -> u64 {
+        match k.checked_sub(1) {
+            Some(before) => self.runs[before].last,
+            None => self.base,
+        }
+    }
+
+    /// Longer runs were outages.
+    fn longest_usual(&self) -> u64 {
+        let lengths = self.runs.iter().map(|run| run.lost);
+        let longest = lengths.clone().max().unwrap_or(0);
+        let others = (self.runs.len() - 1).max(1) as f64;
+        let mean = (lengths.sum::<u64>() - longest) as f64 / others;
+        GAP_EVENTS.max((RUN_OUTLIER * mean) as u64)
+    }
+
+    /// The runs from `recent` on came at another pace than those of `from..recent`.
+    fn pace_changed(&self, from: usize, recent: usize) -> bool {
+        let pace = |runs: usize, packets: u64| runs.max(1) as f64 / packets.max(1) as f64;
+        let last = self.runs[self.runs.len() - 1].last;
+        let before = self.before(recent);
+        let older = pace(recent - from, before - self.before(from));
+        let newer = pace(self.runs.len() - recent, last - before);
+        newer > PACE_CHANGED * older || newer * PACE_CHANGED < older
     }
 
     fn push(&mut self, position: u64) {
         self.lost_total += 1;
-        if self.len == LOSS_EVENTS {
-            self.base = self.event(0);
-            self.oldest = (self.oldest + 1) % LOSS_EVENTS;
-            self.len -= 1;
-        }
-        self.events[(self.oldest + self.len) % LOSS_EVENTS] = position;
-        self.len += 1;
-        self.full |= self.len == LOSS_EVENTS;
+        self.pending.push_back(position);
     }
 
-    /// Takes a loss back. Only the youngest 64 positions can, so the search from the end is short.
-    fn undo(&mut self, position: u64) {
-        let Some(k) = (0..self.len).rev().find(|&k| self.event(k) == position) else {
-            return;
-        };
-        for j in k + 1..self.len {
-            self.events[(self.oldest + j - 1) % LOSS_EVENTS] = self.event(j);
+    /// Takes into the rate what cannot be late any more.
+    fn confirm(&mut self) {
+        while let Some(&position) = self.pending.front() {
+            if self.next - position <= self.lateness && self.pending.len() <= LATE_MAX as usize {
+                return;
+            }
+            self.pending.pop_front();
+            // Forgotten by and by, should packets come in order from now on.
+            self.lateness -= self.lateness.div_ceil(128);
+            self.enter(position);
         }
-        self.len -= 1;
+    }
+
+    fn enter(&mut self, position: u64) {
+        if let Some(run) = self.runs.back_mut()
+            && run.last + 1 == position
+            && run.lost < RUN_MAX
+        {
+            run.last = position;
+            run.lost += 1;
+            return;
+        }
+        if self.runs.len() == LOSS_EVENTS
+            && let Some(oldest) = self.runs.pop_front()
+        {
+            self.base = oldest.last;
+            self.full = true;
+        }
+        self.runs.push_back(Run {
+            first: position,
+            last: position,
+            lost: 1,
+        });
+    }
+
+    /// Takes a loss back, if it is one.
+    fn undo(&mut self, position: u64) -> bool {
+        if let Ok(at) = self.pending.binary_search(&position) {
+            self.pending.remove(at);
+            return true;
+        }
+        let within = |run: &Run| (run.first..=run.last).contains(&position);
+        let Some(k) = self.runs.iter().rposition(within) else {
+            return false;
+        };
+        self.runs[k].lost -= 1;
+        if self.runs[k].lost == 0 {
+            self.runs.remove(k);
+        }
+        true
     }
 }
 

@@ -65,8 +65,10 @@ pub enum Drop {
     DeadEnd,
     /// The way on leads back over the link that it came by: routes are changing.
     Loop,
-    /// The real-time lane has met congestion and sends less, the lowest priorities first.
+    /// The real-time lane has met congestion and sends less, or the packet would be late.
     Braked,
+    /// The real-time lane has no room for the packet's flow beside those that it serves.
+    NoRoom,
     /// A segment of a stream that this node does not know, or knows no more.
     StreamUnknown,
     /// Bytes of a stream beyond what was allowed, or with too many holes before them.
@@ -93,7 +95,7 @@ pub enum Drop {
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 39] = [
+    pub const ALL: [Drop; 40] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -122,6 +124,7 @@ impl Drop {
         Drop::DeadEnd,
         Drop::Loop,
         Drop::Braked,
+        Drop::NoRoom,
         Drop::StreamUnknown,
         Drop::StreamWindow,
         Drop::StreamAck,
@@ -166,6 +169,7 @@ impl Drop {
             Drop::DeadEnd => "dead_end",
             Drop::Loop => "loop",
             Drop::Braked => "braked",
+            Drop::NoRoom => "no_room",
             Drop::StreamUnknown => "stream_unknown",
             Drop::StreamWindow => "stream_window",
             Drop::StreamAck => "stream_ack",

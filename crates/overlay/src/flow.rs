@@ -22,7 +22,7 @@
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
 use base::{Duration, Map, NodeAddr, Time, VirtualPort};
-use wire::data::{Class, FlowSeq, Routing};
+use wire::data::{Class, FlowSeq, Header, Routing};
 
 /// Flows in the table: 1000 clients with four flows each. A flow at rest takes about 200 bytes.
 pub const FLOW_LIMIT: usize = 4096;
@@ -60,6 +60,31 @@ pub struct FlowKey {
     /// The port there.
     pub destination_port: VirtualPort,
 }
+
+impl FlowKey {
+    /// The flow of a packet.
+    #[inline]
+    pub fn of<B: AsRef<[u8]>>(header: &Header<B>) -> FlowKey {
+        FlowKey {
+            source: header.source(),
+            source_port: header.source_port(),
+            destination: header.destination(),
+            destination_port: header.destination_port(),
+        }
+    }
+
+    /// A number that two flows hardly share.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        let nodes = u64::from(self.source.0) << 32 | u64::from(self.destination.0);
+        let ports = u64::from(self.source_port.0) << 16 | u64::from(self.destination_port.0);
+        let mixed = u128::from(nodes ^ ports.rotate_left(13) ^ MIX) * u128::from(MIX ^ ports << 1);
+        mixed as u64 ^ (mixed >> 64) as u64
+    }
+}
+
+/// An odd number with well mixed bits: 2^64 by the golden ratio.
+const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a packet is to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

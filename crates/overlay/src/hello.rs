@@ -110,6 +110,8 @@ pub struct Hello {
     last_sent: Option<Time>,
     next_send: Time,
     answer_until: Time,
+    /// Round trips are wanted more often than usual until then.
+    watched_until: Time,
     /// Questions faster than unhurried ones come, in a row, and when the last of them came.
     asked: u32,
     asked_at: Time,
@@ -145,6 +147,7 @@ impl Hello {
             last_sent: None,
             next_send: now,
             answer_until: Time::ZERO,
+            watched_until: Time::ZERO,
             asked: 0,
             asked_at: Time::ZERO,
             answering: false,
@@ -217,6 +220,14 @@ impl Hello {
     pub fn next_timeout(&self) -> Time {
         let given_up = self.tried_until.unwrap_or(Time::FAR);
         self.next_send.min(self.silence_ends()).min(given_up)
+    }
+
+    /// Round trips are of interest until then: the link asks, and is answered, more often.
+    pub fn watch(&mut self, now: Time, until: Time) {
+        if until > now && now >= self.watched_until && self.active {
+            self.next_send = self.next_send.min(self.earliest(now));
+        }
+        self.watched_until = self.watched_until.max(until);
     }
 
     /// An authenticated datagram came. Cheap: called for each.

@@ -18,20 +18,22 @@ pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
 use crate::announce::Announce;
-use crate::estimate::Loss;
+use crate::estimate::{Inbound, Loss};
 use crate::event::{Drop, Event};
+use crate::flow::FlowKey;
 use crate::hello::{self, Hello};
 use crate::mtu::Mtu;
 use crate::node::Node;
-use crate::realtime::{History, Receiver};
+use crate::realtime::{Ahead, History, Receiver, RoundTrip};
 use crate::reliable::Lane;
 use crate::settings::{MetricOf, Settings};
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
-use congestion::brake::Brake;
+use congestion::brake::{Brake, Echo, Packet, Verdict};
 use core::num::NonZeroU8;
 use core::ops::Range;
 use graph::metric::LinkCost;
 use secure::{OpenError, Opened, Sessions};
+use std::collections::VecDeque;
 use wire::data::{Class, Header, LinkProtocol};
 use wire::link::Kind;
 use wire::{CLEAR_BYTES, TAG_BYTES};
@@ -45,6 +47,12 @@ const DIAL_REST: Duration = Duration::from_secs(1);
 /// has 1152 bytes, and a neighbour may be gone for days.
 const DIALS_PER_STEP: u32 = 8;
 const DIAL_REST_MAX: Duration = Duration::from_secs(8);
+
+/// Hellos whose answers are waited for. Choice: a second of them at their fastest usual pace.
+const ASKED: usize = 32;
+
+/// What a link may lose and have no trouble. Choice: what recovery leaves of twice as much is not heard.
+const LOSS_NOTABLE: f64 = 0.005;
 
 /// The mark of control datagrams, above that of every priority.
 pub const MARK_CONTROL: u8 = 9;
@@ -83,10 +91,16 @@ pub struct Link {
     pub announce: Announce,
     /// The real-time lane to the neighbour.
     pub history: History,
+    /// Which of its packets are sent twice at once.
+    pub(crate) ahead: Option<Ahead>,
     /// The real-time lane from the neighbour.
     pub receiver: Receiver,
     /// Holds the real-time lane to the neighbour back when it meets congestion.
     pub brake: Option<Brake>,
+    /// How late the neighbour's hellos are.
+    pub(crate) inbound: Inbound,
+    /// The last hellos that were sent, by their stamps, for what the link carries until the answer.
+    asked: VecDeque<(u32, Echo)>,
     /// The reliable lane, both ways.
     pub reliable: Lane,
     /// What the signatures of its records may cost.
@@ -107,6 +121,8 @@ pub struct Link {
     pub(crate) dials: u32,
     /// The link is on the list of those to look at in this flush.
     pub(crate) touched: bool,
+    /// Packets may be sent twice at once.
+    copies_ahead: bool,
     /// The session whose counters the loss estimate follows.
     counted: Option<wire::link::SessionIndex>,
     /// The highest counter seen: only newer datagrams move the neighbour's address.
@@ -164,8 +180,12 @@ impl Link {
             loss: Loss::default(),
             announce: Announce::new(settings.announce),
             history: History::new(settings.realtime.clone()),
+            ahead: None,
+            copies_ahead: settings.realtime.copies_ahead,
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
+            inbound: Inbound::default(),
+            asked: VecDeque::new(),
             reliable: Lane::new(settings.reliable),
             verifications: Verifications::new(now),
             impairment: None,
@@ -199,10 +219,42 @@ impl Link {
         self.hello.rtt().present().unwrap_or_default()
     }
 
+    /// What an answer to a request takes.
+    pub fn round_trip(&self) -> RoundTrip {
+        let rtt = self.hello.rtt();
+        RoundTrip {
+            least: rtt.least().unwrap_or_default(),
+            usual: rtt.usual_most().unwrap_or_default(),
+        }
+    }
+
+    /// Decides which packets are sent twice at once, by what is known of the link now.
+    pub(crate) fn weigh_copies(&mut self) {
+        let random = self.brake.as_ref().is_none_or(Brake::allows_redundancy);
+        let loss = self.hello.loss_out().share();
+        self.ahead = match self.copies_ahead && random {
+            true => Ahead::of(self.round_trip(), loss, self.history.interval()),
+            false => None,
+        };
+    }
+
     /// What the link takes from a packet's time to its deadline; zero before it is measured.
     #[inline]
     pub fn one_way(&self) -> Duration {
         self.hello.rtt().one_way().unwrap_or_default()
+    }
+
+    /// What the link suffers at present, in a word: nothing comes, packets wait, or some are lost.
+    pub(crate) fn trouble(&self) -> Option<&'static str> {
+        let is_queued = self.brake.as_ref().is_some_and(Brake::is_queued);
+        let lost = self.loss.rate().max(self.hello.loss_out().share());
+        match self.hello.state() {
+            _ if self.sessions.is_empty() => Some("outage"),
+            hello::State::Down => Some("outage"),
+            _ if is_queued => Some("queue"),
+            _ if lost >= LOSS_NOTABLE => Some("loss"),
+            _ => None,
+        }
     }
 
     /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
@@ -305,9 +357,9 @@ impl Link {
     }
 
     /// Enters each packet of a run in its lane and seals it in place. False when there is no
-    /// session to seal with.
+    /// session to seal with. `rest_of_path` is the delay from the neighbour on.
     #[inline]
-    pub fn seal_packets(&mut self, now: Time, run: &mut Burst) -> bool {
+    pub fn seal_packets(&mut self, now: Time, run: &mut Burst, rest_of_path: Duration) -> bool {
         if !self.carries() {
             return false;
         }
@@ -324,6 +376,12 @@ impl Link {
             let packet = &mut datagram[CLEAR_BYTES..end];
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
                 self.history.record(now, packet);
+                let left = Header::trusted(&*packet).remaining().duration();
+                if let Some((ahead, left)) = self.ahead.zip(left)
+                    && ahead.suits(left.saturating_sub(rest_of_path))
+                {
+                    self.history.copy_ahead(now);
+                }
             }
             if self.sessions.seal(Kind::Data, datagram).is_err() {
                 return false;
@@ -334,24 +392,81 @@ impl Link {
         true
     }
 
-    /// How many packets at the front of a run may go, as far as the brake is concerned.
+    /// How many packets at the front of a run may go, as far as the brake is concerned, and what it
+    /// says of the next one, if there is one.
     #[inline]
-    pub(crate) fn admitted(&mut self, now: Time, run: &Burst) -> usize {
+    pub(crate) fn admitted(&mut self, now: Time, run: &Burst) -> (usize, Option<Verdict>) {
         let Some(brake) = &mut self.brake else {
-            return run.segments();
+            return (run.segments(), None);
         };
-        let admits = |i: &usize| {
-            let packet = &run.segment(*i)[CLEAR_BYTES..];
+        let one_way = self.hello.rtt().one_way().unwrap_or_default();
+        let mut judge = |i: usize| {
+            let packet = &run.segment(i)[CLEAR_BYTES..];
             let header = Header::trusted(packet);
             let class = header.class();
             if class.link != LinkProtocol::RealTime {
-                return true;
+                return Verdict::Sent;
             }
-            let ports = u64::from(header.source_port().0) ^ u64::from(header.destination_port().0);
-            let flow = u64::from(header.source().0) ^ ports ^ ports >> 6;
-            brake.admits(now, packet.len(), class.priority, flow)
+            let left = header.remaining().duration().unwrap_or(Duration::MAX);
+            let packet = Packet {
+                bytes: CLEAR_BYTES + packet.len(),
+                priority: class.priority,
+                flow: FlowKey::of(&header).hash(),
+                is_elastic: header.has_transport(),
+                slack: left.saturating_sub(one_way),
+            };
+            brake.admit(now, &packet)
         };
-        (0..run.segments()).take_while(admits).count()
+        let mut stop = None;
+        let goes = |i: &usize| {
+            let verdict = judge(*i);
+            stop = (verdict != Verdict::Sent).then_some(verdict);
+            stop.is_none()
+        };
+        let sent = (0..run.segments()).take_while(goes).count();
+        if let Some(until) = brake.watches(now) {
+            self.hello.watch(now, until);
+        }
+        (sent, stop)
+    }
+
+    /// Notes a hello that is sent now: its answer tells what the link has carried.
+    pub(crate) fn on_asked(&mut self, now: Time, stamp_us: u32) {
+        let Some(brake) = &self.brake else {
+            return;
+        };
+        if self.asked.len() >= ASKED {
+            self.asked.pop_front();
+        }
+        let echo = Echo {
+            sent: now,
+            rtt: Duration::ZERO,
+            there: Duration::ZERO,
+            link_bytes: self.counts.data_out_bytes + self.counts.control_out_bytes,
+            lane_bytes: brake.lane_bytes(),
+        };
+        self.asked.push_back((stamp_us, echo));
+    }
+
+    /// A hello has brought a round trip: the answer to the one with this stamp. What its own way back took
+    /// beyond the usual is no queue of this direction.
+    pub(crate) fn on_answered(&mut self, now: Time, stamp_us: Option<u32>) {
+        let rtt = self.hello.rtt().latest();
+        let there = rtt - self.inbound.excess();
+        let Some(brake) = &mut self.brake else {
+            return;
+        };
+        let asked = self
+            .asked
+            .iter()
+            .find(|(stamp, _)| Some(*stamp) == stamp_us);
+        match asked {
+            Some(&(_, echo)) => brake.on_echo(now, Echo { rtt, there, ..echo }),
+            None => brake.on_round_trip(now, rtt),
+        }
+        if let Some(until) = brake.watches(now) {
+            self.hello.watch(now, until);
+        }
     }
 
     /// Hands sealed datagrams to the network below, or to the emulated one in front of it.

@@ -65,6 +65,8 @@ pub struct LinkStatus {
     pub since_s: f64,
     /// Round trip.
     pub rtt_ms: Option<f64>,
+    /// What the link suffers: `outage`, `queue` or `loss`, the worst of them; null for nothing.
+    pub trouble: Option<&'static str>,
     /// Lost on the way from the neighbour, in percent.
     pub loss_in_pct: f64,
     /// Lost on the way to the neighbour, in percent, as it measures.
@@ -113,6 +115,8 @@ pub struct LaneStatus {
     pub throttled: u64,
     /// Requests not answered because the packet would have come too late.
     pub too_late: u64,
+    /// Packets sent twice without a request, because delays vary too much for one.
+    pub ahead: u64,
     /// Tail probes sent.
     pub probes: u64,
     /// The rate that the lane keeps to while it meets congestion.
@@ -195,6 +199,8 @@ pub struct FlowStatus {
     pub to: String,
     /// The neighbour that is next, if the flow goes on.
     pub next_hop: Option<String>,
+    /// Why this node does not carry the flow at present; null if it does.
+    pub refused: Option<String>,
     /// Packets.
     pub packets: u64,
     /// Bytes with the overlay header.

@@ -84,6 +84,14 @@ impl Rtt {
         Some(self.smoothed()?.min(longest))
     }
 
+    /// When an answer is overdue: the average and two deviations, but no more than the longest of
+    /// late. [`Rtt::present`] is exceeded by half of the answers where round trips vary.
+    pub fn usual_most(&self) -> Option<Duration> {
+        let longest = self.recent.iter().max().copied()?;
+        let usual = self.smoothed()? + self.deviation() * 2;
+        Some(usual.min(longest).max(self.present()?))
+    }
+
     /// The last measured; zero before the first sample.
     pub fn latest(&self) -> Duration {
         self.recent[0]

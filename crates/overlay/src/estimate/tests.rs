@@ -178,6 +178,69 @@ fn a_late_run_counts_in_its_order() {
     assert_eq!(whole.rate(), single.rate());
 }
 
+/// Numbers in the order in which they arrive when each is up to `most` places late, some lost.
+fn jittered(rng: &mut Rng, packets: u64, most: u64, p: f64) -> Vec<u64> {
+    let mut arrivals: Vec<(u64, u64)> = (0..packets)
+        .filter(|_| !rng.chance(p))
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|seq| (seq * 1_000 + rng.below(most * 1_000), seq))
+        .collect();
+    arrivals.sort_unstable();
+    arrivals.into_iter().map(|(_, seq)| seq).collect()
+}
+
+#[test]
+fn packets_that_come_sixty_places_late_are_not_lost() {
+    for (p, most) in [(0.0, 60), (0.01, 60), (0.05, 60), (0.01, 300)] {
+        let (mut loss, mut rng) = (Loss::default(), Rng::new(4));
+        let order = jittered(&mut rng, 30_000, most, p);
+        for (i, seq) in order.into_iter().enumerate() {
+            loss.on_packet(seq);
+            let read = loss.rate();
+            assert!(
+                i < 10_000 || (p / 2.0..=p * 2.0).contains(&read),
+                "{p}, {most}: {read} after {i}"
+            );
+        }
+    }
+}
+
+#[test]
+fn runs_of_losses_are_read_right() {
+    // Runs of 33 on average, 5 % lost.
+    let (p, burst) = (0.05, 0.97);
+    let (mut loss, mut rng) = (Loss::default(), Rng::new(6));
+    let (mut was_lost, mut good, mut all) = (false, 0, 0);
+    for seq in 0..400_000u64 {
+        let chance = if was_lost {
+            burst
+        } else {
+            p * (1.0 - burst) / (1.0 - p)
+        };
+        was_lost = rng.chance(chance);
+        if !was_lost {
+            loss.on_packet(seq);
+        }
+        if seq > 30_000 && seq % 100 == 0 {
+            all += 1;
+            good += u32::from((p / 2.0..p * 2.0).contains(&loss.rate()));
+        }
+    }
+    assert!(good * 100 > all * 95, "{good} of {all}");
+}
+
+#[test]
+fn a_link_that_begins_to_lose_is_known_within_ten_seconds_of_a_call() {
+    for before in [0.0, 0.0005] {
+        let (mut loss, mut rng) = (Loss::default(), Rng::new(7));
+        let seq = pass(&mut loss, &mut rng, 0, 180_000, before);
+        pass(&mut loss, &mut rng, seq, 500, 0.05);
+        let read = loss.rate();
+        assert!((0.025..0.1).contains(&read), "{before}: {read}");
+    }
+}
+
 /// The definition, with everything remembered.
 #[derive(Default)]
 struct Model {

@@ -47,7 +47,7 @@ impl Hello {
             State::Probing => pace.probe_interval.min(regular),
             // Questions get lost too, so answers go on between them, and as fast as they do.
             State::Up if asked && self.asked >= HURRIED => pace.hurry_interval.min(regular),
-            State::Up if asked => pace.probe_interval.min(regular),
+            State::Up if asked || self.is_watched(now) => pace.probe_interval.min(regular),
             State::Up | State::Down => regular,
         }
     }
@@ -57,7 +57,10 @@ impl Hello {
         let asks = match self.state {
             State::Probing => true,
             // The other end may not know yet that the link has become active.
-            State::Up => self.active && slow_peer && self.settings.active != self.settings.idle,
+            State::Up => {
+                let differ = self.settings.active != self.settings.idle;
+                self.is_watched(now) || self.active && slow_peer && differ
+            }
             // Nor that this end is still down, when it is up and idle itself and the hellos that
             // would have completed the row are lost.
             State::Down => !self.answering && (self.row == 0 || self.row_falters(now)),
@@ -82,6 +85,10 @@ impl Hello {
         self.last_sent = Some(now);
         self.next_send = now + self.gap(now);
         hello
+    }
+
+    fn is_watched(&self, now: Time) -> bool {
+        self.active && now < self.watched_until
     }
 
     /// The row that is about to bring the link up waits for a hello that seems to be lost.

@@ -246,12 +246,11 @@ impl Node {
         let link = self.links.at_mut(index);
         let measured = link.hello.rtt().samples();
         let event = link.hello.on_hello(now, waited, hello);
-        let rtt = link.hello.rtt();
-        if let Some(brake) = &mut link.brake
-            && rtt.samples() > measured
-        {
-            brake.on_round_trip(now, rtt.latest());
+        link.inbound.on_stamp(now - waited, hello.stamp_us);
+        if link.hello.rtt().samples() > measured {
+            link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
         }
+        link.weigh_copies();
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
             self.flood.on_link_up(index, &self.database);
@@ -378,7 +377,7 @@ impl Node {
 
     fn flush_requests(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
         let link = self.links.at_mut(index);
-        let rtt = link.rtt();
+        let rtt = link.round_trip();
         let mut missing = [0; NACK_SEQS];
         while let Some((strike, count)) = link.receiver.poll_nack(now, rtt, &mut missing) {
             let mut bytes = [0; MAX_CONTROL];
@@ -398,6 +397,7 @@ impl Node {
 
 impl Link {
     fn send_hello(&mut self, now: Time, hello: &Hello, out: &mut impl Outbox<Node>) {
+        self.on_asked(now, hello.stamp_us);
         let mut bytes = [0; Hello::BYTES + MESSAGE_HEADER_BYTES];
         let mut builder = Builder::new(&mut bytes);
         if builder.hello(hello).is_ok() {

@@ -1,14 +1,14 @@
 //! The flows of this node, for status: what they are, and which way they go from here.
 
 use super::{Node, send};
-use crate::flow::Flow;
+use crate::flow::{Flow, FlowKey};
 use crate::link::LinkIndex;
 use crate::snapshot::{FlowStatus, StreamStatus};
 use crate::sockets::Outgoing;
 use crate::stamps::Wish;
 use base::{NodeAddr, Time, VirtualPort};
 use wire::HEADER_BYTES;
-use wire::data::{Class, Routing};
+use wire::data::{Class, LinkProtocol, Routing};
 use wire::ipc::{Options, RouteBy, Scheme};
 
 /// Flows that a snapshot lists, of those that begin here and of the others each: the first of a full
@@ -46,7 +46,16 @@ impl Node {
             Some(RouteBy::Stamp(scheme)) => self.stamped_paths(to, scheme, options),
             _ => self.path_by_table(options.class.routing, to),
         };
+        let next = paths.first().and_then(|path| path.get(1));
+        let next: Option<NodeAddr> = next.and_then(|next| next.parse().ok());
+        let key = FlowKey {
+            source: self.addr,
+            source_port: from,
+            destination: to,
+            destination_port: port,
+        };
         FlowStatus {
+            refused: next.and_then(|next| self.refusal(now, options.class.link, next, &key)),
             role: "originates",
             link: options.class.link.label(),
             routing: by.map_or(options.class.routing.label(), RouteBy::label),
@@ -56,7 +65,7 @@ impl Node {
                 .map(|deadline| deadline.as_secs_f64() * 1e3),
             from: format!("{}:{from}", self.addr),
             to: format!("{to}:{port}"),
-            next_hop: paths.first().and_then(|path| path.get(1)).cloned(),
+            next_hop: next.map(|next| next.to_string()),
             paths,
             packets: flow.packets,
             bytes: flow.bytes + flow.packets * HEADER_BYTES as u64,
@@ -79,6 +88,7 @@ impl Node {
         let cached = flow.cached.filter(|cached| cached.generation == generation);
         let next = cached.map(|cached| self.links.at(LinkIndex(cached.link as u16)).peer);
         FlowStatus {
+            refused: next.and_then(|next| self.refusal(now, link, next, &flow.key)),
             role: if is_here { "delivers" } else { "forwards" },
             link: link.label(),
             routing: routing.label(),
@@ -98,6 +108,30 @@ impl Node {
             expired: flow.expired,
             idle_s: now.since(flow.last_seen).as_secs_f64(),
         }
+    }
+
+    /// Why the link to the neighbour does not carry a flow of this link protocol.
+    fn refusal(
+        &self,
+        now: Time,
+        link: LinkProtocol,
+        next: NodeAddr,
+        key: &FlowKey,
+    ) -> Option<String> {
+        if link != LinkProtocol::RealTime {
+            return None;
+        }
+        let link = self.links.at(self.links.by_peer(next)?);
+        let brake = link.brake.as_ref()?;
+        let since = brake.refused_since(key.hash())?;
+        let limit = brake.rate_bps().map_or(String::new(), |bps| {
+            format!(", which carries {} kbit/s", bps / 1_000)
+        });
+        Some(format!(
+            "no room on the link to {}{limit}, for {} s",
+            link.name,
+            now.since(since).as_micros() / 1_000_000
+        ))
     }
 
     /// The path that the tables of all nodes make, or none.

@@ -226,6 +226,7 @@ impl Link {
                 .rtt()
                 .smoothed()
                 .map(|rtt| rtt.as_secs_f64() * 1e3),
+            trouble: self.trouble(),
             loss_in_pct: self.loss.rate() * 100.0,
             loss_out_pct: self.hello.loss_out().share() * 100.0,
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
@@ -246,6 +247,7 @@ impl Link {
                 retransmissions: sent.retransmissions,
                 throttled: sent.throttled,
                 too_late: sent.too_late,
+                ahead: sent.ahead,
                 probes: sent.probes,
                 brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
             },

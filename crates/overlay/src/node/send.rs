@@ -12,7 +12,8 @@ use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use crate::stamps::Wish;
-use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
+use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
+use congestion::brake::Verdict;
 use graph::metric::Metric;
 use secure::Sessions;
 use wire::data::{
@@ -47,15 +48,19 @@ impl Node {
         };
         run = rest;
         loop {
-            let admitted = self.links.at_mut(index).admitted(now, &run);
-            if admitted == run.segments() {
+            let (admitted, stop) = self.links.at_mut(index).admitted(now, &run);
+            let Some(stop) = stop else {
                 return self.send_admitted(now, index, run, is_own, out);
-            }
+            };
             if admitted > 0 {
                 let front = run.split_front(admitted);
                 self.send_admitted(now, index, front, is_own, out);
             }
-            self.drop_one(Drop::Braked, out);
+            let reason = match stop {
+                Verdict::Sent | Verdict::Braked => Drop::Braked,
+                Verdict::Refused => Drop::NoRoom,
+            };
+            self.drop_one(reason, out);
             if run.segments() == 1 {
                 return;
             }
@@ -75,7 +80,14 @@ impl Node {
         let packets = run.segments() as u32;
         let bytes = run.len() as u32;
         let link = self.links.at_mut(index);
-        if !link.seal_packets(now, &mut run) {
+        let rest_of_path = match link.ahead {
+            None => Duration::ZERO,
+            Some(_) => {
+                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
+                self.tables.latency_from(link.peer, to).unwrap_or_default()
+            }
+        };
+        if !link.seal_packets(now, &mut run, rest_of_path) {
             let reason = Drop::LinkDown;
             return out.report(Event::Dropped { reason, packets });
         }

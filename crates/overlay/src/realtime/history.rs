@@ -56,6 +56,8 @@ pub struct HistoryStats {
     pub throttled: u64,
     /// Requests for what was never sent.
     pub unknown: u64,
+    /// Packets sent twice without a request.
+    pub ahead: u64,
     /// Tail probes.
     pub probes: u64,
     /// Packets that left the history before their age because it was at its limit.
@@ -112,6 +114,15 @@ impl History {
         self.tail.on_data(now);
         self.stats.originals += 1;
         seq
+    }
+
+    /// The packet that was recorded last is sent a second time, 2 ms later: who asks for it would
+    /// hardly get it in time.
+    pub fn copy_ahead(&mut self, now: Time) {
+        if self.repeats.len() < MAX_REPEATS {
+            self.repeats.push_back((now + REPEAT_AFTER, self.next - 1));
+            self.stats.ahead += 1;
+        }
     }
 
     /// What to do about the request of `strike` for packet `seq`.
@@ -232,6 +243,11 @@ impl History {
     /// The number that the next packet will get.
     pub fn next_seq(&self) -> LaneSeq {
         LaneSeq::of(self.next)
+    }
+
+    /// The largest gap between packets of late.
+    pub fn interval(&self) -> Duration {
+        self.tail.envelope()
     }
 
     /// Bytes held for copies.

@@ -26,6 +26,25 @@ const STRIKES_APART: Duration = Duration::from_millis(4);
 /// lost once in 80, three once in 320. They are small.
 const LAST_REQUESTS: u8 = 3;
 
+/// What an answer to a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// At least: whether it can still be in time.
+    pub least: Duration,
+    /// Mostly no longer than this: when to ask again. Where round trips vary the two are far apart.
+    pub usual: Duration,
+}
+
+impl From<Duration> for RoundTrip {
+    /// One that does not vary.
+    fn from(rtt: Duration) -> RoundTrip {
+        RoundTrip {
+            least: rtt,
+            usual: rtt,
+        }
+    }
+}
+
 /// An answer is overdue after the round trip and an eighth of it, and at least this.
 const MARGIN_MIN: Duration = Duration::from_millis(1);
 /// Which request for a packet this is. On the wire: the number, and bit 7 for the last one.
@@ -109,24 +128,25 @@ impl Missing {
     }
 
     /// Decides what to do at `now`, and notes that it is done.
-    pub(super) fn step(&mut self, now: Time, rtt: Duration, settings: &Settings) -> Step {
+    pub(super) fn step(&mut self, now: Time, rtt: RoundTrip, settings: &Settings) -> Step {
         let strikes = settings.strikes.min(MAX_STRIKES);
-        let answer_at = now + rtt;
-        let overdue_at = answer_at + rtt.div(8).max(MARGIN_MIN);
+        let answer_at = now + rtt.least;
+        let overdue_at = now + rtt.usual + rtt.usual.div(8).max(MARGIN_MIN);
         match self.state {
             State::Strike => {
-                // Only if the packet is likely to be in time. [Amir06 §I]
+                // Only if the packet can be in time. [Amir06 §I] Choice: by the least round trip. Where
+                // they vary the usual one would give up what half of the requests still save.
                 if self.strikes >= strikes || answer_at > self.useful_until {
                     return Step::GiveUp;
                 }
                 self.strikes += 1;
                 if self.strikes < strikes
-                    && let Some(next_at) = self.next_strike(now, rtt, overdue_at)
+                    && let Some(next_at) = self.next_strike(now, rtt.usual, overdue_at)
                 {
                     return Step::Ask(Strike::new(self.strikes, false), next_at);
                 }
                 if settings.redundant_last {
-                    return self.repeat(LAST_REQUESTS - 1, now, rtt);
+                    return self.repeat(LAST_REQUESTS - 1, now, rtt.usual);
                 }
                 self.state = State::Wait;
                 Step::Ask(Strike::new(self.strikes, false), overdue_at)
@@ -135,7 +155,7 @@ impl Missing {
                 self.state = State::Wait;
                 Step::Ask(Strike::new(self.strikes, true), overdue_at)
             }
-            State::Repeat(left) => self.repeat(left, now, rtt),
+            State::Repeat(left) => self.repeat(left, now, rtt.usual),
             State::Wait | State::Done => Step::GiveUp,
         }
     }
@@ -153,7 +173,7 @@ impl Missing {
     /// Choice: rather too early than not at all. What waits for the answer to be overdue may be
     /// too late by the little that hosts on the way add, and of two requests some milliseconds
     /// apart seldom both fall into one burst of losses; two that are sent together often do. There
-    /// is time left for the second copy of the answer.
+    /// is time left for the second copy of the answer. So the usual round trip counts here.
     fn next_strike(&self, now: Time, rtt: Duration, overdue_at: Time) -> Option<Time> {
         let latest = self.useful_until - rtt - REPEAT_AFTER - MARGIN_MIN;
         let next_at = overdue_at.min(latest);

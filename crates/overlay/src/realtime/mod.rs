@@ -17,6 +17,9 @@
 //! still be in time on the rest of its path, within a budget that is a share of the originals.
 //! Nobody waits for anything: a packet that is not recovered is simply missing.
 //!
+//! Where delays vary so much that an answer is in time only now and then, and the link loses, the
+//! sender does not wait for requests: each packet is sent a second time, 2 ms later ([`Ahead`]).
+//!
 //! When the lane falls silent no later packet can reveal the loss of the last ones, so the sender
 //! says by a few tail probes where its numbering stands.
 //!
@@ -24,6 +27,7 @@
 //! 64 bits in memory and 24 on the wire; both sides start at zero on [`History::reset`] and
 //! [`Receiver::reset`].
 
+mod ahead;
 mod history;
 mod missing;
 mod receiver;
@@ -33,8 +37,9 @@ mod tail;
 mod tests;
 pub(crate) mod window;
 
+pub use ahead::Ahead;
 pub use history::{Answer, History, HistoryStats};
-pub use missing::Strike;
+pub use missing::{RoundTrip, Strike};
 pub use receiver::{Arrival, NACK_SEQS, Receiver, ReceiverStats};
 
 use base::Duration;
@@ -64,6 +69,9 @@ pub struct Settings {
     pub retransmit_ratio: f64,
     /// Retransmissions that the sender may have saved up.
     pub retransmit_burst: f64,
+    /// Packets that a request cannot save often enough, because round trips vary, are sent twice
+    /// where the link loses.
+    pub copies_ahead: bool,
     /// The age at which a packet leaves the history.
     pub cover: Duration,
     /// The most bytes of packets that the history holds.
@@ -90,6 +98,7 @@ impl Settings {
             // rest is for bursts, as is the depth.
             retransmit_ratio: 0.5,
             retransmit_burst: 256.0,
+            copies_ahead: true,
             cover: Duration::from_millis(150),
             history_bytes: HISTORY_BYTES,
             history_packets: u64::MAX,
@@ -107,6 +116,7 @@ impl Settings {
             // 500 / 5 retransmissions.
             retransmit_ratio: 0.2,
             retransmit_burst: 100.0,
+            copies_ahead: false,
             cover: Duration::from_millis(100),
             history_bytes: HISTORY_BYTES,
             history_packets: 1000,

@@ -2,7 +2,7 @@
 
 use super::MAX_STRIKES;
 use super::Settings;
-use super::missing::{MISSING_LIMIT, Missing, Step, Strike, Table};
+use super::missing::{MISSING_LIMIT, Missing, RoundTrip, Step, Strike, Table};
 use super::window::PacedWindow;
 use base::seq::Seen;
 use base::token_bucket::RatioBucket;
@@ -107,7 +107,7 @@ pub struct Receiver {
     hold_until: Time,
     budget: RatioBucket,
     /// The round trip as of the last poll.
-    rtt: Duration,
+    rtt: RoundTrip,
     /// The remaining time of the last packet in order, and the last known rest of its path.
     last_remaining: Remaining,
     last_rest: Duration,
@@ -126,7 +126,7 @@ impl Receiver {
             ready: Vec::new(),
             hold_until: Time::ZERO,
             budget: RatioBucket::new(REQUEST_RATIO, REQUEST_BURST),
-            rtt: Duration::ZERO,
+            rtt: Duration::ZERO.into(),
             last_remaining: Remaining::NONE,
             last_rest: Duration::ZERO,
             stats: ReceiverStats::default(),
@@ -183,15 +183,15 @@ impl Receiver {
     /// and how many they are. Call it in every flush until there is none; what each call returns
     /// must go in a datagram of its own, since a repetition of the request may be next.
     ///
-    /// `rtt` is the link's round trip. [`NACK_SEQS`] is a good length for `out`.
+    /// `rtt` is what an answer takes. [`NACK_SEQS`] is a good length for `out`.
     pub fn poll_nack(
         &mut self,
         now: Time,
-        rtt: Duration,
+        rtt: impl Into<RoundTrip>,
         out: &mut [u64],
     ) -> Option<(Strike, usize)> {
         if self.ready.is_empty() {
-            self.rtt = rtt;
+            self.rtt = rtt.into();
             self.collect(now);
         }
         let &(strike, _) = self.ready.last()?;
@@ -296,7 +296,7 @@ impl Receiver {
         };
         let after = now.since(found.detected);
         // Nothing comes back in three quarters of a round trip: it was on its way already.
-        if found.strikes == 0 || after < self.rtt.div(4) * 3 {
+        if found.strikes == 0 || after < self.rtt.least.div(4) * 3 {
             self.stats.reordered += 1;
             return Arrival::New;
         }

@@ -83,6 +83,11 @@ impl Tail {
         Some(self.sent - 1)
     }
 
+    /// The largest gap between packets of late.
+    pub(super) fn envelope(&self) -> Duration {
+        self.envelope
+    }
+
     /// When the last data was sent.
     pub(super) fn last_data(&self) -> Time {
         self.last_data

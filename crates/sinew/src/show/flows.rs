@@ -91,7 +91,10 @@ pub(super) fn page(status: &Value) -> String {
             count(&flow["expired"]),
             format!("{} s", number(&flow["idle_s"], 1)),
             path(&names, flow),
-            flow["reason"].as_str().unwrap_or("-").to_owned(),
+            match flow["refused"].as_str() {
+                Some(refused) => format!("refused: {refused}"),
+                None => flow["reason"].as_str().unwrap_or("-").to_owned(),
+            },
         ]);
     }
     let flows = or_else(&table, "no flows now");
@@ -193,6 +196,19 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected}: {page}");
         }
+    }
+
+    #[test]
+    fn a_refused_flow_says_so() {
+        let mut flow = flow("originates", "10.7.0.3:6000", "expected-latency");
+        flow["reason"] = json!("least expected latency: 20.00 ms");
+        flow["refused"] = json!("no room on the link to fra, which carries 142 kbit/s, for 7 s");
+        let page = page(&json!({"snapshot": {"address": "10.7.0.1", "flows": [flow]}}));
+        assert!(
+            page.contains("refused: no room on the link to fra"),
+            "{page}"
+        );
+        assert!(!page.contains("least expected latency"), "{page}");
     }
 
     #[test]

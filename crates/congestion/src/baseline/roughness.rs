@@ -1,0 +1,87 @@
+//! By how much round trips differ by chance, whatever they grow or fall by.
+//!
+//! How far the middle one of three round trips in a row is off the line through the others, twice, is nothing where they stay level and where a queue
+//! grows or drains evenly; a step makes two of them large. With jitter nearly all are. The median of the last
+//! ones is jitter's.
+
+use base::{Duration, Time};
+
+/// Second differences of which the median is taken: two seconds of a link in use.
+const KEPT: usize = 21;
+/// What jitter adds to a round trip at most, in median second differences. Choice: with an even jitter of
+/// up to J each way the median is 0.7 J, and a round trip is up to 2 J longer than the least. The rest is for
+/// medians that are too low by chance: with 60 ms each way three round trips in a row exceed it
+/// once in an hour, with 20 ms never.
+const SPREAD: f64 = 3.5;
+/// Of a larger median before, this is left at each round trip.
+const FORGETS: f64 = 0.97;
+
+/// The last second differences.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Roughness {
+    before: [Option<(Time, Duration)>; 2],
+    kept: [Duration; KEPT],
+    count: usize,
+    at: usize,
+    /// [`Roughness::spread`], computed once for each sample.
+    spread: Duration,
+}
+
+impl Roughness {
+    /// Takes in a round trip.
+    pub(super) fn on_sample(&mut self, now: Time, rtt: Duration) {
+        if let [Some(middle), Some(first)] = self.before {
+            let span = now.since(first.0).as_secs_f64().max(1e-6);
+            let share = middle.0.since(first.0).as_secs_f64() / span;
+            let (from, to) = (first.1.as_secs_f64(), rtt.as_secs_f64());
+            let off_s = middle.1.as_secs_f64() - from - share.min(1.0) * (to - from);
+            self.kept[self.at] = Duration::from_secs_f64(2.0 * off_s.abs());
+            self.at = (self.at + 1) % KEPT;
+            self.count = (self.count + 1).min(KEPT);
+            let mut sorted = self.kept;
+            let sorted = &mut sorted[..self.count];
+            sorted.sort_unstable();
+            // One step makes two: fewer than five may be nothing else.
+            self.spread = match self.count {
+                0..5 => Duration::ZERO,
+                count => {
+                    let present = sorted[(count - 1) / 2].mul_f64(SPREAD);
+                    present.max(self.spread.mul_f64(FORGETS))
+                }
+            };
+        }
+        self.before = [Some((now, rtt)), self.before[0]];
+    }
+
+    /// By how much a round trip can be longer than the least without a queue.
+    pub(super) fn spread(&self) -> Duration {
+        self.spread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    fn spread_ms(samples: impl IntoIterator<Item = u64>) -> f64 {
+        let mut all = Roughness::default();
+        for (i, us) in samples.into_iter().enumerate() {
+            let now = Time::ZERO + Duration::from_millis(100 * i as u64);
+            all.on_sample(now, Duration::from_micros(us));
+        }
+        all.spread().as_secs_f64() * 1e3
+    }
+
+    #[test]
+    fn growth_and_steps_are_not_rough_and_jitter_is() {
+        assert!(spread_ms((0..20).map(|i| 40_000 + 7_000 * i)) < 0.1);
+        assert!(spread_ms((0..25).map(|i| if i < 12 { 40_000 } else { 140_000 })) < 0.1);
+        let mut rng = Rng::new(3);
+        let mut spreads: Vec<f64> = (0..200)
+            .map(|_| spread_ms((0..25).map(|_| 40_000 + rng.below(20_000) + rng.below(20_000))))
+            .collect();
+        spreads.sort_by(f64::total_cmp);
+        assert!(spreads[20] > 20.0 && spreads[180] < 100.0, "{spreads:?}");
+    }
+}

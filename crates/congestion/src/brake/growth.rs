@@ -1,0 +1,218 @@
+//! A queue that grows, and what leaves it meanwhile.
+//!
+//! ```text
+//!   round trip          ·
+//!      |             ·     slope = what is given / what leaves - 1
+//!      |          ·        so what leaves = what is given / (1 + slope)
+//!      |_·__·__·___________________▶ time of sending
+//! ```
+//! A queue that grows is known before it loses anything: round trips become longer evenly. A path that becomes longer does so in a
+//! step, and jitter has no direction; a straight line fits neither.
+
+use base::{Duration, Time};
+use std::collections::VecDeque;
+
+/// Round trips that are kept.
+const KEPT: usize = 32;
+/// For so long.
+const KEPT_FOR: Duration = Duration::from_millis(1_500);
+/// Round trips that make a line at least, and the time that they span.
+const FEWEST: usize = 4;
+/// And where delays vary by more than this.
+const FEWEST_ROUGH: usize = 8;
+const ROUGH: Duration = Duration::from_millis(10);
+const SPAN_LEAST: Duration = Duration::from_millis(100);
+/// A rise by less may be anything.
+const RISE_LEAST_S: f64 = 0.012;
+/// What a line rises by is so many times what the points are off it. Choice: for a step it is 8 at
+/// most, by whatever round trips in between.
+const STRAIGHT: f64 = 10.0;
+
+/// A round trip, and what had been sent before its question.
+#[derive(Clone, Copy, Debug)]
+pub struct Echo {
+    /// When the question was sent.
+    pub sent: Time,
+    /// How long the answer took.
+    pub rtt: Duration,
+    /// The same without what its way back took longer than usual.
+    pub there: Duration,
+    /// Bytes that the link had sent by then, of all kinds.
+    pub link_bytes: u64,
+    /// Those of them that the lane had sent for the first time.
+    pub lane_bytes: u64,
+}
+
+/// A line through round trips.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    /// Seconds of queue per second.
+    pub(super) slope: f64,
+    /// What the link was given.
+    pub(super) given_bps: f64,
+    /// What of that was not the lane's.
+    pub(super) other_bps: f64,
+}
+
+/// The last round trips.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    echoes: VecDeque<Echo>,
+}
+
+impl Growth {
+    pub(super) fn on_echo(&mut self, echo: Echo) {
+        if self
+            .echoes
+            .back()
+            .is_some_and(|last| last.sent >= echo.sent)
+        {
+            return;
+        }
+        self.echoes.push_back(echo);
+        while self.echoes.len() > KEPT || echo.sent.since(self.echoes[0].sent) > KEPT_FOR {
+            self.echoes.pop_front();
+        }
+    }
+
+    /// The last round trip.
+    pub(super) fn last(&self) -> Option<&Echo> {
+        self.echoes.back()
+    }
+
+    /// The line through the last round trips, sent after `since`, if it rises by more than
+    /// `jitter`: the one through as few as show it.
+    pub(super) fn rising(&self, since: Time, jitter: Duration) -> Option<Line> {
+        let fewest = if jitter > ROUGH { FEWEST_ROUGH } else { FEWEST };
+        (fewest..=self.after(since)).find_map(|count| {
+            let (line, rise_s, off_s) = self.line(count)?;
+            let is_rise = rise_s > RISE_LEAST_S + jitter.as_secs_f64();
+            (is_rise && rise_s > STRAIGHT * off_s).then_some(line)
+        })
+    }
+
+    /// The line through all round trips that were sent after `since`, whatever it is like.
+    pub(super) fn since(&self, since: Time) -> Option<Line> {
+        let count = self.after(since);
+        (count >= FEWEST)
+            .then(|| self.line(count))?
+            .map(|(line, ..)| line)
+    }
+
+    fn after(&self, since: Time) -> usize {
+        let after = self.echoes.iter().rev();
+        after.take_while(|echo| echo.sent > since).count()
+    }
+
+    /// The line through the last `count`, what it rises by, and the mean distance from it.
+    fn line(&self, count: usize) -> Option<(Line, f64, f64)> {
+        let echoes = self.echoes.range(self.echoes.len() - count..);
+        let (first, last) = (self.echoes[self.echoes.len() - count], *self.echoes.back()?);
+        let span = last.sent.since(first.sent);
+        if span < SPAN_LEAST {
+            return None;
+        }
+        let n = count as f64;
+        let points = echoes.map(|echo| {
+            let at = echo.sent.since(first.sent).as_secs_f64();
+            (at, echo.there.as_secs_f64())
+        });
+        let sum = points
+            .clone()
+            .fold((0.0, 0.0), |(x, y), p| (x + p.0, y + p.1));
+        let mean = (sum.0 / n, sum.1 / n);
+        let (mut squares, mut products) = (0.0, 0.0);
+        for (x, y) in points.clone() {
+            squares += (x - mean.0) * (x - mean.0);
+            products += (x - mean.0) * (y - mean.1);
+        }
+        let slope = products / squares;
+        let off = |(x, y): (f64, f64)| (y - mean.1 - slope * (x - mean.0)).powi(2);
+        let off_s = (points.map(off).sum::<f64>() / n).sqrt();
+        let per_s = 8.0 / span.as_secs_f64();
+        let given_bps = (last.link_bytes - first.link_bytes) as f64 * per_s;
+        let lane_bps = (last.lane_bytes - first.lane_bytes) as f64 * per_s;
+        let line = Line {
+            slope,
+            given_bps,
+            other_bps: (given_bps - lane_bps).max(0.0),
+        };
+        Some((line, slope * span.as_secs_f64(), off_s))
+    }
+}
+
+impl Line {
+    /// What leaves the queue.
+    pub(super) fn served_bps(&self) -> f64 {
+        self.given_bps / (1.0 + self.slope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    /// Round trips each 40 ms, while 240 kbit/s are sent, 200 of them by the lane.
+    fn hear(growth: &mut Growth, rtts_ms: impl IntoIterator<Item = f64>) {
+        for (i, rtt_ms) in rtts_ms.into_iter().enumerate() {
+            let i = i as u64 + 1;
+            growth.on_echo(Echo {
+                sent: Time::ZERO + Duration::from_millis(40 * i),
+                rtt: Duration::from_secs_f64(rtt_ms / 1e3),
+                there: Duration::from_secs_f64(rtt_ms / 1e3),
+                link_bytes: 1_200 * i,
+                lane_bytes: 1_000 * i,
+            });
+        }
+    }
+
+    #[test]
+    fn what_leaves_a_growing_queue_is_known() {
+        let mut growth = Growth::default();
+        // Twice as much as leaves, and packets of 10 ms in between.
+        hear(
+            &mut growth,
+            (0..8).map(|i| 40.0 + f64::from(i) * 20.0 + f64::from(i % 2)),
+        );
+        let line = growth.rising(Time::ZERO, Duration::ZERO).unwrap();
+        assert!((line.slope - 0.5).abs() < 0.05, "{line:?}");
+        assert!((line.given_bps - 240e3).abs() < 1.0 && (line.other_bps - 40e3).abs() < 1.0);
+        assert!((line.served_bps() - 160e3).abs() < 6e3, "{line:?}");
+        let later = Time::ZERO + Duration::from_millis(200);
+        assert!(growth.rising(later, Duration::ZERO).is_none(), "too few");
+    }
+
+    #[test]
+    fn steps_levels_and_jitter_do_not_grow() {
+        for between in [0.0, 0.5, 1.0] {
+            for before in 1..8 {
+                let mut growth = Growth::default();
+                let step = |i: i32| match i - before {
+                    ..0 => 0.0,
+                    0 => between,
+                    _ => 1.0,
+                };
+                for count in 1..=12 {
+                    growth.echoes.clear();
+                    hear(&mut growth, (0..count).map(|i| 40.0 + 80.0 * step(i)));
+                    let line = growth.rising(Time::ZERO, Duration::ZERO);
+                    assert!(line.is_none(), "{between} {before} {count}: {line:?}");
+                }
+            }
+        }
+        let mut rng = Rng::new(2);
+        let mut found = 0;
+        for _ in 0..2_000 {
+            let mut growth = Growth::default();
+            let mut jitter = || rng.below(20_000) as f64 / 1e3;
+            hear(&mut growth, (0..12).map(|_| 40.0 + jitter() + jitter()));
+            found += u32::from(
+                growth
+                    .rising(Time::ZERO, Duration::from_millis(25))
+                    .is_some(),
+            );
+        }
+        assert!(found <= 5, "{found} of 2000");
+    }
+}

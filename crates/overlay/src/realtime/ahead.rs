@@ -1,0 +1,68 @@
+//! Which packets are sent twice at once, because no request would save them.
+//!
+//! ```text
+//!   sent ──T──▶ (lost)
+//!        next ──T──▶ gap ──T──▶ request ──T──▶ answer       interval + 3 T, each T with its jitter
+//!   |──────── can be in time ──|·····|── mostly is in time ──
+//!   by the least round trip:   low   high  :by the usual one
+//! ```
+//!
+//! A packet whose time lies between the two is one that a path of the same length without jitter would
+//! let a request save. Choice: only such packets. What even the least round trip makes too late is the
+//! business of a code that reaches further than one packet.
+
+use super::RoundTrip;
+use base::Duration;
+
+/// Copies cost as much as the packets: not for less than this share lost.
+const LOSS_LEAST: f64 = 0.003;
+/// Nor where losses are a queue's, or more than this share: copies would feed the fire.
+const LOSS_MOST: f64 = 0.3;
+
+/// The times to the deadline, after what the rest of the path takes, with which a packet is sent twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    low: Duration,
+    high: Duration,
+}
+
+impl Ahead {
+    /// On a link that loses this share, and whose lane has packets so far apart; none if no packet is
+    /// to be sent twice.
+    pub fn of(rtt: RoundTrip, loss: f64, interval: Duration) -> Option<Ahead> {
+        let takes = |rtt: Duration| interval + rtt + rtt.div(2);
+        let (low, high) = (takes(rtt.least), takes(rtt.usual));
+        let varies = high > low + low.div(8);
+        ((LOSS_LEAST..LOSS_MOST).contains(&loss) && varies).then_some(Ahead { low, high })
+    }
+
+    /// Whether a packet that has so much time left is sent twice.
+    pub fn suits(&self, left: Duration) -> bool {
+        (self.low..self.high).contains(&left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn only_what_jitter_keeps_from_being_saved_is_sent_twice() {
+        let varying = RoundTrip {
+            least: ms(44),
+            usual: ms(130),
+        };
+        let ahead = Ahead::of(varying, 0.02, ms(20)).unwrap();
+        assert!(ahead.suits(ms(150)) && ahead.suits(ms(90)));
+        assert!(!ahead.suits(ms(60)), "no request could ever save it");
+        assert!(!ahead.suits(ms(250)), "a request saves it mostly");
+        // A clean link, a queue, and a long way without jitter.
+        assert_eq!(Ahead::of(varying, 0.0, ms(20)), None);
+        assert_eq!(Ahead::of(varying, 0.5, ms(20)), None);
+        assert_eq!(Ahead::of(ms(160).into(), 0.02, ms(20)), None);
+    }
+}
