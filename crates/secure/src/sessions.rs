@@ -3,14 +3,15 @@
 //! ```text
 //!   dialled:   Established -> unconfirmed -> (first datagram opened) confirmed -> sealing
 //!   was dialled: Established ------------------------------------> confirmed -> sealing
-//!   superseded by a newer confirmed one: opens only; dropped when silent for GRACE
+//!   superseded by a newer confirmed one: opens only; dropped when silent for GRACE,
+//!                                        unless the peer was last heard under it
 //! ```
 //!
 //! The peer of a dialled session has the keys only after the Finish; until something of it has
 //! been opened, an older session goes on sealing. The peer may go on sealing under the older one
 //! too, so it opens until it has been silent for [`GRACE`]: rekeying loses nothing in flight. If
 //! two handshakes cross and each side prefers another session, both stay, each used in one
-//! direction, and nothing is lost either.
+//! direction, and nothing is lost either: not even when an outage is longer than [`GRACE`].
 
 use crate::session::{OpenError, Opened, SealError, Session};
 use base::{Duration, Time};
@@ -28,6 +29,8 @@ pub const MAX_HELD: usize = 4;
 pub struct Sessions {
     /// Oldest first; few, so they are searched.
     held: Vec<Held>,
+    /// The one under which the peer was heard last: what it seals with, as far as is known here.
+    peers: Option<SessionIndex>,
 }
 
 #[derive(Debug)]
@@ -82,6 +85,7 @@ impl Sessions {
         opened.confirms = !held.confirmed;
         held.confirmed = true;
         held.used = now;
+        self.peers = Some(clear.session);
         if opened.confirms {
             self.supersede(now);
         }
@@ -144,16 +148,21 @@ impl Sessions {
         let confirmed = self.held.iter().rposition(|held| held.confirmed);
         confirmed.or(self.held.len().checked_sub(1))
     }
-    /// The oldest that does not seal.
+    /// The oldest with which neither end seals.
     fn evictable(&self) -> Option<usize> {
         let sealing = self.sealing();
-        (0..self.held.len()).find(|at| Some(*at) != sealing)
+        (0..self.held.len()).find(|at| Some(*at) != sealing && !self.is_peers(*at))
     }
+
+    fn is_peers(&self, at: usize) -> bool {
+        Some(self.held[at].session.local_index()) == self.peers
+    }
+
     fn end_of(&self, at: usize) -> Time {
         let held = &self.held[at];
         let oldest = held.session.established() + crate::session::MAX_AGE;
         let superseded = self.sealing().is_some_and(|sealing| at < sealing);
-        if superseded {
+        if superseded && !self.is_peers(at) {
             oldest.min(held.used + GRACE)
         } else {
             oldest
@@ -239,15 +248,20 @@ mod tests {
         a.install(T0, first);
         b.install(T0, old);
         b.install(T0, new);
-        let mut late = [sealed(&mut a), sealed(&mut a)];
+        let mut late = [sealed(&mut a), sealed(&mut a), sealed(&mut a)];
         let at = |s| T0 + Duration::from_secs(s);
         assert_eq!(b.next_timeout(), Some(T0 + GRACE));
         assert!(b.open(at(4), &mut late[0]).is_ok());
-        assert_eq!(b.expire(at(8)), None, "used at 4 s");
-        assert_eq!(b.expire(at(9)), Some(SessionIndex::new(101)));
-        assert_eq!(b.expire(at(9)), None);
-        assert_eq!(b.open(at(9), &mut late[1]), Err(OpenError::NoSession));
-        a.install(T0, second);
+        assert_eq!(b.expire(at(60)), None, "the peer seals under it yet");
+        a.install(at(60), second);
+        assert!(a.open(at(60), &mut sealed(&mut b)).unwrap().confirms);
+        assert!(b.open(at(60), &mut sealed(&mut a)).is_ok());
+        assert!(b.open(at(61), &mut late[1]).is_ok(), "it was under way");
+        assert!(b.open(at(61), &mut sealed(&mut a)).is_ok());
+        assert_eq!(b.expire(at(65)), None, "used at 61 s");
+        assert_eq!(b.expire(at(66)), Some(SessionIndex::new(101)));
+        assert_eq!(b.expire(at(66)), None);
+        assert_eq!(b.open(at(66), &mut late[2]), Err(OpenError::NoSession));
         assert_eq!(b.next_timeout(), Some(T0 + MAX_AGE));
         assert_eq!(b.expire(T0 + MAX_AGE), Some(SessionIndex::new(102)));
         assert!(b.is_empty());
@@ -265,6 +279,23 @@ mod tests {
         assert_eq!(b.expire(healed + GRACE.div(2)), None);
         let mut datagram = sealed(&mut a);
         assert!(b.open(healed + GRACE.div(2), &mut datagram).is_ok());
+    }
+
+    #[test]
+    fn of_two_handshakes_that_crossed_both_sessions_outlast_an_outage() {
+        let (mut a, mut b) = (Sessions::new(), Sessions::new());
+        let ((by_a, at_b), (by_b, at_a)) = (pair(1), pair(2));
+        // Each takes its own first, is then dialled, and goes on with what the other has begun.
+        a.install(T0, by_a);
+        b.install(T0, by_b);
+        a.install(T0, at_a);
+        b.install(T0, at_b);
+        assert!(b.open(T0, &mut sealed(&mut a)).is_ok());
+        assert!(a.open(T0, &mut sealed(&mut b)).is_ok());
+        let healed = T0 + GRACE * 10;
+        assert_eq!((a.expire(healed), b.expire(healed)), (None, None));
+        assert!(b.open(healed, &mut sealed(&mut a)).is_ok());
+        assert!(a.open(healed, &mut sealed(&mut b)).is_ok());
     }
 
     #[test]
