@@ -85,6 +85,37 @@ impl Control {
     }
 }
 
+/// A node that is asked again and again, and found again after it was restarted.
+#[derive(Debug)]
+pub struct Watched {
+    path: PathBuf,
+    control: Option<Control>,
+}
+
+impl Watched {
+    /// The node that the command line, the environment or the files at hand name.
+    pub fn find(node: Option<&Path>) -> Result<Watched, Failure> {
+        Ok(Watched {
+            path: socket(node)?,
+            control: None,
+        })
+    }
+
+    /// Does something with the connection; one that has failed is made anew the next time.
+    pub fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Control) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut control = match self.control.take() {
+            Some(control) => control,
+            None => Control::connect(&self.path)?,
+        };
+        let done = work(&mut control)?;
+        self.control = Some(control);
+        Ok(done)
+    }
+}
+
 /// The socket that is meant: the one given, that of `SINEW_NODE`, or the only one at hand.
 pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let named = given.map(Path::to_owned).or_else(|| {
