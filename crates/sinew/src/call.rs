@@ -18,7 +18,7 @@ const LONG_S: u32 = 120;
 /// so often.
 const EVERY_S: u32 = 60;
 
-/// Arguments of `sinew call`.
+/// Arguments of `sinew test-call`.
 #[derive(Debug, Args)]
 pub struct Call {
     /// The node to call: name or overlay address; `sinew test-call --answer` runs there

@@ -174,6 +174,35 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
+    fn a_node_that_was_restarted_is_asked_again() {
+        let dir = crate::testing::directory("watched");
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("ams.ctl");
+        let answer_once = || {
+            let listener = UnixListener::bind(&path).unwrap();
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut question = String::new();
+                BufReader::new(&stream).read_line(&mut question).unwrap();
+                stream.write_all(b"{\"snapshot\":{}}\n").unwrap();
+            })
+        };
+        let node = answer_once();
+        let mut watched = Watched::find(Some(&path)).unwrap();
+        assert!(watched.with(Control::status).is_ok());
+        node.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            let away = watched.with(Control::status);
+            assert!(matches!(away, Err(Failure::Failed(_))), "{away:?}");
+        }
+        let node = answer_once();
+        assert!(watched.with(Control::status).is_ok());
+        node.join().unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
     fn the_only_live_socket_is_found_and_several_are_listed() {
         let dir = crate::testing::directory("find");
         assert!(matches!(

@@ -118,7 +118,7 @@ fn numbers(table: &[Vec<String>]) -> String {
     };
     let lines: String = lines.iter().map(|cells| line(cells, "td")).collect();
     format!(
-        "<table class=\"wide\">\n{}{lines}</table>\n",
+        "<div class=\"scroll\">\n<table class=\"wide\">\n{}{lines}</table>\n</div>\n",
         line(head, "th")
     )
 }
