@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | fuzz`.
+//! The project's own chores: `cargo xtask walls | ci | fuzz | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -10,6 +10,7 @@
 
 mod ci;
 mod fuzz;
+mod readme;
 mod walls;
 
 use std::path::Path;
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   ci [--long]                everything that CI runs; --long adds the ignored tests and fuzzing
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
+  readme                     run the shell blocks of README.md as they are printed
 
 example: cargo xtask fuzz --list";
 
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
             Ok(seconds) => fuzz::run(root, target, seconds),
             Err(_) => Outcome::Misused(format!("--seconds wants a number, not `{seconds}`")),
         },
+        ["readme"] => readme::run(root),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Outcome::Done

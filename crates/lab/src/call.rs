@@ -1,4 +1,4 @@
-//! `sinew call`: synthetic voice calls to another node, over the overlay and directly, at the same
+//! `sinew test-call`: synthetic voice calls to another node, over the overlay and directly, at the same
 //! time.
 //!
 //! ```text
@@ -61,7 +61,7 @@ pub(crate) const WINDOW_PACKETS: u32 = 500;
 pub struct CallOptions {
     /// The clients' socket file of the node to call from.
     pub node: PathBuf,
-    /// The node to call; `sinew call --answer` runs there.
+    /// The node to call; `sinew test-call --answer` runs there.
     pub to: NodeAddr,
     /// Host and port of the answerer, for calls that do not use the overlay.
     pub direct: Option<String>,
@@ -96,7 +96,7 @@ pub enum CallError {
     },
     /// Nobody answers over the overlay.
     #[error(
-        "nobody answers at {0}: run `sinew call --answer` there, and look whether there is a route \
+        "nobody answers at {0}: run `sinew test-call --answer` there, and look whether there is a route \
          (`sinew ping {0}`)"
     )]
     NoAnswer(NodeAddr),

@@ -11,7 +11,9 @@ const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 12.0;
+/// Room for the title; the legend has rows of its own below it.
 const TOP: f64 = 30.0;
+const LEGEND_ROW: f64 = 18.0;
 const BOTTOM: f64 = 44.0;
 
 /// How a series is drawn.
@@ -56,7 +58,8 @@ impl Chart {
     /// The plot as an `<svg>` element.
     pub(crate) fn svg(&self) -> String {
         let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n",
+            self.height(),
             escape(&self.title)
         );
         self.draw_axes(&mut out);
@@ -69,7 +72,8 @@ impl Chart {
     }
 
     fn draw_axes(&self, out: &mut String) {
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let (top, height) = (self.top(), self.height());
+        let (bottom, right) = (height - BOTTOM, WIDTH - RIGHT);
         for y in ticks(self.y.min, self.y.max, 5) {
             let at = self.at_y(y);
             let _ = writeln!(
@@ -85,20 +89,20 @@ impl Chart {
             let at = self.at_x(x);
             let _ = writeln!(
                 out,
-                "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
+                "<line class=\"grid\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
                  <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + 15.0,
                 number(x)
             );
         }
-        let middle = (TOP + bottom) / 2.0;
+        let middle = (top + bottom) / 2.0;
         let _ = writeln!(
             out,
             "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
              <text class=\"label\" transform=\"translate(13 {middle:.1}) rotate(-90)\" \
              text-anchor=\"middle\">{}</text>",
             (LEFT + right) / 2.0,
-            HEIGHT - 8.0,
+            height - 8.0,
             escape(&self.x.label),
             escape(&self.y.label)
         );
@@ -132,24 +136,56 @@ impl Chart {
             "<text class=\"title\" x=\"{LEFT}\" y=\"16\">{}</text>",
             escape(&self.title)
         );
-        let mut right = WIDTH - RIGHT;
-        for series in self
-            .series
-            .iter()
-            .rev()
-            .filter(|series| !series.name.is_empty())
-        {
-            // Some 6.5 units per letter at the legend's size.
-            right -= 6.5 * series.name.chars().count() as f64 + 26.0;
-            let _ = writeln!(
-                out,
-                "<path class=\"line s{}\" d=\"M{right:.1} 12h14\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"16\">{}</text>",
-                series.color,
-                right + 18.0,
-                escape(&series.name)
-            );
+        for (row, entries) in self.legend().iter().enumerate() {
+            let mut left = LEFT;
+            let y = TOP + LEGEND_ROW * row as f64 + 4.0;
+            for series in entries {
+                // As the series itself is drawn, so that a line and dots of one colour differ.
+                let (class, mark) = match series.mark {
+                    Mark::Dots => ("dots", "M{x} {y}h0m7 0h0m7 0h0"),
+                    _ => ("line", "M{x} {y}h14"),
+                };
+                let mark = mark
+                    .replace("{x}", &format!("{left:.1}"))
+                    .replace("{y}", &format!("{:.1}", y - 4.0));
+                let _ = writeln!(
+                    out,
+                    "<path class=\"{class} s{}\" d=\"{mark}\"/>\
+                     <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                    series.color,
+                    left + 20.0,
+                    escape(&series.name)
+                );
+                left += entry_width(series);
+            }
         }
+    }
+
+    /// The series that have a name, in rows that fit.
+    fn legend(&self) -> Vec<Vec<&Series>> {
+        let mut rows: Vec<Vec<&Series>> = Vec::new();
+        let mut left = WIDTH;
+        for series in self.series.iter().filter(|series| !series.name.is_empty()) {
+            if left + entry_width(series) > WIDTH - RIGHT {
+                rows.push(Vec::new());
+                left = LEFT;
+            }
+            left += entry_width(series);
+            if let Some(row) = rows.last_mut() {
+                row.push(series);
+            }
+        }
+        rows
+    }
+
+    /// Where the plot begins.
+    fn top(&self) -> f64 {
+        TOP + LEGEND_ROW * self.legend().len() as f64
+    }
+
+    /// The legend's rows make the drawing higher, not the plot smaller.
+    fn height(&self) -> f64 {
+        HEIGHT + self.top() - TOP
     }
 
     fn at_x(&self, x: f64) -> f64 {
@@ -157,8 +193,13 @@ impl Chart {
     }
 
     fn at_y(&self, y: f64) -> f64 {
-        HEIGHT - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)
+        self.height() - BOTTOM - self.y.share(y) * (HEIGHT - TOP - BOTTOM)
     }
+}
+
+/// Some 6.5 units per letter at the legend's size, and the mark.
+fn entry_width(series: &Series) -> f64 {
+    6.5 * series.name.chars().count() as f64 + 36.0
 }
 
 impl Axis {
@@ -293,6 +334,40 @@ mod tests {
     }
 
     #[test]
+    fn a_legend_stands_below_the_title_in_rows_that_fit() {
+        let axis = Axis {
+            label: "x".into(),
+            min: 0.0,
+            max: 1.0,
+        };
+        let series = |name: String| Series {
+            name: name.into(),
+            color: 0,
+            mark: Mark::Line,
+            points: Vec::new(),
+        };
+        let mut chart = Chart {
+            title: "a title that is as long as the drawing is wide, or even a little longer".into(),
+            x: axis.clone(),
+            y: axis,
+            series: vec![series("one".into()), series("two".into())],
+        };
+        assert_eq!(chart.legend().len(), 1);
+        chart
+            .series
+            .extend((0..9).map(|i| series(format!("a longer name, {i}"))));
+        let rows = chart.legend();
+        assert_eq!(rows.iter().map(Vec::len).sum::<usize>(), 11);
+        for row in &rows {
+            let width: f64 = row.iter().map(|series| entry_width(series)).sum();
+            assert!(LEFT + width <= WIDTH - RIGHT);
+        }
+        assert_eq!(chart.top(), TOP + LEGEND_ROW * rows.len() as f64);
+        chart.series.clear();
+        assert_eq!((chart.top(), chart.height()), (TOP, HEIGHT));
+    }
+
+    #[test]
     fn a_chart_places_its_points_and_leaves_out_what_is_outside() {
         let axis = |label: &'static str, max| Axis {
             label: label.into(),
@@ -316,9 +391,11 @@ mod tests {
             ],
         };
         let svg = chart.svg();
-        assert!(svg.contains("d=\"M56.0 216.0L708.0 30.0\""), "{svg}");
-        assert!(svg.contains("d=\"M56.0 216.0H708.0V30.0\""));
-        assert!(svg.contains("d=\"M708.0 216.0h0\""));
+        // The legend's row is 18 high.
+        assert!(svg.contains("viewBox=\"0 0 720 278\""), "{svg}");
+        assert!(svg.contains("d=\"M56.0 234.0L708.0 48.0\""), "{svg}");
+        assert!(svg.contains("d=\"M56.0 234.0H708.0V48.0\""));
+        assert!(svg.contains("d=\"M708.0 234.0h0\""));
         assert!(svg.contains("a&lt;b") && svg.contains("loss &amp; delay"));
         assert!(!svg.contains("NaN"));
         assert_eq!(svg.matches("<svg").count(), svg.matches("</svg>").count());

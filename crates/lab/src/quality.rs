@@ -5,7 +5,7 @@
 use base::Duration;
 use serde::Serialize;
 use voice::call::{CONCEALMENT_US, Delay, jitter_us};
-use voice::emodel::{Concealment, Parameters, burst_ratio, satisfaction};
+use voice::emodel::{Concealment, Parameters, burst_ratio};
 use voice::frames::FRAME_US;
 use voice::playout::{Fate, Playout};
 
@@ -95,12 +95,12 @@ pub(crate) fn rows(paths: &[&Quality], deadline_ms: f64) -> Vec<Vec<String>> {
         row(&format!("late, after {deadline_ms} ms"), &|q| {
             format!("{:.2} %", q.late_pct)
         }),
-        row("delay mean / p95 / p99, ms", &|q| q.delay_ms.text()),
+        row("delay, mean, ms", &|q| ms(q.delay_ms.mean)),
+        row("delay, p95 / p99, ms", &|q| {
+            format!("{} / {}", ms(q.delay_ms.p95), ms(q.delay_ms.p99))
+        }),
         row("jitter, ms", &|q| format!("{:.2}", q.jitter_ms)),
         row("R-factor (G.107)", &|q| format!("{:.1}", q.r_factor)),
-        row("by R, users would be", &|q| {
-            satisfaction(q.r_factor).to_owned()
-        }),
         row("MOS (G.107)", &|q| format!("{:.2}", q.mos)),
     ]
 }
@@ -115,11 +115,10 @@ impl DelayMs {
             p99: ms(|d| d.p99_us),
         }
     }
+}
 
-    pub(crate) fn text(&self) -> String {
-        let ms = |value: Option<f64>| value.map_or_else(|| "none".into(), |ms| format!("{ms:.1}"));
-        format!("{} / {} / {}", ms(self.mean), ms(self.p95), ms(self.p99))
-    }
+fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| "none".into(), |ms| format!("{ms:.1}"))
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -176,7 +175,7 @@ mod tests {
             (nothing.lost_pct, nothing.delay_ms),
             (100.0, DelayMs::default())
         );
-        assert_eq!(nothing.delay_ms.text(), "none / none / none");
+        assert_eq!(ms(nothing.delay_ms.p99), "none");
         assert_eq!(Quality::of(&[], DEADLINE).sent, 0);
     }
 

@@ -2,6 +2,11 @@
 
 /// The rows as aligned lines, each ended.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
+    align_with(rows, 3)
+}
+
+/// The same with so many spaces between columns.
+pub(crate) fn align_with(rows: &[Vec<String>], gap: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -14,7 +19,7 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
             match i {
                 0 => line.push_str(&format!("{cell:<width$}")),
-                _ => line.push_str(&format!("   {cell:>width$}")),
+                _ => line.push_str(&format!("{:gap$}{cell:>width$}", "")),
             }
         }
         out.push_str(line.trim_end());

@@ -31,6 +31,7 @@ pub mod splice;
 mod sys;
 pub mod tap;
 pub mod tcp;
+pub mod terminal;
 pub mod udp;
 pub mod unix;
 

@@ -1,11 +1,12 @@
-//! `sinew call`: synthetic voice calls to another node, over the overlay and directly.
+//! `sinew test-call`: synthetic voice calls to another node, over the overlay and directly.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::{Names, client_socket};
+use crate::quantity;
+use crate::service::Paths;
 use crate::terminal;
 use clap::Args;
-use client::RouteBy;
 use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, Codec, DIRECT_PORT, Interval};
 use lab::progress::Progress;
 use serde_json::json;
@@ -17,10 +18,10 @@ const LONG_S: u32 = 120;
 /// so often.
 const EVERY_S: u32 = 60;
 
-/// Arguments of `sinew call`.
+/// Arguments of `sinew test-call`.
 #[derive(Debug, Args)]
 pub struct Call {
-    /// The node to call: name or overlay address; `sinew call --answer` runs there
+    /// The node to call: name or overlay address; `sinew test-call --answer` runs there
     #[arg(required_unless_present = "answer")]
     pub to: Option<String>,
     /// Call directly too, at the same time: where `--answer` listens, like fra.example.net:7717
@@ -29,19 +30,20 @@ pub struct Call {
     /// Calls in parallel, on each path
     #[arg(long, default_value_t = 1, conflicts_with = "answer")]
     pub calls: u32,
-    /// Length of the calls, up to a day (86400)
-    #[arg(long, default_value_t = 36, conflicts_with = "answer")]
+    /// Length of the calls, up to a day: 36, 10m, 24h
+    #[arg(long, value_name = "TIME", default_value = "36", value_parser = quantity::whole_seconds,
+          conflicts_with = "answer")]
     pub seconds: u32,
     /// What the packets are like: pcmu, pcma, or opus
     #[arg(long, default_value_t, conflicts_with = "answer")]
     pub codec: Codec,
-    /// Report every so many seconds, rounded up to tens; 0 never. Unless said, every minute of calls
+    /// Report every so often, rounded up to tens of seconds; 0 never. Unless said, every minute of calls
     /// of two minutes and more
-    #[arg(long, value_name = "SECONDS", conflicts_with = "answer")]
+    #[arg(long, value_name = "TIME", value_parser = quantity::whole_seconds,
+          conflicts_with = "answer")]
     pub every: Option<u32>,
-    /// What routes the calls to the other node, if not expected latency; answers come by that
-    #[arg(long, value_parser = crate::echo::routing(), conflicts_with = "answer")]
-    pub routing: Option<RouteBy>,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
     /// Answer calls at this node until Ctrl-C
     #[arg(long, conflicts_with = "to")]
     pub answer: bool,
@@ -92,7 +94,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
         direct: args.direct.clone(),
         calls: args.calls,
         seconds: args.seconds,
-        routing: args.routing,
+        routing: args.paths.chosen(),
         codec: args.codec,
         every_s: (every > 0).then_some(every),
         progress: Progress::choose(args.verbose),
@@ -107,11 +109,12 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
         true => terminal::line(&result.json())?,
         false => terminal::line(&result.to_string())?,
     }
-    match result.error {
-        None => Ok(()),
-        Some(error) => Err(Failure::failed(format_args!(
+    match (result.error, result.direct_error) {
+        (None, None) => Ok(()),
+        (Some(error), _) => Err(Failure::failed(format_args!(
             "the calls ended before their time: {error}"
         ))),
+        (None, Some(error)) => Err(Failure::failed(error)),
     }
 }
 

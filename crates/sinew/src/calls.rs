@@ -2,11 +2,14 @@
 //! the overlay one of them loses what.
 
 use crate::control::{self, Control};
+use crate::date::span;
 use crate::failure::{Failure, Outcome};
 use crate::gateway::station::SUFFIX;
 use crate::names::Names;
 use crate::show::{Show, list, text};
-use crate::terminal::{self, Align, Table};
+use crate::table::{Cell, Column, Look, Page, Table, Tone, natural};
+use crate::terminal;
+use crate::watch;
 use lab::explain::{self, Asked};
 use overlay::snapshot::{KnownLink, NetworkSnapshot};
 use serde_json::{Value, json};
@@ -21,12 +24,14 @@ const DIRECTIONS: [(&str, &str); 2] = [
 
 /// Shows the calls.
 pub fn run(args: &Show) -> Outcome {
-    terminal::show(args.watch, || {
-        let answer = ask(args.node.as_deref())?;
-        Ok(match args.json {
-            true => answer.to_string(),
-            false => page(&answer),
-        })
+    // Those who watch go on where they began, also when the node is away for a while.
+    let node = control::socket(args.node.as_deref())?;
+    watch::show(args, "calls", |look| {
+        let answer = ask(Some(&node))?;
+        match args.json {
+            true => Ok(Page::text(&answer.to_string())),
+            false => page(&answer, look),
+        }
     })
 }
 
@@ -43,75 +48,117 @@ fn ask(node: Option<&Path>) -> Result<Value, Failure> {
     gateway.ask(&json!({"cmd": "calls"}))
 }
 
-fn page(answer: &Value) -> String {
+/// What a direction of a call is called, where it was measured, and what was measured.
+struct Heard<'a> {
+    /// From the caller, or from the callee.
+    key: &'static str,
+    at: &'static str,
+    quality: &'a Value,
+}
+
+/// Each direction of a stream: what the phone at its end gets. The gateway at that end knows it, here
+/// or at the other site.
+fn heard(stream: &Value) -> [Heard<'_>; 2] {
+    DIRECTIONS.map(|(key, _)| {
+        let (here, far) = (&stream[key], &stream["far"][key]);
+        let (at, quality) = match (text(&here["over"]), far["quality"].is_object()) {
+            ("overlay", _) => ("here", &here["quality"]),
+            (_, true) => ("there", &far["quality"]),
+            _ => ("unknown", &Value::Null),
+        };
+        Heard { key, at, quality }
+    })
+}
+
+/// From this loss on speech suffers [Amir06 Fig. 1].
+const LOSS_WARN: f64 = 0.005;
+/// From here on it breaks up.
+const LOSS_BAD: f64 = 0.02;
+/// Below this R many users are dissatisfied [G.107 table B.1].
+const R_WARN: f64 = 70.0;
+/// Below this R nearly all are.
+const R_BAD: f64 = 60.0;
+
+fn page(answer: &Value, look: &Look) -> Result<Page, Failure> {
     let mut table = Table::new(&[
-        ("CALL", Align::Left),
-        ("FROM", Align::Left),
-        ("TO", Align::Left),
-        ("LASTS", Align::Right),
-        ("MEDIA", Align::Left),
-        ("MEASURED", Align::Left),
-        ("LOSS BEFORE", Align::Right),
-        ("LOSS AFTER", Align::Right),
-        ("LATE", Align::Right),
-        ("JITTER", Align::Right),
-        ("BUDGET", Align::Right),
-        ("R", Align::Right),
-        ("MOS", Align::Right),
+        Column::words("CALL", 0),
+        Column::words("FROM", 3),
+        Column::words("TO", 2),
+        Column::numbers("LASTS", 5),
+        Column::words("MEDIA", 4),
+        Column::words("DIRECTION", 0),
+        Column::words("MEASURED", 6),
+        Column::numbers("LOSS BEFORE %", 0),
+        Column::numbers("AFTER %", 0),
+        Column::numbers("LATE %", 1),
+        Column::numbers("JITTER ms", 3),
+        Column::numbers("BUDGET USED %", 6),
+        Column::numbers("R", 5),
+        Column::numbers("MOS", 0),
     ]);
-    for call in list(&answer["calls"]) {
-        let mut head = [
-            text(&call["call"]).to_owned(),
-            text(&call["from"]).to_owned(),
-            text(&call["to"]).to_owned(),
-            format!("{:.0} s", number(&call["lasted_s"]).unwrap_or_default()),
-            text(&call["media"]).to_owned(),
+    let mut calls: Vec<&Value> = list(&answer["calls"]).iter().collect();
+    calls.sort_by(|a, b| natural(text(&a["call"]), text(&b["call"])));
+    for call in calls {
+        let head = [
+            text(&call["call"]).into(),
+            text(&call["from"]).into(),
+            text(&call["to"]).into(),
+            span(number(&call["lasted_s"]).unwrap_or_default()).into(),
+            text(&call["media"]).into(),
         ];
-        let streams = list(&call["streams"]);
-        let sides = streams
-            .iter()
-            .flat_map(|stream| DIRECTIONS.map(|(key, _)| (key, &stream[key])));
-        let mut rows: Vec<Vec<String>> = sides
-            .filter(|(_, side)| number(&side["packets"]).is_some_and(|count| count > 0.0))
-            .map(|(key, side)| heard(key, side))
-            .collect();
+        let sides = list(&call["streams"]).iter().flat_map(heard);
+        let mut rows: Vec<Vec<Cell>> = sides.map(|side| cells(&side)).collect();
         if rows.is_empty() {
-            rows.push(vec!["-".to_owned(); 8]);
+            rows.push(vec![Cell::nothing(); 9]);
         }
         for row in rows {
             table.row(head.iter().cloned().chain(row));
-            head.iter_mut().for_each(String::clear);
         }
     }
-    match table.is_empty() {
-        true => "no calls now".to_owned(),
-        false => table.to_string(),
+    table.page(look, "no calls now")
+}
+
+fn cells(side: &Heard<'_>) -> Vec<Cell> {
+    let quality = side.quality;
+    let share = |key: &str| number(&quality[key]);
+    let percent = |share: Option<f64>| Cell::number(share.map(|share| 1e2 * share), 2);
+    let after = share("loss");
+    let mos = number(&quality["mos"]);
+    // The rating falls where quality does.
+    let r_tone = number(&quality["r_factor"]).map(|r| Tone::above(-r, -R_WARN, -R_BAD));
+    vec![
+        side_word(side.key).into(),
+        side.at.into(),
+        percent(share("loss_before_recovery")),
+        match after {
+            Some(loss) => Cell::toned(
+                format!("{:.2}", 1e2 * loss),
+                Tone::above(loss, LOSS_WARN, LOSS_BAD),
+            ),
+            None => Cell::nothing(),
+        },
+        percent(late(quality)),
+        Cell::number(number(&quality["jitter_ms"]), 1),
+        Cell::number(share("budget_used_mean").map(|share| 1e2 * share), 0),
+        Cell::number(number(&quality["r_factor"]), 1),
+        match mos {
+            Some(mos) => Cell::toned(format!("{mos:.2}"), r_tone.unwrap_or_default()),
+            None => Cell::nothing(),
+        },
+    ]
+}
+
+fn side_word(key: &str) -> &'static str {
+    match key {
+        "from_caller" => "to callee",
+        _ => "to caller",
     }
 }
 
-fn heard(key: &str, side: &Value) -> Vec<String> {
-    let quality = &side["quality"];
-    let measured = match (key, text(&side["over"])) {
-        ("from_caller", "overlay") => "from caller, after the overlay",
-        (_, "overlay") => "from callee, after the overlay",
-        ("from_caller", _) => "from caller, as it came",
-        _ => "from callee, as it came",
-    };
-    let percent =
-        |key: &str| or_dash(number(&quality[key]).map(|share| format!("{:.2} %", 1e2 * share)));
-    let late = number(&quality["late"])
-        .zip(number(&quality["expected"]))
-        .map(|(late, expected)| format!("{:.2} %", 1e2 * late / expected.max(1.0)));
-    vec![
-        measured.to_owned(),
-        percent("loss_before_recovery"),
-        percent("loss"),
-        or_dash(late),
-        or_dash(number(&quality["jitter_ms"]).map(|ms| format!("{ms:.1} ms"))),
-        or_dash(number(&quality["budget_used_mean"]).map(|share| format!("{:.0} %", 1e2 * share))),
-        or_dash(number(&quality["r_factor"]).map(|r| format!("{r:.1}"))),
-        or_dash(number(&quality["mos"]).map(|mos| format!("{mos:.2}"))),
-    ]
+/// The share of the packets that came after their deadline.
+fn late(quality: &Value) -> Option<f64> {
+    let (late, expected) = number(&quality["late"]).zip(number(&quality["expected"]))?;
+    Some(late / expected.max(1.0))
 }
 
 /// Tells of one call: each direction, and each hop of its way.
@@ -202,29 +249,42 @@ fn told(call: &Value, ways: &[Way], names: &Names) -> String {
         number(&call["lasted_s"]).unwrap_or_default(),
         text(&call["media"])
     );
-    for stream in list(&call["streams"]) {
-        for (key, direction) in DIRECTIONS {
-            let side = &stream[key];
-            let by = match text(&side["over"]) {
-                "overlay" => "measured where it left the overlay",
-                _ => "measured where it came in; the other gateway knows the rest",
-            };
-            let cells = heard(key, side);
+    for side in list(&call["streams"]).iter().flat_map(heard) {
+        let direction = DIRECTIONS.iter().find(|(key, _)| *key == side.key);
+        let direction = direction.map_or("", |(_, words)| words);
+        let quality = side.quality;
+        if quality.is_null() {
             let _ = writeln!(
                 out,
-                "{direction} ({by}): loss {} before recovery, {} after, late {}, jitter {}, budget \
-                 used {}, R {}, MOS {}",
-                cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7]
+                "{direction}: not known: the gateway at the other end has not told what it hears"
             );
+            continue;
         }
+        let percent =
+            |share: Option<f64>| or_dash(share.map(|share| format!("{:.2} %", 1e2 * share)));
+        let digits = |key: &str, digits: usize| {
+            or_dash(number(&quality[key]).map(|value| format!("{value:.digits$}")))
+        };
+        let _ = writeln!(
+            out,
+            "{direction}: loss {} before recovery, {} after; late {}, jitter {} ms, {} of the \
+             deadline used; R {}, MOS {}",
+            percent(number(&quality["loss_before_recovery"])),
+            percent(number(&quality["loss"])),
+            percent(late(quality)),
+            digits("jitter_ms", 1),
+            or_dash(number(&quality["budget_used_mean"]).map(|s| format!("{:.0} %", 1e2 * s))),
+            digits("r_factor", 1),
+            digits("mos", 2),
+        );
     }
     for way in ways {
-        let _ = writeln!(out, "the way now: {}", way.reason);
+        let _ = writeln!(out, "path now: {}", way.reason);
         for hop in &way.hops {
             let loss = loss(hop);
             let _ = writeln!(
                 out,
-                "  {} -> {}: {:.1} ms, loss {:.2} %, after one recovery {:.3} % is to be expected",
+                "  {} -> {}: {:.1} ms, loss {:.2} %, expected after recovery {:.3} %",
                 names.name(&hop.from),
                 names.name(&hop.to),
                 f64::from(hop.latency_us) / 1e3,
@@ -255,4 +315,71 @@ fn number(value: &Value) -> Option<f64> {
 
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quality(before: f64, after: f64, mos: f64) -> Value {
+        json!({"loss_before_recovery": before, "loss": after, "late": 2, "expected": 1000,
+               "jitter_ms": 1.25, "budget_used_mean": 0.24, "r_factor": 91.0, "mos": mos})
+    }
+
+    fn call(far: Value) -> Value {
+        json!({"call": "4c34ba71c312", "call_id": "x@y", "from": "sip:alice@a.example",
+               "to": "sip:bob@b.example", "lasted_s": 65.0, "media": "overlay", "streams": [{
+            "from_caller": {"over": "udp", "packets": 1000, "quality": quality(0.0, 0.0, 4.35)},
+            "from_callee": {"over": "overlay", "packets": 1000,
+                            "quality": quality(0.0555, 0.0139, 4.1)},
+            "far": far,
+        }]})
+    }
+
+    fn drawn(call: &Value) -> String {
+        let look = Look {
+            width: Some(80),
+            ..Look::default()
+        };
+        page(&json!({"calls": [call]}), &look).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_leg_that_has_not_crossed_the_overlay_is_no_result() {
+        let page = drawn(&call(Value::Null));
+        assert!(!page.contains("4.35"), "{page}");
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(
+            lines[1].contains("to callee") && lines[1].ends_with('-'),
+            "{page}"
+        );
+        assert!(
+            lines[2].contains("to caller") && lines[2].contains("5.55"),
+            "{page}"
+        );
+        assert!(
+            lines[2].contains("1.39") && lines[2].ends_with("4.10"),
+            "{page}"
+        );
+        let told = told(&call(Value::Null), &[], &Names::default());
+        assert!(told.contains("caller to callee: not known"), "{told}");
+        assert!(
+            told.contains("5.55 % before recovery, 1.39 % after"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn what_the_other_gateway_hears_is_the_other_direction() {
+        let far = json!({"from_caller": {"over": "overlay", "quality": quality(0.04, 0.001, 4.3)}});
+        let page = drawn(&call(far));
+        let lines: Vec<&str> = page.lines().collect();
+        for part in ["to callee", "4.00", "0.10", "4.30"] {
+            assert!(lines[1].contains(part), "{part}: {page}");
+        }
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{page}"
+        );
+    }
 }

@@ -179,8 +179,9 @@ pub struct Multicast {
     pub groups: Option<String>,
     /// How long a packet is of use, in milliseconds.
     pub deadline_ms: Option<u64>,
-    /// `real-time` or `best-effort`.
-    pub class: Option<String>,
+    /// What packets need: `video` or `best-effort`.
+    #[serde(alias = "class")]
+    pub service: Option<String>,
     /// Hand packets over as they come.
     pub unordered: bool,
     /// Drop packets with TTL 1.
@@ -206,7 +207,7 @@ impl Multicast {
             ("--mtu", number(self.mtu.map(u64::from))),
             ("--groups", self.groups.clone()),
             ("--deadline", number(self.deadline_ms)),
-            ("--class", self.class.clone()),
+            ("--service", self.service.clone()),
             ("--source-rate", number(self.source_rate.map(u64::from))),
             ("--priority", number(self.priority.map(u64::from))),
         ];

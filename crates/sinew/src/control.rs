@@ -85,6 +85,37 @@ impl Control {
     }
 }
 
+/// A node that is asked again and again, and found again after it was restarted.
+#[derive(Debug)]
+pub struct Watched {
+    path: PathBuf,
+    control: Option<Control>,
+}
+
+impl Watched {
+    /// The node that the command line, the environment or the files at hand name.
+    pub fn find(node: Option<&Path>) -> Result<Watched, Failure> {
+        Ok(Watched {
+            path: socket(node)?,
+            control: None,
+        })
+    }
+
+    /// Does something with the connection; one that has failed is made anew the next time.
+    pub fn with<T>(
+        &mut self,
+        work: impl FnOnce(&mut Control) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let mut control = match self.control.take() {
+            Some(control) => control,
+            None => Control::connect(&self.path)?,
+        };
+        let done = work(&mut control)?;
+        self.control = Some(control);
+        Ok(done)
+    }
+}
+
 /// The socket that is meant: the one given, that of `SINEW_NODE`, or the only one at hand.
 pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let named = given.map(Path::to_owned).or_else(|| {
@@ -141,6 +172,35 @@ fn only_one(mut found: Vec<PathBuf>) -> Result<PathBuf, Failure> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_node_that_was_restarted_is_asked_again() {
+        let dir = crate::testing::directory("watched");
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("ams.ctl");
+        let answer_once = || {
+            let listener = UnixListener::bind(&path).unwrap();
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut question = String::new();
+                BufReader::new(&stream).read_line(&mut question).unwrap();
+                stream.write_all(b"{\"snapshot\":{}}\n").unwrap();
+            })
+        };
+        let node = answer_once();
+        let mut watched = Watched::find(Some(&path)).unwrap();
+        assert!(watched.with(Control::status).is_ok());
+        node.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            let away = watched.with(Control::status);
+            assert!(matches!(away, Err(Failure::Failed(_))), "{away:?}");
+        }
+        let node = answer_once();
+        assert!(watched.with(Control::status).is_ok());
+        node.join().unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn the_only_live_socket_is_found_and_several_are_listed() {

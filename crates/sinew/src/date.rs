@@ -6,6 +6,12 @@ pub fn day(unix_s: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// The time of a day in seconds since 1970, in UTC: `13:05:09`.
+pub fn clock(unix_s: u64) -> String {
+    let s = unix_s % 86_400;
+    format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
+}
+
 /// The date of a day since 1970-01-01, in the Gregorian calendar. Years begin with March here, so
 /// that the leap day is the last of its year.
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -52,6 +58,12 @@ mod tests {
         ] {
             assert_eq!(day(unix_s), expected);
         }
+    }
+
+    #[test]
+    fn a_clock_begins_anew_each_day() {
+        assert_eq!(clock(86_400), "00:00:00");
+        assert_eq!(clock(1_795_219_199), "23:59:59");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Demo {
     #[arg(long, default_value = "25%", value_parser = lab::share::parse)]
     pub burst: f64,
     /// Length of the calls
-    #[arg(long, default_value_t = 36)]
+    #[arg(long, value_name = "TIME", default_value = "36", value_parser = crate::quantity::whole_seconds)]
     pub seconds: u32,
     /// Speech of your own: a WAV file of any common rate, mono or stereo
     #[arg(long)]

@@ -1,7 +1,8 @@
 //! `sinew discover`: what the DNS says of a domain's nodes and SIP proxies.
 
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{self, Align, Table};
+use crate::table::{Align, Table};
+use crate::terminal;
 use clap::{Args, ValueEnum};
 use client::discover::{
     Discover, Endpoint, Error, Found, Origin, Service, Settings, Static, Transport,
@@ -65,7 +66,8 @@ pub fn run(args: &Arguments) -> Outcome {
         let services: Vec<Value> = answers.iter().map(json_of).collect();
         terminal::json(&json!({"domain": args.domain, "services": services}))?;
     } else if let Some(table) = table(&answers) {
-        terminal::line(table.to_string().trim_end())?;
+        let page = table.page(&terminal::look(), "")?;
+        terminal::line(page.to_string().trim_end())?;
     }
     let errors = answers
         .iter()

@@ -7,10 +7,11 @@
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::{Names, client_socket};
+use crate::quantity;
+use crate::service::{Paths, Service};
 use base::{Duration, NodeAddr, Time};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
-use client::{DatagramSocket, LinkProtocol, Node, Options, RouteBy, Routing, Target};
+use clap::Args;
+use client::{DatagramSocket, Node, Options, RouteBy, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller};
 use net::signals::Termination;
@@ -18,31 +19,19 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use wire::echo::{ECHO_BYTES, Echo, Kind, PORT};
 
-/// How packets are carried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Class {
-    /// As they are lost, over the path of the least latency
-    BestEffort,
-    /// With recovery on every hop, over the path of the least expected latency
-    Voice,
-}
-
 /// Where to, and how, for both commands.
 #[derive(Debug, Args)]
 pub struct Way {
     /// The node: name or overlay address
     pub to: String,
-    /// How the packets are carried
-    #[arg(long, value_enum, default_value_t = Class::BestEffort)]
-    pub class: Class,
-    /// What routes the packets, if not the metric of the class: a metric by table, or a scheme by
-    /// which the node stamps them; answers come back the same way
-    #[arg(long, value_parser = routing())]
-    pub routing: Option<RouteBy>,
-    /// How long an answer is waited for
-    #[arg(long, value_name = "MS", default_value_t = 1_000,
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub timeout: u64,
+    /// What the packets need
+    #[arg(long, alias = "class", value_enum, default_value_t = Service::BestEffort)]
+    pub service: Service,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+    /// How long an answer is waited for; a bare number is one of seconds
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub timeout: Duration,
     /// The control socket of the node to start from, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -59,14 +48,14 @@ pub struct Path {
     pub names: Names,
     /// The node to ask.
     pub to: NodeAddr,
-    class: Class,
+    service: Service,
     routing: Option<RouteBy>,
 }
 
-/// The words for what routes packets.
-pub fn routing() -> impl TypedValueParser<Value = RouteBy> {
-    let words = PossibleValuesParser::new(RouteBy::ALL.map(RouteBy::label));
-    words.map(|word| RouteBy::from_label(&word).expect("the parser lets these words pass only"))
+/// A time from one millisecond to a minute.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(60));
+    quantity::within(quantity::seconds(text)?, least, most)
 }
 
 /// One socket that asks.
@@ -120,22 +109,15 @@ impl Path {
             to: names.address(&way.to)?,
             node,
             names,
-            class: way.class,
-            routing: way.routing,
+            service: way.service,
+            routing: way.paths.chosen(),
         })
     }
 
     /// Opens a socket whose requests take at most `ttl` hops.
-    pub fn prober(&self, ttl: u8, deadline_ms: u64) -> Result<Prober, Failure> {
-        let deadline = std::time::Duration::from_millis(deadline_ms);
-        let mut options = match self.class {
-            Class::Voice => Options::voice(deadline),
-            Class::BestEffort => Options {
-                link: LinkProtocol::BestEffort,
-                routing: Routing::Latency.into(),
-                ..Options::best_effort()
-            },
-        };
+    pub fn prober(&self, ttl: u8, deadline: Duration) -> Result<Prober, Failure> {
+        let deadline = std::time::Duration::from_nanos(deadline.as_nanos());
+        let mut options = self.service.options(deadline);
         if let Some(routing) = self.routing {
             options.routing = routing;
             // A best path is one for a deadline.
@@ -242,11 +224,6 @@ impl Prober {
     fn stamp_us(&self) -> u32 {
         self.clock.now().as_micros() as u32
     }
-}
-
-/// Milliseconds as a span.
-pub fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
 }
 
 /// The round trips of a measurement.

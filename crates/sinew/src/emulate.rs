@@ -14,7 +14,7 @@ pub struct Emulate {
     #[arg(long, num_args = 2, value_names = ["A", "B"], required = true)]
     pub between: Vec<Place>,
     /// The link from A to B: loss, burst, delay, jitter, reorder, duplicate, rate, queue, outage, as
-    /// `sinew link set` has them
+    /// `sinew lab impair` has them
     #[arg(value_name = "LINK")]
     pub link: Model,
     /// The link from B to A, if it is another one
@@ -36,7 +36,7 @@ pub struct Emulate {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// End after so long, instead of by Ctrl-C
-    #[arg(long)]
+    #[arg(long, value_name = "TIME", value_parser = crate::quantity::fraction_of_seconds)]
     pub seconds: Option<f64>,
     /// Print JSON
     #[arg(long)]

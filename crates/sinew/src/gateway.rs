@@ -1,5 +1,6 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
+pub mod exchange;
 mod metrics;
 pub(crate) mod multicast;
 pub mod record;
@@ -34,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// The subcommands of `sinew gateway`.
 #[derive(Debug, Subcommand)]
 pub enum Gateway {
-    /// Be a SOCKS 5 server: programs reach nodes by name, and the Internet by way of an exit
+    /// Run a SOCKS 5 proxy: programs reach nodes by name, and the Internet through an exit node
     #[command(after_help = "\
 Examples:
   sinew gateway socks --node net/ams
@@ -57,7 +58,7 @@ Examples:
   ffmpeg -re -i film.ts -c copy -f mpegts 'udp://239.1.1.1:5004?pkt_size=1316'
   sinew gateway multicast --node net/fra --interface eth1     # the hosts of the network at eth1
   vlc udp://@239.1.1.1:5004                                   # at one of them
-  sinew gateway multicast --groups '239.1.0.0/16,!239.1.9.9' --deadline 150 --node net/ams")]
+  sinew gateway multicast --groups '239.1.0.0/16,!239.1.9.9' --deadline 150ms --node net/ams")]
     Multicast(multicast::MulticastArgs),
 }
 

@@ -1,20 +1,22 @@
 //! `sinew groups`, `sinew group show | set | clear`: multicast and anycast groups, their trees, and
 //! what each receiver gets.
 
-use crate::control::Control;
+use crate::control::{Control, Watched};
 use crate::date::span;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
+use crate::quantity;
+use crate::service::Service;
 use crate::show::{Show, list, text};
-use crate::terminal::{self, Align, Table};
+use crate::table::{Cell, Column, Look, Page, Table, Tone};
+use crate::terminal;
+use crate::watch::{self, Rates};
 use base::NodeAddr;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use client::{LinkProtocol, RouteBy, Routing};
+use client::{RouteBy, Routing};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Instant;
 
 /// The subcommands of `sinew group`.
 #[derive(Debug, Subcommand)]
@@ -55,16 +57,16 @@ pub struct SetGroup {
     /// The group, or a range of groups like 239.192.0.0/14
     pub group: String,
     /// What its sources send together, like 10mbit; more is dropped at the source
-    #[arg(long, value_name = "RATE", value_parser = rate)]
+    #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<u64>,
     /// How soon its packets have to be there, like 500ms
-    #[arg(long, value_name = "TIME", value_parser = span_word)]
+    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub deadline: Option<base::Duration>,
-    /// What is done about losses on each hop
-    #[arg(long, value_parser = PossibleValuesParser::new(LinkProtocol::ALL.map(LinkProtocol::label)))]
-    pub link: Option<String>,
+    /// What its packets need
+    #[arg(long, alias = "link", value_enum)]
+    pub service: Option<Service>,
     /// The metric that makes its tree short
-    #[arg(long, value_parser = PossibleValuesParser::new(metrics()))]
+    #[arg(long = "metric", alias = "routing", value_name = "METRIC", value_parser = PossibleValuesParser::new(metrics()))]
     pub routing: Option<String>,
     /// Its priority
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=7))]
@@ -107,14 +109,6 @@ fn metrics() -> Vec<&'static str> {
     by_table.map(RouteBy::label).collect()
 }
 
-fn span_word(word: &str) -> Result<base::Duration, String> {
-    base::impair::span(word).ok_or_else(|| "write a time like 500ms".to_owned())
-}
-
-fn rate(word: &str) -> Result<u64, String> {
-    base::impair::rate(word).ok_or_else(|| "write a rate like 10mbit".to_owned())
-}
-
 /// Does what the command line asks.
 pub fn run(command: &Group) -> Outcome {
     match command {
@@ -133,36 +127,49 @@ pub fn run(command: &Group) -> Outcome {
 
 /// `sinew groups`.
 pub fn show(args: &Show) -> Outcome {
-    let mut control = Control::find(args.node.as_deref())?;
-    let mut before = Before::default();
-    terminal::show(args.watch, || {
-        let answer = control.ask(&json!({"cmd": "groups"}))?;
+    let mut node = Watched::find(args.node.as_deref())?;
+    let mut rates = Rates::default();
+    watch::show(args, "groups", |look| {
+        let (answer, status) = asked(&mut node, &json!({"cmd": "groups"}))?;
         if args.json {
-            return Ok(answer["groups"].to_string());
+            return Ok(Page::text(&answer["groups"].to_string()));
         }
-        let names = Names::of(&control.status()?);
-        Ok(page(&answer["groups"], &names, &mut before))
+        let page = page(&answer["groups"], &status, look, &mut rates)?;
+        Ok(page.of(text(&status["snapshot"]["name"])))
     })
 }
 
+/// The node's answer, and its status for the names and the time.
+fn asked(node: &mut Watched, question: &Value) -> Result<(Value, Value), Failure> {
+    node.with(|control| Ok((control.ask(question)?, control.status()?)))
+}
+
 fn show_group(args: &ShowGroup) -> Outcome {
-    let mut control = Control::find(args.show.node.as_deref())?;
+    let mut node = Watched::find(args.show.node.as_deref())?;
     let question = json!({"cmd": "groups", "group": args.group.to_string()});
-    let mut before = Before::default();
-    terminal::show(args.show.watch, || {
-        let answer = control.ask(&question)?;
+    let mut rates = Rates::default();
+    watch::show(&args.show, &format!("group {}", args.group), |look| {
+        let (answer, status) = asked(&mut node, &question)?;
+        let node = text(&status["snapshot"]["name"]);
         let Some(group) = list(&answer["groups"]).first() else {
-            return Err(Failure::failed(format_args!(
+            let why = format!(
                 "{}: nobody has joined it, and nobody sends to it, as far as this node knows",
                 args.group
-            )));
+            );
+            return match args.show.watch {
+                // Whoever watches waits for the first one.
+                true if args.show.json => Ok(Page::text("null")),
+                true => Ok(Page::text(&why).of(node)),
+                false => Err(Failure::failed(why)),
+            };
         };
         if args.show.json {
-            return Ok(group.to_string());
+            return Ok(Page::text(&group.to_string()));
         }
-        let names = Names::of(&control.status()?);
-        let table = page(&answer["groups"], &names, &mut before);
-        Ok(format!("{table}\n{}", detail(group, &names)))
+        let mut page = page(&answer["groups"], &status, look, &mut rates)?;
+        page.push_blank();
+        page.push(detail(group, &Names::of(&status), &look.rest())?);
+        Ok(page.of(node))
     })
 }
 
@@ -179,13 +186,14 @@ fn set(args: &SetGroup) -> Outcome {
         let ms = u16::try_from(deadline.as_millis()).map_err(|_| Failure::misused(most))?;
         question["deadline_ms"] = ms.max(1).into();
     }
+    let link = args.service.map(|service| service.link().label());
     for (key, word) in [
-        ("link", &args.link),
-        ("routing", &args.routing),
-        ("tree", &args.tree),
+        ("link", link),
+        ("routing", args.routing.as_deref()),
+        ("tree", args.tree.as_deref()),
     ] {
         if let Some(word) = word {
-            question[key] = word.clone().into();
+            question[key] = word.into();
         }
     }
     if let Some(priority) = args.priority {
@@ -196,7 +204,7 @@ fn set(args: &SetGroup) -> Outcome {
         return terminal::json(&answer);
     }
     let admission = &answer["admission"];
-    let mut lines = vec![format!("{}: yes", args.group)];
+    let mut lines = vec![format!("{}: admitted", args.group)];
     lines.extend(reasons(admission));
     terminal::line(&lines.join("\n"))
 }
@@ -210,102 +218,94 @@ fn reasons(admission: &Value) -> Vec<String> {
     refusals.chain(notes).collect()
 }
 
-/// Bytes of each source at the time of the last page.
-struct Before {
-    started: Instant,
-    bytes: BTreeMap<String, (u64, f64)>,
-}
-
-impl Default for Before {
-    fn default() -> Before {
-        Before {
-            started: Instant::now(),
-            bytes: BTreeMap::new(),
-        }
-    }
-}
-
 /// One row per group and source; the rate is since the last time.
-fn page(groups: &Value, names: &Names, before: &mut Before) -> String {
-    let (started, before) = (before.started, &mut before.bytes);
+fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Result<Page, Failure> {
+    let names = Names::of(status);
+    let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     let mut table = Table::new(&[
-        ("GROUP", Align::Left),
-        ("TREE", Align::Left),
-        ("MEMBERS", Align::Right),
-        ("HERE", Align::Right),
-        ("SOURCE", Align::Left),
-        ("FROM", Align::Left),
-        ("TO", Align::Left),
-        ("PACKETS", Align::Right),
-        ("RATE", Align::Right),
-        ("RECEIVERS", Align::Right),
-        ("LOST", Align::Right),
-        ("WORST", Align::Left),
+        Column::words("GROUP", 0),
+        Column::words("TREE", 5),
+        Column::numbers("MEMBERS", 1),
+        Column::numbers("HERE", 6),
+        Column::words("SOURCE", 0),
+        Column::words("FROM", 4),
+        Column::words("TO", 3),
+        Column::numbers("PACKETS", 4),
+        Column::numbers("RATE Mbit/s", 1),
+        Column::numbers("RECEIVERS", 0),
+        Column::numbers("LOST %", 0),
+        Column::words("WORST", 2),
     ]);
-    let now = started.elapsed().as_secs_f64();
     for group in list(groups) {
-        let members = list(&group["members"]);
         let members = match text(&group["tree"]) {
-            "scribe" => "-".to_owned(),
-            _ => members.len().to_string(),
+            "scribe" => Cell::nothing(),
+            _ => list(&group["members"]).len().to_string().into(),
         };
         let head = [
-            text(&group["group"]).to_owned(),
-            text(&group["tree"]).to_owned(),
+            text(&group["group"]).into(),
+            text(&group["tree"]).into(),
             members,
-            group["clients"].to_string(),
+            group["clients"].to_string().into(),
         ];
         let sources = list(&group["sources"]);
         if sources.is_empty() {
-            let head = head.clone();
-            let rest = ["-", "-", "-", "0", "-", "-", "-", "-"].map(str::to_owned);
-            table.row(head.into_iter().chain(rest));
+            let rest = ["-", "-", "-", "0", "-", "-", "-", "-"].map(Cell::from);
+            table.row(head.iter().cloned().chain(rest));
         }
         for source in sources {
-            let head = head.clone();
-            let key = format!("{} {} {}", head[0], source["source"], source["metric"]);
+            let key = format!(
+                "{} {} {}",
+                group["group"], source["source"], source["metric"]
+            );
             let bytes = source["bytes"].as_u64().unwrap_or(0);
-            let rate = before.insert(key, (bytes, now)).map(|(then, at)| {
-                let bps = bytes.saturating_sub(then) as f64 * 8.0 / (now - at).max(1e-3);
-                format!("{:.2} Mbit/s", bps / 1e6)
-            });
+            let rate = rates.of(key, bytes, now_s);
             let to: Vec<&str> = list(&source["branches"])
                 .iter()
                 .map(|peer| names.name(text(peer)))
                 .collect();
             let worst = list(&source["receptions"]).first();
+            let upstream = source["upstream"].as_str();
             let rest = [
-                names.name(text(&source["source"])).to_owned(),
-                source["upstream"]
-                    .as_str()
-                    .map_or("-", |peer| names.name(peer))
-                    .to_owned(),
-                if to.is_empty() {
-                    "-".to_owned()
-                } else {
-                    to.join(",")
+                names.name(text(&source["source"])).into(),
+                upstream.map_or("-", |peer| names.name(peer)).into(),
+                match to.is_empty() {
+                    true => Cell::nothing(),
+                    false => to.join(",").into(),
                 },
-                source["packets"].to_string(),
-                rate.unwrap_or_else(|| "-".to_owned()),
-                source["receivers"].to_string(),
-                worst.map_or("-".into(), |one| percent(&one["lost_after_pct"])),
-                worst.map_or("-".into(), |one| names.name(text(&one["node"])).to_owned()),
+                source["packets"].to_string().into(),
+                Cell::number(rate.map(|bytes| bytes * 8.0 / 1e6), 2),
+                source["receivers"].to_string().into(),
+                worst.map_or_else(Cell::nothing, |one| lost(&one["lost_after_pct"])),
+                worst
+                    .map_or("-", |one| names.name(text(&one["node"])))
+                    .into(),
             ];
-            table.row(head.into_iter().chain(rest));
+            table.row(head.iter().cloned().chain(rest));
         }
     }
-    match table.is_empty() {
-        true => "no groups: nobody has joined one, and nobody sends to one".to_owned(),
-        false => table.to_string(),
-    }
+    table.sort(5);
+    table.page(
+        look,
+        "no groups: nobody has joined one, and nobody sends to one",
+    )
 }
 
-fn percent(value: &Value) -> String {
-    format!("{:.3} %", value.as_f64().unwrap_or(0.0))
+/// What receivers miss, from which on somebody should look.
+const LOST_WARN_PCT: f64 = 0.1;
+/// From here on pictures break.
+const LOST_BAD_PCT: f64 = 1.0;
+
+fn lost(value: &Value) -> Cell {
+    let pct = value.as_f64().unwrap_or(0.0);
+    Cell::toned(
+        format!("{pct:.3}"),
+        Tone::above(pct, LOST_WARN_PCT, LOST_BAD_PCT),
+    )
 }
 
 /// All about one group.
-fn detail(group: &Value, names: &Names) -> String {
+fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
+    let mut page = Page::default();
     let mut lines = Vec::new();
     let setting = &group["setting"];
     if !setting.is_null() {
@@ -349,30 +349,36 @@ fn detail(group: &Value, names: &Names) -> String {
             continue;
         }
         let mut table = Table::new(&[
-            ("RECEIVER", Align::Left),
-            ("RECEIVED", Align::Right),
-            ("RECOVERED", Align::Right),
-            ("LOST", Align::Right),
-            ("LOSS BEFORE", Align::Right),
-            ("LOSS AFTER", Align::Right),
+            Column::words("RECEIVER", 0),
+            Column::words("ADDRESS", 2),
+            Column::numbers("RECEIVED", 1),
+            Column::numbers("RECOVERED", 1),
+            Column::numbers("LOST", 1),
+            Column::numbers("LOSS BEFORE %", 0),
+            Column::numbers("LOSS AFTER %", 0),
         ]);
         for one in receptions {
+            let node = text(&one["node"]);
             table.row([
-                names.both(text(&one["node"])),
-                one["received"].to_string(),
-                one["recovered"].to_string(),
-                one["lost"].to_string(),
-                percent(&one["lost_before_pct"]),
-                percent(&one["lost_after_pct"]),
+                names.name(node).into(),
+                node.into(),
+                one["received"].to_string().into(),
+                one["recovered"].to_string().into(),
+                one["lost"].to_string().into(),
+                Cell::number(one["lost_before_pct"].as_f64(), 3),
+                lost(&one["lost_after_pct"]),
             ]);
         }
-        lines.push(table.to_string());
+        page.push(Page::text(&lines.join("\n")));
+        lines.clear();
+        page.push(table.page(look, "")?);
         let all = source["receivers"].as_u64().unwrap_or(0) as usize;
         if all > receptions.len() {
             lines.push(format!("the worst {} of {all} receivers", receptions.len()));
         }
     }
-    lines.join("\n")
+    page.push(Page::text(&lines.join("\n")));
+    Ok(page)
 }
 
 /// Draws the tree below a node, as deep as it is; bounded, whatever a node tells.
@@ -395,10 +401,11 @@ mod tests {
 
     #[test]
     fn a_group_is_shown_with_its_tree_and_what_each_receiver_got() {
-        let names = Names::of(&json!({
-            "snapshot": {"name": "ams", "address": "10.7.0.1", "links": []},
+        let status = json!({
+            "snapshot": {"name": "ams", "address": "10.7.0.1", "links": [], "uptime_s": 9.0},
             "nodes": [{"name": "fra", "address": "10.7.0.2"}, {"name": "par", "address": "10.7.0.3"}],
-        }));
+        });
+        let names = Names::of(&status);
         let group = json!({
             "group": "239.1.1.1", "kind": "multicast", "tree": "link-state",
             "members": ["10.7.0.3"], "clients": 0, "admission": {"notes": ["a note"], "refusals": []},
@@ -413,18 +420,25 @@ mod tests {
                 "links": [["10.7.0.1", "10.7.0.2"], ["10.7.0.2", "10.7.0.3"]],
             }],
         });
-        let mut before = Before::default();
-        let table = page(&json!([group]), &names, &mut before);
+        let look = Look {
+            width: Some(80),
+            ..Look::default()
+        };
+        let drawn = page(&json!([group]), &status, &look, &mut Rates::default());
+        let table = drawn.unwrap().to_string();
+        let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row[0], "239.1.1.1", "{table}");
+        assert!(row.contains(&"0.100") && row.contains(&"par"), "{table}");
         assert!(
-            table.contains("239.1.1.1  link-state        1     0  ams"),
+            table.lines().all(|line| line.chars().count() <= 80),
             "{table}"
         );
-        let shown = detail(&group, &names);
+        let shown = detail(&group, &names, &look).unwrap().to_string();
         for part in [
             "set by ams: real-time, latency, priority 4, 500 ms",
             "note: a note",
             "  └ fra 10.7.0.2\n    └ par 10.7.0.3",
-            "par 10.7.0.3       999          9     1      1.000 %     0.100 %",
+            "par       10.7.0.3       999          9     1          1.000         0.100",
         ] {
             assert!(shown.contains(part), "{part:?} in {shown}");
         }

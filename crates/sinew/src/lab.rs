@@ -2,6 +2,7 @@
 //! scenarios with real nodes.
 
 use crate::failure::{Failure, Outcome};
+use crate::link;
 use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
@@ -32,6 +33,15 @@ Examples:
     /// End the nodes that `lab up --keep` left running in a folder
     #[command(after_help = "Example:\n  sinew lab down ring")]
     Down(Down),
+    /// Impair what node A sends to its neighbor B, or end that (nodes with `lab = true`)
+    #[command(after_help = "\
+Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50 outage gilbert=..
+
+Examples:
+  sinew lab impair ams fra loss=5% burst=25% delay=10ms
+  sinew lab impair ams fra delay=10ms rate=10mbit --both
+  sinew lab impair ams fra --clear")]
+    Impair(link::Impair),
     /// Put the parts of --shard runs together
     #[command(after_help = "Example:\n  sinew lab merge part-1 part-2 part-3 --out out")]
     Merge(Merge),
@@ -82,8 +92,8 @@ pub struct Up {
     /// The folder for the nodes' files, their logs and the report
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// End it after so many seconds
-    #[arg(long, value_name = "S")]
+    /// End it after so long; a bare number is one of seconds
+    #[arg(long, value_name = "TIME", value_parser = crate::quantity::fraction_of_seconds)]
     pub seconds: Option<f64>,
     /// Leave the nodes running at the end
     #[arg(long)]
@@ -127,6 +137,7 @@ pub fn run(lab: &Lab) -> Outcome {
         Lab::Run(args) => run_experiments(args),
         Lab::Up(args) => up(args),
         Lab::Down(args) => down(args),
+        Lab::Impair(args) => link::impair(args),
         Lab::Merge(args) => {
             let summary = experiment::merge(&args.folders, &args.out);
             tell(&summary.map_err(failure)?, args.json)

@@ -6,7 +6,7 @@
 //!   status links ..   asks a running node       <- its control socket, JSON
 //!   groups group      asks a running node, and sets how groups are carried
 //!   why whatif plan   asks a running node, or a scenario file
-//!   ping trace call   measures over the overlay <- its client socket
+//!   ping trace test-call   measures over the overlay <- its client socket
 //!   discover          asks the DNS              <- client::discover
 //!   cp                bulk data through relays   <- its relay socket
 //!   send listen       streams and datagrams     <- its client socket
@@ -46,14 +46,19 @@ pub mod names;
 pub mod node;
 pub mod ping;
 pub mod plan;
+pub mod progress;
+pub mod quantity;
+pub mod service;
 pub mod show;
 pub mod sim;
 pub mod stop;
+pub mod table;
 pub mod terminal;
 #[cfg(test)]
 mod testing;
 pub mod trace;
 pub mod transfer;
+pub mod watch;
 pub mod why;
 
 use clap::{Parser, Subcommand};
@@ -110,7 +115,7 @@ pub enum Command {
     /// Show one group, or say how it is to be carried
     #[command(subcommand)]
     Group(groups::Group),
-    /// Show the calls of the SIP gateway beside a node: loss, delay, MOS, each way
+    /// Show the real calls of the SIP gateway beside a node: loss, delay, MOS, each way
     #[command(after_help = "Example:\n  sinew calls --node net/ams --watch")]
     Calls(Show),
     /// Why packets take their path: the path, the runners-up, the numbers that decided
@@ -118,13 +123,13 @@ pub enum Command {
 Examples:
   sinew why ams par --node net/ams
   sinew why call:4c34ba71c312 --node net/ams
-  sinew why west east --class best --deadline 60ms --scenario examples/diamond.toml --json")]
+  sinew why west east --paths best --deadline 60ms --scenario examples/diamond.toml --json")]
     Why(why::Why),
-    /// What would be if links or nodes were otherwise, for one pair of nodes or for all
+    /// Predict how paths change if a link or a node changes, for one pair of nodes or for all
     #[command(after_help = "\
 Examples:
   sinew whatif 'ams-par loss=8%' ams par --node net/ams
-  sinew whatif 'fra down, ams-lon delay=40ms' --class latency
+  sinew whatif 'fra down, ams-lon delay=40ms' --metric latency
   sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
     Whatif(why::WhatIf),
     /// How to move bulk data between two nodes: directly, through relays, with stripes; how fast
@@ -134,8 +139,8 @@ Examples:
   sinew plan ams par --connections 16 --json
   sinew plan west east --along path --scenario examples/diamond.toml")]
     Plan(plan::Plan),
-    /// Impair a link between nodes of a laboratory
-    #[command(subcommand)]
+    /// Impair a link between nodes of a laboratory: `sinew lab impair` was called so
+    #[command(subcommand, hide = true)]
     Link(link::Link),
     /// Hear the difference: calls over a lossy path, directly and over six nodes
     #[command(after_help = "Example:\n  sinew demo --loss 10% --burst 50% --out demo-10")]
@@ -144,8 +149,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew ping fra --node net/ams
-  sinew ping 10.7.0.3 --count 100 --interval 20 --class voice --json
-  sinew ping fra --routing disjoint")]
+  sinew ping 10.7.0.3 --count 100 --interval 20ms --service voice --json
+  sinew ping fra --paths disjoint")]
     Ping(ping::Ping),
     /// Measure round trip and loss to every node on the way to a node
     #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
@@ -157,13 +162,17 @@ Examples:
   sinew discover example.org --service sip-udp --server 127.0.0.1:5353 --json
   sinew discover example.org --static example.org=fra.example.net:7443")]
     Discover(discover::Arguments),
-    /// Call a node: how voice comes through, over the overlay and directly, side by side
-    #[command(after_help = "\
+    /// Test how voice comes through to a node, over the overlay and directly, side by side
+    #[command(
+        name = "test-call",
+        alias = "call",
+        after_help = "\
 Examples:
-  sinew call --answer --node net/fra
-  sinew call fra --direct fra.example.net:7717 --calls 10 --node net/ams
-  sinew call fra --routing disjoint
-  sinew call fra --direct fra.example.net:7717 --codec opus --seconds 86400 --json > day.jsonl")]
+  sinew test-call --answer --node net/fra
+  sinew test-call fra --direct fra.example.net:7717 --calls 10 --node net/ams
+  sinew test-call fra --paths disjoint
+  sinew test-call fra --direct fra.example.net:7717 --codec opus --seconds 24h --json > day.jsonl"
+    )]
     Call(call::Call),
     /// Send a file or a pipe over the overlay to `sinew listen`
     #[command(after_help = "\
@@ -194,12 +203,12 @@ Examples:
   sinew cp disk.img fra:/srv/data/ --node net/ams
   sinew cp results/ lon:/srv/data/results fra:/srv/data/results
   sinew cp fra:/srv/data/disk.img . --via lon --stripes 1,4
-  tar c dir | sinew cp - fra:/srv/data/dir.tar --scavenge")]
+  tar c dir | sinew cp - fra:/srv/data/dir.tar --background")]
     Cp(cp::Copy),
     /// Let programs that know nothing of overlays use this one
     #[command(subcommand)]
     Gateway(gateway::Gateway),
-    /// Simulate networks, traffic and mishaps out of a scenario file
+    /// Simulate networks, traffic and failures described in a scenario file
     #[command(subcommand)]
     Sim(sim::Sim),
     /// Join two network namespaces by a link that loses, delays and queues; needs root

@@ -1,4 +1,5 @@
-//! `sinew link set | clear`: emulates a bad network on what a node sends to a neighbour.
+//! `sinew lab impair`: emulates a bad network on what a node sends to a neighbour. `sinew link set` and
+//! `sinew link clear` are what it was called in the release before.
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
@@ -9,6 +10,19 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// Arguments of `lab impair`.
+#[derive(Debug, Args)]
+pub struct Impair {
+    #[command(flatten)]
+    ends: Ends,
+    /// What is bad about it, like `loss=5% delay=10ms`
+    #[arg(required_unless_present = "clear", value_name = "WORD")]
+    model: Vec<String>,
+    /// End the impairment
+    #[arg(long, conflicts_with = "model")]
+    clear: bool,
+}
+
 /// The subcommands of `sinew link`.
 #[derive(Debug, Subcommand)]
 pub enum Link {
@@ -17,11 +31,11 @@ pub enum Link {
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50 outage gilbert=..
 
 Examples:
-  sinew link set ams fra loss=5% burst=25% delay=10ms
-  sinew link set ams fra delay=10ms rate=10mbit --both")]
+  sinew lab impair ams fra loss=5% burst=25% delay=10ms
+  sinew lab impair ams fra delay=10ms rate=10mbit --both")]
     Set(Set),
     /// End the impairment
-    #[command(after_help = "Example:\n  sinew link clear ams fra --both")]
+    #[command(after_help = "Example:\n  sinew lab impair ams fra --clear --both")]
     Clear(Clear),
 }
 
@@ -62,23 +76,37 @@ struct Ends {
 /// Does what the command line asks.
 pub fn run(command: &Link) -> Outcome {
     match command {
-        Link::Set(Set { ends, model }) => {
-            let text = model.join(" ");
-            // Told here, so that a mistake at the second end does not leave the first one changed.
-            let model: Model = text.parse().map_err(Failure::misused)?;
-            let model = model.to_string();
-            act(
-                ends,
-                &model,
-                |neighbor| json!({"cmd": "link_set", "neighbor": neighbor, "model": model}),
-            )
-        }
-        Link::Clear(Clear { ends }) => act(
-            ends,
-            "clear",
-            |neighbor| json!({"cmd": "link_clear", "neighbor": neighbor}),
-        ),
+        Link::Set(Set { ends, model }) => set(ends, model),
+        Link::Clear(Clear { ends }) => clear(ends),
     }
+}
+
+/// `sinew lab impair`.
+pub fn impair(args: &Impair) -> Outcome {
+    match args.clear {
+        true => clear(&args.ends),
+        false => set(&args.ends, &args.model),
+    }
+}
+
+fn set(ends: &Ends, model: &[String]) -> Outcome {
+    let text = model.join(" ");
+    // Told here, so that a mistake at the second end does not leave the first one changed.
+    let model: Model = text.parse().map_err(Failure::misused)?;
+    let model = model.to_string();
+    act(
+        ends,
+        &model,
+        |neighbor| json!({"cmd": "link_set", "neighbor": neighbor, "model": model}),
+    )
+}
+
+fn clear(ends: &Ends) -> Outcome {
+    act(
+        ends,
+        "clear",
+        |neighbor| json!({"cmd": "link_clear", "neighbor": neighbor}),
+    )
 }
 
 fn act(ends: &Ends, what: &str, question: impl Fn(&str) -> Value) -> Outcome {

@@ -1,8 +1,9 @@
 //! `sinew ping`: round trip and loss to a node.
 
-use crate::echo::{Answer, Heard, Path, Rtts, Way, loss_pct, ms};
+use crate::echo::{Answer, Heard, Path, Rtts, Way, interval, loss_pct};
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
+use base::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use wire::ipc::Options;
@@ -16,10 +17,9 @@ pub struct Ping {
     #[arg(long, short = 'c', default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub count: u16,
-    /// From one request to the next
-    #[arg(long, short = 'i', value_name = "MS", default_value_t = 200,
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub interval: u64,
+    /// From one request to the next; a bare number is one of seconds
+    #[arg(long, short = 'i', value_name = "TIME", default_value = "200ms", value_parser = interval)]
+    pub interval: Duration,
     /// Bytes of a request
     #[arg(long, short = 's', default_value_t = 56,
           value_parser = clap::value_parser!(u16).range(14..=1_392))]
@@ -47,9 +47,9 @@ pub fn run(args: &Ping) -> Outcome {
         prober.ask(seq, args.size.into())?;
         replies.sent += 1;
         let last = seq + 1 == args.count;
-        let next = start + ms(args.interval * (u64::from(seq) + 1));
+        let next = start + args.interval * (u64::from(seq) + 1);
         let end = if last {
-            prober.now() + ms(args.way.timeout)
+            prober.now() + args.way.timeout
         } else {
             next
         };
@@ -101,14 +101,14 @@ impl Replies<'_> {
             ));
         }
         if self.seen.iter().any(|(before, _)| *before == seq) {
-            return self.say(&format!("{seq}: answered twice, after {rtt_ms:.2} ms"));
+            return self.say(&format!("{seq}: duplicate reply after {rtt_ms:.2} ms"));
         }
         self.rtts.add(rtt_ms);
         self.seen
             .push((seq, json!({"seq": seq, "rtt_ms": rtt_ms, "hops": hops})));
         let plural = if hops == 1 { "hop" } else { "hops" };
         self.say(&format!(
-            "{seq}: {} answers after {rtt_ms:.2} ms, {hops} {plural} away",
+            "{seq}: reply from {}: {rtt_ms:.2} ms, {hops} {plural}",
             self.path.names.name(&node)
         ))
     }
@@ -124,12 +124,11 @@ impl Replies<'_> {
                 "loss_pct": loss, "rtt_ms": self.rtts.json(), "replies": replies,
             }))?;
         } else {
-            let mut line = format!("{received} of {sent} answered, {loss:.1} % lost");
+            let mut line = format!("{sent} sent, {received} received, {loss:.1} % lost");
             let quantiles = [0.0, 0.5, 0.95, 1.0].map(|share| self.rtts.quantile(share));
             if let [Some(min), Some(median), Some(p95), Some(max)] = quantiles {
                 line += &format!(
-                    "; round trip {min:.2} / {median:.2} / {p95:.2} / {max:.2} ms (least, median, \
-                     95 %, most)"
+                    "; round trip min/median/p95/max {min:.2}/{median:.2}/{p95:.2}/{max:.2} ms"
                 );
             }
             terminal::line(&line)?;

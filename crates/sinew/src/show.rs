@@ -4,10 +4,11 @@ mod flows;
 mod links;
 mod status;
 
-use crate::control::Control;
-use crate::failure::Outcome;
+use crate::control::Watched;
+use crate::failure::{Failure, Outcome};
 use crate::names::Names;
-use crate::terminal::{self, Align, Table};
+use crate::table::{Cell, Column, Look, Page, Table, Wish};
+use crate::watch::{self, Rates};
 use clap::Args;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -22,9 +23,12 @@ pub struct Show {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Draw again every second
+    /// Draw again every second, with rates instead of totals, until `q`
     #[arg(long)]
     pub watch: bool,
+    /// Which columns
+    #[command(flatten)]
+    pub wish: Wish,
 }
 
 /// What is to be shown.
@@ -40,27 +44,65 @@ pub enum What {
     Flows,
 }
 
+impl What {
+    fn word(self) -> &'static str {
+        match self {
+            What::Status => "status",
+            What::Links => "links",
+            What::Routes => "routes",
+            What::Flows => "flows",
+        }
+    }
+}
+
+/// What a page is drawn with.
+struct Drawing<'a> {
+    look: &'a Look,
+    /// Counters of the page before, where pages follow each other: what they count is then shown as
+    /// rates.
+    rates: Option<&'a mut Rates>,
+}
+
+impl Drawing<'_> {
+    /// The head of a counter's column, and of its rate.
+    fn head(&self, total: &'static str, rate: &'static str) -> &'static str {
+        match self.rates {
+            Some(_) => rate,
+            None => total,
+        }
+    }
+
+    /// A counter, or its rate.
+    fn counter(&mut self, key: &str, total: &Value, at_s: f64) -> Cell {
+        let total = self::total(total);
+        match &mut self.rates {
+            Some(rates) => Cell::number(rates.of(key.to_owned(), total, at_s), 0),
+            None => total.to_string().into(),
+        }
+    }
+}
+
 /// Shows it.
 pub fn run(what: What, args: &Show) -> Outcome {
-    let mut control = Control::find(args.node.as_deref())?;
-    terminal::show(args.watch, || {
-        let mut status = match control.status() {
-            Ok(status) => status,
-            // A node that was restarted is found again by those who watch.
-            Err(_) if args.watch => {
-                control = Control::connect(control.path())?;
-                control.status()?
+    let mut node = Watched::find(args.node.as_deref())?;
+    let mut rates = Rates::default();
+    watch::show(args, what.word(), |look| {
+        let status = node.with(|control| {
+            let mut status = control.status()?;
+            if what == What::Flows {
+                flows::add_reasons(control, &mut status);
             }
-            Err(error) => return Err(error),
-        };
-        if what == What::Flows {
-            flows::add_reasons(&mut control, &mut status);
+            Ok(status)
+        })?;
+        if args.json {
+            return Ok(Page::text(&json(what, &status)));
         }
-        Ok(if args.json {
-            json(what, &status)
-        } else {
-            page(what, &status)
-        })
+        let mut drawing = Drawing {
+            look,
+            rates: args.watch.then_some(&mut rates),
+        };
+        let page = page(what, &status, &mut drawing)?;
+        Ok(page.of(text(&status["snapshot"]["name"])))
     })
 }
 
@@ -76,42 +118,41 @@ fn json(what: What, status: &Value) -> String {
     part.to_string()
 }
 
-fn page(what: What, status: &Value) -> String {
+fn page(what: What, status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
     match what {
-        What::Status => status::page(status),
-        What::Links => links::page(status),
-        What::Routes => routes(status),
-        What::Flows => flows::page(status),
+        What::Status => Ok(Page::wrapped(
+            &status::page(status),
+            drawing.look,
+            status::INDENT,
+        )),
+        What::Links => links::page(status, drawing),
+        What::Routes => routes(status, drawing.look),
+        What::Flows => flows::page(status, drawing),
     }
 }
 
-fn routes(status: &Value) -> String {
+fn routes(status: &Value, look: &Look) -> Result<Page, Failure> {
     let names = Names::of(status);
     let mut table = Table::new(&[
-        ("TO", Align::Left),
-        ("METRIC", Align::Left),
-        ("NEXT", Align::Left),
-        ("COST", Align::Right),
-        ("LATENCY", Align::Right),
+        Column::words("TO", 0),
+        Column::words("ADDRESS", 2),
+        Column::words("METRIC", 0),
+        Column::words("NEXT", 0),
+        Column::numbers("COST", 1),
+        Column::numbers("LATENCY ms", 0),
     ]);
     for route in list(&status["snapshot"]["routes"]) {
         table.row([
-            names.both(text(&route["to"])),
+            names.name(text(&route["to"])).to_owned(),
+            text(&route["to"]).to_owned(),
             text(&route["metric"]).to_owned(),
             names.name(text(&route["next_hop"])).to_owned(),
             number(&route["cost"], 2),
-            format!("{} ms", number(&route["latency_ms"], 2)),
+            number(&route["latency_ms"], 2),
         ]);
     }
-    or_else(&table, "no routes: is a link up? see `sinew links`")
-}
-
-fn or_else(table: &Table, nothing: &str) -> String {
-    if table.is_empty() {
-        nothing.to_owned()
-    } else {
-        table.to_string()
-    }
+    table.sort(3);
+    table.page(look, "no routes: is a link up? see `sinew links`")
 }
 
 /// The elements of a list; none of anything else.
@@ -174,23 +215,40 @@ mod tests {
         })
     }
 
+    fn drawn(what: What, status: &Value, look: &Look) -> String {
+        let mut drawing = Drawing { look, rates: None };
+        page(what, status, &mut drawing).unwrap().to_string()
+    }
+
+    fn page_of(what: What, status: &Value) -> String {
+        drawn(what, status, &Look::default())
+    }
+
+    fn at(width: usize) -> Look {
+        Look {
+            width: Some(width),
+            ..Look::default()
+        }
+    }
+
     #[test]
     fn pages_hold_what_people_look_for() {
-        let links = page(What::Links, &status());
+        let links = page_of(What::Links, &status());
         let lines: Vec<&str> = links.lines().collect();
         assert_eq!(lines.len(), 3, "{links}");
         for expected in [
-            "fra", "10.7.0.2", "up", "1m 00s", "20.2 ms", "5.1 %", "3/4", "loss=5%",
+            "fra", "10.7.0.2", "up", "1m 00s", "20.2", "5.1", "3/4", "loss=5%",
         ] {
             assert!(lines[1].contains(expected), "{expected}: {links}");
         }
-        let routes = page(What::Routes, &status());
+        assert!(lines[0].contains("RTT ms") && lines[0].contains("LOSS OUT %"));
+        let routes = page_of(What::Routes, &status());
         assert!(
-            routes.contains("lon 10.7.0.3") && routes.contains("fra"),
+            routes.contains("lon") && routes.contains("10.7.0.3") && routes.contains("fra"),
             "{routes}"
         );
-        assert_eq!(page(What::Flows, &status()), "no flows now");
-        let whole = page(What::Status, &status());
+        assert_eq!(page_of(What::Flows, &status()), "no flows now\n");
+        let whole = page_of(What::Status, &status());
         for expected in [
             "ams 10.7.0.1",
             "1m 15s",
@@ -209,13 +267,58 @@ mod tests {
     }
 
     #[test]
+    fn links_fit_eighty_columns_in_the_order_of_their_names() {
+        let mut status = status();
+        let fra = status["snapshot"]["links"][0].clone();
+        let links = (0..12).map(|i| {
+            let mut link = fra.clone();
+            link["name"] = format!("v{}", 12 - i).into();
+            link
+        });
+        status["snapshot"]["links"] = links.collect();
+        let page = drawn(What::Links, &status, &at(80));
+        let lines: Vec<&str> = page.lines().collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{page}"
+        );
+        for head in ["NAME", "STATE", "RTT ms", "LOSS IN %", "LOSS OUT %"] {
+            assert!(lines[0].contains(head), "{head}: {page}");
+        }
+        assert!(
+            lines[1].starts_with("v1 ") && lines[12].starts_with("v12 "),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn counters_are_rates_where_pages_follow_each_other() {
+        let (look, mut rates) = (at(200), Rates::default());
+        let mut status = status();
+        let mut drawn = |status: &Value| {
+            let mut drawing = Drawing {
+                look: &look,
+                rates: Some(&mut rates),
+            };
+            page(What::Links, status, &mut drawing).unwrap().to_string()
+        };
+        drawn(&status);
+        status["snapshot"]["uptime_s"] = 77.0.into();
+        status["snapshot"]["links"][0]["data_in"] = 410.into();
+        let page = drawn(&status);
+        assert!(page.contains("IN pkt/s"), "{page}");
+        let fra: Vec<&str> = page.lines().nth(1).unwrap().split_whitespace().collect();
+        assert!(fra.contains(&"200"), "400 packets in two seconds: {page}");
+    }
+
+    #[test]
     fn a_status_of_another_version_is_shown_as_far_as_it_goes() {
         for status in [
             json!({}),
             json!({"snapshot": {"links": [{}], "routes": [{}], "flows": [{}]}}),
         ] {
             for what in [What::Status, What::Links, What::Routes, What::Flows] {
-                assert!(!page(what, &status).is_empty());
+                assert!(!page_of(what, &status).is_empty());
             }
         }
     }

@@ -1,11 +1,8 @@
-//! Standard output: lines, tables, and pages that are drawn again in place.
+//! Standard output: lines, JSON, and what its terminal is like.
 
 use crate::failure::{Failure, Outcome};
+use crate::table::{Look, WIDTH, Wish};
 use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
-
-/// How often `--watch` draws.
-pub const WATCH: Duration = Duration::from_secs(1);
 
 /// Prints text and a line break.
 pub fn line(text: &str) -> Outcome {
@@ -25,111 +22,39 @@ pub fn json(value: &serde_json::Value) -> Outcome {
     }
 }
 
-fn unwritten(error: io::Error) -> Failure {
+pub(crate) fn unwritten(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::NobodyReads,
         _ => Failure::failed(format_args!("cannot write to standard output: {error}")),
     }
 }
 
-/// Draws `page` once, or, if `watch`, once per second in place until the process is ended.
-pub fn show(watch: bool, mut page: impl FnMut() -> Result<String, Failure>) -> Outcome {
-    if !watch {
-        return line(page()?.trim_end());
-    }
-    let in_place = io::stdout().is_terminal();
-    loop {
-        let text = page()?;
-        if in_place {
-            // To the upper left, each line cleared to its end, and what is left below cleared.
-            let text = text.trim_end().replace('\n', "\x1b[K\n");
-            line(&format!("\x1b[H{text}\x1b[K\x1b[J"))?;
-        } else {
-            line(&text)?;
-        }
-        std::thread::sleep(WATCH);
+/// How tables are drawn on standard output now, where nothing is wished for.
+pub fn look() -> Look {
+    look_for(&Wish::default())
+}
+
+/// How tables are drawn on standard output now.
+pub fn look_for(wish: &Wish) -> Look {
+    let is_terminal = io::stdout().is_terminal();
+    Look {
+        width: (!wish.wide).then(width),
+        only: wish.columns.clone(),
+        colour: is_terminal && colours(),
+        notes: is_terminal,
     }
 }
 
-/// Where a column's text stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Align {
-    /// Words.
-    Left,
-    /// Numbers.
-    Right,
+/// Columns of the window; without one those that the environment names, and else 80.
+pub fn width() -> usize {
+    let window = net::terminal::size(io::stdout()).map(|(columns, _)| columns);
+    let named = || std::env::var("COLUMNS").ok()?.parse().ok();
+    window.or_else(named).unwrap_or(WIDTH)
 }
 
-/// Rows under headings, each column as wide as its widest cell.
-#[derive(Clone, Debug)]
-pub struct Table {
-    columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// A table without rows.
-    pub fn new(columns: &[(&'static str, Align)]) -> Table {
-        Table {
-            columns: columns.to_vec(),
-            rows: Vec::new(),
-        }
-    }
-
-    /// Appends a row, with a cell for each column.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
-    }
-
-    /// True without rows.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-}
-
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let heading: Vec<String> = self
-            .columns
-            .iter()
-            .map(|(name, _)| (*name).into())
-            .collect();
-        let width = |i: usize| {
-            let cells = self
-                .rows
-                .iter()
-                .chain([&heading])
-                .filter_map(|row| row.get(i));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        for row in [&heading].into_iter().chain(&self.rows) {
-            let mut text = String::new();
-            for ((cell, (_, align)), width) in row.iter().zip(&self.columns).zip(&widths) {
-                let gap = if text.is_empty() { "" } else { "  " };
-                text += &match align {
-                    Align::Left => format!("{gap}{cell:<width$}"),
-                    Align::Right => format!("{gap}{cell:>width$}"),
-                };
-            }
-            writeln!(f, "{}", text.trim_end())?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("RTT", Align::Right)]);
-        table.row(["ams".into(), "3.1".into()]);
-        table.row(["zürich".into(), "120.25".into()]);
-        assert_eq!(
-            table.to_string(),
-            "NAME       RTT\nams        3.1\nzürich  120.25\n"
-        );
-    }
+/// True unless the user has refused them [no-color.org], or the terminal cannot.
+fn colours() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !is_set("NO_COLOR") && !dumb
 }

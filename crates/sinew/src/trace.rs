@@ -1,16 +1,17 @@
 //! `sinew trace`: the nodes on the way to a node, with round trip and loss to each.
 
-use crate::echo::{Heard, Path, Rtts, Way, loss_pct, ms};
+use crate::echo::{Heard, Path, Rtts, Way, loss_pct};
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{self, Align, Table};
-use base::NodeAddr;
+use crate::table::{Column, Table};
+use crate::terminal;
+use base::{Duration, NodeAddr};
 use clap::Args;
 use serde_json::{Value, json};
 
 /// Hops that are asked in a row without any answer before the trace is given up.
 const SILENT_HOPS: usize = 3;
 /// From one request to the next.
-const PACE_MS: u64 = 20;
+const PACE: Duration = Duration::from_millis(20);
 
 /// Arguments of `sinew trace`.
 #[derive(Debug, Args)]
@@ -79,9 +80,9 @@ fn ask(path: &Path, args: &Trace, ttl: u8) -> Result<Hop, Failure> {
     for seq in 0..args.count {
         prober.ask(seq, wire::echo::ECHO_BYTES)?;
         let last = seq + 1 == args.count;
-        let next = start + ms(PACE_MS * (u64::from(seq) + 1));
+        let next = start + PACE * (u64::from(seq) + 1);
         let end = if last {
-            prober.now() + ms(args.way.timeout)
+            prober.now() + args.way.timeout
         } else {
             next
         };
@@ -128,12 +129,12 @@ fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
         );
     }
     let mut table = Table::new(&[
-        ("HOP", Align::Right),
-        ("NODE", Align::Left),
-        ("LOSS TO HERE", Align::Right),
-        ("LEAST", Align::Right),
-        ("MEDIAN", Align::Right),
-        ("MOST", Align::Right),
+        Column::numbers("HOP", 0),
+        Column::words("NODE", 0),
+        Column::numbers("LOSS TO HERE %", 0),
+        Column::numbers("BEST ms", 1),
+        Column::numbers("MEDIAN ms", 0),
+        Column::numbers("WORST ms", 1),
     ]);
     for hop in hops {
         let nodes: Vec<String> = hop
@@ -144,7 +145,7 @@ fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
         let rtt = |share| {
             hop.rtts
                 .quantile(share)
-                .map_or("-".into(), |ms| format!("{ms:.2} ms"))
+                .map_or("-".into(), |ms| format!("{ms:.2}"))
         };
         table.row([
             hop.hop.to_string(),
@@ -153,11 +154,12 @@ fn print(path: &Path, args: &Trace, hops: &[Hop], reached: bool) -> Outcome {
             } else {
                 nodes.join(", ")
             },
-            format!("{:.1} %", loss_pct(sent, hop.rtts.len())),
+            format!("{:.1}", loss_pct(sent, hop.rtts.len())),
             rtt(0.0),
             rtt(0.5),
             rtt(1.0),
         ]);
     }
-    terminal::line(table.to_string().trim_end())
+    let page = table.page(&terminal::look(), "")?;
+    terminal::line(page.to_string().trim_end())
 }

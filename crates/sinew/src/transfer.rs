@@ -139,7 +139,7 @@ pub fn send(args: &Send) -> Outcome {
         ));
     }
     let stream = node.connect(to, Options::stream())?;
-    let mut progress = Progress::new(args.json);
+    let mut progress = Progress::new(args.json, false, length(args.file.as_deref()));
     let answers = std::thread::scope(|scope| {
         let answers = scope.spawn(|| take_answers(&stream, args.json));
         let sent = pour(input, &stream, &mut progress);
@@ -172,6 +172,12 @@ pub fn send(args: &Send) -> Outcome {
     progress.tell("to", to, seconds, args.json)
 }
 
+/// The length of a file; a device and a pipe have none.
+fn length(path: Option<&Path>) -> Option<u64> {
+    let metadata = path?.metadata().ok()?;
+    metadata.is_file().then_some(metadata.len())
+}
+
 /// Writes what the receiver answers to standard output, until it has closed.
 fn take_answers(stream: &Stream, quiet: bool) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -199,7 +205,7 @@ fn send_datagrams(args: &Send, node: &Node, to: Target, input: Box<dyn Read>) ->
         false => Options::best_effort(),
     };
     let socket = node.bind(0, options)?;
-    let mut progress = Progress::new(args.json);
+    let mut progress = Progress::new(args.json, false, None);
     let mut input = io::BufReader::new(input);
     let mut line = Vec::new();
     let mut datagrams = 0u64;
@@ -263,7 +269,7 @@ pub fn listen(args: &Listen) -> Outcome {
         };
         stream.set_nonblocking(true).map_err(Failure::failed)?;
         let from = stream.peer();
-        let mut progress = Progress::new(args.json);
+        let mut progress = Progress::new(args.json, args.out.is_none(), None);
         let taken = take_stream(&stream, &mut stop, &mut output, &mut progress);
         let seconds = progress.done();
         match taken {

@@ -6,16 +6,22 @@
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
+use crate::quantity::span;
+use crate::service::Question;
+use crate::table::Page;
 use crate::terminal;
-use base::{Duration, impair};
+use base::Duration;
 use clap::Args;
-use lab::explain::{self, Asked, Class, ExplainError, RUNNERS_UP_MAX, View};
+use lab::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
 use lab::scenario::{Scenario, ScenarioError};
 use overlay::snapshot::NetworkSnapshot;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
 use std::path::PathBuf;
+
+/// Where the words begin behind `why` and `held`.
+const INDENT: usize = 6;
 
 /// Arguments of `sinew why`.
 #[derive(Debug, Args)]
@@ -49,12 +55,11 @@ pub struct WhatIf {
 /// What both ask, and of whom.
 #[derive(Debug, Args)]
 pub struct About {
-    /// How the path is chosen: expected-latency, latency, loss, hops, width, best, disjoint, or
-    /// disjoint-3 and more
-    #[arg(long, default_value = "expected-latency")]
-    pub class: Class,
+    /// How the path is chosen
+    #[command(flatten)]
+    pub question: Question,
     /// What arrives later does not count
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     pub deadline: Duration,
     /// How many other paths are shown
     #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
@@ -76,7 +81,7 @@ pub struct Network {
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     /// The moment in the scenario, after the faults up to then
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = span)]
     pub at: Duration,
     /// Print JSON
     #[arg(long)]
@@ -122,7 +127,7 @@ pub fn ask(control: &mut Control) -> Result<View, Failure> {
 impl About {
     fn asked(&self) -> Asked {
         Asked {
-            class: self.class,
+            class: self.question.chosen().unwrap_or(Asked::default().class),
             deadline: self.deadline,
             runners_up: self.runners_up,
         }
@@ -158,7 +163,9 @@ impl Network {
         if self.json {
             return terminal::json(&serde_json::to_value(told).map_err(Failure::failed)?);
         }
-        terminal::line(told.to_string().trim_end())
+        // Sentences are longer than a line; tables fit one.
+        let page = Page::wrapped(&told.to_string(), &terminal::look(), INDENT);
+        terminal::line(page.to_string().trim_end())
     }
 }
 
@@ -168,10 +175,6 @@ pub fn failure(error: ExplainError) -> Failure {
         ExplainError::Misused(_) => Failure::misused(error),
         ExplainError::NoPath(_) | ExplainError::Snapshot(_) => Failure::failed(error),
     }
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    impair::span(text).ok_or_else(|| "expected a time such as 100ms (ns, us, ms, s)".to_owned())
 }
 
 fn runners_up(text: &str) -> Result<usize, String> {

@@ -17,7 +17,13 @@ impl Answerer {
         let mut child = Command::new(env!("CARGO_BIN_EXE_sinew"))
             .current_dir(&world.dir)
             .args([
-                "call", "--answer", "--json", "--node", "net/fra", "--listen", direct,
+                "test-call",
+                "--answer",
+                "--json",
+                "--node",
+                "net/fra",
+                "--listen",
+                direct,
             ])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -66,19 +72,19 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     world.start("fra");
     world.wait_for_link("ams", "fra");
 
-    let nobody = world.try_sinew("call fra --seconds 1 --node net/ams");
+    let nobody = world.try_sinew("test-call fra --seconds 1 --node net/ams");
     assert_eq!(nobody.status.code(), Some(1));
     let complaint = String::from_utf8_lossy(&nobody.stderr);
     assert!(
-        complaint.contains("run `sinew call --answer` there"),
+        complaint.contains("run `sinew test-call --answer` there"),
         "{complaint}"
     );
 
-    world.sinew("link set ams fra delay=30ms --node net/ams");
+    world.sinew("lab impair ams fra delay=30ms --node net/ams");
     let direct = world.endpoint(9).to_string();
     let answerer = Answerer::start(&world, &direct);
     let json = world.json(&format!(
-        "call fra --seconds 1 --direct {direct} --node net/ams"
+        "test-call fra --seconds 1 --direct {direct} --node net/ams"
     ));
     assert_eq!(
         (json["scenario"]["to"].as_str(), &json["scenario"]["direct"]),
@@ -95,9 +101,9 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
 
     // A codec of its own, reports meanwhile, and losses that the overlay makes good. The delay stays: a
     // link that is suddenly faster takes what is recovered for what came out of order, for a while.
-    world.sinew("link set ams fra loss=20% delay=30ms --node net/ams");
+    world.sinew("lab impair ams fra loss=20% delay=30ms --node net/ams");
     let lines = world.sinew(&format!(
-        "call fra --seconds 11 --every 5 --codec opus --direct {direct} --node net/ams --json"
+        "test-call fra --seconds 11 --every 5 --codec opus --direct {direct} --node net/ams --json"
     ));
     let lines: Vec<Value> = lines
         .lines()
@@ -126,10 +132,28 @@ fn calls_are_judged_in_both_directions_on_both_paths() {
     assert!(before > 10.0 && after < before, "{whole}");
     assert!(whole["gain"]["there"]["r_factor"].is_number() && whole["error"].is_null());
 
+    // Where nobody answers directly there is no score and no gain, and the reason is told.
+    let silent = world.endpoint(10);
+    let output = world.try_sinew(&format!(
+        "test-call fra --seconds 1 --direct {silent} --node net/ams --json"
+    ));
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        complaint.contains("nobody answers directly at"),
+        "{complaint}"
+    );
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(json["gain"].is_null(), "{json}");
+    for way in ["there", "back"] {
+        assert!(json["direct"][way]["mos"].is_null(), "{json}");
+        assert!(json["overlay"][way]["mos"].is_number(), "{json}");
+    }
+
     let answered = answerer.end();
     assert_eq!(
         (&answered["overlay_calls"], &answered["direct_calls"]),
-        (&2.into(), &2.into())
+        (&3.into(), &2.into())
     );
     assert_eq!(answered["ignored"], 0);
 }
@@ -139,10 +163,10 @@ fn what_cannot_be_is_misuse() {
     let world = World::new("call-misused");
     for words in [
         "call",
-        "call fra --answer",
+        "test-call fra --answer",
         "call --listen 127.0.0.1:1 fra",
-        "call fra --calls x",
-        "call fra --codec g729",
+        "test-call fra --calls x",
+        "test-call fra --codec g729",
     ] {
         assert_eq!(world.try_sinew(words).status.code(), Some(2), "{words}");
     }

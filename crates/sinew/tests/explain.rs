@@ -187,9 +187,13 @@ fn flows_say_their_class_their_path_and_why() {
         why["chosen"][0]["path"] == json!(["ams", "lon", "fra"])
             && why["runners_up"][0]["path"] == json!(["ams", "fra"])
     });
-    for (routing, path) in [("expected-latency", 1), ("best", 1), ("disjoint", 2)] {
+    for (flag, routing, path) in [
+        ("metric", "expected-latency", 1),
+        ("paths", "best", 1),
+        ("paths", "disjoint", 2),
+    ] {
         let ping = format!(
-            "ping fra --class voice --routing {routing} --count 3000 --interval 20 --node net/ams"
+            "ping fra --service voice --{flag} {routing} --count 3000 --interval 20ms --node net/ams"
         );
         let mut pinging = Command::new(env!("CARGO_BIN_EXE_sinew"))
             .args(ping.split(' '))
@@ -212,7 +216,7 @@ fn flows_say_their_class_their_path_and_why() {
         assert_eq!(flow["to"], "10.7.0.2:7", "{flow}");
         assert!(flow["packets"].as_u64().unwrap() > 0, "{flow}");
         // It takes the path that `why` tells.
-        let why = format!("why ams fra --class {routing} --deadline 1s --node net/ams");
+        let why = format!("why ams fra --{flag} {routing} --deadline 1s --node net/ams");
         let why = world.json(&why);
         let told = why["chosen"].as_array().unwrap().iter();
         let told: Vec<&Value> = told.map(|path| &path["addresses"]).collect();
@@ -304,17 +308,14 @@ fn what_cannot_be_asked_is_told_with_what_to_do() {
         (&["why", "west", "west"], "name two nodes"),
         (&["why", "west"], "name two nodes, or a call"),
         (
-            &["why", "west", "east", "--class", "fast"],
+            &["why", "west", "east", "--metric", "fast"],
             "use expected-latency, latency",
         ),
         (
             &["why", "west", "east", "--deadline", "soon"],
-            "expected a time",
+            "write a time",
         ),
-        (
-            &["why", "west", "east", "--deadline", "1h"],
-            "expected a time",
-        ),
+        (&["why", "west", "east", "--deadline", "1h"], "up to"),
         (&["why", "west", "east", "--deadline", "60s"], "up to"),
         (&["why", "west", "east", "--runners-up", "99"], "up to 8"),
         (&["why", "west", "east", "--at", "31s"], "over after"),

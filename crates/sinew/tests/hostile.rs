@@ -250,7 +250,7 @@ fn clients_that_are_killed_leave_nothing_behind() {
             .map(|_| {
                 let mut ping = Command::new(env!("CARGO_BIN_EXE_sinew"));
                 ping.current_dir(&siege.world.dir)
-                    .args(["ping", &fra, "--count", "60000", "--interval", "1"])
+                    .args(["ping", &fra, "--count", "60000", "--interval", "1ms"])
                     .args(["--node", "net/ams"])
                     .stdout(std::process::Stdio::null());
                 ping.spawn().unwrap()

@@ -54,7 +54,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     assert!(status == 1 && text.contains("at most 1372 bytes"), "{text}");
     let mut trace = json!(null);
     world.wait("a trace finds both hops", || {
-        trace = world.json("trace 10.7.0.3 --count 2 --timeout 5000 --node net/ams");
+        trace = world.json("trace 10.7.0.3 --count 2 --timeout 5s --node net/ams");
         trace["hops"]
             .as_array()
             .is_some_and(|hops| hops.iter().all(|hop| hop["received"] == 2))
@@ -88,7 +88,7 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     );
     let (status, text) = failure(&world.try_sinew("ping nowhere --node net/ams"));
     assert!(status == 2 && text.contains("nowhere"), "{text}");
-    let nobody = "ping 10.7.0.99 --count 1 --timeout 50 --node net/ams";
+    let nobody = "ping 10.7.0.99 --count 1 --timeout 50ms --node net/ams";
     let (status, text) = failure(&world.try_sinew(nobody));
     assert!(status == 1 && text.contains("does not answer"), "{text}");
 }
@@ -104,26 +104,26 @@ fn links_are_impaired_in_a_laboratory_only() {
         world.start(name);
     }
     world.wait_for_link("ams", "fra");
-    let told = world.json("link set ams fra delay=30ms loss=1% --both");
+    let told = world.json("lab impair ams fra delay=30ms loss=1% --both");
     let directions = json!([{"from": "ams", "to": "fra"}, {"from": "fra", "to": "ams"}]);
     assert_eq!(told["directions"], directions);
     let impairment = |name: &str| world.status(name)["snapshot"]["links"][0]["impairment"].clone();
     assert_eq!(impairment("ams"), "loss=1% delay=30ms");
     assert_eq!(impairment("fra"), "loss=1% delay=30ms");
-    world.sinew("link set ams fra delay=30ms --both");
+    world.sinew("lab impair ams fra delay=30ms --both");
     let ping = world.ping("fra --count 1 --node net/ams");
     assert!(ping["rtt_ms"]["min"].as_f64().unwrap() >= 60.0, "{ping}");
-    world.sinew("link clear ams fra --both");
+    world.sinew("lab impair ams fra --clear --both");
     assert!(impairment("ams").is_null() && impairment("fra").is_null());
     world.start("lon");
     world.wait_for_link("ams", "lon");
     for (words, status, expected) in [
-        ("link set lon ams loss=5%", 1, "lab = true"),
-        ("link set ams par loss=5%", 1, "this node has: fra, lon"),
-        ("link set par ams loss=5%", 1, "found: ams, fra, lon"),
-        ("link set ams fra loss=5", 2, "5%"),
-        ("link set fra ams loss=5% --node net/ams", 2, "not `fra`"),
-        ("link set ams fra", 2, "WORD"),
+        ("lab impair lon ams loss=5%", 1, "lab = true"),
+        ("lab impair ams par loss=5%", 1, "this node has: fra, lon"),
+        ("lab impair par ams loss=5%", 1, "found: ams, fra, lon"),
+        ("lab impair ams fra loss=5", 2, "5%"),
+        ("lab impair fra ams loss=5% --node net/ams", 2, "not `fra`"),
+        ("lab impair ams fra", 2, "WORD"),
     ] {
         let (got, text) = failure(&world.try_sinew(words));
         assert!(

@@ -293,6 +293,10 @@ fn models_print_what_was_read() {
         "loss=5% rate=1500kbit queue=64000B"
     });
     assert_eq!(parsed("rate=1gbit").to_string(), "rate=1gbit queue=50");
+    // People write more units than are printed.
+    let text = "delay=5000ms rate=10mbit queue=50 outage=60s..120s";
+    assert_eq!(parsed("delay=5s rate=10M outage=1m..2min"), parsed(text));
+    assert_eq!(parsed("rate=10Mbit/s").to_string(), "rate=10mbit queue=50");
 }
 
 #[test]
@@ -312,7 +316,8 @@ fn bad_texts_say_what_was_expected() {
         ("loss=90% burst=10%", "at least 88.89%"),
         ("loss=1% burst=100%", "never ends"),
         ("delay=10", "expected a time such as 10ms"),
-        ("delay=10h", "expected a time"),
+        ("delay=10w", "expected a time"),
+        ("delay=10h", "above the limit"),
         ("delay=1000s", "above the limit"),
         ("delay=99999999999999999999s", "above the limit"),
         ("rate=0bit", "use `outage`"),

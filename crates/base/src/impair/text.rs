@@ -229,18 +229,28 @@ fn trace(text: &str) -> Option<Vec<bool>> {
         .collect()
 }
 
-const RATE_UNITS: [(&str, u64); 4] = [
+const RATE_UNITS: [(&str, u64); 7] = [
     ("gbit", 1_000_000_000),
     ("mbit", 1_000_000),
     ("kbit", 1_000),
     ("bit", 1),
+    ("g", 1_000_000_000),
+    ("m", 1_000_000),
+    ("k", 1_000),
 ];
-const SPAN_UNITS: [(&str, u64); 4] = [
+const SPAN_UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
     ("ms", 1_000_000),
     ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
 ];
+/// Those that are written, too: one for each size, up to seconds.
+const WRITTEN_RATES: &[(&str, u64)] = RATE_UNITS.split_at(4).0;
+const WRITTEN_SPANS: &[(&str, u64)] = SPAN_UNITS.split_at(4).0;
 const BYTE_UNITS: [(&str, u64); 3] = [("mb", 1_000_000), ("kb", 1_000), ("b", 1)];
 
 /// A number with one of the units behind it. Longer units come before those that end them.
@@ -255,14 +265,14 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     }
 }
 
-/// A time such as `10ms`, in the units ns, us, ms and s.
+/// A time such as `10ms`, in the units ns, us, ms, s, m or min, h and d.
 pub fn span(text: &str) -> Option<Duration> {
     scaled(text, &SPAN_UNITS).map(Duration::from_nanos)
 }
 
-/// Bits per second, such as `10mbit`, in the units bit, kbit, mbit and gbit.
+/// Bits per second, such as `10mbit`, `10Mbit/s` or `10M`, in the units bit, kbit, mbit and gbit.
 pub fn rate(text: &str) -> Option<u64> {
-    scaled(text, &RATE_UNITS)
+    scaled(text.strip_suffix("/s").unwrap_or(text), &RATE_UNITS)
 }
 
 fn queue(text: &str) -> Option<Queue> {
@@ -303,7 +313,7 @@ impl fmt::Display for Model {
         }
         for (key, span) in [("delay", self.delay()), ("jitter", self.jitter())] {
             if span > Duration::ZERO {
-                words.push(format!("{key}={}", exact(span.as_nanos(), &SPAN_UNITS)));
+                words.push(format!("{key}={}", exact(span.as_nanos(), WRITTEN_SPANS)));
             }
         }
         if self.reorders() {
@@ -313,7 +323,7 @@ impl fmt::Display for Model {
             words.push(format!("duplicate={}", Share(self.duplicates())));
         }
         if let Some((rate_bps, queue)) = self.rate() {
-            words.push(format!("rate={}", exact(rate_bps, &RATE_UNITS)));
+            words.push(format!("rate={}", exact(rate_bps, WRITTEN_RATES)));
             words.push(match queue {
                 Queue::Packets(n) => format!("queue={n}"),
                 Queue::Bytes(n) => format!("queue={n}B"),
@@ -326,7 +336,7 @@ impl fmt::Display for Model {
             words.push("outage".to_owned());
         }
         for (from, until) in self.outages() {
-            let [from, until] = [from, until].map(|t| exact(t.as_nanos(), &SPAN_UNITS));
+            let [from, until] = [from, until].map(|t| exact(t.as_nanos(), WRITTEN_SPANS));
             words.push(format!("outage={from}..{until}"));
         }
         if words.is_empty() {

@@ -169,6 +169,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
         };
         let come = sink.run(place, open.fresh, |told| match told {
             sink::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
+            sink::Told::Entry(bytes) => report(Progress::Entry(bytes)),
             sink::Told::Written(bytes) => report(Progress::Written(bytes)),
         });
         if let Err(failure) = &come {

@@ -40,6 +40,8 @@ pub(super) struct Sink<'a> {
 pub(super) enum Told {
     /// The stream begins behind so many entries, and so many bytes of the next.
     Begins(u64, u64),
+    /// An entry begins, of so many bytes if it is a file.
+    Entry(u64),
     /// So many bytes of the stream are written.
     Written(u64),
 }
@@ -148,7 +150,12 @@ impl Sink<'_> {
                     }
                     // Its turn is when it is known that nothing follows.
                     Some(Event::End(told)) => digest = Some(told),
-                    Some(event) => writing.on_event(&event)?,
+                    Some(event) => {
+                        if let Event::Entry(entry) = &event {
+                            tell(Told::Entry(entry.size));
+                        }
+                        writing.on_event(&event)?;
+                    }
                 }
             }
             written += bytes.len() as u64;

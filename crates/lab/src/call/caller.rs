@@ -320,7 +320,18 @@ impl Caller {
             overlay,
             direct,
             error,
+            direct_error: self.direct_error(options),
         }
+    }
+
+    /// What to say when nobody has answered on the direct path.
+    fn direct_error(&self, options: &CallOptions) -> Option<String> {
+        let path = self.direct_path.as_ref()?;
+        let direct = options.direct.as_ref().filter(|_| path.answers == 0)?;
+        Some(format!(
+            "nobody answers directly at {direct}: there is nothing to compare with. Does \
+             `sinew test-call --answer` run there, and is that UDP port open?"
+        ))
     }
 }
 

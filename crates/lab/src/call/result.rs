@@ -2,7 +2,6 @@
 
 use super::tally::{Direction, Tally};
 use crate::quality::round;
-use crate::table;
 use serde::Serialize;
 use std::fmt;
 use voice::emodel::satisfaction;
@@ -20,6 +19,8 @@ pub struct CallResult {
     pub gain: Option<Gain>,
     /// Why the calls ended before their time, if not because that was asked.
     pub error: Option<String>,
+    /// Why nothing is known of the direct path, if nobody has answered there.
+    pub direct_error: Option<String>,
 }
 
 /// What was done.
@@ -97,24 +98,25 @@ impl BothWays {
 }
 
 impl Gain {
+    /// None where a path was heard in no or in one direction only: nothing is compared with nothing.
     pub(crate) fn of(overlay: &BothWays, direct: Option<&BothWays>) -> Option<Gain> {
         let direct = direct?;
         Some(Gain {
-            there: Better::of(&overlay.there, &direct.there),
-            back: Better::of(&overlay.back, &direct.back),
+            there: Better::of(&overlay.there, &direct.there)?,
+            back: Better::of(&overlay.back, &direct.back)?,
         })
     }
 }
 
 impl Better {
-    fn of(overlay: &Direction, direct: &Direction) -> Better {
+    fn of(overlay: &Direction, direct: &Direction) -> Option<Better> {
         let missed = |direction: &Direction| direction.lost_pct + direction.late_pct;
-        Better {
+        Some(Better {
             lost_pct: round(direct.lost_pct - overlay.lost_pct, 3),
             missed_pct: round(missed(direct) - missed(overlay), 3),
-            r_factor: round(overlay.r_factor - direct.r_factor, 2),
-            mos: round(overlay.mos - direct.mos, 3),
-        }
+            r_factor: round(overlay.r_factor? - direct.r_factor?, 2),
+            mos: round(overlay.mos? - direct.mos?, 3),
+        })
     }
 }
 
@@ -134,71 +136,127 @@ impl Interval {
     }
 }
 
+/// The width of a column of numbers: `overlay` is the longest head.
+const CELL: usize = 7;
+
 impl fmt::Display for CallResult {
+    /// A table that fits 80 columns: numbers there, numbers back; and what it comes to.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut head, mut paths) = (vec![String::new()], Vec::new());
-        for (name, path) in [
-            ("direct", self.direct.as_ref()),
-            ("overlay", Some(&self.overlay)),
-        ] {
-            let Some(path) = path else { continue };
-            head.extend([format!("{name} there"), format!("{name} back")]);
-            paths.extend([&path.there, &path.back]);
+        let rows = self.rows();
+        let label = rows.iter().map(|(what, _)| what.chars().count()).max();
+        let label = label.unwrap_or(0);
+        let names = self.columns();
+        let width = names.len() * (CELL + 2);
+        let heads = ["there", "back"].map(|head| format!("{head:>width$}"));
+        writeln!(f, "{:label$}{}{}", "", heads[0], heads[1])?;
+        let line = |f: &mut fmt::Formatter<'_>, what: &str, cells: &[String]| {
+            write!(f, "{what:label$}")?;
+            for cell in cells {
+                write!(f, "  {cell:>CELL$}")?;
+            }
+            writeln!(f)
+        };
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        line(f, "", &[names.clone(), names].concat())?;
+        for (what, cells) in &rows {
+            line(f, what, cells)?;
         }
-        if self.gain.is_some() {
-            head.extend(["gain there".to_owned(), "gain back".to_owned()]);
-        }
-        let mut rows = vec![head];
-        rows.extend(self.rows(&paths));
-        f.write_str(table::align(&rows).trim_end())
+        writeln!(f)?;
+        f.write_str(&self.verdict())
     }
 }
 
 impl CallResult {
-    fn rows(&self, paths: &[&Direction]) -> Vec<Vec<String>> {
-        type Show<'a> = &'a dyn Fn(&Direction) -> String;
+    fn columns(&self) -> Vec<&'static str> {
+        let mut columns = vec!["overlay"];
+        if self.direct.is_some() {
+            columns.insert(0, "direct");
+        }
+        if self.gain.is_some() {
+            columns.push("gain");
+        }
+        columns
+    }
+
+    /// What is in each row: there, and back.
+    fn rows(&self) -> Vec<(String, Vec<String>)> {
+        type Show<'a> = &'a dyn Fn(&Direction) -> Option<String>;
         type Gained<'a> = Option<&'a dyn Fn(&Better) -> String>;
+        type Of = fn(&BothWays) -> &Direction;
+        type GainOf = fn(&Gain) -> &Better;
+        let ways: [(Of, GainOf); 2] = [
+            (|path| &path.there, |gain| &gain.there),
+            (|path| &path.back, |gain| &gain.back),
+        ];
         let row = |what: &str, show: Show<'_>, gained: Gained<'_>| {
-            let cells = paths.iter().map(|direction| show(direction));
-            let mut row: Vec<String> = core::iter::once(what.to_owned()).chain(cells).collect();
-            if let (Some(gain), Some(gained)) = (&self.gain, gained) {
-                row.extend([gained(&gain.there), gained(&gain.back)]);
+            let mut cells = Vec::new();
+            for (way, better) in ways {
+                let paths = self.direct.iter().chain([&self.overlay]);
+                cells.extend(paths.map(|path| show(way(path)).unwrap_or_else(|| "-".to_owned())));
+                cells.extend(self.gain.iter().map(|gain| match gained {
+                    Some(gained) => gained(better(gain)),
+                    None => String::new(),
+                }));
             }
-            row
+            (what.to_owned(), cells)
         };
-        let late = format!("late, after {} ms", self.scenario.deadline_ms);
+        let number = |value: Option<f64>, digits: usize| value.map(|v| format!("{v:.digits$}"));
+        // What was never sent was not lost either.
+        let share = |d: &Direction, pct: f64| (d.sent > 0).then(|| format!("{pct:.2}"));
+        let late = format!("late (after {} ms), %", self.scenario.deadline_ms);
         vec![
-            row("packets sent", &|d| d.sent.to_string(), None),
+            row("packets sent", &|d| Some(d.sent.to_string()), None),
             row(
-                "lost before recovery",
-                &|d| format!("{:.2} %", d.lost_before_recovery_pct),
+                "lost before recovery, %",
+                &|d| share(d, d.lost_before_recovery_pct),
                 None,
             ),
             row(
-                "lost",
-                &|d| format!("{:.2} %", d.lost_pct),
-                Some(&|b| format!("{:+.2} %", 0.0 - b.lost_pct)),
+                "lost, %",
+                &|d| share(d, d.lost_pct),
+                Some(&|b| format!("{:+.2}", 0.0 - b.lost_pct)),
             ),
-            row(&late, &|d| format!("{:.2} %", d.late_pct), None),
-            row("delay mean / p95 / p99, ms", &|d| d.delay_ms.text(), None),
-            row("jitter, ms", &|d| format!("{:.2}", d.jitter_ms), None),
-            row("burst ratio", &|d| format!("{:.2}", d.burst_ratio), None),
+            row(&late, &|d| share(d, d.late_pct), None),
+            row("delay, mean, ms", &|d| number(d.delay_ms.mean, 1), None),
+            row("delay, p95, ms", &|d| number(d.delay_ms.p95, 1), None),
+            row("delay, p99, ms", &|d| number(d.delay_ms.p99, 1), None),
+            row("jitter, ms", &|d| number(d.jitter_ms, 2), None),
+            row(
+                "burst ratio",
+                &|d| d.r_factor.map(|_| format!("{:.2}", d.burst_ratio)),
+                None,
+            ),
             row(
                 "R-factor (G.107)",
-                &|d| format!("{:.1}", d.r_factor),
+                &|d| number(d.r_factor, 1),
                 Some(&|b| format!("{:+.1}", b.r_factor)),
             ),
             row(
-                "by R, users would be",
-                &|d| satisfaction(d.r_factor).to_owned(),
-                None,
-            ),
-            row(
                 "MOS (G.107)",
-                &|d| format!("{:.2}", d.mos),
+                &|d| number(d.mos, 2),
                 Some(&|b| format!("{:+.2}", b.mos)),
             ),
         ]
+    }
+
+    /// What it comes to, a line for each direction.
+    fn verdict(&self) -> String {
+        let line = |way: &str, of: fn(&BothWays) -> &Direction| {
+            let overlay = of(&self.overlay);
+            let (Some(mos), Some(r)) = (overlay.mos, overlay.r_factor) else {
+                return format!("{way}: nothing was heard over the overlay");
+            };
+            let direct = self.direct.as_ref().map(of).and_then(|direct| direct.mos);
+            let direct = direct.map_or_else(String::new, |mos| format!("MOS {mos:.2} directly, "));
+            let users = satisfaction(r);
+            format!("{way}: {direct}MOS {mos:.2} over the overlay (users: {users})")
+        };
+        let mut lines = vec![
+            line("there", |path| &path.there),
+            line("back", |path| &path.back),
+        ];
+        lines.extend(self.direct_error.clone());
+        lines.join("\n")
     }
 }
 
@@ -218,35 +276,34 @@ impl fmt::Display for Interval {
             }
             write!(f, "{time}  {name}")?;
             if let Some(direct) = self.direct.as_ref().map(of) {
-                let Direction {
-                    lost_pct,
-                    late_pct,
-                    r_factor,
-                    ..
-                } = direct;
-                write!(
-                    f,
-                    "  direct: lost {lost_pct:.2} %, late {late_pct:.2} %, R {r_factor:.1}"
-                )?;
+                write!(f, "  direct: {}", heard(direct))?;
             }
-            let Direction {
-                lost_before_recovery_pct: before,
-                lost_pct,
-                late_pct,
-                ..
-            } = of(&self.overlay);
-            let (r, mos) = (of(&self.overlay).r_factor, of(&self.overlay).mos);
+            let overlay = of(&self.overlay);
+            let before = overlay.lost_before_recovery_pct;
             write!(
                 f,
-                "  overlay: lost {lost_pct:.2} % of {before:.2} %, late {late_pct:.2} %"
+                "  overlay: {}, before recovery {before:.2} %",
+                heard(overlay)
             )?;
-            write!(f, ", R {r:.1}, MOS {mos:.2}")?;
             if let Some(gain) = &self.gain {
                 let better = if i == 0 { gain.there } else { gain.back };
                 write!(f, "  gain: R {:+.1}", better.r_factor)?;
             }
         }
         Ok(())
+    }
+}
+
+/// A direction in short.
+fn heard(direction: &Direction) -> String {
+    let Direction {
+        lost_pct, late_pct, ..
+    } = direction;
+    match (direction.r_factor, direction.mos) {
+        (Some(r), Some(mos)) => {
+            format!("lost {lost_pct:.2} %, late {late_pct:.2} %, R {r:.1}, MOS {mos:.2}")
+        }
+        _ => "nothing heard".to_owned(),
     }
 }
 
@@ -287,25 +344,54 @@ mod tests {
             overlay,
             direct,
             error: None,
+            direct_error: None,
         }
     }
 
     #[test]
-    fn the_table_has_two_columns_per_path_and_for_the_gain() {
+    fn the_table_has_a_column_per_path_and_for_the_gain_there_and_back() {
         let table = |direct| example(direct).to_string();
-        let head = |direct| table(direct).lines().next().unwrap().to_owned();
-        assert_eq!(head(true).matches("there").count(), 3);
-        assert!(head(true).contains("direct back") && head(true).contains("gain back"));
+        let head = |direct| table(direct).lines().nth(1).unwrap().to_owned();
+        assert_eq!(head(true).matches("overlay").count(), 2);
+        assert!(head(true).contains("direct") && head(true).contains("gain"));
         assert!(!head(false).contains("direct") && !head(false).contains("gain"));
         let whole = table(true);
-        let lost = whole
-            .lines()
-            .find(|line| line.starts_with("lost  "))
-            .unwrap();
         assert!(
-            lost.contains("50.00 %") && lost.contains("-50.00 %"),
-            "{lost}"
+            whole.lines().all(|line| line.chars().count() <= 80),
+            "{whole}"
         );
+        let row = |what: &str| whole.lines().find(|line| line.starts_with(what)).unwrap();
+        let lost: Vec<&str> = row("lost, %").split_whitespace().collect();
+        assert_eq!(
+            lost,
+            [
+                "lost,", "%", "50.00", "0.00", "-50.00", "50.00", "0.00", "-50.00"
+            ]
+        );
+        assert!(row("there:").contains("directly, MOS 4."), "{whole}");
+    }
+
+    #[test]
+    fn a_path_that_never_answered_has_no_score_and_no_gain() {
+        let mut silent = example(true);
+        let nothing = Tally::new(1, Codec::Pcmu);
+        let mut unheard = Tally::new(1, Codec::Pcmu);
+        let lost = Sample {
+            sent_us: 0,
+            delay_us: None,
+            recovered: false,
+        };
+        unheard.push(0, &[lost]);
+        silent.direct = Some(BothWays::of(&[unheard, nothing]));
+        silent.gain = Gain::of(&silent.overlay, silent.direct.as_ref());
+        silent.direct_error = Some("nobody answers directly".to_owned());
+        assert_eq!(silent.gain, None);
+        let text = silent.to_string();
+        assert!(!text.contains("-0.0") && !text.contains("gain"), "{text}");
+        assert!(text.ends_with("nobody answers directly"), "{text}");
+        assert!(!text.contains("directly, MOS"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&silent.json()).unwrap();
+        assert!(json["direct"]["back"]["mos"].is_null() && json["gain"].is_null());
     }
 
     #[test]
@@ -356,7 +442,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            lines[1].contains("lost 0.00 % of 50.00 %") && lines[1].contains("gain: R +"),
+            lines[1].contains("overlay: lost 0.00 %")
+                && lines[1].contains("before recovery 50.00 %")
+                && lines[1].contains("gain: R +"),
             "{text}"
         );
         assert!(!interval.json().contains('\n'));

@@ -23,15 +23,15 @@ pub struct Direction {
     pub late_pct: f64,
     /// One-way delay of those that arrived.
     pub delay_ms: DelayMs,
-    /// Interarrival jitter (RFC 3550), mean over the calls.
-    pub jitter_ms: f64,
+    /// Interarrival jitter (RFC 3550), mean over the calls; none if nothing arrived.
+    pub jitter_ms: Option<f64>,
     /// How much longer the runs of missed packets are than they were if packets were missed by
     /// chance, mean over the calls.
     pub burst_ratio: f64,
-    /// The E-model's rating, mean over the calls.
-    pub r_factor: f64,
-    /// The E-model's mean opinion score, mean over the calls.
-    pub mos: f64,
+    /// The E-model's rating, mean over the calls; none if nothing arrived: it rates what is heard.
+    pub r_factor: Option<f64>,
+    /// The E-model's mean opinion score, mean over the calls; none if nothing arrived.
+    pub mos: Option<f64>,
 }
 
 /// One direction of one path, call by call.
@@ -103,8 +103,12 @@ impl Tally {
         // Calls that have not begun say nothing.
         let begun: Vec<&Call> = self.calls.iter().filter(|c| c.runs.total > 0).collect();
         let mean = |of: &dyn Fn(&Call) -> f64| {
-            begun.iter().map(|call| of(call)).sum::<f64>() / (begun.len() as f64).max(1.0)
+            // An empty sum of floats is minus zero.
+            let sum = begun.iter().map(|call| of(call)).fold(0.0, |a, b| a + b);
+            sum / (begun.len() as f64).max(1.0)
         };
+        let is_heard = sent > lost;
+        let rated = |of: &dyn Fn(&Call) -> f64, digits| is_heard.then(|| round(mean(of), digits));
         let quantile_ms = |q: f64| self.delays_us.quantile(q).map(|us| us as f64 / 1e3);
         Direction {
             sent,
@@ -117,10 +121,10 @@ impl Tally {
                 p95: quantile_ms(0.95),
                 p99: quantile_ms(0.99),
             },
-            jitter_ms: round(mean(&|call| call.jitter.mean_us() / 1e3), 3),
+            jitter_ms: rated(&|call| call.jitter.mean_us() / 1e3, 3),
             burst_ratio: round(mean(&|call| call.runs.burst_ratio()), 3),
-            r_factor: round(mean(&|call| self.rate(call).r), 2),
-            mos: round(mean(&|call| self.rate(call).mos()), 3),
+            r_factor: rated(&|call| self.rate(call).r, 2),
+            mos: rated(&|call| self.rate(call).mos(), 3),
         }
     }
 
@@ -181,11 +185,24 @@ mod tests {
     }
 
     #[test]
+    fn nobody_who_heard_nothing_gives_a_score() {
+        let mut tally = Tally::new(1, Codec::Pcmu);
+        for missed in [0, 10] {
+            tally.push(0, &samples(&vec![None; missed]));
+            let direction = tally.direction();
+            let scores = (direction.r_factor, direction.mos, direction.jitter_ms);
+            assert_eq!(scores, (None, None, None));
+            assert!(direction.burst_ratio.is_sign_positive());
+        }
+        assert_eq!(tally.direction().lost_pct, 100.0);
+    }
+
+    #[test]
     fn opus_is_rated_by_its_own_delay() {
         let rated = |codec| {
             let mut tally = Tally::new(1, codec);
             tally.push(0, &samples(&[Some(40_000); 100]));
-            tally.direction().r_factor
+            tally.direction().r_factor.unwrap()
         };
         assert_eq!(rated(Codec::Pcmu), rated(Codec::Pcma));
         let difference = rated(Codec::Pcmu) - rated(Codec::Opus);
@@ -218,10 +235,13 @@ mod tests {
             prop_assert_eq!(got.lost_pct, expected.lost_pct);
             prop_assert_eq!(got.lost_before_recovery_pct, expected.lost_pct);
             prop_assert_eq!(got.late_pct, expected.late_pct);
-            prop_assert!((got.r_factor - expected.r_factor).abs() < 0.011);
-            prop_assert!((got.mos - expected.mos).abs() < 0.0011);
-            // That one is rounded to microseconds.
-            prop_assert!((got.jitter_ms - expected.jitter_ms).abs() <= 0.0011);
+            if expected.sent > 0 && expected.lost_pct < 100.0 {
+                let (r_factor, mos) = (got.r_factor.unwrap(), got.mos.unwrap());
+                prop_assert!((r_factor - expected.r_factor).abs() < 0.011);
+                prop_assert!((mos - expected.mos).abs() < 0.0011);
+                // That one is rounded to microseconds.
+                prop_assert!((got.jitter_ms.unwrap() - expected.jitter_ms).abs() <= 0.0011);
+            }
             for (got, expected) in [
                 (got.delay_ms.mean, expected.delay_ms.mean),
                 (got.delay_ms.p50, expected.delay_ms.p50),

@@ -40,9 +40,10 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>Sinew demo</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>The same calls, directly and over the overlay</h1>\n\
-         <p>{} of {} s, {}, in packets of {} ms; one link loses {} % of its packets, after a lost \
+         <h1>{}</h1>\n\
+         <p>The same calls, directly and over the overlay: {} of {} s, {}, in packets of {} ms; one link loses {} % of its packets, after a lost \
          one the next with {} %.</p>\n",
+        escape(&result.headline()),
         count_calls(scenario.calls),
         scenario.seconds,
         escape(&scenario.codec),
@@ -52,11 +53,7 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     );
     out.push_str(&topology(result));
     out.push_str(&table(result));
-    out.push_str(
-        "<p>Listen: <a href=\"reference.wav\">what was said</a>, \
-         <a href=\"direct.wav\">what was heard directly</a>, \
-         <a href=\"overlay.wav\">what was heard over the overlay</a> (the first call).</p>\n",
-    );
+    out.push_str(&players());
     for chart in charts(result, evidence) {
         let _ = writeln!(out, "<figure>\n{}</figure>", chart.svg());
     }
@@ -65,8 +62,25 @@ pub(super) fn page(result: &DemoResult, evidence: &Evidence<'_>) -> String {
     out
 }
 
+/// The first call, to be heard.
+fn players() -> String {
+    let mut out = String::from("<h2>Listen to the first call</h2>\n<div class=\"players\">\n");
+    for (file, what) in [
+        ("reference.wav", "what was said"),
+        ("direct.wav", "what was heard directly"),
+        ("overlay.wav", "what was heard over the overlay"),
+    ] {
+        let _ = writeln!(
+            out,
+            "<p><a href=\"{file}\">{what}</a><br>\
+             <audio controls preload=\"none\" src=\"{file}\"></audio></p>"
+        );
+    }
+    out + "</div>\n"
+}
+
 fn table(result: &DemoResult) -> String {
-    let mut out = String::from("<table>\n");
+    let mut out = String::from("<div class=\"scroll\">\n<table>\n");
     for (i, row) in result.rows().iter().enumerate() {
         let tag = if i == 0 { "th" } else { "td" };
         out.push_str("<tr>");
@@ -75,7 +89,7 @@ fn table(result: &DemoResult) -> String {
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table>\n");
+    out.push_str("</table>\n</div>\n");
     out
 }
 
@@ -173,12 +187,13 @@ fn delay_chart(evidence: &Evidence<'_>, seconds: f64) -> Chart {
         points: slow_packets(judged),
     };
     let series = vec![
-        series("direct", DIRECT, evidence.direct),
+        // The path with fewer dots is drawn over the other.
         series("overlay", OVERLAY, evidence.overlay),
+        series("direct", DIRECT, evidence.direct),
     ];
     let highest = highest(&series).max(DEADLINE.as_secs_f64() * 1e3);
     Chart {
-        title: "Delay over time (packets slower than most, and one per second)".into(),
+        title: "Delay over time: slow packets, and one of the others each second".into(),
         x: Axis {
             label: "time in the calls, s".into(),
             min: 0.0,
@@ -430,10 +445,17 @@ mod tests {
             );
         }
         for outside in [
-            "http:", "https:", "src=", "@import", "url(", "<script", "<link",
+            "http:", "https:", "src=\"/", "@import", "url(", "<script", "<link",
         ] {
             assert!(!page.contains(outside), "{outside}");
         }
+        // Nothing is loaded but the recordings beside the page.
+        for recording in ["reference.wav", "direct.wav", "overlay.wav"] {
+            let player = format!("<audio controls preload=\"none\" src=\"{recording}\">");
+            assert!(page.contains(&player), "{player}");
+        }
+        assert_eq!(page.matches("src=").count(), 3);
+        assert!(page.contains(&format!("<h1>{}</h1>", result.headline())));
         assert!(page.contains("&lt;my &quot;file&quot;&gt;.wav"));
         assert!(page.contains("at most 0.25 ms after") && page.contains("killed from outside"));
         assert!(!page.contains("NaN") && !page.contains("inf"));

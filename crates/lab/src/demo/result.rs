@@ -106,6 +106,27 @@ impl Score {
 const HEADS: [&str; 4] = ["", "direct", "overlay", "codec alone"];
 
 impl DemoResult {
+    /// What it comes to, in a sentence.
+    pub(super) fn headline(&self) -> String {
+        let (direct, overlay) = (&self.direct.quality, &self.overlay.quality);
+        let mos = format!("MOS {:.2} \u{2192} {:.2}", direct.mos, overlay.mos);
+        let missed = |quality: &Quality| quality.lost_pct + quality.late_pct;
+        let (before, after) = (missed(direct), missed(overlay));
+        if before <= 0.0 {
+            return format!("The direct path lost nothing that could be repaired: {mos}");
+        }
+        match 100.0 * (1.0 - after / before) {
+            share if share > 0.0 => {
+                // Never rounded up to all of them.
+                let share = (share * 10.0).floor() / 10.0;
+                format!("The overlay repaired {share:.1} % of the losses: {mos}")
+            }
+            _ => format!(
+                "The overlay repaired nothing here: {after:.2} % missed instead of {before:.2} %: {mos}"
+            ),
+        }
+    }
+
     /// The table, row by row, its head first.
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let (direct, overlay) = (&self.direct, &self.overlay);
@@ -142,8 +163,9 @@ impl fmt::Display for DemoResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}\nreport: {}",
+            "{}\n{}\nreport: {}",
             table::align(&self.rows()),
+            self.headline(),
             self.report.display()
         )
     }
@@ -236,6 +258,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_headline_is_computed() {
+        let mut result = example();
+        result.overlay.quality.mos = 4.34;
+        result.direct.quality.lost_pct = 5.0;
+        let headline = "The overlay repaired 99.4 % of the losses: MOS 3.95 \u{2192} 4.34";
+        assert_eq!(result.headline(), headline);
+        result.overlay.quality.lost_pct = 0.0001;
+        assert!(result.headline().contains("repaired 99.9 %"), "never all");
+        result.overlay.quality.lost_pct = 6.0;
+        assert!(result.headline().contains("repaired nothing"));
+        result.direct.quality.lost_pct = 0.0;
+        assert!(result.headline().contains("lost nothing"));
+    }
+
+    #[test]
     fn the_table_has_one_column_per_path_and_ends_with_the_report() {
         let text = example().to_string();
         let lines: Vec<&str> = text.lines().collect();
@@ -260,7 +297,7 @@ pub(super) mod tests {
         assert!(
             lines
                 .iter()
-                .all(|line| line.chars().count() <= 100 && line.trim_end() == *line)
+                .all(|line| line.chars().count() <= 80 && line.trim_end() == *line)
         );
     }
 }

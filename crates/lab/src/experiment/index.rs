@@ -42,29 +42,46 @@ fn overview(outcomes: &[Outcome]) -> String {
     let (hold, fail, untested) = (sum(Some(true)), sum(Some(false)), sum(None));
     let mut html = format!(
         "<p>{} claims: {hold} hold, {fail} do not, {untested} cannot be tested.</p>\n\
-         <table class=\"wide\">\n<tr><th>experiment</th><th></th><th>hold</th><th>do not</th>\
+         <input type=\"checkbox\" id=\"failing\"> \
+         <label for=\"failing\">show what does not hold, and nothing else</label>\n\
+         <div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>experiment</th><th></th><th>hold</th><th>do not</th>\
          <th>untested</th></tr>\n",
         hold + fail + untested
     );
     for outcome in outcomes {
         let _ = writeln!(
             html,
-            "<tr><td><a href=\"#{0}\">{0}</a></td><td class=\"words\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td></tr>",
+            "<tr{5}><td><a href=\"#{0}\">{0}</a></td><td class=\"words\">{1}</td><td>{2}</td><td>{3}</td><td>{4}</td></tr>",
             escape(&outcome.id),
             escape(&outcome.title),
             count(Some(true), outcome),
             count(Some(false), outcome),
             count(None, outcome),
+            held(fails(outcome)),
         );
     }
-    html + "</table>\n"
+    html + "</table>\n</div>\n"
+}
+
+/// A claim of it does not hold.
+fn fails(outcome: &Outcome) -> bool {
+    outcome
+        .claims
+        .iter()
+        .any(|claim| claim.holds == Some(false))
+}
+
+/// What goes away when only that is asked for which does not hold.
+fn held(fails: bool) -> &'static str {
+    if fails { "" } else { " class=\"held\"" }
 }
 
 fn section(out: &Path, outcome: &Outcome) -> String {
     let id = escape(&outcome.id);
     let folder = Path::new(&outcome.id).parent().unwrap_or(Path::new(""));
     let mut html = format!(
-        "<h2 id=\"{id}\">{id}: {}</h2>\n<p>{}</p>\n",
+        "<section{}>\n<h2 id=\"{id}\">{id}: {}</h2>\n<p>{}</p>\n",
+        held(fails(outcome)),
         escape(&outcome.title),
         escape(&outcome.method)
     );
@@ -75,15 +92,15 @@ fn section(out: &Path, outcome: &Outcome) -> String {
         let _ = writeln!(html, "<figure>\n{svg}</figure>");
     }
     html += &numbers(&outcome.table);
-    html += "<table class=\"wide\">\n<tr><th>the paper says</th><th>expected</th><th>measured</th>\
+    html += "<div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>the paper says</th><th>expected</th><th>measured</th>\
              <th></th></tr>\n";
     for claim in &outcome.claims {
         html += &row(claim);
     }
     let _ = writeln!(
         html,
-        "</table>\n<p class=\"soft\">{:?} run, seed {}, {} cells, {} s. \
-         <a href=\"{id}.csv\">csv</a> <a href=\"{id}.json\">json</a></p>",
+        "</table>\n</div>\n<p class=\"soft\">{:?} run, seed {}, {} cells, {} s. \
+         <a href=\"{id}.csv\">csv</a> <a href=\"{id}.json\">json</a></p>\n</section>",
         outcome.size, outcome.seed, outcome.cells, outcome.took_s
     );
     html
@@ -101,7 +118,7 @@ fn numbers(table: &[Vec<String>]) -> String {
     };
     let lines: String = lines.iter().map(|cells| line(cells, "td")).collect();
     format!(
-        "<table class=\"wide\">\n{}{lines}</table>\n",
+        "<div class=\"scroll\">\n<table class=\"wide\">\n{}{lines}</table>\n</div>\n",
         line(head, "th")
     )
 }
@@ -117,8 +134,9 @@ fn row(claim: &Judged) -> String {
         false => format!("<div class=\"soft\">{}</div>", escape(&claim.note)),
     };
     format!(
-        "<tr><td class=\"words\">{}<div class=\"soft\">{}</div></td><td class=\"words\">{}</td>\
+        "<tr{}><td class=\"words\">{}<div class=\"soft\">{}</div></td><td class=\"words\">{}</td>\
          <td class=\"words\">{}{note}</td><td class=\"{class}\">{word}</td></tr>\n",
+        held(claim.holds == Some(false)),
         escape(&claim.text),
         escape(&claim.source),
         escape(&claim.expected),

@@ -109,7 +109,7 @@ fn a_scenario_answers_with_the_numbers_of_its_links() {
         "* west-upper-east",
         "  west-lower-east",
         "least expected latency: 20.00 ms; next is west-lower-east with 30.00 ms, 10.00 ms more",
-        "clearly better after 20 s, up to 600 s after relapses",
+        "a better one after 20 s, up to 600 s after relapses",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
@@ -548,7 +548,7 @@ fn where_links_lose_packets_the_answers_differ_by_what_is_measured() {
         of_node
             .held_by
             .timer
-            .contains("a link is announced at most every 2 s")
+            .contains("a link is reported at most every 2 s")
     );
 }
 

@@ -3,7 +3,7 @@
 use super::held::Price;
 use super::whatif::{Pair, PairChange, Pairs, WhatIf};
 use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
-use crate::table::align;
+use crate::table::{align, align_with};
 use graph::Metric;
 use graph::explain::{Answer, Route};
 use graph::width::Width;
@@ -129,8 +129,8 @@ pub(super) fn timer(snapshot: &NetworkSnapshot, links: &[Held]) -> String {
             ),
         };
         return format!(
-            "{} of {}-{} is announced as {announced} and measured as {measured}: told in {:.1} s if \
-             that lasts; {rule}",
+            "{} of {}-{} is announced as {announced} and measured as {measured}: reported in {:.1} s \
+             if that lasts; {rule}",
             change.what, link.from, link.to, change.due_in_s
         );
     }
@@ -146,9 +146,7 @@ pub(super) fn timer(snapshot: &NetworkSnapshot, links: &[Held]) -> String {
             } else {
                 "as soon as it has lasted".to_owned()
             };
-            format!(
-                "no change of this node's links on these paths waits; one is told {when}; {rule}"
-            )
+            format!("no change is pending; the next can be reported {when}; {rule}")
         }
     }
 }
@@ -162,7 +160,7 @@ fn rule(rule: &DampingRule) -> String {
         }
     };
     let mut text = format!(
-        "a link is announced at most every {} s, clearly worse {}, clearly better {}",
+        "a link is reported at most every {} s: a worse one {}, a better one {}",
         rule.spacing_s,
         lasting(rule.worse_s),
         lasting(rule.better_s)
@@ -170,14 +168,14 @@ fn rule(rule: &DampingRule) -> String {
     if rule.better_max_s > rule.better_s {
         text += &format!(", up to {} s after relapses", rule.better_max_s);
     }
-    text + ", up and down at once"
+    text + "; up and down at once"
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match self.forwarding {
             "table" => "by table, hop by hop",
-            _ => "stamped by the source",
+            _ => "source-routed",
         };
         writeln!(
             f,
@@ -217,39 +215,46 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-const NUMBERS: [&str; 7] = [
-    "expected",
-    "latency",
-    "loss",
-    "hops",
-    "width",
-    "in time",
-    "unrecovered",
+/// Heads of two lines: what, and its unit or kind. `unrecovered` stands below `in time`, since it is
+/// the share that arrives in time where nothing is recovered, and not a loss.
+const NUMBERS: [[&str; 2]; 6] = [
+    ["expected", "ms"],
+    ["latency", "ms"],
+    ["loss", "%"],
+    ["", "width"],
+    ["in time %", "recovered"],
+    ["in time %", "unrecovered"],
 ];
 
-fn numbers(path: &PathNumbers) -> [String; 7] {
+/// What stands between columns, so that a path of four nodes fits 80 of them.
+const GAP: usize = 2;
+
+fn numbers(path: &PathNumbers) -> [String; 6] {
     [
-        format!("{:.2} ms", path.expected_latency_ms),
-        format!("{:.2} ms", path.latency_ms),
-        format!("{:.2} %", path.loss_pct),
-        path.hops.to_string(),
+        format!("{:.2}", path.expected_latency_ms),
+        format!("{:.2}", path.latency_ms),
+        format!("{:.2}", path.loss_pct),
         Width(path.width_bps).to_string(),
-        format!("{:.3} %", path.in_time_pct),
-        format!("{:.3} %", path.in_time_unrecovered_pct),
+        format!("{:.3}", path.in_time_pct),
+        format!("{:.3}", path.in_time_unrecovered_pct),
     ]
 }
 
-fn heading(first: &str) -> Vec<String> {
-    [first]
-        .iter()
-        .chain(&NUMBERS)
-        .map(|&title| title.to_owned())
-        .collect()
+fn headings(first: &str) -> [Vec<String>; 2] {
+    [0, 1].map(|line| {
+        let first = if line == 0 { "" } else { first };
+        let titles = NUMBERS.iter().map(|titles| titles[line]);
+        [first]
+            .into_iter()
+            .chain(titles)
+            .map(str::to_owned)
+            .collect()
+    })
 }
 
 /// The chosen paths, and those that came next, below each other.
 fn table(choice: &Choice) -> String {
-    let mut rows = vec![heading("  path")];
+    let mut rows = headings("  path").to_vec();
     let chosen = choice.chosen.iter().map(|path| ("*", path));
     let next = choice.runners_up.iter().map(|path| (" ", path));
     for (mark, path) in chosen.chain(next) {
@@ -257,22 +262,22 @@ fn table(choice: &Choice) -> String {
         row.extend(numbers(path));
         rows.push(row);
     }
-    align(&rows)
+    align_with(&rows, GAP)
 }
 
 fn links(choice: &Choice) -> String {
-    let titles = ["  link", "expected", "latency", "loss", "width"];
+    let titles = ["  link", "expected ms", "latency ms", "loss %", "width"];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for link in choice.chosen.iter().flat_map(|path| &path.links) {
         rows.push(vec![
             format!("  {}-{}", link.from, link.to),
-            format!("{:.2} ms", link.expected_latency_ms),
-            format!("{:.2} ms", link.latency_ms),
-            format!("{:.2} %", link.loss_pct),
+            format!("{:.2}", link.expected_latency_ms),
+            format!("{:.2}", link.latency_ms),
+            format!("{:.2}", link.loss_pct),
             Width(link.width_bps).to_string(),
         ]);
     }
-    align(&rows)
+    align_with(&rows, GAP)
 }
 
 impl fmt::Display for WhatIf {
@@ -347,10 +352,7 @@ impl PairChange {
         };
         let number = |paths: &[PathNumbers]| match paths.first() {
             None => "-".to_owned(),
-            Some(first) => {
-                let at = NUMBERS.iter().position(|name| *name == title(decided_by));
-                numbers(first)[at.unwrap_or(1)].clone()
-            }
+            Some(first) => number_of(decided_by, first),
         };
         vec![
             format!("{}-{}", self.from.name, self.to.name),
@@ -362,7 +364,19 @@ impl PairChange {
     }
 }
 
-/// The column that shows a key of the JSON.
+/// The number of a key of the JSON.
+fn number_of(key: &str, path: &PathNumbers) -> String {
+    match key {
+        "expected_latency_ms" => format!("{:.2} ms", path.expected_latency_ms),
+        "loss_pct" => format!("{:.2} %", path.loss_pct),
+        "hops" => path.hops.to_string(),
+        "width_bps" => Width(path.width_bps).to_string(),
+        "in_time_pct" => format!("{:.3} %", path.in_time_pct),
+        _ => format!("{:.2} ms", path.latency_ms),
+    }
+}
+
+/// The head of the column that shows a key of the JSON.
 fn title(key: &str) -> &'static str {
     match key {
         "expected_latency_ms" => "expected",

@@ -290,7 +290,7 @@ fn every_mistake_names_file_line_and_key() {
         (
             "[weather]",
             1,
-            "weather: no such key; there are `scenario`, `topology`",
+            "weather: no such key; there are `scenario`, `settings`, `topology`",
         ),
         (
             "[[flow]]\nfrom = 'a'",
@@ -484,9 +484,9 @@ fn every_mistake_names_file_line_and_key() {
             "`jiter`: did you mean `jitter`?",
         ),
         (
-            "[measure]\nfrom = '1h'",
+            "[measure]\nfrom = '1w'",
             2,
-            "from: `1h`: expected a time such as",
+            "from: `1w`: expected a time such as",
         ),
         ("[measure]\nfrom = = 3", 2, ""),
         ("[measure]\n[measure]", 2, "duplicate"),
@@ -667,7 +667,7 @@ fn mistakes_in_a_topology_are_told() {
             6,
             "from 2 to 1000",
         ),
-        ("kind='ring'\nnodes=6\ndelay='1h'", 7, "expected a time"),
+        ("kind='ring'\nnodes=6\ndelay='1w'", 7, "expected a time"),
         ("kind='ring'\nnodes=6\ndelay='1000s'", 7, "at most 900.00s"),
         (
             "kind='ring'\nnodes=6\ndelay='1ms'\nbeta=3",

@@ -5,7 +5,8 @@ use super::add::id_text;
 use super::directory::Directory;
 use crate::date::day;
 use crate::failure::Outcome;
-use crate::terminal::{self, Align, Table};
+use crate::table::{Align, Table};
+use crate::terminal;
 use secure::network::EXPIRY_NOTICE_S;
 use serde_json::json;
 
@@ -60,5 +61,6 @@ pub(super) fn run(args: &List) -> Outcome {
             register.name
         ));
     }
-    terminal::line(table.to_string().trim_end())
+    let page = table.page(&terminal::look(), "")?;
+    terminal::line(page.to_string().trim_end())
 }

@@ -4,6 +4,8 @@ use super::Copy;
 use super::route::Prediction;
 use crate::failure::Outcome;
 use crate::names::Names;
+use crate::progress::{self, DRAWN_EVERY, Pace};
+use crate::table;
 use crate::terminal;
 use base::NodeAddr;
 use host::relay::Progress;
@@ -14,9 +16,6 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// How often the progress is drawn.
-const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
-
 /// Hears how a copy goes on.
 pub(super) struct Meter<'a> {
     names: &'a Names,
@@ -25,6 +24,8 @@ pub(super) struct Meter<'a> {
     draws: bool,
     clock: Clock,
     begun: base::Time,
+    /// Bytes of all that is copied, if that is known before.
+    total: Option<u64>,
     state: Mutex<State>,
 }
 
@@ -32,15 +33,36 @@ pub(super) struct Meter<'a> {
 struct State {
     written: u64,
     kept: (u64, u64),
-    /// Bytes of the files that have begun.
+    /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
+    entries: u64,
     segments: BTreeMap<(NodeAddr, NodeAddr), Told>,
+    pace: Pace,
     drawn: Option<base::Time>,
 }
+
+impl State {
+    /// Bytes that have arrived. What the ends have written is known late, in steps of megabytes; what
+    /// the last segments have carried is told every second, and between two seconds it goes on at
+    /// the segment's rate.
+    fn arrived(&self, now: base::Time) -> u64 {
+        let goes_on = |node| self.segments.keys().any(|(from, _)| *from == node);
+        let last = self.segments.iter().filter(|((_, to), _)| !goes_on(*to));
+        let carried = last.map(|(_, told)| {
+            let since = now.since(told.at).as_secs_f64().min(TOLD_EVERY_S);
+            told.last.bytes + (told.last.rate_bps as f64 / 8.0 * since) as u64
+        });
+        carried.min().unwrap_or(0).max(self.written)
+    }
+}
+
+/// How often a segment is told of.
+const TOLD_EVERY_S: f64 = 1.0;
 
 #[derive(Clone, Copy, Default)]
 struct Told {
     last: Segment,
+    at: base::Time,
     /// Sums over the seconds that were told of, for means.
     seconds: u64,
     waited: u64,
@@ -54,7 +76,13 @@ impl Told {
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(args: &Copy, names: &'a Names, predicted: Option<Prediction>) -> Meter<'a> {
+    /// Of a copy of `total` bytes, if that is known.
+    pub(super) fn new(
+        args: &Copy,
+        names: &'a Names,
+        predicted: Option<Prediction>,
+        total: Option<u64>,
+    ) -> Meter<'a> {
         let clock = Clock::new();
         let to_terminal =
             args.paths.last().is_some_and(|last| last == "-") && io::stdout().is_terminal();
@@ -66,49 +94,63 @@ impl<'a> Meter<'a> {
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
             begun: clock.now(),
             clock,
+            total,
             state: Mutex::default(),
         }
     }
 
     pub(super) fn on(&self, progress: Progress) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
         match progress {
             Progress::Begins(entries, bytes) => state.kept = (entries, bytes),
-            Progress::Entry(bytes) => state.announced += bytes,
+            Progress::Entry(bytes) => {
+                state.announced += bytes;
+                state.entries += 1;
+            }
             Progress::Written(bytes) => state.written = bytes,
             Progress::Segment(from, to, segment) => {
                 let told = state.segments.entry((from, to)).or_default();
                 told.last = segment;
+                told.at = now;
                 told.seconds += 1;
                 told.waited += u64::from(segment.waited);
                 told.starved += u64::from(segment.starved);
             }
         }
-        let now = self.clock.now();
         let is_due = state
             .drawn
             .is_none_or(|drawn| now.since(drawn) >= DRAWN_EVERY);
         if self.draws && is_due {
             state.drawn = Some(now);
-            let text = self.line(&state, now.since(self.begun).as_secs_f64());
-            let _ = write!(io::stderr(), "\r{text}\x1b[K");
+            let text = self.line(&mut state, now);
+            let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
     }
 
-    fn line(&self, state: &State, seconds: f64) -> String {
-        let mut line = rate(state.written, seconds);
-        let limits = limiting(&state.segments);
-        for (ends, told) in &state.segments {
-            let mbit = told.last.rate_bps as f64 / 1e6;
-            let mark = if Some(*ends) == limits { " limits" } else { "" };
-            line += &format!(" | {} {mbit:.1}{mark}", self.segment(*ends));
+    /// The share, the rate of now, the time left, and the segment for which the others wait.
+    fn line(&self, state: &mut State, now: base::Time) -> String {
+        let seconds = now.since(self.begun).as_secs_f64();
+        let known = match (self.total, state.kept.0, state.entries) {
+            (Some(total), 0, _) => Some(total),
+            (None, 0, 1) => Some(state.announced),
+            // What lies before and behind is not known.
+            _ => None,
+        };
+        let total = known.map(|known| known.saturating_sub(state.kept.1));
+        let arrived = state.arrived(now).min(total.unwrap_or(u64::MAX));
+        let rate_bps = state.pace.mark(now, arrived);
+        let mut line = progress::line(arrived, total, rate_bps, seconds);
+        if let Some(ends) = limiting(&state.segments).filter(|_| state.segments.len() > 1) {
+            line += &format!("  slowest: {}", self.segment(ends));
         }
         line
     }
 
     fn segment(&self, (from, to): (NodeAddr, NodeAddr)) -> String {
         let name = |node: NodeAddr| self.names.name(&node.to_string()).to_owned();
-        format!("{}>{}", name(from), name(to))
+        format!("{} to {}", name(from), name(to))
     }
 
     /// Tells what came of it.
@@ -125,14 +167,18 @@ impl<'a> Meter<'a> {
         if !io::stderr().is_terminal() {
             return Ok(());
         }
-        let mut text = format!("{word} {}: {}", paths.join(", "), rate(done.bytes, seconds));
+        let mut text = format!(
+            "{word} {}: {}",
+            paths.join(", "),
+            progress::whole(done.bytes, seconds)
+        );
         if let Some(predicted) = self.predicted {
             let mbit = predicted.rate_bps as f64 / 1e6;
             text += &format!(", {mbit:.1} Mbit/s predicted ({})", predicted.confidence);
         }
         if state.kept != (0, 0) {
             let (entries, bytes) = state.kept;
-            text += &format!("; went on behind {entries} entries and {bytes} bytes");
+            text += &format!("; resumed after {entries} entries and {bytes} bytes");
         }
         let limits = limiting(&state.segments).map(|ends| self.segment(ends));
         if let Some(limits) = limits.filter(|_| state.segments.len() > 1) {
@@ -189,18 +235,35 @@ fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr
     slowest.map(|(ends, _)| *ends)
 }
 
-/// Bytes and a rate, for people.
-fn rate(bytes: u64, seconds: f64) -> String {
-    let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-    format!(
-        "{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s",
-        bytes as f64 / 1e6
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_last_segment_has_carried_counts_before_it_is_acknowledged() {
+        let told = |bytes, rate_bps| Told {
+            last: Segment {
+                bytes,
+                rate_bps,
+                ..Segment::default()
+            },
+            ..Told::default()
+        };
+        let node = NodeAddr;
+        let state = State {
+            written: 500_000,
+            segments: BTreeMap::from([
+                ((node(1), node(2)), told(12_000_000, 20_000_000)),
+                ((node(2), node(3)), told(9_700_000, 16_000_000)),
+            ]),
+            ..State::default()
+        };
+        let at = |ms| base::Time::ZERO + base::Duration::from_millis(ms);
+        assert_eq!(state.arrived(at(0)), 9_700_000);
+        assert_eq!(state.arrived(at(500)), 10_700_000, "it goes on meanwhile");
+        assert_eq!(state.arrived(at(9_000)), 11_700_000, "but not for ever");
+        assert_eq!(State::default().arrived(at(0)), 0);
+    }
 
     #[test]
     fn the_segment_that_is_never_idle_limits() {

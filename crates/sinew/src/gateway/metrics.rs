@@ -1,5 +1,6 @@
 //! What a gateway tells Prometheus.
 
+use super::exchange::Far;
 use super::record;
 use gateway::media::SideReport;
 use gateway::sip::{Gateway, Record};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use voice::media::Drop;
 
 /// The numbers of a running gateway.
-pub(super) struct Numbers(pub(super) Arc<Gateway>);
+pub(super) struct Numbers(pub(super) Arc<Gateway>, pub(super) Far);
 
 impl Source for Numbers {
     fn metrics(&self) -> Result<String, String> {
@@ -21,7 +22,12 @@ impl Source for Numbers {
     }
 
     fn status(&self) -> Result<String, String> {
-        let calls: Vec<Value> = self.0.calls().iter().map(record::json).collect();
+        let calls: Vec<Value> = self
+            .0
+            .calls()
+            .iter()
+            .map(|call| record::json(call, &self.1))
+            .collect();
         let counters = record::counters(&self.0);
         Ok(json!({"calls": calls, "counters": counters}).to_string())
     }

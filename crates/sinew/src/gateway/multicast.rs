@@ -1,8 +1,10 @@
 //! `sinew gateway multicast`: programs that speak IP multicast over the overlay, unchanged.
 
 use crate::failure::{Failure, Outcome};
+use crate::quantity;
+use crate::service;
 use crate::terminal;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use client::Options;
 use gateway::multicast::flood::Limit;
 use gateway::multicast::overlay::Link as _;
@@ -40,12 +42,12 @@ pub struct MulticastArgs {
     /// Groups that may cross; with `!` those that may not
     #[arg(long, value_name = "LIST", default_value_t)]
     pub groups: Rules,
-    /// How long a packet is of use, in milliseconds: within it losses are repaired and order is kept
-    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    pub deadline: u64,
-    /// How packets cross the overlay
-    #[arg(long, value_name = "CLASS", value_enum, default_value_t = Class::RealTime)]
-    pub class: Class,
+    /// How long a packet is of use: within it losses are repaired and order is kept
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
+    pub deadline: base::Duration,
+    /// What packets need on their way across the overlay
+    #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
+    pub service: service::Service,
     /// Hand packets over as they come, without waiting for one that is late
     #[arg(long)]
     pub unordered: bool,
@@ -58,15 +60,15 @@ pub struct MulticastArgs {
     /// Join this group on the network, for switches that pass it to members only; may be given again
     #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
     pub join: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
-    /// What one source may send, in Mbit/s
-    #[arg(long, value_name = "MBIT", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub source_rate: u32,
+    /// What one source may send
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = source_rate)]
+    pub source_rate: u64,
     /// Which of several bridges of one network carries: the lowest
     #[arg(long, value_name = "NUMBER", default_value_t = hello::PRIORITY)]
     pub priority: u8,
-    /// Print how it goes so often, in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub status: Option<u64>,
+    /// Print how it goes so often; a bare number is one of seconds
+    #[arg(long, value_name = "TIME", value_parser = status)]
+    pub status: Option<base::Duration>,
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -75,13 +77,22 @@ pub struct MulticastArgs {
     pub json: bool,
 }
 
-/// How packets cross.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Class {
-    /// Lost packets are sent again on the hop where they were lost, while they are of use
-    RealTime,
-    /// Lost packets are lost
-    BestEffort,
+fn deadline(text: &str) -> Result<base::Duration, String> {
+    let ms = base::Duration::from_millis;
+    quantity::within(quantity::millis(text)?, ms(10), ms(60_000))
+}
+
+fn status(text: &str) -> Result<base::Duration, String> {
+    let s = base::Duration::from_secs;
+    quantity::within(quantity::seconds(text)?, s(1), s(86_400))
+}
+
+fn source_rate(text: &str) -> Result<u64, String> {
+    let rate = quantity::rate_or_mbit(text)?;
+    match rate {
+        0 => Err("a source that may send nothing is better not let in: see --groups".to_owned()),
+        rate => Ok(rate),
+    }
 }
 
 /// Runs the bridge until Ctrl-C.
@@ -112,7 +123,7 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
     } else {
         let _ = writeln!(io::stderr(), "bridging {} at {name}", args.groups);
     }
-    let every = args.status.map(base::Duration::from_secs);
+    let every = args.status;
     let mut ready = Vec::new();
     loop {
         poller.wait(every, &mut ready).map_err(Failure::failed)?;
@@ -127,15 +138,13 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
 }
 
 pub(crate) fn options(args: &MulticastArgs) -> Options {
-    let deadline = Duration::from_millis(args.deadline);
-    let mut options = multicast::options(deadline);
-    if args.class == Class::BestEffort {
-        options = Options {
-            deadline: Some(deadline),
-            delivery: options.delivery,
-            ..Options::best_effort()
-        };
-    }
+    let deadline = Duration::from_nanos(args.deadline.as_nanos());
+    // In their order, whatever the service, as programs on one network see packets.
+    let mut options = Options {
+        deadline: Some(deadline),
+        delivery: multicast::options(deadline).delivery,
+        ..args.service.options(deadline)
+    };
     if args.unordered {
         options.delivery = client::Delivery::AsItComes;
     }
@@ -172,7 +181,7 @@ pub(crate) fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) ->
         wants: args.join.clone(),
         router_ttl: args.router_ttl,
         limit: Limit {
-            bits_per_s: f64::from(args.source_rate) * 1e6,
+            bits_per_s: args.source_rate as f64,
             ..Limit::default()
         },
         priority: args.priority,

@@ -1,5 +1,6 @@
 //! Calls of a gateway as JSON and as a line for people.
 
+use super::exchange::Far;
 use base::Duration;
 use gateway::media::{Report, SideReport, StreamReport};
 use gateway::sip::{End, Gateway, Record};
@@ -9,17 +10,36 @@ use voice::live::Quality;
 use voice::media::{Carrier, Drop};
 
 /// The names of a call's two directions, by the side that media comes from.
-const DIRECTIONS: [&str; 2] = ["from_caller", "from_callee"];
+pub const DIRECTIONS: [&str; 2] = ["from_caller", "from_callee"];
+/// The numbers of a direction that gateways tell each other.
+pub const QUALITY: [&str; 15] = [
+    "expected",
+    "received",
+    "recovered",
+    "late",
+    "loss_before_recovery",
+    "loss",
+    "missed",
+    "burst_ratio",
+    "jitter_ms",
+    "jitter_max_ms",
+    "delay_mean_ms",
+    "delay_max_ms",
+    "budget_used_mean",
+    "r_factor",
+    "mos",
+];
 
 /// A call, as an event.
-pub fn event(what: &str, call: &Record) -> Value {
-    let mut value = json(call);
+pub fn event(what: &str, call: &Record, far: &Far) -> Value {
+    let mut value = json(call, far);
     value["event"] = json!(what);
     value
 }
 
-/// A call.
-pub fn json(call: &Record) -> Value {
+/// A call, with what the gateway at its other end hears.
+pub fn json(call: &Record, far: &Far) -> Value {
+    let far = far.of(call);
     let started = call.started.duration_since(SystemTime::UNIX_EPOCH);
     let status = match call.end {
         Some(End::Refused(status)) => Some(status),
@@ -37,12 +57,30 @@ pub fn json(call: &Record) -> Value {
         "status": status,
         "peer": call.peer.map(|node| node.to_string()),
         "media": match call.is_carried { true => "overlay", false => "direct" },
-        "streams": call.report.as_ref().map(streams),
+        "streams": call.report.as_ref().map(|report| streams(report, &far)),
     })
 }
 
-fn streams(report: &Report) -> Vec<Value> {
-    report.streams.iter().map(stream).collect()
+fn streams(report: &Report, far: &[Value]) -> Vec<Value> {
+    let streams = report.streams.iter().enumerate();
+    let with_far = streams.map(|(i, stream)| {
+        let mut value = self::stream(stream);
+        value["far"] = far.get(i).cloned().unwrap_or_default();
+        value
+    });
+    with_far.collect()
+}
+
+/// Of a stream the directions that came over the overlay: what the gateway at the other end wants to
+/// know.
+pub fn heard_over_overlay(stream: &StreamReport) -> Value {
+    let mut value = json!({});
+    for (name, side) in DIRECTIONS.into_iter().zip(&stream.sides) {
+        if side.carrier == Carrier::Overlay {
+            value[name] = json!({"quality": quality(&side.quality)});
+        }
+    }
+    value
 }
 
 fn stream(stream: &StreamReport) -> Value {
@@ -119,8 +157,8 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// A call that ended, for people.
-pub fn line(call: &Record) -> String {
+/// A call that ended, for people: a line, and one for each direction that the overlay carried.
+pub fn line(call: &Record, far: &Far) -> String {
     let end = match call.end {
         Some(End::Refused(status)) => format!("refused with {status}"),
         Some(end) => format!("ended: {}", end.label()),
@@ -130,7 +168,10 @@ pub fn line(call: &Record) -> String {
         true => "over the overlay",
         false => "direct",
     };
-    let heard = call.report.as_ref().map(heard).unwrap_or_default();
+    let heard = match json(call, far)["streams"][0] {
+        ref stream if call.is_carried => heard(stream),
+        _ => String::new(),
+    };
     format!(
         "{} -> {}: {:.1} s, {media}, {end}{heard}",
         call.from,
@@ -139,24 +180,25 @@ pub fn line(call: &Record) -> String {
     )
 }
 
-/// What came of the overlay's directions: the first stream's.
-fn heard(report: &Report) -> String {
-    let Some(stream) = report.streams.first() else {
-        return String::new();
-    };
-    let sides = stream.sides.iter();
-    let heard = sides.filter(|side| side.carrier == Carrier::Overlay);
-    let heard = heard.map(|side| {
-        let counts = &side.quality.counts;
-        let mos = side.quality.mos();
+/// What each end of a stream got.
+fn heard(stream: &Value) -> String {
+    let ends = [("from_callee", "caller"), ("from_caller", "callee")];
+    let heard = ends.map(|(direction, end)| {
+        let (here, far) = (&stream[direction], &stream["far"][direction]);
+        let quality = match here["over"] == "overlay" {
+            true => &here["quality"],
+            false => &far["quality"],
+        };
+        let percent = |key: &str| quality[key].as_f64().map(|share| 1e2 * share);
+        let (Some(before), Some(after)) = (percent("loss_before_recovery"), percent("missed"))
+        else {
+            return String::new();
+        };
+        let mos = quality["mos"].as_f64();
         let mos = mos.map_or_else(String::new, |mos| format!(", MOS {mos:.2}"));
-        format!(
-            "; heard loss {:.2} % of {:.2} %{mos}",
-            1e2 * counts.missed_fraction(),
-            1e2 * counts.loss_before_recovery()
-        )
+        format!("; the {end} heard loss {before:.2} % before recovery, {after:.2} % after{mos}")
     });
-    heard.collect()
+    heard.concat()
 }
 
 /// What was counted.
@@ -190,4 +232,29 @@ pub fn counters(gateway: &Gateway) -> Value {
         "packets_to_overlay": media.sent[1],
         "drops": drops,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_call_are_told_before_and_after() {
+        let quality = |before: f64, after: f64| json!({"quality": {"loss_before_recovery": before, "missed": after, "mos": 4.25}});
+        let mut here = quality(0.0555, 0.0139);
+        here["over"] = json!("overlay");
+        let stream = json!({
+            "from_callee": here,
+            "from_caller": {"over": "udp", "quality": quality(0.0, 0.0)["quality"]},
+            "far": {"from_caller": quality(0.04, 0.001)},
+        });
+        assert_eq!(
+            heard(&stream),
+            "; the caller heard loss 5.55 % before recovery, 1.39 % after, MOS 4.25\
+             ; the callee heard loss 4.00 % before recovery, 0.10 % after, MOS 4.25"
+        );
+        let mut alone = stream.clone();
+        alone["far"] = Value::Null;
+        assert!(!heard(&alone).contains("callee"), "nobody has told of it");
+    }
 }

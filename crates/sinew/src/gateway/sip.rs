@@ -1,5 +1,6 @@
 //! `sinew gateway sip`: phones and PBXs over the overlay, unchanged.
 
+use super::exchange::{Exchange, Far};
 use super::metrics::Numbers;
 use super::record;
 use super::station::Station;
@@ -7,6 +8,7 @@ use crate::control::{self, Control};
 use crate::domains::Watch;
 use crate::failure::{Failure, Outcome};
 use crate::names::client_socket;
+use crate::quantity;
 use crate::stop::Stop;
 use crate::terminal;
 use clap::Args;
@@ -59,9 +61,9 @@ pub struct SipArgs {
     /// UDP ports for media
     #[arg(long, value_name = "FIRST-LAST", default_value = MEDIA_PORTS, value_parser = ports)]
     pub media_ports: RangeInclusive<u16>,
-    /// What a packet may take from phone to phone across the overlay, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(10..=5000))]
-    pub deadline: u64,
+    /// What a packet may take from phone to phone across the overlay
+    #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
+    pub deadline: base::Duration,
     /// Send this share of the calls' speech over the plain path too, to compare; the other gateway
     /// needs the option too, if only with 0%
     #[arg(long, value_name = "PERCENT", value_parser = share)]
@@ -91,13 +93,14 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let watch = Watch::start(control.clone(), &status).map_err(Failure::failed)?;
     let watch: Arc<dyn Domains> = Arc::new(watch);
     let records = args.records.as_deref().map(append).transpose()?;
+    let far = Far::default();
     let settings = Settings {
-        node,
+        node: node.clone(),
         listen: args.listen,
         public: args.public,
         media: args.media_ports.clone(),
         virtual_media: VIRTUAL_PORTS,
-        options: Options::voice(Duration::from_millis(args.deadline)),
+        options: Options::voice(Duration::from_nanos(args.deadline.as_nanos())),
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
             port: SHADOW_PORT,
@@ -109,7 +112,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         domains: watch,
         lookup: lookup(args.dns)?,
         realtime: true,
-        report: Arc::new(reporter(args.json, records)),
+        report: Arc::new(reporter(args.json, records, far.clone())),
         trace: args.trace.as_deref().map(trace).transpose()?,
     };
     let mut stop = Stop::new()?;
@@ -117,9 +120,11 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let station = Station::open(
         &control.with_extension(super::station::SUFFIX),
         gateway.clone(),
+        far.clone(),
     )?;
+    let _exchange = Exchange::start(node, gateway.clone(), far.clone()).map_err(Failure::failed)?;
     let (_flushed, lines) = Lines::new("gateway", net::Clock::new(), false);
-    let source = |addr| Metrics::start(addr, Numbers(gateway.clone()), lines.clone());
+    let source = |addr| Metrics::start(addr, Numbers(gateway.clone(), far.clone()), lines.clone());
     let _metrics = args
         .metrics
         .map(source)
@@ -162,6 +167,11 @@ fn own_domain(status: &Value) -> String {
     named
         .filter(|domain| domain != "*")
         .unwrap_or_else(|| format!("{name}.{OWN_DOMAIN}"))
+}
+
+fn deadline(text: &str) -> Result<base::Duration, String> {
+    let ms = base::Duration::from_millis;
+    quantity::within(quantity::millis(text)?, ms(10), ms(5_000))
 }
 
 fn network(text: &str) -> Result<Rule, String> {
@@ -215,12 +225,12 @@ fn lookup(server: Option<SocketAddr>) -> Result<Lookup, Failure> {
 }
 
 /// Tells what happens: calls that ended, for people or as their detail records.
-fn reporter(as_json: bool, records: Option<File>) -> impl Fn(Event) + Send + Sync {
+fn reporter(as_json: bool, records: Option<File>, far: Far) -> impl Fn(Event) + Send + Sync {
     let records = records.map(Mutex::new);
     move |event| {
         let (line, is_record) = match &event {
-            Event::Answered(call) => (record::event("answered", call), false),
-            Event::Ended(call) => (record::event("ended", call), true),
+            Event::Answered(call) => (record::event("answered", call, &far), false),
+            Event::Ended(call) => (record::event("ended", call, &far), true),
             Event::Warning(text) => (json!({"event": "warning", "text": text}), false),
         };
         if let Some(file) = records.as_ref().filter(|_| is_record) {
@@ -237,7 +247,7 @@ fn reporter(as_json: bool, records: Option<File>) -> impl Fn(Event) + Send + Syn
             (true, _) => writeln!(io::stdout(), "{line}"),
             (false, Event::Warning(text)) => writeln!(io::stderr(), "{text}"),
             (false, Event::Answered(_)) => Ok(()),
-            (false, Event::Ended(call)) => writeln!(io::stderr(), "{}", record::line(call)),
+            (false, Event::Ended(call)) => writeln!(io::stderr(), "{}", record::line(call, &far)),
         };
     }
 }

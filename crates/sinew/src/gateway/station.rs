@@ -1,6 +1,7 @@
 //! Where a running gateway can be asked: a Unix socket beside its node's, a question and an answer
 //! of a line each, as at the node's own.
 
+use super::exchange::Far;
 use super::record;
 use crate::failure::Failure;
 use gateway::sip::Gateway;
@@ -25,11 +26,12 @@ pub struct Station {
     listener: UnixListener,
     path: PathBuf,
     gateway: Arc<Gateway>,
+    far: Far,
 }
 
 impl Station {
     /// Opens it. A file that a gateway left which was killed is taken over.
-    pub fn open(path: &Path, gateway: Arc<Gateway>) -> Result<Station, Failure> {
+    pub fn open(path: &Path, gateway: Arc<Gateway>, far: Far) -> Result<Station, Failure> {
         let fail = |error: io::Error| Failure::failed(format_args!("{}: {error}", path.display()));
         if UnixStream::connect(path).is_ok() {
             return Err(Failure::failed(format_args!(
@@ -49,6 +51,7 @@ impl Station {
             listener,
             path: path.to_owned(),
             gateway,
+            far,
         })
     }
 
@@ -57,10 +60,10 @@ impl Station {
         let Ok((stream, _)) = self.listener.accept() else {
             return;
         };
-        let gateway = self.gateway.clone();
+        let (gateway, far) = (self.gateway.clone(), self.far.clone());
         let serve = move || {
             // Who goes away does not want an answer.
-            let _ = serve(&stream, &gateway);
+            let _ = serve(&stream, &gateway, &far);
         };
         let thread = std::thread::Builder::new().name("station".into());
         // Without a thread nobody is answered; calls go on.
@@ -81,25 +84,25 @@ impl Drop for Station {
     }
 }
 
-fn serve(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
+fn serve(stream: &UnixStream, gateway: &Gateway, far: &Far) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut question = String::new();
     BufReader::new(stream.take(MAX_QUESTION_BYTES)).read_line(&mut question)?;
-    let answer = answer(&question, gateway);
+    let answer = answer(&question, gateway, far);
     let mut stream = stream;
     writeln!(stream, "{answer}")
 }
 
-fn answer(question: &str, gateway: &Gateway) -> Value {
+fn answer(question: &str, gateway: &Gateway, far: &Far) -> Value {
     let question: Value = serde_json::from_str(question).unwrap_or_default();
     match question["cmd"].as_str() {
         Some("calls") => json!({
             "ok": true,
             "node": gateway.node().to_string(),
             "at": gateway.local().to_string(),
-            "calls": gateway.calls().iter().map(record::json).collect::<Vec<_>>(),
+            "calls": gateway.calls().iter().map(|call| record::json(call, far)).collect::<Vec<_>>(),
             "counters": record::counters(gateway),
         }),
         _ => json!({"ok": false, "error": "asked for nothing that a gateway knows: calls"}),

@@ -1,9 +1,10 @@
 //! The table of flows, each with its class, its path from here on, and the reason of it.
 
-use super::{count, list, number, or_else, text};
+use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
+use crate::failure::Failure;
 use crate::names::Names;
-use crate::terminal::{Align, Table};
+use crate::table::{Cell, Column, Page, Table};
 use lab::explain::{self, Asked, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -66,63 +67,75 @@ fn reason(view: &View, own: &str, (to, class, deadline_us): &Wish) -> Option<Str
     Some(why.choice.reason)
 }
 
-pub(super) fn page(status: &Value) -> String {
+pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
     let mut table = Table::new(&[
-        ("FROM", Align::Left),
-        ("TO", Align::Left),
-        ("CLASS", Align::Left),
-        ("PACKETS", Align::Right),
-        ("BYTES", Align::Right),
-        ("DUPLICATES", Align::Right),
-        ("EXPIRED", Align::Right),
-        ("IDLE", Align::Right),
-        ("PATH FROM HERE", Align::Left),
-        ("WHY", Align::Left),
+        Column::words("FROM", 0),
+        Column::words("TO", 0),
+        Column::words("SERVICE", 5),
+        Column::numbers(drawing.head("PACKETS", "RATE pkt/s"), 1),
+        Column::numbers(drawing.head("BYTES", "RATE kbit/s"), 2),
+        Column::numbers("DUPLICATES", 6),
+        Column::numbers("EXPIRED", 3),
+        Column::numbers("IDLE s", 4),
+        Column::words("PATH", 0),
+        Column::words("WHY", 7),
     ]);
+    let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     let names = Names::of(status);
     for flow in list(&status["snapshot"]["flows"]) {
+        let (from, to) = (text(&flow["from"]), text(&flow["to"]));
+        let key = format!("{from} {to} {}", class(flow));
+        let bytes = match &mut drawing.rates {
+            Some(rates) => {
+                let rate = rates.of(format!("{key} bytes"), total(&flow["bytes"]), now_s);
+                Cell::number(rate.map(|bytes| bytes * 8.0 / 1e3), 0)
+            }
+            None => count(&flow["bytes"]).into(),
+        };
         table.row([
-            text(&flow["from"]).to_owned(),
-            text(&flow["to"]).to_owned(),
-            class(flow),
-            count(&flow["packets"]),
-            count(&flow["bytes"]),
-            count(&flow["duplicates"]),
-            count(&flow["expired"]),
-            format!("{} s", number(&flow["idle_s"], 1)),
-            path(&names, flow),
+            end(&names, from).into(),
+            end(&names, to).into(),
+            class(flow).into(),
+            drawing.counter(&key, &flow["packets"], now_s),
+            bytes,
+            count(&flow["duplicates"]).into(),
+            count(&flow["expired"]).into(),
+            number(&flow["idle_s"], 1).into(),
+            path(&names, flow).into(),
             match flow["refused"].as_str() {
-                Some(refused) => format!("refused: {refused}"),
-                None => flow["reason"].as_str().unwrap_or("-").to_owned(),
+                Some(refused) => format!("refused: {refused}").into(),
+                None => flow["reason"].as_str().unwrap_or("-").into(),
             },
         ]);
     }
-    let flows = or_else(&table, "no flows now");
-    match list(&status["snapshot"]["streams"]) {
-        [] => flows,
-        streams => format!("{flows}\n{}", stream_table(streams)),
+    table.sort(3);
+    let mut page = table.page(drawing.look, "no flows now")?;
+    if let streams @ [_, ..] = list(&status["snapshot"]["streams"]) {
+        page.push_blank();
+        page.push(stream_table(streams, &names).page(&drawing.look.rest(), "")?);
     }
+    Ok(page)
 }
 
 /// The streams that end at the node.
-fn stream_table(streams: &[Value]) -> String {
+fn stream_table(streams: &[Value], names: &Names) -> Table {
     let mut table = Table::new(&[
-        ("STREAM", Align::Left),
-        ("TO", Align::Left),
-        ("CLASS", Align::Left),
-        ("STATE", Align::Left),
-        ("SENT", Align::Right),
-        ("UNACKED", Align::Right),
-        ("RECEIVED", Align::Right),
-        ("UNREAD", Align::Right),
-        ("WINDOW", Align::Right),
-        ("RTT", Align::Right),
-        ("AGAIN", Align::Right),
+        Column::words("STREAM", 0),
+        Column::words("TO", 0),
+        Column::words("SERVICE", 6),
+        Column::words("STATE", 0),
+        Column::numbers("SENT bytes", 1),
+        Column::numbers("UNACKED bytes", 4),
+        Column::numbers("RECEIVED bytes", 1),
+        Column::numbers("UNREAD bytes", 4),
+        Column::numbers("WINDOW bytes", 5),
+        Column::numbers("RTT ms", 2),
+        Column::numbers("RETRANSMITTED", 3),
     ]);
     for stream in streams {
         table.row([
-            text(&stream["from"]).to_owned(),
-            text(&stream["to"]).to_owned(),
+            end(names, text(&stream["from"])),
+            end(names, text(&stream["to"])),
             class(stream),
             text(&stream["state"]).to_owned(),
             count(&stream["sent"]),
@@ -130,15 +143,31 @@ fn stream_table(streams: &[Value]) -> String {
             count(&stream["received"]),
             count(&stream["unread"]),
             count(&stream["window"]),
-            format!("{} ms", number(&stream["srtt_ms"], 1)),
+            number(&stream["srtt_ms"], 1),
             count(&stream["retransmissions"]),
         ]);
     }
-    or_else(&table, "")
+    table.sort(2);
+    table
+}
+
+/// A node by its name, with the port.
+fn end(names: &Names, address: &str) -> String {
+    match address.rsplit_once(':') {
+        Some((node, port)) => format!("{}:{port}", names.name(node)),
+        None => address.to_owned(),
+    }
 }
 
 fn class(flow: &Value) -> String {
     let words = ["link", "routing"].map(|key| text(&flow[key]));
+    let words = words.map(|word| {
+        if word == "stamped" {
+            "source-routed"
+        } else {
+            word
+        }
+    });
     match (words, flow["priority"].as_u64()) {
         ([link, routing], Some(priority)) => format!("{link}/{routing}/{priority}"),
         _ => "-".to_owned(),
@@ -168,6 +197,7 @@ fn path(names: &Names, flow: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::Look;
     use overlay::snapshot::NetworkSnapshot;
     use serde_json::json;
 
@@ -178,6 +208,14 @@ mod tests {
             "paths": [["10.7.0.1", "10.7.0.2", "10.7.0.3"]], "packets": 7, "bytes": 900,
             "duplicates": 0, "expired": 0, "idle_s": 0.25,
         })
+    }
+
+    fn page(status: &Value) -> String {
+        let mut drawing = Drawing {
+            look: &Look::default(),
+            rates: None,
+        };
+        super::page(status, &mut drawing).unwrap().to_string()
     }
 
     #[test]
@@ -225,7 +263,8 @@ mod tests {
             "10.7.0.3:8080",
             "reliable/expected-latency/2",
             "open",
-            "20.1 ms",
+            "20.1",
+            "RETRANSMITTED",
             "17",
         ] {
             assert!(page.contains(expected), "{expected}: {page}");

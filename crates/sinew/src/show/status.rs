@@ -6,6 +6,9 @@ use crate::names::Names;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
+/// Where the words begin behind their keys.
+pub(super) const INDENT: usize = 13;
+
 pub(super) fn page(status: &Value) -> String {
     let (snapshot, counters, host) = (&status["snapshot"], &status["counters"], &status["host"]);
     let lab = if snapshot["lab"] == true { ", lab" } else { "" };
@@ -18,7 +21,7 @@ pub(super) fn page(status: &Value) -> String {
     );
     let mut entry = |key: &str, value: String| {
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "{key:<12} {value}");
+        let _ = writeln!(page, "{key:<width$}{value}", width = INDENT);
     };
     let listen: Vec<&str> = list(&host["listen"]).iter().map(text).collect();
     entry("listen", listen.join(", "));
@@ -182,7 +185,7 @@ fn transfer(transfer: &Value, names: &Names) -> String {
         false => format!(" to {}", to.join(", ")),
     };
     let scavenge = match transfer["scavenge"] == true {
-        true => ", giving way",
+        true => ", background",
         false => "",
     };
     let mut line = format!(
@@ -204,7 +207,7 @@ fn transfer(transfer: &Value, names: &Names) -> String {
 
 fn recovery(counters: &Value) -> String {
     format!(
-        "{} lost packets came after all, {} were asked for again, {} were sent again for others",
+        "{} packets recovered, {} requested, {} retransmitted for others",
         total(&counters["recovered_packets"]),
         total(&counters["requested_packets"]),
         total(&counters["retransmitted_packets"])

@@ -1,18 +1,20 @@
 //! How far a transfer has come, and how fast.
 
 use crate::failure::Outcome;
+use crate::progress::{self, DRAWN_EVERY, Pace};
+use crate::table;
 use crate::terminal;
 use client::Target;
 use net::Clock;
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
 
-/// How often the progress is drawn.
-const DRAWN_EVERY: base::Duration = base::Duration::from_millis(250);
-
 /// How far a transfer has come, drawn on a terminal.
 pub(super) struct Progress {
     pub(super) bytes: u64,
+    /// What there is to transfer, if that is known.
+    total: Option<u64>,
+    pace: Pace,
     clock: Clock,
     begun: base::Time,
     drawn: Option<base::Time>,
@@ -20,14 +22,17 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(quiet: bool) -> Progress {
+    /// Of a transfer whose data does or does not go to standard output.
+    pub(super) fn new(quiet: bool, to_stdout: bool, total: Option<u64>) -> Progress {
         let clock = Clock::new();
+        let [err, out] = [io::stderr().is_terminal(), io::stdout().is_terminal()];
         Progress {
             bytes: 0,
+            total,
+            pace: Pace::default(),
             begun: clock.now(),
             drawn: None,
-            // Data that scrolls by on the same terminal would be torn apart.
-            draws: !quiet && io::stderr().is_terminal() && !io::stdout().is_terminal(),
+            draws: !quiet && draws(err, out, to_stdout),
             clock,
         }
     }
@@ -44,7 +49,10 @@ impl Progress {
         {
             self.drawn = Some(now);
             let seconds = now.since(self.begun).as_secs_f64();
-            let _ = write!(io::stderr(), "\r{}\x1b[K", rate(self.bytes, seconds));
+            let rate_bps = self.pace.mark(now, self.bytes);
+            let text = progress::line(self.bytes, self.total, rate_bps, seconds);
+            let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
         }
     }
 
@@ -72,18 +80,33 @@ impl Progress {
             return terminal::json(&value);
         }
         if io::stderr().is_terminal() {
-            let text = rate(self.bytes, seconds);
+            let text = progress::whole(self.bytes, seconds);
             let _ = writeln!(io::stderr(), "{direction} {peer}: {text}");
         }
         Ok(())
     }
 }
 
-/// Bytes and a rate, for people.
-fn rate(bytes: u64, seconds: f64) -> String {
-    let mbit = bytes as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-    format!(
-        "{:.1} MB in {seconds:.1} s, {mbit:.1} Mbit/s",
-        bytes as f64 / 1e6
-    )
+/// Progress is drawn on a terminal, unless the data itself scrolls by on it: both would be torn apart.
+fn draws(stderr_is_terminal: bool, stdout_is_terminal: bool, data_to_stdout: bool) -> bool {
+    stderr_is_terminal && !(data_to_stdout && stdout_is_terminal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_drawn_on_a_terminal_that_the_data_leaves_alone() {
+        assert!(
+            draws(true, true, false),
+            "a file is sent, all on a terminal"
+        );
+        assert!(draws(true, false, true), "what comes goes into a file");
+        assert!(
+            !draws(true, true, true),
+            "what comes is read on the terminal"
+        );
+        assert!(!draws(false, true, false), "standard error is a file");
+    }
 }

@@ -4,6 +4,7 @@ use crate::gateway::{Site, Sites};
 use crate::phone::{Phone, Setup};
 use crate::programs::{BARESIP, missing, quiet};
 use crate::speech::Speech;
+use serde_json::Value;
 
 fn phone(site: Site, user: &'static str) -> Setup {
     let mut setup = crate::quality::phone(site, user);
@@ -68,6 +69,17 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
         log.lines().rfind(direction) == Some("a=sendrecv")
     };
     sites.land.world.wait("bob is not on hold", resumed);
+    // Her gateway knows what he gets: his has told it.
+    let far = || {
+        let output = sites.land.world.try_sinew("calls --json --node net/ams");
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let far = &told["calls"][0]["streams"][0]["far"];
+        far["from_caller"]["quality"]["loss_before_recovery"].is_number()
+    };
+    sites
+        .land
+        .world
+        .wait("the far gateway tells what it hears", far);
     bob.tell("hangup", "");
     alice.wait_for("CALL_CLOSED");
     sites.land.world.wait("the ports are released", released);
@@ -82,4 +94,6 @@ fn phones_by_tcp_hold_resume_hang_up_and_change_their_minds() {
     let last = &ends[2]["streams"][0];
     let packets = last["from_caller"]["packets"].as_u64();
     assert!(packets.is_some_and(|packets| packets > 0), "{last}");
+    let far = &last["far"]["from_caller"]["quality"];
+    assert!(far["loss"].is_number(), "{last}");
 }

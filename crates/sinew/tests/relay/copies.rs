@@ -35,7 +35,7 @@ fn a_file_goes_through_two_relays_and_back() {
         "--stripes 3",
         "--stripes 1,4,2 --plain",
         "--stripes 2,1,3",
-        "--scavenge",
+        "--background",
         "--via fra,lon --congestion reno",
     ]
     .into_iter()

@@ -21,7 +21,7 @@ fn each_node_tells_what_it_does_and_has_done() {
     let bulk = |name: &str| chain.world.status(name)["bulk"].clone();
     let mut cp = Command::new(env!("CARGO_BIN_EXE_sinew"))
         .current_dir(&chain.world.dir)
-        .args(["cp", "-", "lon:held", "--scavenge", "--node", "net/ams"])
+        .args(["cp", "-", "lon:held", "--background", "--node", "net/ams"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();

@@ -185,7 +185,7 @@ impl World {
         let mut last = Value::Null;
         self.wait(&format!("`ping {words}` is answered"), || {
             let output =
-                self.try_sinew(&format!("ping {words} --interval 5 --timeout 5000 --json"));
+                self.try_sinew(&format!("ping {words} --interval 5ms --timeout 5s --json"));
             last = serde_json::from_slice(&output.stdout).unwrap_or_default();
             last["received"].is_u64() && last["received"] == last["sent"]
         });

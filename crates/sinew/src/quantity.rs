@@ -1,0 +1,118 @@
+//! Times, rates and shares on the command line: one way to write each, everywhere.
+//!
+//! A number has its unit: `200ms`, `1.5s`, `2m`, `10mbit`, `10M`, `5%`. A bare number is taken where
+//! habit has one, and means what habit says: seconds for `ping -i`.
+
+use base::{Duration, impair};
+
+/// A time with its unit.
+pub fn span(text: &str) -> Result<Duration, String> {
+    impair::span(text).ok_or_else(|| format!("`{text}`: write a time like 200ms, 1.5s or 2m"))
+}
+
+/// A time; a bare number is one of seconds.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    span_or(text, "s").map_err(|_| format!("`{text}`: write a time like 0.2, 200ms or 2m"))
+}
+
+/// A time; a bare number is one of milliseconds, as these options had it before.
+pub fn millis(text: &str) -> Result<Duration, String> {
+    span_or(text, "ms").map_err(|_| format!("`{text}`: write a time like 150ms or 0.5s"))
+}
+
+/// Whole seconds, for what lasts longer: `36`, `10m`, `24h`.
+pub fn whole_seconds(text: &str) -> Result<u32, String> {
+    let span = seconds(text)?;
+    let whole = span.as_nanos().is_multiple_of(1_000_000_000);
+    let count = u32::try_from(span.as_nanos() / 1_000_000_000).ok();
+    count
+        .filter(|_| whole)
+        .ok_or_else(|| format!("`{text}`: write whole seconds, like 36, 10m or 24h"))
+}
+
+/// A time as seconds with a fraction.
+pub fn fraction_of_seconds(text: &str) -> Result<f64, String> {
+    Ok(seconds(text)?.as_secs_f64())
+}
+
+/// Bits per second.
+pub fn rate(text: &str) -> Result<u64, String> {
+    impair::rate(text).ok_or_else(|| format!("`{text}`: write a rate like 10mbit or 10M"))
+}
+
+/// Bits per second; a bare number is one of Mbit/s, as these options had it before.
+pub fn rate_or_mbit(text: &str) -> Result<u64, String> {
+    let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match bare {
+        true => {
+            rate(&format!("{text}mbit")).map_err(|_| format!("`{text}`: write a rate like 10mbit"))
+        }
+        false => rate(text),
+    }
+}
+
+/// The same time within limits, which the complaint names.
+pub fn within(span: Duration, least: Duration, most: Duration) -> Result<Duration, String> {
+    match (least..=most).contains(&span) {
+        true => Ok(span),
+        false => Err(format!("{span} is not from {least} to {most}")),
+    }
+}
+
+fn span_or(text: &str, unit: &str) -> Result<Duration, String> {
+    let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    match bare {
+        true => span(&format!("{text}{unit}")),
+        false => span(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_bare_numbers_what_habit_says() {
+        let ms = Duration::from_millis;
+        for (text, expected) in [("0.2", 200), ("200ms", 200), ("2", 2_000), ("2m", 120_000)] {
+            assert_eq!(seconds(text), Ok(ms(expected)), "{text}");
+        }
+        for (text, expected) in [("150", 150), ("150ms", 150), ("0.5s", 500)] {
+            assert_eq!(millis(text), Ok(ms(expected)), "{text}");
+        }
+        assert_eq!(span("24h"), Ok(ms(86_400_000)));
+        for bad in ["", "soon", "10", "-1s", "1e3s", ".", "s"] {
+            assert!(span(bad).unwrap_err().contains("write a time"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn long_times_are_whole_seconds() {
+        for (text, expected) in [("36", 36), ("10m", 600), ("24h", 86_400), ("1d", 86_400)] {
+            assert_eq!(whole_seconds(text), Ok(expected), "{text}");
+        }
+        for bad in ["0.5", "1500ms", "1000000d", ""] {
+            assert!(whole_seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_are_written_as_elsewhere() {
+        for text in ["10mbit", "10M", "10Mbit/s", "10000k", "10000000bit"] {
+            assert_eq!(rate(text), Ok(10_000_000), "{text}");
+            assert_eq!(rate_or_mbit(text), Ok(10_000_000), "{text}");
+        }
+        assert_eq!(rate_or_mbit("1000"), rate("1gbit"));
+        for bad in ["10", "10mb", "fast", "/s"] {
+            assert!(rate(bad).unwrap_err().contains("10mbit"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told_with_its_limits() {
+        let ms = Duration::from_millis;
+        assert!(within(ms(5), ms(1), ms(10)).is_ok());
+        let told = within(ms(50), ms(1), ms(10)).unwrap_err();
+        assert!(told.contains("50.0ms") && told.contains("10.0ms"), "{told}");
+    }
+}

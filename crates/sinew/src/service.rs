@@ -1,0 +1,179 @@
+//! The words for how packets are carried, the same in every command.
+//!
+//! - A *service* says what packets need: how losses are repaired, and how urgent they are.
+//! - A *metric* says which path is the shortest: packets go hop by hop.
+//! - *Paths* say which and how many paths the source chooses: packets are source-routed.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use client::{Delivery, LinkProtocol, Options, RouteBy};
+use lab::explain::Class;
+use std::time::Duration;
+
+/// What packets need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Service {
+    /// Losses are repaired on every hop, as long as it is in time; packets come as they arrive
+    Voice,
+    /// The same, and packets come in their order
+    #[value(alias = "real-time")]
+    Video,
+    /// Every packet arrives, whenever
+    #[value(alias = "reliable")]
+    Bulk,
+    /// What is lost is lost
+    BestEffort,
+}
+
+impl Service {
+    /// What a socket asks for, with a deadline where the service has one.
+    pub fn options(self, deadline: Duration) -> Options {
+        match self {
+            Service::Voice => Options::voice(deadline),
+            Service::Video => Options {
+                delivery: Delivery::InOrder,
+                ..Options::voice(deadline)
+            },
+            Service::Bulk => Options::stream(),
+            Service::BestEffort => Options::best_effort(),
+        }
+    }
+
+    /// The protocol that repairs losses on each hop, or does not.
+    pub fn link(self) -> LinkProtocol {
+        self.options(Duration::ZERO).link
+    }
+}
+
+/// Which path, for commands that send.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Paths {
+    /// The metric that makes a path short; without it, that of the service
+    #[arg(long, value_parser = words(is_metric), conflicts_with_all = ["paths", "routing"])]
+    metric: Option<RouteBy>,
+    /// Source-routed: the best path, or so many paths without a common node, or every link
+    #[arg(long, value_parser = words(is_paths), conflicts_with = "routing")]
+    paths: Option<RouteBy>,
+    /// A metric or paths, as one option had both before
+    #[arg(long, value_parser = words(|_| true), hide = true)]
+    routing: Option<RouteBy>,
+}
+
+impl Paths {
+    /// What was asked for.
+    pub fn chosen(&self) -> Option<RouteBy> {
+        self.metric.or(self.paths).or(self.routing)
+    }
+}
+
+fn is_metric(by: &RouteBy) -> bool {
+    matches!(by, RouteBy::Table(_))
+}
+
+fn is_paths(by: &RouteBy) -> bool {
+    matches!(by, RouteBy::Stamp(_))
+}
+
+fn words(wanted: fn(&RouteBy) -> bool) -> impl TypedValueParser<Value = RouteBy> {
+    let words = RouteBy::ALL.into_iter().filter(wanted).map(RouteBy::label);
+    let words = PossibleValuesParser::new(words);
+    words.map(|word| RouteBy::from_label(&word).expect("the parser lets these words pass only"))
+}
+
+/// Which path, for commands that ask why.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Question {
+    /// The metric that makes a path short: expected-latency, latency, loss, hops, width [default:
+    /// expected-latency]
+    #[arg(long, value_parser = metric, conflicts_with_all = ["paths", "class"])]
+    metric: Option<Class>,
+    /// Source-routed: best, disjoint, or disjoint-3 and more
+    #[arg(long, value_parser = paths, conflicts_with = "class")]
+    paths: Option<Class>,
+    /// A metric or paths, as one option had both before
+    #[arg(long, hide = true)]
+    class: Option<Class>,
+}
+
+impl Question {
+    /// What was asked for.
+    pub fn chosen(&self) -> Option<Class> {
+        self.metric.or(self.paths).or(self.class)
+    }
+}
+
+fn metric(word: &str) -> Result<Class, String> {
+    let class = word.parse().ok();
+    class
+        .filter(|class| matches!(class, Class::Metric(_) | Class::Width))
+        .ok_or_else(|| "use expected-latency, latency, loss, hops or width".to_owned())
+}
+
+fn paths(word: &str) -> Result<Class, String> {
+    let class = word.parse().ok();
+    class
+        .filter(|class| matches!(class, Class::Best | Class::Disjoint(_)))
+        .ok_or_else(|| "use best, disjoint, or disjoint-3 and more".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Cli;
+    use clap::Parser;
+
+    fn parses(words: &str) -> bool {
+        Cli::try_parse_from(words.split(' ')).is_ok()
+    }
+
+    #[test]
+    fn the_words_are_the_same_in_every_command() {
+        for service in ["voice", "video", "bulk", "best-effort"] {
+            for command in [
+                "ping fra",
+                "trace fra",
+                "group set 239.1.1.1",
+                "gateway multicast",
+            ] {
+                let words = format!("sinew {command} --service {service}");
+                assert!(parses(&words), "{words}");
+            }
+        }
+        for metric in ["expected-latency", "latency", "loss", "hops"] {
+            for command in [
+                "ping fra",
+                "test-call fra",
+                "why a b",
+                "whatif x",
+                "group set 239.1.1.1",
+            ] {
+                let words = format!("sinew {command} --metric {metric}");
+                assert!(parses(&words), "{words}");
+            }
+        }
+        for paths in ["best", "disjoint", "disjoint-3"] {
+            for command in ["ping fra", "trace fra", "test-call fra", "why a b"] {
+                let words = format!("sinew {command} --paths {paths}");
+                assert!(parses(&words), "{words}");
+            }
+        }
+        assert!(!parses("sinew ping fra --metric disjoint"));
+        assert!(!parses("sinew ping fra --metric loss --paths best"));
+    }
+
+    #[test]
+    fn the_words_of_the_release_before_are_still_taken() {
+        for words in [
+            "sinew ping fra --class voice --routing disjoint",
+            "sinew call fra --routing disjoint --seconds 10",
+            "sinew why a b --class best",
+            "sinew link set a b loss=5%",
+            "sinew link clear a b --both",
+            "sinew group set 239.1.1.1 --link real-time --routing latency",
+            "sinew gateway multicast --class best-effort --deadline 150 --source-rate 100",
+            "sinew gateway sip --deadline 150",
+            "sinew cp a fra:b --scavenge",
+        ] {
+            assert!(parses(words), "{words}");
+        }
+    }
+}
