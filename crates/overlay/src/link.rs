@@ -185,7 +185,7 @@ impl Link {
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
-            asked: VecDeque::new(),
+            asked: VecDeque::with_capacity(ASKED),
             reliable: Lane::new(settings.reliable),
             verifications: Verifications::new(now),
             impairment: None,

@@ -55,9 +55,18 @@ pub(super) struct Line {
 }
 
 /// The last round trips.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Growth {
     echoes: VecDeque<Echo>,
+}
+
+impl Default for Growth {
+    fn default() -> Growth {
+        Growth {
+            // Nothing is allocated once packets go.
+            echoes: VecDeque::with_capacity(KEPT + 1),
+        }
+    }
 }
 
 impl Growth {
