@@ -28,7 +28,7 @@ mod tests;
 pub use error::{Mistake, ScenarioError};
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
-pub(crate) use simulate::Call;
+pub(crate) use simulate::{Call, SOCKET_DATAGRAMS};
 pub use simulate::{Simulation, simulate};
 pub use trace::TraceFile;
 
@@ -143,6 +143,10 @@ pub struct Flow {
     pub from: usize,
     /// The receiving node.
     pub to: usize,
+    /// Further receiving nodes: then they and `to` are the members of a group, to which it is sent.
+    pub also: Vec<usize>,
+    /// Its packets are messages of a reliable stream.
+    pub is_stream: bool,
     /// What carries it.
     pub carrier: Carrier,
     /// When packets are sent.
@@ -157,6 +161,13 @@ pub struct Flow {
     pub stop: Duration,
     /// When a packet is too late.
     pub deadline: Option<Duration>,
+}
+
+impl Flow {
+    /// The receiving nodes: one, or the members of its group.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = usize> + '_ {
+        [self.to].into_iter().chain(self.also.iter().copied())
+    }
 }
 
 /// What carries a flow.

@@ -33,6 +33,15 @@ fn what_only_the_simulator_does_is_refused_by_its_key() {
             "flow a-b direct: back",
         ),
         (
+            "[[node]]\nname = 'c'\n[[link]]\na = 'b'\nb = 'c'\npath = 'clean'\n\
+             [[flow]]\nname = 'group'\nfrom = 'a'\nto = 'b'\nalso = ['c']\n",
+            "flow group: also",
+        ),
+        (
+            "[[flow]]\nname = 'bytes'\nfrom = 'a'\nto = 'b'\nstream = true\n",
+            "flow bytes: stream",
+        ),
+        (
             "[[flow]]\nname = 'many'\nfrom = 'a'\nto = 'b'\ncount = 1000\n",
             "flow: count",
         ),

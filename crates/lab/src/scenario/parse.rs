@@ -82,7 +82,8 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
     scenario.flows = flow::flows(&top, &draft)?;
     let packets = |flow: &super::Flow| {
         let span = flow.stop - flow.start;
-        flow.pattern.packets_per_s() * span.as_secs_f64() * flow.count as f64
+        let copies = flow.count * (1 + flow.also.len());
+        flow.pattern.packets_per_s() * span.as_secs_f64() * copies as f64
     };
     let packets: f64 = scenario.flows.iter().map(packets).sum();
     if packets > PACKETS_MAX as f64 {

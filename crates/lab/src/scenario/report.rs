@@ -41,7 +41,7 @@ pub struct FlowReport {
     pub name: String,
     /// The sending node.
     pub from: String,
-    /// The receiving node.
+    /// The receiving node; of a group, all of them.
     pub to: String,
     /// `overlay` or `direct`.
     pub carrier: &'static str,
@@ -90,7 +90,12 @@ impl FlowReport {
         FlowReport {
             name: flow.name.clone(),
             from: scenario.nodes[flow.from].name.clone(),
-            to: scenario.nodes[flow.to].name.clone(),
+            to: {
+                let names = flow
+                    .receivers()
+                    .map(|node| scenario.nodes[node].name.as_str());
+                names.collect::<Vec<_>>().join(" + ")
+            },
             carrier: match flow.carrier {
                 Carrier::Overlay(_) => "overlay",
                 Carrier::Direct(_) => "direct",

@@ -9,6 +9,7 @@
 //! When a node crashes its clients' packets are lost; when it starts again they come back at once.
 
 mod network;
+mod sessions;
 mod streams;
 
 use super::report::{FlowReport, Report};
@@ -35,7 +36,7 @@ pub(crate) const NODE_DATAGRAMS: usize = 4 * SOCKET_DATAGRAMS;
 /// How long what is under way may take to arrive after the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// One stream's packets: the delay of each in microseconds, in the order of sending; none for what
+/// One stream's packets at one receiver: the delay of each in microseconds, in the order of sending; none for what
 /// never came.
 pub(crate) type Call = Vec<Option<u32>>;
 
@@ -187,8 +188,9 @@ impl<'s> Simulation<'s> {
             }
         }
         self.streams.send(&mut self.world, &self.network, end);
+        self.streams.write(&mut self.world, &self.network);
         self.world.run_until(end);
-        self.streams.receive(&mut self.world);
+        self.streams.receive(&mut self.world, &self.network);
         self.observe();
     }
 

@@ -216,6 +216,37 @@ fn packets_wait_for_a_node_that_is_stalled() {
 }
 
 #[test]
+fn a_group_gets_each_packet_at_each_member() {
+    let more = "[[node]]\nname = 'c'\n[[link]]\na = 'b'\nb = 'c'\npath = 'delay=20ms'\n\
+                [[flow]]\nfrom = 'a'\nto = 'b'\nalso = ['c']\ncount = 2\n";
+    let scenario = parsed(&format!("{PAIR}{more}"));
+    let mut simulation = Simulation::new(&scenario, 1);
+    while simulation.run_for(Duration::from_secs(60)) {}
+    let (report, calls) = simulation.finish_with_calls();
+    let flow = &report.flows[0];
+    // Two streams of 100 packets, at each of two members.
+    assert_eq!((flow.packets.sent, flow.packets.lost), (400, 0), "{flow:?}");
+    assert_eq!(flow.to, "b + c");
+    let delays: Vec<Option<u32>> = calls[0].iter().map(|call| call[50]).collect();
+    let (near, far) = (Some(10_000), Some(30_000));
+    assert_eq!(delays, [near, far, near, far], "each stream at each member");
+}
+
+#[test]
+fn a_reliable_stream_brings_everything_however_late() {
+    let outage = "[[fault]]\nat = '500ms'\nkind = 'link-down'\na = 'a'\nb = 'b'\n\
+                  [[fault]]\nat = '900ms'\nkind = 'link-up'\na = 'a'\nb = 'b'\n";
+    let flow =
+        "[[flow]]\nfrom = 'a'\nto = 'b'\nstream = true\nclass = 'reliable'\ndeadline = '100ms'\n";
+    let long = PAIR.replace("duration = '2s'", "duration = '4s'");
+    let scenario = parsed(&format!("{long}{flow}{outage}"));
+    let packets = &simulate(&scenario, 1).flows[0].packets;
+    assert_eq!((packets.sent, packets.lost), (200, 0), "{packets:?}");
+    assert!((15..60).contains(&packets.late), "{packets:?}");
+    assert_eq!(packets.reordered, 0);
+}
+
+#[test]
 fn what_is_sent_before_the_measurement_is_not_judged() {
     let report = run("[[flow]]\nfrom = 'a'\nto = 'b'\nstart = '500ms'\n\
                       [[fault]]\nat = '600ms'\nkind = 'crash'\nnode = 'b'\n\

@@ -1,10 +1,10 @@
 //! Messy worlds: everything that goes wrong on the Internet at once, and each flow with a twin that
-//! goes by plain UDP over the direct path, where there is one.
+//! goes by plain UDP over the direct path, where there is one; a reliable stream's goes by TCP.
 //!
 //! ```text
 //!   seed ─▶ scene: 2 to 7 nodes, calls, troubles ─▶ scenario file ─▶ Simulation ─▶ flows and twins
 //!                                                                                      │
-//!          missed  <= the twin's + 0.5 points + 1 % of it + what chance alone may make ◀─┤
+//!          missed  <= the twin's + 0.5 points + 1 % of it + three standard errors      ◀─┤
 //!          silence <= the twin's + 1 s                                               ◀─┘
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! drawn for each apart; runs of them are short outages, and are the same for both.
 
 mod scene;
+mod tcp;
 mod twins;
 
 use super::Worse;
@@ -46,7 +47,7 @@ pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> R
     }
     while simulation.run_for(Duration::from_secs(3_600)) {}
     let (report, calls) = simulation.finish_with_calls();
-    let compared = twins::compare(&scene, &report, &calls).map_err(worse)?;
+    let compared = twins::compare(&scene, &scenario, &report, &calls).map_err(worse)?;
     let count = |of: fn(&crate::scenario::FlowReport) -> u64| report.flows.iter().map(of).sum();
     Ok(Past {
         nodes: report.nodes,

@@ -7,7 +7,8 @@
 //!
 //! A cell is a round: every node sends to one other or receives from one. The paper lets one pair
 //! speak at a time, which takes eleven hours; here links have no capacity that pairs would compete
-//! for, so sixteen speak at once. Both figures show one measurement, which is made once per process.
+//! for, so sixteen speak at once. Each round is measured with the paper's profile and with the defaults,
+//! the same stalls at the same moments. Both figures show one measurement, which is made once per process.
 
 mod intercontinental;
 mod mesh;
@@ -17,7 +18,7 @@ pub(super) use intercontinental::FIG18;
 
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
-use crate::scenario::FlowReport;
+use crate::scenario::{FlowReport, Profile};
 use base::{Duration, Rng};
 use graph::generate::cities::{AMIR06_TABLE_I, great_circle_km};
 use mesh::{Mesh, Pair, STREAMS, Trial, loads};
@@ -77,7 +78,7 @@ pub(super) struct Continental {
 }
 
 /// Rounds that have been measured in this process, by seed and round: for the second figure.
-static MEASURED: Mutex<BTreeMap<(u64, usize), Row>> = Mutex::new(BTreeMap::new());
+static MEASURED: Mutex<BTreeMap<(u64, String), Row>> = Mutex::new(BTreeMap::new());
 
 impl Experiment for Continental {
     fn id(&self) -> &'static str {
@@ -90,7 +91,7 @@ impl Experiment for Continental {
 
     fn method(&self, size: Size) -> String {
         format!(
-            "Production nodes (paper profile) in the simulator: {NODES} nodes at the {SITES} sites of \
+            "Production nodes in the simulator, once with the paper's profile and once with the defaults: {NODES} nodes at the {SITES} sites of \
              Table I, a full mesh, one-way delays by great-circle distance at the speed at which the \
              farthest two sites are 47 ms apart, MIT-Denver set to 47 ms. Every path loses 0.42 % with a \
              burstiness of 72 % [§II-C] and another 5 % at random. Nodes are not scheduled for 0.2 to \
@@ -106,32 +107,42 @@ impl Experiment for Continental {
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        let cell = |round| Cell::at(&[("round", round as f64)]);
-        (0..rounds(size)).map(cell).collect()
+        let cell = |profile: Profile| {
+            let profile = coordinate(profile);
+            move |round| Cell::at(&[("profile", profile), ("round", round as f64)])
+        };
+        let rounds = 0..rounds(size);
+        let paper = rounds.clone().map(cell(Profile::Paper));
+        paper.chain(rounds.map(cell(Profile::Modern))).collect()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, _: u64) -> Result<Row, CellError> {
         let round = cell.parameter("round") as usize;
         let known = || MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(row) = known().get(&(plan.seed, round)) {
+        let key = (plan.seed, cell.key.clone());
+        if let Some(row) = known().get(&key) {
             return Ok(row.clone());
         }
-        // One seed for both figures.
-        let row = measure(plan.seed, round, cell.seed("amir06/planetlab", plan.seed))?;
+        // One seed for both figures and both profiles: the same stalls.
+        let seed = Cell::at(&[("round", round as f64)]).seed("amir06/planetlab", plan.seed);
+        let profile = profile_at(cell.parameter("profile"));
+        let row = measure(plan.seed, profile, round, seed)?;
         let mut row = Row {
             cell: cell.key.clone(),
             ..row
         };
         row.parameters = Row::of(cell).parameters;
-        known().insert((plan.seed, round), row.clone());
+        known().insert(key, row.clone());
         Ok(row)
     }
 
     fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
-        let verdicts = match self.figure {
-            Figure::Lost => verdicts::lost(plan.size, rows),
-            Figure::Missed => verdicts::missed(rows),
+        let [paper, modern] = [Profile::Paper, Profile::Modern].map(|profile| of(rows, profile));
+        let mut verdicts = match self.figure {
+            Figure::Lost => verdicts::lost(plan.size, &paper),
+            Figure::Missed => verdicts::missed(&paper),
         };
+        verdicts.extend(verdicts::never_worse(&paper, &modern, self.figure));
         Findings {
             charts: vec![self.chart(rows)],
             verdicts,
@@ -189,8 +200,30 @@ fn pairs(seed: u64, round: usize) -> Vec<Pair> {
     (0..NODES / 2).map(meets).map(pair).collect()
 }
 
-fn measure(run_seed: u64, round: usize, seed: u64) -> Result<Row, CellError> {
+/// A profile as a coordinate of the grid.
+fn coordinate(profile: Profile) -> f64 {
+    match profile {
+        Profile::Paper => 0.0,
+        Profile::Modern => 1.0,
+    }
+}
+
+fn profile_at(coordinate: f64) -> Profile {
+    match coordinate {
+        0.0 => Profile::Paper,
+        _ => Profile::Modern,
+    }
+}
+
+/// The rows of a profile.
+fn of(rows: &Rows, profile: Profile) -> Rows {
+    let mine = rows.with(&[("profile", coordinate(profile))]);
+    Rows(mine.cloned().collect())
+}
+
+fn measure(run_seed: u64, profile: Profile, round: usize, seed: u64) -> Result<Row, CellError> {
     let trial = Trial {
+        profile,
         mesh: &continent(),
         pairs: &pairs(run_seed, round),
         packets: PACKETS,
@@ -246,21 +279,25 @@ impl Continental {
     fn chart(&self, rows: &Rows) -> Chart {
         const MOST_PCT: f64 = 30.0;
         let word = self.figure.word();
-        let series = |(color, carrier): (usize, &'static str)| {
-            let shares = sorted(rows, carrier, self.figure);
+        let lines = [
+            ("overlay, paper profile", "overlay", Profile::Paper),
+            ("overlay, defaults", "overlay", Profile::Modern),
+            ("udp", "udp", Profile::Paper),
+        ];
+        let series = |(color, (name, carrier, profile)): (usize, (&'static str, &str, Profile))| {
+            let shares = sorted(&of(rows, profile), carrier, self.figure);
             let at_least = |least: f64| {
                 let below = shares.partition_point(|share| *share < least);
                 100.0 * (shares.len() - below) as f64 / shares.len().max(1) as f64
             };
             let grid = (0..=300).map(|n| f64::from(n) * MOST_PCT / 300.0);
             Series {
-                name: carrier.into(),
+                name: name.into(),
                 color: color as u8,
                 mark: Mark::Line,
                 points: grid.map(|x| (x, at_least(x))).collect(),
             }
         };
-        let carriers = ["overlay", "udp"].into_iter().enumerate();
         Chart {
             title: format!("Streams that {word} at least so many packets").into(),
             x: Axis {
@@ -273,7 +310,7 @@ impl Continental {
                 min: 0.0,
                 max: 100.0,
             },
-            series: carriers.map(series).collect(),
+            series: lines.into_iter().enumerate().map(series).collect(),
         }
     }
 }

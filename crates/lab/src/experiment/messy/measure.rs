@@ -14,6 +14,9 @@ pub(super) const AFTER_MS: f64 = 400.0;
 /// A call as good as perfect misses no more than this share, in percent.
 pub(super) const GOOD_PCT: f64 = 0.5;
 
+/// Of what refused calls miss, so much is dropped for want of room: the rest was under way before.
+const NAMED_SHARE: f64 = 0.9;
+
 /// What a carrier's calls came to in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
@@ -26,7 +29,8 @@ pub(super) struct Run {
     route_changes: f64,
     /// Calls as good as perfect.
     good: f64,
-    /// Other calls whose node refused requests.
+    /// Other calls that were refused: their clients were told, or the node counts what it drops of them as
+    /// having no room.
     refused: f64,
 }
 
@@ -131,6 +135,14 @@ fn runs_of(scene: &Scene, seed: u64, report: &Report, calls: &[Vec<Call>]) -> [R
         Run::of(overlay, overlay_calls, &starts, &troubles),
     ];
     runs[1].route_changes = report.overlay.route_changes as f64;
+    let no_room = report.overlay.dropped.get("no_room").copied();
+    let bad = overlay.iter().filter(|flow| !is_good(flow));
+    let missed = bad
+        .clone()
+        .map(|flow| flow.packets.lost + flow.packets.late);
+    if no_room.is_some_and(|drops| drops as f64 >= NAMED_SHARE * missed.sum::<u64>() as f64) {
+        runs[1].refused = bad.count() as f64;
+    }
     runs
 }
 
@@ -159,15 +171,12 @@ impl Run {
             }
         }
         let silences = flows.iter().map(|flow| flow.packets.longest_gap_ms);
-        let is_good = |call: &&Call| {
+        let is_good_call = |call: &&Call| {
             let missed = call.iter().filter(|fate| is_missed(fate)).count();
             100.0 * missed as f64 <= GOOD_PCT * call.len() as f64
         };
-        let good = calls().filter(is_good).count() as f64;
-        let is_refused = |flow: &&FlowReport| {
-            let packets = &flow.packets;
-            packets.refused > 0 && packets.lost_pct + packets.late_pct > GOOD_PCT
-        };
+        let good = calls().filter(is_good_call).count() as f64;
+        let is_refused = |flow: &&FlowReport| flow.packets.refused > 0 && !is_good(flow);
         Run {
             sent: sum(|flow| flow.packets.sent),
             lost_pct: percent(sum(|flow| flow.packets.lost)),
@@ -189,6 +198,10 @@ impl Run {
         let share = self.missed_pct() / 100.0;
         100.0 * (share * (1.0 - share) / self.sent.max(1.0)).sqrt()
     }
+}
+
+fn is_good(flow: &FlowReport) -> bool {
+    flow.packets.lost_pct + flow.packets.late_pct <= GOOD_PCT
 }
 
 fn is_missed(fate: &Option<u32>) -> bool {

@@ -11,13 +11,15 @@ use sim::traffic::{Pattern, Spread, VOICE_BYTES};
 use wire::data::{Class, LinkProtocol, Routing, TTL_MAX};
 use wire::ipc::RouteBy;
 
-const KEYS: [&str; 22] = [
-    "name", "from", "to", "start", "stop", "count", "pattern", "rate", "packet", "on", "off",
-    "shape", "class", "link", "routing", "priority", "deadline", "delivery", "ttl", "direct",
-    "path", "back",
+const KEYS: [&str; 24] = [
+    "name", "from", "to", "also", "stream", "start", "stop", "count", "pattern", "rate", "packet",
+    "on", "off", "shape", "class", "link", "routing", "priority", "deadline", "delivery", "ttl",
+    "direct", "path", "back",
 ];
-/// Keys that say how the overlay carries a flow.
-const OVERLAY_KEYS: [&str; 6] = ["class", "link", "routing", "priority", "delivery", "ttl"];
+/// Keys that say how the overlay carries a flow, and to whom.
+const OVERLAY_KEYS: [&str; 7] = [
+    "also", "class", "link", "routing", "priority", "delivery", "ttl",
+];
 /// Keys that say what the path of a direct flow is like.
 const DIRECT_KEYS: [&str; 2] = ["path", "back"];
 
@@ -52,6 +54,7 @@ pub(super) fn flows(top: &Table<'_>, draft: &Draft) -> Result<Vec<Flow>, Mistake
 
 fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, Mistake> {
     let (from, to) = draft.ends(table, "from", "to")?;
+    let also = also(table, draft, [from, to])?;
     let is_direct = match table.optional("direct") {
         Some(value) => value.bool()?,
         None => false,
@@ -74,10 +77,11 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
             let what = format!("`{key}` is for direct flows: add `direct = true`");
             return Err(table.mistake(what));
         }
-        if !islands.connected(from, to) {
+        let unreachable = |to: &&usize| !islands.connected(from, **to);
+        if let Some(to) = [to].iter().chain(&also).find(unreachable) {
             return Err(table.mistake(format!(
                 "no links lead from `{}` to `{}`: add a [[link]], or `direct = true`",
-                draft.nodes[from].name, draft.nodes[to].name
+                draft.nodes[from].name, draft.nodes[*to].name
             )));
         }
         Carrier::Overlay(options(table)?)
@@ -87,12 +91,21 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         (None, Carrier::Overlay(options)) => options.deadline,
         (None, Carrier::Direct(_)) => None,
     };
+    let is_stream = match table.optional("stream") {
+        Some(value) if !also.is_empty() && value.bool()? => {
+            return Err(value.mistake("a group has no reliable streams: leave out one of the two"));
+        }
+        Some(value) => value.bool()?,
+        None => false,
+    };
     let (pattern, packet) = pattern(table)?;
     let (start, stop) = when(table, draft.duration)?;
     Ok(Flow {
         name,
         from,
         to,
+        also,
+        is_stream,
         carrier,
         pattern,
         packet,
@@ -104,6 +117,27 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         stop,
         deadline,
     })
+}
+
+/// The further members of a group.
+fn also(table: &Table<'_>, draft: &Draft, ends: [usize; 2]) -> Result<Vec<usize>, Mistake> {
+    const ALSO: &str = "a list of further receiving nodes such as [\"C\", \"D\"]";
+    let Some(value) = table.optional("also") else {
+        return Ok(Vec::new());
+    };
+    let mut also = Vec::new();
+    for name in value.list(ALSO)? {
+        let node = draft.node(&name)?;
+        if ends.contains(&node) || also.contains(&node) {
+            let what = format!("`{}` is named twice", draft.nodes[node].name);
+            return Err(name.mistake(what));
+        }
+        also.push(node);
+    }
+    if also.is_empty() {
+        return Err(value.mistake(format!("expected {ALSO}")));
+    }
+    Ok(also)
 }
 
 fn when(table: &Table<'_>, duration: Duration) -> Result<(Duration, Duration), Mistake> {

@@ -4,7 +4,7 @@
 use super::shifted;
 use crate::members::Members;
 use crate::scenario::{Carrier, Scenario};
-use base::{ClientId, Duration};
+use base::{ClientId, Duration, NodeAddr};
 use overlay::{Neighbor, Node, Settings};
 use sim::{Clock, Either, HostId, UdpHost, World};
 
@@ -78,6 +78,11 @@ impl<'s> Network<'s> {
             }
         }
         network
+    }
+
+    /// A node's overlay address.
+    pub(super) fn address(&self, node: usize) -> NodeAddr {
+        self.scenario.nodes[node].address
     }
 
     /// Starts a node that remembers nothing, in place of the one that may run.

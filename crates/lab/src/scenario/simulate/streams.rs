@@ -2,9 +2,11 @@
 
 use super::Call;
 use super::network::{Network, Party};
+use super::sessions::{self, Session, Told};
 use crate::scenario::meter::{Judgement, Meter};
-use crate::scenario::{Carrier, FLOWS_MAX, Scenario, stamp};
-use base::{Burst, ClientId, Duration, Time, VirtualPort};
+use crate::scenario::{Carrier, FLOWS_MAX, Flow, Scenario, stamp};
+use base::{Burst, ClientId, Duration, NodeAddr, Time, VirtualPort};
+use overlay::stream::StreamReply;
 use overlay::{Reply, Request};
 use sim::traffic::{Pattern, Source};
 use sim::{Either, HostId, World, udp};
@@ -17,6 +19,8 @@ const RECEIVERS: u32 = 1 << 17;
 /// The port of stream 0's receiver. 4096 of them stay below those that nodes give out.
 const PORTS: u16 = 1_024;
 const _: () = assert!(PORTS as usize + FLOWS_MAX <= overlay::sockets::EPHEMERAL_FIRST as usize);
+/// The group of flow 0, 239.7.0.0; 4096 follow.
+const GROUPS: u32 = 0xef07_0000;
 // Which generator of the world is for traffic.
 const TRAFFIC: u64 = 3;
 
@@ -24,6 +28,10 @@ const TRAFFIC: u64 = 3;
 pub(super) struct Streams<'s> {
     scenario: &'s Scenario,
     streams: Vec<Stream>,
+    /// Of each stream: its connection, if it is a reliable one.
+    sessions: Vec<Option<Session>>,
+    /// Connections that were accepted.
+    accepted: u32,
     /// Of each node: until when nothing there is scheduled.
     stalled_until: Vec<Time>,
 }
@@ -35,7 +43,8 @@ struct Stream {
     /// Of the first packet, after the world's beginning.
     start: Time,
     stop: Time,
-    meter: Meter,
+    /// One for each receiver.
+    meters: Vec<Meter>,
 }
 
 impl<'s> Streams<'s> {
@@ -59,12 +68,19 @@ impl<'s> Streams<'s> {
                     source: Source::new(flow.pattern, rng),
                     start: zero + flow.start + phase,
                     stop: zero + flow.stop,
-                    meter: Meter::new(interval, flow.deadline),
+                    meters: {
+                        let of = |_| Meter::new(interval, flow.deadline);
+                        flow.receivers().map(of).collect()
+                    },
                 });
             }
         }
-        let streams = Streams {
+        let is_reliable = |stream: &Stream| scenario.flows[stream.flow].is_stream;
+        let sessions = streams.iter().map(|s| is_reliable(s).then(Session::new));
+        let mut streams = Streams {
             scenario,
+            sessions: sessions.collect(),
+            accepted: 0,
             streams,
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
         };
@@ -75,16 +91,29 @@ impl<'s> Streams<'s> {
     }
 
     /// Opens the sockets at a node, as clients do when their node has started again.
-    pub(super) fn reopen(&self, world: &mut World<Party>, network: &Network<'_>, node: usize) {
+    pub(super) fn reopen(&mut self, world: &mut World<Party>, network: &Network<'_>, node: usize) {
         let host = network.hosts[node];
         for (n, stream) in self.streams.iter().enumerate() {
             let flow = &self.scenario.flows[stream.flow];
             let Carrier::Overlay(options) = flow.carrier else {
                 continue;
             };
-            if flow.to == node {
+            if let Some(session) = &mut self.sessions[n] {
+                if flow.to == node {
+                    Session::listen(world, network, n, flow, options);
+                }
+                if flow.from == node {
+                    session.connect(world, network, n, flow, options);
+                }
+                continue;
+            }
+            if flow.receivers().any(|receiver| receiver == node) {
                 let (client, port) = receiver(n);
-                world.request(host, client, Either::A(Request::Bind { port }));
+                let opens = match group(stream.flow, flow) {
+                    Some(group) => Request::Join { group, port },
+                    None => Request::Bind { port },
+                };
+                world.request(host, client, Either::A(opens));
                 world.request(host, client, Either::A(Request::Options(options)));
             }
             if flow.from == node {
@@ -109,17 +138,26 @@ impl<'s> Streams<'s> {
                     break;
                 }
                 stream.source.next();
-                let number = stream.meter.on_sent(at >= from);
+                let numbers = stream
+                    .meters
+                    .iter_mut()
+                    .map(|meter| meter.on_sent(at >= from));
+                let number = numbers.max().unwrap_or_default();
                 let flow = &self.scenario.flows[stream.flow];
                 let at = at.max(self.stalled_until[flow.from]);
+                if let Some(session) = &mut self.sessions[n] {
+                    session.push(number, at);
+                    continue;
+                }
                 let Some(payload) = payload(world, (n as u32, number), at, flow.packet) else {
                     // Nothing is left to send with: the packet is lost at its source.
                     continue;
                 };
                 match network.direct[stream.flow] {
                     None => {
+                        let node = self.scenario.nodes[flow.to].address;
                         let request = Request::Send {
-                            to: self.scenario.nodes[flow.to].address,
+                            to: group(stream.flow, flow).unwrap_or(node),
                             port: receiver(n).1,
                             payload,
                         };
@@ -136,23 +174,66 @@ impl<'s> Streams<'s> {
         }
     }
 
+    /// Reliable streams hand their nodes what these take.
+    pub(super) fn write(&mut self, world: &mut World<Party>, network: &Network<'_>) {
+        for (n, session) in self.sessions.iter_mut().enumerate() {
+            if let Some(session) = session {
+                let flow = &self.scenario.flows[self.streams[n].flow];
+                session.write(world, network, n, flow);
+            }
+        }
+    }
+
+    fn stream_told(
+        &mut self,
+        world: &mut World<Party>,
+        network: &Network<'_>,
+        answer: (Time, HostId, ClientId),
+        reply: StreamReply,
+    ) {
+        let (at, host, client) = answer;
+        let known = (&mut self.accepted, self.sessions.as_mut_slice());
+        match sessions::on_reply(world, host, client, reply, known) {
+            Told::Nothing => {}
+            Told::Message(payload) => self.arrived(at, None, &payload),
+            Told::Over(n) => {
+                let flow = &self.scenario.flows[self.streams[n].flow];
+                if let (Carrier::Overlay(options), Some(session)) =
+                    (&flow.carrier, &mut self.sessions[n])
+                {
+                    session.connect(world, network, n, flow, *options);
+                }
+            }
+        }
+    }
+
     /// Takes in what clients were told.
-    pub(super) fn receive(&mut self, world: &mut World<Party>) {
+    pub(super) fn receive(&mut self, world: &mut World<Party>, network: &Network<'_>) {
         for answer in world.take_replies() {
+            let place = network.hosts.iter().position(|host| *host == answer.host);
             match answer.reply {
-                Either::A(Reply::Datagram { payload, .. }) => self.arrived(answer.at, &payload),
-                Either::B(udp::Arrived { payload, .. }) => self.arrived(answer.at, &payload),
+                Either::A(Reply::Datagram { payload, .. }) => {
+                    self.arrived(answer.at, place, &payload);
+                }
+                Either::B(udp::Arrived { payload, .. }) => {
+                    self.arrived(answer.at, None, &payload);
+                }
+                Either::A(Reply::Stream(reply)) => {
+                    let of = (answer.at, answer.host, answer.client);
+                    self.stream_told(world, network, of, reply);
+                }
                 Either::A(Reply::Refused(_)) => self.refused(answer.client),
                 Either::A(_) => {}
             }
         }
     }
 
-    /// The packets of each flow's streams.
+    /// The packets of each flow's streams; of a group's, for each member in turn.
     pub(super) fn calls(&self) -> Vec<Vec<Call>> {
         let mut calls: Vec<Vec<Call>> = vec![Vec::new(); self.scenario.flows.len()];
         for stream in &self.streams {
-            calls[stream.flow].push(stream.meter.delays_us());
+            let received = stream.meters.iter().map(Meter::delays_us);
+            calls[stream.flow].extend(received);
         }
         calls
     }
@@ -162,33 +243,39 @@ impl<'s> Streams<'s> {
         let mut meters: Vec<Vec<Meter>> = Vec::new();
         meters.resize_with(self.scenario.flows.len(), Vec::new);
         for stream in self.streams.drain(..) {
-            meters[stream.flow].push(stream.meter);
+            meters[stream.flow].extend(stream.meters);
         }
         let gap = self.scenario.measure.gap;
         let judged = meters.iter().map(|meters| Judgement::of(meters, gap));
         judged.collect()
     }
 
-    fn arrived(&mut self, at: Time, payload: &Burst) {
+    /// A packet has come, at a node or at the end of a direct flow.
+    fn arrived(&mut self, at: Time, node: Option<usize>, payload: &Burst) {
         for i in 0..payload.segments() {
             let Some((stream, number, sent)) = stamp::read(payload.segment(i)) else {
                 continue;
             };
-            if let Some(stream) = self.streams.get_mut(stream as usize) {
-                stream.meter.on_arrival(number, sent, at);
+            let Some(stream) = self.streams.get_mut(stream as usize) else {
+                continue;
+            };
+            let flow = &self.scenario.flows[stream.flow];
+            let is_here = |receiver| node.is_none_or(|node| node == receiver);
+            if let Some(place) = flow.receivers().position(is_here) {
+                stream.meters[place].on_arrival(number, sent, at);
             }
         }
     }
 
     fn refused(&mut self, client: ClientId) {
-        let n = client.0 % SENDERS;
-        if let Some(stream) = self.streams.get_mut(n as usize) {
-            stream.meter.refused += 1;
+        let n = sessions::stream_of(client).unwrap_or((client.0 % SENDERS) as usize);
+        if let Some(stream) = self.streams.get_mut(n) {
+            stream.meters[0].refused += 1;
         }
     }
 }
 
-fn payload(
+pub(super) fn payload(
     world: &World<Party>,
     (stream, number): (u32, u32),
     at: Time,
@@ -208,11 +295,16 @@ fn payload(
     Some(burst)
 }
 
+/// The group that a flow is sent to, if it has several receivers.
+fn group(place: usize, flow: &Flow) -> Option<NodeAddr> {
+    (!flow.also.is_empty()).then(|| NodeAddr(GROUPS + place as u32))
+}
+
 fn sender(stream: usize) -> ClientId {
     ClientId(SENDERS + stream as u32)
 }
 
-fn receiver(stream: usize) -> (ClientId, VirtualPort) {
+pub(super) fn receiver(stream: usize) -> (ClientId, VirtualPort) {
     let port = VirtualPort(PORTS + stream as u16);
     (ClientId(RECEIVERS + stream as u32), port)
 }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 /// When a packet of a call is late.
 pub(super) const DEADLINE_MS: u64 = 150;
+/// The same of a message of a reliable stream, by the overlay or by TCP.
+pub(super) const STREAM_DEADLINE_MS: u64 = 1_000;
 /// How long nodes have for themselves before calls begin.
 const SETTLE_MS: u64 = 5_000;
 /// The longest that a path delays and varies by while losses or jitter are drawn for twin and overlay
@@ -39,14 +41,22 @@ struct Link {
     worst: Loss,
 }
 
-/// Calls from one node to another.
+/// Calls from one node to another, or to a group of several.
 #[derive(Clone, Debug)]
 pub(super) struct Flow {
-    from: usize,
-    to: usize,
+    pub(super) from: usize,
     count: u64,
-    /// The link between its ends, if there is one: then it has a twin.
-    direct: Option<usize>,
+    /// A reliable stream, whose twin goes by TCP.
+    pub(super) is_stream: bool,
+    pub(super) receivers: Vec<Receiver>,
+}
+
+/// Who gets a flow.
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    pub(super) to: usize,
+    /// The link to it from the sender, if there is one: then it has a twin.
+    pub(super) direct: Option<usize>,
     /// What its twin's random losses are at most.
     pub(super) loss: Option<Loss>,
 }
@@ -165,12 +175,15 @@ impl Scene {
             scene.trouble(rng);
         }
         for flow in &mut scene.flows {
-            flow.loss = flow.direct.map(|link| scene.links[link].worst);
+            for receiver in &mut flow.receivers {
+                receiver.loss = receiver.direct.map(|link| scene.links[link].worst);
+            }
         }
         scene
     }
 
-    /// Most calls are between neighbours: those have twins.
+    /// Most calls are between neighbours: those have twins. Now and then they are a group's, to all
+    /// neighbours of the sender.
     fn flow(&self, rng: &mut Rng) -> Flow {
         let link = rng.below(self.links.len() as u64) as usize;
         let ends = (self.links[link].a, self.links[link].b);
@@ -184,14 +197,30 @@ impl Scene {
             1..=4 => ends,
             _ => (ends.1, ends.0),
         };
-        let joins = |link: &Link| [(link.a, link.b), (link.b, link.a)].contains(&(from, to));
+        let receivers = match rng.chance(0.25) {
+            true => (0..self.clocks.len())
+                .filter(|to| self.between(from, *to).is_some())
+                .collect(),
+            false => vec![to],
+        };
+        let receiver = |to: &usize| Receiver {
+            to: *to,
+            direct: self.between(from, *to),
+            loss: None,
+        };
+        let receivers: Vec<Receiver> = receivers.iter().map(receiver).collect();
         Flow {
             from,
-            to,
             count: [1, 1, 1, 3][rng.below(4) as usize],
-            direct: self.links.iter().position(joins),
-            loss: None,
+            is_stream: rng.chance(0.25) && receivers.len() == 1,
+            receivers,
         }
+    }
+
+    /// The link between two nodes.
+    fn between(&self, a: usize, b: usize) -> Option<usize> {
+        let joins = |link: &Link| [(link.a, link.b), (link.b, link.a)].contains(&(a, b));
+        self.links.iter().position(joins)
     }
 
     /// Draws something that goes wrong.
@@ -237,8 +266,10 @@ impl Scene {
     /// A rate that carries everything at once; or, of a single flow, one that not even UDP fits into,
     /// so that its twin is late with all that it does not lose.
     fn rate_kbit(&self, rng: &mut Rng) -> u64 {
-        let calls: u64 = self.flows.iter().map(|flow| flow.count).sum();
-        match self.flows.len() == 1 && rng.chance(0.3) {
+        let copies = |flow: &Flow| flow.count * flow.receivers.len() as u64;
+        let calls: u64 = self.flows.iter().map(copies).sum();
+        let is_alone = self.flows.len() == 1 && self.flows[0].receivers.len() == 1;
+        match is_alone && rng.chance(0.3) {
             true => calls * UDP_KBIT * (30 + rng.below(50)) / 100,
             false => (calls * CALL_KBIT + CONTROL_KBIT) * (150 + rng.below(300)) / 100,
         }
@@ -307,20 +338,32 @@ impl Scene {
         let ends = &self.links[link];
         let own = format!("a = \"n{}\"\nb = \"n{}\"\n", ends.a, ends.b);
         let twins = self.twins_over(link);
-        let twins = twins.map(|n| format!("flow = \"twin {n}\"\n"));
+        let twins = twins.map(|(n, to, _)| format!("flow = \"twin {n} n{to}\"\n"));
         [own].into_iter().chain(twins).collect()
     }
 
-    fn twins_over(&self, link: usize) -> impl Iterator<Item = usize> + '_ {
+    /// Of each twin that shares a link's fate: the flow's place, the receiver, and whether it goes the
+    /// other way than the link does.
+    fn twins_over(&self, link: usize) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
         let flows = self.flows.iter().enumerate();
-        let over = flows.filter(move |(_, flow)| flow.direct == Some(link));
-        over.map(|(n, _)| n)
+        flows.flat_map(move |(n, flow)| {
+            let over = flow
+                .receivers
+                .iter()
+                .filter(move |of| of.direct == Some(link));
+            over.map(move |of| (n, of.to, flow.from != self.links[link].a))
+        })
     }
 
     /// Whether the twin at a place of [`Scene::places`] goes the other way than the link does.
     fn is_turned(&self, place: usize, link: usize) -> bool {
-        let flow = self.twins_over(link).nth(place - 1);
-        flow.is_some_and(|n| self.flows[n].from != self.links[link].a)
+        let twin = self.twins_over(link).nth(place - 1);
+        twin.is_some_and(|(.., turned)| turned)
+    }
+
+    /// The name of the twin of a flow's receiver.
+    pub(super) fn twin_name(&self, flow: usize, receiver: usize) -> String {
+        format!("twin {flow} n{}", self.flows[flow].receivers[receiver].to)
     }
 
     /// As a scenario file: flows, then their twins. What happens is as it was at the beginning, then
@@ -346,22 +389,38 @@ impl Scene {
             );
         }
         for (n, flow) in self.flows.iter().enumerate() {
-            let ends = format!(
-                "from = \"n{}\"\nto = \"n{}\"\ncount = {}\ndeadline = \"{DEADLINE_MS}ms\"\n",
-                flow.from, flow.to, flow.count
+            let (class, deadline_ms) = match flow.is_stream {
+                true => ("class = \"reliable\"\nstream = true\n", STREAM_DEADLINE_MS),
+                false => ("", DEADLINE_MS),
+            };
+            let rest = format!("count = {}\ndeadline = \"{deadline_ms}ms\"\n", flow.count);
+            let (first, others) = flow.receivers.split_first().expect("somebody gets it");
+            let ends = |to: usize| format!("from = \"n{}\"\nto = \"n{to}\"\n", flow.from);
+            let also: Vec<String> = others.iter().map(|of| format!("\"n{}\"", of.to)).collect();
+            let also = match also.is_empty() {
+                true => String::new(),
+                false => format!("also = [{}]\n", also.join(", ")),
+            };
+            let _ = write!(
+                text,
+                "\n[[flow]]\nname = \"call {n}\"\n{}{also}{class}{rest}",
+                ends(first.to)
             );
-            let _ = write!(text, "\n[[flow]]\nname = \"call {n}\"\n{ends}");
-            if let Some(link) = flow.direct {
-                let link = &self.links[link];
+            for receiver in &flow.receivers {
+                let link = receiver.direct.filter(|_| !flow.is_stream);
+                let Some(link) = link.map(|link| &self.links[link]) else {
+                    continue;
+                };
                 let path = if flow.from == link.a {
                     link.there
                 } else {
                     link.back
                 };
-                let path = path.words();
+                let (to, path) = (receiver.to, path.words());
                 let _ = write!(
                     text,
-                    "\n[[flow]]\nname = \"twin {n}\"\n{ends}direct = true\npath = \"{path}\"\n"
+                    "\n[[flow]]\nname = \"twin {n} n{to}\"\n{}{rest}direct = true\npath = \"{path}\"\n",
+                    ends(to)
                 );
             }
         }
@@ -435,7 +494,7 @@ mod tests {
 
     #[test]
     fn every_scene_is_a_scenario_and_all_kinds_of_trouble_come() {
-        let (mut twins, mut kinds) = (0, [0; 4]);
+        let (mut twins, mut groups, mut kinds) = (0, 0, [0; 4]);
         for seed in 0..300 {
             let scene = Scene::draw(&mut Rng::new(seed));
             let text = scene.text(seed);
@@ -443,6 +502,11 @@ mod tests {
                 Scenario::parse("world", &text).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let direct = |flow: &&crate::scenario::Flow| matches!(flow.carrier, Carrier::Direct(_));
             twins += scenario.flows.iter().filter(direct).count();
+            groups += scenario
+                .flows
+                .iter()
+                .filter(|flow| !flow.also.is_empty())
+                .count();
             for fault in &scenario.faults {
                 match fault.kind {
                     FaultKind::Down(Place::Link(_)) => kinds[0] += 1,
@@ -453,10 +517,8 @@ mod tests {
                 }
             }
         }
-        assert!(
-            twins > 300 && kinds.iter().all(|count| *count > 50),
-            "{twins} {kinds:?}"
-        );
+        assert!(twins > 300 && groups > 30, "{twins} {groups}");
+        assert!(kinds.iter().all(|count| *count > 50), "{kinds:?}");
     }
 
     #[test]
@@ -470,10 +532,13 @@ mod tests {
         };
         let flow = |from, to| Flow {
             from,
-            to,
             count: 1,
-            direct: Some(0),
-            loss: None,
+            is_stream: false,
+            receivers: vec![Receiver {
+                to,
+                direct: Some(0),
+                loss: None,
+            }],
         };
         let mut scene = Scene {
             clocks: vec![(0, 0); 2],

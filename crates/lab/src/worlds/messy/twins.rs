@@ -1,7 +1,8 @@
 //! Flows beside their twins: whether one is worse.
 
-use super::scene::{DEADLINE_MS, Loss, Scene};
-use crate::scenario::{Call, Report};
+use super::scene::{DEADLINE_MS, Loss, STREAM_DEADLINE_MS, Scene};
+use super::tcp;
+use crate::scenario::{Call, Report, Scenario};
 
 /// What a flow may miss more than its twin: so many percent of the packets, and this share of what the
 /// twin misses.
@@ -11,6 +12,8 @@ const MORE_SHARE: f64 = 0.01;
 const LONGER_MS: f64 = 1_000.0;
 /// Between two packets of a call.
 const INTERVAL_MS: f64 = 20.0;
+/// Three seconds: longer than TCP takes to get over most losses.
+const BATCH: usize = 150;
 /// Flows with fewer packets say nothing.
 const PACKETS_MIN: usize = 1_000;
 /// Both draw their losses apart: so many standard errors of the difference of both counts are chance.
@@ -24,46 +27,69 @@ struct Outcome {
     silence_ms: f64,
 }
 
-/// How many flows were compared with their twins. An error names the first that is worse.
-pub(super) fn compare(scene: &Scene, report: &Report, calls: &[Vec<Call>]) -> Result<u64, String> {
+/// How many flows were compared with their twins, each receiver for itself. An error names the first
+/// that is worse.
+pub(super) fn compare(
+    scene: &Scene,
+    scenario: &Scenario,
+    report: &Report,
+    calls: &[Vec<Call>],
+) -> Result<u64, String> {
     let mut compared = 0;
-    let named = |name: String| {
-        let place = report.flows.iter().position(|flow| flow.name == name);
-        place.map(|place| (&report.flows[place], Outcome::of(&calls[place])))
-    };
+    let place = |name: String| report.flows.iter().position(|flow| flow.name == name);
     for (n, flow) in scene.flows.iter().enumerate() {
-        let Some((overlay, outcome)) = named(format!("call {n}")) else {
+        let Some(overlay) = place(format!("call {n}")) else {
             continue;
         };
-        if overlay.packets.duplicates > 0 {
-            let twice = overlay.packets.duplicates;
+        if report.flows[overlay].packets.duplicates > 0 {
+            let twice = report.flows[overlay].packets.duplicates;
             return Err(format!("call {n}: {twice} packets were delivered twice"));
         }
-        let (Some((_, twin)), Some(loss)) = (named(format!("twin {n}")), flow.loss) else {
-            continue;
-        };
-        if twin.sent < PACKETS_MIN {
-            continue;
-        }
-        compared += 1;
-        if let Some(worse) = outcome.worse_than(&twin, loss) {
-            let (from, to) = (&overlay.from, &overlay.to);
-            return Err(format!("call {n} from {from} to {to}: {worse}"));
+        for (i, receiver) in flow.receivers.iter().enumerate() {
+            let (Some(link), Some(loss)) = (receiver.direct, receiver.loss) else {
+                continue;
+            };
+            // The streams of a group follow each other, each with all receivers in turn.
+            let mine = calls[overlay].iter().skip(i).step_by(flow.receivers.len());
+            let (outcome, twin, chance_pct) = if flow.is_stream {
+                let twin = tcp::twin(scenario, &scenario.flows[overlay], link, report.seed);
+                let chance_pct = ERRORS * batch_error_pct(&calls[overlay], &twin);
+                let of = |calls: &[Call]| Outcome::of(calls, STREAM_DEADLINE_MS);
+                (of(&calls[overlay]), of(&twin), chance_pct)
+            } else {
+                let Some(twin) = place(scene.twin_name(n, i)) else {
+                    continue;
+                };
+                let twin = Outcome::of(&calls[twin], DEADLINE_MS);
+                let chance_pct = ERRORS * error_pct(loss, twin.sent);
+                (Outcome::of(mine, DEADLINE_MS), twin, chance_pct)
+            };
+            if twin.sent < PACKETS_MIN {
+                continue;
+            }
+            compared += 1;
+            if let Some(worse) = outcome.worse_than(&twin, chance_pct) {
+                let kind = if flow.is_stream { "stream" } else { "call" };
+                let (from, to) = (flow.from, receiver.to);
+                return Err(format!("{kind} {n} from n{from} to n{to}: {worse}"));
+            }
         }
     }
     Ok(compared)
 }
 
 impl Outcome {
-    fn of(calls: &[Call]) -> Outcome {
-        let is_missed =
-            |fate: &Option<u32>| fate.is_none_or(|us| u64::from(us) > DEADLINE_MS * 1_000);
-        let sent = calls.iter().map(Vec::len).sum();
-        let (mut missed, mut longest) = (0, 0);
+    fn of<'c>(calls: impl IntoIterator<Item = &'c Call>, deadline_ms: u64) -> Outcome {
+        let (mut sent, mut missed, mut longest) = (0, 0, 0);
         for call in calls {
             let mut row = 0;
+            sent += call.len();
             for fate in call {
-                row = if is_missed(fate) { row + 1 } else { 0 };
+                row = if is_missed(fate, deadline_ms) {
+                    row + 1
+                } else {
+                    0
+                };
                 missed += usize::from(row > 0);
                 longest = longest.max(row);
             }
@@ -75,10 +101,9 @@ impl Outcome {
         }
     }
 
-    /// Why it is worse, if it is. `loss` is the most that chance takes from the twin.
-    fn worse_than(&self, twin: &Outcome, loss: Loss) -> Option<String> {
-        let chance = ERRORS * error_pct(loss, twin.sent);
-        let most = twin.missed_pct * (1.0 + MORE_SHARE) + MORE_PCT + chance;
+    /// Why it is worse, if it is, where chance alone may make so much.
+    fn worse_than(&self, twin: &Outcome, chance_pct: f64) -> Option<String> {
+        let most = twin.missed_pct * (1.0 + MORE_SHARE) + MORE_PCT + chance_pct;
         if self.missed_pct > most {
             return Some(format!(
                 "missed {:.2} %, its twin {:.2} (at most {most:.2}); silence {:.0} ms, twin {:.0}",
@@ -92,6 +117,30 @@ impl Outcome {
             )
         })
     }
+}
+
+fn is_missed(fate: &Option<u32>, deadline_ms: u64) -> bool {
+    fate.is_none_or(|us| u64::from(us) > deadline_ms * 1_000)
+}
+
+/// The standard error of what streams miss more than their twins, in percent, from pieces of
+/// [`BATCH`] packets: what TCP makes of a loss is not one packet's matter.
+fn batch_error_pct(calls: &[Call], twins: &[Call]) -> f64 {
+    let missed = |batch: &[Option<u32>]| {
+        let missed = batch
+            .iter()
+            .filter(|fate| is_missed(fate, STREAM_DEADLINE_MS));
+        missed.count() as f64 / batch.len() as f64
+    };
+    let pairs = calls.iter().zip(twins);
+    let more: Vec<f64> = pairs
+        .flat_map(|(call, twin)| call.chunks(BATCH).zip(twin.chunks(BATCH)))
+        .map(|(call, twin)| missed(call) - missed(twin))
+        .collect();
+    let count = (more.len() as f64).max(2.0);
+    let mean = more.iter().sum::<f64>() / count;
+    let variance = more.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    100.0 * (variance / count).sqrt()
 }
 
 /// The standard error of the difference of two shares, in percent, that both lose so much of so many
@@ -110,12 +159,13 @@ mod tests {
     /// A call of 3000 packets that misses every n-th, and so many in a row.
     fn call(every: usize, row: usize) -> Outcome {
         let fate = |n: usize| (!n.is_multiple_of(every) && n >= row).then_some(20_000);
-        Outcome::of(&[(1..=3_000).map(fate).collect()])
+        let fates = (1..=3_000).map(fate).collect();
+        Outcome::of(&[fates], DEADLINE_MS)
     }
 
     #[test]
     fn what_is_worse_is_noticed() {
-        let none = Loss::default();
+        let none = 0.0;
         let twin = call(100, 0);
         assert!((twin.missed_pct - 1.0).abs() < 1e-9 && twin.silence_ms == 20.0);
         assert_eq!(call(70, 0).worse_than(&twin, none), None);
@@ -126,7 +176,9 @@ mod tests {
             permille: 10,
             burst_pct: 0,
         };
-        assert_eq!(call(60, 0).worse_than(&twin, loss), None);
+        let chance_pct = ERRORS * error_pct(loss, 3_000);
+        assert!((chance_pct - 0.7707).abs() < 1e-3, "{chance_pct}");
+        assert_eq!(call(60, 0).worse_than(&twin, chance_pct), None);
         let silent = call(1_000, 60).worse_than(&call(40, 0), none).unwrap();
         assert!(silent.contains("silent for 1180"), "{silent}");
         assert_eq!(call(1_000, 45).worse_than(&call(40, 0), none), None);
@@ -135,7 +187,7 @@ mod tests {
     #[test]
     fn late_packets_are_missed() {
         let fates = vec![Some(150_000), Some(150_001), None, Some(1)];
-        let outcome = Outcome::of(&[fates]);
+        let outcome = Outcome::of(&[fates], DEADLINE_MS);
         assert_eq!((outcome.missed_pct, outcome.silence_ms), (50.0, 40.0));
     }
 }

@@ -10,7 +10,8 @@
 
 use crate::experiment::CellError;
 use crate::scenario::{
-    BothWays, Call, Carrier, Fault, FaultKind, Flow, FlowReport, Link, Scenario, Simulation,
+    BothWays, Call, Carrier, Fault, FaultKind, Flow, FlowReport, Link, Profile, Scenario,
+    Simulation,
 };
 use base::impair::{LossModel, Model};
 use base::{Duration, Rng};
@@ -59,6 +60,8 @@ pub(super) struct Pair {
 
 /// What is measured in one go.
 pub(super) struct Trial<'a> {
+    /// The nodes' timers and thresholds.
+    pub(super) profile: Profile,
     pub(super) mesh: &'a Mesh,
     pub(super) pairs: &'a [Pair],
     /// Packets of each stream.
@@ -162,7 +165,11 @@ impl Trial<'_> {
         let last = self.pairs.iter().map(|pair| pair.start).max();
         let duration = last.unwrap_or_default() + calls + TAIL;
         let mut text = format!(
-            "[scenario]\nname = \"planetlab\"\nprofile = \"paper\"\nsealing = false\nduration = \"{}ms\"\nsettle = \"{}ms\"\n",
+            "[scenario]\nname = \"planetlab\"\nprofile = \"{}\"\nsealing = false\nduration = \"{}ms\"\nsettle = \"{}ms\"\n",
+            match self.profile {
+                Profile::Modern => "modern",
+                Profile::Paper => "paper",
+            },
             duration.as_millis(),
             self.settle.as_millis()
         );
@@ -223,6 +230,8 @@ impl Trial<'_> {
                     name: format!("{from}-{to} {direct} {stream}"),
                     from,
                     to,
+                    also: Vec::new(),
+                    is_stream: false,
                     carrier,
                     pattern: Pattern::voice(),
                     packet: VOICE_BYTES,
@@ -278,6 +287,7 @@ mod tests {
     fn nodes_are_away_for_their_share_of_the_time() {
         let mesh = Mesh::of(&AMIR06_TABLE_I[..2], 0, 100.0);
         let trial = Trial {
+            profile: Profile::Paper,
             mesh: &mesh,
             pairs: &[],
             packets: 0,
@@ -311,6 +321,7 @@ mod tests {
             start: Duration::ZERO,
         };
         let trial = Trial {
+            profile: Profile::Paper,
             mesh: &mesh,
             pairs: &[pair],
             packets: 300,

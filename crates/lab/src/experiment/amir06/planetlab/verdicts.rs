@@ -1,6 +1,6 @@
 //! Verdicts on [Amir06 Figs. 16, 17].
 
-use super::{Figure, INJECTED, LONGEST_US, NODES, SITES, THRESHOLD, continent, rounds};
+use super::{Figure, INJECTED, LONGEST_US, NODES, SITES, STREAMS, THRESHOLD, continent, rounds};
 use super::{sorted, streams};
 use crate::experiment::{Rows, Size, Verdict};
 
@@ -11,6 +11,12 @@ const INJECTED_ONLY_PCT: f64 = 6.5;
 const MOSTLY_RECOVERED_PCT: f64 = 2.5;
 /// Where the paper's curves meet.
 const VERY_HIGH_PCT: f64 = 20.0;
+
+/// What "never worse" means of the mesh: better for so many of the pairs, worse by more than so many
+/// points for none, and so much of UDP's loss in all.
+const BETTER_SHARE: f64 = 0.9;
+const WORSE_POINTS: f64 = 0.3;
+const OF_UDP: f64 = 1.0 / 3.0;
 
 /// Figure 16's.
 pub(super) fn lost(size: Size, rows: &Rows) -> Vec<Verdict> {
@@ -38,6 +44,73 @@ pub(super) fn lost(size: Size, rows: &Rows) -> Vec<Verdict> {
 /// Figure 17's.
 pub(super) fn missed(rows: &Rows) -> Vec<Verdict> {
     vec![missed_above_lost(rows), more_in_time(rows)]
+}
+
+/// The defaults beside UDP, pair by pair; the paper's profile is told beside.
+pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdict; 2] {
+    let word = figure.word();
+    let [paper, modern] = [paper, modern].map(|rows| Pairs::of(rows, figure));
+    let pairs = |pairs: &Pairs| {
+        format!(
+            "better for {:.1} % of the pairs, worse by more than {WORSE_POINTS} points for {} of {} (the worst by {:.2})",
+            100.0 * pairs.better,
+            pairs.worse,
+            pairs.count,
+            pairs.worst_points
+        )
+    };
+    let total = |pairs: &Pairs| format!("{:.2} % {word}, UDP {:.2} %", pairs.overlay, pairs.udp);
+    let beside = |defaults: String, papers: String| {
+        format!("defaults: {defaults}; the paper's profile: {papers}")
+    };
+    [
+        Verdict::of(
+            "defaults-by-pair",
+            modern.better >= BETTER_SHARE && modern.worse == 0,
+            beside(pairs(&modern), pairs(&paper)),
+        ),
+        Verdict::of(
+            "defaults-in-all",
+            modern.overlay <= OF_UDP * modern.udp,
+            beside(total(&modern), total(&paper)),
+        ),
+    ]
+}
+
+/// Pairs of nodes, the overlay's streams of each beside those by UDP.
+struct Pairs {
+    count: usize,
+    /// The share for which the overlay is better.
+    better: f64,
+    /// How many it is worse for by more than [`WORSE_POINTS`], and by how much at most.
+    worse: usize,
+    worst_points: f64,
+    /// In percent, of all together.
+    overlay: f64,
+    udp: f64,
+}
+
+impl Pairs {
+    fn of(rows: &Rows, figure: Figure) -> Pairs {
+        let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        let [overlay, udp] = ["overlay", "udp"].map(|carrier| streams(rows, carrier, figure));
+        let by_pair =
+            |shares: &[f64]| -> Vec<f64> { shares.chunks(STREAMS as usize).map(mean).collect() };
+        let more: Vec<f64> = by_pair(&overlay)
+            .iter()
+            .zip(by_pair(&udp))
+            .map(|(overlay, udp)| overlay - udp)
+            .collect();
+        let better = more.iter().filter(|more| **more < 0.0).count();
+        Pairs {
+            count: more.len(),
+            better: better as f64 / more.len().max(1) as f64,
+            worse: more.iter().filter(|more| **more > WORSE_POINTS).count(),
+            worst_points: more.iter().copied().fold(f64::MIN, f64::max),
+            overlay: mean(&overlay),
+            udp: mean(&udp),
+        }
+    }
 }
 
 fn bursts(rows: &Rows) -> Verdict {
@@ -219,4 +292,33 @@ fn share_below(sorted: &[f64], limit: f64) -> f64 {
 pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Row;
+
+    #[test]
+    fn pairs_are_better_or_worse_by_all_their_streams() {
+        let mut row = Row::default();
+        let mut set = |name: &str, shares: [f64; 8]| {
+            let points = shares
+                .iter()
+                .enumerate()
+                .map(|(n, share)| (n as f64, *share));
+            row.series.insert(name.to_owned(), points.collect());
+        };
+        set("overlay lost", [1.0, 1.0, 1.0, 1.0, 6.0, 6.0, 6.0, 6.0]);
+        set("udp lost", [0.5, 0.5, 5.5, 5.5, 5.0, 5.0, 5.0, 5.0]);
+        let rows = Rows(vec![row]);
+        let pairs = Pairs::of(&rows, Figure::Lost);
+        assert_eq!((pairs.count, pairs.better, pairs.worse), (2, 0.5, 1));
+        assert_eq!(
+            (pairs.worst_points, pairs.overlay, pairs.udp),
+            (1.0, 3.5, 4.0)
+        );
+        let judged = never_worse(&rows, &rows, Figure::Lost);
+        assert!(judged.iter().all(|verdict| verdict.holds == Some(false)));
+    }
 }
