@@ -109,7 +109,7 @@ impl Node {
         }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {
-            Kind::Data => self.judge_packet(now, index, waited, plaintext, out),
+            Kind::Data => self.judge_packet(now, index, plaintext, out),
             _ => {
                 self.on_control(now, index, waited, plaintext, out);
                 Verdict::Done
@@ -122,7 +122,6 @@ impl Node {
         &mut self,
         now: Time,
         index: LinkIndex,
-        waited: Duration,
         packet: &mut [u8],
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
@@ -141,7 +140,8 @@ impl Node {
         }
         link.on_data_received(now, len);
         let one_way = link.one_way();
-        let remaining = header.remaining().minus(one_way + waited);
+        // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
+        let remaining = header.remaining().minus(one_way);
         match class.link {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
