@@ -4,7 +4,7 @@
 //!   price   64 |  ,----.            ,----.                each outage adds `first`, up to `most`;
 //!           32 |  |    '----.       |96  '----.           what is there halves every `halves_every`
 //!           16 |  |         '----.  |         '----.
-//!            0 |--'              '--'              '---   below a millisecond it is nothing
+//!            0 |--'              '--'              '---   told as 64, 16, 4 ms; below, nothing
 //! ```
 //!
 //! A price is no door: a link that keeps failing carries what has no better way. It keeps routes from
@@ -25,8 +25,10 @@ pub struct Settings {
     pub halves_every: Duration,
 }
 
-/// The least price that is told.
-const LEAST_US: u32 = 1_000;
+/// What is left is told from here on, as the least step. Choice: a call does not notice 4 ms, and each step
+/// is a record that all nodes hear of.
+const LEAST_US: u32 = 2_000;
+const STEP_US: u32 = 4_000;
 
 /// The price of one link.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +70,12 @@ impl Price {
         self.us = 0;
     }
 
-    /// The price in microseconds, down to a power of two of milliseconds: others need not be told of
-    /// less than a halving.
+    /// The price in microseconds, as the nearest power of four of milliseconds: in coarse steps, because
+    /// each is told to the whole network.
     pub(super) fn told_us(&self, now: Time) -> u32 {
         match self.left_us(now) / LEAST_US {
             0 => 0,
-            ms => LEAST_US << ms.ilog2(),
+            times => STEP_US << (times.ilog2() & !1),
         }
     }
 
@@ -81,7 +83,7 @@ impl Price {
     pub(super) fn ends(&self, now: Time) -> Option<Time> {
         let halvings = match self.us / LEAST_US {
             0 => return None,
-            ms => 1 + u64::from(ms.ilog2()),
+            times => 1 + u64::from(times.ilog2()),
         };
         let ends = self.since + self.settings.halves_every * halvings;
         (ends > now).then_some(ends)
@@ -115,10 +117,10 @@ mod tests {
         price.on_outage(at(10));
         // It does not fall while the link is down.
         price.on_up(at(100));
-        let told = [100, 159, 160, 220, 460, 519, 520].map(|s| price.told_us(at(s)) / 1_000);
-        assert_eq!(told, [64, 64, 32, 16, 1, 1, 0]);
-        assert_eq!(price.ends(at(100)), Some(at(520)));
-        assert_eq!(price.ends(at(520)), None);
+        let told = [100, 219, 220, 339, 340, 459, 460].map(|s| price.told_us(at(s)) / 1_000);
+        assert_eq!(told, [64, 64, 16, 16, 4, 4, 0]);
+        assert_eq!(price.ends(at(100)), Some(at(460)));
+        assert_eq!(price.ends(at(460)), None);
     }
 
     #[test]
@@ -127,8 +129,8 @@ mod tests {
         for s in [10, 70, 80, 90, 100] {
             price.on_outage(at(s));
         }
-        // 64, 32 + 64, 160, 200 and 200 ms: told as powers of two.
-        assert_eq!(price.told_us(at(100)), 128_000);
+        // 64, 32 + 64, 160, 200 and 200 ms: told as powers of four.
+        assert_eq!(price.told_us(at(100)), 256_000);
         assert_eq!(price.left_us(at(100)), 200_000);
         price.forget();
         assert_eq!(price.told_us(at(100)), 0);

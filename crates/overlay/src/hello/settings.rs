@@ -99,8 +99,8 @@ impl Settings {
                 // Choice: a call is better off on a path that is longer by most of its playout buffer
                 // than on one that fails now and then; on one that is longer still it is not.
                 first: Duration::from_millis(64),
-                // Choice: as much as three outages in a minute; it is told for nine minutes then.
-                most: Duration::from_millis(512),
+                // Choice: as much as some outages in a minute; it is told for eight minutes then.
+                most: Duration::from_millis(256),
                 // Choice: routes come back after two minutes to a link that is 20 ms shorter.
                 halves_every: Duration::from_secs(60),
             },

@@ -322,11 +322,11 @@ fn outages_have_a_price_that_ends() {
         assert_eq!(world.states(), [State::Up, State::Up]);
         prices.push(world.ends[0].price_us(world.now) / 1_000);
     }
-    // Of 64 ms each, until a minute in use halves them: told as powers of two, 512 at the most.
-    assert_eq!(prices, [64, 128, 128, 256, 256, 256, 256, 512, 512]);
+    // Of 64 ms each, until a minute in use halves them: told as powers of four.
+    assert_eq!(prices, [64, 256, 256, 256, 256, 256, 256, 256, 256]);
     let ends = world.ends[0].price_ends(world.now).expect("it has a price");
     world.run(ends.since(world.now) - Duration::from_millis(1));
-    assert_eq!(world.ends[0].price_us(world.now), 1_000);
+    assert_eq!(world.ends[0].price_us(world.now), 4_000);
     world.run(SECOND);
     assert_eq!(world.ends[0].price_us(world.now), 0);
     assert_eq!(world.ends[0].price_ends(world.now), None);
