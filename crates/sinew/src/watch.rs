@@ -23,6 +23,9 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Rows without a terminal that tells.
 const ROWS: usize = 24;
 
+const TERMINATION: u64 = 0;
+const KEYS: u64 = 1;
+
 /// Shows `page` once, or as long as somebody watches.
 pub fn show(
     args: &Show,
@@ -116,12 +119,12 @@ impl Screen {
         let poller = Poller::new().map_err(Failure::failed)?;
         let termination = Termination::install().map_err(Failure::failed)?;
         poller
-            .add(&termination, 0, Interest::READ)
+            .add(&termination, TERMINATION, Interest::READ)
             .map_err(Failure::failed)?;
         let keys = Keys::begin().ok();
         if let Some(keys) = &keys {
             poller
-                .add(keys, 1, Interest::READ)
+                .add(keys, KEYS, Interest::READ)
                 .map_err(Failure::failed)?;
         }
         let clock = Clock::new();
@@ -181,6 +184,11 @@ impl Screen {
                 return Ok(Asked::End);
             }
             let keys = self.keys.as_ref().map(Keys::take).unwrap_or_default();
+            let is_mute = keys.is_empty() && ready.iter().any(|ready| ready.token == KEYS);
+            if is_mute && let Some(keys) = self.keys.take() {
+                // The terminal of the keys has gone; it would be ready for ever.
+                self.poller.remove(&keys).map_err(Failure::failed)?;
+            }
             match asked(&keys, &mut self.first) {
                 Asked::Nothing => {}
                 asked => return Ok(asked),
