@@ -24,7 +24,7 @@ use host::{Driver, Setup};
 use net::addr::underlay;
 use net::clock::Clock;
 use net::sched::{self, Scheduling};
-use net::signals::Termination;
+use net::signals::{Hangup, Termination};
 use overlay::node::{Neighbor, Node};
 use overlay::request::Operation;
 use ready::Ready;
@@ -66,6 +66,8 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     start::check_certificate(&identity, &network, clock, &lines)?;
     let termination = Termination::install()
+        .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+    let hangup = Hangup::install()
         .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
     take_descriptors(&lines);
     let scheduling = if config.realtime_priority {
@@ -117,17 +119,17 @@ pub fn run(args: &NodeArgs) -> Outcome {
     }
     let services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));
-    let notify = Arc::new(Notify::from_environment());
-    let _attended = Attended::start(args, config, &identity, &driver, &lines, &notify)?;
-    notify.ready("running");
+    let attended = Attended::start(args, config, &identity, &driver, &lines, hangup)?;
+    attended.notify.ready("running");
     let ended = driver.run();
-    notify.stopping();
+    attended.notify.stopping();
     drop(services);
     ended.map_err(Failure::failed)
 }
 
 /// What speaks with people and service managers, until it is dropped.
 struct Attended {
+    notify: Arc<Notify>,
     _ready: Ready,
     _reloader: Reloader,
 }
@@ -139,7 +141,7 @@ impl Attended {
         identity: &Identity,
         driver: &Driver,
         lines: &Lines,
-        notify: &Arc<Notify>,
+        hangup: Hangup,
     ) -> Result<Attended, Failure> {
         let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
         let names = names(&config, &config.listen);
@@ -147,7 +149,7 @@ impl Attended {
             let listen = config.listen.clone();
             Resolver::start(names, listen, driver.commander(), lines.clone()).map_err(thread)
         });
-        let notify = Arc::clone(notify);
+        let notify = Arc::new(Notify::from_environment());
         let ready = Ready::start(
             &config,
             driver.commander(),
@@ -160,12 +162,13 @@ impl Attended {
             address: identity.address(),
             commander: driver.commander(),
             lines: lines.clone(),
-            notify,
+            notify: Arc::clone(&notify),
             resolver: resolver.transpose()?,
         };
         Ok(Attended {
             _ready: ready.map_err(thread)?,
-            _reloader: Reloader::start(running).map_err(thread)?,
+            _reloader: Reloader::start(hangup, running).map_err(thread)?,
+            notify,
         })
     }
 }

@@ -58,9 +58,9 @@ fn watch(
         let Ok(status) = commander.status() else {
             continue;
         };
-        let missing = missing(neighbors, &status.snapshot.links);
-        let up = neighbors.len() - missing.len();
-        let count = format!("{up} of {} links up", neighbors.len());
+        let links = &status.snapshot.links;
+        let missing = missing(neighbors, links);
+        let count = count(links);
         if missing.is_empty() {
             notify.status(&count);
             return lines.say(&format!("ready: {count}"));
@@ -71,6 +71,12 @@ fn watch(
             lines.warn(&format!("{count}; not up: {}", missing.join("; ")));
         }
     }
+}
+
+/// How many links are up, for people.
+pub(super) fn count(links: &[LinkStatus]) -> String {
+    let up = links.iter().filter(|link| link.state == "up").count();
+    format!("{up} of {} links up", links.len())
 }
 
 /// The neighbours whose links are not up, each with the reason.

@@ -11,6 +11,7 @@
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
 
+use super::ready::count;
 use super::{as_neighbor, names};
 use crate::config::{Config, Neighbor};
 use crate::failure::Failure;
@@ -69,9 +70,8 @@ struct Changes {
 }
 
 impl Reloader {
-    /// Takes over the signal.
-    pub(super) fn start(mut running: Running) -> io::Result<Reloader> {
-        let hangup = Hangup::install()?;
+    /// Waits for the signal.
+    pub(super) fn start(hangup: Hangup, mut running: Running) -> io::Result<Reloader> {
         let (mut poller, waker) = (Poller::new()?, Waker::new()?);
         poller.add(&hangup, TOKEN_HANGUP, Interest::READ)?;
         poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
@@ -144,7 +144,8 @@ impl Running {
         if let Err(why) = reopened {
             self.lines.error(&why);
         }
-        self.notify.ready("running");
+        let links = self.commander.status().map(|status| status.snapshot.links);
+        self.notify.ready(&count(&links.unwrap_or_default()));
     }
 
     /// Goes on in the log file that has the name now.
