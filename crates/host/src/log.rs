@@ -347,13 +347,13 @@ mod tests {
     }
 
     impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let guard = self.0.0.lock().unwrap();
             let mut guard = self.0.1.wait_while(guard, |(shut, _)| *shut).unwrap();
             guard.1.push_str(std::str::from_utf8(bytes).unwrap());
             Ok(bytes.len())
         }
-        fn flush(&mut self) -> std::io::Result<()> {
+        fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }

@@ -104,7 +104,10 @@ impl Link {
                 let seconds = silence.as_millis() / 1_000;
                 format!("no answer from {at} for {seconds} s: is UDP open there?")
             }
-            (None, _, None) => "no address is known: it is to dial this node".into(),
+            (None, _, None) => match self.down_why {
+                Some(why) => why.into(),
+                None => "no address is known: it is to dial this node".into(),
+            },
             (None, None, Some(at)) if self.sessions.is_empty() => format!("dialling {at}"),
             (None, None, Some(_)) => match self.down_why {
                 Some(why) => why.into(),
