@@ -124,7 +124,7 @@ impl Server {
         while !self.stopping.load(Ordering::Acquire) {
             let anybody = self.connections.iter().any(Option::is_some);
             if let Err(error) = self.poller.wait(anybody.then_some(SWEEP), &mut ready) {
-                self.lines.say(&format!(
+                self.lines.error(&format!(
                     "the control socket has failed and is closed: {error}"
                 ));
                 return;

@@ -102,6 +102,8 @@ impl Counters {
             Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
             Event::LinkUp { .. } => self.links_up += 1,
             Event::LinkDown { .. } => self.links_down += 1,
+            // The reason of a link that is down tells of it.
+            Event::Unanswered { .. } => {}
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,

@@ -16,7 +16,7 @@ use crate::outbox::{Io, OPERATOR};
 use crate::resident::Desk;
 use crate::station::Station;
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
-use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Pool, UnderlayAddr};
+use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Pool, Time, UnderlayAddr};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use net::signals::Termination;
@@ -25,6 +25,7 @@ use net::unix::{BindError, SeqListener};
 use overlay::link::MAX_LINKS;
 use overlay::request::{Operation, RequestError};
 use overlay::{Node, Reply, Request};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ const DSCP: [u8; 10] = [0, 0, 0, 18, 34, 46, 46, 46, 46, 48];
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A UDP socket could not be opened.
-    #[error("cannot listen on {addr}: {error}; choose another `listen` address or port")]
+    #[error("cannot listen on {addr}: {}", refused(.addr, .error))]
     Listen {
         /// The address wanted.
         addr: SocketAddr,
@@ -90,6 +91,21 @@ pub enum HostError {
     /// The kernel refused something else.
     #[error("the event loop failed: {0}")]
     Io(#[from] io::Error),
+}
+
+/// Why an address could not be had, and what to do.
+fn refused(addr: &SocketAddr, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => format!(
+            "this host has no address {}: choose one of `ip address` for `listen`, or 0.0.0.0",
+            addr.ip()
+        ),
+        io::ErrorKind::AddrInUse => format!(
+            "another program has UDP port {}: choose another `listen` port",
+            addr.port()
+        ),
+        _ => format!("{error}; choose another `listen` address or port"),
+    }
 }
 
 /// A running node: the engine, its sockets, and its clock.
@@ -110,6 +126,8 @@ pub struct Driver {
     /// The engine has been told something after its flush: it has another turn at once.
     again: bool,
     lodgers: Vec<residents::Lodger>,
+    /// Since when each node can be reached without a break; this one since its start.
+    reachable_since: BTreeMap<NodeAddr, Time>,
     wakeups: u64,
     scheduling: String,
 }
@@ -163,9 +181,11 @@ impl Driver {
             log: Log::new(setup.log.clone()),
             desks: Vec::new(),
             links_up: None,
+            routes_changed: false,
             operator_reply: None,
         };
-        let seed = u64::from(node.address().0) << 32 ^ clock.unix_s();
+        let node_address = node.address();
+        let seed = u64::from(node_address.0) << 32 ^ clock.unix_s();
         Ok(Driver {
             station: Station::new(node, seed),
             io,
@@ -181,6 +201,7 @@ impl Driver {
             received: Vec::new(),
             again: false,
             lodgers: Vec::new(),
+            reachable_since: BTreeMap::from([(node_address, clock.now())]),
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
         })
@@ -295,7 +316,19 @@ impl Driver {
             self.send()?;
         }
         self.watch_clients();
+        if core::mem::take(&mut self.io.routes_changed) {
+            self.note_reachable();
+        }
         Ok(())
+    }
+
+    /// Notes which nodes can be reached from now on, and forgets those that cannot.
+    fn note_reachable(&mut self) {
+        let node = self.station.node();
+        let before = core::mem::take(&mut self.reachable_since);
+        let reachable = node.reachable().chain([node.address()]);
+        let since = |node| before.get(&node).copied().unwrap_or(self.io.now);
+        self.reachable_since = reachable.map(|node| (node, since(node))).collect();
     }
 
     fn receive(&mut self, i: usize) {
@@ -406,6 +439,7 @@ impl Driver {
             .map(|l| l.path().display().to_string());
         let host = HostStatus {
             version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
             listen: listen.iter().map(SocketAddr::to_string).collect(),
             client_socket,
             clients: self.io.clients.len(),
@@ -419,7 +453,10 @@ impl Driver {
         let snapshot = self.station.node().snapshot(self.io.now);
         let unix_s = Clock::new().unix_s();
         Status {
-            nodes: KnownNode::all(self.station.node().database(), &snapshot, unix_s),
+            nodes: KnownNode::all(self.station.node().database(), &snapshot, unix_s, |node| {
+                let since = self.reachable_since.get(&node)?;
+                Some(self.io.now.since(*since))
+            }),
             snapshot,
             counters: self.io.counters.clone(),
             host,

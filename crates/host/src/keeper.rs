@@ -101,7 +101,7 @@ impl Watch {
             Ok(()) => {
                 self.lines.say(&format!("revocations, version {version}, kept in {path_text}"));
             }
-            Err(error) => self.lines.say(&format!(
+            Err(error) => self.lines.error(&format!(
                 "cannot write {path_text}: {error}; a restart forgets revocations, version {version}"
             )),
         }
@@ -115,7 +115,7 @@ impl Watch {
         }
         self.reminded = Some(Instant::now());
         let left_s = not_after_s.saturating_sub(Clock::new().unix_s());
-        self.lines.say(&match left_s {
+        self.lines.warn(&match left_s {
             0 => "the certificate has EXPIRED: neighbors refuse this node; run `sinew net renew`"
                 .to_owned(),
             _ => format!(

@@ -1,32 +1,53 @@
-//! The node's log: one line per change of state, derived from events, on standard error.
+//! The node's log: one line per change of state, derived from events, on standard error or in a file.
 //!
 //! ```text
 //!   engine's thread --event--> Log --line--.
 //!   other threads -------------line--------+--> bounded queue --> a thread that writes
+//!
+//!   2026-11-23T08:40:05.123Z info ams: link to 10.7.0.2 is up
 //! ```
 //! Packets are never logged. A line that others can provoke (by handshakes that are refused) is
-//! limited in rate, and the next line tells how many were left out. A standard error that does not
-//! take what is written (a stopped terminal, a full pipe) holds nobody up: lines are lost then, and
-//! their number is told.
+//! said once for each address and reason, then once a minute with the number of those left out, and
+//! all of them together are limited in rate. A standard error that does not take what is written (a
+//! stopped terminal, a full pipe) holds nobody up: lines are lost then, and their number is told.
 
-use base::Time;
+use crate::date::moment;
 use base::token_bucket::TokenBucket;
+use base::{Time, UnderlayAddr};
 use net::clock::Clock;
 use overlay::event::Event;
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// Lines per second about what others can provoke, and how many may come at once.
 const PROVOKED_PER_S: f64 = 1.0;
 const PROVOKED_AT_ONCE: f64 = 10.0;
+/// A line of one kind about one address is said again after so long.
+const REPEATED: base::Duration = base::Duration::from_secs(60);
+/// Addresses and kinds that are told apart: 64 of some 100 bytes. The oldest makes room.
+const MAX_KINDS: usize = 64;
 /// Lines that may wait for standard error: some 100 KB, more than a node says in an hour.
 const MAX_WAITING: usize = 1_024;
 /// How long the end of the process waits for the last lines to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something does not work, and will not by itself.
+    Error,
+    /// Something is not as it should be.
+    Warning,
+    /// What happens.
+    #[default]
+    Info,
+}
 
 /// Where lines go; for any thread. Copies share one queue.
 #[derive(Clone, Debug)]
@@ -34,8 +55,38 @@ pub struct Lines {
     name: Arc<str>,
     clock: Clock,
     /// None says nothing.
-    queue: Option<SyncSender<String>>,
+    queue: Option<SyncSender<Message>>,
     lost: Arc<AtomicU64>,
+    /// What matters less is not said.
+    level: Arc<AtomicU8>,
+}
+
+/// What the thread that writes is told.
+enum Message {
+    Line(String),
+    /// From here on lines go there.
+    Sink(Box<dyn Write + Send>),
+}
+
+impl std::str::FromStr for Level {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Level, String> {
+        let level = Level::ALL.into_iter().find(|level| level.label() == word);
+        level.ok_or_else(|| format!("`{word}`: write error, warning or info"))
+    }
+}
+
+impl Level {
+    const ALL: [Level; 3] = [Level::Error, Level::Warning, Level::Info];
+
+    /// The word in a line.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Info => "info",
+        }
+    }
 }
 
 /// Waits, when it is dropped, until the lines are written, though not for ever.
@@ -45,10 +96,10 @@ pub struct Flushed {
 }
 
 impl Lines {
-    /// Lines that begin with the time since the start of `clock` and the node's name, written to
-    /// standard error, or nowhere if `quiet`. The first part is to be dropped last.
+    /// Lines that begin with the time of day by `clock`, how much they matter, and the node's name,
+    /// written to standard error, or nowhere if `quiet`. The first part is to be dropped last.
     pub fn new(name: &str, clock: Clock, quiet: bool) -> (Flushed, Lines) {
-        Lines::to(name, clock, (!quiet).then(std::io::stderr))
+        Lines::to(name, clock, (!quiet).then(io::stderr))
     }
 
     fn to<W: Write + Send + 'static>(
@@ -59,12 +110,12 @@ impl Lines {
         let (finished, done) = sync_channel(1);
         let lost = Arc::new(AtomicU64::new(0));
         let queue = sink.and_then(|sink| {
-            let (queue, lines) = sync_channel(MAX_WAITING);
+            let (queue, messages) = sync_channel(MAX_WAITING);
             let lost = Arc::clone(&lost);
             let thread = std::thread::Builder::new()
                 .name("log".into())
                 .spawn(move || {
-                    write_all(sink, &lines, &lost);
+                    write_all(Box::new(sink), &messages, &lost);
                     let _ = finished.send(());
                 });
             thread.ok().map(|_| queue)
@@ -76,15 +127,56 @@ impl Lines {
                 clock,
                 queue,
                 lost,
+                level: Arc::new(AtomicU8::new(Level::Info as u8)),
             },
         )
     }
 
-    /// Writes one line.
+    /// Says what matters as much as `level` and more, from now on.
+    pub fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    /// Appends lines to a file from now on, or to the one that has its name now.
+    pub fn append_to(&self, path: &Path) -> io::Result<()> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        if let Some(queue) = &self.queue {
+            // Whoever asks for it can wait until the lines before are written.
+            let _ = queue.send(Message::Sink(Box::new(file)));
+        }
+        Ok(())
+    }
+
+    /// Writes to standard error from now on.
+    pub fn to_standard_error(&self) {
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(Message::Sink(Box::new(io::stderr())));
+        }
+    }
+
+    /// Writes one line about what happens.
     pub fn say(&self, text: &str) {
+        self.at(Level::Info, text);
+    }
+
+    /// Writes one line about what is not as it should be.
+    pub fn warn(&self, text: &str) {
+        self.at(Level::Warning, text);
+    }
+
+    /// Writes one line about what does not work.
+    pub fn error(&self, text: &str) {
+        self.at(Level::Error, text);
+    }
+
+    fn at(&self, level: Level, text: &str) {
         let Some(queue) = &self.queue else { return };
-        let line = format!("{} {}: {text}\n", self.clock.now(), self.name);
-        if queue.try_send(line).is_err() {
+        if level as u8 > self.level.load(Ordering::Relaxed) {
+            return;
+        }
+        let time = moment(self.clock.unix_ms());
+        let line = format!("{time} {} {}: {text}\n", level.label(), self.name);
+        if queue.try_send(Message::Line(line)).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -97,8 +189,16 @@ impl Drop for Flushed {
     }
 }
 
-fn write_all(mut sink: impl Write, lines: &Receiver<String>, lost: &AtomicU64) {
-    for line in lines {
+fn write_all(mut sink: Box<dyn Write + Send>, messages: &Receiver<Message>, lost: &AtomicU64) {
+    for message in messages {
+        let line = match message {
+            Message::Line(line) => line,
+            Message::Sink(next) => {
+                let _ = sink.flush();
+                sink = next;
+                continue;
+            }
+        };
         // Nobody can be told that standard error is gone.
         let _ = sink.write_all(line.as_bytes());
         let left_out = lost.swap(0, Ordering::Relaxed);
@@ -118,6 +218,15 @@ pub struct Log {
     lines: Lines,
     provoked: TokenBucket,
     left_out: BTreeMap<&'static str, u64>,
+    /// What was said of whom, by address and kind.
+    said: BTreeMap<([u8; 16], &'static str), Said>,
+}
+
+/// A line that others have provoked: when it was said, and how often it was left out since.
+#[derive(Debug)]
+struct Said {
+    at: Time,
+    left_out: u64,
 }
 
 impl Log {
@@ -128,6 +237,7 @@ impl Log {
             lines,
             provoked,
             left_out: BTreeMap::new(),
+            said: BTreeMap::new(),
         }
     }
 
@@ -142,10 +252,19 @@ impl Log {
             Event::Established { peer, at } => self.line(&format!("session with {peer} at {at}")),
             Event::Refused { from, why } => {
                 let text = format!("handshake with {from} refused: {why}");
-                self.limited(now, why.label(), &text);
+                self.about(now, from, why.label(), &text);
+            }
+            Event::Unanswered { peer, at, silence } => {
+                let seconds = silence.as_millis() / 1_000;
+                self.lines.warn(&format!(
+                    "no answer from {at}: is UDP open there? ({peer}, for {seconds} s; it may also \
+                     not run, or be of another network)"
+                ));
             }
             Event::LinkUp { peer } => self.line(&format!("link to {peer} is up")),
-            Event::LinkDown { peer, why } => self.line(&format!("link to {peer} is down: {why}")),
+            Event::LinkDown { peer, why } => {
+                self.lines.warn(&format!("link to {peer} is down: {why}"));
+            }
             Event::Moved { peer, at } => self.line(&format!("{peer} is reached at {at} now")),
             Event::RecordRefused { origin } => {
                 let text = format!("a record that claims to be of {origin} was refused");
@@ -161,17 +280,50 @@ impl Log {
     }
 
     /// Writes a line that others can provoke, or counts it under `label` when there are too many.
-    pub fn limited(&mut self, now: Time, label: &'static str, text: &str) {
+    /// True if it was written.
+    pub fn limited(&mut self, now: Time, label: &'static str, text: &str) -> bool {
         if !self.provoked.try_take(now, 1.0) {
             *self.left_out.entry(label).or_default() += 1;
-            return;
+            return false;
         }
-        self.line(text);
+        self.lines.warn(text);
         for (label, count) in core::mem::take(&mut self.left_out) {
-            self.line(&format!(
+            self.lines.warn(&format!(
                 "{count} more lines of this kind left out: {label}"
             ));
         }
+        true
+    }
+
+    /// The same for a line about an address that may repeat what was said of it: once a minute.
+    fn about(&mut self, now: Time, from: UnderlayAddr, label: &'static str, text: &str) {
+        let key = (from.ip, label);
+        if let Some(said) = self.said.get_mut(&key) {
+            if now.since(said.at) < REPEATED {
+                said.left_out += 1;
+                return;
+            }
+            let left_out = core::mem::take(&mut said.left_out);
+            said.at = now;
+            return self.lines.warn(&match left_out {
+                0 => text.to_owned(),
+                _ => format!("{text} ({left_out} more times since this was said last)"),
+            });
+        }
+        if !self.limited(now, label, text) {
+            return;
+        }
+        if self.said.len() >= MAX_KINDS {
+            let oldest = self.said.iter().min_by_key(|(_, said)| said.at);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.said.remove(&oldest);
+            }
+        }
+        let said = Said {
+            at: now,
+            left_out: 0,
+        };
+        self.said.insert(key, said);
     }
 }
 
@@ -195,13 +347,13 @@ mod tests {
     }
 
     impl Write for Sink {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let guard = self.0.0.lock().unwrap();
             let mut guard = self.0.1.wait_while(guard, |(shut, _)| *shut).unwrap();
             guard.1.push_str(std::str::from_utf8(bytes).unwrap());
             Ok(bytes.len())
         }
-        fn flush(&mut self) -> std::io::Result<()> {
+        fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
@@ -211,26 +363,73 @@ mod tests {
         let sink = Sink::default();
         let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
         let mut log = Log::new(lines);
-        let from = net::addr::underlay("192.0.2.1:7700".parse().unwrap(), 0);
-        let event = Event::Refused {
-            from,
+        let refused = |host: u8| Event::Refused {
+            from: net::addr::underlay(format!("192.0.2.{host}:7700").parse().unwrap(), 0),
             why: secure::Refusal::Mac,
         };
+        // One that dials again and again is named once, and later again with the number.
         for _ in 0..100 {
-            log.event(Time::ZERO, &event);
+            log.event(Time::ZERO, &refused(1));
         }
-        log.event(Time::from_nanos(2_000_000_000), &event);
+        log.event(Time::ZERO + REPEATED, &refused(1));
+        // Very many are not named each.
+        for host in 2..102 {
+            log.event(Time::ZERO + REPEATED, &refused(host));
+        }
+        log.event(Time::ZERO + REPEATED * 2, &refused(200));
         drop(log);
         drop(flushed);
         let text = sink.text();
-        let refused = text
-            .matches("handshake with 192.0.2.1:7700 refused")
-            .count();
-        assert_eq!(refused, PROVOKED_AT_ONCE as usize + 1, "{text}");
+        let named = text.matches("handshake with 192.0.2.1:7700 refused");
+        assert_eq!(named.count(), 2, "{text}");
+        assert!(text.contains("(99 more times"), "{text}");
+        let all = text.matches("refused: mac1").count();
+        assert_eq!(all, 2 + PROVOKED_AT_ONCE as usize + 1, "{text}");
         assert!(
             text.contains("90 more lines of this kind left out: mac"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_line_has_the_time_of_day_and_how_much_it_matters() {
+        let sink = Sink::default();
+        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(sink.clone()));
+        lines.say("one");
+        lines.set_level(Level::Warning);
+        lines.say("two");
+        lines.warn("three");
+        drop(lines);
+        drop(flushed);
+        let text = sink.text();
+        let [one, three] = text.lines().collect::<Vec<_>>()[..] else {
+            panic!("{text}")
+        };
+        assert!(three.ends_with("Z warning ams: three"), "{three}");
+        let (time, line) = one.split_once(' ').unwrap();
+        assert_eq!(line, "info ams: one");
+        let year: u64 = time[..4].parse().unwrap();
+        assert!(
+            time.len() == 24 && time.ends_with('Z') && year > 2020,
+            "{time}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_left_for_a_new_one_of_its_name() {
+        let dir = crate::files::test_directory("log");
+        let path = dir.join("sinew.log");
+        let (flushed, lines) = Lines::to("ams", Clock::new(), Some(Sink::default()));
+        lines.append_to(&path).unwrap();
+        lines.say("one");
+        std::fs::rename(&path, dir.join("sinew.log.1")).unwrap();
+        lines.append_to(&path).unwrap();
+        lines.say("two");
+        drop(lines);
+        drop(flushed);
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert!(read("sinew.log.1").contains("one") && read("sinew.log").contains("two"));
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]

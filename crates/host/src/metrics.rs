@@ -100,7 +100,7 @@ impl Metrics {
             let mut ready = Vec::new();
             while !stop.load(Ordering::Acquire) {
                 if let Err(error) = poller.wait(None, &mut ready) {
-                    lines.say(&format!("metrics are served no more: {error}"));
+                    lines.error(&format!("metrics are served no more: {error}"));
                     return;
                 }
                 if let Ok((stream, _)) = listener.accept() {

@@ -33,6 +33,8 @@ pub struct Io {
     pub desks: Vec<Desk>,
     /// Who wants to know when a link comes up, or goes to another address. What does not fit is lost.
     pub links_up: Option<SyncSender<NodeAddr>>,
+    /// The routes have been computed anew in this turn.
+    pub routes_changed: bool,
     /// The answer to the operator's request, until the loop passes it on.
     pub operator_reply: Option<Reply>,
 }
@@ -70,6 +72,7 @@ impl Outbox<Station> for Io {
     fn report(&mut self, event: Event) {
         self.counters.apply(&event);
         self.log.event(self.now, &event);
+        self.routes_changed |= matches!(event, Event::RoutesChanged { .. });
         if let (Event::LinkUp { peer } | Event::Moved { peer, .. }, Some(queue)) =
             (&event, &self.links_up)
         {

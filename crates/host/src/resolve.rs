@@ -203,11 +203,11 @@ impl Lookup {
     fn tell(&mut self, step: Step, commander: &Commander, lines: &Lines) {
         match step {
             Step::Keep => {}
-            Step::Problem(what) => lines.say(&what),
+            Step::Problem(what) => lines.warn(&what),
             Step::Locate(at) => {
                 let neighbor = self.named.neighbor;
                 match commander.operate(Operation::Locate { neighbor, at }) {
-                    Ok(Err(why)) => lines.say(&format!("{neighbor} at {at}: {why}")),
+                    Ok(Err(why)) => lines.warn(&format!("{neighbor} at {at}: {why}")),
                     Ok(Ok(())) => {}
                     // The loop is busy: tell it again next time.
                     Err(_) => self.told = None,

@@ -2,6 +2,7 @@
 //! only the host knows. Plain data, ready for JSON; the keys are a contract.
 
 use crate::counters::Counters;
+use base::{Duration, NodeAddr};
 use overlay::link_state::Database;
 use overlay::snapshot::{GroupTotals, Snapshot};
 use serde::Serialize;
@@ -177,6 +178,8 @@ pub struct KnownNode {
     pub domains: Vec<String>,
     /// The expected latency of the way there; none if there is no way, zero for this node itself.
     pub expected_latency_ms: Option<f64>,
+    /// For how long there has been a way there without a break; none if there is no way.
+    pub reachable_s: Option<f64>,
     /// The links that it tells of.
     pub links: usize,
 }
@@ -186,6 +189,8 @@ pub struct KnownNode {
 pub struct HostStatus {
     /// The version of the program.
     pub version: &'static str,
+    /// The number of its process.
+    pub pid: u32,
     /// Where it listens on the network below.
     pub listen: Vec<String>,
     /// The clients' socket file.
@@ -242,8 +247,14 @@ pub struct UdpStatus {
 }
 
 impl KnownNode {
-    /// All that a database tells of at second `unix_s`, with the ways there that `snapshot` has.
-    pub(crate) fn all(database: &Database, snapshot: &Snapshot, unix_s: u64) -> Vec<KnownNode> {
+    /// All that a database tells of at second `unix_s`, with the ways there that `snapshot` has, and
+    /// for how long there has been one.
+    pub(crate) fn all(
+        database: &Database,
+        snapshot: &Snapshot,
+        unix_s: u64,
+        reachable_for: impl Fn(NodeAddr) -> Option<Duration>,
+    ) -> Vec<KnownNode> {
         let ways: BTreeMap<&str, f64> = snapshot
             .routes
             .iter()
@@ -260,6 +271,7 @@ impl KnownNode {
                 certificate_not_after_s: certificate.map(|c| c.not_after_s),
                 domains: certificate.map_or_else(Vec::new, |c| domains(&c, unix_s)),
                 expected_latency_ms: ways.get(address.as_str()).copied(),
+                reachable_s: reachable_for(node).map(Duration::as_secs_f64),
                 links: database.links_of(node).map_or(0, <[_]>::len),
                 address,
             }

@@ -30,6 +30,7 @@ pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
 pub(crate) use simulate::{Call, SOCKET_DATAGRAMS};
 pub use simulate::{Simulation, simulate};
+pub use table::nearest;
 pub use trace::TraceFile;
 
 use base::impair::Model;

@@ -23,6 +23,16 @@ impl Clock {
         Time::from_nanos(read(libc::CLOCK_MONOTONIC).saturating_sub(self.start_ns))
     }
 
+    /// The kernel's monotonic clock itself, in microseconds, as service managers want it.
+    pub fn monotonic_us() -> u64 {
+        read(libc::CLOCK_MONOTONIC) / 1_000
+    }
+
+    /// Milliseconds since 1970, for logs. May jump likewise.
+    pub fn unix_ms(&self) -> u64 {
+        read(libc::CLOCK_REALTIME) / 1_000_000
+    }
+
     /// Seconds since 1970, for the validity of certificates. May jump when the operator sets the
     /// machine's clock.
     pub fn unix_s(&self) -> u64 {

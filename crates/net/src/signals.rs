@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as something that a loop can wait for.
+//! SIGINT and SIGTERM, and SIGHUP, as something that a loop can wait for.
 //!
 //! Choice: a handler that writes to an eventfd, and not signalfd: that one needs the signals
 //! blocked in every thread, and threads that a library has started are out of our hands.
@@ -9,15 +9,26 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::{mem, ptr};
 
-const SIGNALS: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
-/// The eventfd that the handler writes to; -1 when nobody asked.
-static TARGET: AtomicI32 = AtomicI32::new(-1);
+const ENDING: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+/// The eventfds that the handlers write to; -1 when nobody asked.
+static TERMINATION: AtomicI32 = AtomicI32::new(-1);
+static HANGUP: AtomicI32 = AtomicI32::new(-1);
 
 /// Readable once the process was asked to end. While it lives, the signals do nothing else.
 #[derive(Debug)]
-pub struct Termination {
+pub struct Termination(Caught);
+
+/// Readable once the process was asked to read its files again, or its terminal has gone. While it
+/// lives, the signal does nothing else.
+#[derive(Debug)]
+pub struct Hangup(Caught);
+
+/// Signals that write to an eventfd.
+#[derive(Debug)]
+struct Caught {
     fd: OwnedFd,
-    before: [Action; 2],
+    target: &'static AtomicI32,
+    before: Vec<(libc::c_int, Action)>,
 }
 
 struct Action(libc::sigaction);
@@ -30,33 +41,67 @@ impl std::fmt::Debug for Action {
 impl Termination {
     /// Takes over SIGINT and SIGTERM. Fails with `AlreadyExists` while another one lives.
     pub fn install() -> io::Result<Termination> {
-        // SAFETY: no pointers are involved.
-        let fd = sys::own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        TARGET
-            .compare_exchange(-1, fd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
-            .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
-        let before = SIGNALS.map(|signal| Action(replace(signal, &handler())));
-        Ok(Termination { fd, before })
+        Caught::install(&TERMINATION, &ENDING, on_termination).map(Termination)
     }
 
     /// How often a signal came since the last call; 0 when none did.
     pub fn take(&self) -> u64 {
-        epoll::take_count(self.fd.as_fd())
+        self.0.take()
+    }
+}
+
+impl Hangup {
+    /// Takes over SIGHUP. Fails with `AlreadyExists` while another one lives.
+    pub fn install() -> io::Result<Hangup> {
+        Caught::install(&HANGUP, &[libc::SIGHUP], on_hangup).map(Hangup)
+    }
+
+    /// How often the signal came since the last call; 0 when it did not.
+    pub fn take(&self) -> u64 {
+        self.0.take()
     }
 }
 
 impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.fd.as_fd()
     }
 }
 
-impl Drop for Termination {
+impl AsFd for Hangup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+impl Caught {
+    fn install(
+        target: &'static AtomicI32,
+        signals: &[libc::c_int],
+        handler: extern "C" fn(libc::c_int),
+    ) -> io::Result<Caught> {
+        // SAFETY: no pointers are involved.
+        let fd = sys::own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        target
+            .compare_exchange(-1, fd.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst)
+            .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
+        let action = action(handler);
+        let take_over = |signal: &libc::c_int| (*signal, Action(replace(*signal, &action)));
+        let before = signals.iter().map(take_over).collect();
+        Ok(Caught { fd, target, before })
+    }
+
+    fn take(&self) -> u64 {
+        epoll::take_count(self.fd.as_fd())
+    }
+}
+
+impl Drop for Caught {
     fn drop(&mut self) {
-        for (signal, before) in SIGNALS.iter().zip(&self.before) {
+        for (signal, before) in &self.before {
             replace(*signal, &before.0);
         }
-        TARGET.store(-1, Ordering::SeqCst);
+        self.target.store(-1, Ordering::SeqCst);
     }
 }
 
@@ -85,8 +130,16 @@ fn send(pid: u32, signal: libc::c_int) -> io::Result<()> {
     sys::check(unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
-extern "C" fn on_signal(_: libc::c_int) {
-    let fd = TARGET.load(Ordering::SeqCst);
+extern "C" fn on_termination(_: libc::c_int) {
+    wake(&TERMINATION);
+}
+
+extern "C" fn on_hangup(_: libc::c_int) {
+    wake(&HANGUP);
+}
+
+fn wake(target: &AtomicI32) {
+    let fd = target.load(Ordering::SeqCst);
     if fd >= 0 {
         // SAFETY: errno belongs to this thread; "signal handlers ... save errno on entry and
         // restore it" [signal-safety(7)].
@@ -99,10 +152,9 @@ extern "C" fn on_signal(_: libc::c_int) {
     }
 }
 
-fn handler() -> libc::sigaction {
+fn action(function: extern "C" fn(libc::c_int)) -> libc::sigaction {
     // SAFETY: all zero is a valid `sigaction`: default handler, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    let function: extern "C" fn(libc::c_int) = on_signal;
     action.sa_sigaction = function as usize;
     action.sa_flags = libc::SA_RESTART;
     action
@@ -128,7 +180,7 @@ mod tests {
         assert!(Termination::install().is_err(), "only one at a time");
         let mut poller = Poller::new().unwrap();
         poller.add(&termination, 1, Interest::READ).unwrap();
-        for signal in SIGNALS {
+        for signal in ENDING {
             // SAFETY: no pointers; the handler is installed.
             assert_eq!(unsafe { libc::raise(signal) }, 0);
         }
@@ -136,6 +188,13 @@ mod tests {
         poller.wait(None, &mut ready).unwrap();
         assert_eq!(ready[0].token, 1);
         assert_eq!((termination.take(), termination.take()), (2, 0));
+        let hangup = Hangup::install().unwrap();
+        // SAFETY: no pointers; the handler is installed.
+        assert_eq!(unsafe { libc::raise(libc::SIGHUP) }, 0);
+        assert_eq!(
+            (hangup.take(), hangup.take(), termination.take()),
+            (1, 0, 0)
+        );
         drop(termination);
         drop(Termination::install().unwrap());
     }

@@ -167,6 +167,11 @@ impl Loss {
         lost as f64 / closed.max(with_open).max(lost) as f64
     }
 
+    /// The packets that the rate is taken over, come or lost, and not assumed.
+    pub fn packets(&self) -> u64 {
+        self.settled().saturating_sub(self.base)
+    }
+
     /// The rate as hellos and link-state records carry it.
     pub fn share(&self) -> wire::Loss {
         wire::Loss::from_share(self.rate())

@@ -3,7 +3,7 @@
 //! Logs, counters, traces and figures derive from it, so they agree by construction. A drop
 //! carries its reason, and the reason's label is the metric's label.
 
-use base::{NodeAddr, UnderlayAddr};
+use base::{Duration, NodeAddr, UnderlayAddr};
 use secure::Refusal;
 use serde::Serialize;
 
@@ -201,6 +201,15 @@ pub enum Event {
         from: UnderlayAddr,
         /// Why.
         why: Refusal,
+    },
+    /// A neighbour that is dialled has not answered for long. It is told of rarely: see `link`.
+    Unanswered {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// Where it is dialled.
+        at: UnderlayAddr,
+        /// Since the first dial, or since it was heard last.
+        silence: Duration,
     },
     /// The link to `peer` carries packets from now on.
     LinkUp {

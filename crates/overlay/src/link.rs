@@ -9,10 +9,12 @@
 //! A session outlives an outage: after silence the hellos go on, and the link comes up again with
 //! the same keys unless the neighbour has restarted and brings a new session.
 
+mod dialling;
 mod impairment;
 mod table;
 mod verifications;
 
+pub(crate) use dialling::{Dialling, Obstacle};
 pub use impairment::Impairment;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
@@ -119,6 +121,10 @@ pub struct Link {
     pub(crate) dialled: Option<Time>,
     /// Dials begun since the neighbour was heard last.
     pub(crate) dials: u32,
+    /// What becomes of dialling it.
+    pub(crate) dialling: Dialling,
+    /// Why the link went down last.
+    pub(crate) down_why: Option<&'static str>,
     /// The link is on the list of those to look at in this flush.
     pub(crate) touched: bool,
     /// Packets may be sent twice at once.
@@ -196,6 +202,8 @@ impl Link {
             heard: now,
             dialled: None,
             dials: 0,
+            dialling: Dialling::default(),
+            down_why: None,
             touched: false,
             counted: None,
             newest: 0,
@@ -255,6 +263,11 @@ impl Link {
             _ if lost >= LOSS_NOTABLE => Some("loss"),
             _ => None,
         }
+    }
+
+    /// For how long nothing has come from the neighbour; none if nothing ever has.
+    pub(crate) fn silence(&self, now: Time) -> Option<Duration> {
+        self.counted.map(|_| now.since(self.heard))
     }
 
     /// The neighbour is to be dialled now: there is no session, the session is old, or nothing has
@@ -321,6 +334,7 @@ impl Link {
         self.hello.on_traffic(now);
         self.heard = now;
         self.dials = 0;
+        self.dialling.on_heard();
         // Only the newest datagram tells where the neighbour is, so that a straggler from its old
         // address does not move it back.
         let newest = self.counted == Some(session) && counter >= self.newest;

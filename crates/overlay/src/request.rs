@@ -82,6 +82,9 @@ pub enum Operation {
         /// The model, or none.
         model: Option<impair::Model>,
     },
+    /// A neighbour as the configuration has it now: a new one, or one with another address below or
+    /// capacity.
+    Meet(crate::node::Neighbor),
     /// A neighbour's host name has been resolved (again).
     Locate {
         /// The neighbour.
@@ -176,6 +179,8 @@ pub enum RequestError {
     NotALab,
     /// There is no such neighbour.
     NoSuchNeighbor,
+    /// As many neighbours as there can be.
+    TooManyNeighbors,
     /// The certificate or list is not of this network, or not newer than the present one.
     BadCredential,
 }
@@ -218,6 +223,13 @@ impl core::fmt::Display for RequestError {
             ),
             RequestError::NotALab => {
                 f.write_str("links are impaired only on a node with `lab = true`")
+            }
+            RequestError::TooManyNeighbors => {
+                let max = crate::link::MAX_LINKS;
+                write!(
+                    f,
+                    "this node has {max} neighbours, the most that there can be"
+                )
             }
             RequestError::NoSuchNeighbor => f.write_str("this node has no link to that neighbour"),
             RequestError::BadCredential => f.write_str(

@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub profile: &'static str,
     /// Links may be impaired.
     pub lab: bool,
+    /// The number of its certificate.
+    pub certificate_serial: u32,
     /// Last second at which its certificate counts, in seconds since 1970.
     pub certificate_not_after_s: u64,
     /// The certificate ends within 30 days.
@@ -61,6 +63,8 @@ pub struct LinkStatus {
     pub price_ms: f64,
     /// That is gone after so long, if the link does not fail again.
     pub price_ends_in_s: Option<f64>,
+    /// Why it is not up, in words; null while it is.
+    pub reason: Option<String>,
     /// Seconds since the link came up or went down.
     pub since_s: f64,
     /// Round trip.
@@ -69,8 +73,12 @@ pub struct LinkStatus {
     pub trouble: Option<&'static str>,
     /// Lost on the way from the neighbour, in percent.
     pub loss_in_pct: f64,
+    /// The packets over which that was measured: the fewer, the less sure it is.
+    pub loss_in_packets: u64,
     /// Lost on the way to the neighbour, in percent, as it measures.
     pub loss_out_pct: f64,
+    /// Seconds since anything came from the neighbour: as old are the numbers above. Null before.
+    pub heard_s: Option<f64>,
     /// What others have been told of the link: latency.
     pub announced_latency_ms: Option<f64>,
     /// What others have been told of the link: loss in percent.

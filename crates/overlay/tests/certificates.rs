@@ -325,3 +325,84 @@ fn a_list_of_accepted_neighbours_keeps_others_out() {
         .collect();
     assert_eq!(peers, [addr(2).to_string(), addr(3).to_string()]);
 }
+
+/// What a node has said of neighbours that do not answer: after how many seconds each time.
+fn unanswered(nodes: &mut Nodes) -> Vec<u64> {
+    let events = nodes.events().into_iter();
+    let silences = events.filter_map(|(.., event)| match event {
+        Event::Unanswered { silence, .. } => Some(silence.as_millis() / 1_000),
+        _ => None,
+    });
+    silences.collect()
+}
+
+#[test]
+fn a_neighbour_that_does_not_answer_is_told_of_after_ten_seconds_and_then_rarely() {
+    let mut nodes = Nodes::new(21, 2, &chain(2), "delay=5ms");
+    nodes.crash(1);
+    nodes.run_ms(9_000);
+    let status = nodes.link_status(0, 1);
+    assert!(status.reason.unwrap().starts_with("dialling"));
+    assert_eq!(unanswered(&mut nodes), [] as [u64; 0]);
+    nodes.run_ms(3_000);
+    let status = nodes.link_status(0, 1);
+    let reason = status.reason.unwrap();
+    assert!(reason.starts_with("no answer from") && reason.contains("is UDP open there?"));
+    assert_eq!((status.state, status.heard_s), ("no-session", None));
+    nodes.run_ms(600_000);
+    let told = unanswered(&mut nodes);
+    assert!(told.len() == 3 && told[0] == 10, "{told:?}");
+    nodes.restart(1);
+    nodes.run_ms(10_000);
+    let status = nodes.link_status(0, 1);
+    assert_eq!((status.state, status.reason), ("up", None));
+    // What is true of a new neighbour is true of one that was lost.
+    nodes.crash(1);
+    nodes.run_ms(5_000);
+    assert_eq!(nodes.link_status(0, 1).reason.as_deref(), Some("silence"));
+    nodes.run_ms(10_000);
+    assert_eq!(unanswered(&mut nodes).len(), 1);
+}
+
+#[test]
+fn a_neighbour_of_another_network_is_named_at_both_ends() {
+    let plan = Plan {
+        edges: chain(2),
+        mutual: true,
+        ..Plan::of(2)
+    };
+    let mut nodes = Nodes::planned(22, plan);
+    nodes.link(0, 1, "delay=5ms");
+    let mut rng = Rng::new(99);
+    let mut other = authority(&mut rng);
+    let mut config = nodes.config(1, other.network());
+    config.identity = identity(&mut other, &mut rng, 1, VALID);
+    let party = world::party::Party::node(overlay::Node::new(config));
+    nodes.world.restart(nodes.hosts[1], party);
+    nodes.run_ms(12_000);
+    for (node, peer) in [(0, 1), (1, 0)] {
+        let reason = nodes.link_status(node, peer).reason.unwrap();
+        assert!(reason.contains("of another network"), "{reason}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_does_not_accept_this_node_is_named() {
+    let mut nodes = Nodes::planned(
+        23,
+        Plan {
+            edges: chain(2),
+            ..Plan::of(2)
+        },
+    );
+    nodes.link(0, 1, "delay=5ms");
+    let network = nodes.authority.network();
+    let mut config = nodes.config(1, network);
+    config.neighbors.clear();
+    config.accept = Some(vec![addr(7)]);
+    let party = world::party::Party::node(overlay::Node::new(config));
+    nodes.world.restart(nodes.hosts[1], party);
+    nodes.run_ms(12_000);
+    let reason = nodes.link_status(0, 1).reason.unwrap();
+    assert!(reason.contains("`accept`"), "{reason}");
+}

@@ -58,6 +58,9 @@ pub enum AuthorityError {
         "the list of revocations is full (256): wait until revoked certificates expire, or make a new network"
     )]
     ListFull,
+    /// The domains are too many or one is none.
+    #[error("not a list of domains: at most 16, of lower-case letters, digits, `-`, `_`, `.`, `*`")]
+    Domains,
     /// Name, domains and options leave no room for serial and validity.
     #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
     TooLong,
@@ -117,6 +120,26 @@ impl Authority {
         let fields = certificate.fields();
         self.check_own(certificate)?;
         self.certify(fields.subject, fields.options, validity)
+    }
+
+    /// Certifies the same keys, name and address again, with other domains.
+    pub fn renew_for(
+        &mut self,
+        certificate: &Certificate,
+        domains: &[&str],
+        validity: Validity,
+    ) -> Result<Certificate, AuthorityError> {
+        let fields = certificate.fields();
+        self.check_own(certificate)?;
+        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut room);
+        format::Domains::emit(domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
+        let mut r = Reader::new(w.written());
+        let subject = format::Subject {
+            domains: format::Domains::parse(&mut r).map_err(|_| AuthorityError::Domains)?,
+            ..fields.subject
+        };
+        self.certify(subject, fields.options, validity)
     }
 
     /// Puts `certificate` on the list, forgets those that have expired, and signs the new list.

@@ -4,19 +4,22 @@
 //!   authority's machine                               a node's machine
 //!   net init  DIR         root key                    net request: key and request, if the key
 //!   net add   DIR NODE    key, certificate, config      is not to leave that machine
-//!   net renew | revoke    a new certificate, a list   node --config: takes them while it runs
+//!   net renew | set       a new certificate           node --config: takes it while it runs
+//!   net revoke            a list                      likewise
 //! ```
 //!
-//! All state is in DIR (see [`directory`]); no command of these needs a running node, but `renew`
-//! and `revoke` can tell one.
+//! All state is in DIR (see [`directory`]); no command of these needs a running node, but `renew`,
+//! `set` and `revoke` can tell one.
 
 mod add;
 mod configuration;
 pub mod directory;
+mod edit;
 mod list;
 mod register;
 mod renew;
 mod request;
+mod set;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +32,9 @@ use std::path::PathBuf;
 pub use add::{Added, add};
 pub(crate) use configuration::is_endpoint;
 pub use register::{Entry, Prefix, Register};
+
+/// The word for an empty list.
+const NONE: &str = "none";
 
 /// The subcommands of `sinew net`.
 #[derive(Debug, Subcommand)]
@@ -53,12 +59,20 @@ Example:
     /// Issue a new certificate for a node and its present key
     #[command(after_help = "\
 Example:
-  sinew net renew voice ams --days 365 --node voice/ams/ams.ctl")]
+  sinew net renew voice ams --days 365 --node voice/ams")]
     Renew(Renew),
+    /// Give a node other domains, addresses or links; its key and its overlay address stay
+    #[command(after_help = "\
+Examples:
+  sinew net set voice ams --domain a.example --node voice/ams
+  sinew net set voice ams --domain none                        (no domains any more)
+  sinew net set voice ams --address ams2.example.net:7700
+  sinew net set voice ams --link fra,par")]
+    Set(Set),
     /// Revoke a node's certificates
     #[command(after_help = "\
 Example:
-  sinew net revoke voice fra --node voice/ams/ams.ctl")]
+  sinew net revoke voice fra --node voice/ams")]
     Revoke(Revoke),
     /// Let clients on other hosts use a node, by TLS and a token
     #[command(after_help = "\
@@ -151,7 +165,33 @@ pub struct Renew {
     /// For how many days from now
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// The control socket of the running node, to give it the certificate at once
+    /// The control socket of the running node, or a directory with it, to give it the certificate at
+    /// once
+    #[arg(long = "node", value_name = "SOCKET")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `net set`.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// The node
+    pub node: String,
+    /// The domains that it may serve, all of them, or `none`: in a new certificate
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Vec<String>,
+    /// Where others reach it, all of its addresses; the configurations of all nodes here change
+    #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
+    pub addresses: Vec<String>,
+    /// The nodes that it dials, all of them: names with commas between, or `none`
+    #[arg(long, value_name = "NODE,..")]
+    pub link: Option<String>,
+    /// The control socket of the running node, or a directory with it, to give it the certificate at
+    /// once
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -166,7 +206,7 @@ pub struct Revoke {
     pub dir: PathBuf,
     /// The node
     pub node: String,
-    /// The control socket of any running node, which tells all others
+    /// The control socket of any running node, or a directory with it; that node tells all others
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -191,6 +231,7 @@ pub fn run(command: &Net) -> Outcome {
         Net::Add(args) => add::run_add(args),
         Net::Request(args) => request::run(args),
         Net::Renew(args) => renew::run_renew(args),
+        Net::Set(args) => set::run(args),
         Net::Revoke(args) => renew::run_revoke(args),
         Net::Clients(args) => crate::gate::run(args),
         Net::List(args) => list::run(args),

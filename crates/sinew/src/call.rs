@@ -1,8 +1,9 @@
 //! `sinew test-call`: synthetic voice calls to another node, over the overlay and directly.
 
 use crate::control::Control;
+use crate::echo::Path;
 use crate::failure::{Failure, Outcome};
-use crate::names::{Names, client_socket};
+use crate::names::client_socket;
 use crate::quantity;
 use crate::service::Paths;
 use crate::terminal;
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 const LONG_S: u32 = 120;
 /// so often.
 const EVERY_S: u32 = 60;
+/// How long an answer may take of the node that is to be called, before the calls begin.
+const ANSWER: base::Duration = base::Duration::from_secs(1);
 
 /// Arguments of `sinew test-call`.
 #[derive(Debug, Args)]
@@ -64,12 +67,13 @@ pub struct Call {
 
 /// Calls, or answers.
 pub fn run(args: &Call) -> Outcome {
-    let status = Control::find(args.node.as_deref())?.status()?;
-    let node = PathBuf::from(client_socket(&status)?);
-    match &args.to {
-        Some(to) => call(args, node, Names::of(&status).address(to)?),
-        None => answer(args, node),
+    if let Some(to) = &args.to {
+        let path = Path::soon(args.node.as_deref(), to)?;
+        path.come(ANSWER)?;
+        return call(args, path.socket, path.to);
     }
+    let status = Control::find_soon(args.node.as_deref())?.status()?;
+    answer(args, PathBuf::from(client_socket(&status)?))
 }
 
 fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {

@@ -38,6 +38,7 @@ mod parse;
 use base::NodeAddr;
 use gateway::allow::Rule;
 use host::control::GroupSet;
+use host::log::Level;
 use parse::{
     congestion, default_mode, flows, group_address, hops, listen, mode, neighbors, node_address,
     one_or_more, one_text, rate, settings, some_listen, span, strikes, text, yes,
@@ -76,6 +77,12 @@ pub struct Config {
     /// Where to serve metrics and status by HTTP.
     #[serde(default, deserialize_with = "text")]
     pub metrics: Option<SocketAddr>,
+    /// What matters less is not logged: `error`, `warning` or `info`.
+    #[serde(default, deserialize_with = "text")]
+    pub log_level: Option<Level>,
+    /// Where the log goes, if not to standard error.
+    #[serde(default)]
+    pub log_file: Option<PathBuf>,
     /// `modern` or `paper`.
     #[serde(default)]
     pub profile: Profile,
@@ -124,6 +131,9 @@ pub struct Config {
     /// Changes to the profile's numbers of the reliable lane.
     #[serde(default)]
     pub reliable: Reliable,
+    /// All of it as it is written, to tell what has changed.
+    #[serde(skip)]
+    pub written: toml::Table,
 }
 
 /// A neighbour.
@@ -232,7 +242,7 @@ impl Multicast {
 }
 
 /// How a group is to be carried, for the whole network.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// Its address.
@@ -384,10 +394,12 @@ pub enum ConfigError {
         error: std::io::Error,
     },
     /// The file is not what it should be.
-    #[error("{path}: {error}")]
+    #[error("{path}: {error}{hint}")]
     Parse {
         /// The file.
         path: PathBuf,
+        /// What was probably meant.
+        hint: String,
         /// Line, column and what was expected.
         error: Box<toml::de::Error>,
     },
@@ -410,10 +422,13 @@ impl Config {
             path: path.to_owned(),
             error,
         })?;
-        let mut config: Config = toml::from_str(&text).map_err(|error| ConfigError::Parse {
+        let wrong = |error: toml::de::Error| ConfigError::Parse {
             path: path.to_owned(),
+            hint: hint(error.message()),
             error: Box::new(error),
-        })?;
+        };
+        let mut config: Config = toml::from_str(&text).map_err(wrong)?;
+        config.written = toml::from_str(&text).map_err(wrong)?;
         config
             .check()
             .map_err(|(offset, what)| ConfigError::Invalid {
@@ -469,6 +484,7 @@ impl Config {
             &mut self.revocations,
             &mut self.client_socket,
             &mut self.control_socket,
+            &mut self.log_file,
         ];
         let token_file = self.clients.as_mut().map(|clients| &mut clients.token_file);
         for path in paths
@@ -482,6 +498,16 @@ impl Config {
             }
         }
     }
+}
+
+/// The key that was probably meant, where the parser knows none and lists those that there are.
+fn hint(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let meant = match (message.starts_with("unknown "), words.next()) {
+        (true, Some(unknown)) => lab::scenario::nearest(unknown, &words.collect::<Vec<_>>()),
+        _ => None,
+    };
+    meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"))
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

@@ -6,12 +6,21 @@ use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer: the status of a node with thousands of routes is some megabytes.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// How long a command waits for what is on its way: a node that starts, a link that comes up, a route.
+/// Links need 0.2 to 0.7 s; commands that are typed, or pasted, behind `sinew node &` are faster.
+pub const SOON: Duration = Duration::from_secs(2);
+/// From one look at it to the next.
+const LOOK: Duration = Duration::from_millis(50);
+/// A node that runs for less long, or a link that has changed since, may still be on its way.
+const SETTLED_S: f64 = 10.0;
+/// What the kernel says of a stream to a socket of packets, as programs use it.
+const EPROTOTYPE: i32 = 91;
 /// The name of the operator's socket ends so.
 pub const SUFFIX: &str = "ctl";
 
@@ -26,13 +35,19 @@ impl Control {
     /// Connects to the socket at `path`.
     pub fn connect(path: &Path) -> Result<Control, Failure> {
         let fail = |error: io::Error| {
-            let (path, denied) = (path.display(), error.kind() == ErrorKind::PermissionDenied);
-            Failure::failed(match denied {
-                true => format!("{path}: {error}; be the user that runs the node, or root"),
-                false => {
-                    format!("no node at {path}: {error}; start one with `sinew node --config FILE`")
-                }
-            })
+            let shown = path.display();
+            match error.kind() {
+                ErrorKind::PermissionDenied => Failure::failed(format_args!(
+                    "{shown}: {error}; be the user that runs the node, or root"
+                )),
+                _ if error.raw_os_error() == Some(EPROTOTYPE) => Failure::misused(format_args!(
+                    "{shown} is where programs connect to the node: name its control socket, like {}",
+                    path.with_extension(SUFFIX).display()
+                )),
+                _ => Failure::failed(format_args!(
+                    "no node at {shown}: {error}; start one with `sinew node --config FILE`"
+                )),
+            }
         };
         let stream = UnixStream::connect(path).map_err(fail)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(fail)?;
@@ -46,6 +61,32 @@ impl Control {
     /// Connects to the node that the command line, the environment or the files at hand name.
     pub fn find(node: Option<&Path>) -> Result<Control, Failure> {
         Control::connect(&socket(node)?)
+    }
+
+    /// The same for a node that may just be starting: one that is named, and whose directory is
+    /// there, is waited for.
+    pub fn find_soon(node: Option<&Path>) -> Result<Control, Failure> {
+        let until = Instant::now() + SOON;
+        loop {
+            match Control::find(node) {
+                Err(Failure::Failed(_)) if is_prepared(node) && Instant::now() < until => {
+                    std::thread::sleep(LOOK);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// The node's status as soon as it is `ready`; as it is if that is not to be expected soon.
+    pub fn status_when(&mut self, ready: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+        let until = Instant::now() + SOON;
+        loop {
+            let status = self.status()?;
+            if ready(&status) || !is_settling(&status) || Instant::now() >= until {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// The socket's file.
@@ -101,6 +142,15 @@ impl Watched {
         })
     }
 
+    /// The same for a node that may just be starting.
+    pub fn find_soon(node: Option<&Path>) -> Result<Watched, Failure> {
+        let control = Control::find_soon(node)?;
+        Ok(Watched {
+            path: control.path().to_owned(),
+            control: Some(control),
+        })
+    }
+
     /// Does something with the connection; one that has failed is made anew the next time.
     pub fn with<T>(
         &mut self,
@@ -116,18 +166,61 @@ impl Watched {
     }
 }
 
+/// A node has just started, or one of its links has just changed: routes may be on their way.
+pub fn is_settling(status: &Value) -> bool {
+    let snapshot = &status["snapshot"];
+    let young = |seconds: &Value| seconds.as_f64().is_some_and(|s| s < SETTLED_S);
+    let links = snapshot["links"].as_array().into_iter().flatten();
+    young(&snapshot["uptime_s"]) || links.into_iter().any(|link| young(&link["since_s"]))
+}
+
 /// The socket that is meant: the one given, that of `SINEW_NODE`, or the only one at hand.
 pub fn socket(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    let named = given.map(Path::to_owned).or_else(|| {
-        std::env::var_os("SINEW_NODE")
-            .filter(|text| !text.is_empty())
-            .map(PathBuf::from)
-    });
-    match named {
-        Some(path) if path.is_dir() => only_one(sockets_in(&path)),
+    match named(given) {
+        Some(path) if path.is_dir() => match sockets_in(&path).as_slice() {
+            [] => Err(nobody_in(&path)),
+            [_, ..] => only_one(sockets_in(&path)),
+        },
         Some(path) => Ok(path),
         None => only_one(at_hand()),
     }
+}
+
+fn named(given: Option<&Path>) -> Option<PathBuf> {
+    given.map(Path::to_owned).or_else(|| {
+        std::env::var_os("SINEW_NODE")
+            .filter(|text| !text.is_empty())
+            .map(PathBuf::from)
+    })
+}
+
+/// A node is named, and the directory is there in which its socket will be.
+fn is_prepared(given: Option<&Path>) -> bool {
+    let Some(path) = named(given) else {
+        return false;
+    };
+    path.is_dir() || path.parent().is_some_and(Path::is_dir)
+}
+
+/// No node answers in the directory that was named.
+fn nobody_in(dir: &Path) -> Failure {
+    let shown = dir.display();
+    let left: Vec<String> = client::sockets_below(dir, SUFFIX)
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    let left = match left.as_slice() {
+        [] => format!("no *.{SUFFIX} there"),
+        left => format!("{} is left over from one that was killed", left.join(", ")),
+    };
+    let config = dir.join("node.toml");
+    let config = match config.exists() {
+        true => config.display().to_string(),
+        false => "FILE".to_owned(),
+    };
+    Failure::failed(format_args!(
+        "no running node found in {shown} ({left}): start one with `sinew node --config {config}`"
+    ))
 }
 
 /// All sockets below the current directory and of the system.
@@ -216,6 +309,14 @@ mod tests {
         std::fs::write(dir.join("net/text.ctl"), "no socket").unwrap();
         assert_eq!(socket(Some(&dir)).unwrap(), path);
         assert_eq!(socket(Some(&path)).unwrap(), path);
+        let left = dir.join("left");
+        std::fs::create_dir_all(&left).unwrap();
+        drop(UnixListener::bind(left.join("par.ctl")).unwrap());
+        let Err(Failure::Failed(text)) = socket(Some(&left)) else {
+            panic!("nobody answers there")
+        };
+        assert!(text.contains("par.ctl is left over"), "{text}");
+        std::fs::remove_dir_all(&left).unwrap();
         let _two = UnixListener::bind(dir.join("net/fra.ctl")).unwrap();
         let Err(Failure::Misused(text)) = socket(Some(&dir)) else {
             panic!("ambiguous")
@@ -226,5 +327,12 @@ mod tests {
         );
         drop(one);
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_node_settles_within_seconds_of_its_start_and_of_each_change_of_a_link() {
+        let status = |uptime_s: f64, since_s: f64| json!({"snapshot": {"uptime_s": uptime_s, "links": [{"since_s": since_s}]}});
+        assert!(is_settling(&status(0.3, 0.3)) && is_settling(&status(500.0, 1.0)));
+        assert!(!is_settling(&status(500.0, 400.0)) && !is_settling(&json!({})));
     }
 }

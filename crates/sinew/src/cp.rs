@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 pub struct Copy {
     /// What to copy, and where to: SRC… NODE:PATH…, or NODE:PATH… DST; `-` is standard input or
-    /// output. A path with a colon in it is local if a slash comes before the colon: ./a:b
+    /// output. A path with a colon in it is local if a slash comes before the colon: ./a:b. Several
+    /// sources need a directory to go into
     #[arg(value_name = "SRC… DST", num_args = 2.., required = true)]
     pub paths: Vec<String>,
     /// The nodes between, in order, from here to the node that is named; NODE@HOST:PORT for one that
@@ -85,6 +86,19 @@ struct Remote {
     path: String,
 }
 
+impl Remote {
+    /// What goes there goes into a directory, which must be there: a slash at the end says so.
+    fn as_directory(mut self) -> Remote {
+        match self.path.as_str() {
+            // A path without a root is below the first one.
+            "" => self.path.push_str("./"),
+            path if path.ends_with('/') => {}
+            _ => self.path.push('/'),
+        }
+        self
+    }
+}
+
 /// What is to be copied where.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
@@ -108,11 +122,22 @@ pub fn run(args: &Copy) -> Outcome {
     let route = Route::new(&mut control, &status, &names, args)?;
     match wanted {
         Wanted::Push(sources, targets) => {
+            let targets = match sources.len() {
+                1 => targets,
+                _ => targets.into_iter().map(Remote::as_directory).collect(),
+            };
             for source in &sources {
                 push(args, &route, &socket, &names, source, &targets)?;
             }
         }
         Wanted::Pull(sources, target) => {
+            let is_place = !args.discard && target != "-";
+            if sources.len() > 1 && is_place && !Path::new(&target).is_dir() {
+                return Err(Failure::misused(format_args!(
+                    "{target} is no directory, and {} sources need one: make it first",
+                    sources.len()
+                )));
+            }
             for source in &sources {
                 pull(args, &route, &socket, &names, source, &target)?;
             }
@@ -330,6 +355,18 @@ mod tests {
         assert_eq!(size(&dir.join("a/b/y")), Some(23));
         assert_eq!(size(&dir.join("nothing")), None);
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn several_sources_go_into_a_directory() {
+        let path = |path: &str| {
+            let (node, path) = ("d".to_owned(), path.to_owned());
+            Remote { node, path }.as_directory().path
+        };
+        assert_eq!(
+            [path("collect"), path("/srv/a/"), path("")],
+            ["collect/", "/srv/a/", "./"]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! says so. A request carries the asker's clock, so nothing is remembered per request but whether
 //! it was answered.
 
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::failure::Failure;
 use crate::names::{Names, client_socket};
 use crate::quantity;
@@ -44,12 +44,16 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Path {
     node: Node,
+    /// The socket of clients of that node.
+    pub socket: PathBuf,
     /// The names that the node knows.
     pub names: Names,
     /// The node to ask.
     pub to: NodeAddr,
     service: Service,
     routing: Option<RouteBy>,
+    /// Its links have just changed: the path may be on its way.
+    settling: bool,
 }
 
 /// A time from one millisecond to a minute.
@@ -57,6 +61,11 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(60));
     quantity::within(quantity::seconds(text)?, least, most)
 }
+
+/// The number of the first request that only asks whether there is a path, and how often such are
+/// sent.
+const FIRST_TRY: u16 = 0xff00;
+const TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// One socket that asks.
 pub struct Prober {
@@ -98,20 +107,70 @@ impl Path {
     /// Finds the node to start from, and the node that is meant.
     pub fn find(way: &Way) -> Result<Path, Failure> {
         let is_client = |path: &PathBuf| path.extension().is_some_and(|e| e == "sock");
-        let (node, names) = match &way.node {
-            Some(path) if is_client(path) => (Node::at(path), Names::default()),
+        let mut path = match &way.node {
+            Some(path) if is_client(path) => {
+                let names = Names::default();
+                Path {
+                    to: names.address(&way.to)?,
+                    node: Node::at(path),
+                    socket: path.clone(),
+                    names,
+                    service: way.service,
+                    routing: None,
+                    settling: false,
+                }
+            }
             other => {
-                let status = Control::find(other.as_deref())?.status()?;
-                (Node::at(client_socket(&status)?), Names::of(&status))
+                let path = Path::soon(other.as_deref(), &way.to)?;
+                Path {
+                    service: way.service,
+                    ..path
+                }
             }
         };
+        path.routing = way.paths.chosen();
+        path.come(way.timeout)?;
+        Ok(path)
+    }
+
+    /// The path to a node as soon as that is known by name: certificates of a node that starts are on
+    /// their way.
+    pub fn soon(node: Option<&std::path::Path>, to: &str) -> Result<Path, Failure> {
+        let mut control = Control::find_soon(node)?;
+        let status = control.status_when(|status| Names::of(status).address(to).is_ok())?;
+        let names = Names::of(&status);
+        let socket = PathBuf::from(client_socket(&status)?);
         Ok(Path {
-            to: names.address(&way.to)?,
-            node,
+            to: names.address(to)?,
+            node: Node::at(&socket),
+            socket,
             names,
-            service: way.service,
-            routing: way.paths.chosen(),
+            service: Service::BestEffort,
+            routing: None,
+            settling: control::is_settling(&status),
         })
+    }
+
+    /// Waits for a path that is on its way: until an answer has come, and not for long.
+    pub fn come(&self, deadline: Duration) -> Result<(), Failure> {
+        if !self.settling {
+            return Ok(());
+        }
+        let mut prober = self.prober(Options::best_effort().ttl, deadline)?;
+        let until = prober.now() + Duration::from_nanos(control::SOON.as_nanos() as u64);
+        for seq in FIRST_TRY.. {
+            prober.ask(seq, ECHO_BYTES)?;
+            let next = (prober.now() + TRY_EVERY).min(until);
+            match prober.wait(next)? {
+                Heard::Answer(answer) if answer.arrived => break,
+                Heard::Interrupted => {
+                    return Err(Failure::failed("stopped before there was a path"));
+                }
+                _ if prober.now() >= until => break,
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Opens a socket whose requests take at most `ttl` hops.

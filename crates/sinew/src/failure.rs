@@ -11,6 +11,8 @@ pub enum Failure {
     Failed(String),
     /// The command line or a configuration asks for what cannot be: exit status 2.
     Misused(String),
+    /// The network's directory has it, and the running node that was named has not: exit status 3.
+    Undelivered(String),
     /// Whoever reads our output has gone: nothing to say, and nothing wrong.
     NobodyReads,
 }
@@ -29,11 +31,28 @@ impl Failure {
         Failure::Misused(what.to_string())
     }
 
+    /// What is to be said; nothing if nobody reads it.
+    pub fn text(&self) -> &str {
+        match self {
+            Failure::Failed(text) | Failure::Misused(text) | Failure::Undelivered(text) => text,
+            Failure::NobodyReads => "",
+        }
+    }
+
+    /// The same, for what cannot be mended by trying again: exit status 2.
+    pub fn for_good(self) -> Failure {
+        match self {
+            Failure::Failed(text) => Failure::Misused(text),
+            other => other,
+        }
+    }
+
     /// Says what is to be said on standard error, and gives the exit status.
     pub fn report(&self) -> ExitCode {
         let (text, status) = match self {
             Failure::Failed(text) => (text, 1),
             Failure::Misused(text) => (text, 2),
+            Failure::Undelivered(text) => (text, 3),
             Failure::NobodyReads => return ExitCode::SUCCESS,
         };
         // Nobody can be told that standard error is gone.

@@ -8,7 +8,7 @@
 
 use crate::config::{Clients, Config};
 use crate::failure::{Failure, Outcome};
-use crate::identity::{self, read_as, write, write_secret};
+use crate::identity::{self, read_secret_as, write, write_secret};
 use crate::terminal;
 use clap::Args;
 use client::remote::{Place, TOKEN_BYTES};
@@ -66,7 +66,7 @@ pub fn start(clients: &Clients, node: &Path, identity: &Identity, lines: &Lines)
 }
 
 fn token(path: &Path) -> Result<[u8; TOKEN_BYTES], Failure> {
-    Ok(read_as(path, |text| {
+    Ok(read_secret_as(path, |text| {
         let bytes = client::remote::from_hex(text.trim());
         bytes.ok_or("not a token of 64 hexadecimal digits: `sinew net clients` makes one")
     })?)

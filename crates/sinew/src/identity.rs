@@ -4,6 +4,7 @@ use host::files::write_whole;
 use secure::{Certificate, Identity, Keys, Network, Revocations};
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why a file could not be read, understood or written.
@@ -24,6 +25,17 @@ pub enum FileError {
         path: PathBuf,
         /// What the kernel said.
         error: std::io::Error,
+    },
+    /// It holds a secret, and everybody on this machine can read or change it.
+    #[error(
+        "{path} holds a secret and is open to everybody on this machine (mode {mode:04o}): run \
+         `chmod 600 {path}`; if others use this machine, make a new key"
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
     },
     /// It is not what it should be.
     #[error("{path}: {what}")]
@@ -54,6 +66,25 @@ pub fn read_as<T, E: Display>(
     })
 }
 
+/// Reads and parses a file with a secret, unless it is open to others than its owner and group.
+pub fn read_secret_as<T, E: Display>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, FileError> {
+    let fail = |error| FileError::Read {
+        path: path.to_owned(),
+        error,
+    };
+    let mode = fs::metadata(path).map_err(fail)?.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(FileError::Open {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    read_as(path, parse)
+}
+
 /// Writes a file for everybody to read, whole or not at all.
 pub fn write(path: &Path, text: &str) -> Result<(), FileError> {
     write_mode(path, text, 0o644)
@@ -73,7 +104,7 @@ fn write_mode(path: &Path, text: &str, mode: u32) -> Result<(), FileError> {
 
 /// The identity out of a key file and a certificate file.
 pub fn identity(key: &Path, certificate: &Path) -> Result<Identity, FileError> {
-    let keys = read_as(key, Keys::from_text)?;
+    let keys = read_secret_as(key, Keys::from_text)?;
     let certified = read_as(certificate, Certificate::from_text)?;
     Identity::new(keys, certified).map_err(|error| FileError::Content {
         path: certificate.to_owned(),

@@ -3,7 +3,7 @@
 //! ```text
 //!   sinew net ..      authority: keys, certificates, configurations (files only)
 //!   sinew node        a running node            <- host, overlay, net
-//!   status links ..   asks a running node       <- its control socket, JSON
+//!   status peers ..   asks a running node       <- its control socket, JSON
 //!   groups group      asks a running node, and sets how groups are carried
 //!   why whatif plan   asks a running node, or a scenario file
 //!   ping trace test-call   measures over the overlay <- its client socket
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Data goes to standard output, everything else to standard error. Exit status: 0 done, 1 failed,
-//! 2 misused. Every command that prints data has `--json` with stable keys.
+//! 2 misused, 3 registered and not delivered. Every command that prints data has `--json` with stable keys.
 #![forbid(unsafe_code)]
 
 pub mod authority;
@@ -27,7 +27,6 @@ pub mod calls;
 pub mod config;
 pub mod control;
 pub mod cp;
-pub mod date;
 pub mod demo;
 pub mod discover;
 pub mod domains;
@@ -44,6 +43,7 @@ pub mod lab;
 pub mod link;
 pub mod names;
 pub mod node;
+pub mod peers;
 pub mod ping;
 pub mod plan;
 pub mod progress;
@@ -63,6 +63,7 @@ pub mod why;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
+pub use host::date;
 use show::{Show, What};
 
 /// An overlay network that carries voice and live data well over the Internet
@@ -81,7 +82,7 @@ A network of two nodes on this machine:
   sinew node --config net/ams/node.toml & sinew node --config net/fra/node.toml &
   sinew links --node net/ams && sinew ping fra --node net/ams
 
-Exit status: 0 done, 1 failed, 2 misused.")]
+Exit status: 0 done, 1 failed, 2 misused, 3 registered and not delivered.")]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -103,6 +104,15 @@ pub enum Command {
     /// Show a node's links: round trip, loss, recovery
     #[command(after_help = "Example:\n  sinew links --node net/ams/ams.ctl --json")]
     Links(Show),
+    /// Show every node of the network: path, latency, loss, certificate, since when
+    #[command(
+        visible_alias = "nodes",
+        after_help = "\
+Examples:
+  sinew peers --node net/ams
+  sinew peers --json"
+    )]
+    Peers(Show),
     /// Show a node's routes
     #[command(after_help = "Example:\n  sinew routes --node net/ams")]
     Routes(Show),
@@ -224,6 +234,9 @@ Examples:
     /// Measure what a node costs and how fast it is, beside baselines in the same run
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Print the version
+    #[command(after_help = "Example:\n  sinew version")]
+    Version,
 }
 
 /// Does what the command line asks.
@@ -233,6 +246,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Node(args) => node::run(args),
         Command::Status(args) => show::run(What::Status, args),
         Command::Links(args) => show::run(What::Links, args),
+        Command::Peers(args) => peers::run(args),
         Command::Routes(args) => show::run(What::Routes, args),
         Command::Flows(args) => show::run(What::Flows, args),
         Command::Groups(args) => groups::show(args),
@@ -256,6 +270,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Emulate(args) => emulate::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Version => terminal::line(concat!("sinew ", env!("CARGO_PKG_VERSION"))),
     }
 }
 

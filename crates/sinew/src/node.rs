@@ -1,31 +1,39 @@
 //! `sinew node`: a running node, its engine's thread and those around it.
 //!
 //! ```text
-//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, hops, keeper, relay
+//!   this thread: Driver (real-time priority)     threads: log, control, metrics, resolve, hops, keeper, relay,
+//!                                                         ready, reload
 //! ```
 
-use crate::config::{Accept, Config, Profile};
+mod ready;
+mod reload;
+mod start;
+
+use crate::config::{self, Accept, Config, Profile};
 use crate::failure::{Failure, Outcome};
-use crate::identity;
 use base::{Duration, UnderlayAddr};
 use clap::Args;
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::Lines;
 use host::metrics::Metrics;
+use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
 use host::resolve::{Named, Resolver, socket_for};
 use host::{Driver, Setup};
 use net::addr::underlay;
 use net::clock::Clock;
 use net::sched::{self, Scheduling};
-use net::signals::Termination;
+use net::signals::{Hangup, Termination};
 use overlay::node::{Neighbor, Node};
 use overlay::request::Operation;
-use secure::{CertificateError, Identity, Network};
+use ready::Ready;
+use reload::{Reloader, Running};
+use secure::{Identity, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The real-time priority that is asked for: above other programs, below the kernel's own threads,
 /// which have 50.
@@ -45,12 +53,21 @@ pub struct NodeArgs {
 /// Runs a node until it is told to stop.
 pub fn run(args: &NodeArgs) -> Outcome {
     let config = Config::load(&args.config).map_err(Failure::misused)?;
-    let identity = identity::identity(&config.key, &config.certificate)?;
-    let network = identity::network(&config.network, config.revocations.as_deref())?;
+    let (identity, network) = start::credentials(&config)?;
+    start::check_neighbors(&args.config, &config, &identity)?;
+    start::check_alone(&config)?;
     let clock = Clock::new();
     let (_flushed, lines) = Lines::new(identity.name(), clock, args.quiet);
-    check_certificate(&identity, &network, clock, &lines)?;
+    lines.set_level(config.log_level.unwrap_or_default());
+    if let Some(path) = &config.log_file {
+        lines.append_to(path).map_err(|error| {
+            Failure::misused(format_args!("cannot write {}: {error}", path.display()))
+        })?;
+    }
+    start::check_certificate(&identity, &network, clock, &lines)?;
     let termination = Termination::install()
+        .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
+    let hangup = Hangup::install()
         .map_err(|error| Failure::failed(format_args!("cannot wait for signals: {error}")))?;
     take_descriptors(&lines);
     let scheduling = if config.realtime_priority {
@@ -58,7 +75,6 @@ pub fn run(args: &NodeArgs) -> Outcome {
     } else {
         "normal, as configured".into()
     };
-    check_neighbors(&args.config, &config, &identity)?;
     let node = node(&config, identity.clone(), network.clone(), clock)?;
     let setup = Setup {
         log: lines.clone(),
@@ -72,7 +88,7 @@ pub fn run(args: &NodeArgs) -> Outcome {
         scheduling,
     };
     let mut driver =
-        Driver::open(&setup, clock, node, Some(termination)).map_err(Failure::failed)?;
+        Driver::open(&setup, clock, node, Some(termination)).map_err(start::not_opened)?;
     for (neighbor, model) in config.impairments() {
         let operation = Operation::Impair {
             neighbor,
@@ -101,16 +117,66 @@ pub fn run(args: &NodeArgs) -> Outcome {
         host::hops::start(&mut driver, listen, configured, lines.clone())
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
     }
-    let _services = Services::start(&config, &identity, &network, &driver, &lines)?;
+    let services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));
-    driver.run().map_err(Failure::failed)
+    let attended = Attended::start(args, config, &identity, &driver, &lines, hangup)?;
+    attended.notify.ready("running");
+    let ended = driver.run();
+    attended.notify.stopping();
+    drop(services);
+    ended.map_err(Failure::failed)
+}
+
+/// What speaks with people and service managers, until it is dropped.
+struct Attended {
+    notify: Arc<Notify>,
+    _ready: Ready,
+    _reloader: Reloader,
+}
+
+impl Attended {
+    fn start(
+        args: &NodeArgs,
+        config: Config,
+        identity: &Identity,
+        driver: &Driver,
+        lines: &Lines,
+        hangup: Hangup,
+    ) -> Result<Attended, Failure> {
+        let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
+        let names = names(&config, &config.listen);
+        let resolver = (!names.is_empty()).then(|| {
+            let listen = config.listen.clone();
+            Resolver::start(names, listen, driver.commander(), lines.clone()).map_err(thread)
+        });
+        let notify = Arc::new(Notify::from_environment());
+        let ready = Ready::start(
+            &config,
+            driver.commander(),
+            lines.clone(),
+            Arc::clone(&notify),
+        );
+        let running = Running {
+            path: args.config.clone(),
+            config,
+            address: identity.address(),
+            commander: driver.commander(),
+            lines: lines.clone(),
+            notify: Arc::clone(&notify),
+            resolver: resolver.transpose()?,
+        };
+        Ok(Attended {
+            _ready: ready.map_err(thread)?,
+            _reloader: Reloader::start(hangup, running).map_err(thread)?,
+            notify,
+        })
+    }
 }
 
 /// What runs beside the loop, until it is dropped.
 struct Services {
     _control: Option<Control>,
     _metrics: Option<Metrics>,
-    _resolver: Option<Resolver>,
     _keeper: Keeper,
     _relay: Option<Service>,
 }
@@ -131,20 +197,15 @@ impl Services {
         let control = config.control_socket.as_ref().map(|path| {
             let keys = identity.keys().clone();
             let operator = Operator::new(commander(), keys, identity.address(), files);
-            Control::start(path, operator, lines.clone()).map_err(Failure::failed)
+            Control::start(path, operator, lines.clone()).map_err(Failure::misused)
         });
         let metrics = config.metrics.map(|addr| {
             if !addr.ip().is_loopback() {
-                lines.say(&format!("metrics are open to everybody who reaches {addr}"));
+                lines.warn(&format!("metrics are open to everybody who reaches {addr}"));
             }
-            Metrics::start(addr, commander(), lines.clone()).map_err(Failure::failed)
+            Metrics::start(addr, commander(), lines.clone()).map_err(Failure::misused)
         });
         let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
-        let names = names(config);
-        let resolver = (!names.is_empty()).then(|| {
-            let listen = config.listen.clone();
-            Resolver::start(names, listen, commander(), lines.clone()).map_err(thread)
-        });
         let exits = &config.exits;
         if !exits.ports.is_empty() || !exits.allow.is_empty() || config.clients.is_some() {
             let Some(socket) = &config.client_socket else {
@@ -155,7 +216,7 @@ impl Services {
             };
             crate::exits::start(exits, socket, lines).map_err(thread)?;
             if let Some(clients) = &config.clients {
-                crate::gate::start(clients, socket, identity, lines)?;
+                crate::gate::start(clients, socket, identity, lines).map_err(Failure::for_good)?;
             }
         }
         let relay = relay(config, identity, network, driver, lines)?;
@@ -169,7 +230,6 @@ impl Services {
         Ok(Services {
             _control: control.transpose()?,
             _metrics: metrics.transpose()?,
-            _resolver: resolver.transpose()?,
             _keeper: keeper.map_err(thread)?,
             _relay: relay,
         })
@@ -198,7 +258,7 @@ fn relay(
         certificate: Some(config.certificate.clone()),
     };
     for root in config.relay.roots.iter().filter(|root| !root.is_dir()) {
-        lines.say(&format!(
+        lines.warn(&format!(
             "bulk data: {} is no directory: make it, or change `[relay] roots`",
             root.display()
         ));
@@ -213,45 +273,11 @@ fn relay(
     ) {
         Ok(service) => Ok(Some(service)),
         Err(error @ ServeError::Listen { .. }) if listen.is_none() => {
-            lines.say(&format!("NO BULK DATA: {error}"));
+            lines.error(&format!("NO BULK DATA: {error}"));
             Ok(None)
         }
-        Err(error) => Err(Failure::failed(error)),
-    }
-}
-
-/// Fails for a certificate that can never count here, and says loudly of one that does not now.
-fn check_certificate(
-    identity: &Identity,
-    network: &Network,
-    clock: Clock,
-    lines: &Lines,
-) -> Outcome {
-    match network.verify(identity.certificate(), clock.unix_s()) {
-        Ok(_) => Ok(()),
-        // It may be renewed while the node runs, or the clock be set.
-        Err(why @ (CertificateError::Expired | CertificateError::NotYetValid)) => {
-            lines.say(&format!("NO NEIGHBOR WILL TALK TO THIS NODE: {why}"));
-            Ok(())
-        }
-        Err(why) => Err(Failure::failed(format_args!(
-            "this node's own certificate: {why}"
-        ))),
-    }
-}
-
-/// Fails for a node that is to be its own neighbour.
-fn check_neighbors(path: &Path, config: &Config, identity: &Identity) -> Outcome {
-    let mut neighbors = config.neighbors.iter();
-    match neighbors.find(|n| n.address == identity.address()) {
-        None => Ok(()),
-        Some(own) => Err(Failure::misused(format_args!(
-            "{}, line {}: neighbor `{}` has this node's own address {}",
-            path.display(),
-            own.line,
-            own.name,
-            own.address
-        ))),
+        Err(error @ ServeError::Io(_)) => Err(Failure::failed(error)),
+        Err(error) => Err(Failure::misused(error)),
     }
 }
 
@@ -261,12 +287,12 @@ fn take_descriptors(lines: &Lines) {
     let wanted = 2 * host::clients::MAX_CLIENTS as u64 + 256;
     match sched::raise_descriptors() {
         Ok(granted) if granted >= wanted => {}
-        Ok(granted) => lines.say(&format!(
+        Ok(granted) => lines.warn(&format!(
             "only {granted} descriptors are permitted, so fewer clients than {}: raise LimitNOFILE \
              or `ulimit -n`",
             host::clients::MAX_CLIENTS
         )),
-        Err(error) => lines.say(&format!("cannot raise the limit of descriptors: {error}")),
+        Err(error) => lines.warn(&format!("cannot raise the limit of descriptors: {error}")),
     }
 }
 
@@ -283,7 +309,7 @@ fn take_priority(lines: &Lines) -> String {
         }
         Scheduling::Normal { .. } => {
             let _ = sched::timer_slack(Duration::from_micros(1));
-            lines.say(&format!("WARNING: {scheduling}"));
+            lines.warn(&scheduling.to_string());
         }
     }
     scheduling.to_string()
@@ -316,15 +342,8 @@ fn node(
         let set = settings.set(key, value);
         set.map_err(|why| Failure::misused(format!("[settings] {why}")))?;
     }
-    let neighbors = config.neighbors.iter().map(|neighbor| Neighbor {
-        capacity_kbps: neighbor.capacity_kbps(),
-        addr: neighbor.address,
-        name: neighbor.name.clone(),
-        at: neighbor
-            .endpoints
-            .first()
-            .and_then(|first| numeric(first, &config.listen)),
-    });
+    let neighbors = config.neighbors.iter();
+    let neighbors = neighbors.map(|neighbor| as_neighbor(neighbor, &config.listen));
     Ok(Node::new(overlay::node::Config {
         neighbors: neighbors.collect(),
         identity,
@@ -342,6 +361,17 @@ fn node(
     }))
 }
 
+/// A neighbour for the engine of a node that listens on `listen`.
+fn as_neighbor(neighbor: &config::Neighbor, listen: &[SocketAddr]) -> Neighbor {
+    let first = neighbor.endpoints.first();
+    Neighbor {
+        capacity_kbps: neighbor.capacity_kbps(),
+        addr: neighbor.address,
+        name: neighbor.name.clone(),
+        at: first.and_then(|first| numeric(first, listen)),
+    }
+}
+
 /// An endpoint that needs no name server.
 fn numeric(endpoint: &str, listen: &[SocketAddr]) -> Option<UnderlayAddr> {
     let addr: SocketAddr = endpoint.parse().ok()?;
@@ -349,8 +379,7 @@ fn numeric(endpoint: &str, listen: &[SocketAddr]) -> Option<UnderlayAddr> {
 }
 
 /// Neighbours that must be looked up, or have more than one address to try.
-fn names(config: &Config) -> Vec<Named> {
-    let listen = &config.listen;
+fn names(config: &Config, listen: &[SocketAddr]) -> Vec<Named> {
     let needs = |endpoints: &[String]| match endpoints {
         [] => false,
         [one] => numeric(one, listen).is_none(),

@@ -84,11 +84,14 @@ impl Drawing<'_> {
 
 /// Shows it.
 pub fn run(what: What, args: &Show) -> Outcome {
-    let mut node = Watched::find(args.node.as_deref())?;
+    let mut node = Watched::find_soon(args.node.as_deref())?;
     let mut rates = Rates::default();
     watch::show(args, what.word(), |look| {
         let status = node.with(|control| {
-            let mut status = control.status()?;
+            let mut status = match what {
+                What::Links if !args.watch => control.status_when(are_up)?,
+                _ => control.status()?,
+            };
             if what == What::Flows {
                 flows::add_reasons(control, &mut status);
             }
@@ -106,6 +109,12 @@ pub fn run(what: What, args: &Show) -> Outcome {
     })
 }
 
+/// The node has links, and all of them are up.
+fn are_up(status: &Value) -> bool {
+    let links = list(&status["snapshot"]["links"]);
+    !links.is_empty() && links.iter().all(|link| link["state"] == "up")
+}
+
 /// The part of the status that a command is about, with its keys as they are.
 fn json(what: What, status: &Value) -> String {
     let snapshot = &status["snapshot"];
@@ -120,11 +129,7 @@ fn json(what: What, status: &Value) -> String {
 
 fn page(what: What, status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Failure> {
     match what {
-        What::Status => Ok(Page::wrapped(
-            &status::page(status),
-            drawing.look,
-            status::INDENT,
-        )),
+        What::Status => Ok(status::page(status, drawing.look)),
         What::Links => links::page(status, drawing),
         What::Routes => routes(status, drawing.look),
         What::Flows => flows::page(status, drawing),
@@ -197,10 +202,12 @@ mod tests {
                     {"name": "fra", "peer": "10.7.0.2", "at": "192.0.2.2:7700", "state": "up",
                      "since_s": 60.0, "rtt_ms": 20.25, "loss_in_pct": 0.0, "loss_out_pct": 5.1,
                      "data_in": 10, "data_out": 7, "impairment": "loss=5%",
+                     "loss_in_packets": 40, "heard_s": 0.2, "reason": null,
                      "realtime": {"missing": 4, "recovered": 3}},
                     {"name": "lon", "peer": "10.7.0.3", "at": null, "state": "no-session",
                      "since_s": 75.0, "rtt_ms": null, "loss_in_pct": 0.0, "loss_out_pct": 0.0,
-                     "data_in": 0, "data_out": 0, "impairment": null,
+                     "data_in": 0, "data_out": 0, "impairment": null, "loss_in_packets": 0,
+                     "reason": "no answer from 192.0.2.3:7700 for 12 s: is UDP open there?",
                      "realtime": {"missing": 0, "recovered": 0}},
                 ],
                 "routes": [{"to": "10.7.0.3", "metric": "latency", "next_hop": "10.7.0.2",
@@ -235,7 +242,14 @@ mod tests {
     fn pages_hold_what_people_look_for() {
         let links = page_of(What::Links, &status());
         let lines: Vec<&str> = links.lines().collect();
-        assert_eq!(lines.len(), 3, "{links}");
+        assert_eq!(lines.len(), 5, "{links}");
+        assert_eq!(
+            lines[3..],
+            [
+                "fra: ≈ is measured over 40 packets",
+                "lon: no answer from 192.0.2.3:7700 for 12 s: is UDP open there?"
+            ]
+        );
         for expected in [
             "fra", "10.7.0.2", "up", "1m 00s", "20.2", "5.1", "3/4", "loss=5%",
         ] {
@@ -253,6 +267,7 @@ mod tests {
             "ams 10.7.0.1",
             "1m 15s",
             "1 of 2 up",
+            "WRONG        link to lon is no-session: no answer from",
             "no_route 3",
             "mac 2",
             "2026-11-20",

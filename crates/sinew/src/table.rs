@@ -423,6 +423,16 @@ impl Page {
         }
     }
 
+    /// All of it in a tone, where there are colours.
+    pub fn toned(mut self, tone: Tone, look: &Look) -> Page {
+        if look.colour {
+            for line in &mut self.lines {
+                *line = tone.paint(line);
+            }
+        }
+        self
+    }
+
     /// Puts an empty line below it.
     pub fn push_blank(&mut self) {
         self.lines.push(String::new());

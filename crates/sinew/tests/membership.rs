@@ -7,7 +7,7 @@ mod world;
 use secure::{Authority, Certificate, Validity};
 use std::fs;
 use std::net::UdpSocket;
-use world::{World, copy};
+use world::{World, copy, failure};
 
 /// Handshakes that a node has refused for a reason.
 fn refused(world: &World, node: &str, reason: &str) -> u64 {
@@ -171,4 +171,57 @@ fn a_list_that_was_flooded_is_kept_in_a_file() {
     let _ = fs::remove_file(&kept);
     world.wait("fra keeps the list", || kept.exists());
     world.wait_for_line("fra", "revocations, version");
+}
+
+#[test]
+fn a_revocation_is_delivered_by_the_nodes_directory_or_told_as_not_delivered() {
+    let mut world = World::new("delivered");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.start("fra");
+    // Nobody runs in ams: the register has it, the network has not.
+    let words = "net revoke net fra --node net/ams";
+    let (status, text) = failure(&world.try_sinew(words));
+    assert!(
+        status == 3 && text.contains("NOT delivered"),
+        "{status} {text}"
+    );
+    let output = world.try_sinew(&format!("{words} --json"));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &told["told"]),
+        (Some(3), &false.into())
+    );
+    assert_eq!(world.json("net list net")["nodes"][1]["state"], "revoked");
+
+    // fra has a list of its own in its directory, and has not read it: it goes on.
+    let kept = world.node("ams").join("revocations");
+    fs::remove_file(kept).unwrap();
+    world.start("ams");
+    world.wait_for_link("ams", "fra");
+    let told = world.json(words);
+    assert_eq!(told["told"], true, "the same command again delivers it");
+    world.wait("the link is down", || world.link("ams", "fra") != "up");
+}
+
+#[test]
+fn a_certificate_is_renewed_by_the_nodes_directory_and_no_serial_is_spent_on_nobody() {
+    let mut world = World::new("renewing");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    let serial = |world: &World| world.json("net list net")["nodes"][0]["serial"].clone();
+    let before = serial(&world);
+    let (status, text) = failure(&world.try_sinew("net renew net ams --node net/ams"));
+    assert!(
+        status == 1 && text.contains("no running node"),
+        "{status} {text}"
+    );
+    assert_eq!(serial(&world), before);
+    world.start("ams");
+    world.start("fra");
+    let (status, text) = failure(&world.try_sinew("net renew net ams --node net/fra"));
+    assert!(status == 2 && text.contains("for ams"), "{status} {text}");
+    assert_eq!(serial(&world), before);
+    assert_eq!(world.json("net renew net ams --node net/ams")["told"], true);
+    assert_ne!(serial(&world), before);
 }

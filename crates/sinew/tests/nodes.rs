@@ -5,8 +5,11 @@
 mod world;
 
 use serde_json::json;
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use world::{World, failure};
 
 #[test]
@@ -85,6 +88,29 @@ fn three_nodes_find_each_other_and_carry_pings_and_traces() {
     assert!(
         status == 2 && text.contains("--node") && text.contains("lon.ctl"),
         "{text}"
+    );
+    let (status, text) = failure(&world.try_sinew("links --node net/ams/ams.sock"));
+    assert!(
+        status == 2 && text.contains("name its control socket, like net/ams/ams.ctl"),
+        "{status} {text}"
+    );
+    let peers = world.json("peers --node net/ams");
+    let names: Vec<&str> = peers
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| p["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["ams", "fra", "lon"]);
+    assert_eq!(peers[2]["path"], json!(["ams", "fra", "lon"]), "{peers}");
+    assert!(
+        peers[0]["here"] == true && peers[2]["reachable_s"].is_number(),
+        "{peers}"
+    );
+    let table = world.sinew("nodes --node net/ams");
+    assert!(
+        table.contains("by fra") && table.lines().all(|l| l.chars().count() <= 80),
+        "{table}"
     );
     let (status, text) = failure(&world.try_sinew("ping nowhere --node net/ams"));
     assert!(status == 2 && text.contains("nowhere"), "{text}");
@@ -193,10 +219,24 @@ fn two_nodes_do_not_share_an_address_or_a_socket() {
     world.add("ams", 1, "");
     world.start("ams");
     // The same configuration again.
-    world.launch("ams");
-    let second = world.wait_for_end_of_last();
-    assert_eq!(second.code(), Some(1));
-    world.wait_for_line("ams", "cannot listen");
+    let pid = world.status("ams")["host"]["pid"].clone();
+    let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+    assert_eq!(status, 2, "{text}");
+    assert!(
+        text.contains(&format!("ams already runs (pid {pid})")),
+        "{text}"
+    );
+    // Another node at the same address.
+    world.add("fra", 2, "");
+    let config = world.node("fra").join("node.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let (theirs, ours) = (world.endpoint(1).to_string(), world.endpoint(2).to_string());
+    std::fs::write(&config, text.replacen(&ours, &theirs, 1)).unwrap();
+    let (status, text) = failure(&world.try_sinew("node --config net/fra/node.toml"));
+    assert!(
+        status == 2 && text.contains("cannot listen") && text.contains("another program"),
+        "{status} {text}"
+    );
     assert_eq!(
         world.status("ams")["snapshot"]["name"],
         "ams",
@@ -217,8 +257,176 @@ fn a_bad_configuration_names_file_line_and_remedy() {
     ] {
         std::fs::write(&path, good.replace(from, to)).unwrap();
         let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
-        assert!(status != 0 && text.contains(expected), "{to}: {text}");
+        assert!(
+            status == 2 && text.contains(expected),
+            "{to}: {status} {text}"
+        );
     }
+    // What waiting does not mend.
+    std::fs::write(&path, &good).unwrap();
+    let key = world.node("ams").join("node.key");
+    let open = |mode| std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+    open(0o644);
+    let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+    assert!(status == 2 && text.contains("chmod 600"), "{status} {text}");
+    open(0o600);
+    let elsewhere = good.replace(&world.endpoint(1).to_string(), "192.0.2.77:7701");
+    std::fs::write(&path, elsewhere).unwrap();
+    let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+    assert!(
+        status == 2 && text.contains("no address 192.0.2.77"),
+        "{status} {text}"
+    );
+    world.sinew("net init other --name other");
+    std::fs::write(
+        &path,
+        good.replace("network.pub", "../../other/network.pub"),
+    )
+    .unwrap();
+    let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+    assert!(
+        status == 2 && text.contains("another network"),
+        "{status} {text}"
+    );
+    std::fs::write(&path, good.replace("listen =", "lisen =")).unwrap();
+    let (status, text) = failure(&world.try_sinew("node --config net/ams/node.toml"));
+    assert!(
+        status == 2 && text.contains("did you mean `listen`?"),
+        "{status} {text}"
+    );
     let (status, text) = failure(&world.try_sinew("node --config nothing.toml"));
     assert!(status == 2 && text.contains("sinew net add"), "{text}");
+}
+
+#[test]
+fn a_node_says_when_its_links_are_up_and_names_those_that_are_not() {
+    let mut world = World::new("ready");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.add("lon", 3, "--link fra");
+    world.start("ams");
+    world.wait_for_line("ams", "ready: no neighbor is configured");
+    world.start("lon");
+    let line = world.wait_for_line("lon", "0 of 1 links up");
+    assert!(
+        line.contains("warning lon: ") && line.contains("fra: dialling"),
+        "{line}"
+    );
+    world.start("fra");
+    world.wait_for_line("fra", "ready: 1 of 1 links up");
+    world.wait_for_line("lon", "ready: 1 of 1 links up");
+    let link = &world.status("lon")["snapshot"]["links"][0];
+    assert!(link["reason"].is_null() && link["heard_s"].is_number());
+}
+
+#[test]
+fn commands_that_are_typed_behind_the_nodes_wait_for_what_is_coming() {
+    let mut world = World::new("pasted");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "");
+    world.add("par", 3, "--link fra");
+    for name in ["ams", "fra", "par"] {
+        world.launch(name);
+    }
+    // As they stand in the README, at once: no link is up yet, nor even a socket there.
+    let ping = world.json("ping par --count 3 --timeout 5000 --node net/ams");
+    assert_eq!(ping["received"], 3, "{ping}");
+    world.stop("fra");
+    world.launch("fra");
+    let links = world.json("links --node net/fra");
+    let states = links.as_array().unwrap().iter().map(|link| &link["state"]);
+    let states: Vec<&serde_json::Value> = states.collect();
+    assert!(
+        !states.is_empty() && states.iter().all(|state| **state == "up"),
+        "{links}"
+    );
+}
+
+#[test]
+fn a_hangup_has_the_files_read_again_and_ends_nothing() {
+    let mut world = World::new("reload");
+    world.add("ams", 1, "");
+    world.add("fra", 2, "--link none");
+    world.start("ams");
+    world.start("fra");
+    let path = world.node("fra").join("node.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    world.hang_up("fra");
+    let line = world.wait_for_line("fra", "node.toml again");
+    assert!(!line.contains("taken"), "{line}");
+
+    // A mistake changes nothing.
+    std::fs::write(&path, good.replace("listen", "lisen")).unwrap();
+    world.hang_up("fra");
+    world.wait_for_line("fra", "is not taken, and the node goes on as before");
+
+    // A neighbour more, a log file, and what has to wait.
+    let neighbor = format!(
+        "dscp = true\nlog_file = \"fra.log\"\n[[neighbor]]\nname = \"ams\"\naddress = \"10.7.0.1\"\nendpoint = \"{}\"\n",
+        world.endpoint(1)
+    );
+    std::fs::write(&path, good.clone() + &neighbor).unwrap();
+    world.hang_up("fra");
+    world.wait_for_link("fra", "ams");
+    let log = world.node("fra").join("fra.log");
+    let text = || std::fs::read_to_string(&log).unwrap_or_default();
+    world.wait("the log tells of it", || {
+        text().contains("taken: log_file, neighbor ams; takes effect at the next start: dscp")
+    });
+
+    // A renewed certificate, and a log file that was renamed.
+    world.sinew("net renew net fra");
+    std::fs::rename(&log, log.with_extension("old")).unwrap();
+    world.hang_up("fra");
+    world.wait("the certificate is taken", || {
+        text().contains("log_file, opened again, certificate")
+    });
+    assert_eq!(world.link("fra", "ams"), "up");
+    assert_eq!(world.status("fra")["counters"]["links_down"], 0);
+    world.stop("fra");
+}
+
+#[test]
+fn the_service_manager_is_told_of_start_reload_and_end() {
+    let mut world = World::new("notify");
+    world.add("ams", 1, "");
+    let path = world.dir.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager
+        .set_read_timeout(Some(std::time::Duration::from_secs(30)))
+        .unwrap();
+    let heard = |word: &str| {
+        let mut buffer = [0; 1024];
+        loop {
+            let length = manager
+                .recv(&mut buffer)
+                .unwrap_or_else(|e| panic!("{word}: {e}"));
+            if String::from_utf8_lossy(&buffer[..length]).contains(word) {
+                return;
+            }
+        }
+    };
+    world.launch_with("ams", &[("NOTIFY_SOCKET", path.to_str().unwrap())]);
+    heard("READY=1");
+    world.hang_up("ams");
+    heard("RELOADING=1");
+    heard("READY=1");
+    world.terminate("ams");
+    heard("STOPPING=1");
+    assert!(world.wait_for_end("ams").success());
+}
+
+#[test]
+fn the_unit_of_the_service_is_the_one_that_the_documentation_quotes() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let unit = read("packaging/sinew@.service");
+    assert!(read("docs/operation.md").contains(&format!("```ini\n{unit}```")));
+    for line in [
+        "Type=notify",
+        "RuntimeDirectory=sinew/%i",
+        "RestartPreventExitStatus=2",
+    ] {
+        assert!(unit.lines().any(|l| l == line), "{line}");
+    }
 }

@@ -426,6 +426,7 @@ fn error_code(why: &RequestError) -> ErrorCode {
         RequestError::PortReserved
         | RequestError::NotALab
         | RequestError::NoSuchNeighbor
+        | RequestError::TooManyNeighbors
         | RequestError::BadCredential => ErrorCode::Forbidden,
     }
 }

@@ -23,6 +23,7 @@ use net::beneath::Directory;
 use relay::{Event, Walk};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use wire::relay::Have;
 use wire::relay::entry::{EntryKind, NAME_BYTES_MAX};
@@ -72,8 +73,12 @@ impl Named {
         Ok(Named { parent, name })
     }
 
-    /// The same for a path of this host.
+    /// The same for a path of this host. One that ends in a slash means a directory, and fails where
+    /// there is none.
     pub fn at(path: &Path, hint: Option<&OsStr>) -> io::Result<Named> {
+        if is_meant_as_directory(path) && !path.is_dir() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
         let (parent, path) = match (path.is_dir(), hint) {
             (true, Some(hint)) => (path.to_owned(), PathBuf::from(hint)),
             _ => {
@@ -95,6 +100,11 @@ impl Named {
         name.push(suffix);
         name
     }
+}
+
+/// The path ends in a slash. `Path` forgets it, so the text is looked at.
+pub(super) fn is_meant_as_directory(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
 }
 
 /// A copy on its way into its place.

@@ -1,7 +1,7 @@
 //! Which paths of a host are served: those below configured directories, whatever leads there.
 
 use super::failure::{Failure, FailureKind};
-use super::place::{Named, Place};
+use super::place::{Named, Place, is_meant_as_directory};
 use super::tree::Tree;
 use base::NodeAddr;
 use net::beneath::Directory;
@@ -29,6 +29,10 @@ impl Roots {
             None => (path, None),
         };
         let (root, below) = self.find(path)?;
+        if is_meant_as_directory(Path::new(path)) && !is_directory(&root, &below) {
+            let text = format!("`{path}` is no directory here: make it first");
+            return Err(Failure::new(self.here, FailureKind::NotFound, text));
+        }
         let named = Named::below(&root, &below, hint);
         named
             .map(Place::Named)
@@ -89,6 +93,11 @@ impl Roots {
             .filter(|part| matches!(part, Component::Normal(_)));
         Ok((root, below.collect()))
     }
+}
+
+/// A root is one itself.
+fn is_directory(root: &Directory, below: &Path) -> bool {
+    below.as_os_str().is_empty() || root.look(below).is_ok_and(|found| found.is_dir())
 }
 
 #[cfg(test)]

@@ -379,8 +379,8 @@ fn sureness(confidence: Confidence) -> &'static str {
             "by the delays and losses of several links added up, which nobody has measured together"
         }
         Confidence::AtLeast => {
-            "no loss is known, so it has at least that rate; how much is not known: set `capacity` of \
-             the neighbour"
+            "neither its loss nor its capacity is known, so its rate is unknown: set `capacity` of the \
+             neighbour"
         }
     }
 }
@@ -410,7 +410,10 @@ impl fmt::Display for BulkPlan {
             rows.push(vec![
                 format!("{mark} {name}"),
                 said(way.rate_bps, way.confidence),
-                format!("{:.1}", way.gain),
+                match (way.confidence, self.direct.confidence) {
+                    ("at-least", _) | (_, "at-least") => "unknown".to_owned(),
+                    _ => format!("{:.1}", way.gain),
+                },
                 way.confidence.to_owned(),
                 way.stripes.iter().sum::<usize>().to_string(),
                 way.nodes.join("-"),
@@ -463,7 +466,7 @@ fn segments(way: &WayNumbers) -> String {
         let mut row = vec![
             format!("{mark} {}-{}{past}", segment.from, segment.to),
             segment.stripes.to_string(),
-            Width(segment.connection_bps).to_string(),
+            said(segment.connection_bps, segment.confidence),
             said(segment.rate_bps, segment.confidence),
             segment.confidence.to_owned(),
             format!("{:.1} ms", segment.rtt_ms),
@@ -476,10 +479,11 @@ fn segments(way: &WayNumbers) -> String {
     align(&rows)
 }
 
-/// A rate; that a lower bound is one.
+/// A rate, where it is known: where no loss is, the model has a lower bound that says nothing of what
+/// the link carries.
 fn said(rate_bps: u64, confidence: &str) -> String {
     match confidence {
-        "at-least" => format!(">= {}", Width(rate_bps)),
+        "at-least" => "unknown".to_owned(),
         _ => Width(rate_bps).to_string(),
     }
 }

@@ -665,3 +665,19 @@ fn plans_say_by_what_length_a_path_is_the_shortest() {
     let near = plan(&View::new(snapshot).unwrap(), "a", "c", &asked).unwrap();
     assert_eq!((near.pipelined.nodes.len(), near.shortest), (2, None));
 }
+
+#[test]
+fn a_rate_that_nothing_tells_of_is_unknown_and_no_number() {
+    let mut snapshot = snapshot_of(&scenario(AROUND), Duration::ZERO);
+    for link in &mut snapshot.links {
+        (link.loss, link.capacity_kbps) = (0, None);
+    }
+    let asked = PlanAsked::default();
+    let plan = plan(&View::new(snapshot).unwrap(), "a", "b", &asked).unwrap();
+    let text = plan.to_string();
+    assert!(
+        text.contains("unknown") && !text.contains("bit/s"),
+        "{text}"
+    );
+    assert!(text.contains("set `capacity` of the neighbour"), "{text}");
+}

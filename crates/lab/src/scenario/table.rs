@@ -251,7 +251,7 @@ pub(super) fn listed(names: &[&str]) -> String {
 }
 
 /// The word that was probably meant: the fewest changed letters, and no more than a third of them.
-pub(super) fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     let distances = known.iter().map(|known| (changes(word, known), *known));
     let (changed, meant) = distances.min()?;
     (changed * 3 <= meant.chars().count().max(3)).then_some(meant)

@@ -4,7 +4,7 @@
 use super::Node;
 use crate::event::{Drop, Event};
 use crate::hello::{self, Why};
-use crate::link::{Link, LinkIndex};
+use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{Due, Established, Outcome, Refusal};
@@ -33,12 +33,29 @@ impl Node {
             Outcome::Reply(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Cookie(bytes) => self.send_plain(from, &bytes, out),
             Outcome::Established(established) => self.on_established(now, *established, out),
-            Outcome::Refused(why) => out.report(Event::Refused { from, why }),
-            Outcome::Failed { to, reason, .. } => {
-                out.report(Event::Refused {
-                    from: to,
-                    why: reason,
-                });
+            Outcome::Refused(why) => self.on_refused(now, from, why, out),
+            Outcome::Failed { to, reason, .. } => self.on_refused(now, to, reason, out),
+        }
+    }
+
+    /// Nothing comes of a handshake. If it was with where a neighbour is dialled, that is why its
+    /// link is not up; who else it is does not matter to any link.
+    fn on_refused(
+        &mut self,
+        now: Time,
+        from: UnderlayAddr,
+        why: Refusal,
+        out: &mut impl Outbox<Node>,
+    ) {
+        out.report(Event::Refused { from, why });
+        // These tell of a moment, and another handshake goes on.
+        if matches!(why, Refusal::Crossed | Refusal::Stale) {
+            return;
+        }
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            if !link.is_up() && link.dialled_at() == Some(from) {
+                link.dialling.on_obstacle(now, Obstacle::Refused(why));
             }
         }
     }
@@ -47,21 +64,25 @@ impl Node {
     pub(super) fn redial(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            // A neighbour that has a session is where it was heard last, others where they are
-            // configured.
-            let known = if link.sessions.is_empty() {
-                link.dial.or(link.at)
-            } else {
-                link.at.or(link.dial)
-            };
-            let Some(to) = known.filter(|_| link.wants_dial(now)) else {
+            let Some(to) = link.dialled_at() else {
                 continue;
             };
             let peer = link.peer;
+            if let Some(silence) = link.dialling.poll(now) {
+                out.report(Event::Unanswered {
+                    peer,
+                    at: to,
+                    silence,
+                });
+            }
+            if !link.wants_dial(now) {
+                continue;
+            }
             // A dial that is under way goes on by itself.
             if let Ok(init) = self.handshakes.dial(now, to, Some(peer)) {
                 link.dialled = Some(now);
                 link.dials += 1;
+                link.dialling.on_dial(now);
                 self.send_plain(to, &init, out);
             }
         }
@@ -74,7 +95,9 @@ impl Node {
                 Due::GaveUp { .. } => {}
                 Due::Unconfirmed { session, .. } => {
                     if let Some(index) = self.links.by_session(session) {
-                        self.links.at_mut(index).sessions.remove(session);
+                        let link = self.links.at_mut(index);
+                        link.sessions.remove(session);
+                        link.dialling.on_obstacle(now, Obstacle::Silent);
                     }
                     self.drop_session(session);
                 }
@@ -151,6 +174,7 @@ impl Node {
         let (was_up, carried) = (link.is_up(), link.carries());
         let ended: Vec<SessionIndex> = link.sessions.clear().collect();
         link.at = None;
+        link.down_why = Some(why);
         link.hello = hello::Hello::new(now, self.settings.hello);
         for session in ended {
             self.drop_session(session);
@@ -312,6 +336,7 @@ impl Node {
                     Why::NotHeard => "the neighbour does not hear this node",
                     Why::Silence(_) => "silence",
                 };
+                self.links.at_mut(index).down_why = Some(why);
                 out.report(Event::LinkDown { peer, why });
             }
         }

@@ -1,6 +1,6 @@
 //! What the operator asks: impairment, addresses, credentials, and the node's present state.
 
-use super::Node;
+use super::{Neighbor, Node};
 use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
@@ -41,6 +41,7 @@ impl Node {
     ) -> Result<Reply, RequestError> {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
+            Operation::Meet(neighbor) => self.meet(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
             Operation::Measured { neighbor, kbps } => self.on_measured(now, neighbor, kbps),
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -136,6 +137,37 @@ impl Node {
         Ok(Reply::Done)
     }
 
+    fn meet(
+        &mut self,
+        now: Time,
+        neighbor: Neighbor,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let Neighbor {
+            addr,
+            name,
+            at,
+            capacity_kbps,
+        } = neighbor;
+        if addr == self.addr || !addr.is_node() {
+            return Err(RequestError::NoSuchNeighbor);
+        }
+        let index = match self.links.by_peer(addr) {
+            Some(index) => index,
+            None => {
+                let link = Link::new(addr, &name, &self.settings, self.boot, now);
+                self.links.add(link).ok_or(RequestError::TooManyNeighbors)?
+            }
+        };
+        let link = self.links.at_mut(index);
+        // Where a name leads is told when it has been looked up.
+        link.dial = at.or(link.dial);
+        link.capacity_kbps = capacity_kbps;
+        self.own_record_due = true;
+        self.redial(now, out);
+        Ok(Reply::Done)
+    }
+
     fn locate(
         &mut self,
         now: Time,
@@ -154,18 +186,15 @@ impl Node {
 
     /// The node at this moment.
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let not_after_s = self
-            .handshakes
-            .identity()
-            .certificate()
-            .fields()
-            .not_after_s;
+        let certificate = self.handshakes.identity().certificate().fields();
+        let not_after_s = certificate.not_after_s;
         Snapshot {
             name: self.name.clone(),
             address: self.addr.to_string(),
             uptime_s: now.as_secs_f64(),
             profile: self.settings.name,
             lab: self.lab,
+            certificate_serial: certificate.serial,
             certificate_not_after_s: not_after_s,
             certificate_expires_soon: self.unix_s(now) + EXPIRY_NOTICE_S >= not_after_s,
             revocations_version: self.handshakes.network().revocations_version(),
@@ -220,6 +249,7 @@ impl Link {
             state,
             price_ms: f64::from(self.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),
+            reason: self.reason(now).filter(|_| state != "up"),
             since_s: now.since(self.hello.since()).as_secs_f64(),
             rtt_ms: self
                 .hello
@@ -228,7 +258,9 @@ impl Link {
                 .map(|rtt| rtt.as_secs_f64() * 1e3),
             trouble: self.trouble(),
             loss_in_pct: self.loss.rate() * 100.0,
+            loss_in_packets: self.loss.packets(),
             loss_out_pct: self.hello.loss_out().share() * 100.0,
+            heard_s: self.silence(now).map(|silence| silence.as_secs_f64()),
             announced_latency_ms: announced.map(|cost| f64::from(cost.latency_us) / 1e3),
             announced_loss_pct: announced.map(|cost| cost.loss_share() * 100.0),
             mtu_bytes: self.mtu.usable(),

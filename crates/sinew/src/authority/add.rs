@@ -3,7 +3,7 @@
 use super::configuration::{self, check_endpoint, neighbor};
 use super::directory::{Directory, entropy};
 use super::register::{Entry, Register, is_file_name};
-use super::{Add, Init};
+use super::{Add, Init, NONE};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::{FileError, read_as, write, write_secret};
@@ -116,6 +116,7 @@ pub fn add(args: &Add) -> Result<Added, Failure> {
             args.node
         )));
     }
+    check_free(&directory.register, &args.node, &args.addresses)?;
     let links = links(&directory.register, args)?;
     let (request, keys) = match &args.request {
         Some(path) => (foreign_request(path, args)?, None),
@@ -304,16 +305,28 @@ fn check_address(register: &Register, address: NodeAddr, name: &str) -> Outcome 
 }
 
 fn links(register: &Register, args: &Add) -> Result<Vec<Entry>, Failure> {
-    let others = register
-        .nodes
-        .iter()
-        .filter(|node| !node.revoked && node.name != args.node);
-    let Some(list) = &args.link else {
-        return Ok(others.cloned().collect());
-    };
-    if list == "none" {
+    match &args.link {
+        Some(list) => find_links(register, &args.node, list),
+        None => Ok(others(register, &args.node).cloned().collect()),
+    }
+}
+
+/// All nodes of the network but one, and those that are revoked.
+fn others<'r>(register: &'r Register, name: &str) -> impl Iterator<Item = &'r Entry> + Clone {
+    let nodes = register.nodes.iter();
+    nodes.filter(move |node| !node.revoked && node.name != name)
+}
+
+/// The nodes that a list names, for the node `name`.
+pub(super) fn find_links(
+    register: &Register,
+    name: &str,
+    list: &str,
+) -> Result<Vec<Entry>, Failure> {
+    if list == NONE {
         return Ok(Vec::new());
     }
+    let others = others(register, name);
     let find = |name: &str| {
         let found = others.clone().find(|node| node.name == name).cloned();
         found.ok_or_else(|| {
@@ -329,6 +342,27 @@ fn links(register: &Register, args: &Add) -> Result<Vec<Entry>, Failure> {
         })
     };
     list.split(',').map(|name| find(name.trim())).collect()
+}
+
+/// No other node is reached at one of these addresses, or has a name that differs in capitals alone:
+/// for file systems and the DNS that is the same name.
+pub(super) fn check_free(register: &Register, name: &str, addresses: &[String]) -> Outcome {
+    for other in others(register, name) {
+        if other.name.eq_ignore_ascii_case(name) {
+            return Err(Failure::misused(format_args!(
+                "{name} differs from {} in capitals alone: choose another name",
+                other.name
+            )));
+        }
+        let shared = addresses.iter().find(|a| other.endpoints.contains(a));
+        if let Some(address) = shared {
+            return Err(Failure::misused(format_args!(
+                "{} is reached at {address} already: choose another --address for {name}",
+                other.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn bad_name(name: &str, of: &str) -> Failure {

@@ -45,7 +45,7 @@ pub(super) fn neighbor(node: &Entry) -> String {
 }
 
 /// Where a node listens that is reached at `endpoints`.
-fn listen(endpoints: &[String]) -> Vec<String> {
+pub(super) fn listen(endpoints: &[String]) -> Vec<String> {
     let mut found: Vec<SocketAddr> = Vec::new();
     for endpoint in endpoints {
         let addr = match endpoint.parse::<SocketAddr>() {

@@ -16,7 +16,7 @@
 
 use super::register::Register;
 use crate::failure::Failure;
-use crate::identity::{FileError, read, read_as, write, write_secret};
+use crate::identity::{FileError, read, read_as, read_secret_as, write, write_secret};
 use secure::{Authority, Certificate, Revocations};
 use std::fs;
 use std::io::{self, Write};
@@ -85,7 +85,7 @@ impl Directory {
             )));
         }
         let lock = Lock::take(path)?;
-        let authority = read_as(&key, Authority::from_text)?;
+        let authority = read_secret_as(&key, Authority::from_text)?;
         let register = read_as(&path.join("network.toml"), |text| toml::from_str(text))?;
         Ok(Directory {
             path: path.to_owned(),

@@ -1,71 +1,57 @@
 //! `net renew` and `net revoke`: what happens to a certificate after it was issued. Either can be
-//! told to a running node at once.
+//! told to a running node at once; what the node does not take stands in the directory all the same,
+//! is told as not delivered, and is delivered when the command is run again.
 
 use super::add::validity;
 use super::directory::Directory;
+use super::register::Entry;
 use super::{Renew, Revoke};
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
 use crate::identity::write;
+use crate::show::text;
 use crate::terminal;
-use serde_json::json;
+use secure::Certificate;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 pub(super) fn run_renew(args: &Renew) -> Outcome {
     let mut directory = Directory::open(&args.dir)?;
-    let entry = directory
-        .register
-        .node(&args.node)
-        .cloned()
-        .ok_or_else(|| unknown(&args.node))?;
-    if entry.revoked {
-        return Err(Failure::failed(format_args!(
-            "{0} is revoked: to let it back in, `sinew net add` it again, with a new key",
-            args.node
-        )));
-    }
+    let entry = present(&directory, &args.node)?;
+    // First, so that no serial is spent on a certificate that nobody takes.
+    let control = holder(args.socket.as_deref(), &entry)?;
     let old = directory.certificate(entry.serial)?;
     let renewed = directory
         .authority
         .renew(&old, validity(args.days))
         .map_err(Failure::failed)?;
-    let (serial, not_after_s) = (renewed.fields().serial, renewed.fields().not_after_s);
-    for node in directory
-        .register
-        .nodes
-        .iter_mut()
-        .filter(|node| node.name == args.node)
-    {
-        node.serial = serial;
-    }
-    directory.save()?;
-    directory.keep(&renewed)?;
-    let path = directory.node(&args.node).join("node.cert");
-    write(&path, &renewed.to_text())?;
+    let path = replace(&mut directory, &entry.name, &renewed)?;
     // What follows may wait for a node; other commands need not.
     drop(directory);
-    if let Some(socket) = &args.socket {
-        let question = json!({"cmd": "renew", "certificate": renewed.to_text()});
-        Control::connect(socket)?.ask(&question)?;
-    }
-    if args.json {
-        return terminal::json(&json!({
-            "name": args.node, "serial": serial, "not_after_s": not_after_s,
-            "certificate": path.display().to_string(), "told": args.socket.is_some(),
-        }));
-    }
-    let until = day(not_after_s);
-    let next = match &args.socket {
-        Some(_) => "the running node has it".to_owned(),
-        None => format!(
-            "give it to the running node with --node SOCKET, or copy {} to it and restart",
-            path.display()
-        ),
-    };
-    terminal::line(&format!(
-        "{} has certificate {serial}, until {until}; {next}",
-        args.node
-    ))
+    let told = control.map(|control| hand_over(control, &renewed));
+    let (serial, not_after_s) = (renewed.fields().serial, renewed.fields().not_after_s);
+    let answer = json!({
+        "name": args.node, "serial": serial, "not_after_s": not_after_s,
+        "certificate": path.display().to_string(),
+    });
+    let done = format!(
+        "{} has certificate {serial}, until {}",
+        args.node,
+        day(not_after_s)
+    );
+    let otherwise = format!(
+        "give it to the running node with --node SOCKET, or copy {} to it and restart",
+        path.display()
+    );
+    tell(
+        args.json,
+        answer,
+        &done,
+        "the running node has it",
+        &otherwise,
+        told,
+    )
 }
 
 pub(super) fn run_revoke(args: &Revoke) -> Outcome {
@@ -73,6 +59,15 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     if directory.register.node(&args.node).is_none() {
         return Err(unknown(&args.node));
     }
+    let socket = match args
+        .socket
+        .as_deref()
+        .map(|given| control::socket(Some(given)))
+    {
+        // Which node is meant can be said better now; that none runs changes nothing.
+        Some(Err(why @ Failure::Misused(_))) => return Err(why),
+        socket => socket,
+    };
     let now_s = net::Clock::new().unix_s();
     let mut serials = Vec::new();
     // Certificates that were renewed count until they expire.
@@ -99,29 +94,110 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     directory.save()?;
     directory.spread(&list)?;
     drop(directory);
-    if let Some(socket) = &args.socket {
-        Control::connect(socket)?.ask(&json!({"cmd": "revoke", "list": list.to_text()}))?;
-    }
+    let told = socket.map(|socket| {
+        let question = json!({"cmd": "revoke", "list": list.to_text()});
+        Control::connect(&socket?)?.ask(&question).map(drop)
+    });
     let version = list.fields().version;
-    if args.json {
-        return terminal::json(&json!({
-            "name": args.node, "serials": serials, "version": version,
-            "list": args.dir.join("revocations").display().to_string(),
-            "told": args.socket.is_some(),
-        }));
-    }
-    let next = match &args.socket {
-        Some(_) => "the running node has it and tells the others".to_owned(),
-        None => format!(
-            "give it to any running node: sinew net revoke {} {} --node SOCKET",
-            args.dir.display(),
-            args.node
-        ),
-    };
-    terminal::line(&format!(
-        "{} is revoked, list version {version}; {next}",
+    let answer = json!({
+        "name": args.node, "serials": serials, "version": version,
+        "list": args.dir.join("revocations").display().to_string(),
+    });
+    let done = format!("{} is revoked, list version {version}", args.node);
+    let otherwise = format!(
+        "its links stay until a running node has the list: sinew net revoke {} {} --node SOCKET",
+        args.dir.display(),
         args.node
-    ))
+    );
+    let told_so = "the running node has it and tells the others";
+    tell(args.json, answer, &done, told_so, &otherwise, told)
+}
+
+/// A node of the register that is not revoked.
+pub(super) fn present(directory: &Directory, name: &str) -> Result<Entry, Failure> {
+    let entry = directory.register.node(name).cloned();
+    let entry = entry.ok_or_else(|| unknown(name))?;
+    if entry.revoked {
+        return Err(Failure::misused(format_args!(
+            "{name} is revoked: to let it back in, `sinew net add` it again, with a new key"
+        )));
+    }
+    Ok(entry)
+}
+
+/// The running node that is to have a certificate, if one was named; it must be the one it is for.
+pub(super) fn holder(socket: Option<&Path>, entry: &Entry) -> Result<Option<Control>, Failure> {
+    let Some(socket) = socket else {
+        return Ok(None);
+    };
+    let mut control = Control::find(Some(socket))?;
+    let status = control.status()?;
+    let (address, name) = (&status["snapshot"]["address"], &status["snapshot"]["name"]);
+    if *address != entry.address.to_string() {
+        return Err(Failure::misused(format_args!(
+            "--node: {} runs at {}, and the certificate is for {}: name that node's directory or \
+             socket",
+            text(name),
+            control.path().display(),
+            entry.name
+        )));
+    }
+    Ok(Some(control))
+}
+
+/// Puts a new certificate of a node in the place of its old one, and gives its file.
+pub(super) fn replace(
+    directory: &mut Directory,
+    name: &str,
+    certificate: &Certificate,
+) -> Result<PathBuf, Failure> {
+    let nodes = directory.register.nodes.iter_mut();
+    for node in nodes.filter(|node| node.name == name) {
+        node.serial = certificate.fields().serial;
+    }
+    directory.save()?;
+    directory.keep(certificate)?;
+    let path = directory.node(name).join("node.cert");
+    write(&path, &certificate.to_text())?;
+    Ok(path)
+}
+
+/// Gives a certificate to the node that runs under it.
+pub(super) fn hand_over(mut control: Control, certificate: &Certificate) -> Outcome {
+    let question = json!({"cmd": "renew", "certificate": certificate.to_text()});
+    control.ask(&question).map(drop)
+}
+
+/// Says what was done and whether a running node has it: `told` is none where none was named.
+pub(super) fn tell(
+    as_json: bool,
+    mut answer: Value,
+    done: &str,
+    told_so: &str,
+    otherwise: &str,
+    told: Option<Outcome>,
+) -> Outcome {
+    let failed = match &told {
+        Some(Err(why)) => Some(why.text().to_owned()),
+        _ => None,
+    };
+    if as_json {
+        answer["told"] = json!(matches!(told, Some(Ok(()))));
+        answer["not_told_because"] = json!(failed);
+        terminal::json(&answer)?;
+    } else if failed.is_none() {
+        terminal::line(&match told {
+            Some(_) => format!("{done}; {told_so}"),
+            None => format!("{done}; registered, NOT delivered: {otherwise}"),
+        })?;
+    }
+    match failed {
+        None => Ok(()),
+        Some(why) => Err(Failure::Undelivered(format!(
+            "{done}; registered, NOT delivered: {why}; run this again when the node answers, or: \
+             {otherwise}"
+        ))),
+    }
 }
 
 fn unknown(name: &str) -> Failure {

@@ -4,7 +4,7 @@ use super::Request;
 use super::add::fresh_keys;
 use super::register::is_file_name;
 use crate::failure::{Failure, Outcome};
-use crate::identity::{FileError, read_as, write, write_secret};
+use crate::identity::{FileError, read_as, read_secret_as, write, write_secret};
 use crate::terminal;
 use secure::{Keys, Network};
 use serde_json::json;
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Request) -> Outcome {
     let key = args.dir.join("node.key");
     // A key that is there stays: a certificate may already speak of it.
     let (keys, made) = match key.exists() {
-        true => (read_as(&key, Keys::from_text)?, false),
+        true => (read_secret_as(&key, Keys::from_text)?, false),
         false => (fresh_keys()?, true),
     };
     let domains: Vec<&str> = args.domains.iter().map(String::as_str).collect();

@@ -25,10 +25,7 @@ fn sinew(words: &str) -> Result<(), Failure> {
 }
 
 fn text(failure: Failure) -> String {
-    match failure {
-        Failure::Failed(text) | Failure::Misused(text) => text,
-        Failure::NobodyReads => String::new(),
-    }
+    failure.text().to_owned()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -125,6 +122,11 @@ fn mistakes_are_told_and_change_nothing() {
     let before = fs::read_to_string(net.join("network.toml")).unwrap();
     for (words, expected) in [
         ("ams --address 127.0.0.1:1", "in the network already"),
+        ("Ams --address 127.0.0.1:1", "differs from ams in capitals"),
+        (
+            "fra --address 127.0.0.1:7701",
+            "ams is reached at 127.0.0.1:7701",
+        ),
         ("../x --address 127.0.0.1:1", "not a name"),
         ("issued --address 127.0.0.1:1", "not a name"),
         ("fra --address fra", "fra"),
@@ -270,5 +272,107 @@ fn a_lock_that_nobody_holds_any_more_is_no_obstacle() {
     assert!(net.join("lock").exists());
     drop(opened);
     assert!(!net.join("lock").exists());
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_node_gets_other_domains_addresses_and_links_and_keeps_its_key() {
+    let dir = directory("net-set");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    sinew(&format!("add {at} ams --address 127.0.0.1:7701")).unwrap();
+    sinew(&format!("add {at} fra --address 127.0.0.1:7702")).unwrap();
+    sinew(&format!("add {at} home --link ams")).unwrap();
+    sinew(&format!("add {at} lon --address 127.0.0.1:7704")).unwrap();
+    let domains = |node: &str| -> Vec<String> {
+        let certificate = certificate(&net, node);
+        let domains = certificate.fields().subject.domains;
+        domains.iter().map(str::to_owned).collect()
+    };
+    let load = |node: &str| Config::load(&net.join(node).join("node.toml")).unwrap();
+    let names = |node: &str| -> Vec<String> {
+        load(node)
+            .neighbors
+            .iter()
+            .map(|n| n.name.clone())
+            .collect()
+    };
+
+    let old = certificate(&net, "ams");
+    sinew(&format!(
+        "set {at} ams --domain a.example --domain b.example"
+    ))
+    .unwrap();
+    let new = certificate(&net, "ams");
+    assert_eq!(domains("ams"), ["a.example", "b.example"]);
+    assert!(new.fields().serial > old.fields().serial);
+    assert_eq!(new.fields().not_after_s, old.fields().not_after_s);
+    identity::identity(&net.join("ams/node.key"), &net.join("ams/node.cert")).unwrap();
+    sinew(&format!("set {at} ams --domain none")).unwrap();
+    assert_eq!(domains("ams"), [] as [&str; 0]);
+
+    // What somebody has written into a configuration stays.
+    let path = net.join("fra/node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(
+        &path,
+        format!("# mine\n{text}capacity = \"20mbit\" # ours\n"),
+    )
+    .unwrap();
+    sinew(&format!("set {at} ams --address ams.example.net:7800")).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(
+        text.starts_with("# mine") && text.contains("# ours"),
+        "{text}"
+    );
+    let ams = &load("fra").neighbors[0];
+    assert_eq!(
+        (ams.endpoints.as_slice(), ams.capacity),
+        (&["ams.example.net:7800".to_owned()][..], Some(20_000_000))
+    );
+    assert_eq!(load("ams").listen, ["0.0.0.0:7800".parse().unwrap()]);
+    assert_eq!(load("lon").neighbors[0].endpoints, ["ams.example.net:7800"]);
+
+    sinew(&format!("set {at} fra --link ams,lon,home")).unwrap();
+    assert_eq!(names("fra"), ["ams", "lon", "home"]);
+    assert_eq!(load("fra").neighbors[0].capacity, Some(20_000_000));
+    assert!(
+        names("home").contains(&"fra".to_owned()),
+        "who cannot be dialled dials"
+    );
+    sinew(&format!("set {at} fra --link none")).unwrap();
+    assert_eq!(names("fra"), [] as [&str; 0]);
+
+    for (words, expected) in [
+        ("fra", "say what to set"),
+        ("par --link ams", "no node `par`"),
+        ("fra --link nobody", "there are: ams, home, lon"),
+        ("fra --address 127.0.0.1:7704", "lon is reached at"),
+        ("fra --domain UPPER", "not a list of domains"),
+        ("fra --link ams --node x", "on SIGHUP"),
+    ] {
+        let told = text_of(sinew(&format!("set {at} {words}")));
+        assert!(told.contains(expected), "{words}: {told}");
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+fn text_of(outcome: Result<(), Failure>) -> String {
+    text(outcome.unwrap_err())
+}
+
+#[test]
+fn a_root_key_that_everybody_can_read_is_not_used() {
+    let dir = directory("net-open");
+    let net = dir.join("net");
+    let at = net.display();
+    sinew(&format!("init {at} --name voice")).unwrap();
+    let key = net.join("network.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let told = text_of(sinew(&format!("list {at}")));
+    assert!(told.contains("chmod 600"), "{told}");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
+    sinew(&format!("list {at}")).unwrap();
     fs::remove_dir_all(dir).unwrap();
 }

@@ -46,7 +46,19 @@ where
 pub(super) fn listen<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<SocketAddr>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
+    #[derive(Deserialize)]
+    #[serde(
+        untagged,
+        expecting = "an address with a port, like \"0.0.0.0:7700\", or a list of such"
+    )]
+    enum Form {
+        One(String),
+        More(Vec<String>),
+    }
+    let texts = match Form::deserialize(deserializer)? {
+        Form::One(one) => vec![one],
+        Form::More(more) => more,
+    };
     if texts.is_empty() || texts.len() > MAX_LISTEN {
         return Err(de::Error::custom(format!(
             "`listen` needs 1 to {MAX_LISTEN} addresses, like [\"0.0.0.0:7700\"]"

@@ -18,11 +18,18 @@ fn the_least_configuration_is_enough() {
 }
 
 #[test]
+fn one_address_to_listen_on_needs_no_list() {
+    let config = load(&GOOD.replace("['127.0.0.1:7700']", "'127.0.0.1:7700'")).unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:7700".parse().unwrap()]);
+}
+
+#[test]
 fn every_mistake_names_file_line_and_what_was_expected() {
     let neighbor = "[[neighbor]]\nname = 'x'\naddress = '10.1.1.1'\n";
     let neighbor = |more: &str| format!("{neighbor}{more}");
     for (extra, line, expected) in [
-        ("listne = []".to_owned(), 5, "unknown field `listne`"),
+        ("listne = []".to_owned(), 5, "did you mean `listen`?"),
+        ("log_level = 'debug'".into(), 5, "error, warning or info"),
         ("lab".into(), 5, "expected"),
         ("lab = true\nlab = true".into(), 6, "duplicate key"),
         ("metrics = 'here'".into(), 5, "`here`: "),

@@ -116,12 +116,22 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
     };
     let mut service =
         Service::start(start, |node, seed| settings(args, node, seed)).map_err(Failure::failed)?;
+    let event = match is_up(&name) {
+        true => "bridging",
+        false => "waiting",
+    };
     if args.json {
         terminal::json(
-            &json!({"event": "bridging", "interface": name, "groups": args.groups.to_string()}),
+            &json!({"event": event, "interface": name, "groups": args.groups.to_string()}),
         )?;
-    } else {
+    } else if event == "bridging" {
         let _ = writeln!(io::stderr(), "bridging {} at {name}", args.groups);
+    } else {
+        let _ = writeln!(
+            io::stderr(),
+            "{name} is not there yet, or down: waiting for it, to bridge {} there",
+            args.groups
+        );
     }
     let every = args.status;
     let mut ready = Vec::new();
@@ -135,6 +145,11 @@ pub(super) fn run(args: &MulticastArgs) -> Outcome {
         }
     }
     show("stopped", &service.stop(), args.json)
+}
+
+/// An interface is there and switched on, as far as the kernel tells.
+fn is_up(name: &str) -> bool {
+    net::interface::find(name).is_ok_and(|found| found.is_some_and(|found| found.is_up))
 }
 
 pub(crate) fn options(args: &MulticastArgs) -> Options {

@@ -91,6 +91,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     let status = Control::connect(&control)?.status()?;
     let node = Node::at(client_socket(&status)?);
     let watch = Watch::start(control.clone(), &status).map_err(Failure::failed)?;
+    let unnamed = unnamed(args, &status, &watch);
     let watch: Arc<dyn Domains> = Arc::new(watch);
     let records = args.records.as_deref().map(append).transpose()?;
     let far = Far::default();
@@ -142,6 +143,13 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
     } else {
         let _ = writeln!(io::stderr(), "SIP at {at}, by UDP and TCP");
     }
+    for text in unnamed {
+        if args.json {
+            terminal::json(&json!({"event": "warning", "text": text}))?;
+        } else {
+            let _ = writeln!(io::stderr(), "WARNING: {text}");
+        }
+    }
     while stop.wait_for(&station)? {
         station.serve_next();
     }
@@ -152,6 +160,27 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         terminal::json(&counters)?;
     }
     Ok(())
+}
+
+/// What is to be said of local domains that the node's certificate does not name: other sites find
+/// the way to a domain by certificates alone.
+fn unnamed(args: &SipArgs, status: &Value, domains: &Watch) -> Vec<String> {
+    let name = status["snapshot"]["name"].as_str().unwrap_or("NODE");
+    let own = status["snapshot"]["address"].as_str().unwrap_or_default();
+    let Ok(own) = own.parse() else {
+        return Vec::new();
+    };
+    let local = args.local.iter().map(|server| server.domain.as_str());
+    let unnamed = local.filter(|domain| !domains.serves(own, domain));
+    unnamed
+        .map(|domain| {
+            format!(
+                "calls from other sites cannot come in for {domain}: the certificate of {name} does \
+                 not name it; run `sinew net set DIR {name} --domain {domain} --node ..` where the \
+                 network's directory is"
+            )
+        })
+        .collect()
 }
 
 /// The domain that this node's certificate names first; without one, a name that only means the

@@ -3,13 +3,29 @@
 use super::{list, text, total};
 use crate::date::{day, span};
 use crate::names::Names;
+use crate::table::{Look, Page, Tone};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
 /// Where the words begin behind their keys.
-pub(super) const INDENT: usize = 13;
+const INDENT: usize = 13;
+/// So many packets lost in the host's own buffers are not worth a word.
+const LOST_NOTICE: u64 = 100;
 
-pub(super) fn page(status: &Value) -> String {
+/// The page, with what is wrong behind its first line.
+pub(super) fn page(status: &Value, look: &Look) -> Page {
+    let text = entries(status);
+    let (head, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let mut page = Page::wrapped(head, look, INDENT);
+    if let wrong @ [_, ..] = wrong(status).as_slice() {
+        let line = format!("{:<INDENT$}{}", "WRONG", wrong.join("; "));
+        page.push(Page::wrapped(&line, look, INDENT).toned(Tone::Bad, look));
+    }
+    page.push(Page::wrapped(rest, look, INDENT));
+    page
+}
+
+fn entries(status: &Value) -> String {
     let (snapshot, counters, host) = (&status["snapshot"], &status["counters"], &status["host"]);
     let lab = if snapshot["lab"] == true { ", lab" } else { "" };
     let uptime = span(snapshot["uptime_s"].as_f64().unwrap_or(0.0));
@@ -73,6 +89,33 @@ pub(super) fn page(status: &Value) -> String {
         }
     }
     page
+}
+
+/// What an operator should look at, the worst first.
+fn wrong(status: &Value) -> Vec<String> {
+    let (snapshot, host) = (&status["snapshot"], &status["host"]);
+    let mut wrong = Vec::new();
+    if snapshot["certificate_expires_soon"] == true {
+        wrong.push(format!("certificate {}", certificate(snapshot)));
+    }
+    for link in list(&snapshot["links"]) {
+        if let Some(reason) = link["reason"].as_str() {
+            let name = text(&link["name"]);
+            wrong.push(format!(
+                "link to {name} is {}: {reason}",
+                text(&link["state"])
+            ));
+        }
+    }
+    let lost = total(&host["udp"]["dropped_by_kernel"]);
+    let received = total(&host["udp"]["received"]);
+    // Choice: some while a node starts are nothing; more than one in a thousand are heard.
+    if lost > LOST_NOTICE && lost * 1_000 > received {
+        wrong.push(format!(
+            "{lost} packets were lost in this host: the node does not get the processor in time"
+        ));
+    }
+    wrong
 }
 
 fn certificate(snapshot: &Value) -> String {

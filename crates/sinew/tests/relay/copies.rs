@@ -156,6 +156,49 @@ fn several_nodes_get_one_copy_over_a_tree() {
 }
 
 #[test]
+fn several_sources_need_a_directory_and_all_of_them_arrive_in_it() {
+    let chain = Chain::new("cp-several", 2);
+    for name in ["a", "b", "c"] {
+        chain.file(name, 1_000);
+    }
+    let refused = chain.try_cp("a b c fra:collect");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && text.contains("no directory"),
+        "{text}"
+    );
+    assert!(
+        names(&chain.root("fra")).is_empty(),
+        "nothing was overwritten by the next"
+    );
+    fs::create_dir(chain.root("fra").join("collect")).unwrap();
+    let copied = chain.try_cp("a b c fra:collect");
+    assert!(
+        copied.status.success(),
+        "{}",
+        String::from_utf8_lossy(&copied.stderr)
+    );
+    assert_eq!(names(&chain.root("fra").join("collect")), ["a", "b", "c"]);
+    // And back.
+    let refused = chain.try_cp("fra:collect/a fra:collect/b back");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(2) && text.contains("no directory"),
+        "{text}"
+    );
+    fs::create_dir(chain.world.dir.join("back")).unwrap();
+    assert!(
+        chain
+            .try_cp("fra:collect/a fra:collect/b back")
+            .status
+            .success()
+    );
+    assert_eq!(names(&chain.world.dir.join("back")), ["a", "b"]);
+    // A slash at the end says the same of one source.
+    assert!(!chain.try_cp("a fra:missing/").status.success());
+}
+
+#[test]
 fn what_is_discarded_is_checked_and_leaves_nothing() {
     let chain = Chain::new("cp-discard", 3);
     let sparse = chain.world.dir.join("sparse");

@@ -80,6 +80,13 @@ impl World {
         self.launch_by(name, command);
     }
 
+    /// Starts a node with these variables in its environment.
+    pub(crate) fn launch_with(&mut self, name: &str, variables: &[(&str, &str)]) {
+        let mut command = self.command();
+        command.envs(variables.iter().copied());
+        self.launch_by(name, command);
+    }
+
     /// Starts a node in a network namespace.
     pub(crate) fn launch_in(&mut self, name: &str, inside: &Namespace) {
         let mut command = inside.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
@@ -122,10 +129,19 @@ impl World {
 
     /// Sends SIGTERM to a node.
     pub(crate) fn terminate(&self, name: &str) {
+        self.signal(name, "-TERM");
+    }
+
+    /// Sends SIGHUP to a node.
+    pub(crate) fn hang_up(&self, name: &str) {
+        self.signal(name, "-HUP");
+    }
+
+    fn signal(&self, name: &str, signal: &str) {
         let pid = self.nodes[self.position(name)].child.id().to_string();
         assert!(
             Command::new("kill")
-                .args(["-TERM", &pid])
+                .args([signal, &pid])
                 .status()
                 .unwrap()
                 .success()
@@ -172,6 +188,13 @@ impl World {
             .args(words.split_whitespace())
             .output()
             .unwrap()
+    }
+
+    /// Starts `sinew` with these words; what it prints can be read. Whoever starts it ends it.
+    pub(crate) fn begin(&self, words: &str) -> Child {
+        let mut command = self.command();
+        command.args(words.split_whitespace());
+        command.stdout(Stdio::piped()).spawn().unwrap()
     }
 
     /// The output of `sinew` with these words, as JSON.

@@ -1,4 +1,4 @@
-//! Days and spans of time for people.
+//! Days, moments and spans of time for people.
 
 /// The day of a time in seconds since 1970, in UTC: `2026-11-21`.
 pub fn day(unix_s: u64) -> String {
@@ -10,6 +10,13 @@ pub fn day(unix_s: u64) -> String {
 pub fn clock(unix_s: u64) -> String {
     let s = unix_s % 86_400;
     format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
+}
+
+/// A moment in milliseconds since 1970, in UTC, as ISO 8601 has it: `2026-11-21T08:40:05.123Z`.
+pub fn moment(unix_ms: u64) -> String {
+    let (s, ms) = (unix_ms / 1_000, unix_ms % 1_000);
+    let (hours, minutes, seconds) = (s / 3_600 % 24, s / 60 % 60, s % 60);
+    format!("{}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z", day(s))
 }
 
 /// The date of a day since 1970-01-01, in the Gregorian calendar. Years begin with March here, so
@@ -64,6 +71,12 @@ mod tests {
     fn a_clock_begins_anew_each_day() {
         assert_eq!(clock(86_400), "00:00:00");
         assert_eq!(clock(1_795_219_199), "23:59:59");
+    }
+
+    #[test]
+    fn moments_are_those_of_utc() {
+        assert_eq!(moment(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(moment(1_795_219_199_042), "2026-11-20T23:59:59.042Z");
     }
 
     #[test]

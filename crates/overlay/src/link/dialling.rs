@@ -1,0 +1,119 @@
+//! What becomes of dialling a neighbour: for how long nobody has answered, what stood in the way,
+//! and in words why a link is not up.
+//!
+//! ```text
+//!   dial --> nothing for 10 s --> Event::Unanswered, again after a minute, then ever more seldom
+//!        \-> refused, here or there ----------------> the reason, for as long as it is fresh
+//! ```
+
+use super::Link;
+use base::{Duration, Time, UnderlayAddr};
+use secure::Refusal;
+
+/// A neighbour that has not answered for so long is told of. Choice: four dials, each of six Inits;
+/// a host that restarts is back by then, or will not be soon.
+const UNANSWERED: Duration = Duration::from_secs(10);
+/// It is told of again when the silence has lasted so many times as long,
+const AGAIN: u64 = 6;
+/// and at least so often.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(3_600);
+/// A refusal explains a link that is down for so long. Choice: three rests between dials at their
+/// longest, and the handshake's own repetitions.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// Dialling one neighbour, since something authentic came last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dialling {
+    /// Since the first dial.
+    since: Option<Time>,
+    /// When the silence is told of next; at first after [`UNANSWERED`].
+    tell_after: Option<Duration>,
+    /// What stood in the way last.
+    obstacle: Option<(Obstacle, Time)>,
+}
+
+/// What stands between two nodes that reach each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Obstacle {
+    /// One of them refused a handshake here.
+    Refused(Refusal),
+    /// It has made a session and said nothing under it.
+    Silent,
+}
+
+impl Dialling {
+    /// A dial begins.
+    pub(crate) fn on_dial(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Something authentic has come.
+    #[inline]
+    pub(crate) fn on_heard(&mut self) {
+        if self.since.is_some() || self.obstacle.is_some() {
+            *self = Dialling::default();
+        }
+    }
+
+    /// The neighbour's address is dialled, and something stands in the way.
+    pub(crate) fn on_obstacle(&mut self, now: Time, what: Obstacle) {
+        self.obstacle = Some((what, now));
+    }
+
+    /// For how long nobody has answered, if that is to be told now.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<Duration> {
+        let silence = now.since(self.since?);
+        let after = self.tell_after.unwrap_or(UNANSWERED);
+        if silence < after || self.obstacle(now).is_some() {
+            return None;
+        }
+        let later = (silence * AGAIN).min(silence + AT_LEAST_EVERY);
+        self.tell_after = Some(later);
+        Some(silence)
+    }
+
+    fn obstacle(&self, now: Time) -> Option<Obstacle> {
+        let (what, at) = self.obstacle?;
+        (now.since(at) < FRESH).then_some(what)
+    }
+}
+
+impl Link {
+    /// Where it is dialled. A neighbour that has a session is where it was heard last, others where
+    /// they are configured.
+    pub(crate) fn dialled_at(&self) -> Option<UnderlayAddr> {
+        match self.sessions.is_empty() {
+            true => self.dial.or(self.at),
+            false => self.at.or(self.dial),
+        }
+    }
+
+    /// Why the link is not up, in words; nothing while it is.
+    pub(crate) fn reason(&self, now: Time) -> Option<String> {
+        if self.is_up() {
+            return None;
+        }
+        let silence = self.dialling.since.map(|since| now.since(since));
+        let silence = silence.filter(|silence| *silence >= UNANSWERED);
+        let reason = match (self.dialling.obstacle(now), silence, self.dialled_at()) {
+            (Some(Obstacle::Refused(why)), ..) => why.to_string(),
+            (Some(Obstacle::Silent), ..) => {
+                "it answers, and then says nothing: see its log, and its `accept` list".into()
+            }
+            (None, Some(silence), Some(at)) => {
+                let seconds = silence.as_millis() / 1_000;
+                format!("no answer from {at} for {seconds} s: is UDP open there?")
+            }
+            (None, _, None) => match self.down_why {
+                Some(why) => why.into(),
+                None => "no address is known: it is to dial this node".into(),
+            },
+            (None, None, Some(at)) if self.sessions.is_empty() => format!("dialling {at}"),
+            (None, None, Some(_)) => match self.down_why {
+                Some(why) => why.into(),
+                None => "it answers, and comes up when it has done so steadily".into(),
+            },
+        };
+        Some(reason)
+    }
+}

@@ -1,0 +1,117 @@
+//! Changes in configurations that people may have edited: only what is meant changes, comments and
+//! other keys stay.
+
+use super::configuration;
+use super::register::Entry;
+use crate::failure::Failure;
+use crate::identity::{FileError, read, write};
+use std::path::Path;
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
+
+/// The node listens where it is reached now, unless it listens elsewhere than it was reached before.
+/// True if the file has changed.
+pub(super) fn listen(path: &Path, before: &[String], now: &[String]) -> Result<bool, Failure> {
+    change(path, |document| {
+        let listens = document.get("listen").and_then(Item::as_array).map(texts);
+        if listens.as_deref() == Some(&configuration::listen(before)) {
+            document["listen"] = value(Array::from_iter(configuration::listen(now)));
+        }
+    })
+}
+
+/// The node has these neighbours and no others; what is said of them stays.
+pub(super) fn neighbors(path: &Path, links: &[Entry]) -> Result<bool, Failure> {
+    change(path, |document| {
+        let mut kept = ArrayOfTables::new();
+        for link in links {
+            let known = tables(document).find(|table| is_of(table, link)).cloned();
+            kept.push(known.unwrap_or_else(|| neighbor_table(link)));
+        }
+        document.remove("neighbor");
+        if !kept.is_empty() {
+            document["neighbor"] = Item::ArrayOfTables(kept);
+        }
+    })
+}
+
+/// The neighbour is reached at other addresses; it becomes one if it `adds`.
+pub(super) fn neighbor(path: &Path, entry: &Entry, adds: bool) -> Result<bool, Failure> {
+    change(path, |document| {
+        if !adds && !document.contains_key("neighbor") {
+            return;
+        }
+        let list = document.entry("neighbor");
+        let list = list.or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+        let Some(list) = list.as_array_of_tables_mut() else {
+            return;
+        };
+        if let Some(table) = list.iter_mut().find(|table| is_of(table, entry)) {
+            if endpoints(table) != entry.endpoints {
+                table.remove("endpoint");
+                if let Some(item) = endpoint(entry) {
+                    table["endpoint"] = item;
+                }
+            }
+        } else if adds {
+            list.push(neighbor_table(entry));
+        }
+    })
+}
+
+fn change(path: &Path, edit: impl FnOnce(&mut DocumentMut)) -> Result<bool, Failure> {
+    let text = read(path)?;
+    let mut document: DocumentMut = text.parse().map_err(|error| FileError::Content {
+        path: path.to_owned(),
+        what: format!("{error}"),
+    })?;
+    edit(&mut document);
+    let edited = document.to_string();
+    if edited == text {
+        return Ok(false);
+    }
+    write(path, &edited)?;
+    Ok(true)
+}
+
+fn tables(document: &DocumentMut) -> impl Iterator<Item = &Table> {
+    let list = document.get("neighbor").and_then(Item::as_array_of_tables);
+    list.into_iter().flat_map(ArrayOfTables::iter)
+}
+
+fn is_of(table: &Table, entry: &Entry) -> bool {
+    table.get("address").and_then(Item::as_str) == Some(entry.address.to_string().as_str())
+}
+
+fn neighbor_table(entry: &Entry) -> Table {
+    let mut table = Table::new();
+    table.decor_mut().set_prefix("\n");
+    table["name"] = value(entry.name.as_str());
+    table["address"] = value(entry.address.to_string());
+    if let Some(item) = endpoint(entry) {
+        table["endpoint"] = item;
+    }
+    table
+}
+
+fn endpoint(entry: &Entry) -> Option<Item> {
+    match entry.endpoints.as_slice() {
+        [] => None,
+        [one] => Some(value(one.as_str())),
+        more => Some(value(Array::from_iter(more.iter().map(String::as_str)))),
+    }
+}
+
+fn endpoints(table: &Table) -> Vec<String> {
+    match table.get("endpoint") {
+        Some(item) => match item.as_array() {
+            Some(list) => texts(list),
+            None => item.as_str().map(str::to_owned).into_iter().collect(),
+        },
+        None => Vec::new(),
+    }
+}
+
+fn texts(list: &Array) -> Vec<String> {
+    let texts = list.iter().filter_map(|value| value.as_str());
+    texts.map(str::to_owned).collect()
+}

@@ -1,0 +1,166 @@
+//! `net set`: other domains, other addresses, other links for a node that is in the network. Its key,
+//! name and overlay address stay; a new certificate is issued only for other domains.
+
+use super::add::{check_free, find_links};
+use super::configuration::check_endpoint;
+use super::directory::Directory;
+use super::edit;
+use super::register::Entry;
+use super::renew::{hand_over, holder, present, replace, tell};
+use super::{NONE, Set};
+use crate::failure::{Failure, Outcome};
+use secure::{Certificate, Validity};
+use serde_json::json;
+
+pub(super) fn run(args: &Set) -> Outcome {
+    for address in &args.addresses {
+        check_endpoint(address)?;
+    }
+    if args.domains.is_empty() && args.addresses.is_empty() && args.link.is_none() {
+        return Err(Failure::misused(
+            "say what to set: --domain DOMAIN, --address HOST:PORT or --link NODE,..",
+        ));
+    }
+    let mut directory = Directory::open(&args.dir)?;
+    let entry = present(&directory, &args.node)?;
+    let addresses = match args.addresses.is_empty() {
+        true => entry.endpoints.clone(),
+        false => args.addresses.clone(),
+    };
+    check_free(&directory.register, &args.node, &addresses)?;
+    let links = match &args.link {
+        Some(list) => Some(find_links(&directory.register, &args.node, list)?),
+        None => None,
+    };
+    // Before anything is changed, as for a renewal.
+    let control = match args.domains.is_empty() {
+        true if args.socket.is_some() => {
+            return Err(Failure::misused(
+                "--node is for a new certificate, with --domain: the node reads other addresses and \
+                 links from its configuration, on SIGHUP",
+            ));
+        }
+        true => None,
+        false => holder(args.socket.as_deref(), &entry)?,
+    };
+    let certificate = match args.domains.is_empty() {
+        true => None,
+        false => Some(certify(&mut directory, &entry, &args.domains)?),
+    };
+    let changed = configure(&mut directory, &entry, addresses, links.as_deref())?;
+    drop(directory);
+    report(args, certificate.as_ref(), &changed, control)
+}
+
+/// A certificate for the same key and time with these domains, or with none.
+fn certify(
+    directory: &mut Directory,
+    entry: &Entry,
+    domains: &[String],
+) -> Result<Certificate, Failure> {
+    let old = directory.certificate(entry.serial)?;
+    let validity = Validity {
+        not_before_s: net::Clock::new().unix_s(),
+        not_after_s: old.fields().not_after_s,
+    };
+    let domains: Vec<&str> = domains.iter().map(String::as_str).collect();
+    let domains = match domains.as_slice() {
+        [NONE] => &[],
+        domains => domains,
+    };
+    let certified = directory.authority.renew_for(&old, domains, validity);
+    let certificate = certified.map_err(|why| {
+        Failure::misused(format_args!(
+            "{why}; or see `sinew net renew`, if it has ended"
+        ))
+    })?;
+    replace(directory, &entry.name, &certificate)?;
+    Ok(certificate)
+}
+
+/// Enters addresses and links in the register and in the configurations; gives the nodes whose
+/// configuration has changed.
+fn configure(
+    directory: &mut Directory,
+    entry: &Entry,
+    addresses: Vec<String>,
+    links: Option<&[Entry]>,
+) -> Result<Vec<String>, Failure> {
+    let now = Entry {
+        endpoints: addresses,
+        ..entry.clone()
+    };
+    let nodes = directory.register.nodes.iter_mut();
+    for node in nodes.filter(|node| node.name == entry.name) {
+        node.endpoints.clone_from(&now.endpoints);
+    }
+    directory.save()?;
+    let mut changed = Vec::new();
+    let mut edited = |name: &str, done: bool| {
+        if done && !changed.iter().any(|known| known == name) {
+            changed.push(name.to_owned());
+        }
+    };
+    let own = directory.node(&entry.name).join("node.toml");
+    if own.exists() {
+        edited(
+            &entry.name,
+            edit::listen(&own, &entry.endpoints, &now.endpoints)?,
+        );
+        if let Some(links) = links {
+            edited(&entry.name, edit::neighbors(&own, links)?);
+        }
+    }
+    for other in &directory.register.nodes {
+        let path = directory.node(&other.name).join("node.toml");
+        if other.name == entry.name || !path.exists() {
+            continue;
+        }
+        let is_linked = links.is_some_and(|links| links.iter().any(|l| l.name == other.name));
+        // One that cannot be dialled dials.
+        let adds = is_linked && other.endpoints.is_empty() && !now.endpoints.is_empty();
+        edited(&other.name, edit::neighbor(&path, &now, adds)?);
+    }
+    Ok(changed)
+}
+
+fn report(
+    args: &Set,
+    certificate: Option<&Certificate>,
+    changed: &[String],
+    control: Option<crate::control::Control>,
+) -> Outcome {
+    let serial = certificate.map(|certificate| certificate.fields().serial);
+    let answer = json!({"name": args.node, "serial": serial, "configurations": changed});
+    let mut done = match serial {
+        Some(serial) => format!("{} has certificate {serial}", args.node),
+        None => format!("{} is set", args.node),
+    };
+    if !changed.is_empty() {
+        done += &format!(
+            "; node.toml of {} has changed: send SIGHUP to that node, or restart it",
+            changed.join(", ")
+        );
+    }
+    let dir = args.dir.join(&args.node);
+    let otherwise = format!(
+        "run `sinew net renew {} {} --node SOCKET`, or copy {}/node.cert to it and send it SIGHUP",
+        args.dir.display(),
+        args.node,
+        dir.display()
+    );
+    let told =
+        certificate.and_then(|certificate| control.map(|control| hand_over(control, certificate)));
+    match certificate {
+        Some(_) => tell(
+            args.json,
+            answer,
+            &done,
+            "the running node has it",
+            &otherwise,
+            told,
+        ),
+        None if args.json => crate::terminal::json(&answer),
+        None => crate::terminal::line(&done),
+    }
+}

@@ -1,0 +1,96 @@
+//! A node that has just started says when its links are up, and names those that are not.
+
+use crate::config::Config;
+use base::NodeAddr;
+use host::Commander;
+use host::log::Lines;
+use host::notify::Notify;
+use overlay::snapshot::LinkStatus;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How often links are looked at, at first; they need 0.2 to 0.7 s.
+const PACE: Duration = Duration::from_millis(100);
+/// Links that are not up by then are named.
+const SOON: Duration = Duration::from_secs(5);
+/// How often links are looked at from then on.
+const LATER: Duration = Duration::from_secs(1);
+
+/// The running thread, which ends when all is said. Dropping it lets it go.
+#[derive(Debug)]
+pub(super) struct Ready {
+    _alive: SyncSender<()>,
+}
+
+impl Ready {
+    /// Watches the links to the neighbours of the configuration.
+    pub(super) fn start(
+        config: &Config,
+        commander: Commander,
+        lines: Lines,
+        notify: Arc<Notify>,
+    ) -> io::Result<Ready> {
+        let (alive, ended) = sync_channel(0);
+        let neighbors = config.neighbors.iter().map(|n| (n.address, n.name.clone()));
+        let neighbors: Vec<(NodeAddr, String)> = neighbors.collect();
+        let watch = move || watch(&neighbors, &commander, &lines, &notify, &ended);
+        let thread = std::thread::Builder::new().name("ready".into());
+        thread.spawn(watch)?;
+        Ok(Ready { _alive: alive })
+    }
+}
+
+fn watch(
+    neighbors: &[(NodeAddr, String)],
+    commander: &Commander,
+    lines: &Lines,
+    notify: &Notify,
+    ended: &Receiver<()>,
+) {
+    if neighbors.is_empty() {
+        return lines.say("ready: no neighbor is configured, others may dial this node");
+    }
+    let start = Instant::now();
+    let mut pace = PACE;
+    while ended.recv_timeout(pace) == Err(RecvTimeoutError::Timeout) {
+        let Ok(status) = commander.status() else {
+            continue;
+        };
+        let links = &status.snapshot.links;
+        let missing = missing(neighbors, links);
+        let count = count(links);
+        if missing.is_empty() {
+            notify.status(&count);
+            return lines.say(&format!("ready: {count}"));
+        }
+        if pace == PACE && start.elapsed() >= SOON {
+            pace = LATER;
+            notify.status(&count);
+            lines.warn(&format!("{count}; not up: {}", missing.join("; ")));
+        }
+    }
+}
+
+/// How many links are up, for people.
+pub(super) fn count(links: &[LinkStatus]) -> String {
+    let up = links.iter().filter(|link| link.state == "up").count();
+    format!("{up} of {} links up", links.len())
+}
+
+/// The neighbours whose links are not up, each with the reason.
+fn missing(neighbors: &[(NodeAddr, String)], links: &[LinkStatus]) -> Vec<String> {
+    let missing = neighbors.iter().filter_map(|(address, name)| {
+        let peer = address.to_string();
+        let link = links.iter().find(|link| link.peer == peer);
+        match link {
+            Some(link) if link.state == "up" => None,
+            link => {
+                let reason = link.and_then(|link| link.reason.as_deref());
+                Some(format!("{name}: {}", reason.unwrap_or("no link")))
+            }
+        }
+    });
+    missing.collect()
+}

@@ -1,0 +1,352 @@
+//! SIGHUP: a running node reads its files again, takes what can change while it runs, and says what
+//! takes effect at its next start. A file with a mistake changes nothing.
+//!
+//! ```text
+//!   taken                                       at the next start
+//!   log_file (opened again), log_level          everything else in the configuration,
+//!   certificate, revocations: newer ones        neighbours that are listed no more
+//!   [[neighbor]]: new ones, endpoint,
+//!     capacity, hops, impair
+//!   [[group]]
+//! ```
+//! The same signal comes when the terminal goes of which the node was started: then it stops.
+
+use super::ready::count;
+use super::{as_neighbor, names};
+use crate::config::{Config, Neighbor};
+use crate::failure::Failure;
+use base::NodeAddr;
+use host::Commander;
+use host::log::Lines;
+use host::notify::Notify;
+use host::resolve::Resolver;
+use net::epoll::{Interest, Poller, Ready, Waker};
+use net::signals::Hangup;
+use overlay::request::{Operation, RequestError};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+const TOKEN_HANGUP: u64 = 0;
+const TOKEN_WAKER: u64 = 1;
+
+/// Keys that are taken while the node runs: the rest takes effect at its next start.
+const TAKEN: [&str; 4] = ["log_level", "log_file", "neighbor", "group"];
+
+/// The thread that waits for the signal. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Reloader {
+    thread: Option<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+/// What the node runs by.
+pub(super) struct Running {
+    /// Its configuration file.
+    pub(super) path: PathBuf,
+    /// What that says, as far as it has been taken.
+    pub(super) config: Config,
+    /// Its address.
+    pub(super) address: NodeAddr,
+    /// The loop.
+    pub(super) commander: Commander,
+    /// The log.
+    pub(super) lines: Lines,
+    /// The service manager.
+    pub(super) notify: Arc<Notify>,
+    /// Looks up the names of neighbours.
+    pub(super) resolver: Option<Resolver>,
+}
+
+/// What has come of reading the files again.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Changes {
+    taken: Vec<String>,
+    later: Vec<String>,
+    refused: Vec<String>,
+}
+
+impl Reloader {
+    /// Waits for the signal.
+    pub(super) fn start(hangup: Hangup, mut running: Running) -> io::Result<Reloader> {
+        let (mut poller, waker) = (Poller::new()?, Waker::new()?);
+        poller.add(&hangup, TOKEN_HANGUP, Interest::READ)?;
+        poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&stopping);
+        // Standard error is a terminal until that has gone.
+        let had_terminal = io::stderr().is_terminal();
+        let wait = move || {
+            let mut ready: Vec<Ready> = Vec::new();
+            while !stop.load(Ordering::Acquire) && poller.wait(None, &mut ready).is_ok() {
+                if hangup.take() == 0 {
+                    continue;
+                }
+                if had_terminal && !io::stderr().is_terminal() {
+                    // A loop that has gone needs no telling.
+                    let _ = running.commander.stop();
+                    continue;
+                }
+                running.reload();
+            }
+        };
+        let thread = std::thread::Builder::new().name("reload".into());
+        Ok(Reloader {
+            thread: Some(thread.spawn(wait)?),
+            stopping,
+            waker,
+        })
+    }
+}
+
+impl Drop for Reloader {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic over there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Running {
+    fn reload(&mut self) {
+        self.notify.reloading();
+        // First, so that what follows is in the new file.
+        let reopened = self.open_log();
+        let path = self.path.display().to_string();
+        match self.take() {
+            Ok(changes) => {
+                let list = |what: &str, list: &[String]| match list {
+                    [] => String::new(),
+                    list => format!("; {what}: {}", list.join(", ")),
+                };
+                let text = format!(
+                    "read {path} again{}{}{}",
+                    list("taken", &changes.taken),
+                    list("takes effect at the next start", &changes.later),
+                    list("NOT TAKEN", &changes.refused),
+                );
+                match changes.refused.is_empty() {
+                    true => self.lines.say(&text),
+                    false => self.lines.error(&text),
+                }
+            }
+            Err(why) => self.lines.error(&format!(
+                "{path} is not taken, and the node goes on as before: {}",
+                why.text()
+            )),
+        }
+        if let Err(why) = reopened {
+            self.lines.error(&why);
+        }
+        let links = self.commander.status().map(|status| status.snapshot.links);
+        self.notify.ready(&count(&links.unwrap_or_default()));
+    }
+
+    /// Goes on in the log file that has the name now.
+    fn open_log(&self) -> Result<(), String> {
+        let Some(path) = &self.config.log_file else {
+            return Ok(());
+        };
+        let appended = self.lines.append_to(path);
+        appended.map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+
+    /// Reads everything, and then takes what can be taken.
+    fn take(&mut self) -> Result<Changes, Failure> {
+        let mut config = Config::load(&self.path).map_err(Failure::misused)?;
+        let (identity, network) = super::start::credentials(&config)?;
+        super::start::check_neighbors(&self.path, &config, &identity)?;
+        if identity.address() != self.address {
+            return Err(Failure::misused(format_args!(
+                "the certificate is for {}, and this node is {}",
+                identity.address(),
+                self.address
+            )));
+        }
+        let mut changes = Changes::default();
+        self.take_log(&config, &mut changes);
+        let status = self.commander.status().map_err(Failure::failed)?;
+        let serial = identity.certificate().fields().serial;
+        if serial != status.snapshot.certificate_serial {
+            let renew = Operation::Renew(Box::new(identity));
+            self.operate(renew, format!("certificate {serial}"), &mut changes);
+        }
+        let list = network.revocations();
+        if let Some(list) =
+            list.filter(|_| network.revocations_version() > status.snapshot.revocations_version)
+        {
+            let revoke = Operation::Revoke(list.as_bytes().to_vec());
+            let what = format!("revocations, version {}", list.fields().version);
+            self.operate(revoke, what, &mut changes);
+        }
+        self.take_neighbors(&config, &mut changes);
+        self.take_groups(&config, &mut changes)?;
+        changes.later.extend(later(&self.config, &config));
+        for key in later(&self.config, &config) {
+            // It is told again the next time too.
+            let before = self.config.written.get(&key).cloned();
+            match before {
+                Some(before) => config.written.insert(key, before),
+                None => config.written.remove(&key),
+            };
+        }
+        config.listen = self.config.listen.clone();
+        self.config = config;
+        Ok(changes)
+    }
+
+    fn take_log(&mut self, config: &Config, changes: &mut Changes) {
+        if config.log_level != self.config.log_level {
+            self.lines.set_level(config.log_level.unwrap_or_default());
+            changes.taken.push("log_level".to_owned());
+        }
+        if config.log_file == self.config.log_file {
+            if config.log_file.is_some() {
+                changes.taken.push("log_file, opened again".to_owned());
+            }
+            return;
+        }
+        let before = core::mem::replace(&mut self.config.log_file, config.log_file.clone());
+        match (self.open_log(), &config.log_file) {
+            (Err(why), _) => {
+                self.config.log_file = before;
+                changes.refused.push(why);
+            }
+            (Ok(()), Some(_)) => changes.taken.push("log_file".to_owned()),
+            (Ok(()), None) => {
+                self.lines.to_standard_error();
+                changes.taken.push("log_file: standard error".to_owned());
+            }
+        }
+    }
+
+    fn take_neighbors(&mut self, config: &Config, changes: &mut Changes) {
+        let listen = self.config.listen.clone();
+        let old = core::mem::take(&mut self.config.neighbors);
+        let before = |address: NodeAddr| old.iter().find(|n| n.address == address);
+        for neighbor in &config.neighbors {
+            let address = neighbor.address;
+            let known = before(address);
+            if known.is_some_and(|known| is_same(known, neighbor)) {
+                continue;
+            }
+            let meet = Operation::Meet(as_neighbor(neighbor, &listen));
+            self.operate(meet, format!("neighbor {}", neighbor.name), changes);
+            let what = |key: &str| format!("{key} of {}", neighbor.name);
+            if known.and_then(|known| known.hops) != neighbor.hops {
+                let hops = Operation::Hops {
+                    neighbor: address,
+                    hops: neighbor.hops,
+                };
+                self.operate(hops, what("hops"), changes);
+            }
+            if known.and_then(|known| known.impair.clone()) != neighbor.impair {
+                let impair = Operation::Impair {
+                    neighbor: address,
+                    model: neighbor.impair.clone(),
+                };
+                self.operate(impair, what("impair"), changes);
+            }
+        }
+        let kept = |n: &Neighbor| config.neighbors.iter().any(|k| k.address == n.address);
+        let gone = old.iter().filter(|n| !kept(n));
+        changes
+            .later
+            .extend(gone.map(|n| format!("neighbor {} is listed no more", n.name)));
+        let names = names(config, &listen);
+        self.resolver = None;
+        if !names.is_empty() {
+            let (commander, lines) = (self.commander.clone(), self.lines.clone());
+            match Resolver::start(names, listen, commander, lines) {
+                Ok(resolver) => self.resolver = Some(resolver),
+                Err(error) => changes.refused.push(format!("names of neighbors: {error}")),
+            }
+        }
+    }
+
+    fn take_groups(&mut self, config: &Config, changes: &mut Changes) -> Result<(), Failure> {
+        for group in &config.groups {
+            if !self.config.groups.contains(group) {
+                let setting = group.wanted().setting().map_err(Failure::misused)?;
+                let set = host::control::set(setting);
+                self.operate(set, format!("group {}", group.address), changes);
+            }
+        }
+        for gone in &self.config.groups {
+            if !config.groups.iter().any(|g| g.address == gone.address) {
+                let setting = gone.wanted().setting().map_err(Failure::misused)?;
+                let clear = Operation::SetGroup {
+                    group: setting.group,
+                    prefix: setting.prefix,
+                    setting: None,
+                };
+                let what = format!("group {} is no more set", gone.address);
+                self.operate(clear, what, changes);
+            }
+        }
+        Ok(())
+    }
+
+    fn operate(&self, operation: Operation, what: String, changes: &mut Changes) {
+        let done: Result<Result<(), RequestError>, _> = self.commander.operate(operation);
+        match done {
+            Ok(Ok(())) => changes.taken.push(what),
+            Ok(Err(why)) => changes.refused.push(format!("{what}: {why}")),
+            Err(why) => changes.refused.push(format!("{what}: {why}")),
+        }
+    }
+}
+
+/// The keys of the file that have changed and take effect at the next start.
+fn later(before: &Config, now: &Config) -> Vec<String> {
+    let (before, now) = (&before.written, &now.written);
+    let mut keys: Vec<&String> = before.keys().chain(now.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.retain(|key| !TAKEN.contains(&key.as_str()) && before.get(*key) != now.get(*key));
+    keys.into_iter().cloned().collect()
+}
+
+/// Nothing about the neighbour has changed that can be taken.
+fn is_same(a: &Neighbor, b: &Neighbor) -> bool {
+    let shown = |n: &Neighbor| {
+        (
+            n.endpoints.clone(),
+            n.capacity,
+            n.hops,
+            n.impair.as_ref().map(ToString::to_string),
+        )
+    };
+    shown(a) == shown(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(more: &str) -> Config {
+        let dir = crate::testing::directory("reload");
+        let path = dir.join("node.toml");
+        let text = format!(
+            "certificate = 'a'\nkey = 'b'\nnetwork = 'c'\nlisten = ['127.0.0.1:7700']\n{more}"
+        );
+        std::fs::write(&path, text).unwrap();
+        let config = Config::load(&path).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        config
+    }
+
+    #[test]
+    fn what_cannot_change_while_a_node_runs_is_named() {
+        let before = config("dscp = true\nlog_level = 'info'\n");
+        let now = config("metrics = '127.0.0.1:9700'\nlog_level = 'error'\n");
+        assert_eq!(later(&before, &now), ["dscp", "metrics"]);
+        assert_eq!(later(&now, &now), [] as [&str; 0]);
+    }
+}
