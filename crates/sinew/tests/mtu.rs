@@ -113,7 +113,7 @@ struct Lane<'a> {
 impl<'a> Lane<'a> {
     /// Segments with these MTUs, the joiner's first.
     fn new(core: &'a Namespace, family: Family, mtus: &[u16]) -> Lane<'a> {
-        let spaces: Vec<Namespace> = mtus.iter().map(|_| Namespace::new().unwrap()).collect();
+        let spaces: Vec<Namespace> = mtus.iter().map(|_| namespace()).collect();
         let lane = Lane { core, spaces };
         let (host_bits, bits) = family.bits();
         family.add(lane.at(0), &format!("{}/{host_bits}", family.host(2)), "lo");
@@ -184,9 +184,22 @@ impl Drop for Lane<'_> {
     }
 }
 
+/// A network whose interfaces are ready at once: IPv6 looks for seconds whether somebody else has their
+/// addresses.
+fn namespace() -> Namespace {
+    let namespace = Namespace::new().unwrap();
+    for which in ["all", "default"] {
+        for setting in ["accept_dad", "dad_transmits"] {
+            let name = format!("net/ipv6/conf/{which}/{setting}");
+            namespace.sysctl(&name, "0").unwrap();
+        }
+    }
+    namespace
+}
+
 /// Eleven nodes in a network of their own, and the certificate of one more.
 fn network(name: &str, family: Family) -> (World, Namespace) {
-    let core = Namespace::new().unwrap();
+    let core = namespace();
     let (bits, _) = family.bits();
     family.add(&core, &format!("{}/{bits}", family.host(1)), "lo");
     let mut world = World::new(name);
@@ -373,7 +386,7 @@ fn visit(world: &mut World, family: Family, lane: &Lane<'_>, mtu: u16, what: &st
     let again = exchange(world);
     let carried = carried(world, JOINER);
     println!(
-        "{family:?} {mtu} {what}: joined after {joined:?}, MTU found {settled:?} later ({}), sent twice {again:?}",
+        "{family:?} {what}: joined after {joined:?}, MTU found {settled:?} later ({}), sent twice {again:?}",
         carried[0]
     );
     assert_eq!(carried.len(), usize::from(CORE));
@@ -396,10 +409,11 @@ fn interfaces(name: &str, family: Family, mtus: &[u16]) {
     let (mut world, core) = network(name, family);
     for mtu in mtus {
         let both = Lane::new(&core, family, &[*mtu]);
-        visit(&mut world, family, &both, *mtu, "both ends");
+        visit(&mut world, family, &both, *mtu, &format!("{mtu} both ends"));
         drop(both);
         let one = Lane::new(&core, family, &[*mtu, 1_500]);
-        visit(&mut world, family, &one, *mtu.min(&1_500), "one end");
+        let least = *mtu.min(&1_500);
+        visit(&mut world, family, &one, least, &format!("{mtu} one end"));
     }
 }
 
@@ -425,13 +439,13 @@ fn paths(name: &str, family: Family, narrow: &[u16]) {
         for is_silent in [false, true] {
             let lane = Lane::new(&core, family, &[1_500, *mtu, 1_500]);
             let what = match is_silent {
-                true => "path without ICMP",
-                false => "path with ICMP",
+                true => format!("{mtu} on the path, no ICMP"),
+                false => format!("{mtu} on the path, ICMP"),
             };
             if is_silent {
                 lane.silence(family);
             }
-            visit(&mut world, family, &lane, *mtu, what);
+            visit(&mut world, family, &lane, *mtu, &what);
         }
     }
 }

@@ -48,6 +48,18 @@ fn three_messages_establish_a_session() {
 }
 
 #[test]
+fn the_own_address_that_is_answered_is_no_other_peer() {
+    let (mut a, mut b) = two();
+    let here = UnderlayAddr { local: 3, ..at(2) };
+    let init = a.dial(T0, at(2), None).unwrap();
+    assert_eq!(a.dial(T0, here, None), Err(DialError::InProgress));
+    let response = b.on_datagram(T0, NOW_S, at(1), &init).reply();
+    let dialled = a.on_datagram(T0, NOW_S, here, &response).established();
+    assert_eq!(dialled.from, here, "what follows leaves from there");
+    assert!(!a.hang_up(at(2)), "the dial is over");
+}
+
+#[test]
 fn one_address_is_dialled_once_at_a_time() {
     let (mut a, _) = two();
     a.dial(T0, at(2), None).unwrap();
