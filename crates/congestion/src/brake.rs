@@ -106,8 +106,8 @@ const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
 const ANSWERS: f64 = 0.3;
 /// What should fall by less, in seconds per second, proves nothing.
 const FALLS_LEAST: f64 = 0.1;
-/// A lane that gives less than the rest of this to its link has not made the queue.
-const OTHERS_SHARE: f64 = 0.8;
+/// Where others give more than this share to the link, it is not clear who makes the queue.
+const OTHERS_SHARE: f64 = 0.25;
 /// A queue that was others' is let grow for so long.
 const OTHERS_FOR: Duration = Duration::from_secs(30);
 /// For so long after a flow begins, or a round trip was long, questions come more often.
@@ -196,7 +196,9 @@ struct Limit {
     fell: Time,
     /// What left the queue when it grew, and what of that was not the lane's.
     leaves: Option<(f64, f64)>,
-    /// It is not clear yet whether the queue answers.
+    /// Losses until then are of what was sent before it fell.
+    deaf_until: Time,
+    /// The queue has answered to what it fell to.
     is_proved: bool,
 }
 
@@ -335,7 +337,7 @@ impl Brake {
         let is_long = self
             .growth
             .last()
-            .is_some_and(|echo| self.baseline.is_long(echo.rtt));
+            .is_some_and(|echo| self.baseline.is_long(echo.there));
         (began || is_long).then(|| now + WATCHED)
     }
 
@@ -355,7 +357,8 @@ impl Brake {
             return;
         }
         self.growth.on_echo(echo);
-        self.on_round_trip(now, echo.rtt);
+        self.baseline.on_echo(now, echo.sent, echo.rtt);
+        self.judge_if_due(now, echo.rtt);
         self.look_for_growth(now);
     }
 
@@ -427,10 +430,7 @@ impl Brake {
         let Some(mut limit) = self.limit.take() else {
             return;
         };
-        if let Some((leaves, others)) = limit.leaves {
-            let known_bps = (leaves - others).max(0.0) * DRAINING;
-            limit.rate_bps = limit.rate_bps.min(known_bps);
-        }
+        limit.rate_bps = limit.rate_bps.min(limit.known_bps().unwrap_or(f64::MAX));
         self.falls(now, limit);
     }
 
@@ -441,6 +441,8 @@ impl Brake {
             self.try_after = (self.try_after * 2).min(TRY_AFTER_MAX);
         }
         limit.fell = now;
+        let rtt = self.baseline.latest();
+        limit.deaf_until = now + rtt * 2 + EPOCH_LEAST;
         self.limit = Some(limit);
         self.flows.measure(now);
         self.decide(now);
@@ -461,6 +463,10 @@ impl Brake {
     /// A round trip was measured: if the last judgement is long enough ago, judges.
     pub fn on_round_trip(&mut self, now: Time, rtt: Duration) {
         self.baseline.on_round_trip(now, rtt);
+        self.judge_if_due(now, rtt);
+    }
+
+    fn judge_if_due(&mut self, now: Time, rtt: Duration) {
         let span = now.since(self.epoch.since);
         if span < EPOCH_LEAST.max(rtt) {
             return;
@@ -522,16 +528,26 @@ impl Brake {
         }
         match (&mut self.limit, epoch.lost > 0, queued) {
             (None, true, true) if doubt == Doubt::AsUsual => {}
+            // What was sent before the rate fell is lost still: one cut for each round trip.
+            (Some(limit), true, true) if now < limit.deaf_until => {
+                self.congested = true;
+            }
             (Some(_), true, true) if doubt != Doubt::None => self.congested = true,
             (limit, true, true) => {
                 self.congested = true;
                 let arrived = epoch.sent_bytes as f64 * per_s * (1.0 - share);
-                let slower = limit.as_ref().map_or(arrived, |l| l.rate_bps.min(arrived));
+                let held = limit.as_ref().map_or(f64::MAX, |limit| limit.rate_bps);
+                // An epoch in which little was sent says little.
+                let slower = held
+                    .min(arrived)
+                    .max(if held < f64::MAX { held / 2.0 } else { 0.0 });
                 // Mathis et al. 1997: a TCP has 1.22 / √p packets per round trip.
                 let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
                 let rate_bps = (slower * (1.0 - self.settings.gamma)).max(fair);
                 let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, rate_bps));
                 limit.rate_bps = rate_bps;
+                // It loses what was thought to leave it.
+                limit.leaves = None;
                 self.falls(now, limit);
             }
             // Without a queue losses are random, and no reason to stay slow.
@@ -539,6 +555,7 @@ impl Brake {
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
                 let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
                 limit.rate_bps += fair.min(limit.rate_bps * GROWTH_MOST * span.as_secs_f64());
+                limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
             }
             _ => {}
         }
@@ -668,8 +685,15 @@ impl Limit {
             filled: now,
             fell: now,
             leaves: None,
+            deaf_until: now,
             is_proved: false,
         }
+    }
+
+    /// What the lane may give without making a queue, as far as it is known.
+    fn known_bps(&self) -> Option<f64> {
+        let (leaves, others) = self.leaves?;
+        Some((leaves - others).max(0.0) * DRAINING)
     }
 
     /// Whether a packet has its share of `left_bps`.

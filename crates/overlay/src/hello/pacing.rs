@@ -47,7 +47,9 @@ impl Hello {
             State::Probing => pace.probe_interval.min(regular),
             // Questions get lost too, so answers go on between them, and as fast as they do.
             State::Up if asked && self.asked >= HURRIED => pace.hurry_interval.min(regular),
-            State::Up if asked || self.is_watched(now) => pace.probe_interval.min(regular),
+            State::Up if asked => pace.probe_interval.min(regular),
+            // Slower than questions of who hears nothing, which would be answered in a hurry.
+            State::Up if self.is_watched(now) => (pace.probe_interval * 3).div(2).min(regular),
             State::Up | State::Down => regular,
         }
     }
@@ -59,7 +61,8 @@ impl Hello {
             // The other end may not know yet that the link has become active.
             State::Up => {
                 let differ = self.settings.active != self.settings.idle;
-                self.is_watched(now) || self.active && slow_peer && differ
+                // An answer asks nothing, or two ends that watch would never stop.
+                self.is_watched(now) && !self.answering || self.active && slow_peer && differ
             }
             // Nor that this end is still down, when it is up and idle itself and the hellos that
             // would have completed the row are lost.
