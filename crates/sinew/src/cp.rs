@@ -88,7 +88,7 @@ struct Remote {
 
 impl Remote {
     /// What goes there goes into a directory, which must be there: a slash at the end says so.
-    fn as_directory(mut self) -> Remote {
+    fn into_directory(mut self) -> Remote {
         match self.path.as_str() {
             // A path without a root is below the first one.
             "" => self.path.push_str("./"),
@@ -124,7 +124,7 @@ pub fn run(args: &Copy) -> Outcome {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {
                 1 => targets,
-                _ => targets.into_iter().map(Remote::as_directory).collect(),
+                _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
             for source in &sources {
                 push(args, &route, &socket, &names, source, &targets)?;
@@ -361,7 +361,7 @@ mod tests {
     fn several_sources_go_into_a_directory() {
         let path = |path: &str| {
             let (node, path) = ("d".to_owned(), path.to_owned());
-            Remote { node, path }.as_directory().path
+            Remote { node, path }.into_directory().path
         };
         assert_eq!(
             [path("collect"), path("/srv/a/"), path("")],

@@ -41,10 +41,10 @@ impl Watched<'_> {
     /// The last page that is whole.
     fn page(&self) -> String {
         let drawn = self.drawn();
-        let mut pages = drawn
+        let pages = drawn
             .split("\x1b[H")
             .filter(|page| page.ends_with("\x1b[J"));
-        pages.next_back().unwrap_or_default().to_owned()
+        pages.last().unwrap_or_default().to_owned()
     }
 
     fn strike(&mut self, keys: &str) {
