@@ -1,7 +1,7 @@
 //! `--watch` on a terminal: its own screen, a node that is restarted meanwhile, and every way out.
 //! The terminal is one that `script` makes.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
 
