@@ -346,11 +346,11 @@ impl Scene {
     /// other way than the link does.
     fn twins_over(&self, link: usize) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
         let flows = self.flows.iter().enumerate();
+        // TCP has a world of its own.
+        let flows = flows.filter(|(_, flow)| !flow.is_stream);
         flows.flat_map(move |(n, flow)| {
-            let over = flow
-                .receivers
-                .iter()
-                .filter(move |of| of.direct == Some(link));
+            let over = flow.receivers.iter();
+            let over = over.filter(move |of| of.direct == Some(link));
             over.map(move |of| (n, of.to, flow.from != self.links[link].a))
         })
     }
