@@ -5,6 +5,31 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)
 }
 
+/// The same in columns that fit a width: those that do not fit follow below, behind the first one again.
+pub(crate) fn fold(rows: &[Vec<String>], width: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut blocks = Vec::new();
+    let mut from = 1;
+    while from < columns {
+        let block = |to: usize| -> Vec<Vec<String>> {
+            let cells = rows.iter().map(|row| {
+                let rest = row.iter().take(to).skip(from);
+                row.first().into_iter().chain(rest).cloned().collect()
+            });
+            cells.collect()
+        };
+        let fits = |to: &usize| {
+            let drawn = align_with(&block(*to), 2);
+            drawn.lines().all(|line| line.chars().count() <= width)
+        };
+        // One column at least, however wide it is.
+        let to = (from + 1..=columns).rev().find(fits).unwrap_or(from + 1);
+        blocks.push(align_with(&block(to), 2));
+        from = to;
+    }
+    blocks.join("\n")
+}
+
 /// The same with so many spaces between columns.
 pub(crate) fn align_with(rows: &[Vec<String>], gap: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -31,6 +56,28 @@ pub(crate) fn align_with(rows: &[Vec<String>], gap: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_that_do_not_fit_follow_below() {
+        let rows = [
+            vec!["flow", "sent", "lost %", "late %"],
+            vec!["call", "1500", "1.40", "0.00"],
+        ];
+        let rows: Vec<Vec<String>> = rows
+            .iter()
+            .map(|row| row.iter().map(|&cell| cell.to_owned()).collect())
+            .collect();
+        assert_eq!(
+            fold(&rows, 18),
+            "flow  sent  lost %\ncall  1500    1.40\n\nflow  late %\ncall    0.00\n"
+        );
+        assert_eq!(fold(&rows, 80), align_with(&rows, 2));
+        assert_eq!(
+            fold(&rows, 3).lines().count(),
+            8,
+            "one column is always there"
+        );
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

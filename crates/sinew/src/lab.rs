@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::link;
+use crate::table::Page;
 use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
@@ -145,6 +146,9 @@ pub fn run(lab: &Lab) -> Outcome {
     }
 }
 
+/// Where titles begin behind the experiments' names.
+const ID: usize = 16;
+
 fn list(args: &List) -> Outcome {
     let entries = experiment::list();
     if args.json {
@@ -152,10 +156,12 @@ fn list(args: &List) -> Outcome {
     }
     for entry in entries {
         let real = if entry.real_time { ", real nodes" } else { "" };
-        terminal::line(&format!(
-            "{:<16} {} ({} claims{real})",
+        let line = format!(
+            "{:<ID$} {} ({} claims{real})",
             entry.id, entry.title, entry.claims
-        ))?;
+        );
+        let page = Page::wrapped(&line, &terminal::look(), ID + 1);
+        terminal::line(page.to_string().trim_end())?;
     }
     Ok(())
 }

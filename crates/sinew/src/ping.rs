@@ -128,7 +128,7 @@ impl Replies<'_> {
             let quantiles = [0.0, 0.5, 0.95, 1.0].map(|share| self.rtts.quantile(share));
             if let [Some(min), Some(median), Some(p95), Some(max)] = quantiles {
                 line += &format!(
-                    "; round trip min/median/p95/max {min:.2}/{median:.2}/{p95:.2}/{max:.2} ms"
+                    "\nround trip min/median/p95/max {min:.2}/{median:.2}/{p95:.2}/{max:.2} ms"
                 );
             }
             terminal::line(&line)?;

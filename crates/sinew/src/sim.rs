@@ -1,6 +1,7 @@
 //! `sinew sim`: scenario files through the simulator, with the production nodes; and worlds.
 
 use crate::failure::{Failure, Outcome};
+use crate::table::Page;
 use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::progress::Progress;
@@ -94,7 +95,8 @@ impl World {
         if self.json {
             terminal::json(&serde_json::to_value(&report).map_err(Failure::failed)?)?;
         } else {
-            terminal::line(report.to_string().trim_end())?;
+            let page = Page::wrapped(&report.to_string(), &terminal::look(), 2);
+            terminal::line(page.to_string().trim_end())?;
         }
         match report.failed.first() {
             None => Ok(()),

@@ -131,15 +131,18 @@ impl Report {
     }
 }
 
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
 impl Column {
     fn titles(self) -> &'static [&'static str] {
         match self {
             Column::Sent => &["sent"],
-            Column::Lost => &["lost"],
-            Column::Late => &["late"],
+            Column::Lost => &["lost %"],
+            Column::Late => &["late %"],
             Column::Delay => &["mean ms", "p50", "p95", "p99"],
             Column::Jitter => &["jitter ms"],
-            Column::Duplicates => &["twice"],
+            Column::Duplicates => &["duplicates"],
             Column::Reordered => &["reordered"],
             Column::Gaps => &["gaps", "longest ms"],
         }
@@ -156,8 +159,8 @@ impl Column {
         } = packets.delay_ms;
         match self {
             Column::Sent => vec![packets.sent.to_string()],
-            Column::Lost => vec![format!("{:.2} %", packets.lost_pct)],
-            Column::Late => vec![format!("{:.2} %", packets.late_pct)],
+            Column::Lost => vec![format!("{:.2}", packets.lost_pct)],
+            Column::Late => vec![format!("{:.2}", packets.late_pct)],
             Column::Delay => [mean, p50, p95, p99].map(delay).to_vec(),
             Column::Jitter => vec![format!("{:.2}", packets.jitter_ms)],
             Column::Duplicates => vec![packets.duplicates.to_string()],
@@ -185,7 +188,7 @@ impl fmt::Display for Report {
             row.extend(self.columns.iter().flat_map(|c| c.cells(&flow.packets)));
             rows.push(row);
         }
-        f.write_str(&table::align(&rows))?;
+        f.write_str(&table::fold(&rows, WIDTH))?;
         for flow in self.flows.iter().filter(|flow| flow.packets.refused > 0) {
             let refused = flow.packets.refused;
             writeln!(f, "{}: its node refused {refused} requests", flow.name)?;
@@ -201,11 +204,15 @@ impl fmt::Display for OverlayReport {
         }
         writeln!(
             f,
-            "sent again: {}, recovered: {}; links up {}, down {}; route changes {}",
+            "retransmitted: {}, recovered: {}; links up {}, down {}; route changes {}",
             self.retransmitted, self.recovered, self.links_up, self.links_down, self.route_changes
         )?;
         if self.unstamped > 0 {
-            writeln!(f, "to be stamped, but sent by table: {}", self.unstamped)?;
+            writeln!(
+                f,
+                "to be source-routed, but sent by table: {}",
+                self.unstamped
+            )?;
         }
         let dropped: Vec<String> = self
             .dropped

@@ -49,7 +49,8 @@ pub(super) fn run_init(args: &Init) -> Outcome {
     }
     let dir = args.dir.display();
     terminal::line(&format!(
-        "network {} is in {dir}; its root key is {dir}/network.key: keep it offline and back it up\n\
+        "network {} is in {dir}\n\
+         its root key is {dir}/network.key: keep it offline and back it up\n\
          add nodes with: sinew net add {dir} NODE --address HOST:PORT",
         args.name
     ))
