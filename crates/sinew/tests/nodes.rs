@@ -329,7 +329,7 @@ fn commands_that_are_typed_behind_the_nodes_wait_for_what_is_coming() {
         world.launch(name);
     }
     // As they stand in the README, at once: no link is up yet, nor even a socket there.
-    let ping = world.json("ping par --count 3 --timeout 5000 --node net/ams");
+    let ping = world.json("ping par --count 3 --timeout 5000ms --node net/ams");
     assert_eq!(ping["received"], 3, "{ping}");
     world.stop("fra");
     world.launch("fra");
