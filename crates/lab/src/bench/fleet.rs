@@ -10,7 +10,7 @@ use super::credentials::{Issuer, address, name};
 use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
-use crate::files::{Scratch, write};
+use crate::files::{Scratch, write, write_secret};
 use crate::interrupt::Interrupt;
 use base::impair::Model;
 use base::{Duration, NodeAddr};
@@ -154,7 +154,8 @@ impl Fleet {
         let member = self.members[index].clone();
         let identity = self.issuer.identity_of(&member.name, member.address)?;
         let put = |suffix: &str, text: &str| self.put(&member, suffix, text);
-        put("key", &identity.keys().to_text())?;
+        let key = self.folder.join(format!("{}.key", member.stem));
+        write_secret(&key, &identity.keys().to_text())?;
         put("cert", &identity.certificate().to_text())?;
         put("toml", &self.config(index, spec))?;
         let child = self.spawn(&member, spec)?;

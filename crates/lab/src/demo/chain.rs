@@ -12,7 +12,7 @@
 
 use super::DemoError;
 use crate::control;
-use crate::files::{Scratch, write};
+use crate::files::{Scratch, write, write_secret};
 use base::impair::Model;
 use base::{Duration, NodeAddr, Time};
 use net::Clock;
@@ -283,7 +283,7 @@ fn prepare(dir: &Path, links: &Links) -> Result<(), DemoError> {
         let certificate = authority
             .issue(&request, validity)
             .map_err(|error| failed(&error.to_string()))?;
-        put(dir, &format!("{name}.key"), &keys.to_text())?;
+        put_secret(dir, &format!("{name}.key"), &keys.to_text())?;
         put(dir, &format!("{name}.cert"), &certificate.to_text())?;
         put(dir, &config_file(name), &config(i, &ports, links))?;
     }
@@ -342,8 +342,12 @@ fn entropy_64() -> io::Result<[u8; 64]> {
 }
 
 fn put(dir: &Path, name: &str, text: &str) -> Result<(), DemoError> {
-    // The folder is for its owner alone, so the secrets need no more.
     write(&dir.join(name), text.as_bytes()).map_err(|e| start_error(name, &e))
+}
+
+/// A file that its owner alone may read: a node refuses any other key.
+fn put_secret(dir: &Path, name: &str, text: &str) -> Result<(), DemoError> {
+    write_secret(&dir.join(name), text).map_err(|e| start_error(name, &e))
 }
 
 fn start_error(what: &str, error: &io::Error) -> DemoError {

@@ -775,7 +775,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "6185b4cd70d003cd");
+    assert_eq!(example("diamond.toml").trace_hash, "8879197651d97f05");
 }
 
 #[test]
