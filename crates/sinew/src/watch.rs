@@ -67,7 +67,7 @@ fn stream(first: Page, mut page: impl FnMut() -> Result<Page, Failure>) -> Outco
             Err(Failure::Failed(why)) => {
                 if !is_away {
                     // Nobody can be told that standard error is gone.
-                    let _ = writeln!(io::stderr(), "sinew: {why}; waiting");
+                    let _ = writeln!(io::stderr(), "sinew: waiting: {why}");
                 }
                 is_away = true;
             }
@@ -156,7 +156,7 @@ impl Screen {
         let title = format!("sinew {title}{of}   {time} UTC   {keys}");
         let mut top = vec![faint(&title, true)];
         if let Some(why) = why {
-            top.push(format!("\x1b[31m{why}; waiting\x1b[0m"));
+            top.push(format!("\x1b[31mwaiting: {why}\x1b[0m"));
         }
         let lines = lay_out(top, page, rows, &mut self.first);
         // To the upper left, each line cleared to its end, and what is left below cleared.
