@@ -15,11 +15,11 @@
 //! growing queue are congestion, and then the rate falls by γ of what *arrives*.
 //! [Papadimitriou06 §3.1, §6] There is no window and no queue here: what the rate does not
 //! admit is dropped at the entry, because a late packet is worth
-//! nothing and takes the place of one in time. What is dropped are whole flows ([`flows`]): the lowest
+//! nothing and takes the place of one in time. What is dropped are whole flows (`flows`): the lowest
 //! priorities, and of these the youngest. Only flows that adapt, and one that is too much alone, share what is left packet by packet.
 //!
 //! Losses are not waited for where the queue is long and a packet in it late before it is full: a queue that
-//! grows says what leaves it ([`growth`]), and that, less a little, is the rate at once. Packets that would be late behind what
+//! grows says what leaves it (`growth`), and that, less a little, is the rate at once. Packets that would be late behind what
 //! stands there are dropped meanwhile, so it is empty soon. If it does not shrink although less is
 //! sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
 //!
