@@ -21,8 +21,10 @@ impl Watched<'_> {
     fn start<'a>(world: &World, name: &'a str, words: &str) -> Watched<'a> {
         let path = world.dir.join(format!("screen-{name}"));
         let program = env!("CARGO_BIN_EXE_sinew");
+        // The shell gives its place to the program: one that stays gets Ctrl-C as well, and answers
+        // with a status of its own.
         let child = Command::new("script")
-            .args(["-qefc", &format!("{program} {words}"), "/dev/null"])
+            .args(["-qefc", &format!("exec {program} {words}"), "/dev/null"])
             .current_dir(&world.dir)
             .env_remove("SINEW_NODE")
             .stdin(Stdio::piped())
