@@ -214,7 +214,11 @@ impl Baseline {
 
     fn level(&self, rtt: Duration) -> Duration {
         let above = rtt - self.least().unwrap_or(rtt);
-        LEVEL.max(above.div(LEVEL_SHARE)).max(self.differ * 2)
+        let jitter = self.roughness.spread().div(2);
+        LEVEL
+            .max(above.div(LEVEL_SHARE))
+            .max(self.differ * 2)
+            .max(jitter)
     }
 }
 

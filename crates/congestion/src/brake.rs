@@ -80,6 +80,9 @@ const STEADY_BRAKED: Duration = Duration::from_secs(1);
 /// Losses up to this share may be random. Choice: what recovery on the hop is made for; a link that
 /// is given a twentieth too much loses more.
 const FEW_LOST: f64 = 0.03;
+/// By how much the losses of a few packets vary more than if each were lost by itself. Choice: runs of which every
+/// second loss is followed by another: (1 + 1/2) / (1 - 1/2).
+const LOSSES_TOGETHER: f64 = 3.0;
 /// Less is sent than offered if it is less than this share of it.
 const HELD_BACK: f64 = 0.97;
 /// A path that has become longer is judged by the losses of so many packets and so much time.
@@ -181,6 +184,8 @@ struct Epoch {
     sent: u64,
     sent_bytes: u64,
     offered_bytes: u64,
+    /// Packets of the link of which the other end has told, and those of them that were lost.
+    told: u64,
     lost: u64,
     /// A bit for each flow's hash: how many are set tells how many flows there are.
     flows: u64,
@@ -455,9 +460,10 @@ impl Brake {
         self.decide(now);
     }
 
-    /// The other end misses packets of which it had not told before.
-    pub fn on_lost(&mut self, packets: u64) {
-        self.epoch.lost += packets;
+    /// The other end tells of so many more packets of the link that have arrived, and that are lost.
+    pub fn on_told(&mut self, arrived: u64, lost: u64) {
+        self.epoch.told += arrived + lost;
+        self.epoch.lost += lost;
     }
 
     /// A round trip was measured: if the last judgement is long enough ago, judges.
@@ -510,7 +516,7 @@ impl Brake {
 
     fn judge(&mut self, now: Time, rtt: Duration, span: Duration, epoch: &Epoch) {
         let per_s = 8.0 / span.as_secs_f64();
-        let share = (epoch.lost as f64 / epoch.sent as f64).min(1.0);
+        let share = epoch.lost_share();
         self.loss = match self.loss {
             0.0 => share,
             loss => 0.75 * loss + 0.25 * share,
@@ -584,6 +590,16 @@ impl Brake {
         }
     }
 
+    /// The share of so many packets that may be lost where no more is lost than without a queue.
+    fn usual_most(&self, told: u64) -> f64 {
+        let usual = self.usual_loss;
+        if usual <= 1e-3 {
+            return 0.0;
+        }
+        let deviation = (LOSSES_TOGETHER * usual / told.max(1) as f64).sqrt();
+        (2.0 * usual + 0.01).max(usual + 3.0 * deviation)
+    }
+
     /// Whether what looks like a queue may be a longer path; when that is clear, lets go.
     fn doubt(&mut self, now: Time, epoch: &Epoch) -> Doubt {
         let Some(steady) = self.baseline.steady() else {
@@ -595,10 +611,7 @@ impl Brake {
         self.trial.add(epoch);
         let patience = if steady.has_moved { 3 } else { 1 };
         let lost = self.trial.lost_share();
-        let as_usual = match self.usual_loss > 1e-3 {
-            true => 2.0 * self.usual_loss + 0.01,
-            false => 0.0,
-        };
+        let as_usual = self.usual_most(self.trial.told);
         let is_held = self.trial.sent_bytes as f64 <= HELD_BACK * self.trial.offered_bytes as f64;
         let (is_clear, after) = match self.limit {
             None => (lost <= as_usual, STEADY_FREE),
@@ -652,6 +665,7 @@ impl Epoch {
             sent: 0,
             sent_bytes: 0,
             offered_bytes: 0,
+            told: 0,
             lost: 0,
             flows: 0,
         }
@@ -661,11 +675,12 @@ impl Epoch {
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
         self.offered_bytes += other.offered_bytes;
+        self.told += other.told;
         self.lost += other.lost;
     }
 
     fn lost_share(&self) -> f64 {
-        self.lost as f64 / self.sent.max(1) as f64
+        self.lost as f64 / self.told.max(1) as f64
     }
 
     /// How many flows there probably were, by the share of bits that none has set (linear

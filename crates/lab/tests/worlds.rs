@@ -45,7 +45,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
     std::fs::remove_file(&path).unwrap();
     assert!(trace.lines().count() as u64 > traced.sent);
 
-    // Ten of the first 200 messy worlds are worse than their twins. None is to be; no more may become so.
+    // Three of the first 200 messy worlds are worse than their twins. None is to be; no more may become so.
     let messy = Options {
         first: 0,
         seeds: 200,
@@ -54,7 +54,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         ..options.clone()
     };
     let messy = run(&messy, Progress::Silent).unwrap();
-    assert!(messy.failed.len() <= 10 && messy.compared > 400, "{messy}");
+    assert!(messy.failed.len() <= 3 && messy.compared > 400, "{messy}");
 
     for (seeds, jobs) in [(0, None), (2, Some(1)), (1, Some(0)), (1, Some(1_000))] {
         let wrong = Options {

@@ -48,6 +48,9 @@ const PACE_CHANGED: f64 = 10.0;
 pub const GAP_EVENTS: u64 = LOSS_EVENTS as u64 / 2;
 /// A run of so many times the mean of the others was an outage. Choice: one of 50 runs is longer by chance.
 const RUN_OUTLIER: f64 = 4.0;
+/// Losses of one run that may be those of a queue. Choice: a queue that is full lets packets in as it lets others
+/// out, so what it loses in a row is short, unless it is given many times what leaves it.
+const RUN_COUNTS: u64 = 3;
 /// The longest run that is remembered, which bounds the work per input.
 const RUN_MAX: u64 = 256;
 /// Numbers that a packet may come behind others at most and still take its loss back. Choice: 60 ms at
@@ -91,6 +94,8 @@ pub struct Loss {
     base: u64,
     received_total: u64,
     lost_total: u64,
+    /// Losses that cannot be taken back, of a run no more than [`RUN_COUNTS`].
+    told_total: u64,
 }
 
 /// Losses in a row.
@@ -180,6 +185,12 @@ impl Loss {
     /// Packets that arrived and packets that were lost since the link began.
     pub fn totals(&self) -> (u64, u64) {
         (self.received_total, self.lost_total)
+    }
+
+    /// Packets that arrived, and losses that may tell of a queue: not those that may be merely late, and of a
+    /// long run, which is an outage, only the first.
+    pub fn told(&self) -> (u64, u64) {
+        (self.received_total, self.told_total)
     }
 
     #[cold]
@@ -359,8 +370,10 @@ impl Loss {
         {
             run.last = position;
             run.lost += 1;
+            self.told_total += u64::from(run.lost <= RUN_COUNTS);
             return;
         }
+        self.told_total += 1;
         if self.runs.len() == LOSS_EVENTS
             && let Some(oldest) = self.runs.pop_front()
         {
@@ -384,6 +397,7 @@ impl Loss {
         let Some(k) = self.runs.iter().rposition(within) else {
             return false;
         };
+        self.told_total -= u64::from(self.runs[k].lost <= RUN_COUNTS);
         self.runs[k].lost -= 1;
         if self.runs[k].lost == 0 {
             self.runs.remove(k);

@@ -101,6 +101,8 @@ pub struct Link {
     pub brake: Option<Brake>,
     /// How late the neighbour's hellos are.
     pub(crate) inbound: Inbound,
+    /// What the neighbour has told last of what arrived there and what was lost.
+    told: Option<(u32, u32)>,
     /// The last hellos that were sent, by their stamps, for what the link carries until the answer.
     asked: VecDeque<(u32, Echo)>,
     /// The reliable lane, both ways.
@@ -191,6 +193,7 @@ impl Link {
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
+            told: None,
             asked: VecDeque::with_capacity(ASKED),
             reliable: Lane::new(settings.reliable),
             verifications: Verifications::new(now),
@@ -517,20 +520,42 @@ impl Link {
 
     /// The hello that is due, if one is, with the change that routing must know.
     pub(crate) fn poll_hello(&mut self, now: Time) -> hello::Output {
-        let mut output = self.hello.on_timeout(now, self.loss.share());
-        if let Some(hello) = &mut output.hello {
-            hello.boot = self.boot;
+        let output = self.hello.on_timeout(now, self.loss.share());
+        hello::Output {
+            hello: output.hello.map(|hello| self.complete(hello)),
+            ..output
         }
-        output
+    }
+
+    /// A hello with what the hello protocol does not know.
+    fn complete(&self, hello: wire::control::Hello) -> wire::control::Hello {
+        let (arrived, lost) = self.loss.told();
+        wire::control::Hello {
+            boot: self.boot,
+            arrived: arrived as u32,
+            lost: lost as u32,
+            ..hello
+        }
+    }
+
+    /// The neighbour tells how many datagrams of this link have arrived there in all, and how many are lost.
+    pub(crate) fn on_told(&mut self, arrived: u32, lost: u32) {
+        let before = self.told.replace((arrived, lost));
+        let (Some((arrived_before, lost_before)), Some(brake)) = (before, &mut self.brake) else {
+            return;
+        };
+        // Less than before is one that was overtaken, or a loss that was none.
+        let since = |before: u32, now: u32| now.wrapping_sub(before).cast_signed().max(0);
+        brake.on_told(
+            u64::from(since(arrived_before, arrived).unsigned_abs()),
+            u64::from(since(lost_before, lost).unsigned_abs()),
+        );
     }
 
     /// The hello of a node that is about to stop.
     pub(crate) fn farewell(&mut self, now: Time) -> wire::control::Hello {
         let hello = self.hello.close(now, self.loss.share());
-        wire::control::Hello {
-            boot: self.boot,
-            ..hello
-        }
+        self.complete(hello)
     }
 
     /// When the link wants attention next.
@@ -560,6 +585,7 @@ impl Link {
         if let Some(brake) = &mut self.brake {
             brake.reset(now);
         }
+        self.told = None;
         self.history.reset();
         self.receiver.reset();
         self.reliable.restart();

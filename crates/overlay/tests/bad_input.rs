@@ -143,6 +143,8 @@ fn absurd_control(rng: &mut Rng, siege_addr: NodeAddr) -> Vec<u8> {
         }),
         loss_in: Loss(rng.next_u64() as u16),
         boot: rng.below(3) as u32,
+        arrived: 0,
+        lost: 0,
     };
     let seqs: Vec<u64> = (0..150).map(|n| n * rng.below(40)).collect();
     let key = |rng: &mut Rng| Key {

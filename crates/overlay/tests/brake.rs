@@ -138,13 +138,14 @@ fn a_path_that_becomes_longer_within_the_first_minute_is_not_taken_for_a_queue()
 fn a_path_that_becomes_longer_before_a_stream_begins_is_not_taken_for_a_queue() {
     // As when a link's delay and loss are raised on a link in use by nobody.
     for (path, idle_ms, most) in [
-        // A hello that is lost in the idle seconds leaves the judgement to the stream: 34 of 20 000 packets
-        // in one of forty seeds.
+        // A hello that is lost in the idle seconds leaves the judgement to the stream: in two of forty seeds
+        // a step slower, 404 packets at most.
         ("delay=10ms loss=1%", 5_000, 100),
         ("delay=10ms loss=1%", 1_000, 100),
         ("delay=10ms jitter=2ms loss=1%", 5_000, 0),
-        // Round trips of 20 to 36 ms, one a second, look like anything.
-        ("delay=10ms jitter=8ms loss=1%", 5_000, 8_000),
+        // Round trips of 20 to 36 ms, one a second, look like anything for a while: of forty seeds half brake
+        // nothing, and the worst 2 233 packets.
+        ("delay=10ms jitter=8ms loss=1%", 5_000, 2_000),
     ] {
         for seed in 4..8 {
             let mut nodes = Nodes::with(seed, 2, &chain(2), "delay=100us", Settings::modern());

@@ -182,13 +182,15 @@ fn message(bytes: &[u8]) -> String {
     let messages: Vec<_> = Messages::new(bytes).map(|m| m.expect(FITS)).collect();
     match &messages[..] {
         [Message::Hello(h)] => format!(
-            "{} {} {} {} {:.3} {:x}",
+            "{} {} {} {} {:.3} {:x} {} {}",
             h.i_hear_you,
             h.active,
             h.interval_ms,
             h.echo.expect("the example has one").hold_us,
             h.loss_in.share(),
-            h.boot
+            h.boot,
+            h.arrived,
+            h.lost
         ),
         [Message::Nack(nack)] => {
             let missing: Vec<_> = nack.missing().map(LaneSeq::value).collect();
@@ -199,12 +201,13 @@ fn message(bytes: &[u8]) -> String {
             let ranges = ack.received().map(|(first, count)| (first.value(), count));
             let head = ack.head;
             format!(
-                "{} {} {} {} {} {:?}",
+                "{} {} {} {} {} {} {:?}",
                 head.next.value(),
                 head.end.value(),
                 head.window,
                 head.newest.value(),
                 head.hold_us,
+                head.repeated,
                 ranges.collect::<Vec<_>>()
             )
         }
@@ -222,10 +225,10 @@ fn every_example_reads_as_told() {
         "Clear { kind: Control, session: SessionIndex(abcdef), counter_low: 1234567 }",
         "real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
         "recovered real-time expected-latency 5 ttl 32 10.7.0.3:5000 10.7.0.9:7",
-        "true true 1000 10000 0.050 b0070001",
+        "true true 1000 10000 0.050 b0070001 40961 258",
         "1 [5, 6, 37, 38]",
         "39 2",
-        "7 13 256 9 1000 [(12, 1), (8, 2)]",
+        "7 13 256 9 1000 3 [(12, 1), (8, 2)]",
         "40",
         "7 36",
         "7 1439",

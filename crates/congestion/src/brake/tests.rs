@@ -47,11 +47,17 @@ fn drive(
     admitted.into_iter().map(|n| n as f64 / all).collect()
 }
 
+/// So many of the packets since the last judgement are lost, and the others have come.
+fn lose(brake: &mut Brake, lost: u64) {
+    let sent = brake.epoch.sent;
+    brake.on_told(sent.saturating_sub(lost), lost);
+}
+
 #[test]
 fn random_losses_do_not_brake() {
     let mut brake = Brake::new(Settings::default());
     let shares = drive(&mut brake, 0, 100, &[4; 8], |brake, at| {
-        brake.on_lost(8);
+        lose(brake, 8);
         brake.on_round_trip(ms(at), RTT);
     });
     assert!(shares.iter().all(|&share| share == 1.0));
@@ -79,7 +85,7 @@ fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
         assert!(brake.allows_redundancy());
     });
     drive(&mut brake, 400, 60, &[4; 32], |brake, at| {
-        brake.on_lost(brake.epoch.sent * 3 / 10);
+        lose(brake, brake.epoch.sent * 3 / 10);
         brake.on_round_trip(ms(at), QUEUED);
         rates.push(brake.rate_bps().unwrap());
         assert!(!brake.allows_redundancy());
@@ -106,7 +112,7 @@ fn a_lane_below_its_fair_rate_keeps_it_and_sends_nothing_twice() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
     let shares = drive(&mut brake, 0, 60, &[4; 8], |brake, at| {
-        brake.on_lost(1);
+        lose(brake, 1);
         brake.on_round_trip(ms(at), QUEUED);
         assert!(at <= 400 || !brake.allows_redundancy());
     });
@@ -120,7 +126,7 @@ fn stream(brake: &mut Brake, from_ms: u64, rtt: Duration, lost: u64) -> f64 {
         let now = ms(from_ms + packet * 200 / 320);
         admitted += u64::from(brake.admits(now, BYTES, 4, 1));
     }
-    brake.on_lost(lost);
+    lose(brake, lost);
     brake.on_round_trip(ms(from_ms + 200), rtt);
     admitted as f64 / 320.0
 }
@@ -249,7 +255,7 @@ fn it_lets_go_when_the_queue_is_gone() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);
     drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
-        brake.on_lost(4);
+        lose(brake, 4);
         brake.on_round_trip(ms(at), QUEUED);
     });
     let mut epochs = 0;
@@ -266,7 +272,7 @@ fn silence_and_a_new_path_let_go_at_once() {
         let mut brake = Brake::new(Settings::default());
         brake.on_round_trip(ms(0), RTT);
         drive(&mut brake, 0, 10, &[4; 4], |brake, at| {
-            brake.on_lost(4);
+            lose(brake, 4);
             brake.on_round_trip(ms(at), QUEUED);
         });
         assert!(!brake.allows_redundancy());

@@ -139,6 +139,25 @@ fn an_outage_fills_half_of_the_history_at_most() {
 }
 
 #[test]
+fn what_is_told_leaves_out_what_may_be_late_and_most_of_an_outage() {
+    let mut loss = Loss::default();
+    for seq in (0..100).filter(|seq| ![10, 20, 21].contains(seq)) {
+        loss.on_packet(seq);
+    }
+    assert_eq!(loss.told(), (97, 3));
+    loss.on_run(140, 10);
+    assert_eq!(loss.totals(), (107, 43));
+    assert_eq!(loss.told(), (107, 6), "three of the forty in a row");
+    // Five places late: from now on a gap may be filled as late as that.
+    loss.on_run(151, 5);
+    loss.on_packet(150);
+    loss.on_run(157, 4);
+    assert_eq!(loss.told(), (117, 6));
+    loss.on_run(161, 10);
+    assert_eq!(loss.told(), (127, 7));
+}
+
+#[test]
 fn a_new_session_starts_anywhere_and_keeps_the_rate() {
     let (mut loss, mut rng) = (Loss::default(), Rng::new(3));
     pass(&mut loss, &mut rng, 0, 100_000, 0.05);

@@ -81,8 +81,10 @@ impl Hello {
             stamp_us: clock(now),
             echo: self.echo(now),
             loss_in,
-            // The node's own, filled in by the link.
+            // The link knows these, and fills them in.
             boot: 0,
+            arrived: 0,
+            lost: 0,
         };
         self.answering = false;
         self.last_sent = Some(now);

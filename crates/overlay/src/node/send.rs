@@ -290,10 +290,7 @@ impl Node {
         let (peer, one_way) = (link.peer, link.one_way());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
         let mut answer = link.history.answer(now, seq, strike, one_way, rest);
-        if let Some(brake) = &mut link.brake {
-            if strike.is_first() && answer != Answer::Repeated {
-                brake.on_lost(1);
-            }
+        if let Some(brake) = &link.brake {
             if !brake.allows_redundancy() {
                 // What congestion has dropped is sent again once at most. [Papadimitriou06 §6]
                 answer = match answer {

@@ -161,6 +161,7 @@ impl Receiver {
             window: window.min(room as u16),
             newest: LaneSeq::of(newest),
             hold_us: u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX),
+            repeated: self.stats.duplicates as u16,
         }
     }
 

@@ -48,6 +48,11 @@ pub struct SenderStats {
     pub overflows: u64,
 }
 
+/// What a control takes for a packet.
+const SEGMENT_BYTES: f64 = 1460.0;
+/// [RFC 4828 §4.1]: one in ten milliseconds.
+const THIN_PACKETS_PER_S: f64 = 100.0;
+
 #[derive(Debug)]
 struct Entry {
     /// The copy, until it is acknowledged.
@@ -99,6 +104,8 @@ pub struct Sender {
     /// What leaves next, once it was looked at.
     chosen: Option<u64>,
     in_flight: usize,
+    /// Bytes of a packet, averaged.
+    packet_bytes: f64,
     next_order: u64,
     /// The latest transmission that has arrived, and when it was sent.
     highest: Option<(u64, Time)>,
@@ -114,11 +121,17 @@ pub struct Sender {
     timeout_at: Option<Time>,
     probes: u8,
     backoff: u32,
+    /// The first packet that was not acknowledged at the last timeout.
+    expired: Option<u64>,
     /// One packet may be sent whatever the window.
     grant: bool,
     /// The window kept packets back lately.
     is_limited: bool,
+    /// By how many quarters of a round trip packets may be overtaken, and the cuts since that was too few.
     reorder_quarters: u64,
+    cuts_right: u32,
+    /// Packets that the receiver has had more than once, as it told last.
+    repeated: Option<u16>,
     /// The most flows at once in this half second, and in the one before.
     flows: [usize; 2],
     flows_since: Time,
@@ -154,6 +167,7 @@ impl Sender {
             lost: VecDeque::new(),
             chosen: None,
             in_flight: 0,
+            packet_bytes: SEGMENT_BYTES,
             next_order: 0,
             highest: None,
             limit: WINDOW_MAX as u64,
@@ -164,9 +178,12 @@ impl Sender {
             timeout_at: None,
             probes: 0,
             backoff: 0,
+            expired: None,
             grant: false,
             is_limited: false,
             reorder_quarters: 0,
+            cuts_right: 0,
+            repeated: None,
             flows: [0; 2],
             flows_since: Time::ZERO,
             last_sent: Time::ZERO,
@@ -183,7 +200,18 @@ impl Sender {
     }
 
     fn window(&self) -> usize {
-        (self.controls.window() as usize).clamp(1, WINDOW_MAX)
+        (self.wide_window() as usize).clamp(1, WINDOW_MAX)
+    }
+
+    /// The window in packets. A flow of small ones may have as many bytes on the way as one of large ones, as
+    /// long as it sends no more than a hundred a second [RFC 4828 §4]: or a path on which a bulk stream has two
+    /// megabits per second leaves a stream of speech too little.
+    fn wide_window(&self) -> f64 {
+        let window = self.controls.window();
+        let of_bytes = window * (SEGMENT_BYTES / self.packet_bytes).max(1.0);
+        let rtt = self.rtt.smoothed().unwrap_or_default();
+        let of_thin = THIN_PACKETS_PER_S * rtt.as_secs_f64() * self.controls.flows() as f64;
+        window.max(of_bytes.min(of_thin))
     }
 
     fn next_seq(&self) -> u64 {

@@ -94,6 +94,8 @@ pub(crate) struct Sender {
     /// Reordering has been seen so often that more patience is due, in quarters of a round trip.
     patience: u64,
     backoff: u32,
+    /// What was acknowledged at the last timeout.
+    expired: Option<u64>,
     rto_at: Option<Time>,
     probe_at: Option<Time>,
     lost_at: Option<Time>,
@@ -147,6 +149,7 @@ impl Sender {
             probed: false,
             patience: 0,
             backoff: 0,
+            expired: None,
             rto_at: None,
             probe_at: None,
             lost_at: None,

@@ -127,6 +127,8 @@ impl Neighbour {
                 hold_us: now.since(at).as_micros() as u32,
             }),
             boot: self.boot,
+            arrived: 0,
+            lost: 0,
             ..Hello::default()
         };
         let plaintext = control(|b| b.hello(&hello).unwrap());

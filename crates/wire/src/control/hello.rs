@@ -15,7 +15,11 @@
 //! +---------------+-------------------------------+---------------+
 //! |   .. loss in  |               boot ..                          |
 //! +---------------+-----------------------------------------------+
-//! |    .. boot    |
+//! |    .. boot    |                 arrived ..                     |
+//! +---------------+-----------------------------------------------+
+//! |  .. arrived   |                   lost ..                      |
+//! +---------------+-----------------------------------------------+
+//! |    .. lost    |
 //! +---------------+
 //! ```
 //!
@@ -59,6 +63,10 @@ pub struct Hello {
     pub loss_in: Loss,
     /// The number of the sender's present start.
     pub boot: u32,
+    /// Datagrams of the receiver that have arrived at the sender since then; wraps.
+    pub arrived: u32,
+    /// Those that have not, and are not merely late; wraps.
+    pub lost: u32,
 }
 
 /// A clock stamp on its way back to whoever made it.
@@ -72,7 +80,7 @@ pub struct Echo {
 
 impl Hello {
     /// Bytes of the body.
-    pub const BYTES: usize = 21;
+    pub const BYTES: usize = 29;
 
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Hello, Malformed> {
@@ -86,6 +94,7 @@ impl Hello {
         };
         let loss_in = Loss(r.u16()?);
         let boot = r.u32()?;
+        let (arrived, lost) = (r.u32()?, r.u32()?);
         r.finish()?;
         Ok(Hello {
             i_hear_you: flags & I_HEAR_YOU != 0,
@@ -97,6 +106,8 @@ impl Hello {
             echo: (echo.hold_us != NO_ECHO).then_some(echo),
             loss_in,
             boot,
+            arrived,
+            lost,
         })
     }
 
@@ -118,6 +129,8 @@ impl Hello {
         body[11..15].copy_from_slice(&echo_hold_us.to_be_bytes());
         body[15..17].copy_from_slice(&self.loss_in.0.to_be_bytes());
         body[17..21].copy_from_slice(&self.boot.to_be_bytes());
+        body[21..25].copy_from_slice(&self.arrived.to_be_bytes());
+        body[25..29].copy_from_slice(&self.lost.to_be_bytes());
         body
     }
 }

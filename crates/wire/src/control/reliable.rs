@@ -12,10 +12,12 @@
 //! +-------------------------------+---------------+---------------+
 //! |      newest: the number that came last        | its hold, us..|
 //! +-----------------------------------------------+---------------+
-//! |                .. its hold, us                |  received ..  |
+//! |                .. its hold, us                |  repeated ..  |
 //! +---------------+-------------------------------+---------------+
-//! |  .. received  |            missing            |  received ..  |
+//! |  .. repeated  |           received            |  missing ..   |
 //! +---------------+-------------------------------+---------------+
+//! |  .. missing   |                          ..
+//! +---------------+
 //!
 //!      next                                            end
 //!  ......|  missing | received | missing | received     |--- window ---|
@@ -30,7 +32,8 @@
 //! Ranges go down from `end`: so many numbers have come, so many below them are missing. The
 //! highest ones stand first, so that what does not fit is what earlier acknowledgements told.
 //! The sender may send numbers below `end` + `window`. The hold is the time since the newest
-//! packet came: now - its sending - hold is the round trip, whatever the receiver waited.
+//! packet came: now - its sending - hold is the round trip, whatever the receiver waited. Packets
+//! that came again tell the sender that it took for lost what was late.
 
 use crate::bytes::{Reader, Writer};
 use crate::data::LaneSeq;
@@ -52,6 +55,8 @@ pub struct AckHead {
     pub newest: LaneSeq,
     /// For how long that was when this was written, in microseconds.
     pub hold_us: u32,
+    /// How many packets have come that had come before; wraps.
+    pub repeated: u16,
 }
 
 /// What has come over a reliable lane.
@@ -76,7 +81,7 @@ const fn distance(from: LaneSeq, to: LaneSeq) -> u32 {
 
 impl AckHead {
     /// Bytes of the fixed part.
-    pub const BYTES: usize = 15;
+    pub const BYTES: usize = 17;
 
     /// The fixed part as it stands on the wire.
     pub fn to_bytes(self) -> [u8; AckHead::BYTES] {
@@ -91,7 +96,8 @@ impl AckHead {
         w.u24(self.end.value())?;
         w.u16(self.window)?;
         w.u24(self.newest.value())?;
-        w.u32(self.hold_us)
+        w.u32(self.hold_us)?;
+        w.u16(self.repeated)
     }
 }
 
@@ -105,6 +111,7 @@ impl<'a> ReliableAck<'a> {
             window: r.u16()?,
             newest: LaneSeq::new(r.u24()?),
             hold_us: r.u32()?,
+            repeated: r.u16()?,
         };
         let ranges = r.rest();
         if !ranges.len().is_multiple_of(ACK_RANGE_BYTES) {

@@ -4,10 +4,10 @@ use base::NodeAddr;
 use proptest::prelude::*;
 
 /// A hello, a NACK of 5, 6, 37 and 38, a tail probe, and a message of the future.
-const VECTOR: [u8; 24 + 18 + 7 + 5] = [
-    1, 0, 21, // Hello
+const VECTOR: [u8; 32 + 18 + 7 + 5] = [
+    1, 0, 29, // Hello
     0x09, 0x03, 0xe8, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x00, 0x00, 0x27, 0x10, 0x0c,
-    0xcd, 0xb0, 0x07, 0x00, 0x01, //
+    0xcd, 0xb0, 0x07, 0x00, 0x01, 0, 0, 0xa0, 0x01, 0, 0, 0x01, 0x02, //
     2, 0, 15, // Nack
     1, 0, 0, 5, 0x80, 0, 0, 0x01, 0, 0, 38, 0, 0, 0, 0, //
     3, 0, 4, // TailProbe
@@ -28,6 +28,8 @@ const HELLO: Hello = Hello {
     }),
     loss_in: Loss(0x0ccd),
     boot: 0xb007_0001,
+    arrived: 0x0000_a001,
+    lost: 0x0000_0102,
 };
 
 const PROBE: TailProbe = TailProbe {
@@ -78,7 +80,7 @@ fn bytes_and_messages_agree_both_ways() {
 
 #[test]
 fn truncation_is_short_but_for_the_ends_of_messages() {
-    let ends = [0, 24, 42, 49, 54];
+    let ends = [0, 32, 50, 57, 62];
     for cut in 0..VECTOR.len() {
         let outcome = read(&VECTOR[..cut]).map(|messages| messages.len());
         match ends.iter().position(|&end| end == cut) {
@@ -94,13 +96,13 @@ fn a_message_that_does_not_fit_leaves_what_is_written() {
         let mut buffer = [0xa5; VECTOR.len()];
         assert_eq!(build(&mut buffer[..room]), Err(Full), "{room}");
     }
-    let mut buffer = [0xa5; 29];
+    let mut buffer = [0xa5; 37];
     let mut builder = Builder::new(&mut buffer);
     builder.hello(&HELLO).unwrap();
     assert_eq!(builder.tail_probe(PROBE), Err(Full));
     assert_eq!(builder.nack(1, &[1]), Err(Full));
-    assert_eq!((builder.len(), builder.room()), (24, 5));
-    assert_eq!(buffer[24..], [0xa5; 5]);
+    assert_eq!((builder.len(), builder.room()), (32, 5));
+    assert_eq!(buffer[32..], [0xa5; 5]);
     assert_eq!(
         Builder::new(&mut [0; 70_000]).message(1, &[0; 65_536]),
         Err(Full)
@@ -122,9 +124,9 @@ fn known_messages_have_exactly_their_length() {
             (length - 1, Malformed::Short),
             (length + 1, Malformed::Length),
         ] {
-            let mut buffer = [0; 32];
+            let mut buffer = [0; 40];
             let mut builder = Builder::new(&mut buffer);
-            builder.message(kind, &[0; 24][..wrong]).unwrap();
+            builder.message(kind, &[0; 32][..wrong]).unwrap();
             let len = builder.len();
             assert_eq!(read(&buffer[..len]), Err(error), "type {kind} of {wrong}");
         }
@@ -168,9 +170,9 @@ fn flags_of_the_future_are_not_looked_at() {
 }
 
 /// Before 7 all, then 8, 9 and 12; and a skip to 40.
-const RELIABLE: [u8; 26 + 6] = [
-    6, 0, 23, // ReliableAck
-    0, 0, 7, 0, 0, 13, 0x01, 0x00, 0, 0, 9, 0, 0, 0x03, 0xe8, //
+const RELIABLE: [u8; 28 + 6] = [
+    6, 0, 25, // ReliableAck
+    0, 0, 7, 0, 0, 13, 0x01, 0x00, 0, 0, 9, 0, 0, 0x03, 0xe8, 0, 3, //
     0, 1, 0, 2, 0, 2, 0, 1, //
     7, 0, 3, // ReliableSkip
     0, 0, 40,
@@ -182,6 +184,7 @@ const ACK: AckHead = AckHead {
     window: 256,
     newest: LaneSeq::new(9),
     hold_us: 1000,
+    repeated: 3,
 };
 
 const SKIP: ReliableSkip = ReliableSkip {
@@ -207,7 +210,7 @@ fn acknowledgements_of_reliable_lanes_agree_both_ways() {
     let received: Vec<_> = ack.received().map(|(s, n)| (s.value(), n)).collect();
     assert_eq!(received, [(12, 1), (8, 2)]);
     for cut in 0..RELIABLE.len() {
-        let whole = [0, 26].iter().position(|&end| end == cut);
+        let whole = [0, 28].iter().position(|&end| end == cut);
         let outcome = read(&RELIABLE[..cut]).map(|messages| messages.len());
         assert_eq!(outcome, whole.ok_or(Malformed::Short), "{cut}");
     }
@@ -224,7 +227,7 @@ fn acknowledgements_tell_what_fits_and_nothing_absurd() {
             ..ACK
         };
         let told = builder.reliable_ack(&head, ranges());
-        match room.checked_sub(18) {
+        match room.checked_sub(20) {
             None => assert_eq!((told, builder.is_empty()), (Err(Full), true)),
             Some(rest) => {
                 assert_eq!(told, Ok(rest / 4));
@@ -360,7 +363,7 @@ fn no_gap_is_no_message() {
 
 prop_compose! {
     fn hello()(
-        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16, boot: u32,
+        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16, boot: u32, arrived: u32, lost: u32,
         echo in proptest::option::of((any::<u32>(), 0..u32::MAX)),
     ) -> Hello {
         Hello {
@@ -373,6 +376,8 @@ prop_compose! {
             echo: echo.map(|(stamp_us, hold_us)| Echo { stamp_us, hold_us }),
             loss_in: Loss(loss),
             boot,
+            arrived,
+            lost,
         }
     }
 }

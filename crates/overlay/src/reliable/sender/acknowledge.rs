@@ -14,8 +14,10 @@ use wire::data::LaneSeq;
 const LATER: u64 = 3;
 /// The shortest time by which a transmission may be overtaken: bursts, timers, threads.
 const REORDER_MIN: Duration = Duration::from_micros(500);
-/// Quarters of the least round trip by which packets may be overtaken, at most.
+/// Quarters of the round trip by which packets may be overtaken, at most.
 const REORDER_QUARTERS_MAX: u64 = 6;
+/// After so many cuts that proved right there is a quarter less [RFC 8985 §6.2].
+const CUTS_RIGHT: u32 = 16;
 
 impl Sender {
     /// Takes in what the receiver tells.
@@ -38,6 +40,7 @@ impl Sender {
         }
         let hold = Duration::from_micros(head.hold_us.into());
         let rtt = self.sample(now, head.newest, hold);
+        self.note_repeated(head.repeated);
         let in_flight = self.in_flight;
         let mut acked = (0, 0);
         for seq in self.base..next {
@@ -137,14 +140,32 @@ impl Sender {
         let is_early = repeated && now.since(sent_at) < least.mul_f64(0.9);
         if is_lost || is_early {
             // It is an earlier transmission that has come after all.
-            self.stats.spurious += u64::from(is_early);
             if is_lost || by_loss {
-                let quarters = self.reorder_quarters + 1;
-                self.reorder_quarters = quarters.min(REORDER_QUARTERS_MAX);
+                self.is_too_hasty();
             }
         } else if self.highest.is_none_or(|(highest, _)| order > highest) {
             self.highest = Some((order, sent_at));
         }
+    }
+
+    /// The receiver has had so many packets more than once.
+    fn note_repeated(&mut self, repeated: u16) {
+        let before = self.repeated.replace(repeated).unwrap_or(repeated);
+        // Less than before is an acknowledgement that was overtaken.
+        let more = repeated.wrapping_sub(before).cast_signed();
+        if more <= 0 {
+            self.repeated = Some(before);
+            return;
+        }
+        self.stats.spurious += u64::from(more.unsigned_abs());
+        self.is_too_hasty();
+    }
+
+    /// What was taken for lost was late.
+    fn is_too_hasty(&mut self) {
+        let quarters = self.reorder_quarters + 1;
+        self.reorder_quarters = quarters.min(REORDER_QUARTERS_MAX);
+        self.cuts_right = 0;
     }
 
     fn forget_acknowledged(&mut self) {
@@ -174,7 +195,11 @@ impl Sender {
     /// How much later a transmission may arrive than one that left after it.
     fn reorder(&self) -> Duration {
         let least = self.rtt.least().unwrap_or_default();
-        (least.div(4) * (1 + self.reorder_quarters)).max(REORDER_MIN)
+        let usual = self.rtt.smoothed().unwrap_or_default();
+        // Choice: RFC 8985 takes quarters of the least, which says little where delays vary by
+        // many times of it.
+        let more = usual.div(4) * self.reorder_quarters;
+        (least.div(4) + more.min(usual.max(self.rtt.deviation() * 4))).max(REORDER_MIN)
     }
 
     /// Finds what is lost.
@@ -214,6 +239,13 @@ impl Sender {
         self.in_flight -= 1;
         self.lost.push_back(seq);
         let next = self.next_order;
-        self.stats.cuts += u64::from(self.controls.on_loss(now, order, next));
+        if self.controls.on_loss(now, order, next) {
+            self.stats.cuts += 1;
+            self.cuts_right += 1;
+        }
+        if self.cuts_right > CUTS_RIGHT {
+            self.reorder_quarters = self.reorder_quarters.saturating_sub(1);
+            self.cuts_right = 0;
+        }
     }
 }

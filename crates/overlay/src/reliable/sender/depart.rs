@@ -232,7 +232,9 @@ impl Sender {
             let rto = self.rto();
             self.controls.on_idle(idle, rto);
         }
-        let (window, slow) = (self.controls.window(), self.controls.in_slow_start());
+        let bytes = self.held(seq)?.len() as f64;
+        self.packet_bytes += (bytes - self.packet_bytes) / 8.0;
+        let (window, slow) = (self.wide_window(), self.controls.in_slow_start());
         let rtt = self.rtt.smoothed().unwrap_or_default();
         self.pacer.set(window, rtt, slow);
         self.pacer.on_sent(now);

@@ -4,6 +4,7 @@
 //!   silence ── 2 round trips ──▶ probe ── again ──▶ probe ── timeout ──▶ all is lost, backed off
 //! ```
 
+use super::super::controls::Controls;
 use super::super::queue::Packet;
 use super::super::{ACK_DELAY, WINDOW_MAX};
 use super::{Sender, State};
@@ -56,7 +57,8 @@ impl Sender {
     fn expire(&mut self, now: Time) {
         self.stats.timeouts += 1;
         self.backoff = (self.backoff + 1).min(8);
-        if self.in_flight > 0 {
+        // The second timeout of the same packets says nothing new of the path [RFC 5681 §3.1].
+        if self.in_flight > 0 && self.expired.replace(self.base) != Some(self.base) {
             self.controls.on_timeout(now, self.next_order);
         }
         self.lose_all();
@@ -114,12 +116,16 @@ impl Sender {
         self.base = 0;
         self.limit = WINDOW_MAX as u64;
         self.told_end = 0;
+        self.repeated = None;
         (self.skip_to, self.skip_due) = (None, false);
     }
 
-    /// The link is up again after an outage.
+    /// The link is up again after an outage. Losses of the outage say nothing of what the path carries now: the
+    /// window begins anew, as that of a new connection.
     pub fn resume(&mut self, now: Time) {
-        self.controls.on_idle(now.since(self.last_sent), self.rto());
+        let flows = self.controls.flows();
+        self.controls = Controls::new(self.settings.clone());
+        self.controls.set_flows(flows, self.next_order);
         self.backoff = 0;
         self.probes = 0;
         self.lose_all();

@@ -88,3 +88,50 @@ fn reordering_is_learnt_and_then_costs_nothing() {
     assert!(stats.retransmissions < 200, "{stats:?}");
     assert_eq!(stats.timeouts, 0, "{stats:?}");
 }
+
+/// Packets of speech, one in so many milliseconds; how long the slowest of a hundred took.
+fn speech(path: Path, interval_ms: u64) -> (World, Duration) {
+    let mut world = World::new(4, Settings::default(), path);
+    let mut pushed = Vec::new();
+    for number in 0..3_000 {
+        pushed.push(world.now);
+        world.push(0, number);
+        for _ in 0..interval_ms {
+            world.step();
+        }
+    }
+    world.finish(60_000);
+    let took = |&(number, at): &(u32, base::Time)| at.since(pushed[number as usize]);
+    let mut took: Vec<_> = world.arrived.iter().map(took).collect();
+    took.sort_unstable();
+    let slow = took[took.len() * 99 / 100];
+    (world, slow)
+}
+
+#[test]
+fn jitter_of_many_times_the_delay_is_no_loss() {
+    let path = Path {
+        loss: 0.017,
+        twice: 0.0,
+        delay: ms(3),
+        jitter: ms(28),
+    };
+    let (world, slow) = speech(path, 7);
+    let stats = world.from.sender.stats();
+    // 51 are lost, and some repetitions.
+    assert!(stats.retransmissions < 150, "{stats:?}");
+    assert!(slow < ms(150), "{slow}, {stats:?}");
+}
+
+#[test]
+fn speech_has_its_rate_where_a_bulk_stream_has_little() {
+    // A window of 5 packets in 150 ms is enough for 400 kbit/s in large packets, and 36 small ones a second.
+    let path = Path {
+        loss: 0.05,
+        twice: 0.0,
+        delay: ms(75),
+        jitter: ms(1),
+    };
+    let (world, slow) = speech(path, 20);
+    assert!(slow < ms(1_000), "{slow}, {:?}", world.from.sender.stats());
+}

@@ -48,7 +48,8 @@ impl Sender {
     }
 
     fn on_rto(&mut self, now: Time) {
-        if self.backoff == 0 {
+        // The second timeout of the same segment says nothing new of the path [RFC 5681 §3.1].
+        if self.expired.replace(self.una) != Some(self.una) {
             self.control.on_timeout(now, self.control.window());
         }
         self.board.lose_all();
