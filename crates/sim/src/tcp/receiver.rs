@@ -80,8 +80,6 @@ pub(crate) struct Receiver {
     held: VecDeque<Option<Data>>,
     /// Not yet read.
     ready: VecDeque<Data>,
-    /// Those of `ready` that came before their turn.
-    early: i64,
     blocks: Vec<(i64, i64)>,
     echo: Time,
     acked: i64,
@@ -124,7 +122,6 @@ impl Receiver {
             next: 0,
             held: VecDeque::new(),
             ready: VecDeque::new(),
-            early: 0,
             blocks: Vec::new(),
             echo: Time::ZERO,
             acked: -1,
@@ -260,11 +257,7 @@ impl Receiver {
 
     /// What a relay or a slow reader may take next.
     pub(crate) fn read(&mut self) -> Option<Data> {
-        let data = self.ready.pop_front()?;
-        if self.early > 0 && self.order == Order::AsTheyCome {
-            self.early = self.early.min(self.ready.len() as i64);
-        }
-        Some(data)
+        self.ready.pop_front()
     }
 
     /// Whether something waits to be read.
@@ -275,13 +268,14 @@ impl Receiver {
     /// Tells the sender that there is room again, once it is worth a segment to one who was told
     /// of none, or half of the buffer to others.
     pub(crate) fn update(&mut self) -> Option<Ack> {
-        let window = self.window();
         let worth = if self.advertised == 0 {
             1
         } else {
             (self.buffer / 2).max(1)
         };
-        (window >= self.advertised.saturating_add(worth)).then(|| self.ack(None))
+        // The difference and not the sum: a window without a limit has no room to come.
+        let opened = self.window().saturating_sub(self.advertised);
+        (opened >= worth).then(|| self.ack(None))
     }
 
     /// The application has got it.
