@@ -87,6 +87,9 @@ pub trait Control: core::fmt::Debug {
     fn on_congestion(&mut self, now: Time, in_flight: f64, why: Congestion);
     /// Everything that was in flight when recovery began has arrived.
     fn on_recovered(&mut self, _now: Time) {}
+    /// While something is being recovered: so many segments are acknowledged, 0 by a duplicate, which
+    /// says that one has arrived and not which. Windows do not grow by it; estimates count it.
+    fn on_arrived(&mut self, _now: Time, _segments: f64) {}
     /// A sender without selective acknowledgements takes back `deflate` segments of its window,
     /// because a partial acknowledgement shows that they left the path [RFC 6582 §3.2, step 3].
     fn on_partial(&mut self, _deflate: f64) {}
