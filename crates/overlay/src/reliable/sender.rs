@@ -114,6 +114,8 @@ pub struct Sender {
     timeout_at: Option<Time>,
     probes: u8,
     backoff: u32,
+    /// As the receiver measured it last.
+    receive_rate_bps: Option<u64>,
     /// One packet may be sent whatever the window.
     grant: bool,
     /// The window kept packets back lately.
@@ -164,6 +166,7 @@ impl Sender {
             timeout_at: None,
             probes: 0,
             backoff: 0,
+            receive_rate_bps: None,
             grant: false,
             is_limited: false,
             reorder_quarters: 0,

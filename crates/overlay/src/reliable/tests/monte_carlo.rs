@@ -88,3 +88,23 @@ fn reordering_is_learnt_and_then_costs_nothing() {
     assert!(stats.retransmissions < 200, "{stats:?}");
     assert_eq!(stats.timeouts, 0, "{stats:?}");
 }
+
+#[test]
+fn the_receivers_rate_tells_real_that_random_losses_are_no_congestion() {
+    let path = Path {
+        loss: 0.01,
+        twice: 0.0,
+        delay: ms(25),
+        jitter: Duration::ZERO,
+    };
+    let took = |family| {
+        let settings = Settings {
+            family,
+            ..Settings::default()
+        };
+        let world = run(7, settings, path, 6_000);
+        world.now.since(base::Time::ZERO)
+    };
+    let (newreno, real) = (took(Family::NewReno), took(Family::Real));
+    assert!(real.mul_f64(1.3) <= newreno, "{real} {newreno}");
+}
