@@ -58,7 +58,8 @@ pub struct Acked {
     pub limited: bool,
     /// The rate at which data arrived, as the receiver measured it [Papadimitriou06 §3.1].
     pub receive_rate_bps: Option<u64>,
-    /// How much that rate, or the spacing behind it, varied at the receiver.
+    /// How much longer packets took than the quickest ever, as the receiver measured it: the least
+    /// of a wave, so that it tells of queues and not of bursts.
     pub receive_jitter: Option<Duration>,
     /// The smoothed round trip of the connection.
     pub srtt: Duration,
@@ -86,11 +87,19 @@ pub trait Control: core::fmt::Debug {
     fn on_congestion(&mut self, now: Time, in_flight: f64, why: Congestion);
     /// Everything that was in flight when recovery began has arrived.
     fn on_recovered(&mut self, _now: Time) {}
+    /// While something is being recovered: so many segments are acknowledged, 0 by a duplicate, which
+    /// says that one has arrived and not which. Windows do not grow by it; estimates count it.
+    fn on_arrived(&mut self, _now: Time, _segments: f64) {}
     /// A sender without selective acknowledgements takes back `deflate` segments of its window,
     /// because a partial acknowledgement shows that they left the path [RFC 6582 §3.2, step 3].
     fn on_partial(&mut self, _deflate: f64) {}
     /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Time, in_flight: f64);
+    /// Asked before [`Control::on_timeout`]: what arrives says that the path has room, so the window
+    /// will stay, and the timer is not to be backed off [Papadimitriou06 §2].
+    fn aborts_timeout(&self) -> bool {
+        false
+    }
     /// The sender was silent for `idle` and is about to send again.
     fn on_idle(&mut self, _idle: Duration, _rto: Duration) {}
     /// How many segments may be in flight, at least 1.

@@ -3,35 +3,45 @@
 //! rate agrees (Tsaoussidis and Zhang 2002) [Papadimitriou06 §3.1].
 //!
 //! ```text
-//!   once per round trip, in congestion avoidance:
-//!     rate not below the last one         window + α          (α = 1)
-//!     a little below                      window as it is
-//!     clearly below                       window · (1 - γ)    (γ = 1/8), before anything is lost
-//!   a loss:
-//!     rate high and spacing steady        a random error of a wireless link: no cut
-//!     otherwise                           window · β
+//!   once per round trip, in congestion avoidance, the rate of this wave against the last one's:
+//!     not lower                           window + α          (α = 1)
+//!     a little lower                      window as it is
+//!     lower by more than γ                window · (1 - γ)    (γ = 1/8), before anything is lost
+//!   a loss, or the first timeout since something arrived:
+//!     rate kept and delivery steady       a random error of a wireless link: nothing changes
+//!     otherwise                           window · β, or back to one segment
 //! ```
 //!
-//! "A little", "high" and "steady" have no numbers in the paper; the constants below say what they
-//! are here. A sender whose acknowledgements carry no rate is Reno.
+//! "A little", "high" and "low jitter" have no numbers in the paper; the constants below say what
+//! they are here. Jitter is how much longer the quickest packet of a wave took than the quickest
+//! ever: packets of one burst wait for each other on the best of paths, a queue of others' makes all
+//! of them wait. So a sender whose losses come from a queue backs off as Reno does, and one whose
+//! losses come from the medium does not. A queue that is too short to be told from none is the limit
+//! of this. A receiver that tells its rate alone leaves the jitter to the sender's round trips; without
+//! a rate this is Reno.
 //!
-//! State: window and threshold; the rate of the current round trip and of the last; the highest
-//! rate, forgotten slowly; when the round trip ends and how much it adds.
+//! A rate is compared only with one that the same window could have brought: not across a cut, and
+//! not while the application leaves the window unused, because then it is the application's rate.
+//!
+//! State: window and threshold; the rate of this wave and of the last one; the jitter, and what it is
+//! measured by without the receiver; when the round trip ends, and what was noticed in it.
 
 use base::{Duration, Time};
 
 use crate::window::Window;
 use crate::{Acked, Congestion, Control, Settings};
 
-/// Choice: below this share of the last rate the fall is real; between it and 1 the window waits.
-const FALL: f64 = 0.9;
-/// Choice: a rate of at least this share of the highest is high.
-const HIGH: f64 = 0.9;
-/// Choice: how much of the highest rate is forgotten each round trip, so that a path that became
-/// slower is not measured by what it once was; 1/64 forgets half in 44 round trips.
-const FORGET: f64 = 1.0 / 64.0;
-/// Choice: arrivals are steady if they vary by no more than this share of the round trip.
-const STEADY: f64 = 0.125;
+/// Choice: delivery is steady if the quickest packet of a wave waited no longer than this share of
+/// the least round trip; a queue of half a window, where TCPs begin to take turns, is far beyond.
+const STEADY: f64 = 1.0 / 16.0;
+/// Choice: and not longer than this on short paths, where hosts alone make as much.
+const STEADY_MIN: Duration = Duration::from_millis(1);
+/// Choice: rates of so many round trips after a cut are not compared: the first was sent before it,
+/// in the second what was lost is repaired.
+const SETTLES: u32 = 2;
+/// Choice: from this share of the window in flight on, it is the window that limits the sender; who
+/// paces is never quite there.
+const USED: f64 = 0.75;
 
 /// The window of TCP-Real.
 #[derive(Clone, Debug)]
@@ -39,13 +49,25 @@ pub struct Real {
     window: Window,
     /// Latest measurement, in bits per second.
     rate: Option<f64>,
-    /// The one at the end of the last round trip.
+    /// The one at the end of the last round trip, if it can be compared.
     rate_before: Option<f64>,
-    highest: f64,
+    /// The last comparison found a fall.
+    fell: bool,
+    /// Round trips until rates can be compared again.
+    settles: u32,
     jitter: Duration,
-    srtt: Duration,
+    rtt_min: Duration,
+    /// The least of this round trip, for receivers that do not tell a jitter.
+    rtt_round: Duration,
     round_ends: Time,
+    /// The window was full in all of this round trip.
+    used: bool,
     grows: bool,
+    /// The window was cut, and what was in flight then has not all arrived: a timeout meanwhile is
+    /// of the same congestion, whatever the path is like by then.
+    congested: bool,
+    /// A timeout was taken for a random error, and nothing has arrived since.
+    aborted: bool,
 }
 
 impl Real {
@@ -55,53 +77,78 @@ impl Real {
             window: Window::new(settings),
             rate: None,
             rate_before: None,
-            highest: 0.0,
+            fell: false,
+            settles: 0,
             jitter: Duration::ZERO,
-            srtt: Duration::ZERO,
+            rtt_min: Duration::MAX,
+            rtt_round: Duration::MAX,
             round_ends: Time::ZERO,
+            used: true,
             grows: true,
+            congested: false,
+            aborted: false,
         }
     }
 
     fn measure(&mut self, ack: &Acked) {
-        self.srtt = ack.srtt;
+        if let Some(rtt) = ack.rtt {
+            self.rtt_min = self.rtt_min.min(rtt);
+            self.rtt_round = self.rtt_round.min(rtt);
+        }
         if let Some(rate_bps) = ack.receive_rate_bps {
-            let rate = rate_bps as f64;
-            self.rate = Some(rate);
-            self.highest = self.highest.max(rate);
+            self.rate = Some(rate_bps as f64);
         }
         if let Some(jitter) = ack.receive_jitter {
             self.jitter = jitter;
         }
+        let used = ack.in_flight + 1.0 >= USED * self.window.size().floor();
+        self.used &= ack.limited && used;
+        self.aborted = false;
     }
 
-    /// Compares this round trip's rate with the last one's.
+    fn end_round(&mut self, ack: &Acked) {
+        self.round_ends = ack.now + ack.srtt;
+        if ack.receive_jitter.is_none() && self.rtt_round < Duration::MAX {
+            self.jitter = self.rtt_round.saturating_sub(self.rtt_min);
+        }
+        self.rtt_round = Duration::MAX;
+        self.judge();
+        self.used = true;
+    }
+
+    /// Compares this wave's rate with the last one's. [Papadimitriou06 §3.1]
     fn judge(&mut self) {
-        let (rate, before) = (self.rate, self.rate_before);
-        self.rate_before = rate;
-        self.highest *= 1.0 - FORGET;
-        self.grows = true;
-        let (Some(rate), Some(before)) = (rate, before) else {
+        (self.grows, self.fell) = (true, false);
+        let comparable = self.settles == 0 && self.used;
+        self.settles = self.settles.saturating_sub(1);
+        let before = core::mem::replace(&mut self.rate_before, self.rate.filter(|_| comparable));
+        let (Some(rate), Some(before), true) = (self.rate, before, comparable) else {
             return;
         };
-        // Choice: an eighth of a window below eight segments is less than the segment that the
-        // rate is measured with, so there the window only waits.
-        let gamma = self.window.settings().gamma;
-        if rate < before * FALL && !self.window.in_slow_start() {
-            let size = self.window.size();
+        let (size, gamma) = (self.window.size(), self.window.settings().gamma);
+        // One segment of a wave more or less is the grain of the measurement.
+        let grain = 1.0 / size;
+        let fall = 1.0 - rate / before;
+        self.grows = fall <= grain;
+        // Choice: what is answered by γ is a fall of more than γ.
+        self.fell = fall > gamma.max(grain);
+        if self.fell && !self.window.in_slow_start() {
             self.window.set(size * (1.0 - gamma));
-            self.grows = false;
-        } else if rate < before {
-            self.grows = false;
+            self.settle();
         }
     }
 
-    /// Whether a loss is an error of the medium: what arrives does so at a high rate, and steadily.
+    /// The window changes by more than it grows: rates have to be measured anew.
+    fn settle(&mut self) {
+        self.settles = SETTLES;
+        self.rate_before = None;
+    }
+
+    /// Whether something is missing by an error of the medium: what arrives does so at the rate that
+    /// it had, and steadily. [Papadimitriou06 §5.1]
     fn is_random_error(&self) -> bool {
-        match self.rate {
-            Some(rate) => rate >= HIGH * self.highest && self.jitter < self.srtt.mul_f64(STEADY),
-            None => false,
-        }
+        let steady = self.rtt_min.mul_f64(STEADY).max(STEADY_MIN);
+        self.rate.is_some() && !self.fell && self.jitter <= steady
     }
 }
 
@@ -109,8 +156,7 @@ impl Control for Real {
     fn on_ack(&mut self, ack: &Acked) {
         self.measure(ack);
         if ack.now >= self.round_ends {
-            self.round_ends = ack.now + ack.srtt;
-            self.judge();
+            self.end_round(ack);
         }
         if !ack.limited {
             return;
@@ -123,6 +169,7 @@ impl Control for Real {
     }
 
     fn on_congestion(&mut self, _now: Time, in_flight: f64, why: Congestion) {
+        self.settle();
         if why == Congestion::Loss && self.is_random_error() {
             // Slow start ends all the same: the path has shown a limit of some kind.
             if self.window.in_slow_start() {
@@ -131,13 +178,28 @@ impl Control for Real {
             return;
         }
         let kept = in_flight.min(self.window.size()) * self.window.settings().beta;
+        self.congested = true;
         self.window.cut(kept);
     }
 
+    fn on_recovered(&mut self, _now: Time) {
+        self.congested = false;
+        self.settle();
+    }
+
+    fn aborts_timeout(&self) -> bool {
+        !self.aborted && !self.congested && self.is_random_error()
+    }
+
     fn on_timeout(&mut self, _now: Time, in_flight: f64) {
+        self.settle();
+        if self.aborts_timeout() {
+            self.aborted = true;
+            return;
+        }
+        self.congested = false;
         self.window
             .collapse(in_flight * self.window.settings().beta);
-        self.rate_before = None;
     }
 
     fn on_partial(&mut self, deflate: f64) {
@@ -148,7 +210,7 @@ impl Control for Real {
 
     fn on_idle(&mut self, idle: Duration, rto: Duration) {
         self.window.restart(idle, rto);
-        self.rate_before = None;
+        self.settle();
     }
 
     fn window(&self) -> f64 {
@@ -173,13 +235,15 @@ mod tests {
         })
     }
 
-    /// A round trip in which the receiver measures this rate.
+    /// A round trip in which the receiver measures this rate and this jitter.
     fn round(real: &mut Real, number: u64, rate_kbps: u64, jitter_ms: u64) {
-        for _ in 0..real.window() as u32 {
+        let in_flight = real.window();
+        for _ in 0..in_flight as u32 {
             real.on_ack(&Acked {
                 now: Time::ZERO + Duration::from_millis(100 * number),
                 receive_rate_bps: Some(rate_kbps * 1000),
                 receive_jitter: Some(Duration::from_millis(jitter_ms)),
+                in_flight,
                 ..ack(1.0)
             });
         }
@@ -187,19 +251,39 @@ mod tests {
 
     #[test]
     fn the_receivers_rate_steers_the_window() {
-        let mut real = at(16.0);
+        let mut real = at(32.0);
         round(&mut real, 1, 1000, 0);
         round(&mut real, 2, 1000, 0);
-        assert!((real.window() - 18.0).abs() < 0.2, "{}", real.window());
+        assert!((real.window() - 34.0).abs() < 0.2, "{}", real.window());
         let before = real.window();
         round(&mut real, 3, 950, 0);
         assert_eq!(real.window(), before, "a little lower: it waits");
-        round(&mut real, 4, 500, 0);
-        assert!((real.window() - before * 0.875).abs() < 1e-9, "eased by γ");
+        round(&mut real, 4, 800, 0);
+        assert!(real.window() >= before * 0.875, "{}", real.window());
+        assert!(real.window() < before * 0.875 + 1.0, "eased by γ, then on");
+        let eased = real.window();
+        round(&mut real, 5, 700, 0);
+        assert!(real.window() > eased, "of its own cut: not another fall");
     }
 
     #[test]
-    fn a_loss_at_a_high_and_steady_rate_is_not_congestion() {
+    fn a_rate_that_the_application_makes_is_no_fall() {
+        let mut real = at(32.0);
+        for (number, rate_kbps) in [(1, 1000), (2, 1000), (3, 100), (4, 1000), (5, 100)] {
+            let before = real.window();
+            real.on_ack(&Acked {
+                now: Time::ZERO + Duration::from_millis(100 * number),
+                receive_rate_bps: Some(rate_kbps * 1000),
+                receive_jitter: Some(Duration::ZERO),
+                in_flight: 3.0,
+                ..ack(1.0)
+            });
+            assert!(real.window() >= before, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_loss_at_a_kept_rate_and_without_a_queue_is_not_congestion() {
         let mut real = at(16.0);
         round(&mut real, 1, 1000, 1);
         let before = real.window();
@@ -208,16 +292,56 @@ mod tests {
         real.on_congestion(Time::ZERO, before, Congestion::Explicit);
         assert_eq!(real.window(), before / 2.0, "a mark is no error");
 
-        let mut unsteady = at(16.0);
-        round(&mut unsteady, 1, 1000, 50);
-        unsteady.on_congestion(Time::ZERO, 16.0, Congestion::Loss);
-        assert_eq!(unsteady.window(), 8.0);
+        let mut queued = at(16.0);
+        round(&mut queued, 1, 1000, 50);
+        queued.on_congestion(Time::ZERO, 16.0, Congestion::Loss);
+        assert_eq!(queued.window(), 8.0);
 
         let mut slower = at(16.0);
         round(&mut slower, 1, 1000, 1);
         round(&mut slower, 2, 700, 1);
-        slower.on_congestion(Time::ZERO, 14.0, Congestion::Loss);
-        assert_eq!(slower.window(), 7.0);
+        let before = slower.window();
+        slower.on_congestion(Time::ZERO, before, Congestion::Loss);
+        assert_eq!(slower.window(), before / 2.0);
+    }
+
+    #[test]
+    fn the_first_timeout_of_a_clear_path_changes_nothing_and_the_second_does() {
+        let mut real = at(16.0);
+        round(&mut real, 1, 1000, 1);
+        let before = real.window();
+        assert!(real.aborts_timeout());
+        real.on_timeout(Time::ZERO, before);
+        assert_eq!(real.window(), before);
+        assert!(!real.aborts_timeout(), "nothing has arrived since");
+        real.on_timeout(Time::ZERO, before);
+        assert_eq!(real.window(), 1.0);
+
+        let mut cut = at(16.0);
+        round(&mut cut, 1, 1000, 1);
+        cut.on_congestion(Time::ZERO, 16.0, Congestion::Explicit);
+        assert!(!cut.aborts_timeout(), "it is of the congestion");
+        cut.on_recovered(Time::ZERO);
+        assert!(cut.aborts_timeout());
+    }
+
+    #[test]
+    fn a_receiver_without_a_jitter_leaves_it_to_the_round_trips() {
+        for (rtt_ms, forgives) in [(101, true), (150, false)] {
+            let mut real = at(16.0);
+            for (number, rtt_ms) in [(1, 100), (2, rtt_ms), (3, rtt_ms), (4, rtt_ms)] {
+                real.on_ack(&Acked {
+                    now: Time::ZERO + Duration::from_millis(200 * number),
+                    rtt: Some(Duration::from_millis(rtt_ms)),
+                    receive_rate_bps: Some(1_000_000),
+                    in_flight: 16.0,
+                    ..ack(1.0)
+                });
+            }
+            let before = real.window();
+            real.on_congestion(Time::ZERO, before, Congestion::Loss);
+            assert_eq!(real.window() == before, forgives, "{rtt_ms}");
+        }
     }
 
     #[test]
@@ -227,5 +351,6 @@ mod tests {
         assert_eq!(real.window(), 17.0);
         real.on_congestion(Time::ZERO, 17.0, Congestion::Loss);
         assert_eq!(real.window(), 8.5);
+        assert!(!real.aborts_timeout());
     }
 }

@@ -71,7 +71,7 @@ proptest! {
             let mut now = Time::ZERO;
             for (wait_ms, happens) in &course {
                 now += Duration::from_millis(u64::from(*wait_ms));
-                let before = control.window();
+                let (before, aborts) = (control.window(), control.aborts_timeout());
                 apply(control.as_mut(), now, happens);
                 let after = control.window();
                 prop_assert!((1.0..=max.max(1.0)).contains(&after), "{family}: {after} after {happens:?}");
@@ -82,6 +82,10 @@ proptest! {
                         prop_assert!(*limited || after <= before, "{family} grew unused");
                     }
                     // Vegas restarts from two segments, as its authors' code and ns-2's.
+                    Happens::Timeout if aborts => {
+                        prop_assert!(after == before && family == Family::Real, "{family}");
+                        prop_assert!(!control.aborts_timeout(), "{family} aborts twice");
+                    }
                     Happens::Timeout => prop_assert!(
                         after == 1.0 || (family == Family::Vegas && after <= 2.0),
                         "{}: {}", family, after

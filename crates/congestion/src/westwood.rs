@@ -36,8 +36,10 @@ pub struct Westwood {
     rtt_min: Option<Duration>,
     /// When the last sample ended.
     sampled: Option<Time>,
-    /// Segments acknowledged since.
+    /// Segments that have arrived since.
     since: f64,
+    /// Those counted by duplicates, which an acknowledgement will cover again.
+    accounted: f64,
 }
 
 /// Segments per second.
@@ -57,6 +59,7 @@ impl Westwood {
             rtt_min: None,
             sampled: None,
             since: 0.0,
+            accounted: 0.0,
         }
     }
 
@@ -73,8 +76,25 @@ impl Westwood {
         self.estimate.map(|estimate| estimate.rate)
     }
 
+    /// Counts what an acknowledgement says to have arrived, each segment once (Mascolo et al. 2001,
+    /// AckedCount): a duplicate is one, what covers more than one takes off those.
+    fn count(&mut self, segments: f64) {
+        if segments == 0.0 {
+            self.accounted += 1.0;
+            self.since += 1.0;
+        } else if segments > 1.0 && self.accounted >= segments {
+            self.accounted -= segments;
+            self.since += 1.0;
+        } else if segments > 1.0 {
+            self.since += segments - self.accounted;
+            self.accounted = 0.0;
+        } else {
+            self.since += segments;
+        }
+    }
+
     fn sample(&mut self, ack: &Acked) {
-        self.since += ack.segments;
+        self.count(ack.segments);
         let Some(sampled) = self.sampled else {
             self.sampled = Some(ack.now);
             self.since = 0.0;
@@ -134,6 +154,10 @@ impl Control for Westwood {
         if self.window.size() > before {
             self.window.set(before);
         }
+    }
+
+    fn on_arrived(&mut self, _now: Time, segments: f64) {
+        self.count(segments);
     }
 
     fn on_partial(&mut self, deflate: f64) {
@@ -202,6 +226,30 @@ mod tests {
         feed(&mut plus, 1000, 10, 5);
         assert!(westwood.estimate().unwrap() > 150.0);
         assert!((plus.estimate().unwrap() - 100.0).abs() < 12.0);
+    }
+
+    #[test]
+    fn what_arrives_while_losses_are_repaired_counts_once() {
+        for mut westwood in [
+            Westwood::new(Settings::default()),
+            Westwood::plus(Settings::default()),
+        ] {
+            feed(&mut westwood, 1000, 10, 1);
+            // Ten more segments in 100 ms, of which the first two were lost: seven duplicates, a
+            // partial acknowledgement of one, another of eight, and a last one.
+            let last = Time::ZERO + Duration::from_millis(9_990);
+            for _ in 0..7 {
+                westwood.on_arrived(last, 0.0);
+            }
+            westwood.on_arrived(last, 1.0);
+            westwood.on_arrived(last, 8.0);
+            westwood.on_ack(&Acked {
+                now: last + Duration::from_millis(100),
+                ..ack(1.0)
+            });
+            let estimate = westwood.estimate().unwrap();
+            assert!((estimate - 100.0).abs() < 2.0, "{estimate}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use builder::Builder;
 pub use hello::{Echo, Hello};
 pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
-pub use reliable::{AckHead, ReliableAck, ReliableSkip};
+pub use reliable::{AckHead, ReliableAck, ReliableRate, ReliableSkip};
 pub use report::{GroupReport, RECEPTIONS_MAX, Reception};
 
 use crate::Malformed;
@@ -64,6 +64,8 @@ pub mod kind {
     pub const MTU_ANSWER: u8 = 9;
     /// [`super::GroupReport`].
     pub const GROUP_REPORT: u8 = 10;
+    /// [`super::ReliableRate`].
+    pub const RELIABLE_RATE: u8 = 11;
 }
 
 /// One message.
@@ -89,6 +91,8 @@ pub enum Message<'a> {
     MtuAnswer(MtuAnswer),
     /// What receivers of a group have got.
     GroupReport(GroupReport<'a>),
+    /// At which rate data of the reliable lane arrives.
+    ReliableRate(ReliableRate),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -111,6 +115,7 @@ impl<'a> Message<'a> {
             kind::MTU_PROBE => MtuProbe::parse(body).map(Message::MtuProbe),
             kind::MTU_ANSWER => MtuAnswer::parse(body).map(Message::MtuAnswer),
             kind::GROUP_REPORT => GroupReport::parse(body).map(Message::GroupReport),
+            kind::RELIABLE_RATE => ReliableRate::parse(body).map(Message::ReliableRate),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -212,6 +212,7 @@ fn message(bytes: &[u8]) -> String {
             )
         }
         [Message::ReliableSkip(skip)] => format!("{}", skip.first.value()),
+        [Message::ReliableRate(rate)] => format!("{}", rate.kbps),
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
@@ -230,6 +231,7 @@ fn every_example_reads_as_told() {
         "39 2",
         "7 13 256 9 1000 3 [(12, 1), (8, 2)]",
         "40",
+        "25000",
         "7 36",
         "7 1439",
         "[Key { kind: RecordKind(1), origin: NodeAddr(168230915), seq: RecordSeq(256) }]",

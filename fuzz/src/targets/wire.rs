@@ -156,6 +156,7 @@ fn message_again(message: &Message<'_>, room: usize) {
             .reliable_ack(&ack.head, ack.ranges())
             .map(|told| assert_eq!(told, ack.received().count())),
         Message::ReliableSkip(skip) => builder.reliable_skip(*skip),
+        Message::ReliableRate(rate) => builder.reliable_rate(*rate),
         Message::MtuProbe(probe) => builder.mtu_probe(*probe),
         Message::MtuAnswer(answer) => {
             assert_eq!(MtuAnswer::parse(&answer.to_bytes()), Ok(*answer));

@@ -237,6 +237,9 @@ impl Node {
                 Ok(Message::ReliableSkip(skip)) => {
                     self.links.at_mut(index).reliable.receiver.on_skip(skip);
                 }
+                Ok(Message::ReliableRate(rate)) => {
+                    self.links.at_mut(index).reliable.sender.on_rate(rate);
+                }
                 Ok(Message::MtuProbe(probe)) => self.answer_mtu(now, index, probe, out),
                 Ok(Message::MtuAnswer(MtuAnswer { number, bytes })) => {
                     let before = self.links.at(index).mtu.usable();

@@ -168,13 +168,10 @@ impl Node {
                 // What is due to the sender of a duplicate is another acknowledgement.
                 self.links.touch(index);
                 let seq = header.lane_seq();
-                let dropped = match self
-                    .links
-                    .at_mut(index)
-                    .reliable
-                    .receiver
-                    .on_packet(now, seq)
-                {
+                let link = self.links.at_mut(index);
+                let rtt = link.rtt();
+                link.reliable.receiver.measure(now, len, rtt);
+                let dropped = match link.reliable.receiver.on_packet(now, seq) {
                     lane::Arrival::New | lane::Arrival::Recovered => None,
                     lane::Arrival::Duplicate => Some(Drop::Duplicate),
                     lane::Arrival::Beyond => Some(Drop::BeyondWindow),

@@ -183,6 +183,9 @@ impl Node {
             let window = self.window_for(now, index);
             let receiver = &mut self.links.at_mut(index).reliable.receiver;
             let head = receiver.acknowledge(now, window);
+            if let Some(rate) = receiver.poll_rate() {
+                let _ = builder.reliable_rate(rate);
+            }
             // An empty datagram has room for the fixed part and some hundred ranges.
             let _ = builder.reliable_ack(&head, receiver.ranges());
         }

@@ -83,8 +83,10 @@ impl Controls {
                 one.recovering = false;
                 one.control.on_recovered(ack.now);
             }
-            if !one.recovering {
-                let share = one.control.window() / window;
+            let share = one.control.window() / window;
+            if one.recovering {
+                one.control.on_arrived(ack.now, ack.segments * share);
+            } else {
                 one.control.on_ack(&Acked {
                     segments: ack.segments * share,
                     bytes: (ack.bytes as f64 * share) as u64,
@@ -110,6 +112,11 @@ impl Controls {
         one.cut_at = next;
         one.recovering = true;
         true
+    }
+
+    /// The path has room by what all of them know: the timer is not to be backed off.
+    pub(super) fn aborts_timeout(&self) -> bool {
+        self.flows.iter().all(|one| one.control.aborts_timeout())
     }
 
     pub(super) fn on_timeout(&mut self, now: Time, next: u64) {

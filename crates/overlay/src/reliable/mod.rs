@@ -34,6 +34,7 @@ mod drain;
 mod lane;
 mod pacer;
 mod queue;
+mod rate;
 mod receiver;
 mod sender;
 #[cfg(test)]

@@ -6,10 +6,11 @@
 //! ```
 //! Nothing is held back: a packet goes on at once, and only its number stays.
 
+use super::rate::Rate;
 use super::{ACK_DELAY, SPAN};
-use base::Time;
+use base::{Duration, Time};
 use std::collections::VecDeque;
-use wire::control::{AckHead, ReliableSkip};
+use wire::control::{AckHead, ReliableRate, ReliableSkip};
 use wire::data::LaneSeq;
 
 /// Ranges of numbers above the first gap. 1024 of 16 bytes; a lane that loses every other packet
@@ -62,6 +63,7 @@ pub struct Receiver {
     /// The acknowledgement must not wait.
     is_urgent: bool,
     ack_at: Option<Time>,
+    rate: Rate,
     stats: ReceiverStats,
 }
 
@@ -75,6 +77,7 @@ impl Default for Receiver {
             pending: 0,
             is_urgent: false,
             ack_at: None,
+            rate: Rate::default(),
             stats: ReceiverStats::default(),
         }
     }
@@ -104,6 +107,16 @@ impl Receiver {
         self.is_urgent |= arrival != Arrival::New || !self.ranges.is_empty();
         self.ack_at.get_or_insert(now + ACK_DELAY);
         arrival
+    }
+
+    /// Measures the rate by a packet of so many bytes, on a link with this round trip.
+    pub fn measure(&mut self, now: Time, bytes: usize, rtt: Duration) {
+        self.rate.on_packet(now, bytes, rtt);
+    }
+
+    /// The rate that is to be told with the next acknowledgement.
+    pub fn poll_rate(&mut self) -> Option<ReliableRate> {
+        self.rate.poll()
     }
 
     /// The sender has given up what is before a number.

@@ -123,6 +123,8 @@ pub struct Sender {
     backoff: u32,
     /// The first packet that was not acknowledged at the last timeout.
     expired: Option<u64>,
+    /// As the receiver measured it last.
+    receive_rate_bps: Option<u64>,
     /// One packet may be sent whatever the window.
     grant: bool,
     /// The window kept packets back lately.
@@ -179,6 +181,7 @@ impl Sender {
             probes: 0,
             backoff: 0,
             expired: None,
+            receive_rate_bps: None,
             grant: false,
             is_limited: false,
             reorder_quarters: 0,

@@ -80,8 +80,6 @@ pub(crate) struct Receiver {
     held: VecDeque<Option<Data>>,
     /// Not yet read.
     ready: VecDeque<Data>,
-    /// Those of `ready` that came before their turn.
-    early: i64,
     blocks: Vec<(i64, i64)>,
     echo: Time,
     acked: i64,
@@ -97,18 +95,41 @@ pub(crate) struct Receiver {
     pub(crate) counts: Received,
 }
 
-/// The rate at which the data of one round trip arrives, and its jitter: TCP-Real's measurement
-/// [Papadimitriou06 §3.1].
-#[derive(Debug, Default)]
+/// The rate at which the data of one wave arrives, and its jitter: TCP-Real's measurement
+/// [Papadimitriou06 §3.1]. A wave is what is sent in a round trip; it lasts from its first segment to
+/// the first of the next.
+#[derive(Debug)]
 struct Rate {
     wave: u32,
     began: Time,
-    ended: Time,
     bytes: u64,
     kbps: u32,
-    /// Between arrival and sending of the last segment; the clocks are one in a simulation.
-    transit: Option<Duration>,
-    jitter_ns: f64,
+    /// Between sending and arrival of the quickest segment of the wave; the clocks are one in a
+    /// simulation, and only differences count.
+    quickest: Duration,
+    /// The same of this span and of the one before: what the path takes without queues.
+    least: [Duration; 2],
+    span_ends: Time,
+    /// By how much the quickest of the last wave was slower than that.
+    jitter: Duration,
+}
+
+/// Choice: the path's least delay is forgotten after one to two minutes, as routes change.
+const LEAST_SPAN: Duration = Duration::from_secs(60);
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate {
+            wave: 0,
+            began: Time::ZERO,
+            bytes: 0,
+            kbps: 0,
+            quickest: Duration::MAX,
+            least: [Duration::MAX; 2],
+            span_ends: Time::ZERO,
+            jitter: Duration::ZERO,
+        }
+    }
 }
 
 impl Receiver {
@@ -124,7 +145,6 @@ impl Receiver {
             next: 0,
             held: VecDeque::new(),
             ready: VecDeque::new(),
-            early: 0,
             blocks: Vec::new(),
             echo: Time::ZERO,
             acked: -1,
@@ -203,7 +223,7 @@ impl Receiver {
             echo: segment.stamp,
             window: u32::try_from(now.since(segment.stamp).as_micros()).unwrap_or(u32::MAX),
             rate_kbps: self.rate.kbps,
-            jitter_us: (self.rate.jitter_ns / 1000.0) as u32,
+            jitter_us: self.rate.jitter_us(),
             ..Ack::default()
         };
         for (place, range) in ack.blocks.iter_mut().zip(&self.blocks) {
@@ -260,11 +280,7 @@ impl Receiver {
 
     /// What a relay or a slow reader may take next.
     pub(crate) fn read(&mut self) -> Option<Data> {
-        let data = self.ready.pop_front()?;
-        if self.early > 0 && self.order == Order::AsTheyCome {
-            self.early = self.early.min(self.ready.len() as i64);
-        }
-        Some(data)
+        self.ready.pop_front()
     }
 
     /// Whether something waits to be read.
@@ -275,13 +291,14 @@ impl Receiver {
     /// Tells the sender that there is room again, once it is worth a segment to one who was told
     /// of none, or half of the buffer to others.
     pub(crate) fn update(&mut self) -> Option<Ack> {
-        let window = self.window();
         let worth = if self.advertised == 0 {
             1
         } else {
             (self.buffer / 2).max(1)
         };
-        (window >= self.advertised.saturating_add(worth)).then(|| self.ack(None))
+        // The difference and not the sum: a window without a limit has no room to come.
+        let opened = self.window().saturating_sub(self.advertised);
+        (opened >= worth).then(|| self.ack(None))
     }
 
     /// The application has got it.
@@ -368,7 +385,7 @@ impl Receiver {
             echo: self.echo,
             window: self.advertised,
             rate_kbps: self.rate.kbps,
-            jitter_us: (self.rate.jitter_ns / 1000.0) as u32,
+            jitter_us: self.rate.jitter_us(),
             ..Ack::default()
         };
         if self.held.is_empty() {
@@ -412,26 +429,34 @@ impl Receiver {
 impl Rate {
     fn on_arrival(&mut self, now: Time, segment: &Segment, bytes: usize) {
         let transit = now.since(segment.stamp);
-        if let Some(before) = self.transit.replace(transit) {
-            let change = transit.as_nanos().abs_diff(before.as_nanos()) as f64;
-            self.jitter_ns += (change - self.jitter_ns) / 16.0;
+        if now >= self.span_ends {
+            self.least = [Duration::MAX, self.least[0]];
+            self.span_ends = now + LEAST_SPAN;
         }
-        if segment.wave != self.wave || self.bytes == 0 {
-            self.end_wave();
-            (self.wave, self.began, self.ended) = (segment.wave, now, now);
-            // The first marks the beginning: what arrives after it counts.
-            self.bytes = 1;
-        } else {
-            self.ended = now;
-            self.bytes += bytes as u64;
+        self.least[0] = self.least[0].min(transit);
+        if segment.wave != self.wave {
+            self.end_wave(now);
+            (self.wave, self.began, self.bytes) = (segment.wave, now, 0);
+            self.quickest = Duration::MAX;
+        } else if self.bytes == 0 {
+            self.began = now;
+        }
+        self.bytes += bytes as u64;
+        self.quickest = self.quickest.min(transit);
+    }
+
+    fn end_wave(&mut self, now: Time) {
+        let span = now.since(self.began);
+        if span > Duration::ZERO && self.bytes > 0 {
+            let kbps = (self.bytes as f64 * 8.0) / span.as_secs_f64() / 1000.0;
+            self.kbps = (kbps as u32).max(1);
+            self.jitter = self
+                .quickest
+                .saturating_sub(self.least[0].min(self.least[1]));
         }
     }
 
-    fn end_wave(&mut self) {
-        let span = self.ended.since(self.began);
-        if span > Duration::ZERO && self.bytes > 1 {
-            let kbps = (self.bytes as f64 * 8.0) / span.as_secs_f64() / 1000.0;
-            self.kbps = (kbps as u32).max(1);
-        }
+    fn jitter_us(&self) -> u32 {
+        u32::try_from(self.jitter.as_micros()).unwrap_or(u32::MAX)
     }
 }

@@ -33,10 +33,10 @@ pub struct Sent {
     pub again: u64,
     /// Losses found by acknowledgements.
     pub recoveries: u64,
-    /// Of them, those for which the window was left as it was: taken for errors of the medium.
-    pub forgiven: u64,
     /// Losses found by the timer.
     pub timeouts: u64,
+    /// Of both, those for which the window was left as it was: taken for errors of the medium.
+    pub forgiven: u64,
     /// Messages that the application wrote.
     pub written: u64,
     /// Messages dropped because the send buffer was full.
@@ -216,8 +216,12 @@ impl Sender {
         self.action = Action::Timeout;
         self.before_timeout(now);
         let window = self.effective_window();
+        let aborted = self.control.aborts_timeout();
+        self.counts.forgiven += u64::from(aborted);
         self.control.on_timeout(now, window);
-        self.rto.back_off();
+        if !aborted {
+            self.rto.back_off();
+        }
         self.set_timer(now);
         self.next = self.acked + 1;
         self.timed = None;

@@ -142,6 +142,39 @@ fn hop_by_hop_delivers_in_order_and_sooner() {
 }
 
 #[test]
+fn a_relay_without_loss_sends_nothing_twice() {
+    let bounded = Settings {
+        receive_buffer: 320,
+        send_buffer: 320,
+        ..Settings::of_2003(Family::Reno)
+    };
+    let of_2003 = |family| Settings::of_2003(family);
+    let families = [Family::Reno, Family::NewReno, Family::Sack, Family::Fack];
+    for settings in families.map(of_2003).into_iter().chain([bounded]) {
+        for (forward, kbps) in [(Forward::AsItComes, 500), (Forward::InOrder, 1000)] {
+            let relay = Relay {
+                forward,
+                pace: None,
+            };
+            let traffic = Traffic::cbr(kbps * 1000, 960);
+            let family = settings.family;
+            let (mut world, first, last) = hop_by_hop(relay, settings.clone(), "0%", traffic);
+            world.run_until(Time::ZERO + Duration::from_secs(20));
+            assert!(last.received(&world).delivered > 1_200, "{family}");
+            assert_eq!(first.sent(&world).again, 0, "{family} {forward:?}");
+            for hop in [first, last] {
+                assert_eq!(hop.received(&world).duplicates, 0, "{family} {forward:?}");
+            }
+            // One acknowledgement for each segment: it says nothing that was not asked.
+            let back = world.counts(first.to(), first.from()).delivered;
+            let there = first.received(&world).segments;
+            assert!(back <= there, "{family} {forward:?}: {back} {there}");
+            world.close().unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_relay_at_its_own_pace_pushes_back_to_the_source() {
     let settings = Settings {
         receive_buffer: 16,

@@ -1,7 +1,7 @@
 //! Appends messages to a control datagram.
 
 use super::nack::{RANGE_BYTES, range};
-use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableSkip};
+use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
     GroupReport, Hello, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception, TailProbe, kind,
 };
@@ -104,6 +104,11 @@ impl<'a> Builder<'a> {
     /// Appends a [`ReliableSkip`].
     pub fn reliable_skip(&mut self, skip: ReliableSkip) -> Result<(), Full> {
         self.message(kind::RELIABLE_SKIP, &skip.to_bytes())
+    }
+
+    /// Appends a [`ReliableRate`].
+    pub fn reliable_rate(&mut self, rate: ReliableRate) -> Result<(), Full> {
+        self.message(kind::RELIABLE_RATE, &rate.to_bytes())
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

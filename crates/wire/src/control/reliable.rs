@@ -1,5 +1,6 @@
 //! What the receiver of a reliable lane tells its sender: what has come, and how much more it
-//! takes; and what the sender tells when numbers will never come. [Amir03 §IV]
+//! takes, at which rate data arrives; and what the sender tells when numbers will never come.
+//! [Amir03 §IV] [Papadimitriou06 §3.1]
 //!
 //! ```text
 //!  ReliableAck
@@ -27,6 +28,11 @@
 //! +-----------------------------------------------+
 //! |    first: nothing before it will be sent      |
 //! +-----------------------------------------------+
+//!
+//!  ReliableRate
+//! +---------------------------------------------------------------+
+//! |   rate at which data of the lane arrived lately, in kbit/s    |
+//! +---------------------------------------------------------------+
 //! ```
 //!
 //! Ranges go down from `end`: so many numbers have come, so many below them are missing. The
@@ -72,6 +78,13 @@ pub struct ReliableAck<'a> {
 pub struct ReliableSkip {
     /// The first number that still counts.
     pub first: LaneSeq,
+}
+
+/// The rate at which data of a reliable lane arrives, as its receiver measured it over the last wave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReliableRate {
+    /// In kbit/s.
+    pub kbps: u32,
 }
 
 /// The distance from one lane number up to another.
@@ -167,5 +180,23 @@ impl ReliableSkip {
     pub const fn to_bytes(self) -> [u8; ReliableSkip::BYTES] {
         let [_, a, b, c] = self.first.value().to_be_bytes();
         [a, b, c]
+    }
+}
+
+impl ReliableRate {
+    /// Bytes of the body.
+    pub const BYTES: usize = 4;
+
+    /// Reads a body.
+    pub fn parse(body: &[u8]) -> Result<ReliableRate, Malformed> {
+        let mut r = Reader::new(body);
+        let kbps = r.u32()?;
+        r.finish()?;
+        Ok(ReliableRate { kbps })
+    }
+
+    /// The body as it stands on the wire.
+    pub const fn to_bytes(self) -> [u8; ReliableRate::BYTES] {
+        self.kbps.to_be_bytes()
     }
 }

@@ -256,6 +256,24 @@ fn acknowledgements_tell_what_fits_and_nothing_absurd() {
     assert_eq!(ReliableSkip::parse(&[0; 4]), Err(Malformed::Length));
 }
 
+#[test]
+fn rates_of_reliable_lanes_agree_both_ways() {
+    // 25 Mbit/s.
+    const RATE: [u8; 7] = [11, 0, 4, 0x00, 0x00, 0x61, 0xa8];
+    let rate = ReliableRate { kbps: 25_000 };
+    let mut buffer = [0xa5; RATE.len() + 1];
+    assert_eq!(Builder::new(&mut buffer).reliable_rate(rate), Ok(()));
+    assert_eq!((&buffer[..7], buffer[7]), (&RATE[..], 0xa5));
+    assert_eq!(read(&RATE), Ok(vec![Message::ReliableRate(rate)]));
+    for cut in 1..RATE.len() {
+        assert_eq!(read(&RATE[..cut]), Err(Malformed::Short), "{cut}");
+    }
+    assert_eq!(ReliableRate::parse(&[0; 3]), Err(Malformed::Short));
+    assert_eq!(ReliableRate::parse(&[0; 5]), Err(Malformed::Length));
+    let mut short = [0; 6];
+    assert_eq!(Builder::new(&mut short).reliable_rate(rate), Err(Full));
+}
+
 /// A probe of 36 bytes: 24 of seal, 3 of header, 6, and 3 of padding; and the answer to one of 1439.
 const MTU: [u8; 12 + 9] = [
     8, 0, 9, // MtuProbe

@@ -7,7 +7,7 @@
 use super::{Sender, State};
 use base::{Duration, Time};
 use congestion::Acked;
-use wire::control::ReliableAck;
+use wire::control::{ReliableAck, ReliableRate};
 use wire::data::LaneSeq;
 
 /// Later transmissions that have arrived make one lost [RFC 5681's three duplicates].
@@ -69,7 +69,8 @@ impl Sender {
             rtt,
             in_flight: in_flight as f64,
             limited: self.is_limited || slow_start_used,
-            receive_rate_bps: None,
+            receive_rate_bps: self.receive_rate_bps,
+            // Packets of a lane have no stamps: the round trips have to tell.
             receive_jitter: None,
             srtt: self.rtt.smoothed().unwrap_or_default(),
         };
@@ -77,6 +78,11 @@ impl Sender {
         self.controls.on_ack(&acked, highest);
         self.timeout_at = None;
         self.arm(now);
+    }
+
+    /// Takes in at which rate data arrives at the receiver.
+    pub fn on_rate(&mut self, rate: ReliableRate) {
+        self.receive_rate_bps = Some(u64::from(rate.kbps) * 1_000);
     }
 
     /// The ranges of an acknowledgement, without what the last one told already.

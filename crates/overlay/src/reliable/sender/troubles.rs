@@ -56,7 +56,8 @@ impl Sender {
     /// Everything in flight is taken for lost.
     fn expire(&mut self, now: Time) {
         self.stats.timeouts += 1;
-        self.backoff = (self.backoff + 1).min(8);
+        let aborts = self.in_flight > 0 && self.controls.aborts_timeout();
+        self.backoff = (self.backoff + u32::from(!aborts)).min(8);
         // The second timeout of the same packets says nothing new of the path [RFC 5681 §3.1].
         if self.in_flight > 0 && self.expired.replace(self.base) != Some(self.base) {
             self.controls.on_timeout(now, self.next_order);

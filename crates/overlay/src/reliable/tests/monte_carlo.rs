@@ -135,3 +135,23 @@ fn speech_has_its_rate_where_a_bulk_stream_has_little() {
     let (world, slow) = speech(path, 20);
     assert!(slow < ms(1_000), "{slow}, {:?}", world.from.sender.stats());
 }
+
+#[test]
+fn the_receivers_rate_tells_real_that_random_losses_are_no_congestion() {
+    let path = Path {
+        loss: 0.01,
+        twice: 0.0,
+        delay: ms(25),
+        jitter: Duration::ZERO,
+    };
+    let took = |family| {
+        let settings = Settings {
+            family,
+            ..Settings::default()
+        };
+        let world = run(7, settings, path, 6_000);
+        world.now.since(base::Time::ZERO)
+    };
+    let (newreno, real) = (took(Family::NewReno), took(Family::Real));
+    assert!(real.mul_f64(1.3) <= newreno, "{real} {newreno}");
+}

@@ -66,6 +66,9 @@ pub(super) fn ack(lane: &mut Lane, now: Time, window: u16) -> Vec<u8> {
     let mut bytes = vec![0; 1_400];
     let mut builder = Builder::new(&mut bytes);
     let head = lane.receiver.acknowledge(now, window);
+    if let Some(rate) = lane.receiver.poll_rate() {
+        builder.reliable_rate(rate).unwrap();
+    }
     builder.reliable_ack(&head, lane.receiver.ranges()).unwrap();
     let len = builder.len();
     bytes.truncate(len);
@@ -76,6 +79,7 @@ pub(super) fn hear(lane: &mut Lane, now: Time, bytes: &[u8]) {
     for message in Messages::new(bytes) {
         match message.unwrap() {
             Message::ReliableAck(ack) => lane.sender.on_ack(now, &ack),
+            Message::ReliableRate(rate) => lane.sender.on_rate(rate),
             Message::ReliableSkip(skip) => lane.receiver.on_skip(skip),
             other => panic!("{other:?}"),
         }
@@ -152,6 +156,8 @@ impl World {
             use crate::reliable::Arrival;
             let packet = entry.remove();
             let seq = Header::trusted(&packet[..]).lane_seq();
+            let rtt = self.path.delay * 2;
+            self.to.receiver.measure(now, packet.len(), rtt);
             match self.to.receiver.on_packet(now, seq) {
                 Arrival::New | Arrival::Recovered => self.arrived.push((number(&packet), now)),
                 Arrival::Duplicate | Arrival::Beyond => {}

@@ -93,6 +93,7 @@ impl Sender {
                 rtt: heard.rtt,
                 in_flight: in_flight as f64 / self.segment as f64,
                 limited: self.limited,
+                // Streams are CUBIC's, which asks for none.
                 receive_rate_bps: None,
                 receive_jitter: None,
                 srtt: self.rtt.cautious(),

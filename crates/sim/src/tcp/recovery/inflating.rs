@@ -82,6 +82,7 @@ impl Sender {
 
     fn on_duplicate(&mut self, now: Time, again: bool) {
         self.dupacks += 1;
+        self.control.on_arrived(now, 0.0);
         if self.dupacks == DUPACKS {
             if self.is_beyond_recovery() || again {
                 self.recover = self.sent;
@@ -106,6 +107,7 @@ impl Sender {
             self.set_timer(now);
         }
         let arrived = ack.acked - self.last_ack;
+        self.control.on_arrived(now, arrived as f64);
         if self.inflation > arrived {
             self.inflation -= arrived - 1;
         } else {
