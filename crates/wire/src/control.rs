@@ -20,6 +20,7 @@
 
 mod builder;
 mod hello;
+mod hold;
 mod mtu;
 mod nack;
 mod reliable;
@@ -27,6 +28,7 @@ mod report;
 
 pub use builder::Builder;
 pub use hello::{Echo, Hello};
+pub use hold::{Hold, LaneHolds};
 pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
 pub use reliable::{AckHead, ReliableAck, ReliableSkip};
@@ -64,6 +66,8 @@ pub mod kind {
     pub const MTU_ANSWER: u8 = 9;
     /// [`super::GroupReport`].
     pub const GROUP_REPORT: u8 = 10;
+    /// [`super::LaneHolds`].
+    pub const LANE_HOLDS: u8 = 11;
 }
 
 /// One message.
@@ -89,6 +93,8 @@ pub enum Message<'a> {
     MtuAnswer(MtuAnswer),
     /// What receivers of a group have got.
     GroupReport(GroupReport<'a>),
+    /// How much of what goes to some destinations is taken.
+    LaneHolds(LaneHolds<'a>),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -111,6 +117,7 @@ impl<'a> Message<'a> {
             kind::MTU_PROBE => MtuProbe::parse(body).map(Message::MtuProbe),
             kind::MTU_ANSWER => MtuAnswer::parse(body).map(Message::MtuAnswer),
             kind::GROUP_REPORT => GroupReport::parse(body).map(Message::GroupReport),
+            kind::LANE_HOLDS => LaneHolds::parse(body).map(Message::LaneHolds),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }
