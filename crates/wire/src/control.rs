@@ -20,6 +20,7 @@
 
 mod builder;
 mod hello;
+mod hold;
 mod mtu;
 mod nack;
 mod reliable;
@@ -27,6 +28,7 @@ mod report;
 
 pub use builder::Builder;
 pub use hello::{Echo, Hello};
+pub use hold::{Hold, LaneHolds};
 pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
 pub use reliable::{AckHead, ReliableAck, ReliableRate, ReliableSkip};
@@ -66,6 +68,8 @@ pub mod kind {
     pub const GROUP_REPORT: u8 = 10;
     /// [`super::ReliableRate`].
     pub const RELIABLE_RATE: u8 = 11;
+    /// [`super::LaneHolds`].
+    pub const LANE_HOLDS: u8 = 12;
 }
 
 /// One message.
@@ -93,6 +97,8 @@ pub enum Message<'a> {
     GroupReport(GroupReport<'a>),
     /// At which rate data of the reliable lane arrives.
     ReliableRate(ReliableRate),
+    /// How much of what goes to some destinations is taken.
+    LaneHolds(LaneHolds<'a>),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -116,6 +122,7 @@ impl<'a> Message<'a> {
             kind::MTU_ANSWER => MtuAnswer::parse(body).map(Message::MtuAnswer),
             kind::GROUP_REPORT => GroupReport::parse(body).map(Message::GroupReport),
             kind::RELIABLE_RATE => ReliableRate::parse(body).map(Message::ReliableRate),
+            kind::LANE_HOLDS => LaneHolds::parse(body).map(Message::LaneHolds),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

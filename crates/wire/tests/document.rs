@@ -213,6 +213,12 @@ fn message(bytes: &[u8]) -> String {
         }
         [Message::ReliableSkip(skip)] => format!("{}", skip.first.value()),
         [Message::ReliableRate(rate)] => format!("{}", rate.kbps),
+        [Message::LaneHolds(holds)] => {
+            let holds = holds
+                .holds()
+                .map(|hold| (hold.destination, hold.routing, hold.room));
+            format!("{:?}", holds.collect::<Vec<_>>())
+        }
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
@@ -230,6 +236,7 @@ fn every_example_reads_as_told() {
         "1 [5, 6, 37, 38]",
         "39 2",
         "7 13 256 9 1000 3 [(12, 1), (8, 2)]",
+        "[(NodeAddr(168230915), ExpectedLatency, 18), (NodeAddr(4009820675), Stamped, 65535)]",
         "40",
         "25000",
         "7 36",

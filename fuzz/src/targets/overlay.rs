@@ -14,7 +14,7 @@ use overlay::route::Tables;
 use overlay::stream::{Framing, STREAMS_MAX, StreamId, StreamReply, StreamRequest};
 use overlay::{Config, Event, Node, Reply, Request, Settings};
 use secure::{Authority, Context, Handshakes, Identity, Keys, Network, Outcome, Session, Validity};
-use wire::control::{Builder, Hello};
+use wire::control::{Builder, Hello, Hold};
 use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 use wire::ipc::Scheme;
 use wire::ipc::{Delivery, Options, ResetReason};
@@ -557,7 +557,7 @@ fn streams(data: &[u8]) {
 }
 
 /// Operations of links: two ends of a reliable lane, a network that loses, repeats and reorders, an
-/// outage, a restart, and acknowledgements that lie. What an honest end has not lied about arrives
+/// outage, a restart, destinations that are held, and acknowledgements that lie. What an honest end has not lied about arrives
 /// once.
 fn reliable(data: &[u8]) {
     let (mut from, mut to) = (
@@ -606,6 +606,14 @@ fn reliable(data: &[u8]) {
                     from.sender.on_ack(now, &ack);
                 }
             }
+            11 if with >= 0xe0 => from.sender.on_hold(
+                now,
+                Hold {
+                    destination: address(1 + usize::from(with & 1)),
+                    routing: Routing::Hops,
+                    room: u16::from(with >> 1 & 0xf),
+                },
+            ),
             11 => match with % 4 {
                 // Another way was found for everything.
                 0 => from
@@ -666,7 +674,7 @@ fn lane_packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
         has_transport: false,
         remaining: Remaining::NONE,
         source: address(0),
-        destination: address(1),
+        destination: address(1 + usize::from(flow & 1)),
         source_port: VirtualPort(flow),
         destination_port: PORT,
         flow_seq: FlowSeq(number),

@@ -167,6 +167,7 @@ fn message_again(message: &Message<'_>, room: usize) {
             let receptions: Vec<_> = report.receptions().collect();
             builder.group_report(of, report.receivers, &receptions)
         }
+        Message::LaneHolds(holds) => holds.holds().try_for_each(|hold| builder.lane_hold(hold)),
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");

@@ -240,6 +240,10 @@ impl Node {
                 Ok(Message::ReliableRate(rate)) => {
                     self.links.at_mut(index).reliable.sender.on_rate(rate);
                 }
+                Ok(Message::LaneHolds(holds)) => {
+                    let sender = &mut self.links.at_mut(index).reliable.sender;
+                    holds.holds().for_each(|hold| sender.on_hold(now, hold));
+                }
                 Ok(Message::MtuProbe(probe)) => self.answer_mtu(now, index, probe, out),
                 Ok(Message::MtuAnswer(MtuAnswer { number, bytes })) => {
                     let before = self.links.at(index).mtu.usable();

@@ -11,8 +11,9 @@
 use super::Node;
 use super::send::next_hop;
 use crate::event::{Drop, Event};
+use crate::flow::FlowKey;
 use crate::link::{Link, LinkIndex, mark};
-use crate::reliable::Packet;
+use crate::reliable::{HELD_BYTES, Packet};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
 use wire::control::{Builder, ReliableSkip};
@@ -28,6 +29,8 @@ const BURST_BYTES: usize = 65_507;
 const FLUSH_PACKETS: usize = 1_024;
 /// Packets whose link is down wait so long for it, or for another way.
 const STRANDED_MAX: Duration = Duration::from_secs(5);
+/// What a packet that waits takes.
+const PACKET_BYTES: usize = 1_500;
 /// The window that is told to a neighbour while there is room for all that it may send.
 const WINDOW_OPEN: u16 = 16_384;
 
@@ -118,19 +121,20 @@ impl Node {
         }
     }
 
-    /// A client's packet to `to` finds room in the lane of the first link. Where there is no such
+    /// A client's packet finds room for its flow in the lane of the first link. Where there is no such
     /// link, the packet finds out by itself.
-    pub(super) fn has_room(&mut self, now: Time, routing: Routing, to: NodeAddr) -> bool {
+    pub(super) fn has_room(&mut self, now: Time, routing: Routing, flow: &FlowKey) -> bool {
+        let to = flow.destination;
         if to.is_multicast() {
             let Ok(slot) = self.group_slot(now, self.addr, to, routing) else {
                 return true;
             };
             // The slowest branch sets the pace, as long as it moves at all.
             let mut links = self.trees.at(slot).links(now);
-            return links.all(|link| self.links.at(link).reliable.room() > 0);
+            return links.all(|link| self.links.at(link).reliable.sender.room(flow) > 0);
         }
         match next_hop(&self.tables, &self.links, routing, to, None) {
-            Ok(index) if to != self.addr => self.links.at(index).reliable.room() > 0,
+            Ok(index) if to != self.addr => self.links.at(index).reliable.sender.room(flow) > 0,
             _ => true,
         }
     }
@@ -163,13 +167,9 @@ impl Node {
         if left == 0 {
             link.reliable.sender.try_again(now);
         }
-        let sender = &mut link.reliable.sender;
-        let (has_room, has_relaxed) = (sender.has_room_again(), sender.has_relaxed());
-        if has_relaxed {
-            self.relax();
-        }
-        if has_room {
-            self.on_room(now, index, out);
+        while let Some(stream) = self.links.at_mut(index).reliable.sender.pop_ready() {
+            self.streams.touch(stream);
+            self.streams_again = Some(now);
         }
     }
 
@@ -180,7 +180,7 @@ impl Node {
             return;
         }
         if self.links.at(index).reliable.receiver.is_due(now) {
-            let window = self.window_for(now, index);
+            let window = self.window(now);
             let receiver = &mut self.links.at_mut(index).reliable.receiver;
             let head = receiver.acknowledge(now, window);
             if let Some(rate) = receiver.poll_rate() {
@@ -189,27 +189,33 @@ impl Node {
             // An empty datagram has room for the fixed part and some hundred ranges.
             let _ = builder.reliable_ack(&head, receiver.ranges());
         }
+        if self.links.at(index).reliable.told.is_due(now) {
+            self.tell_holds(now, index, builder);
+        }
         if let Some(ReliableSkip { first }) = self.links.at_mut(index).reliable.sender.poll_skip() {
             let _ = builder.reliable_skip(ReliableSkip { first });
         }
     }
 
-    /// How many packets of a neighbour this node takes: fewer when those that came before wait.
-    fn window_for(&self, now: Time, index: LinkIndex) -> u16 {
-        let lanes = self.links.iter().filter(|(_, link)| link.is_up());
-        let windows = lanes.filter_map(|(_, l)| l.reliable.sender.pressure(now, index.0));
-        windows.min().unwrap_or(WINDOW_OPEN)
+    /// Tells a neighbour of the destinations whose packets wait here.
+    fn tell_holds(&mut self, now: Time, index: LinkIndex, builder: &mut Builder<'_>) {
+        let mut holds = Vec::new();
+        for (_, link) in self.links.iter().filter(|(_, link)| link.is_up()) {
+            link.reliable.sender.holds_for(now, index.0, &mut holds);
+        }
+        let told = &mut self.links.at_mut(index).reliable.told;
+        told.tell(now, &holds, builder);
     }
 
-    /// A lane has room again: the neighbours that were told to wait are told so.
-    fn relax(&mut self) {
-        for index in self.links.indices() {
-            let receiver = &mut self.links.at_mut(index).reliable.receiver;
-            if receiver.window() < WINDOW_OPEN {
-                receiver.hurry();
-                self.links.touch(index);
-            }
-        }
+    /// How many packets of a neighbour this node takes: fewer when it holds nearly all that it may.
+    /// A lane that takes nothing is no reason.
+    fn window(&self, now: Time) -> u16 {
+        let lanes = self.links.iter().filter(|(_, link)| link.is_up());
+        let lanes = lanes.map(|(_, link)| &link.reliable.sender);
+        let moving = lanes.filter(|sender| !sender.is_stalled(now));
+        let held: usize = moving.map(|sender| sender.queued_bytes()).sum();
+        let left = HELD_BYTES.saturating_sub(held) / PACKET_BYTES;
+        u16::try_from(left).unwrap_or(WINDOW_OPEN).min(WINDOW_OPEN)
     }
 
     /// A link has gone down or come up: what is under way on its lane waits, or goes on.
@@ -225,8 +231,6 @@ impl Node {
                 generation: None,
             });
         }
-        // Its lane may have been why neighbours were told to send less.
-        self.relax();
     }
 
     /// Sends what waits for links that are down another way, where there is one by now.

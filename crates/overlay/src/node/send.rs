@@ -4,7 +4,7 @@
 use super::Node;
 use super::fragments::MAX_DATAGRAM;
 use crate::event::{Drop, Event};
-use crate::flow::Cached;
+use crate::flow::{Cached, FlowKey};
 use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
 use crate::link_state::Database;
 use crate::mtu::DEFAULT;
@@ -139,9 +139,6 @@ impl Node {
             return Err(RequestError::BadDestination);
         }
         let class = self.sockets.open(client, &mut self.rng)?.options.class;
-        if class.link == LinkProtocol::Reliable && !self.has_room(now, class.routing, to) {
-            return Err(RequestError::Congested);
-        }
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
             out.deliver(client, Reply::Bound { port: bound });
@@ -154,6 +151,17 @@ impl Node {
             return Err(RequestError::Unsupported);
         }
         let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
+        if class.link == LinkProtocol::Reliable {
+            let flow = FlowKey {
+                source: self.addr,
+                source_port,
+                destination: to,
+                destination_port: port,
+            };
+            if !self.has_room(now, class.routing, &flow) {
+                return Err(RequestError::Congested);
+            }
+        }
         if to.is_multicast() {
             self.group_options(to, &mut options);
             if !self.police(now, to, payload.len()) {

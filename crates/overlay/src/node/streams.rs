@@ -2,7 +2,6 @@
 
 use super::Node;
 use crate::event::Event;
-use crate::link::LinkIndex;
 use crate::request::{Options, Reply, RequestError};
 use crate::sockets::default_options;
 use crate::stream::{
@@ -194,13 +193,6 @@ impl Node {
         } else {
             self.end_quietly(now, index, ResetReason::Peer, out);
         }
-    }
-
-    /// A reliable lane that was full has room again: streams that waited for it go on.
-    pub(super) fn on_room(&mut self, now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
-        self.streams
-            .touch_if(|stream| core::mem::replace(&mut stream.wants_room, false));
-        self.streams_again = Some(now);
     }
 
     pub(super) fn on_stream_timeouts(&mut self, now: Time, out: &mut impl Outbox<Node>) {

@@ -198,15 +198,23 @@ impl Node {
             let Some(stream) = self.streams.at(index).filter(|stream| stream.is_open()) else {
                 return bursts;
             };
+            let mut most = usize::MAX;
             if let Way::Link(link) = way
-                && carried.is_none()
                 && stream.class().link == LinkProtocol::Reliable
-                && self.links.at_mut(link).reliable.ask_room() == 0
             {
                 // The lane's queue is no second send buffer: it says when it has room again.
-                stream.wants_room = true;
-                break;
+                let flow = stream.flow(self.addr);
+                most = self
+                    .links
+                    .at_mut(link)
+                    .reliable
+                    .sender
+                    .ask_room(&flow, index);
+                if most == 0 && carried.is_none() {
+                    break;
+                }
             }
+            let stream = (stream, most.max(1));
             let built = build(now, self.addr, stream, stamp, &mut carried, out);
             let Some(burst) = built else { break };
             self.send_on(now, way, burst, out);
@@ -360,19 +368,17 @@ fn answer_key(to: &Repr, connection: u32) -> Key {
     }
 }
 
-/// A burst of what a stream may send now: equal segments, and perhaps a shorter one at the end.
-/// `carried` is a segment that did not fit the burst before.
+/// A burst of what a stream may send now, so many segments at most: equal ones, and perhaps a shorter
+/// one at the end. `carried` is a segment that did not fit the burst before.
 fn build(
     now: Time,
     own: base::NodeAddr,
-    stream: &mut Connection,
+    (stream, most): (&mut Connection, usize),
     stamp: &[u8],
     carried: &mut Option<Chunk>,
     out: &mut impl Outbox<Node>,
 ) -> Option<Burst> {
-    let large = stream
-        .sender
-        .has_many()
+    let large = (most > 1 && stream.sender.has_many())
         .then(|| out.pool().large())
         .flatten();
     let Some(mut burst) = large.or_else(|| out.pool().small()) else {
@@ -382,7 +388,7 @@ fn build(
     let around = HEADROOM + extension_bytes(stamp) + SEGMENT_BYTES + TAG_BYTES;
     let capacity = burst.capacity();
     let (mut used, mut stride) = (0, 0);
-    loop {
+    for _ in 0..most {
         if stride > 0 && used + stride > capacity {
             break;
         }

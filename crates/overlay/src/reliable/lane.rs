@@ -1,6 +1,6 @@
 //! Both directions of a link's reliable lane.
 
-use super::{Receiver, ReceiverStats, Sender, SenderStats, Settings};
+use super::{Receiver, ReceiverStats, Sender, SenderStats, Settings, Told};
 use base::Time;
 
 /// The reliable lane of one link.
@@ -10,6 +10,8 @@ pub struct Lane {
     pub sender: Sender,
     /// From the neighbour.
     pub receiver: Receiver,
+    /// What the neighbour may send of.
+    pub told: Told,
 }
 
 /// Counters of both directions.
@@ -27,29 +29,22 @@ impl Lane {
         Lane {
             sender: Sender::new(settings),
             receiver: Receiver::default(),
+            told: Told::default(),
         }
-    }
-
-    /// Packets of this node's own that may be handed in now.
-    pub fn room(&self) -> usize {
-        self.sender.room()
-    }
-
-    /// The same for one who waits if there is none: [`super::Sender::has_room_again`] will tell.
-    pub fn ask_room(&mut self) -> usize {
-        self.sender.ask_room()
     }
 
     /// When something is due.
     pub fn next_timeout(&self) -> Option<Time> {
         let (sender, receiver) = (self.sender.next_timeout(), self.receiver.next_timeout());
-        sender.into_iter().chain(receiver).min()
+        let all = [sender, receiver, self.told.next_timeout()];
+        all.into_iter().flatten().min()
     }
 
     /// The neighbour has restarted: both directions begin at number 0.
     pub fn restart(&mut self) {
         self.sender.restart();
         self.receiver.reset();
+        self.told.reset();
     }
 
     /// The counters.

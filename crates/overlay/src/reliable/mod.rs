@@ -22,8 +22,12 @@
 //! wait for long carries a mark of congestion on, and the session at the exit tells the source.
 //! [Amir03 §II]
 //!
-//! Back-pressure goes from hop to hop: an acknowledgement says how many more packets the receiver
-//! takes, fewer while its own lanes are full.
+//! Back-pressure goes from hop to hop and is per destination: a node says how many packets to where may
+//! be on their way to it, while too many wait there for its own lanes ([`Told`]). A lane keeps what is
+//! held aside, and goes on with the rest; what comes to be held makes the node before it wait in turn,
+//! up to the client. So a relay holds of each lane some 200 ms of what the lane carries, [`HELD_BYTES`]
+//! in all from neighbours that listen, and [`QUEUE_BYTES`] per lane whoever sends; beside the copies of
+//! what is in flight, [`WINDOW_MAX`] packets per lane at most.
 //!
 //! Lane numbers have 64 bits in memory and 24 on the wire; both sides start at zero on
 //! [`Lane::restart`]. What is given up (it takes another way, for example) leaves a hole that the
@@ -39,11 +43,13 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub use lane::{Lane, LaneStats};
-pub use queue::{Full, Packet};
+pub use queue::{Full, Packet, Toward};
 pub use receiver::{Arrival, Receiver, ReceiverStats};
 pub use sender::{Outgoing, Sender, SenderStats};
+pub use told::Told;
 
 pub use congestion::Family;
 
@@ -66,10 +72,20 @@ pub const QUEUE_PACKETS: usize = 4_096;
 /// And their bytes: long packets fill the one limit, short ones the other.
 pub const QUEUE_BYTES: usize = 6 << 20;
 
+/// What a relay takes of its neighbours' packets to wait for its lanes: then it closes their windows.
+pub const HELD_BYTES: usize = 24 << 20;
+/// Destinations that one neighbour holds.
+pub const HOLDS_MAX: usize = 128;
+/// A hold that is not told again ends after so long.
+pub const HOLD_LIFE: Duration = Duration::from_millis(300);
+
 /// A packet that waited for so long, or for half a round trip if that is longer, is marked. Choice:
 /// long enough to keep the lane busy after the window of a session was cut, short beside what makes
 /// people wait.
 pub const MARK_SOJOURN: Duration = Duration::from_millis(20);
+/// Unless fewer wait: a lane that repairs a loss has as many, and sources that made room for it would
+/// leave it idle afterwards.
+pub const MARK_LEAST: usize = 16;
 /// And every packet while so much waits: half of what the queue holds.
 pub const MARK_PACKETS: usize = QUEUE_PACKETS / 2;
 

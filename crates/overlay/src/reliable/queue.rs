@@ -1,24 +1,43 @@
-//! Packets that wait for the window: a queue per flow, served in turn by bytes, so that flows are
-//! fair to each other whatever the length of their packets (deficit round robin, Shreedhar and Varghese 1995).
+//! Packets that wait for the window: a queue per flow, served by priority, and among equals in turn by
+//! bytes, whoever sends little ahead of those who send much (deficit round robin with new flows first,
+//! RFC 8290 §4).
 //!
 //! ```text
-//!   push ──▶ flow a  [ ][ ][ ]  ┐
-//!            flow b  [ ]        ├─ round robin, 1500 bytes each turn ──▶ pop
-//!            flow c  [ ][ ]     ┘
+//!   push ──▶ priority 7   new   a            1500 bytes ahead of the others for who comes to wait
+//!                         old   b ─ c ─ d    1500 bytes each turn                     ──▶ pop
+//!            priority 2   new, old ...       when nothing waits above, and each 16th packet
 //! ```
+//!
+//! A flow that has nothing left keeps the rest of its 1500 bytes until its turn among the old ones
+//! has passed: what it sends within them goes ahead, and not more than that in one round. So a key
+//! stroke waits for no bulk, and no bulk passes for key strokes.
+//!
+//! Who may put how much into the queue is a share per flow as well ([`Queue::room`]): those who wait
+//! for room wait for their own packets to leave, and not for those of others.
 //!
 //! A full queue takes a packet of a flow that has less than its share in the place of the last one
 //! of the longest flow. The buffers of packets are reused, so that nothing is allocated after
 //! warm-up.
 
+mod held;
+
+pub use held::Toward;
+
 use super::{QUEUE_BYTES, QUEUE_PACKETS};
 use crate::flow::FlowKey;
 use base::{Map, Time};
 use std::collections::VecDeque;
-use wire::data::{Header, Remaining};
+use wire::data::{Class, Header, Remaining};
 
 /// What a flow may send per turn: at least one packet of any length.
 const QUANTUM: usize = 1_500;
+/// Priorities, each with turns of its own.
+const BANDS: usize = Class::PRIORITY_MAX as usize + 1;
+/// Of so many packets one is of a lower priority, if one waits. Choice: a stream that gets nothing at
+/// all ends, and priorities are for who goes first, not for who goes.
+const BELOW_EVERY: usize = 16;
+/// Room that is left to flows without a packet in the queue.
+const KEPT_FOR_NEW: usize = 256;
 /// Room that each buffer has from the start, so that it fits any packet of an Ethernet.
 const BUFFER_BYTES: usize = 1_504;
 /// Buffers that are kept for later: 1.5 MB, or 9.4 MB of the largest.
@@ -47,7 +66,27 @@ pub struct Packet {
 struct Flow {
     key: FlowKey,
     packets: VecDeque<Packet>,
-    deficit: usize,
+    bytes: usize,
+    deficit: i64,
+    band: u8,
+    /// It stands in the lists of its band.
+    is_new: bool,
+    is_old: bool,
+    /// Its destination is held.
+    is_aside: bool,
+    /// The link by which its last packet came.
+    came: Option<u16>,
+    /// Who waits until no more than so many packets are left.
+    waiters: Vec<u32>,
+    wake_at: usize,
+}
+
+/// The turns of one priority.
+#[derive(Debug, Default)]
+struct Band {
+    new: VecDeque<u32>,
+    old: VecDeque<u32>,
+    packets: usize,
 }
 
 /// The packets that wait on one lane.
@@ -57,24 +96,23 @@ pub(super) struct Queue {
     /// Places of `flows` without packets.
     free: Vec<u32>,
     places: Map<FlowKey, u32>,
-    /// Places of the flows that have packets, in the order of their turns.
-    turns: VecDeque<u32>,
+    bands: [Band; BANDS],
+    /// Packets since one of a lower priority left, and the priority whose turn that is.
+    above: usize,
+    below: usize,
+    /// Flows that have packets and do not stand aside; and the packets of those that do.
+    busy: usize,
+    aside: usize,
+    held: Map<Toward, held::Held>,
+    /// Who waits until the whole queue is shorter.
+    crowd: Vec<u32>,
+    /// Who waited and has room.
+    ready: Vec<u32>,
     packets: usize,
     bytes: usize,
     /// Packets by the link that they came by.
     came: Vec<u32>,
     spare: Vec<Vec<u8>>,
-}
-
-/// The flow of an opened packet.
-fn key(packet: &[u8]) -> FlowKey {
-    let header = Header::trusted(packet);
-    FlowKey {
-        source: header.source(),
-        source_port: header.source_port(),
-        destination: header.destination(),
-        destination_port: header.destination_port(),
-    }
 }
 
 impl Queue {
@@ -92,19 +130,19 @@ impl Queue {
         self.packets == 0
     }
 
+    /// Packets that wait for nothing but their turn.
+    pub(super) fn due(&self) -> usize {
+        self.packets - self.aside
+    }
+
     /// A packet that came by a link waits.
     pub(super) fn holds_of(&self, came: u16) -> bool {
         self.came.get(usize::from(came)).is_some_and(|&n| n > 0)
     }
 
-    /// Links by which packets came that wait.
-    pub(super) fn sources(&self) -> usize {
-        self.came.iter().filter(|&&n| n > 0).count()
-    }
-
-    /// Flows that wait.
+    /// Flows that wait for nothing but their turn.
     pub(super) fn flows(&self) -> usize {
-        self.turns.len()
+        self.busy
     }
 
     /// Takes a copy of a packet. The packet that had to make room for it comes back, if one had to.
@@ -114,7 +152,7 @@ impl Queue {
         bytes: &[u8],
         came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
-        let place = self.place(key(bytes));
+        let place = self.place(bytes);
         let mut out = None;
         if self.packets >= QUEUE_PACKETS || self.bytes + bytes.len() > QUEUE_BYTES {
             let bytes_over = (self.bytes + bytes.len()).saturating_sub(QUEUE_BYTES);
@@ -136,30 +174,145 @@ impl Queue {
 
     /// Puts a packet back that has waited before, whatever the limits.
     pub(super) fn push_again(&mut self, packet: Packet) {
-        let place = self.place(key(&packet.bytes));
+        let place = self.place(&packet.bytes);
         self.put(place, packet);
     }
 
     /// The packet whose turn it is.
     pub(super) fn pop(&mut self) -> Option<Packet> {
+        let mut at = self.next_band()?;
         loop {
-            let &place = self.turns.front()?;
+            if self.bands[at].packets == 0 {
+                at = self.next_band()?;
+            }
+            let band = &mut self.bands[at];
+            let is_new = !band.new.is_empty();
+            let list = if is_new { &mut band.new } else { &mut band.old };
+            let &place = list.front()?;
             let flow = &mut self.flows[place as usize];
-            let need = flow.packets.front().map_or(0, |packet| packet.bytes.len());
-            if flow.deficit < need {
-                flow.deficit += QUANTUM;
-                self.turns.rotate_left(1);
+            if !flow.packets.is_empty() && flow.deficit > 0 && !flow.is_aside {
+                if !self.held.is_empty() && self.stands_aside(place, is_new) {
+                    continue;
+                }
+                return self.take(place);
+            }
+            list.pop_front();
+            if (flow.packets.is_empty() || flow.is_aside) && !is_new {
+                flow.is_old = false;
+                if !flow.is_aside {
+                    self.retire(place);
+                }
                 continue;
             }
-            flow.deficit -= need;
-            let packet = flow.packets.pop_front()?;
-            if flow.packets.is_empty() {
-                self.turns.pop_front();
-                self.retire(place);
+            if !is_new {
+                flow.deficit += QUANTUM as i64;
             }
-            self.count_out(&packet);
-            return Some(packet);
+            flow.is_new = false;
+            if !is_new || !core::mem::replace(&mut flow.is_old, true) {
+                band.old.push_back(place);
+            }
         }
+    }
+
+    /// The priority whose turn it is: the highest, and now and then one below.
+    fn next_band(&mut self) -> Option<usize> {
+        let highest = self.bands.iter().rposition(|band| band.packets > 0)?;
+        let mut lower = (0..highest).map(|i| (self.below + i) % highest);
+        let Some(lower) = lower.find(|at| self.bands[*at].packets > 0) else {
+            return Some(highest);
+        };
+        self.above += 1;
+        if self.above < BELOW_EVERY {
+            return Some(highest);
+        }
+        (self.above, self.below) = (0, lower + 1);
+        Some(lower)
+    }
+
+    /// The first packet of a flow.
+    fn take(&mut self, place: u32) -> Option<Packet> {
+        let packet = self.flows[place as usize].packets.pop_front()?;
+        self.flows[place as usize].deficit -= packet.bytes.len() as i64;
+        self.count_out(place, &packet);
+        if !self.held.is_empty() {
+            self.on_leaving(&packet.bytes);
+        }
+        if self.due() == 0 {
+            self.rest();
+        }
+        Some(packet)
+    }
+
+    /// Nothing waits for its turn: nobody has had one.
+    fn rest(&mut self) {
+        for at in 0..BANDS {
+            while let Some(place) = self.bands[at].new.pop_front() {
+                let flow = &mut self.flows[place as usize];
+                flow.is_new = false;
+                if !flow.is_old {
+                    self.retire(place);
+                }
+            }
+            while let Some(place) = self.bands[at].old.pop_front() {
+                let flow = &mut self.flows[place as usize];
+                flow.is_old = false;
+                if !flow.is_aside {
+                    self.retire(place);
+                }
+            }
+        }
+    }
+
+    /// How many more packets a flow of this node's own may put in, if all that have some may have
+    /// `all` together and each flow `least`. A flow without packets always has room, unless there
+    /// is hardly any left.
+    pub(super) fn room(&self, key: &FlowKey, all: usize, least: usize) -> usize {
+        let share = self.share(key, all, least);
+        share.saturating_sub(self.waiting(key))
+    }
+
+    fn share(&self, key: &FlowKey, all: usize, least: usize) -> usize {
+        let place = self.places.get(key);
+        let flow = place.map(|&place| &self.flows[place as usize]);
+        let is_busy = flow.is_some_and(|flow| !flow.packets.is_empty() && !flow.is_aside);
+        let share = all / (self.busy + usize::from(!is_busy));
+        let aside = flow.and_then(|flow| self.share_aside(flow));
+        match self.packets {
+            n if n >= QUEUE_PACKETS - KEPT_FOR_NEW => 0,
+            n if n >= QUEUE_PACKETS / 2 => 1,
+            _ => aside.map_or(share, |aside| aside.min(share)).max(least),
+        }
+    }
+
+    fn waiting(&self, key: &FlowKey) -> usize {
+        let place = self.places.get(key);
+        place.map_or(0, |&place| self.flows[place as usize].packets.len())
+    }
+
+    /// The same for one who waits if there is none: [`Queue::pop_ready`] will tell.
+    pub(super) fn ask_room(&mut self, key: &FlowKey, all: usize, least: usize, who: u32) -> usize {
+        let share = self.share(key, all, least);
+        let waiting = self.waiting(key);
+        if waiting < share {
+            return share - waiting;
+        }
+        let waiters = match self.places.get(key).filter(|_| waiting > 0) {
+            Some(&place) => {
+                let flow = &mut self.flows[place as usize];
+                flow.wake_at = share / 2;
+                &mut flow.waiters
+            }
+            None => &mut self.crowd,
+        };
+        if !waiters.contains(&who) {
+            waiters.push(who);
+        }
+        0
+    }
+
+    /// One who waited for room, and has some.
+    pub(super) fn pop_ready(&mut self) -> Option<u32> {
+        self.ready.pop()
     }
 
     /// Takes a buffer back that is not needed any more.
@@ -173,11 +326,11 @@ impl Queue {
     /// Gives the memory of an idle lane back.
     pub(super) fn release(&mut self) {
         self.spare = Vec::new();
-        if self.is_empty() {
+        if self.is_empty() && self.held.is_empty() {
             self.flows = Vec::new();
             self.free = Vec::new();
             self.places = Map::default();
-            self.turns = VecDeque::new();
+            self.bands = Default::default();
         }
     }
 
@@ -196,14 +349,29 @@ impl Queue {
             self.came[came] += 1;
         }
         let flow = &mut self.flows[place as usize];
+        let band = &mut self.bands[usize::from(flow.band)];
+        flow.bytes += packet.bytes.len();
+        flow.came = packet.came;
+        if flow.is_aside {
+            self.aside += 1;
+            return flow.packets.push_back(packet);
+        }
+        band.packets += 1;
         if flow.packets.is_empty() {
-            self.turns.push_back(place);
+            self.busy += 1;
+            // What is left of its turn goes ahead. [RFC 8290 §4.1]
+            if flow.deficit > 0 && !flow.is_new {
+                flow.is_new = true;
+                band.new.push_back(place);
+            }
         }
         flow.packets.push_back(packet);
     }
 
-    /// The place of a flow, a free one if it has none.
-    fn place(&mut self, key: FlowKey) -> u32 {
+    /// The place of a packet's flow, a free one if it has none.
+    fn place(&mut self, bytes: &[u8]) -> u32 {
+        let header = Header::trusted(bytes);
+        let key = FlowKey::of(&header);
         if let Some(&place) = self.places.get(&key) {
             return place;
         }
@@ -213,49 +381,63 @@ impl Queue {
         });
         let flow = &mut self.flows[place as usize];
         flow.key = key;
-        // A flow that comes new has its turn like one that waits.
-        flow.deficit = QUANTUM;
+        flow.deficit = QUANTUM as i64;
+        flow.band = header.class().priority.min(Class::PRIORITY_MAX);
         self.places.insert(key, place);
         place
     }
 
+    /// A flow that has nothing and stands in no list is forgotten.
     fn retire(&mut self, place: u32) {
-        self.places.remove(&self.flows[place as usize].key);
+        let flow = &mut self.flows[place as usize];
+        self.ready.append(&mut flow.waiters);
+        self.places.remove(&flow.key);
         self.free.push(place);
     }
 
     /// The last packet of the longest flow, unless it is the one at `place` or no longer than that.
     /// It must have so many bytes: short packets make no room for long ones.
     fn make_room(&mut self, place: u32, least: usize) -> Option<Packet> {
-        let bytes = |flow: &Flow| -> usize { flow.packets.iter().map(|p| p.bytes.len()).sum() };
-        let own = bytes(&self.flows[place as usize]);
-        let longest = self.turns.iter().copied();
-        let longest = longest.max_by_key(|&place| self.flows[place as usize].packets.len());
+        let own = &self.flows[place as usize];
+        let is_listed = own.is_new || own.is_old || own.is_aside;
+        let own_bytes = own.bytes;
+        let longest = (0..self.flows.len()).max_by_key(|&at| self.flows[at].packets.len());
         let last = |flow: &Flow| flow.packets.back().map_or(0, |packet| packet.bytes.len());
         let longest = longest
-            .filter(|&other| other != place && bytes(&self.flows[other as usize]) > own + QUANTUM)
-            .filter(|&other| last(&self.flows[other as usize]) >= least);
+            .filter(|&other| other != place as usize)
+            .filter(|&other| self.flows[other].bytes > own_bytes + QUANTUM)
+            .filter(|&other| last(&self.flows[other]) >= least);
         let Some(longest) = longest else {
-            if self.flows[place as usize].packets.is_empty() {
+            if !is_listed {
                 self.retire(place);
             }
             return None;
         };
-        let flow = &mut self.flows[longest as usize];
-        let packet = flow.packets.pop_back()?;
-        if flow.packets.is_empty() {
-            self.turns.retain(|&turn| turn != longest);
-            self.retire(longest);
-        }
-        self.count_out(&packet);
+        let packet = self.flows[longest].packets.pop_back()?;
+        self.count_out(longest as u32, &packet);
         Some(packet)
     }
 
-    fn count_out(&mut self, packet: &Packet) {
+    /// A packet has left its flow.
+    fn count_out(&mut self, place: u32, packet: &Packet) {
         self.packets -= 1;
         self.bytes -= packet.bytes.len();
         if let Some(came) = packet.came {
             self.came[usize::from(came)] -= 1;
+        }
+        let flow = &mut self.flows[place as usize];
+        flow.bytes -= packet.bytes.len();
+        if flow.is_aside {
+            self.aside -= 1;
+        } else {
+            self.bands[usize::from(flow.band)].packets -= 1;
+            self.busy -= usize::from(flow.packets.is_empty());
+        }
+        if flow.packets.len() <= flow.wake_at {
+            self.ready.append(&mut flow.waiters);
+        }
+        if self.packets < QUEUE_PACKETS - 2 * KEPT_FOR_NEW {
+            self.ready.append(&mut self.crowd);
         }
     }
 }

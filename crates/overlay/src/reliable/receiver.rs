@@ -56,8 +56,6 @@ pub struct Receiver {
     /// First number and the one after the last, rising, apart from each other and above `next`.
     ranges: VecDeque<(u64, u64)>,
     newest: (u64, Time),
-    /// The window that was told last.
-    window: u16,
     /// Packets since the last acknowledgement.
     pending: u32,
     /// The acknowledgement must not wait.
@@ -73,7 +71,6 @@ impl Default for Receiver {
             next: 0,
             ranges: VecDeque::new(),
             newest: (0, Time::ZERO),
-            window: u16::MAX,
             pending: 0,
             is_urgent: false,
             ack_at: None,
@@ -136,16 +133,6 @@ impl Receiver {
         }
     }
 
-    /// The next acknowledgement must be sent in this flush: the window has changed.
-    pub fn hurry(&mut self) {
-        self.is_urgent = true;
-    }
-
-    /// The window that was told last.
-    pub fn window(&self) -> u16 {
-        self.window
-    }
-
     /// When an acknowledgement is due that is not due yet.
     pub fn next_timeout(&self) -> Option<Time> {
         self.ack_at
@@ -163,7 +150,6 @@ impl Receiver {
         self.is_urgent = false;
         self.ack_at = None;
         self.stats.acks += 1;
-        self.window = window;
         let (newest, at) = self.newest;
         let end = self.end();
         // What the numbers span must fit in 16 bits.

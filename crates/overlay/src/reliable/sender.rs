@@ -139,10 +139,6 @@ pub struct Sender {
     flows_since: Time,
     last_sent: Time,
     last_used: Time,
-    /// There was no room; who waits for some is to be told.
-    was_full: bool,
-    /// So much waits that neighbours are told to send less.
-    presses: bool,
     /// When something was acknowledged, or came to an empty queue.
     progress: Time,
     /// The pace lets the next packet leave then.
@@ -191,8 +187,6 @@ impl Sender {
             flows_since: Time::ZERO,
             last_sent: Time::ZERO,
             last_used: Time::ZERO,
-            was_full: false,
-            presses: false,
             progress: Time::ZERO,
             pace_at: None,
             skip_to: None,

@@ -16,6 +16,7 @@ use super::receiver::{Receiver, Taken};
 use super::rtt;
 use super::sender::{Heard, Sender};
 use super::{Budget, Framing, ResetReason, Settings, StreamId};
+use crate::flow::FlowKey;
 use crate::snapshot::StreamStatus;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use wire::data::{Class, LinkProtocol, Repr, Routing};
@@ -109,8 +110,6 @@ pub(crate) struct Connection {
     /// Somebody else has to make room first: when to look again at the latest.
     retry_at: Option<Time>,
     pub(crate) finish_told: bool,
-    /// The reliable lane was full.
-    pub(crate) wants_room: bool,
     flow_seq: u32,
 }
 
@@ -161,7 +160,6 @@ impl Connection {
             no_route_since: None,
             retry_at: None,
             finish_told: false,
-            wants_room: false,
             flow_seq,
         }
     }
@@ -336,6 +334,16 @@ impl Connection {
             class.link = LinkProtocol::BestEffort;
         }
         super::packet_header(class, self.ttl, own, self.key, self.flow_seq)
+    }
+
+    /// The flow of its packets.
+    pub(crate) fn flow(&self, own: NodeAddr) -> FlowKey {
+        FlowKey {
+            source: own,
+            source_port: self.key.port,
+            destination: self.key.peer,
+            destination_port: self.key.peer_port,
+        }
     }
 
     /// The header of the next segment; `offset` is its place.

@@ -3,7 +3,7 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    GroupReport, Hello, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception, TailProbe, kind,
+    GroupReport, Hello, Hold, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception, TailProbe, kind,
 };
 use crate::Full;
 use crate::bytes::Writer;
@@ -109,6 +109,11 @@ impl<'a> Builder<'a> {
     /// Appends a [`ReliableRate`].
     pub fn reliable_rate(&mut self, rate: ReliableRate) -> Result<(), Full> {
         self.message(kind::RELIABLE_RATE, &rate.to_bytes())
+    }
+
+    /// Appends a hold: to the [`LaneHolds`](super::LaneHolds) that stand last, or to new ones.
+    pub fn lane_hold(&mut self, hold: Hold) -> Result<(), Full> {
+        self.append(kind::LANE_HOLDS, &[&hold.to_bytes()])
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

@@ -1,4 +1,5 @@
 use super::*;
+use crate::data::Routing;
 use crate::{Full, Loss, Malformed};
 use base::NodeAddr;
 use proptest::prelude::*;
@@ -272,6 +273,53 @@ fn rates_of_reliable_lanes_agree_both_ways() {
     assert_eq!(ReliableRate::parse(&[0; 5]), Err(Malformed::Length));
     let mut short = [0; 6];
     assert_eq!(Builder::new(&mut short).reliable_rate(rate), Err(Full));
+}
+
+/// To 10.7.0.3 by expected latency 18 packets; to 239.1.2.3 along a stamp no bound any more.
+const HOLDS: [u8; 3 + 14] = [
+    12, 0, 14, // LaneHolds
+    10, 7, 0, 3, 3, 0, 18, //
+    239, 1, 2, 3, 7, 0xff, 0xff,
+];
+
+#[test]
+fn holds_agree_both_ways() {
+    let holds = [
+        (0x0a07_0003, Routing::ExpectedLatency, 18),
+        (0xef01_0203, Routing::Stamped, Hold::NONE),
+    ];
+    let holds = holds.map(|(destination, routing, room)| Hold {
+        destination: NodeAddr(destination),
+        routing,
+        room,
+    });
+    let mut buffer = [0xa5; HOLDS.len() + 1];
+    let mut builder = Builder::new(&mut buffer);
+    for hold in holds {
+        assert_eq!(builder.lane_hold(hold), Ok(()));
+    }
+    assert_eq!(builder.lane_hold(holds[0]), Err(Full));
+    assert_eq!(buffer[..HOLDS.len()], HOLDS);
+    assert_eq!(buffer[HOLDS.len()], 0xa5);
+    let messages = read(&HOLDS).unwrap();
+    let [Message::LaneHolds(told)] = &messages[..] else {
+        panic!("{messages:?}");
+    };
+    assert_eq!(told.holds().collect::<Vec<_>>(), holds);
+    for cut in 0..HOLDS.len() {
+        let whole = (cut == 0).then_some(0);
+        let outcome = read(&HOLDS[..cut]).map(|messages| messages.len());
+        assert_eq!(outcome, whole.ok_or(Malformed::Short), "{cut}");
+    }
+    assert_eq!(LaneHolds::parse(&[]), Err(Malformed::Short));
+    for cut in (1..14).filter(|cut| *cut != 7) {
+        let body = &HOLDS[3..3 + cut];
+        assert_eq!(LaneHolds::parse(body), Err(Malformed::Length), "{cut}");
+    }
+    for routing in [5, 6, 8, 0xff] {
+        let body = [10, 7, 0, 3, routing, 0, 1];
+        assert_eq!(LaneHolds::parse(&body), Err(Malformed::Value), "{routing}");
+    }
 }
 
 /// A probe of 36 bytes: 24 of seal, 3 of header, 6, and 3 of padding; and the answer to one of 1439.

@@ -141,6 +141,7 @@ impl Sender {
         let (order, sent_at) = (entry.order, entry.sent_at);
         let is_lost = entry.state == State::Lost;
         let (by_loss, repeated) = (entry.by_loss, entry.transmissions > 1);
+        self.queue.on_arrived(&packet.bytes);
         self.queue.recycle(packet.bytes);
         let least = self.rtt.least().unwrap_or_default();
         let is_early = repeated && now.since(sent_at) < least.mul_f64(0.9);

@@ -5,10 +5,12 @@
 //!     └─ room, pressure: how much more is wanted, of this node's own and of the neighbours
 //! ```
 
-use super::super::queue::Packet;
-use super::super::{Full, MARK_PACKETS, MARK_SOJOURN, SPAN};
+use super::super::queue::{Packet, Toward};
+use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
 use super::{Entry, Outgoing, Sender, State};
+use crate::flow::FlowKey;
 use base::{Duration, Time};
+use wire::control::Hold;
 use wire::data::{Header, LaneSeq};
 
 /// Flows are counted over one to two of these.
@@ -22,6 +24,10 @@ const STALLED: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 /// The room that this node's own flows find at least, in packets: some bursts.
 const ROOM_MIN: usize = 64;
+/// The packets that may wait of neighbours at least.
+const PRESS_MIN: usize = 16;
+/// What each flow may have in a queue: one that leaves, and one that follows it.
+const FLOW_LEAST: usize = 2;
 
 impl Sender {
     /// Takes a packet to be sent. One of another flow may have had to make room; it comes back.
@@ -32,7 +38,7 @@ impl Sender {
         came: Option<u16>,
     ) -> Result<Option<Packet>, Full> {
         self.last_used = now;
-        match self.queue.is_empty() {
+        match self.queue.due() == 0 {
             true => {
                 self.progress = now;
                 self.drain.restart(now);
@@ -43,8 +49,6 @@ impl Sender {
         if !matches!(pushed, Ok(None)) {
             self.stats.overflows += 1;
         }
-        self.was_full |= self.room() == 0;
-        self.presses |= self.queue.len() > self.press_at();
         if self.settings.flows_max > 1 {
             let flows = self.count_flows(now);
             self.controls.set_flows(flows, self.next_order);
@@ -73,68 +77,100 @@ impl Sender {
         self.queue.recycle(packet.bytes);
     }
 
-    /// Packets of this node's own that may be handed in now: what leaves within the time after
-    /// which packets are marked.
-    pub fn room(&self) -> usize {
-        self.room_max().saturating_sub(self.queue.len())
+    /// Packets of one of this node's own flows that may be handed in now: its share of what leaves
+    /// within the time after which packets are marked.
+    pub fn room(&self, flow: &FlowKey) -> usize {
+        self.queue.room(flow, self.room_max(), FLOW_LEAST)
     }
 
-    /// The same for one who waits if there is none.
-    pub fn ask_room(&mut self) -> usize {
-        let room = self.room();
-        self.was_full |= room == 0;
-        room
+    /// The same for `who`, who waits if there is none: [`Sender::pop_ready`] will tell.
+    pub fn ask_room(&mut self, flow: &FlowKey, who: u32) -> usize {
+        let all = self.room_max();
+        self.queue.ask_room(flow, all, FLOW_LEAST, who)
     }
 
     fn room_max(&self) -> usize {
-        self.leaving_in(MARK_SOJOURN)
+        self.leaving_in(MARK_SOJOURN, ROOM_MIN)
     }
 
-    /// There was no room, and there is again.
-    pub fn has_room_again(&mut self) -> bool {
-        let again = self.was_full && self.queue.len() <= self.room_max() / 2;
-        self.was_full &= !again;
-        again
+    /// One who waited for room, and has some.
+    pub fn pop_ready(&mut self) -> Option<u32> {
+        self.queue.pop_ready()
     }
 
-    /// Packets that wait when the neighbours from which they came are told to send less: what leaves
-    /// in [`PRESS_SOJOURN`].
-    fn press_at(&self) -> usize {
-        self.leaving_in(PRESS_SOJOURN)
-    }
-
-    /// Packets that leave within `time`, some bursts at least: by the pace, or what the receiver's
-    /// window and repetitions leave of it.
-    fn leaving_in(&self, time: Duration) -> usize {
+    /// Packets that leave within `time`, `least` at least: by the pace, or what the receiver's window
+    /// and repetitions leave of it.
+    fn leaving_in(&self, time: Duration, least: usize) -> usize {
         let rate = self.pacer.rate();
         let rate = self.drain.rate().map_or(rate, |drain| drain.min(rate));
-        ((rate * time.as_secs_f64()) as usize).clamp(ROOM_MIN, MARK_PACKETS)
+        ((rate * time.as_secs_f64()) as usize).clamp(least, MARK_PACKETS)
     }
 
-    /// How many more packets this lane wants from the link `came`, if it has enough. [Amir03 §IV]
-    /// speaks of buffers that fill; what fills them is told to stop, hop by hop. A lane that takes
-    /// nothing for a second holds nobody up: what comes for it is dropped.
-    pub fn pressure(&self, now: Time, came: u16) -> Option<u16> {
-        let (waiting, press_at) = (self.queue.len(), self.press_at());
-        let is_stalled = now.since(self.progress) >= STALLED;
-        if waiting <= press_at || is_stalled || !self.queue.holds_of(came) {
-            return None;
+    /// What the link `came` is to be told of the destinations of which enough waits here. [Amir03 §IV]
+    /// speaks of buffers that fill; what fills them is told to stop, hop by hop. Enough is a
+    /// destination's part, by its flows, of what leaves in [`PRESS_SOJOURN`]; of one that is held
+    /// itself, as much as may be on its way. A lane that takes nothing for a second holds nobody up:
+    /// what comes for it is dropped.
+    pub fn holds_for(&self, now: Time, came: u16, holds: &mut Vec<Hold>) {
+        let (press_at, flows) = (
+            self.leaving_in(PRESS_SOJOURN, PRESS_MIN),
+            self.queue.flows(),
+        );
+        let presses = self.queue.due() > press_at || self.queue.has_holds();
+        if !presses || self.is_stalled(now) || !self.queue.holds_of(came) {
+            return;
         }
-        let room = (2 * press_at).saturating_sub(waiting) / self.queue.sources().max(1);
-        Some(room as u16)
+        for backlog in self.queue.backlogs(came) {
+            let least = FLOW_LEAST * backlog.flows;
+            let enough = match backlog.held {
+                Some(room) => room.max(least),
+                None if self.queue.due() <= press_at => continue,
+                None => (press_at * backlog.flows / flows.max(1)).max(least),
+            };
+            if backlog.packets > enough {
+                let room = (2 * enough).saturating_sub(backlog.packets);
+                let Toward {
+                    destination,
+                    routing,
+                } = backlog.toward;
+                holds.push(Hold {
+                    destination,
+                    routing,
+                    room: room as u16,
+                });
+            }
+        }
     }
 
-    /// The neighbours were told to send less, and need not any more.
-    pub fn has_relaxed(&mut self) -> bool {
-        let relaxed = self.presses && self.queue.len() <= self.press_at() / 2;
-        self.presses &= !relaxed;
-        relaxed
+    /// The lane takes nothing, and has not for long.
+    pub fn is_stalled(&self, now: Time) -> bool {
+        now.since(self.progress) >= STALLED
+    }
+
+    /// The receiver takes so many packets to a destination, or any number again.
+    pub fn on_hold(&mut self, now: Time, hold: Hold) {
+        let toward = Toward {
+            destination: hold.destination,
+            routing: hold.routing,
+        };
+        if hold.room == Hold::NONE {
+            return self.queue.let_go(toward);
+        }
+        let sent = self
+            .entries
+            .iter()
+            .filter_map(|entry| entry.packet.as_ref());
+        let in_flight = || {
+            sent.filter(|sent| Toward::of(&sent.bytes) == toward)
+                .count()
+        };
+        self.queue.hold(now, toward, hold.room.into(), in_flight);
     }
 
     /// The length of the next packet, if one may leave now.
     pub fn peek(&mut self, now: Time) -> Option<usize> {
         self.pace_at = None;
-        if self.queue.is_empty() && self.lost.is_empty() && self.chosen.is_none() {
+        if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
             self.is_limited &= self.in_flight >= self.window();
             if !self.grant {
@@ -213,13 +249,17 @@ impl Sender {
         last.map(|at| self.base + at as u64)
     }
 
-    /// Marks a packet that had to wait for long.
+    /// Marks a packet of a neighbour that had to wait for long among some others. This node's own
+    /// sources are not told: they wait for room, and put no more in than their share.
     fn mark(&mut self, now: Time, packet: &mut Packet) {
         // Who is told cuts its window by up to a half, and what waits has to last until it has grown
         // again: else the lane, which has a window of its own, does not use it.
         let patience = MARK_SOJOURN.max(self.rtt.smoothed().unwrap_or_default().div(2));
-        let waited = now.since(packet.entered) > patience;
-        if waited || self.queue.len() > MARK_PACKETS {
+        // A lane that has never met its limit doubles each round trip: it will carry what waits.
+        let has_limit = self.stats.cuts + self.stats.timeouts > 0 || self.probes > 0;
+        let waited = now.since(packet.entered) > patience && self.queue.len() >= MARK_LEAST;
+        let is_full = self.queue.len() > MARK_PACKETS;
+        if packet.came.is_some() && ((waited && has_limit) || is_full) {
             Header::trusted(&mut packet.bytes[..]).set_congested();
             self.stats.marked += 1;
         }

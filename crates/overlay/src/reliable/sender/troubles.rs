@@ -26,12 +26,14 @@ const IDLE: Duration = Duration::from_secs(5);
 impl Sender {
     /// When something is to be done next: a packet may leave, or a time runs out.
     pub fn next_timeout(&self) -> Option<Time> {
-        let at = [self.pace_at, self.reorder_at, self.timeout_at];
+        let held = self.queue.next_timeout();
+        let at = [self.pace_at, self.reorder_at, self.timeout_at, held];
         at.into_iter().flatten().min()
     }
 
     /// Does what is due, if anything is.
     pub fn on_timeout(&mut self, now: Time) {
+        self.queue.expire_holds(now);
         if self.reorder_at.is_some_and(|at| at <= now) {
             self.detect(now);
         }
@@ -91,7 +93,7 @@ impl Sender {
 
     /// Sets the timer for probe or timeout, if it is not set.
     pub(super) fn arm(&mut self, now: Time) {
-        let waits = !self.entries.is_empty() || !self.queue.is_empty() || self.skip_to.is_some();
+        let waits = !self.entries.is_empty() || self.queue.due() > 0 || self.skip_to.is_some();
         if !waits {
             self.timeout_at = None;
             return;
@@ -160,6 +162,7 @@ impl Sender {
     /// Everything that is not acknowledged becomes new; the next number is `base`.
     fn take_back(&mut self) {
         self.base = self.next_seq();
+        self.queue.let_all_go();
         for entry in core::mem::take(&mut self.entries) {
             if let Some(packet) = entry.packet {
                 self.queue.push_again(packet);

@@ -1,13 +1,13 @@
 //! The parts against naive models.
 
-use super::world::{at, lane, number, packet};
-use crate::reliable::queue::Queue;
+use super::world::{at, lane, number, packet, packet_to};
+use crate::reliable::queue::{Queue, Toward};
 use crate::reliable::{Arrival, QUEUE_BYTES, QUEUE_PACKETS, Receiver, SPAN};
-use base::Time;
+use base::{NodeAddr, Time};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, Message, Messages};
-use wire::data::LaneSeq;
+use wire::data::{LaneSeq, Routing};
 
 /// What an acknowledgement tells, as a set.
 fn told(receiver: &mut Receiver) -> (u64, u64, BTreeSet<u64>) {
@@ -71,6 +71,58 @@ proptest! {
         let bytes = sent.iter().map(|(_, bytes)| *bytes);
         let (least, most) = (bytes.clone().min().unwrap(), bytes.max().unwrap());
         prop_assert!(most - least <= 2 * 1_500 + 1_400, "{:?}", sent);
+    }
+
+    /// What is held never has more on its way than it may, and nothing is lost or forgotten by it.
+    #[test]
+    fn holds_lose_nothing(ops in proptest::collection::vec((0u8..6, 0u16..6, 0u32..3), 1..400)) {
+        let mut queue = Queue::default();
+        let (mut pushed, mut popped) = (0, Vec::new());
+        let (mut on_way, mut rooms) = (Vec::<Vec<u8>>::new(), BTreeMap::new());
+        let count = |on_way: &[Vec<u8>], toward| {
+            on_way.iter().filter(|packet| Toward::of(packet) == toward).count()
+        };
+        for (op, flow, to) in ops {
+            let toward = Toward { destination: NodeAddr(to), routing: Routing::Hops };
+            match op {
+                0 | 1 => {
+                    prop_assert!(queue.push(at(1), &packet_to(to, flow, pushed), None).is_ok());
+                    pushed += 1;
+                }
+                2 => match queue.pop() {
+                    Some(packet) => {
+                        let toward = Toward::of(&packet.bytes);
+                        let room = rooms.get(&toward.destination.0);
+                        prop_assert!(room.is_none_or(|room| count(&on_way, toward) < *room));
+                        popped.push(number(&packet.bytes));
+                        on_way.push(packet.bytes);
+                    }
+                    None => prop_assert_eq!(queue.due(), 0),
+                },
+                3 => {
+                    queue.hold(at(1), toward, flow.into(), || count(&on_way, toward));
+                    rooms.insert(to, usize::from(flow));
+                }
+                4 => {
+                    queue.let_go(toward);
+                    rooms.remove(&to);
+                }
+                _ => {
+                    if let Some(packet) = on_way.pop() {
+                        queue.on_arrived(&packet);
+                    }
+                }
+            }
+            prop_assert_eq!(queue.len(), pushed as usize - popped.len());
+        }
+        queue.let_all_go();
+        prop_assert_eq!(queue.due(), queue.len());
+        while let Some(packet) = queue.pop() {
+            popped.push(number(&packet.bytes));
+        }
+        prop_assert_eq!((queue.flows(), queue.bytes()), (0, 0));
+        popped.sort_unstable();
+        prop_assert_eq!(popped, (0..pushed).collect::<Vec<_>>());
     }
 
     /// Whatever a neighbour claims, what it has not got is not forgotten by honest ones.

@@ -1,8 +1,11 @@
 //! Single moments of a lane, told packet by packet.
 
-use super::world::{ack, at, hear, lane, ms, number, packet, send};
+use super::world::{ack, at, hear, lane, ms, number, packet, packet_to, send};
+use crate::flow::FlowKey;
 use crate::reliable::{Lane, Settings};
-use wire::data::{Header, LaneSeq};
+use base::NodeAddr;
+use wire::control::Hold;
+use wire::data::{Header, LaneSeq, Routing};
 
 /// A lane that has measured 10 ms and sends at `at(100)`, and its other end.
 fn ready() -> (Lane, Lane) {
@@ -182,7 +185,10 @@ fn what_is_given_up_is_told_until_it_is_heard() {
 #[test]
 fn packets_that_wait_for_long_are_marked() {
     let (mut from, _) = ready();
-    push(&mut from, 100, 0..30);
+    for n in 0..60 {
+        let packet = packet(0, n, 500);
+        from.sender.push(at(100), &packet, Some(1)).unwrap();
+    }
     let early = send(&mut from, at(100));
     let is_marked = |packet: &[u8]| Header::trusted(packet).is_congested();
     assert!(early.iter().all(|(_, packet)| !is_marked(packet)));
@@ -221,18 +227,76 @@ fn n_flows_lose_the_share_of_one() {
     assert!((0.85..1.2).contains(&kept), "{kept}");
 }
 
+fn hold(to: u32, room: u16) -> Hold {
+    Hold {
+        destination: NodeAddr(to),
+        routing: Routing::Hops,
+        room,
+    }
+}
+
+fn told(lane: &Lane, now: u64, came: u16) -> Vec<Hold> {
+    let mut holds = Vec::new();
+    lane.sender.holds_for(at(now), came, &mut holds);
+    holds
+}
+
 #[test]
-fn neighbours_are_told_to_wait_when_a_lane_is_full_but_not_by_a_dead_one() {
+fn neighbours_are_told_of_destinations_that_wait_but_not_by_a_dead_lane() {
     let (mut from, _) = ready();
     for n in 0..380 {
-        let packet = packet(0, n, 100);
-        from.sender.push(at(100), &packet, Some(3)).unwrap();
+        from.sender
+            .push(at(100), &packet_to(8, 0, n), Some(3))
+            .unwrap();
     }
+    from.sender
+        .push(at(100), &packet_to(9, 0, 0), Some(3))
+        .unwrap();
     send_all(&mut from, 100, 100);
-    let room = from.sender.pressure(at(100), 3);
-    assert!(room.is_some_and(|room| room < 128), "{room:?}");
-    assert_eq!(from.sender.pressure(at(100), 4), None, "it sent nothing");
-    assert_eq!(from.sender.room(), 0);
+    assert_eq!(told(&from, 100, 3), [hold(8, 0)], "9 has its part");
+    assert_eq!(told(&from, 100, 4), [], "it sent nothing");
+    let flow = |n| FlowKey::of(&Header::trusted(packet_to(n, 0, 0)));
+    assert_eq!(from.sender.room(&flow(8)), 0);
+    assert!(from.sender.ask_room(&flow(10), 7) >= 16, "its part");
     // Nothing has been taken for a second: others shall not wait for it.
-    assert_eq!(from.sender.pressure(at(1_200), 3), None);
+    assert_eq!(told(&from, 1_200, 3), []);
+}
+
+#[test]
+fn what_is_held_stands_aside_and_the_rest_goes_on() {
+    let (mut from, mut to) = ready();
+    from.sender.on_hold(at(100), hold(8, 2));
+    for n in 0..6 {
+        from.sender
+            .push(at(100), &packet_to(8, 0, n), None)
+            .unwrap();
+        from.sender
+            .push(at(100), &packet_to(9, 0, 10 + n), None)
+            .unwrap();
+    }
+    let numbers = |sent: Vec<(u32, Vec<u8>)>| -> Vec<u32> {
+        sent.iter().map(|(_, packet)| number(packet)).collect()
+    };
+    let mut sent = numbers(send(&mut from, at(100)));
+    sent.extend(numbers(send(&mut from, at(104))));
+    sent.sort_unstable();
+    assert_eq!(sent, [0, 1, 10, 11, 12, 13, 14, 15]);
+    assert_eq!(from.sender.queued(), 4);
+    // What has arrived makes room for as many, whoever asks first.
+    arrive(&mut to, 110, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    let bytes = ack(&mut to, at(110), 100);
+    hear(&mut from, at(110), &bytes);
+    assert_eq!(numbers(send(&mut from, at(110))), [2, 3]);
+    from.sender.on_hold(at(120), hold(8, 3));
+    assert_eq!(numbers(send(&mut from, at(120))), [4]);
+    // A hold that nobody repeats ends.
+    from.sender.on_hold(at(125), hold(8, 0));
+    arrive(&mut to, 130, &[8, 9, 10]);
+    let bytes = ack(&mut to, at(130), 100);
+    hear(&mut from, at(130), &bytes);
+    assert_eq!(from.sender.next_timeout(), Some(at(425)));
+    let rest: Vec<u32> = (130..430)
+        .flat_map(|ms| numbers(send(&mut from, at(ms))))
+        .collect();
+    assert_eq!(rest, [5]);
 }

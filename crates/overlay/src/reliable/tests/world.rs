@@ -7,6 +7,9 @@ use wire::HEADER_BYTES;
 use wire::control::{Builder, Message, Messages};
 use wire::data::{Class, FlowSeq, Header, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 
+/// Where the destination stands in a header.
+const HEADER_DESTINATION: core::ops::Range<usize> = 8..12;
+
 pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
@@ -38,6 +41,13 @@ pub(super) fn packet(flow: u16, number: u32, bytes: usize) -> Vec<u8> {
         lane_seq: LaneSeq::new(0),
     };
     repr.emit(&mut packet).unwrap();
+    packet
+}
+
+/// A packet of a flow to another node.
+pub(super) fn packet_to(to: u32, flow: u16, number: u32) -> Vec<u8> {
+    let mut packet = packet(flow, number, 100);
+    packet[HEADER_DESTINATION].copy_from_slice(&to.to_be_bytes());
     packet
 }
 
