@@ -294,3 +294,16 @@ fn trace(path: &Path) -> Result<Trace, Failure> {
         let _ = writeln!(file, "{:.6} {arrow} {at}\n{message}\n", since.as_secs_f64());
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::media::UDP_PORTS;
+
+    #[test]
+    fn no_client_that_asks_for_any_port_gets_one_of_the_gateway_s() {
+        assert!(*OVERLAY_PORTS.end() < overlay::sockets::EPHEMERAL_FIRST);
+        assert!(!OVERLAY_PORTS.contains(&SHADOW_PORT));
+        assert_eq!(ports(MEDIA_PORTS), Ok(UDP_PORTS));
+    }
+}
