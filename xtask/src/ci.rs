@@ -160,9 +160,19 @@ fn cargo(root: &Path, step: &Step) -> bool {
 }
 
 /// The cargo that runs this program, in the root of the repository.
+///
+/// It is told nothing of this package: build scripts of dependencies (that of `ring`) watch such
+/// variables, and all that depends on them would be built again, now and at the next plain build.
 pub(crate) fn cargo_command(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let is_of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(is_of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }

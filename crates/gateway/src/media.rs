@@ -56,13 +56,15 @@ use voice::media::{
 };
 use voice::sdp::Side;
 
-/// UDP ports for media where nothing else is said: 5000 calls with a pair each for RTP and RTCP,
-/// below the ports that Linux gives to programs that ask for any (32768).
-pub const UDP_PORTS: RangeInclusive<u16> = 20_000..=29_999;
+/// UDP ports for media where nothing else is said: [`CALLS_MAX`] calls of one stream with a pair of
+/// ports each, and half as many that rest. They end below the ports that Linux gives to programs
+/// that ask for any (32768).
+pub const UDP_PORTS: RangeInclusive<u16> = 20_000..=32_767;
 
-/// Virtual ports for media where nothing else is said: the same number, below those that a node
-/// gives to clients that ask for any.
-pub const OVERLAY_PORTS: RangeInclusive<u16> = 20_000..=29_999;
+/// Virtual ports for media where nothing else is said: as many. They end below those that a node
+/// gives to clients that ask for any (32768): the range is taken whole, so one such client that came
+/// first would keep a gateway from starting.
+pub const OVERLAY_PORTS: RangeInclusive<u16> = 20_000..=32_767;
 
 /// How long a packet is of use where nothing else is said. [Amir06 §II-C]
 pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(100);

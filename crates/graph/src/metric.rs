@@ -167,20 +167,32 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
 fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
     let direct = latency_ns(link);
     let late = u64::from(parameters.late_us) * 1_000;
-    let after = 2 * direct + u64::from(parameters.detect_us) * 1_000;
-    let rounds = match late.checked_sub(direct + after) {
-        None => 0,
-        Some(left) => 1 + left / direct.max(STRIKES_APART_NS),
-    };
-    // In units of 2^-32, so that what many rounds leave is not rounded to nothing at once.
-    let mut left = u64::from(link.loss) << 16;
-    for _ in 0..rounds.min(u64::from(repair.strikes)) {
-        left = (left * u64::from(repair.fails)) >> 16;
-    }
+    let after = answered_after_ns(direct, parameters);
+    let left = left_by(link, repair, parameters);
     let repaired = (u64::from(link.loss) << 16) - left;
     let lost = late.saturating_sub(direct).max(after);
     let extra = u128::from(repaired) * u128::from(after) + u128::from(left) * u128::from(lost);
     direct + ((extra + (1 << 31)) >> 32) as u64
+}
+
+/// How much later than usual the answer to the first request for a packet comes: 2T+Δ.
+fn answered_after_ns(direct: u64, parameters: &Parameters) -> u64 {
+    2 * direct + u64::from(parameters.detect_us) * 1_000
+}
+
+/// l = p·qⁿ, in units of 2^-32, so that what many rounds leave is not rounded to nothing at once.
+fn left_by(link: LinkCost, repair: Repair, parameters: &Parameters) -> u64 {
+    let direct = latency_ns(link);
+    let late = u64::from(parameters.late_us) * 1_000;
+    let rounds = match late.checked_sub(direct + answered_after_ns(direct, parameters)) {
+        None => 0,
+        Some(left) => 1 + left / direct.max(STRIKES_APART_NS),
+    };
+    let mut left = u64::from(link.loss) << 16;
+    for _ in 0..rounds.min(u64::from(repair.strikes)) {
+        left = (left * u64::from(repair.fails)) >> 16;
+    }
+    left
 }
 
 /// l = 2p²−3p³ as shares of 2^48: up to p = 4/9, and what comes on top beyond.
@@ -277,6 +289,18 @@ impl LinkCost {
     /// The share of packets lost.
     pub fn loss_share(&self) -> f64 {
         f64::from(self.loss) / 65_536.0
+    }
+
+    /// The share that recovery leaves lost, as the expected latency reckons it: by the protection in
+    /// force, or, where that is not known, by the paper's single request. [Amir06 §IV-A]
+    pub fn residual_share(self, parameters: &Parameters) -> f64 {
+        match self.repair {
+            Some(repair) => left_by(self, repair, parameters) as f64 / (1u64 << 32) as f64,
+            None => {
+                let (low, beyond) = unrepaired(self.loss);
+                (low + beyond) as f64 / (1u64 << 48) as f64
+            }
+        }
     }
 }
 

@@ -132,14 +132,18 @@ pub struct Driver {
     scheduling: String,
 }
 
+/// The version of the program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 impl Driver {
     /// Opens the sockets. The engine's times are those of `clock`.
     pub fn open(
         setup: &Setup,
         clock: Clock,
-        node: Node,
+        mut node: Node,
         termination: Option<Termination>,
     ) -> Result<Driver, HostError> {
+        node.set_version(VERSION);
         let poller = Poller::new()?;
         let waker = Waker::new()?;
         poller.add(&waker, TOKEN_WAKER, Interest::READ)?;
@@ -438,7 +442,7 @@ impl Driver {
             .as_ref()
             .map(|l| l.path().display().to_string());
         let host = HostStatus {
-            version: env!("CARGO_PKG_VERSION"),
+            version: VERSION,
             pid: std::process::id(),
             listen: listen.iter().map(SocketAddr::to_string).collect(),
             client_socket,

@@ -182,6 +182,8 @@ pub struct KnownNode {
     pub reachable_s: Option<f64>,
     /// The links that it tells of.
     pub links: usize,
+    /// The version of the program that it runs; none of an older one, which does not tell.
+    pub version: Option<String>,
 }
 
 /// The loop and its sockets.
@@ -273,6 +275,7 @@ impl KnownNode {
                 expected_latency_ms: ways.get(address.as_str()).copied(),
                 reachable_s: reachable_for(node).map(Duration::as_secs_f64),
                 links: database.links_of(node).map_or(0, <[_]>::len),
+                version: database.version_of(node).map(str::to_owned),
                 address,
             }
         };

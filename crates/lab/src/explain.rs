@@ -161,6 +161,8 @@ pub struct LinkNumbers {
     pub latency_ms: f64,
     /// Loss.
     pub loss_pct: f64,
+    /// What recovery is expected to leave of it, as routing reckons it.
+    pub residual_pct: f64,
     /// Expected latency.
     pub expected_latency_ms: f64,
     /// What one TCP connection would carry.
@@ -303,6 +305,7 @@ impl LinkNumbers {
             to: view.name(leg.to),
             latency_ms: rounded(f64::from(leg.link.latency_us) / 1e3),
             loss_pct: percent(leg.link.loss_share()),
+            residual_pct: percent(leg.link.residual_share(view.topology().parameters())),
             expected_latency_ms: rounded(expected.in_natural_unit(leg.costs[expected.index()])),
             width_bps: leg.width.0,
         }

@@ -75,6 +75,8 @@ pub struct Link {
     pub at: Option<UnderlayAddr>,
     /// Where the configuration says that it is; dialled when there is no session.
     pub dial: Option<UnderlayAddr>,
+    /// The configuration had it and has it no more: there is no link unless the neighbour dials and may.
+    pub(crate) is_left: bool,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
     /// What one TCP connection has carried to the neighbour, in kbit/s, and when.
@@ -179,6 +181,7 @@ impl Link {
             name: name.to_owned(),
             at: None,
             dial: None,
+            is_left: false,
             capacity_kbps: 0,
             measured: None,
             hops: None,

@@ -93,6 +93,8 @@ pub struct Neighbor {
 pub struct Node {
     addr: NodeAddr,
     name: String,
+    /// Of the program, for the others to know; empty where it is not told.
+    version: &'static str,
     lab: bool,
     settings: Settings,
     unix_start_s: u64,
@@ -171,6 +173,7 @@ impl Node {
         Node {
             addr,
             name,
+            version: "",
             lab: config.lab,
             unix_start_s: config.unix_start_s,
             accept: config.accept,
@@ -214,6 +217,13 @@ impl Node {
     /// The node's overlay address.
     pub fn address(&self) -> NodeAddr {
         self.addr
+    }
+
+    /// Tells the others, from the node's next record on, which version of the program it runs: ASCII
+    /// that can be seen, of at most [`wire::link_state::VERSION_BYTES_MAX`] bytes.
+    pub fn set_version(&mut self, version: &'static str) {
+        self.version = version;
+        self.own_record_due = true;
     }
 
     /// The node's name.

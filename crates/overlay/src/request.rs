@@ -85,6 +85,9 @@ pub enum Operation {
     /// A neighbour as the configuration has it now: a new one, or one with another address below or
     /// capacity.
     Meet(crate::node::Neighbor),
+    /// The configuration has this neighbour no more: the link ends, and is dialled no more. Until
+    /// the next start the neighbour may dial only if those who may are listed, and it among them.
+    Part(NodeAddr),
     /// A neighbour's host name has been resolved (again).
     Locate {
         /// The neighbour.

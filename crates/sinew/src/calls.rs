@@ -5,13 +5,11 @@ use crate::control::{self, Control};
 use crate::date::span;
 use crate::failure::{Failure, Outcome};
 use crate::gateway::station::SUFFIX;
-use crate::names::Names;
 use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table, Tone, natural};
 use crate::terminal;
 use crate::watch;
-use lab::explain::{self, Asked};
-use overlay::snapshot::{KnownLink, NetworkSnapshot};
+use lab::explain::{self, Asked, LinkNumbers, View};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -47,6 +45,9 @@ fn ask(node: Option<&Path>) -> Result<Value, Failure> {
     })?;
     gateway.ask(&json!({"cmd": "calls"}))
 }
+
+/// How far in a sentence goes on that is longer than a line.
+const INDENT: usize = 4;
 
 /// What a direction of a call is called, where it was measured, and what was measured.
 struct Heard<'a> {
@@ -169,75 +170,65 @@ pub fn why(id: &str, node: Option<&Path>, as_json: bool) -> Outcome {
         Failure::failed(format_args!("no call {id} now: `sinew calls` lists them; the record of one that has ended is in the gateway's --records"))
     })?;
     let mut control = Control::find(node)?;
-    let names = Names::of(&control.status()?);
     let own = text(&answer["node"]);
     let ways = match call["peer"].as_str() {
-        Some(peer) => ways(&mut control, own, peer)?,
+        Some(peer) => ways(&crate::why::ask(&mut control)?, own, peer),
         None => Vec::new(),
     };
     if as_json {
         let ways: Vec<Value> = ways.iter().map(Way::json).collect();
         return terminal::json(&json!({"call": call, "node": own, "ways": ways}));
     }
-    terminal::line(told(call, &ways, &names).trim_end())
+    // Sentences are longer than a line.
+    let page = Page::wrapped(&told(call, &ways), &terminal::look(), INDENT);
+    terminal::line(page.to_string().trim_end())
 }
 
 /// The way of one direction across the overlay.
 struct Way {
-    hops: Vec<KnownLink>,
+    hops: Vec<Hop>,
     reason: String,
+}
+
+/// A link of the way: the addresses of its ends, and what routing knows of it.
+struct Hop {
+    ends: [String; 2],
+    link: LinkNumbers,
 }
 
 impl Way {
     fn json(&self) -> Value {
-        let hops = self.hops.iter().map(|hop| {
-            let loss = loss(hop);
+        let hops = self.hops.iter().map(|Hop { ends, link }| {
             json!({
-                "from": hop.from, "to": hop.to, "latency_ms": f64::from(hop.latency_us) / 1e3,
-                "loss_before_recovery": loss, "loss_expected_after": residual(loss),
+                "from": ends[0], "to": ends[1], "latency_ms": link.latency_ms,
+                "loss_before_recovery": link.loss_pct / 1e2,
+                "loss_expected_after": link.residual_pct / 1e2,
             })
         });
         json!({"hops": hops.collect::<Vec<_>>(), "reason": self.reason})
     }
 }
 
-fn loss(link: &KnownLink) -> f64 {
-    f64::from(link.loss) / 65_536.0
-}
-
-/// What one round of requests leaves of independent losses [Amir06 §IV-A]: the packet and its
-/// retransmission are lost, or the packet and the request.
-fn residual(loss: f64) -> f64 {
-    loss * (1.0 - (1.0 - loss) * (1.0 - loss))
-}
-
-/// From here to the peer, and back.
-fn ways(control: &mut Control, own: &str, peer: &str) -> Result<Vec<Way>, Failure> {
-    let network = control.ask(&json!({"cmd": "network"}))?;
-    let network: NetworkSnapshot = serde_json::from_value(network).map_err(Failure::failed)?;
-    let view = crate::why::ask(control)?;
-    let asked = Asked::default();
-    let mut ways = Vec::new();
-    for (from, to) in [(own, peer), (peer, own)] {
-        // Without a way just now there is nothing to tell of it.
-        let Ok(why) = explain::why(&view, from, to, &asked) else {
-            continue;
-        };
-        let path = why.choice.chosen.first().map(|path| path.addresses.clone());
-        let path = path.unwrap_or_default();
-        let hops = path.windows(2).filter_map(|pair| {
-            let is_it = |link: &&KnownLink| link.from == pair[0] && link.to == pair[1];
-            network.links.iter().find(is_it).cloned()
-        });
-        ways.push(Way {
+/// From here to the peer, and back. Without a way just now there is nothing to tell of it.
+fn ways(view: &View, own: &str, peer: &str) -> Vec<Way> {
+    let way = |(from, to)| {
+        let why = explain::why(view, from, to, &Asked::default()).ok()?;
+        let path = why.choice.chosen.into_iter().next()?;
+        let ends = path.addresses.windows(2);
+        let ends = ends.map(|pair| [pair[0].clone(), pair[1].clone()]);
+        let hops = ends.zip(path.links).map(|(ends, link)| Hop { ends, link });
+        Some(Way {
             hops: hops.collect(),
             reason: why.choice.reason,
-        });
-    }
-    Ok(ways)
+        })
+    };
+    [(own, peer), (peer, own)]
+        .into_iter()
+        .filter_map(way)
+        .collect()
 }
 
-fn told(call: &Value, ways: &[Way], names: &Names) -> String {
+fn told(call: &Value, ways: &[Way]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
@@ -280,29 +271,20 @@ fn told(call: &Value, ways: &[Way], names: &Names) -> String {
     }
     for way in ways {
         let _ = writeln!(out, "path now: {}", way.reason);
-        for hop in &way.hops {
-            let loss = loss(hop);
+        for Hop { link, .. } in &way.hops {
             let _ = writeln!(
                 out,
                 "  {} -> {}: {:.1} ms, loss {:.2} %, expected after recovery {:.3} %",
-                names.name(&hop.from),
-                names.name(&hop.to),
-                f64::from(hop.latency_us) / 1e3,
-                1e2 * loss,
-                1e2 * residual(loss)
+                link.from, link.to, link.latency_ms, link.loss_pct, link.residual_pct
             );
         }
-        let worst = way
-            .hops
-            .iter()
-            .max_by_key(|hop| hop.loss)
-            .filter(|hop| hop.loss > 0);
-        if let Some(worst) = worst.filter(|_| way.hops.len() > 1) {
+        let links = way.hops.iter().map(|hop| &hop.link);
+        let worst = links.max_by(|a, b| a.loss_pct.total_cmp(&b.loss_pct));
+        if let Some(worst) = worst.filter(|link| link.loss_pct > 0.0 && way.hops.len() > 1) {
             let _ = writeln!(
                 out,
                 "  most is lost between {} and {}",
-                names.name(&worst.from),
-                names.name(&worst.to)
+                worst.from, worst.to
             );
         }
     }
@@ -361,12 +343,37 @@ mod tests {
             lines[2].contains("1.39") && lines[2].ends_with("4.10"),
             "{page}"
         );
-        let told = told(&call(Value::Null), &[], &Names::default());
+        let told = told(&call(Value::Null), &[]);
         assert!(told.contains("caller to callee: not known"), "{told}");
         assert!(
             told.contains("5.55 % before recovery, 1.39 % after"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn the_path_of_a_call_tells_what_routing_expects_of_its_protection() {
+        let (ams, fra) = ("10.7.0.1", "10.7.0.2");
+        // Of 10 % one request leaves 0.1 · 0.19, three leave 0.1 · 0.19³.
+        for (strikes, left) in [(1, "1.900 %"), (3, "0.069 %")] {
+            let link = |from: &str, to: &str| {
+                json!({"from": from, "to": to, "latency_us": 5_000, "loss": 6_554,
+                       "strikes": strikes})
+            };
+            let network = json!({
+                "teller": ams, "profile": "modern", "detect_us": 2_000, "late_us": 100_000,
+                "nodes": [{"address": ams, "name": "ams"}, {"address": fra, "name": "fra"}],
+                "links": [link(ams, fra), link(fra, ams)], "holds": [],
+                "rule": {"spacing_s": 1.0, "worse_s": 1.0, "worse_unclear_s": 1.0,
+                         "better_s": 1.0, "better_unclear_s": 1.0, "better_max_s": 1.0},
+            });
+            let view = View::new(serde_json::from_value(network).unwrap()).unwrap();
+            let told = told(&call(Value::Null), &ways(&view, ams, fra));
+            for ends in ["ams -> fra", "fra -> ams"] {
+                let hop = format!("{ends}: 5.0 ms, loss 10.00 %, expected after recovery {left}");
+                assert!(told.contains(&hop), "{hop}: {told}");
+            }
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn is_reached(status: &Value) -> bool {
 
 /// All nodes by name, with stable keys.
 fn peers(status: &Value, view: &View) -> Vec<Value> {
-    let (own, version) = (&status["snapshot"]["address"], &status["host"]["version"]);
+    let own = &status["snapshot"]["address"];
     let mut peers: Vec<Value> = list(&status["nodes"])
         .iter()
         .map(|node| {
@@ -61,7 +61,7 @@ fn peers(status: &Value, view: &View) -> Vec<Value> {
                 "path": path.as_ref().map(|path| path.path.clone()),
                 "latency_ms": path.as_ref().map(|path| path.latency_ms),
                 "loss_pct": path.as_ref().map(|path| path.loss_pct),
-                "version": if is_here { version.clone() } else { Value::Null },
+                "version": node["version"],
                 "certificate_not_after_s": node["certificate_not_after_s"],
                 "reachable_s": node["reachable_s"],
             })

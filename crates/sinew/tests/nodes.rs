@@ -383,6 +383,15 @@ fn a_hangup_has_the_files_read_again_and_ends_nothing() {
     });
     assert_eq!(world.link("fra", "ams"), "up");
     assert_eq!(world.status("fra")["counters"]["links_down"], 0);
+
+    // The neighbour is listed no more.
+    let without = format!("dscp = true\nlog_file = \"fra.log\"\n{good}");
+    std::fs::write(&path, without).unwrap();
+    world.hang_up("fra");
+    world.wait("the neighbour is let go", || {
+        text().contains("neighbor ams is listed no more")
+    });
+    assert_eq!(world.json("links --node net/fra"), serde_json::json!([]));
     world.stop("fra");
 }
 

@@ -90,6 +90,17 @@ pub const OPTION_MEASURED: u8 = 3;
 /// +---------------+---------------+---------------+---------------+
 /// ```
 pub const OPTION_HOPS: u8 = 4;
+/// The option that tells which version of the program the origin runs, for people: ASCII that can be
+/// seen, as `0.1.0`. It has what room the others leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+---------------+
+/// | 0 0 0 0 0 1 0 1 |  n, 1 to 24   |            text, n bytes            |
+/// +---------------+---------------+---------------+---------------+
+/// ```
+pub const OPTION_VERSION: u8 = 5;
+/// The longest version that is told: `100.100.100-rc.100+build` has as many.
+pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity or of what was measured.
 pub const CAPACITY_ENTRY_BYTES: usize = 5;
 /// Bytes of an entry of physical hops.
@@ -227,6 +238,17 @@ impl<'a> LinkState<'a> {
         };
         let entries = entries.iter().filter_map(read);
         entries.filter(move |(place, _)| *place < count)
+    }
+
+    /// The version of the program that the origin runs, if it tells one that can be shown: what is too
+    /// long, or could upset a terminal, is passed over.
+    pub fn version(&self) -> Option<&'a str> {
+        let told = self
+            .options()
+            .find(|option| option.kind == OPTION_VERSION)?;
+        core::str::from_utf8(told.value)
+            .ok()
+            .filter(|text| is_version(text))
     }
 
     fn rates(&self, kind: u8) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
@@ -451,6 +473,20 @@ pub fn write_hops(w: &mut Writer<'_>, links: &[(u8, NonZeroU8)]) -> Result<(), F
             value: &value,
         },
     )
+}
+
+/// Appends [`OPTION_VERSION`]. Nothing where there is no room, or it is none that may be told.
+pub fn write_version(w: &mut Writer<'_>, version: &str) -> Result<(), Full> {
+    if !is_version(version) || w.room() < 2 + version.len() {
+        return Ok(());
+    }
+    let (kind, value) = (OPTION_VERSION, version.as_bytes());
+    write_option(w, Opt { kind, value })
+}
+
+fn is_version(text: &str) -> bool {
+    (1..=VERSION_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 #[cfg(test)]

@@ -60,6 +60,10 @@ fn every_limit_has_its_value() {
             "link_state::OPTIONS_BYTES_MAX",
             link_state::OPTIONS_BYTES_MAX,
         ),
+        (
+            "link_state::VERSION_BYTES_MAX",
+            link_state::VERSION_BYTES_MAX,
+        ),
         ("groups::PARTS", groups::PARTS),
         ("groups::GROUPS_MAX", groups::GROUPS_MAX),
         ("groups::SETTINGS_MAX", groups::SETTINGS_MAX),

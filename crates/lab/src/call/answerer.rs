@@ -10,13 +10,13 @@ use crate::interrupt::Interrupt;
 use crate::pace::{self, DEADLINE};
 use crate::progress::Progress;
 use crate::rtp::Place;
-use base::{Duration, Time};
+use base::{Burst, Duration, Pool, Time, UnderlayAddr};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
 use net::epoll::{Interest, Poller};
+use net::udp::{self, RECV_MESSAGES, SendQueue};
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Calls remembered at once; 512 are 25 600 packets/s, more than one thread answers.
@@ -64,12 +64,12 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     let deadline = std::time::Duration::from_nanos(DEADLINE.as_nanos());
     let overlay = Node::at(&options.node).bind(ANSWER_PORT, Options::voice(deadline))?;
     overlay.set_nonblocking(true)?;
-    let direct = options.direct.map(open).transpose()?;
+    let mut direct = options.direct.map(Direct::open).transpose()?;
     let interrupt = Interrupt::install()?;
     let mut poller = Poller::new()?;
     poller.add(&overlay, TOKEN_OVERLAY, Interest::READ)?;
     if let Some(direct) = &direct {
-        poller.add(direct, TOKEN_DIRECT, Interest::READ)?;
+        poller.add(&direct.socket, TOKEN_DIRECT, Interest::READ)?;
     }
     interrupt.watch(&poller, TOKEN_INTERRUPT)?;
     options
@@ -81,9 +81,9 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     while !interrupt.came() {
         poller.wait(Some(SWEEP), &mut ready)?;
         for event in &ready {
-            match (event.token, &direct) {
+            match (event.token, &mut direct) {
                 (TOKEN_OVERLAY, _) => answerer.on_overlay(&overlay)?,
-                (TOKEN_DIRECT, Some(direct)) => answerer.on_direct(direct)?,
+                (TOKEN_DIRECT, Some(direct)) => answerer.on_direct(direct),
                 _ => {}
             }
         }
@@ -92,14 +92,34 @@ pub fn answer(options: &AnswerOptions) -> Result<Answered, CallError> {
     Ok(answerer.answered)
 }
 
-fn open(address: SocketAddr) -> Result<UdpSocket, CallError> {
-    let failed = |error| CallError::Direct {
-        address: address.to_string(),
-        error,
-    };
-    let socket = UdpSocket::bind(address).map_err(failed)?;
-    socket.set_nonblocking(true).map_err(failed)?;
-    Ok(socket)
+/// Where direct calls come in. An answer leaves from the address that was called, of a host with
+/// several addresses too, or its caller would take it for a stranger's.
+struct Direct {
+    socket: udp::Socket,
+    pool: Pool,
+    came: Vec<(UnderlayAddr, Burst)>,
+    answers: SendQueue,
+}
+
+impl Direct {
+    fn open(address: SocketAddr) -> Result<Direct, CallError> {
+        let options = udp::Options {
+            gro: false,
+            gso: false,
+            ..udp::Options::default()
+        };
+        let socket = udp::Socket::bind(address, options).map_err(|error| CallError::Direct {
+            address: address.to_string(),
+            error,
+        })?;
+        Ok(Direct {
+            socket,
+            // What the socket keeps, and a turn's packets and answers.
+            pool: Pool::new(2 * RECV_MESSAGES, 2 * READS_PER_TURN),
+            came: Vec::new(),
+            answers: SendQueue::new(),
+        })
+    }
 }
 
 /// Who calls, and by which path.
@@ -149,23 +169,22 @@ impl Answerer {
         Ok(())
     }
 
-    fn on_direct(&mut self, socket: &UdpSocket) -> Result<(), CallError> {
-        let mut buffer = [0; 2 * PACKET_BYTES];
-        for _ in 0..READS_PER_TURN {
-            match socket.recv_from(&mut buffer) {
-                Ok((len, from)) => {
-                    let caller = Caller::Direct(from);
-                    if let Some(answer) = self.on_packet(caller, false, &buffer[..len]) {
-                        // What the kernel refuses is lost.
-                        let _ = socket.send_to(&answer, from);
-                    }
+    fn on_direct(&mut self, direct: &mut Direct) {
+        let (pool, came) = (&direct.pool, &mut direct.came);
+        // Callers that have gone away are reported here.
+        let _ = direct.socket.recv_batch(pool, came, READS_PER_TURN);
+        for (from, burst) in came.drain(..) {
+            let caller = Caller::Direct(net::addr::socket_addr(from));
+            for packet in (0..burst.segments()).map(|i| burst.segment(i)) {
+                let answer = self.on_packet(caller, false, packet);
+                if let Some(answer) = answer.and_then(|answer| pool.copy_of(0, &answer)) {
+                    direct.answers.push(from, answer);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Callers that have gone away are reported here.
-                Err(_) => {}
             }
         }
-        Ok(())
+        direct.socket.send_batch(&mut direct.answers);
+        // What the kernel does not take now is lost.
+        direct.answers.clear();
     }
 
     fn on_packet(&mut self, caller: Caller, recovered: bool, packet: &[u8]) -> Option<Vec<u8>> {
@@ -296,6 +315,28 @@ mod tests {
                 .is_new,
             "another caller"
         );
+    }
+
+    #[test]
+    fn a_direct_call_is_answered_from_the_address_that_was_called() {
+        let mut direct = Direct::open(SocketAddr::from(([0, 0, 0, 0], 0))).unwrap();
+        let port = direct.socket.local_addr().unwrap().port();
+        let phone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Not the address from which the kernel would answer by itself.
+        phone.connect(("127.0.0.18", port)).unwrap();
+        let place = Place {
+            source: 3,
+            index: 9,
+        };
+        phone.send(&probe::emit_call(Codec::Opus, place)).unwrap();
+        Answerer::new(Progress::Silent).on_direct(&mut direct);
+        let mut answer = [0; 2 * PACKET_BYTES];
+        phone.set_nonblocking(true).unwrap();
+        let len = phone.recv(&mut answer).unwrap();
+        assert!(matches!(
+            probe::parse(&answer[..len]),
+            Some(Probe::Answer(Codec::Opus, answered, _)) if answered == place
+        ));
     }
 
     #[test]

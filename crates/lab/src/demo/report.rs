@@ -81,10 +81,14 @@ fn players() -> String {
 
 fn table(result: &DemoResult) -> String {
     let mut out = String::from("<div class=\"scroll\">\n<table>\n");
-    for (i, row) in result.rows().iter().enumerate() {
+    let rows = result.rows();
+    let columns = rows.first().map_or(0, Vec::len);
+    for (i, row) in rows.iter().enumerate() {
         let tag = if i == 0 { "th" } else { "td" };
         out.push_str("<tr>");
-        for cell in row {
+        // A row that has nothing in the last columns is as long as the others.
+        for column in 0..columns {
+            let cell = row.get(column).map_or("", String::as_str);
             let _ = write!(out, "<{tag}>{}</{tag}>", escape(cell));
         }
         out.push_str("</tr>\n");
@@ -436,6 +440,9 @@ mod tests {
         };
         let page = page(&result, &evidence);
         assert_eq!(page.matches("<svg").count(), 5);
+        for row in page.lines().filter(|line| line.starts_with("<tr><td>")) {
+            assert_eq!(row.matches("<td>").count(), 4, "{row}");
+        }
         for tag in ["svg", "figure", "table", "ul", "style", "body", "html"] {
             let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
             assert_eq!(

@@ -92,7 +92,7 @@ fn section(out: &Path, outcome: &Outcome) -> String {
         let _ = writeln!(html, "<figure>\n{svg}</figure>");
     }
     html += &numbers(&outcome.table);
-    html += "<div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>claim</th><th>expected</th><th>measured</th>\
+    html += "<div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>claim</th><th class=\"words\">expected</th><th class=\"words\">measured</th>\
              <th></th></tr>\n";
     for claim in &outcome.claims {
         html += &row(claim);

@@ -414,7 +414,7 @@ impl fmt::Display for BulkPlan {
                     ("at-least", _) | (_, "at-least") => "unknown".to_owned(),
                     _ => format!("{:.1}", way.gain),
                 },
-                way.confidence.to_owned(),
+                sure(way.confidence),
                 way.stripes.iter().sum::<usize>().to_string(),
                 way.nodes.join("-"),
             ]);
@@ -468,7 +468,7 @@ fn segments(way: &WayNumbers) -> String {
             segment.stripes.to_string(),
             said(segment.connection_bps, segment.confidence),
             said(segment.rate_bps, segment.confidence),
-            segment.confidence.to_owned(),
+            sure(segment.confidence),
             format!("{:.1} ms", segment.rtt_ms),
             format!("{:.2} %", segment.loss_pct),
             hops,
@@ -477,6 +477,14 @@ fn segments(way: &WayNumbers) -> String {
         rows.push(row);
     }
     align(&rows)
+}
+
+/// Why a rate is believed; nothing of one that is unknown.
+fn sure(confidence: &'static str) -> String {
+    match confidence {
+        "at-least" => "-".to_owned(),
+        known => known.to_owned(),
+    }
 }
 
 /// A rate, where it is known: where no loss is, the model has a lower bound that says nothing of what

@@ -239,7 +239,7 @@ fn the_json_has_stable_keys() {
                 links loss_pct path width_bps";
     assert_eq!(keys(&told["chosen"][0]), path);
     assert_eq!(keys(&told["runners_up"][0]), path);
-    let link = "expected_latency_ms from latency_ms loss_pct to width_bps";
+    let link = "expected_latency_ms from latency_ms loss_pct residual_pct to width_bps";
     assert_eq!(keys(&told["chosen"][0]["links"][0]), link);
     assert_eq!(keys(&told["held_by"]), "links prices profile rule timer");
     assert_eq!(keys(&told["from"]), "address name");

@@ -266,7 +266,14 @@ fn table(choice: &Choice) -> String {
 }
 
 fn links(choice: &Choice) -> String {
-    let titles = ["  link", "expected ms", "latency ms", "loss %", "width"];
+    let titles = [
+        "  link",
+        "expected ms",
+        "latency ms",
+        "loss %",
+        "after recovery %",
+        "width",
+    ];
     let mut rows = vec![titles.map(str::to_owned).to_vec()];
     for link in choice.chosen.iter().flat_map(|path| &path.links) {
         rows.push(vec![
@@ -274,6 +281,7 @@ fn links(choice: &Choice) -> String {
             format!("{:.2}", link.expected_latency_ms),
             format!("{:.2}", link.latency_ms),
             format!("{:.2}", link.loss_pct),
+            format!("{:.3}", link.residual_pct),
             Width(link.width_bps).to_string(),
         ]);
     }

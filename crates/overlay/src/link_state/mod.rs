@@ -95,6 +95,8 @@ struct Entry {
     links: Vec<Link>,
     /// How often its origin asks for a lost packet; 0 if that is not told.
     strikes: u8,
+    /// The version of the program that its origin runs, if that is told.
+    version: Option<Box<str>>,
 }
 
 impl Entry {
@@ -253,6 +255,11 @@ impl Database {
         self.link_state_of(node).map(|entry| entry.links.as_slice())
     }
 
+    /// The version of the program that a node runs, if it tells.
+    pub fn version_of(&self, node: NodeAddr) -> Option<&str> {
+        self.link_state_of(node)?.version.as_deref()
+    }
+
     /// The nodes that have told their links.
     pub fn nodes(&self) -> impl Iterator<Item = NodeAddr> + '_ {
         self.entries
@@ -360,6 +367,10 @@ impl Database {
             strikes: match claim {
                 Claim::LinkState(state) => state.strikes,
                 _ => 0,
+            },
+            version: match claim {
+                Claim::LinkState(state) => state.version().map(Box::from),
+                _ => None,
             },
         };
         let before = self.entries.insert(Name::of(key), entry);

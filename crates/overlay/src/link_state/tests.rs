@@ -361,7 +361,7 @@ fn unknown_options_are_kept_byte_for_byte() {
     write_option(
         &mut w,
         Opt {
-            kind: 5,
+            kind: 0x55,
             value: b"later",
         },
     )

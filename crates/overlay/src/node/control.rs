@@ -146,15 +146,22 @@ impl Node {
 
     /// The link to a neighbour that has proved who it is, if it may be one.
     fn link_for(&mut self, now: Time, peer: NodeAddr, name: &str) -> Result<LinkIndex, Refusal> {
-        if let Some(index) = self.links.by_peer(peer) {
+        let known = self.links.by_peer(peer);
+        if let Some(index) = known.filter(|index| !self.links.at(*index).is_left) {
             return Ok(index);
         }
-        if self
-            .accept
-            .as_ref()
-            .is_some_and(|list| !list.contains(&peer))
-        {
+        let is_accepted = match &self.accept {
+            Some(list) => list.contains(&peer),
+            // Choice: whom the operator has taken off is not just anybody. It may not have heard of
+            // that, and it dials again where it was linked before.
+            None => known.is_none(),
+        };
+        if !is_accepted {
             return Err(Refusal::NotAccepted(peer));
+        }
+        if let Some(index) = known {
+            self.links.at_mut(index).is_left = false;
+            return Ok(index);
         }
         let link = Link::new(peer, name, &self.settings, self.boot, now);
         self.links.add(link).ok_or(Refusal::Full)
@@ -364,11 +371,20 @@ impl Node {
     /// Tells the neighbours that this node is about to stop, twice, because one may be lost.
     pub(super) fn say_farewell(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
-            let link = self.links.at_mut(index);
-            for _ in 0..2 {
-                let hello = link.farewell(now);
-                link.send_hello(now, &hello, out);
-            }
+            self.say_farewell_to(now, index, out);
+        }
+    }
+
+    pub(super) fn say_farewell_to(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        for _ in 0..2 {
+            let hello = link.farewell(now);
+            link.send_hello(now, &hello, out);
         }
     }
 

@@ -42,6 +42,7 @@ impl Node {
         match operation {
             Operation::Impair { neighbor, model } => self.impair(neighbor, model, out),
             Operation::Meet(neighbor) => self.meet(now, neighbor, out),
+            Operation::Part(neighbor) => self.part(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
             Operation::Measured { neighbor, kbps } => self.on_measured(now, neighbor, kbps),
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
@@ -160,11 +161,38 @@ impl Node {
             }
         };
         let link = self.links.at_mut(index);
+        link.is_left = false;
         // Where a name leads is told when it has been looked up.
         link.dial = at.or(link.dial);
         link.capacity_kbps = capacity_kbps;
         self.own_record_due = true;
         self.redial(now, out);
+        Ok(Reply::Done)
+    }
+
+    fn part(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let index = self
+            .links
+            .by_peer(neighbor)
+            .ok_or(RequestError::NoSuchNeighbor)?;
+        // The neighbour need not wait for silence.
+        self.say_farewell_to(now, index, out);
+        let link = self.links.at_mut(index);
+        link.is_left = true;
+        link.dial = None;
+        (link.capacity_kbps, link.measured, link.hops) = (0, None, None);
+        self.cut(
+            now,
+            index,
+            "the configuration has the neighbour no more",
+            out,
+        );
+        self.own_record_due = true;
         Ok(Reply::Done)
     }
 
@@ -202,6 +230,7 @@ impl Node {
             links: self
                 .links
                 .iter()
+                .filter(|(_, link)| !link.is_left)
                 .map(|(_, link)| link.status(now))
                 .collect(),
             routes: self.routes(),

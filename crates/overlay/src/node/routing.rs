@@ -15,7 +15,7 @@ use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_hops, write_measured,
-    write_usable,
+    write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Latency, Loss};
@@ -95,8 +95,8 @@ impl Proof<'_> {
 /// change within hours, and by the hour of the day.
 const MEASURED_LIFETIME: Duration = Duration::from_secs(3_600);
 
-/// What is told of links besides their costs, as far as there is room.
-fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link]) {
+/// What is told besides the costs of links, as far as there is room.
+fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], version: &str) {
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
     let usable = told().map(|(i, link)| (i, link.mtu.usable()));
@@ -117,6 +117,7 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link]) {
     write_capacities(w, &capacities).expect(BOUNDED);
     write_measured(w, &measured).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
+    write_version(w, version).expect(BOUNDED);
 }
 
 impl Node {
@@ -216,7 +217,7 @@ impl Node {
         let (reported, links): (Vec<Reported>, Vec<&Link>) = telling.into_iter().unzip();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
-        write_options(&mut writer, now, &links);
+        write_options(&mut writer, now, &links, self.version);
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

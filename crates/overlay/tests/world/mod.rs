@@ -64,6 +64,8 @@ pub struct Plan {
     pub tapped: Option<usize>,
     /// What each node says that its links can carry, in kbit/s.
     pub capacity_kbps: u32,
+    /// Who may dial without being expected; `None` for everybody.
+    pub accept: Option<Vec<NodeAddr>>,
 }
 
 impl Plan {
@@ -76,6 +78,7 @@ impl Plan {
             clocks_ahead: vec![Duration::ZERO; count],
             tapped: None,
             capacity_kbps: 0,
+            accept: None,
         }
     }
 }
@@ -223,7 +226,7 @@ impl Nodes {
             identity: self.identities[i].clone(),
             network,
             neighbors,
-            accept: None,
+            accept: self.plan.accept.clone(),
             settings: self.plan.settings.clone(),
             lab: true,
             seed,

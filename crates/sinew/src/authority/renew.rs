@@ -105,9 +105,11 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     });
     let done = format!("{} is revoked, list version {version}", args.node);
     let otherwise = format!(
-        "its links stay until a running node has the list: sinew net revoke {} {} --node SOCKET",
+        "its links stay until a running node has the list: run `sinew net revoke {} {} --node SOCKET`, \
+         or copy {}/revocations to a running node and send it SIGHUP",
         args.dir.display(),
-        args.node
+        args.node,
+        args.dir.display()
     );
     let told_so = "the running node has it and tells the others";
     tell(args.json, answer, &done, told_so, &otherwise, told)
@@ -194,8 +196,7 @@ pub(super) fn tell(
     match failed {
         None => Ok(()),
         Some(why) => Err(Failure::Undelivered(format!(
-            "{done}; registered, NOT delivered: {why}; run this again when the node answers, or: \
-             {otherwise}"
+            "{done}; registered, NOT delivered: {why}. Run this again when the node answers; {otherwise}"
         ))),
     }
 }

@@ -172,10 +172,7 @@ impl<'a> Meter<'a> {
             paths.join(", "),
             progress::whole(done.bytes, seconds)
         );
-        if let Some(predicted) = self.predicted {
-            let mbit = predicted.rate_bps as f64 / 1e6;
-            text += &format!(", {mbit:.1} Mbit/s predicted ({})", predicted.confidence);
-        }
+        text += &self.predicted.map_or_else(String::new, foretold);
         if state.kept != (0, 0) {
             let (entries, bytes) = state.kept;
             text += &format!("; resumed after {entries} entries and {bytes} bytes");
@@ -229,6 +226,18 @@ impl<'a> Meter<'a> {
     }
 }
 
+/// What was predicted; nothing where nothing that is known limits the rate, as in `sinew plan`.
+fn foretold(predicted: Prediction) -> String {
+    let mbit = predicted.rate_bps as f64 / 1e6;
+    match predicted.confidence {
+        UNKNOWN => String::new(),
+        why => format!(", {mbit:.1} Mbit/s predicted ({why})"),
+    }
+}
+
+/// The confidence of a rate that is unknown: it is a lower bound of no use.
+const UNKNOWN: &str = "at-least";
+
 /// The segment that was least idle: the others waited for it.
 fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr, NodeAddr)> {
     let slowest = segments.iter().min_by_key(|(_, told)| told.idle());
@@ -238,6 +247,19 @@ fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_that_is_unknown_is_not_foretold() {
+        let predicted = |confidence| Prediction {
+            rate_bps: 12_300_000,
+            confidence,
+        };
+        assert_eq!(foretold(predicted("at-least")), "");
+        assert_eq!(
+            foretold(predicted("model")),
+            ", 12.3 Mbit/s predicted (model)"
+        );
+    }
 
     #[test]
     fn what_the_last_segment_has_carried_counts_before_it_is_acknowledged() {

@@ -16,7 +16,7 @@ use client::discover::{self, Discover, Found};
 use client::{Node, Options};
 use gateway::allow::{Allowed, Rule};
 use gateway::domains::Domains;
-use gateway::media::{SHADOW_PORT, Shadow};
+use gateway::media::{OVERLAY_PORTS, SHADOW_PORT, Shadow};
 use gateway::sip::{Direction, Event, Gateway, Lookup, Server, Settings, Trace, Transport};
 use host::log::Lines;
 use host::metrics::Metrics;
@@ -29,11 +29,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Media ports, of UDP and virtual: 4096 calls of one stream with a pair of ports each, and as many
-/// that rest.
-const MEDIA_PORTS: &str = "20000-36383";
-/// The same range at the node.
-const VIRTUAL_PORTS: RangeInclusive<u16> = 20_000..=36_383;
+/// [`gateway::media::UDP_PORTS`], as people write them.
+const MEDIA_PORTS: &str = "20000-32767";
+// A client that asks its node for any port gets none of the gateway's.
+const _: () = assert!(*OVERLAY_PORTS.end() < overlay::sockets::EPHEMERAL_FIRST);
 /// The suffix of a domain that the overlay's own names have.
 const OWN_DOMAIN: &str = "sinew";
 
@@ -100,7 +99,7 @@ pub(super) fn run(args: &SipArgs) -> Outcome {
         listen: args.listen,
         public: args.public,
         media: args.media_ports.clone(),
-        virtual_media: VIRTUAL_PORTS,
+        virtual_media: OVERLAY_PORTS,
         options: Options::voice(Duration::from_nanos(args.deadline.as_nanos())),
         shadow: args.shadow.map(|fraction| Shadow {
             fraction,
@@ -294,4 +293,17 @@ fn trace(path: &Path) -> Result<Trace, Failure> {
         // A trace that cannot be written must not stop calls.
         let _ = writeln!(file, "{:.6} {arrow} {at}\n{message}\n", since.as_secs_f64());
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gateway::media::UDP_PORTS;
+
+    #[test]
+    fn no_client_that_asks_for_any_port_gets_one_of_the_gateway_s() {
+        assert!(*OVERLAY_PORTS.end() < overlay::sockets::EPHEMERAL_FIRST);
+        assert!(!OVERLAY_PORTS.contains(&SHADOW_PORT));
+        assert_eq!(ports(MEDIA_PORTS), Ok(UDP_PORTS));
+    }
 }

@@ -3,10 +3,11 @@
 //!
 //! ```text
 //!   taken                                       at the next start
-//!   log_file (opened again), log_level          everything else in the configuration,
-//!   certificate, revocations: newer ones        neighbours that are listed no more
+//!   log_file (opened again), log_level          everything else in the configuration
+//!   certificate, revocations: newer ones
 //!   [[neighbor]]: new ones, endpoint,
-//!     capacity, hops, impair
+//!     capacity, hops, impair; those
+//!     that are listed no more
 //!   [[group]]
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
@@ -255,10 +256,10 @@ impl Running {
             }
         }
         let kept = |n: &Neighbor| config.neighbors.iter().any(|k| k.address == n.address);
-        let gone = old.iter().filter(|n| !kept(n));
-        changes
-            .later
-            .extend(gone.map(|n| format!("neighbor {} is listed no more", n.name)));
+        for gone in old.iter().filter(|n| !kept(n)) {
+            let what = format!("neighbor {} is listed no more", gone.name);
+            self.operate(Operation::Part(gone.address), what, changes);
+        }
         let names = names(config, &listen);
         self.resolver = None;
         if !names.is_empty() {

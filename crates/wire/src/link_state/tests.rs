@@ -415,3 +415,52 @@ fn of_more_hops_than_there_is_room_for_the_most_are_told() {
         }
     }
 }
+
+/// `0.1.0`.
+const VERSION: [u8; 7] = [5, 5, 0x30, 0x2e, 0x31, 0x2e, 0x30];
+
+fn version(options: &[u8]) -> Option<String> {
+    let body = with_options(options);
+    let told = LinkState::parse(&body).unwrap().version();
+    told.map(str::to_owned)
+}
+
+#[test]
+fn the_version_agrees_both_ways() {
+    let mut buffer = [0xa5; OPTIONS_BYTES_MAX];
+    let mut w = Writer::new(&mut buffer);
+    write_version(&mut w, "0.1.0").unwrap();
+    assert_eq!(w.len(), VERSION.len());
+    assert_eq!((&buffer[..7], buffer[7]), (&VERSION[..], 0xa5));
+    assert_eq!(version(&VERSION).as_deref(), Some("0.1.0"));
+    assert_eq!(version(&[]), None, "an older node tells none");
+    // Behind other options; the longest, and one byte more; none, and what is not for people.
+    let behind = [&HOPS[..], &VERSION].concat();
+    assert_eq!(version(&behind).as_deref(), Some("0.1.0"));
+    let long = |bytes: u8| [&[5, bytes][..], &vec![b'7'; bytes.into()]].concat();
+    assert_eq!(version(&long(24)), Some("7".repeat(24)));
+    assert_eq!(version(&long(25)), None);
+    assert_eq!(version(&[5, 0]), None);
+    assert_eq!(version(&[5, 2, b'1', 0x1b]), None, "a terminal's escape");
+    assert_eq!(version(&[5, 2, 0xc3, 0xa9]), None, "no ASCII");
+    for cut in 1..VERSION.len() {
+        let body = with_options(&VERSION[..cut]);
+        assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
+    }
+}
+
+#[test]
+fn a_version_is_told_whole_or_not_at_all() {
+    let written = |used: usize, version: &str| {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        w.put(&[0; OPTIONS_BYTES_MAX][..used]).unwrap();
+        write_version(&mut w, version).unwrap();
+        w.written().len() - used
+    };
+    assert_eq!(written(OPTIONS_BYTES_MAX - 7, "0.1.0"), 7);
+    assert_eq!(written(OPTIONS_BYTES_MAX - 6, "0.1.0"), 0);
+    assert_eq!(written(0, &"7".repeat(24)), 26);
+    assert_eq!(written(0, &"7".repeat(25)), 0);
+    assert_eq!((written(0, ""), written(0, "1 0")), (0, 0));
+}
