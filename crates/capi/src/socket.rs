@@ -20,6 +20,7 @@ use base::{NodeAddr, VirtualPort};
 use client::{Accepted, DatagramSocket, Error, Listener, Node, Options, Target};
 use core::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where a socket is that is neither bound nor connected.
@@ -37,6 +38,8 @@ pub(crate) struct Socket {
     kind: libc::c_int,
     options: Mutex<Options>,
     state: Mutex<State>,
+    /// The program has ended what it reads.
+    shut: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -113,6 +116,7 @@ impl Socket {
             kind,
             options: Mutex::new(options),
             state: Mutex::new(state),
+            shut: AtomicBool::new(false),
         }
     }
 
@@ -249,6 +253,17 @@ impl Socket {
             State::Raw { peer, .. } => Ok(*peer),
             State::Stream { stream, .. } => Ok(stream.peer()),
             _ => Err(libc::ENOTCONN),
+        }
+    }
+
+    /// The program ends in order, and so does what it has written to its stream.
+    pub(crate) fn finish(&self) {
+        // Whoever holds the lock at this moment is in the midst of something else than an end.
+        if let Ok(state) = self.state.try_lock()
+            // What a thread carries is finished by that thread.
+            && let State::Stream { _number: None, stream } = &*state
+        {
+            stream.finish();
         }
     }
 

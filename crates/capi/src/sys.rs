@@ -185,6 +185,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 pub(crate) fn settle_at_exit() {
     extern "C" fn settle() {
         crate::connecting::settle(SETTLE);
+        crate::table::finish();
         client::remote::settle(SETTLE);
     }
     static ONCE: Once = Once::new();

@@ -26,6 +26,14 @@ pub(crate) fn enter(socket: Socket) -> RawFd {
     fd
 }
 
+/// Tells the nodes that the program ends in order: what it has written to its streams is all.
+pub(crate) fn finish() {
+    // One that is being changed is being opened or closed by another thread.
+    if let Ok(table) = TABLE.try_read() {
+        table.values().for_each(|socket| socket.finish());
+    }
+}
+
 /// Takes a socket out; it is closed when nobody uses it any more.
 pub(crate) fn remove(fd: RawFd) -> Option<Arc<Socket>> {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);

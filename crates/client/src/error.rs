@@ -66,7 +66,7 @@ pub enum Error {
         /// The longest.
         max: usize,
     },
-    /// A stream that had come was lost, and its peer sees it end: there was no descriptor for it.
+    /// A stream that had come was lost, and its peer sees it reset: there was no descriptor for it.
     #[error("a stream was lost: this process has too many open files (`ulimit -n`)")]
     Descriptors,
     /// The socket is non-blocking, and nothing can be done now.

@@ -19,7 +19,6 @@ pub use messages::MessageStream;
 use net::unix::{FDS_MAX, Received, SeqStream};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Mutex;
 use std::time::Instant;
 use wire::ipc::{Destination, Framing, Reply, Request, kind};
 
@@ -128,15 +127,11 @@ pub(crate) fn open_on(
         return Err(Error::Protocol("connected"));
     };
     connection.stream.set_nonblocking(true)?;
-    let about = About {
-        local: Target {
-            node: connection.node,
-            port,
-        },
-        peer,
-        told: Mutex::default(),
-        notices: connection.stream,
+    let local = Target {
+        node: connection.node,
+        port,
     };
+    let about = About::new(connection.stream, local, peer);
     Ok(Accepted::of(framing, data, about))
 }
 
@@ -211,12 +206,7 @@ impl Listener {
         };
         let notices = SeqStream::from(notices);
         notices.set_nonblocking(true)?;
-        let about = About {
-            notices,
-            told: Mutex::default(),
-            local: self.local(),
-            peer: Target { node: from, port },
-        };
+        let about = About::new(notices, self.local(), Target { node: from, port });
         Ok(Some(Accepted::of(framing, data, about)))
     }
 }
@@ -257,7 +247,23 @@ impl Accepted {
     pub fn take_error(&self) -> Option<io::Error> {
         let (Accepted::Bytes(Stream { about, .. })
         | Accepted::Messages(MessageStream { about, .. })) = self;
-        about.ended().err()
+        about.failed().err()
+    }
+
+    /// Whether what the peer writes has ended in order, for who reads the descriptor himself and has
+    /// found an end.
+    pub fn ended(&self) -> io::Result<()> {
+        let (Accepted::Bytes(Stream { about, .. })
+        | Accepted::Messages(MessageStream { about, .. })) = self;
+        about.ended()
+    }
+
+    /// Says that the end of this end's descriptor will be its end in order, for who closes it without
+    /// dropping this: a program that is about to end.
+    pub fn finish(&self) {
+        let (Accepted::Bytes(Stream { about, .. })
+        | Accepted::Messages(MessageStream { about, .. })) = self;
+        about.finish();
     }
 
     /// Ends the stream at once, in both directions: the peer gets an error and not an end.

@@ -54,7 +54,7 @@ impl Peer {
     fn greet(&self) {
         assert_eq!(self.hear()[0], kind::HELLO);
         self.say(&Reply::Welcome {
-            version: 1,
+            version: wire::ipc::VERSION,
             node: NODE,
             payload_bytes_max: 1_392,
         });

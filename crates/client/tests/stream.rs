@@ -92,6 +92,7 @@ fn bytes_go_both_ways_and_both_directions_end() {
             net::unix::Taken::Bytes(5)
         );
         assert_eq!(stream.recv_into(&mut bytes).unwrap(), net::unix::Taken::End);
+        assert_eq!(peer.hear(), [kind::FINISH], "it is said before");
         stream.send(b"answer").unwrap();
         peer.say(&Reply::Finished, &[]);
     });
@@ -120,6 +121,45 @@ fn the_end_of_the_node_is_not_the_end_of_the_data() {
     let error = stream.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     assert!(error.to_string().contains("stopped, or restarted"));
+}
+
+#[test]
+fn an_end_of_the_descriptor_alone_is_no_end_of_the_data() {
+    // The kernel closes the descriptors of a node that was killed one after the other.
+    let (told, waits) = std::sync::mpsc::channel::<()>();
+    let (node, thread) = node("half-killed", move |peer| {
+        peer.open().send(b"a part").unwrap();
+        waits.recv().unwrap_err();
+    });
+    let mut stream = node.connect(PEER, Options::stream()).unwrap();
+    let mut part = Vec::new();
+    let error = stream.read_to_end(&mut part).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    assert_eq!(part, b"a part");
+    // An end that this one has made is one.
+    stream.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    drop(told);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_stream_that_is_dropped_has_ended_unless_a_panic_drops_it() {
+    for panics in [false, true] {
+        let test = if panics { "panics" } else { "drops" };
+        let (node, thread) = node(test, move |peer| {
+            let _stream = peer.open();
+            let said = peer.hear();
+            assert_eq!(said.is_empty(), panics, "{said:?}");
+        });
+        let stream = node.connect(PEER, Options::stream()).unwrap();
+        let dropped = std::thread::spawn(move || {
+            let _stream = stream;
+            assert!(!panics, "in the midst of something");
+        });
+        assert_eq!(dropped.join().is_err(), panics);
+        thread.join().unwrap();
+    }
 }
 
 #[test]

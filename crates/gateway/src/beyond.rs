@@ -140,7 +140,10 @@ impl Shared {
                 });
                 carry(tcp, stream)
             }
-            Err(error) => (Carried::default(), Err(error)),
+            Err(error) => {
+                stream.reset();
+                (Carried::default(), Err(error))
+            }
         };
         match ended {
             Ok(()) => (self.report)(&Event::Closed { from, to, carried }),

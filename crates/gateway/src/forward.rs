@@ -113,6 +113,8 @@ impl Near {
             Err(error) if accept::outlives(&error) => return Ok(()),
             Err(error) => return Err(error),
         };
+        // Nothing that follows may look like an answer without bytes.
+        let _ = tcp::abort_on_close(&tcp, true);
         let (node, to, options) = (self.node.clone(), self.to, self.options);
         let (from, target) = (from.to_string(), to.to_string());
         self.connections.start(from, target, move |opened| {

@@ -4,6 +4,8 @@
 //!   TCP read ──▶ stream write      EOF of one side ──▶ shutdown of the other (half-close)
 //!   stream read ──▶ TCP write      an error of one side ──▶ reset of the other, at once
 //! ```
+//! Until both have ended in order, closing the connection resets it: the kernel closes what a process
+//! leaves behind that was killed.
 
 use client::Stream;
 use net::tcp;
@@ -32,6 +34,7 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
     // Interactive programs wait for single bytes.
     let _ = tcp.set_nodelay(true);
     let _ = tcp::keep_alive(&tcp);
+    let guarded = tcp::abort_on_close(&tcp, true);
     let pair = Pair {
         tcp,
         stream,
@@ -41,7 +44,7 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
         let outward = thread::Builder::new()
             .stack_size(STACK_BYTES)
             .spawn_scoped(scope, || pair.outward());
-        match outward {
+        match guarded.and(outward) {
             Ok(outward) => {
                 let to_tcp = pair.inward();
                 // A thread that has panicked has carried nothing that could be told.
@@ -57,7 +60,8 @@ pub fn carry(tcp: TcpStream, stream: Stream) -> (Carried, io::Result<()>) {
     let first_error = pair.first_error.into_inner();
     match first_error.unwrap_or_else(PoisonError::into_inner) {
         Some(error) => (carried, Err(error)),
-        None => (carried, Ok(())),
+        // What is still to be sent to the client is sent after the end.
+        None => (carried, tcp::abort_on_close(&pair.tcp, false)),
     }
 }
 

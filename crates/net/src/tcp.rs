@@ -174,6 +174,27 @@ pub fn abort(socket: impl AsFd) {
     drop(dissolved);
 }
 
+/// Has the kernel reset the connection of `socket` when it is closed (SO_LINGER of zero), or end it in
+/// order again: the kernel closes what a process that was killed has left open, and without this the
+/// peer sees an end in order.
+pub fn abort_on_close(socket: impl AsFd, on: bool) -> io::Result<()> {
+    let linger = libc::linger {
+        l_onoff: on.into(),
+        l_linger: 0,
+    };
+    // SAFETY: "the argument is a linger structure", ours, with its size, which the kernel only reads.
+    let set = sys::check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    });
+    set.map(drop)
+}
+
 /// accept(2) failed because the process or the system has no more descriptors, or no memory for one:
 /// later it has.
 pub fn has_run_out(error: &io::Error) -> bool {
@@ -204,6 +225,26 @@ mod tests {
         // Whether it waited already or came later, it does not wait for ever.
         drop(waiting.join().unwrap());
         drop(here.read(&mut [0; 8]));
+    }
+
+    #[test]
+    fn closing_is_an_end_or_a_reset_as_was_chosen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for aborts in [true, false] {
+            let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut there, _) = listener.accept().unwrap();
+            abort_on_close(&here, true).unwrap();
+            abort_on_close(&here, aborts).unwrap();
+            here.write_all(b"a part").unwrap();
+            there.read_exact(&mut [0; 6]).unwrap();
+            drop(here);
+            let end = there.read(&mut [0; 8]).map_err(|error| error.kind());
+            let expected = match aborts {
+                true => Err(io::ErrorKind::ConnectionReset),
+                false => Ok(0),
+            };
+            assert_eq!(end, expected);
+        }
     }
 
     #[test]

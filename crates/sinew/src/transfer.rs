@@ -258,9 +258,14 @@ pub fn listen(args: &Listen) -> Outcome {
     let listener = node.listen(args.port, Options::stream())?;
     say_where(args, listener.local());
     listener.set_nonblocking(true)?;
+    let mut cut = 0;
     loop {
         if !stop.wait_for(&listener)? {
-            return Ok(());
+            return match (args.keep, cut) {
+                (true, 0) => Ok(()),
+                (true, cut) => Err(Failure::failed(format_args!("{cut} streams were cut off"))),
+                (false, _) => Err(Failure::failed("stopped before anything had come")),
+            };
         }
         let stream = match listener.accept_bytes() {
             Ok(stream) => stream,
@@ -276,7 +281,10 @@ pub fn listen(args: &Listen) -> Outcome {
             Ok(true) => progress.tell("from", from, seconds, args.json)?,
             Ok(false) => {
                 stream.reset();
-                return Ok(());
+                return Err(Failure::failed(format_args!(
+                    "{from}: stopped; {} bytes had come, and they are not all",
+                    progress.bytes
+                )));
             }
             Err(broken) => {
                 stream.reset();
@@ -285,6 +293,7 @@ pub fn listen(args: &Listen) -> Outcome {
                     return Err(failure);
                 }
                 failure.report();
+                cut += 1;
             }
         }
         if !args.keep {

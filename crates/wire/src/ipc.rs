@@ -65,6 +65,7 @@
 //!     | <-- Connected(port) + the stream ---- |
 //!     | <============ bytes ================> |      over the stream
 //!     | <-- Finished, or Reset(why) --------- |      before the stream ends, over this connection
+//!     | -- Finish, or Reset ----------------> |      the same the other way
 //!
 //!     | -- Bind(port), Listen(backlog) -----> |
 //!     | <---------------- Done(Listen) ------ |
@@ -73,7 +74,10 @@
 //! ```
 //! A descriptor of the kernel cannot be made to end with a reason, so the connection beside it
 //! tells it: an end of the stream before which neither Finished nor Reset was told is the end of
-//! the node. A client that does not want to know closes that connection and keeps the stream.
+//! the node. So it is the other way round: a stream that is closed without Finish has lost its client,
+//! and its peer gets a Reset; shutting down what is written needs no word, since only one who lives
+//! does that. A client that does not want to know more says Finish, closes that connection and keeps
+//! the stream.
 
 mod batch;
 mod options;
@@ -98,7 +102,7 @@ pub use stream::{Framing, ResetReason};
 use base::VirtualPort;
 
 /// The version of the messages. A client says its own, a node that speaks another refuses it.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// The longest payload: what an IPv4 UDP datagram can carry, so that programs keep working.
 pub const PAYLOAD_BYTES_MAX: usize = 65_507;
 /// The longest message: a datagram with its header.
@@ -134,6 +138,8 @@ pub mod kind {
     pub const JOIN: u8 = 12;
     /// [`super::Request::Leave`].
     pub const LEAVE: u8 = 13;
+    /// [`super::Request::Finish`].
+    pub const FINISH: u8 = 14;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].

@@ -6,6 +6,7 @@ use crate::errno::{self, Errno};
 use crate::sys;
 use client::{Accepted, How, Target};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What was received, and from whom, if that is to be told.
 pub(crate) type ReceivedFrom = (usize, Option<Target>);
@@ -118,13 +119,12 @@ impl Socket {
                 let stream = Arc::clone(stream);
                 drop(state);
                 match sys::recv(self.number, buffer, flags) {
-                    Ok(0) if !buffer.is_empty() => match stream.take_error() {
-                        Some(error) => {
+                    Ok(0) if !buffer.is_empty() && !self.shut.load(Ordering::Acquire) => {
+                        stream.ended().map(|()| (0, None)).map_err(|error| {
                             errno::say(&error.to_string());
-                            Err(libc::ECONNRESET)
-                        }
-                        None => Ok((0, None)),
-                    },
+                            libc::ECONNRESET
+                        })
+                    }
                     other => other.map(|len| (len, None)),
                 }
             }
@@ -140,7 +140,16 @@ impl Socket {
         match (&*self.state(), how) {
             // As with TCP: what comes is still taken from the peer.
             (State::Stream { .. }, libc::SHUT_RD) => Ok(()),
-            (State::Raw { .. } | State::Stream { .. }, _) => sys::shutdown(self.number, how),
+            (State::Stream { _number, stream }, _) => {
+                if how == libc::SHUT_RDWR {
+                    self.shut.store(true, Ordering::Release);
+                }
+                if _number.is_none() {
+                    stream.finish();
+                }
+                sys::shutdown(self.number, how)
+            }
+            (State::Raw { .. }, _) => sys::shutdown(self.number, how),
             _ => Err(libc::ENOTCONN),
         }
     }

@@ -46,6 +46,8 @@ pub struct Pump {
     /// How much of the frame at the front has been handed over.
     offset: usize,
     ending: bool,
+    /// The client has said that the end of what it writes is one.
+    finishing: bool,
     /// A client's process waits for its pumps.
     running: Option<Running>,
 }
@@ -109,6 +111,7 @@ impl Pump {
             buffer: vec![0; MESSAGE_BYTES_MAX],
             offset: 0,
             ending: false,
+            finishing: false,
             running,
         }
     }
@@ -142,7 +145,11 @@ impl Pump {
             }
             if self.ending && outward == Turn::Idle && self.channel.is_flushed() {
                 if self.data.as_ref().is_some_and(|data| !data.read) {
-                    self.channel.say(&Frame::End)?;
+                    // Who ends without a word about its stream leaves it where it is.
+                    self.channel.say(match self.finishing {
+                        true => &Frame::End,
+                        false => &Frame::Gone,
+                    })?;
                 }
                 return self.finish();
             }

@@ -5,14 +5,21 @@ use crate::{Error, Target};
 use core::time::Duration;
 use net::unix::{Received, SeqStream};
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::ipc::{Reply, Request};
 
 /// Whose a stream is, and the connection that tells of its end.
+///
+/// Neither side takes the end of a descriptor for the end of the data: the kernel ends those of a
+/// process that was killed as well. The node says Finished before the one, this end Finish before the
+/// other. Who owns a stream drops this before the descriptor.
 #[derive(Debug)]
 pub(super) struct About {
-    pub(super) notices: SeqStream,
-    pub(super) told: Mutex<Told>,
+    notices: SeqStream,
+    told: Mutex<Told>,
+    /// This end takes nothing more, and finds an end of its own making.
+    shut: AtomicBool,
     pub(super) local: Target,
     pub(super) peer: Target,
 }
@@ -29,6 +36,30 @@ pub(super) struct Told {
 }
 
 impl About {
+    pub(super) fn new(notices: SeqStream, local: Target, peer: Target) -> About {
+        About {
+            notices,
+            told: Mutex::default(),
+            shut: AtomicBool::new(false),
+            local,
+            peer,
+        }
+    }
+
+    /// Says that the next end of what this end writes is its end in order.
+    pub(super) fn finish(&self) {
+        let mut bytes = [0; 8];
+        if let Ok(len) = Request::Finish.emit(&mut bytes) {
+            // Without a node, or a stream that it knows, there is nobody left to whom it matters.
+            let _ = self.notices.send_parts(&[IoSlice::new(&bytes[..len])]);
+        }
+    }
+
+    /// This end is about to end what it reads.
+    pub(super) fn shut(&self) {
+        self.shut.store(true, Ordering::Release);
+    }
+
     pub(super) fn reset(&self) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = [0; 8];
@@ -53,16 +84,23 @@ impl About {
             .get_or_insert_with(|| "the stream was reset by this end".to_owned());
     }
 
-    /// Whether what the peer writes has ended in order, now that it has ended.
+    /// Whether what the peer writes has ended in order, now that a read has found an end. The node has
+    /// said so before; of one that was killed the kernel may have closed this connection or not yet.
     pub(super) fn ended(&self) -> io::Result<()> {
         let told = self.hear()?;
         match &told.reset {
-            Some(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why.clone())),
-            None if told.closed && !told.finished => Err(io::Error::new(
-                io::ErrorKind::ConnectionReset,
-                Error::Closed.to_string(),
-            )),
-            // Without a word, this end itself has shut the stream down.
+            Some(why) => Err(reset(why.clone())),
+            None if told.finished || self.shut.load(Ordering::Acquire) => Ok(()),
+            None => Err(reset(Error::Closed.to_string())),
+        }
+    }
+
+    /// Why the stream has ended before its time, if it has; as far as the node has told by now.
+    pub(super) fn failed(&self) -> io::Result<()> {
+        let told = self.hear()?;
+        match &told.reset {
+            Some(why) => Err(reset(why.clone())),
+            None if told.closed && !told.finished => Err(reset(Error::Closed.to_string())),
             None => Ok(()),
         }
     }
@@ -71,7 +109,7 @@ impl About {
     pub(super) fn better(&self, error: io::Error) -> io::Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                self.ended().err().unwrap_or(error)
+                self.failed().err().unwrap_or(error)
             }
             _ => error,
         }
@@ -101,4 +139,17 @@ impl About {
         }
         Ok(told)
     }
+}
+
+impl Drop for About {
+    /// What was written is whole. Who drops a stream because of a panic does not know that.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.finish();
+        }
+    }
+}
+
+fn reset(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, why)
 }

@@ -11,8 +11,8 @@ use std::os::unix::net::UnixStream;
 /// A reliable stream of bytes. Blocking unless set otherwise.
 #[derive(Debug)]
 pub struct Stream {
-    pub(super) data: UnixStream,
     pub(super) about: About,
+    pub(super) data: UnixStream,
 }
 
 impl Stream {
@@ -30,10 +30,12 @@ impl Stream {
     /// the stream.)
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match how {
-            Shutdown::Write => self.data.shutdown(Shutdown::Write),
-            Shutdown::Both => self.data.shutdown(Shutdown::Both),
-            Shutdown::Read => Err(io::ErrorKind::Unsupported.into()),
+            Shutdown::Write => {}
+            Shutdown::Both => self.about.shut(),
+            Shutdown::Read => return Err(io::ErrorKind::Unsupported.into()),
         }
+        self.about.finish();
+        self.data.shutdown(how)
     }
 
     /// Reading and writing fail with `WouldBlock` instead of waiting.
@@ -48,17 +50,18 @@ impl Stream {
 
     /// Why the stream has ended before its time, if it has; as far as the node has told by now.
     pub fn take_error(&self) -> Option<io::Error> {
-        self.about.ended().err()
+        self.about.failed().err()
     }
 
-    /// Ends the stream at once, in both directions: the peer gets an error and not an end, and so
-    /// do those who read or write here. Dropping a stream delivers what was written.
+    /// Ends the stream at once, in both directions: the peer gets an error and not an end, and so do
+    /// those who read or write here. Dropping a stream delivers what was written, and the end; a
+    /// process that is killed, or a thread that panics, resets its streams.
     pub fn reset(&self) {
         self.about.reset();
     }
 
     /// The stream's descriptor alone, as programs want it that know nothing of overlays. How the
-    /// stream ends is not told to them.
+    /// stream ends is not told to them, and that they are killed not to the peer.
     pub fn into_fd(self) -> OwnedFd {
         self.data.into()
     }

@@ -10,8 +10,8 @@ use wire::ipc::PAYLOAD_BYTES_MAX;
 /// A reliable stream of messages, each of 1 to 65 507 bytes.
 #[derive(Debug)]
 pub struct MessageStream {
-    pub(super) data: SeqStream,
     pub(super) about: About,
+    pub(super) data: SeqStream,
 }
 
 impl MessageStream {
@@ -55,6 +55,7 @@ impl MessageStream {
 
     /// Ends what this end sends; the peer reads on to the end.
     pub fn shutdown_write(&self) -> io::Result<()> {
+        self.about.finish();
         shutdown_write(self.data.as_fd())
     }
 

@@ -145,6 +145,9 @@ impl<'a> Session<'a> {
                 }
             }
         };
+        // From here on an end is one of the target's.
+        let guarded = self.tcp.as_ref().map(|tcp| tcp::abort_on_close(tcp, true));
+        guarded.transpose().map_err(Refusal::Exit)?;
         self.answer(Code::Granted, None);
         let Some(tcp) = self.tcp.take() else {
             return Ok(());

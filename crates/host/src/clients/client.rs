@@ -3,7 +3,7 @@
 use super::stream::{End, Role};
 use base::{Burst, NodeAddr, Pool, VirtualPort};
 use net::epoll::Interest;
-use net::unix::SeqStream;
+use net::unix::{Received, SeqStream};
 use overlay::event::Drop;
 use overlay::node::MAX_DATAGRAM;
 use overlay::request::{Request, RequestError};
@@ -42,6 +42,8 @@ pub(super) struct Client {
     pub(super) held: bool,
     pub(super) failed: bool,
     pub(super) role: Role,
+    /// It has said that the end of what it writes to its stream is one in order.
+    finishing: bool,
     /// It has closed this connection and keeps its stream: nothing can be told to it.
     pub(super) deaf: bool,
     /// What the connection is watched for.
@@ -66,6 +68,7 @@ impl Client {
             held: false,
             failed: false,
             role: Role::Socket,
+            finishing: false,
             deaf: false,
             watched: Some(Interest::READ),
         }
@@ -95,6 +98,27 @@ impl Client {
             Role::Stream(end) => Some(end),
             _ => None,
         }
+    }
+
+    /// Whether it has said that what it writes to its stream ends in order. It says so before that
+    /// ends, so what it has said until now is heard first.
+    pub(super) fn has_finished(&mut self) -> bool {
+        let mut bytes = [0; 16];
+        while !self.finishing {
+            let message = match self.stream.recv_into(&mut bytes) {
+                Ok(Received::Message(len)) => &bytes[..len],
+                Ok(Received::Truncated(_)) => continue,
+                // That it has closed this connection is found again by who reads it.
+                Ok(Received::Empty | Received::Closed) | Err(_) => return false,
+            };
+            match ipc::Request::parse(message) {
+                Ok(ipc::Request::Finish) => self.finishing = true,
+                Ok(ipc::Request::Reset) => return false,
+                // Nothing else concerns a stream.
+                _ => {}
+            }
+        }
+        true
     }
 
     /// Tells why its stream has ended before its time.
@@ -128,7 +152,7 @@ impl Client {
             ipc::Request::Hello { .. } => {
                 self.fail(
                     ErrorCode::Version,
-                    "this node speaks version 1 of the client protocol",
+                    "this node speaks version 2 of the client protocol: use matching versions",
                 );
                 None
             }
@@ -148,6 +172,13 @@ impl Client {
                     None
                 }
             },
+            ipc::Request::Finish => {
+                match self.end() {
+                    Some(_) => self.finishing = true,
+                    None => self.error(ErrorCode::NotBound, "there is no stream to be finished"),
+                }
+                None
+            }
             _ if !matches!(self.role, Role::Socket) => {
                 self.error(
                     ErrorCode::AlreadyBound,

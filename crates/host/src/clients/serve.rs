@@ -5,6 +5,7 @@
 //!   Incoming (to a listener) ──▶ a client of its own, Accept ──▶ Connected ──▶ pair made, one end
 //!                                and one of a pair for notices beside Incoming to the listener
 //!   Finished ──▶ the client reads to the end       Reset ──▶ told, closed, gone
+//!   Finish ◀── the client says so, then ends       Reset ◀── the client ends without a word
 //! ```
 //! What the engine has to be asked in turn waits in a queue, because the engine is in the midst of
 //! its work when it delivers; the loop takes it from there.
@@ -76,7 +77,17 @@ impl Clients {
             return Ok(None);
         };
         let before = end.interest();
-        let read = end.read(pool);
+        let mut read = end.read(pool);
+        if let Read::Ended { closed } = read {
+            read = Read::Ask(Request::Stream(match closed && !client.has_finished() {
+                false => StreamRequest::Finish,
+                // Its process was killed: its peer is not to take for the whole what is none.
+                true => StreamRequest::Reset,
+            }));
+        }
+        let Some(end) = client.end() else {
+            return Ok(None);
+        };
         if let Read::NoBuffer = read {
             end.held = true;
             self.held.push(id);
@@ -95,11 +106,16 @@ impl Clients {
                 Ok(Some(request))
             }
             Read::Left => {
-                let leave = Request::Stream(StreamRequest::Leave);
-                self.asks.push_back((id, leave));
+                match client.has_finished() {
+                    true => {
+                        let leave = Request::Stream(StreamRequest::Leave);
+                        self.asks.push_back((id, leave));
+                    }
+                    false => self.abort(id, ResetReason::Peer),
+                }
                 Ok(None)
             }
-            Read::Nothing | Read::NoBuffer => Ok(None),
+            Read::Nothing | Read::NoBuffer | Read::Ended { .. } => Ok(None),
             Read::Gone => Err(Gone),
         }
     }

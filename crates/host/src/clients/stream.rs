@@ -7,10 +7,13 @@
 //! ```
 //! So neither side buffers without bound: the engine's credit bounds what is read, and its receive
 //! window what is kept for a client that does not read. Both directions end on their own; the
-//! client is gone when it has closed its descriptor and all that it wrote has been read.
+//! client is gone when it has closed its descriptor and all that it wrote has been read. That is an
+//! end only if the client has said so beside it: the kernel closes the descriptors of a process that
+//! was killed, too.
 
 use base::{Burst, NodeAddr, Pool, VirtualPort};
 use net::epoll::Interest;
+use net::poll::{Polled, poll};
 use net::unix::{ByteStream, Received, SeqStream, Taken, shutdown_write};
 use overlay::request::Request;
 use overlay::stream::{Framing, StreamRequest};
@@ -78,6 +81,12 @@ pub(super) enum Read {
     NoBuffer,
     /// The client is gone, and everything that it wrote has been read.
     Gone,
+    /// Everything that the client has written has been read. `closed`: it has closed its end as well,
+    /// or somebody has for it.
+    Ended {
+        /// See there.
+        closed: bool,
+    },
 }
 
 /// What a client's buffer made of some bytes.
@@ -223,7 +232,9 @@ impl End {
             Ok(Taken::Empty) => Read::Nothing,
             Ok(Taken::End) => {
                 self.input_ended = true;
-                Read::Ask(ask(StreamRequest::Finish))
+                Read::Ended {
+                    closed: self.is_closed(),
+                }
             }
             // It has closed without having read everything, as a TCP socket that is closed so.
             Ok(Taken::Reset) | Err(_) => {
@@ -232,6 +243,14 @@ impl End {
                 Read::Ask(ask(StreamRequest::Reset))
             }
         }
+    }
+
+    /// The other end is there no more, as far as the kernel knows; shutting down what one writes does
+    /// not look so.
+    fn is_closed(&self) -> bool {
+        let mut one = [Polled::new(self.as_fd(), false, false)];
+        // Without memory in the kernel nothing is known, and nothing is an end.
+        poll(&mut one, Some(std::time::Duration::ZERO)).is_err() || one[0].hung_up()
     }
 
     fn without_credit(&mut self) -> Read {

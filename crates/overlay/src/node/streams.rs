@@ -171,7 +171,8 @@ impl Node {
         stream_options(socket.map_or_else(default_options, |socket| socket.options))
     }
 
-    /// A client is gone: its stream delivers what was written; its listener's streams are refused.
+    /// A client is gone: its stream delivers what was written if that was all, and is reset otherwise;
+    /// its listener's streams are refused.
     pub(super) fn leave_streams(
         &mut self,
         now: Time,
@@ -187,7 +188,7 @@ impl Node {
         let Some(stream) = self.streams.at(index) else {
             return;
         };
-        if stream.is_open() {
+        if stream.is_open() && stream.sender.is_finished() {
             stream.orphan(now);
             self.streams.touch(index);
         } else {

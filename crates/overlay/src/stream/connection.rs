@@ -172,10 +172,9 @@ impl Connection {
         self.call_due = true;
     }
 
-    /// The client is gone: what was written is still delivered.
+    /// The client is gone, and has said before that it has written everything: that is still delivered.
     pub(crate) fn orphan(&mut self, now: Time) {
         self.client = None;
-        self.sender.finish();
         self.linger(now);
     }
 

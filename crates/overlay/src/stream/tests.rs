@@ -323,6 +323,7 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
     // again; then something comes that nobody will read.
     pair.write(1, 5_000, Framing::Bytes);
     let now = pair.now;
+    pair.ends[1].sender.finish();
     pair.ends[1].orphan(now);
     let say = |pair: &mut Pair, offset: u32, bytes: &[u8]| {
         let segment = Segment {

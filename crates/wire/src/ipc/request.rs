@@ -75,6 +75,9 @@ pub enum Request<'a> {
     Join(Destination),
     /// Do so no more: the eight bytes of Connect with type 13.
     Leave(Destination),
+    /// The next end of what this end writes to the stream beside this connection is its end in order:
+    /// type 14. Not answered.
+    Finish,
 }
 
 impl<'a> Request<'a> {
@@ -98,6 +101,7 @@ impl<'a> Request<'a> {
             kind::CONNECT => Request::Connect(Destination::read(&mut r)?),
             kind::JOIN => Request::Join(Destination::read(&mut r)?),
             kind::LEAVE => Request::Leave(Destination::read(&mut r)?),
+            kind::FINISH => Request::Finish,
             kind::RAW => Request::Raw,
             kind::LISTEN => {
                 // The reserved byte is not looked at.
@@ -151,6 +155,7 @@ impl<'a> Request<'a> {
             Request::Connect(destination) => w.put(&destination.to_bytes(kind::CONNECT, 0))?,
             Request::Join(group) => w.put(&group.to_bytes(kind::JOIN, 0))?,
             Request::Leave(group) => w.put(&group.to_bytes(kind::LEAVE, 0))?,
+            Request::Finish => w.u8(kind::FINISH)?,
             Request::Raw => w.u8(kind::RAW)?,
             Request::Listen { backlog } => {
                 let [b0, b1] = backlog.to_be_bytes();

@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 12] {
+fn requests() -> [(Request<'static>, &'static [u8]); 13] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -24,7 +24,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 12] {
     };
     let stamped = options.routed_by(Scheme::Disjoint);
     [
-        (Request::Hello { version: 1 }, &[1, 1]),
+        (Request::Hello { version: 2 }, &[1, 2]),
         (
             Request::Bind {
                 port: VirtualPort(5000),
@@ -58,6 +58,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 12] {
             &[8, 1, 0x13, 0x88, 10, 7, 0, 3],
         ),
         (Request::Reset, &[9]),
+        (Request::Finish, &[14]),
         (
             Request::BindRange {
                 first: VirtualPort(20_000),
@@ -87,7 +88,7 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 10] {
     [
         (
             Reply::welcome(NodeAddr(0x0a07_0003), 1300),
-            &[0x81, 1, 10, 7, 0, 3, 0x05, 0x14],
+            &[0x81, 2, 10, 7, 0, 3, 0x05, 0x14],
         ),
         (
             Reply::Bound {

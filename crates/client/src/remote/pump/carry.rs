@@ -12,6 +12,8 @@ use wire::Malformed;
 use wire::ipc::Reply;
 use wire::remote::Frame;
 
+/// [`wire::ipc::Request::Finish`].
+const FINISH: [u8; 1] = [wire::ipc::kind::FINISH];
 /// Frames carried in one direction before the other has its turn.
 const FRAMES_PER_TURN: usize = 64;
 
@@ -57,7 +59,10 @@ impl Pump {
                     self.channel.say(&Frame::Offered(ticket, message))?;
                 }
             }
-            _ => self.channel.say(&Frame::Message(message))?,
+            _ => {
+                self.finishing |= message == FINISH;
+                self.channel.say(&Frame::Message(message))?;
+            }
         }
         Ok(true)
     }

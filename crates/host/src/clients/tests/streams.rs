@@ -153,6 +153,7 @@ fn a_client_that_closes_has_all_of_what_it_wrote_read_first() {
     let (id, control, data) = world.connected(Framing::Bytes);
     let data = bytes_of(data);
     data.send(b"first and last").unwrap();
+    say(&control, &ipc::Request::Finish);
     drop((control, data));
     assert!(matches!(world.clients.read(id, &world.pool), Ok(None)));
     world.clients.hang_up(id);
@@ -175,6 +176,41 @@ fn a_client_that_closes_has_all_of_what_it_wrote_read_first() {
         world.clients.read_stream(id, &world.pool).unwrap_err(),
         Gone
     );
+}
+
+#[test]
+fn a_client_that_goes_without_a_word_has_not_ended_its_stream() {
+    // The kernel closes what a process had open that was killed.
+    for (credit, says) in [(100, true), (100, false), (3, false)] {
+        let mut world = World::new(8);
+        let (id, control, data) = world.connected(Framing::Bytes);
+        world.tell(id, StreamReply::Credit { bytes: credit });
+        let data = bytes_of(data);
+        data.send(b"a part").unwrap();
+        if says {
+            // It is not read before the stream has ended.
+            say(&control, &ipc::Request::Finish);
+        }
+        drop((control, data));
+        world.clients.hang_up(id);
+        let part = written(world.read(id));
+        assert_eq!(part, &b"a part"[..part.len()]);
+        match (credit, world.read(id)) {
+            (100, Some(StreamRequest::Finish)) => assert!(says),
+            (100, Some(StreamRequest::Reset)) => assert!(!says),
+            (3, None) => {
+                let asks = world.asks();
+                let [
+                    (_, Request::Stream(StreamRequest::Reset)),
+                    (_, Request::Close),
+                ] = &asks[..]
+                else {
+                    panic!("{asks:?}");
+                };
+            }
+            (_, other) => panic!("{credit}: {other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -428,7 +464,7 @@ fn thousands_of_streams_opened_and_dropped_leave_nothing() {
         drop(heard(&at));
         world.tell(id, StreamReply::Credit { bytes: 100 });
         world.clients.hang_up(id);
-        assert!(matches!(world.read(id), Some(StreamRequest::Finish)));
+        assert!(matches!(world.read(id), Some(StreamRequest::Reset)));
         assert_eq!(
             world.clients.read_stream(id, &world.pool).unwrap_err(),
             Gone
