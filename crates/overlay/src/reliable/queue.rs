@@ -20,6 +20,7 @@
 //! warm-up.
 
 mod held;
+mod room;
 
 pub use held::Toward;
 
@@ -36,8 +37,6 @@ const BANDS: usize = Class::PRIORITY_MAX as usize + 1;
 /// Of so many packets one is of a lower priority, if one waits. Choice: a stream that gets nothing at
 /// all ends, and priorities are for who goes first, not for who goes.
 const BELOW_EVERY: usize = 16;
-/// Room that is left to flows without a packet in the queue.
-const KEPT_FOR_NEW: usize = 256;
 /// Room that each buffer has from the start, so that it fits any packet of an Ethernet.
 const BUFFER_BYTES: usize = 1_504;
 /// Buffers that are kept for later: 1.5 MB, or 9.4 MB of the largest.
@@ -263,58 +262,6 @@ impl Queue {
         }
     }
 
-    /// How many more packets a flow of this node's own may put in, if all that have some may have
-    /// `all` together and each flow `least`. A flow without packets always has room, unless there
-    /// is hardly any left.
-    pub(super) fn room(&self, key: &FlowKey, all: usize, least: usize) -> usize {
-        let share = self.share(key, all, least);
-        share.saturating_sub(self.waiting(key))
-    }
-
-    fn share(&self, key: &FlowKey, all: usize, least: usize) -> usize {
-        let place = self.places.get(key);
-        let flow = place.map(|&place| &self.flows[place as usize]);
-        let is_busy = flow.is_some_and(|flow| !flow.packets.is_empty() && !flow.is_aside);
-        let share = all / (self.busy + usize::from(!is_busy));
-        let aside = flow.and_then(|flow| self.share_aside(flow));
-        match self.packets {
-            n if n >= QUEUE_PACKETS - KEPT_FOR_NEW => 0,
-            n if n >= QUEUE_PACKETS / 2 => 1,
-            _ => aside.map_or(share, |aside| aside.min(share)).max(least),
-        }
-    }
-
-    fn waiting(&self, key: &FlowKey) -> usize {
-        let place = self.places.get(key);
-        place.map_or(0, |&place| self.flows[place as usize].packets.len())
-    }
-
-    /// The same for one who waits if there is none: [`Queue::pop_ready`] will tell.
-    pub(super) fn ask_room(&mut self, key: &FlowKey, all: usize, least: usize, who: u32) -> usize {
-        let share = self.share(key, all, least);
-        let waiting = self.waiting(key);
-        if waiting < share {
-            return share - waiting;
-        }
-        let waiters = match self.places.get(key).filter(|_| waiting > 0) {
-            Some(&place) => {
-                let flow = &mut self.flows[place as usize];
-                flow.wake_at = share / 2;
-                &mut flow.waiters
-            }
-            None => &mut self.crowd,
-        };
-        if !waiters.contains(&who) {
-            waiters.push(who);
-        }
-        0
-    }
-
-    /// One who waited for room, and has some.
-    pub(super) fn pop_ready(&mut self) -> Option<u32> {
-        self.ready.pop()
-    }
-
     /// Takes a buffer back that is not needed any more.
     pub(super) fn recycle(&mut self, mut bytes: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && bytes.capacity() <= SPARE_BYTES_MAX {
@@ -433,11 +380,6 @@ impl Queue {
             self.bands[usize::from(flow.band)].packets -= 1;
             self.busy -= usize::from(flow.packets.is_empty());
         }
-        if flow.packets.len() <= flow.wake_at {
-            self.ready.append(&mut flow.waiters);
-        }
-        if self.packets < QUEUE_PACKETS - 2 * KEPT_FOR_NEW {
-            self.ready.append(&mut self.crowd);
-        }
+        self.wake(place);
     }
 }

@@ -11,6 +11,7 @@ use super::{Flow, Queue};
 use crate::reliable::{HOLD_LIFE, HOLDS_MAX};
 use base::{NodeAddr, Time};
 use std::collections::VecDeque;
+use wire::control::Hold;
 use wire::data::{Header, Routing};
 
 /// Where packets go and by which routing: those take one branch from any node on.
@@ -51,6 +52,15 @@ impl Toward {
         Toward {
             destination: header.destination(),
             routing: header.class().routing,
+        }
+    }
+}
+
+impl From<Hold> for Toward {
+    fn from(hold: Hold) -> Toward {
+        Toward {
+            destination: hold.destination,
+            routing: hold.routing,
         }
     }
 }
@@ -201,10 +211,10 @@ impl Queue {
         }
     }
 
-    /// What a flow that stands aside may have here: a part of what may be on its way.
-    pub(super) fn share_aside(&self, flow: &Flow) -> Option<usize> {
+    /// What a flow that stands aside may have here: those to one destination have `all` together.
+    pub(super) fn share_aside(&self, flow: &Flow, all: usize) -> Option<usize> {
         let held = self.held.get(&flow.toward().filter(|_| flow.is_aside)?)?;
-        Some(held.room / (held.new.len() + held.old.len()).max(1))
+        Some(all / (held.new.len() + held.old.len()).max(1))
     }
 
     /// What waits of the link `came`, by destination.

@@ -123,21 +123,23 @@ impl Sender {
         for backlog in self.queue.backlogs(came) {
             let least = FLOW_LEAST * backlog.flows;
             let enough = match backlog.held {
-                Some(room) => room.max(least),
+                Some(room) => room.max(least).max(PRESS_MIN),
                 None if self.queue.due() <= press_at => continue,
                 None => (press_at * backlog.flows / flows.max(1)).max(least),
             };
-            if backlog.packets > enough {
-                let room = (2 * enough).saturating_sub(backlog.packets);
-                let Toward {
-                    destination,
-                    routing,
-                } = backlog.toward;
-                holds.push(Hold {
-                    destination,
-                    routing,
-                    room: room as u16,
-                });
+            if backlog.packets <= enough {
+                continue;
+            }
+            let hold = Hold {
+                destination: backlog.toward.destination,
+                routing: backlog.toward.routing,
+                room: (2 * enough).saturating_sub(backlog.packets) as u16,
+            };
+            // A group's packets wait on several lanes: the slowest counts.
+            let is_same = |known: &&mut Hold| Toward::from(**known) == backlog.toward;
+            match holds.iter_mut().find(is_same) {
+                Some(known) => known.room = known.room.min(hold.room),
+                None => holds.push(hold),
             }
         }
     }
@@ -149,10 +151,7 @@ impl Sender {
 
     /// The receiver takes so many packets to a destination, or any number again.
     pub fn on_hold(&mut self, now: Time, hold: Hold) {
-        let toward = Toward {
-            destination: hold.destination,
-            routing: hold.routing,
-        };
+        let toward = Toward::from(hold);
         if hold.room == Hold::NONE {
             return self.queue.let_go(toward);
         }
