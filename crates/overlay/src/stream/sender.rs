@@ -62,6 +62,9 @@ pub(crate) struct Sender {
     ring: Ring,
     board: Scoreboard,
     control: Box<dyn Control + Send>,
+    /// What the control is made of.
+    family: Family,
+    settings: congestion::Settings,
     rtt: Rtt,
     /// All before is acknowledged.
     una: u64,
@@ -126,6 +129,8 @@ impl Sender {
             // not a flood.
             board: Scoreboard::new(segment / 4),
             control: family.control(settings),
+            family,
+            settings,
             rtt: Rtt::default(),
             una: 0,
             next: 0,

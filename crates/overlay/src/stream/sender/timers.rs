@@ -3,6 +3,7 @@
 
 use super::Sender;
 use base::{Duration, Time};
+use wire::data::LinkProtocol;
 
 /// What a tail probe waits for beyond two round trips: an acknowledgement that is gathered with
 /// others.
@@ -50,7 +51,7 @@ impl Sender {
     fn on_rto(&mut self, now: Time) {
         // The second timeout of the same segment says nothing new of the path [RFC 5681 §3.1].
         if self.expired.replace(self.una) != Some(self.una) {
-            self.control.on_timeout(now, self.control.window());
+            self.begin_anew(now);
         }
         self.board.lose_all();
         self.recovering = None;
@@ -62,6 +63,15 @@ impl Sender {
         self.lost_at = None;
         self.probes = 1;
         self.pace = now;
+    }
+
+    /// The window after a timeout. Choice: reliable links repair what they lose, and mark what waits long. So silence
+    /// on a path of them is an outage, which says nothing of its queues.
+    fn begin_anew(&mut self, now: Time) {
+        match self.link {
+            LinkProtocol::Reliable => self.control = self.family.control(self.settings),
+            _ => self.control.on_timeout(now, self.control.window()),
+        }
     }
 
     /// The routes have changed. What has waited longer than its answer takes may have been lost with
