@@ -131,7 +131,9 @@ impl Experiment for Figure {
                 " R2-R3 is run with {SECOND_MBPS:?} Mbit/s and a queue of as many milliseconds each; a claim holds if it does at \
                  more than half of them."
             ),
-            _ => " Reno and a partially reliable class are drawn beside the paper's four.".to_owned(),
+            _ => {
+                " Reno and a partially reliable class are drawn beside the paper's four.".to_owned()
+            }
         };
         format!(
             "The simulator's TCP and UDP hosts for 60 s over R1-R2 ({} Mbit/s, {first_queue} packets) and R2-R3 ({} \
