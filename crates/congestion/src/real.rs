@@ -148,7 +148,9 @@ impl Real {
     /// it had, and steadily. [Papadimitriou06 §5.1]
     fn is_random_error(&self) -> bool {
         let steady = self.rtt_min.mul_f64(STEADY).max(STEADY_MIN);
-        self.rate.is_some() && !self.fell && self.jitter <= steady
+        // In slow start the last wave had half of the window that meets the loss, and tells nothing.
+        let measured = self.rate.is_some() && !self.window.in_slow_start();
+        measured && !self.fell && self.jitter <= steady
     }
 }
 
@@ -171,10 +173,6 @@ impl Control for Real {
     fn on_congestion(&mut self, _now: Time, in_flight: f64, why: Congestion) {
         self.settle();
         if why == Congestion::Loss && self.is_random_error() {
-            // Slow start ends all the same: the path has shown a limit of some kind.
-            if self.window.in_slow_start() {
-                self.window.set_threshold(self.window.size());
-            }
             return;
         }
         let kept = in_flight.min(self.window.size()) * self.window.settings().beta;

@@ -49,6 +49,9 @@ pub(super) struct Judged {
     pub(super) measured: String,
     /// Whether it holds; null if it cannot be tested.
     pub(super) holds: Option<bool>,
+    /// It holds by construction: nothing was put to a test.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(super) by_construction: bool,
     /// Why not, or what a reader should know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) note: String,
@@ -85,6 +88,7 @@ pub(super) fn judge(id: &str, findings: &Findings) -> Result<Vec<Judged>, String
             expected: claim.expected.to_owned(),
             measured: verdict.measured.clone(),
             holds: verdict.holds,
+            by_construction: verdict.by_construction,
             note: verdict.note.clone(),
         });
     }

@@ -40,8 +40,10 @@ fn overview(outcomes: &[Outcome]) -> String {
     };
     let sum = |holds| outcomes.iter().map(|o| count(holds, o)).sum::<usize>();
     let (hold, fail, untested) = (sum(Some(true)), sum(Some(false)), sum(None));
+    let claims = outcomes.iter().flat_map(|outcome| &outcome.claims);
+    let made = claims.filter(|claim| claim.by_construction).count();
     let mut html = format!(
-        "<p>{} claims: {hold} hold, {fail} do not, {untested} cannot be tested.</p>\n\
+        "<p>{} claims: {hold} hold, {made} of them by construction, {fail} do not, {untested} cannot be tested.</p>\n\
          <input type=\"checkbox\" id=\"failing\"> \
          <label for=\"failing\">show what does not hold, and nothing else</label>\n\
          <div class=\"scroll\">\n<table class=\"wide\">\n<tr><th>experiment</th><th></th><th>hold</th><th>do not</th>\
@@ -125,6 +127,7 @@ fn numbers(table: &[Vec<String>]) -> String {
 
 fn row(claim: &Judged) -> String {
     let (class, word) = match claim.holds {
+        Some(true) if claim.by_construction => ("untested", "holds by construction"),
         Some(true) => ("holds", "holds"),
         Some(false) => ("fails", "does not hold"),
         None => ("untested", "cannot be tested"),

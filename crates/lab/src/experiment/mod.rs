@@ -99,6 +99,8 @@ pub(crate) struct Verdict {
     pub(crate) measured: String,
     /// Whether it holds; `None` if it cannot be tested.
     pub(crate) holds: Option<bool>,
+    /// It cannot come out otherwise: it says how the experiment is made, or is arithmetic.
+    pub(crate) by_construction: bool,
     /// Why it does not, or what a reader should know; may be empty.
     pub(crate) note: String,
 }
@@ -204,7 +206,17 @@ impl Verdict {
             claim,
             measured: measured.into(),
             holds: Some(holds),
+            by_construction: false,
             note: String::new(),
+        }
+    }
+
+    /// It holds because the experiment is made so, or by arithmetic or definition: nothing was put to
+    /// a test.
+    pub(crate) fn by_construction(claim: &'static str, how: impl Into<String>) -> Verdict {
+        Verdict {
+            by_construction: true,
+            ..Verdict::of(claim, true, how)
         }
     }
 
@@ -214,6 +226,7 @@ impl Verdict {
             claim,
             measured: "not measured".into(),
             holds: None,
+            by_construction: false,
             note: why.into(),
         }
     }

@@ -80,6 +80,8 @@ pub struct Tally {
     pub id: String,
     /// Claims that hold.
     pub hold: usize,
+    /// Of them, those that hold by construction.
+    pub by_construction: usize,
     /// Claims that do not, by their names.
     pub fail: Vec<String>,
     /// Claims that cannot be tested.
@@ -194,6 +196,7 @@ impl Tally {
         Tally {
             id: outcome.id.clone(),
             hold: count(Some(true)),
+            by_construction: outcome.claims.iter().filter(|c| c.by_construction).count(),
             fail: failed.map(|claim| claim.key.clone()).collect(),
             untested: count(None),
             took_s: outcome.took_s,
@@ -208,12 +211,20 @@ impl fmt::Display for LabSummary {
             writeln!(f, "{}\n{}", tally.id, table::align(&tally.table))?;
         }
         if !self.experiments.is_empty() {
-            let head = ["experiment", "hold", "do not", "untested", "seconds"];
+            let head = [
+                "experiment",
+                "hold",
+                "by construction",
+                "do not",
+                "untested",
+                "seconds",
+            ];
             let mut rows = vec![head.map(str::to_owned).to_vec()];
             for tally in &self.experiments {
                 rows.push(vec![
                     tally.id.clone(),
                     tally.hold.to_string(),
+                    tally.by_construction.to_string(),
                     tally.fail.len().to_string(),
                     tally.untested.to_string(),
                     format!("{:.1}", tally.took_s),

@@ -132,11 +132,7 @@ impl Experiment for Delay {
             Figure::Jitter => vec![
                 higher(&end, &hop, &node),
                 grows_faster(&end, &hop),
-                Verdict::of(
-                    "setup-jitter",
-                    true,
-                    "standard deviation of the packet delay",
-                ),
+                Verdict::by_construction("setup-jitter", "standard deviation of the packet delay"),
             ],
         };
         Findings {
@@ -222,7 +218,7 @@ fn length(size: Size) -> Verdict {
         seconds(size, Joined::EndToEnd)
     );
     match size {
-        Size::Full => Verdict::of("setup-length", true, text),
+        Size::Full => Verdict::by_construction("setup-length", text),
         Size::Quick => Verdict::untested("setup-length", format!("quick mode: {text}")),
     }
 }

@@ -101,7 +101,7 @@ impl Experiment for Hops {
             }],
             verdicts: vec![
                 latencies(),
-                Verdict::of("setup-late", true, "60 ms, 500 kbit/s, 1 % and 2 %"),
+                Verdict::by_construction("setup-late", "60 ms, 500 kbit/s, 1 % and 2 %"),
                 enough(rows),
                 lossy_link(rows),
                 step("halving", 1, 2),
@@ -132,7 +132,7 @@ fn line(rows: &Rows, loss: f64) -> Vec<(f64, f64)> {
 fn latencies() -> Verdict {
     let each = [1, 2, 3, 10].map(|hops| format!("{:.2} ms", PATH_MS / f64::from(hops)));
     let text = format!("1, 2, 3 and 10 hops: {} each", each.join(", "));
-    Verdict::of("setup-latency", true, text)
+    Verdict::by_construction("setup-latency", text)
 }
 
 fn enough(rows: &Rows) -> Verdict {
@@ -170,5 +170,5 @@ fn lossy_link(rows: &Rows) -> Verdict {
 fn step(claim: &'static str, from: u32, to: u32) -> Verdict {
     let less = PATH_MS / f64::from(from) - PATH_MS / f64::from(to);
     let text = format!("{less:.2} ms, {:.1} % of the path", 100.0 * less / PATH_MS);
-    Verdict::of(claim, true, text).note("arithmetic")
+    Verdict::by_construction(claim, text).note("arithmetic")
 }

@@ -337,7 +337,7 @@ fn setup() -> Verdict {
         "{} and {} ms, {LINK_MBPS} Mbit/s",
         DELAYS_MS[0], DELAYS_MS[1]
     );
-    Verdict::of("setup", true, text)
+    Verdict::by_construction("setup", text)
 }
 
 /// Whether messages wait for the link only when it is offered more than it carries.

@@ -1,7 +1,7 @@
 //! The figures: which scenario each draws, what of it, and who judges it.
 
 use super::scenario::{HEAVY, LIGHT, Point, Scenario, point};
-use super::setup::{FIGURE_1, Transport};
+use super::setup::{FIGURE_1, SECOND_MBPS, Transport};
 use super::table::Table;
 use super::verdicts::{five, four, one, partial, three, two};
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size, Verdict};
@@ -126,6 +126,15 @@ impl Experiment for Figure {
     fn method(&self, _size: Size) -> String {
         let ((first, first_queue), (second, second_queue)) = (FIGURE_1.first, FIGURE_1.second);
         let mbps = |bps: u64| bps as f64 / 1e6;
+        let swept = match self.scenario {
+            Scenario::Three => format!(
+                " R2-R3 is run with {SECOND_MBPS:?} Mbit/s and a queue of as many milliseconds each; a claim holds if it does at \
+                 more than half of them."
+            ),
+            _ => {
+                " Reno and a partially reliable class are drawn beside the paper's four.".to_owned()
+            }
+        };
         format!(
             "The simulator's TCP and UDP hosts for 60 s over R1-R2 ({} Mbit/s, {first_queue} packets) and R2-R3 ({} \
              Mbit/s, {second_queue} packets), drop-tail, {} one way without queues; the figure's own capacities are \
@@ -133,7 +142,7 @@ impl Experiment for Figure {
              transports, and the same people speak at the same moments over each. A packet is delayed if the gap \
              before it, less the speaker's silence, exceeds the threshold; packets of the last second are not \
              judged. The loss rate counts every loss of a packet of voice on the way, repeated or not, per packet \
-             written. Reno and a partially reliable class are drawn beside the paper's four.",
+             written.{swept}",
             mbps(first),
             mbps(second),
             FIGURE_1.propagation(),
@@ -150,9 +159,19 @@ impl Experiment for Figure {
 
     fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
         let table = Table(rows);
-        let mut charts = vec![self.draw.chart(self, &table, plan.size)];
+        let mut charts = match (self.scenario, self.draw) {
+            (Scenario::Three, Draw::Calls { ftp, .. }) => {
+                // First where the paper's shape appears, if anywhere; then the rest of the sweep.
+                let first = three::shape(&table, plan.size, ftp);
+                let others = SECOND_MBPS.into_iter().filter(|mbps| *mbps != first);
+                let all = [first].into_iter().chain(others);
+                let drawn = all.map(|mbps| self.draw.chart(self, &table, plan.size, Some(mbps)));
+                drawn.collect()
+            }
+            _ => vec![self.draw.chart(self, &table, plan.size, None)],
+        };
         for value in self.draw.beside() {
-            charts.push(self.draw.with(value).chart(self, &table, plan.size));
+            charts.push(self.draw.with(value).chart(self, &table, plan.size, None));
         }
         if self.scenario == Scenario::Partial {
             charts.extend(partial::charts(&table, plan.size));
@@ -194,7 +213,14 @@ impl Draw {
         }
     }
 
-    fn chart(self, figure: &Figure, table: &Table<'_>, size: Size) -> Chart {
+    /// `second_mbps` is the capacity of the second link, where it is swept.
+    fn chart(
+        self,
+        figure: &Figure,
+        table: &Table<'_>,
+        size: Size,
+        second_mbps: Option<f64>,
+    ) -> Chart {
         let scenario = figure.scenario;
         let (value, transports) = (self.value(), scenario.transports());
         let of = |transport: Transport, point: Point| table.mean(transport, point, value.name);
@@ -205,7 +231,11 @@ impl Draw {
         };
         let (label, series) = match self {
             Draw::Calls { ftp, .. } => {
-                let at = |t: Transport| calls.iter().map(|c| (*c, of(t, point(*c, ftp)))).collect();
+                let place = |calls: f64| Point {
+                    second_mbps,
+                    ..point(calls, ftp)
+                };
+                let at = |t: Transport| calls.iter().map(|c| (*c, of(t, place(*c)))).collect();
                 ("VoIP flows", lines(&at))
             }
             Draw::Sizes { transport, .. } => {
@@ -234,7 +264,11 @@ impl Draw {
                 ("inter-arrival threshold, ms", lines(&at))
             }
         };
-        chart(figure.title, label, value.label, series)
+        let mut chart = chart(figure.title, label, value.label, series);
+        if let Some(mbps) = second_mbps {
+            chart.title = format!("{}, R2-R3 of {mbps} Mbit/s", figure.title).into();
+        }
+        chart
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|
 //! | 1 | 10 to 120 | none | 160 | 1 % |
 //! | 2 | 10 to 120 | 20 | 160, 300, 500 | 1 % |
-//! | 3 | 10 to 120 | 20, 60 | 160 | 1 % |
+//! | 3 | 10 to 120 | 20, 60 | 160 | 1 %; second links from 3 to 24 Mbit/s |
 //! | 4 | 80, 120 | 20 | 160 | 0 to 5 % |
 //! | 5 | 80, 120 | 20 | 160 | 1 %; thresholds from 100 to 400 ms |
 //!
@@ -14,7 +14,7 @@
 
 use super::metrics::{THRESHOLDS_MS, fairness, quantile_ms};
 use super::network::{self, Outcome};
-use super::setup::{FIGURE_1, SPAN, Setup, Transport};
+use super::setup::{FIGURE_1, SECOND_MBPS, SPAN, Setup, Transport};
 use crate::experiment::{Cell, CellError, Plan, Row, Size};
 use base::{Duration, Time};
 
@@ -37,6 +37,8 @@ pub(super) struct Point {
     pub(super) bytes: f64,
     /// In percent.
     pub(super) errors: f64,
+    /// Of the second link, where it is swept.
+    pub(super) second_mbps: Option<f64>,
 }
 
 /// A point as most have it.
@@ -46,6 +48,7 @@ pub(super) const fn point(calls: f64, ftp: f64) -> Point {
         ftp,
         bytes: 160.0,
         errors: 1.0,
+        second_mbps: None,
     }
 }
 
@@ -58,18 +61,29 @@ impl Point {
         Point { errors, ..self }
     }
 
+    pub(super) const fn second(self, mbps: f64) -> Point {
+        Point {
+            second_mbps: Some(mbps),
+            ..self
+        }
+    }
+
     /// As coordinates of cells with this transport.
-    pub(super) fn of(self, transport: Transport) -> [(&'static str, f64); 5] {
-        [
+    pub(super) fn of(self, transport: Transport) -> Vec<(&'static str, f64)> {
+        let mut place = vec![
             ("transport", transport.code()),
             ("calls", self.calls),
             ("ftp", self.ftp),
             ("bytes", self.bytes),
             ("errors", self.errors),
-        ]
+        ];
+        place.extend(self.second_mbps.map(|mbps| (SECOND, mbps)));
+        place
     }
 }
 
+/// The coordinate of the second link's capacity, in Mbit/s.
+const SECOND: &str = "second";
 /// The light and the heavy cross traffic.
 pub(super) const LIGHT: f64 = 20.0;
 pub(super) const HEAVY: f64 = 60.0;
@@ -118,7 +132,11 @@ impl Scenario {
                     let sizes = [160.0, 300.0, 500.0];
                     points.extend(sizes.map(|bytes| point(calls, LIGHT).bytes(bytes)));
                 }
-                Scenario::Three => points.extend([LIGHT, HEAVY].map(|ftp| point(calls, ftp))),
+                Scenario::Three => {
+                    for ftp in [LIGHT, HEAVY] {
+                        points.extend(SECOND_MBPS.map(|mbps| point(calls, ftp).second(mbps)));
+                    }
+                }
                 Scenario::Four | Scenario::Five => {
                     let errors = self.errors(size).iter();
                     points.extend(errors.map(|errors| point(calls, LIGHT).errors(*errors)));
@@ -136,6 +154,8 @@ impl Scenario {
     pub(super) fn transports(self) -> &'static [Transport] {
         match self {
             Scenario::Partial => &[Transport::Real, Transport::Udp, Transport::Partial],
+            // At every capacity of a sweep.
+            Scenario::Three => &Transport::PAPER,
             _ => &Transport::ALL,
         }
     }
@@ -156,7 +176,7 @@ impl Scenario {
         for point in self.points(size) {
             for transport in self.transports() {
                 for round in 0..self.rounds(size) {
-                    let mut parameters = point.of(*transport).to_vec();
+                    let mut parameters = point.of(*transport);
                     parameters.push(("round", round as f64));
                     cells.push(Cell::at(&parameters));
                 }
@@ -175,13 +195,16 @@ impl Scenario {
             bytes: cell.parameter("bytes") as usize,
             errors: cell.parameter("errors") / 100.0,
             span: SPAN,
-            network: FIGURE_1,
+            network: match cell.parameters.iter().find(|(name, _)| *name == SECOND) {
+                Some((_, mbps)) => FIGURE_1.with_second_mbps(*mbps),
+                None => FIGURE_1,
+            },
         };
-        // The same for every transport.
+        // The same for every transport and capacity.
         let others = cell
             .parameters
             .iter()
-            .filter(|(name, _)| *name != "transport");
+            .filter(|(name, _)| *name != "transport" && *name != SECOND);
         let alike = Cell::at(&others.copied().collect::<Vec<_>>());
         let outcome = network::run(&setup, alike.seed(self.name(), plan.seed));
         Ok(row(cell, &setup, &outcome))

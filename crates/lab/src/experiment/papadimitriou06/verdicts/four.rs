@@ -119,9 +119,8 @@ pub(in crate::experiment::papadimitriou06) fn goodput_80(
     let each = TCPS.map(|t| format!("{} {:.3}", t.name(), left(table, t, 80.0)));
     let left = |t| left(table, t, 80.0);
     vec![
-        Verdict::of(
+        Verdict::by_construction(
             "setup",
-            true,
             "0 to 5 %; 80 and 120 calls; 20 FTP flows over Reno",
         ),
         diminished(table, 80.0),

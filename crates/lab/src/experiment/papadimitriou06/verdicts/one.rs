@@ -1,9 +1,8 @@
 //! Scenario 1: voice alone. [Papadimitriou06 §5.1]
 
 use super::{CLEARLY, CLEARLY_RATIO, CONTENTION};
-use crate::experiment::papadimitriou06::metrics::THRESHOLD_MS;
 use crate::experiment::papadimitriou06::scenario::{Point, Scenario, point};
-use crate::experiment::papadimitriou06::setup::{FIGURE_1, SPAN, Transport, VOICE_BPS};
+use crate::experiment::papadimitriou06::setup::{FIGURE_1, Transport};
 use crate::experiment::papadimitriou06::table::Table;
 use crate::experiment::{Size, Verdict};
 use Transport::{Real, Udp, Vegas, Westwood};
@@ -65,15 +64,13 @@ pub(in crate::experiment::papadimitriou06) fn goodput(
     let apart = |p: Point| 100.0 * (goodput(Real, p) / goodput(Vegas, p) - 1.0);
     let of_tcps = contention().map(|p| table.least(&TCPS, p, "goodput_kbps").name());
     vec![
-        Verdict::of(
+        Verdict::by_construction(
             "setup-voice",
-            VOICE_BPS == 64_000,
             "Pareto on/off, shape 1.5, 1.0 s and 1.35 s, 64 kbit/s in talkspurts, 160 bytes",
         )
         .note("64 kbit/s is the rate of a talkspurt, as ns-2's generator means it; the mean is 27 kbit/s"),
-        Verdict::of(
+        Verdict::by_construction(
             "setup-errors",
-            SPAN.as_secs_f64() == 60.0,
             "0.01 in both directions between R3 and the sinks of voice, drop-tail, 60 s",
         ),
         Verdict::of("setup-steady", spread < 0.05, format!("largest difference {:.1} %", 100.0 * spread))
@@ -215,7 +212,7 @@ pub(in crate::experiment::papadimitriou06) fn index(table: &Table<'_>, size: Siz
             .join("; ")
     );
     vec![
-        Verdict::of("setup-threshold", THRESHOLD_MS == 300, "300 ms, the speaker's silence taken off").note(format!(
+        Verdict::by_construction("setup-threshold", "300 ms, the speaker's silence taken off").note(format!(
             "with silence in the gaps every talkspurt begins late: UDP's index at 10 calls would be {:.3} instead of {:.3}",
             table.mean(Udp, point(10.0, 0.0), "plain_index_300"),
             index(Udp, point(10.0, 0.0))

@@ -71,9 +71,8 @@ pub(in crate::experiment::papadimitriou06) fn all(table: &Table<'_>, size: Size)
                 told(table, &four, FTP, 0)
             ),
         ),
-        Verdict::of(
+        Verdict::by_construction(
             "on-time",
-            true,
             format!(
                 "scenario 1: {}; scenario 4: {}",
                 told(table, &few(&one), WITHIN, 3),

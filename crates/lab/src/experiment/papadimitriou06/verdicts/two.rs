@@ -104,9 +104,8 @@ pub(in crate::experiment::papadimitriou06) fn vegas_goodput(
         .all(|value| *value < values[0] * CLEARLY_RATIO);
     let dropped = three(table, size, Vegas, "queue_lost");
     vec![
-        Verdict::of(
+        Verdict::by_construction(
             "setup",
-            true,
             "160, 300, 500 bytes every 20, 37.5, 62.5 ms of a talkspurt; 20 FTP flows over Reno",
         ),
         Verdict::of(
