@@ -197,6 +197,13 @@ impl Node {
         }
     }
 
+    /// The node ends: the peers are told, because its silence would mean nothing for long.
+    pub(super) fn end_streams(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.streams.indices() {
+            self.end_quietly(now, index, ResetReason::Peer, out);
+        }
+    }
+
     /// A reliable lane that was full has room again: streams that waited for it go on.
     pub(super) fn on_room(&mut self, now: Time, _index: LinkIndex, _out: &mut impl Outbox<Node>) {
         self.streams
