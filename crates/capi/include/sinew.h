@@ -104,6 +104,9 @@ const char *sinew_error(void);
 /* Bytes of the longest datagram; cannot be set. */
 #define SINEW_MAX_PAYLOAD 7
 
+/* Milliseconds of silence of its peer that a stream survives; 0 for what the node has set. */
+#define SINEW_GIVE_UP 8
+
 #ifdef __cplusplus
 }
 #endif

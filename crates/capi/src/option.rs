@@ -13,6 +13,7 @@ pub(crate) const DEADLINE: libc::c_int = 4;
 pub(crate) const DELIVERY: libc::c_int = 5;
 pub(crate) const TTL: libc::c_int = 6;
 pub(crate) const MAX_PAYLOAD: libc::c_int = 7;
+pub(crate) const GIVE_UP: libc::c_int = 8;
 
 const LINKS: [LinkProtocol; 3] = [
     LinkProtocol::BestEffort,
@@ -36,6 +37,9 @@ pub(crate) fn set(
         DEADLINE => {
             changed.deadline = (value != 0).then(|| Duration::from_micros(place as u64));
         }
+        GIVE_UP => {
+            changed.give_up = (value != 0).then(|| Duration::from_millis(place as u64));
+        }
         DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
         TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
         PRIORITY | TTL => return Err(libc::EINVAL),
@@ -53,6 +57,9 @@ pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, 
         PRIORITY => Ok(options.priority.into()),
         DEADLINE => Ok(options.deadline.map_or(0, |deadline| {
             libc::c_int::try_from(deadline.as_micros()).unwrap_or(libc::c_int::MAX)
+        })),
+        GIVE_UP => Ok(options.give_up.map_or(0, |give_up| {
+            libc::c_int::try_from(give_up.as_millis()).unwrap_or(libc::c_int::MAX)
         })),
         DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
         TTL => Ok(options.ttl.into()),
@@ -73,6 +80,7 @@ mod tests {
             (ROUTING, 7),
             (PRIORITY, 7),
             (DEADLINE, 1_000_000),
+            (GIVE_UP, 86_400_000),
             (DELIVERY, 1),
             (TTL, 63),
         ] {
@@ -80,7 +88,7 @@ mod tests {
                 let options = set(plain, name, chosen).unwrap();
                 assert_eq!(value(options, name), Ok(chosen), "{name}");
             }
-            if name != DEADLINE {
+            if name != DEADLINE && name != GIVE_UP {
                 assert_eq!(set(plain, name, most + 1), Err(libc::EINVAL), "{name}");
             }
             assert_eq!(set(plain, name, -1), Err(libc::EINVAL), "{name}");
@@ -111,6 +119,7 @@ mod tests {
             ("SINEW_DEADLINE", DEADLINE),
             ("SINEW_DELIVERY", DELIVERY),
             ("SINEW_TTL", TTL),
+            ("SINEW_GIVE_UP", GIVE_UP),
             ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
             ("SINEW_LINK_BEST_EFFORT", 0),
             ("SINEW_LINK_REAL_TIME", 1),

@@ -20,6 +20,9 @@ pub struct Options {
     pub delivery: Delivery,
     /// Hops after which a packet is dropped, 1 to 63.
     pub ttl: u8,
+    /// After how long without a word of the peer a stream ends in an error; none for what the node has
+    /// set, 15 minutes unless its operator has chosen.
+    pub give_up: Option<Duration>,
 }
 
 impl Options {
@@ -32,6 +35,7 @@ impl Options {
             deadline: Some(deadline),
             delivery: Delivery::AsItComes,
             ttl: wire::ipc::Options::TTL_DEFAULT,
+            give_up: None,
         }
     }
 
@@ -66,11 +70,14 @@ impl Options {
                 priority: self.priority,
             },
             scheme: self.routing.scheme(),
-            deadline: self.deadline.map(|d| {
-                base::Duration::from_nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
-            }),
+            deadline: self.deadline.map(span),
             delivery: self.delivery,
             ttl: self.ttl.clamp(1, TTL_MAX),
+            give_up: self.give_up.map(span),
         }
     }
+}
+
+fn span(span: Duration) -> base::Duration {
+    base::Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }

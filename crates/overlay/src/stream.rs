@@ -67,8 +67,10 @@ pub const DEFAULT_CLASS: Class = Class {
 pub struct Settings {
     /// What decides the window.
     pub congestion: Family,
-    /// After so long without a word of the peer it is asked; after four times as long it is gone.
+    /// After so long without a word of the peer it is asked, and again and again as often.
     pub keep_alive: Duration,
+    /// After so long without a word of the peer it is given up.
+    pub give_up: Duration,
 }
 
 impl Default for Settings {
@@ -76,6 +78,9 @@ impl Default for Settings {
         Settings {
             congestion: Family::Cubic,
             keep_alive: Duration::from_secs(15),
+            // Choice: what Linux makes of tcp_retries2 = 15 at its least timeout, 924.6 s, in round
+            // minutes: what outlives a partition over TCP does so here.
+            give_up: Duration::from_secs(15 * 60),
         }
     }
 }

@@ -35,6 +35,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
             delivery: [Delivery::AsItComes, Delivery::InOrder][(k % 2) as usize],
             ttl: 32,
             scheme: None,
+            give_up: None,
         },
     };
     let mut streams = Streams::begin(&mut nodes, (0..40).map(stream).collect());

@@ -26,10 +26,18 @@ fn class(link: LinkProtocol) -> Option<Options> {
 
 /// A stream from the first node to `to` that is never short of something to send.
 fn busy(nodes: &mut Nodes, to: usize, link: LinkProtocol) -> (Sessions, (usize, ClientId)) {
+    busy_with(nodes, to, class(link))
+}
+
+fn busy_with(
+    nodes: &mut Nodes,
+    to: usize,
+    options: Option<Options>,
+) -> (Sessions, (usize, ClientId)) {
     let mut sessions = Sessions::default();
-    sessions.listen(nodes, to, class(link));
+    sessions.listen(nodes, to, options);
     sessions.run_ms(nodes, 5);
-    let caller = sessions.connect(nodes, (0, to), Framing::Bytes, class(link));
+    let caller = sessions.connect(nodes, (0, to), Framing::Bytes, options);
     sessions.end(caller).to_write = u64::MAX >> 1;
     sessions.run_ms(nodes, 500);
     assert!(sessions.called(0).read > 0);
@@ -101,7 +109,11 @@ fn a_peer_that_is_gone_is_noticed_and_so_is_a_missing_route() {
     for (cut, why) in [(2, ResetReason::NoRoute), (1, ResetReason::NoRoute)] {
         let mut nodes = Nodes::new(5, 3, &chain(3), "delay=5ms rate=20mbit");
         nodes.run_ms(2_000);
-        let (mut sessions, caller) = busy(&mut nodes, 2, LinkProtocol::BestEffort);
+        let options = class(LinkProtocol::BestEffort).map(|options| Options {
+            give_up: Some(Duration::from_secs(60)),
+            ..options
+        });
+        let (mut sessions, caller) = busy_with(&mut nodes, 2, options);
         nodes.crash(cut);
         sessions.run_ms(&mut nodes, 55_000);
         assert_eq!(sessions.end(caller).reset, None);
@@ -109,6 +121,108 @@ fn a_peer_that_is_gone_is_noticed_and_so_is_a_missing_route() {
         assert_eq!(sessions.end(caller).reset, Some(why));
         assert_eq!(nodes.snapshot(0).streams.len(), 0);
     }
+}
+
+/// Both ways bytes flow, then the middle is gone for so long; all of them arrive, once.
+fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(&mut Nodes, bool)) {
+    let mut nodes = Nodes::new(seed, 3, &chain(3), "delay=5ms rate=20mbit");
+    nodes.run_ms(2_000);
+    let mut sessions = Sessions {
+        answer_bytes: 6_000_000,
+        ..Sessions::default()
+    };
+    sessions.listen(&mut nodes, 2, class(link));
+    sessions.run_ms(&mut nodes, 5);
+    let busy = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, class(link));
+    // Another one has nothing to say when it happens.
+    let idle = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, class(link));
+    for caller in [busy, idle] {
+        sessions.end(caller).to_write = 5_000_000;
+    }
+    sessions.end(busy).finishes = true;
+    sessions.end(idle).to_write = 1_000;
+    sessions.run_ms(&mut nodes, 1_000);
+    cut(&mut nodes, true);
+    sessions.run_ms(&mut nodes, gone_ms);
+    cut(&mut nodes, false);
+    assert!(
+        sessions.end(busy).finished.is_none(),
+        "it was cut in the midst"
+    );
+    let end = sessions.end(idle);
+    (end.to_write, end.finishes) = (1_000_000, true);
+    let done = sessions.run_until(&mut nodes, 30_000, |s| {
+        s.ends.len() == 4 && s.ends.values().all(|end| end.finished.is_some())
+    });
+    let resets: Vec<_> = sessions.ends.values().map(|end| end.reset).collect();
+    assert!(done, "{link:?}: {resets:?}");
+    let mut came: Vec<u64> = (0..2).map(|i| sessions.called(i).read).collect();
+    came.sort_unstable();
+    assert_eq!(came, [1_001_000, 5_000_000]);
+    for caller in [busy, idle] {
+        assert_eq!(sessions.end(caller).read, 6_000_000);
+    }
+    // The last acknowledgements are on their way.
+    sessions.run_ms(&mut nodes, 1_000);
+    assert!((0..3).all(|i| nodes.snapshot(i).streams.is_empty()));
+}
+
+#[test]
+fn a_partition_of_five_minutes_loses_no_stream_and_no_byte() {
+    for (seed, link) in (11..).zip(LinkProtocol::ALL) {
+        interrupted(seed, link, 300_000, |nodes, gone| {
+            nodes.set_outage(1, 2, gone);
+        });
+    }
+}
+
+#[test]
+fn a_relay_that_restarts_resets_no_stream_whose_ends_live() {
+    for (seed, link) in (21..).zip(LinkProtocol::ALL) {
+        for gone_ms in [100, 2_000, 90_000] {
+            interrupted(seed, link, gone_ms, |nodes, gone| match gone {
+                true => nodes.crash(1),
+                false => nodes.restart(1),
+            });
+        }
+    }
+}
+
+#[test]
+fn a_node_that_says_farewell_ends_its_streams_at_once() {
+    let mut nodes = Nodes::new(31, 3, &chain(3), "delay=5ms rate=20mbit");
+    nodes.run_ms(2_000);
+    let (mut sessions, caller) = busy(&mut nodes, 2, LinkProtocol::BestEffort);
+    nodes.operate(2, overlay::request::Operation::Farewell);
+    sessions.run_ms(&mut nodes, 100);
+    assert_eq!(sessions.end(caller).reset, Some(ResetReason::Peer));
+    assert!(nodes.snapshot(0).streams.is_empty());
+}
+
+#[test]
+fn who_has_ended_in_peace_answers_after_five_minutes_too() {
+    let mut nodes = Nodes::new(32, 3, &chain(3), "delay=5ms rate=20mbit");
+    nodes.run_ms(2_000);
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut nodes, 2, None);
+    sessions.run_ms(&mut nodes, 5);
+    let caller = sessions.connect(&mut nodes, (0, 2), Framing::Bytes, None);
+    sessions.end(caller).to_write = 1_000;
+    sessions.run_ms(&mut nodes, 100);
+    // Its last acknowledgement is lost with the path.
+    sessions.end(caller).finishes = true;
+    sessions.run_ms(&mut nodes, 12);
+    nodes.set_outage(0, 1, true);
+    sessions.run_ms(&mut nodes, 300_000);
+    nodes.set_outage(0, 1, false);
+    sessions.run_ms(&mut nodes, 30_000);
+    let ends: Vec<_> = sessions.ends.values().collect();
+    assert!(
+        ends.iter()
+            .all(|end| end.reset.is_none() && end.finished.is_some()),
+        "{ends:?}"
+    );
+    assert!((0..3).all(|i| nodes.snapshot(i).streams.is_empty()));
 }
 
 #[test]
@@ -159,6 +273,8 @@ fn what_a_closed_client_wrote_arrives_however_slow_the_reader_is() {
     let (mut sessions, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
     sessions.called(0).reads = false;
     sessions.run_ms(&mut nodes, 10_000);
+    let finish = Request::Stream(StreamRequest::Finish);
+    nodes.request(caller.0, caller.1, finish);
     let written = sessions.close(&mut nodes, caller).written;
     // Ten seconds of sleep, and a look.
     for _ in 0..40 {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
 use crate::terminal;
-use crate::transfer::{node_at, target};
+use crate::transfer::{node_at, patience, target};
 use clap::Args;
 use client::Options;
 use gateway::{Event, Exit, Near};
@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Options of `sinew forward`.
 #[derive(Debug, Args)]
@@ -37,6 +38,10 @@ pub struct Forward {
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
+    /// How long a connection survives silence of the other end, like 5m; default: what the node has
+    /// set, 15m
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    pub give_up: Option<Duration>,
     /// Print what happens to each connection as JSON, one object in a line
     #[arg(long)]
     pub json: bool,
@@ -70,9 +75,13 @@ pub fn run(args: &Forward) -> Outcome {
     let (node, names) = node_at(args.node.as_deref())?;
     let mut stop = Stop::new()?;
     let report = Arc::new(reporter(args.json));
+    let options = Options {
+        give_up: args.give_up,
+        ..Options::stream()
+    };
     if let (Some(port), Some(word)) = (args.serve, &args.target) {
         let word = exit_target(word).map_err(Failure::misused)?;
-        let exit = Exit::bind(&node, port, &word, Options::stream(), report)?;
+        let exit = Exit::bind(&node, port, &word, options, report)?;
         say(args, &exit.local().to_string(), &word)?;
         while stop.wait_for(&exit)? {
             exit.serve_next()?;
@@ -85,7 +94,7 @@ pub fn run(args: &Forward) -> Outcome {
         ));
     };
     let to = target(to, &names)?;
-    let near = Near::bind(local, node, to, Options::stream(), report).map_err(|error| {
+    let near = Near::bind(local, node, to, options, report).map_err(|error| {
         Failure::failed(format_args!(
             "cannot listen on {local}: {error}; choose another port"
         ))

@@ -11,6 +11,7 @@ mod progress;
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::{Names, client_socket};
+use crate::quantity::{seconds, within};
 use crate::stop::Stop;
 use crate::terminal;
 use clap::Args;
@@ -26,6 +27,10 @@ use wire::groups::is_group;
 
 /// How long losses of what goes to a group are repaired on each hop.
 const GROUP_DEADLINE: Duration = Duration::from_millis(500);
+
+/// What may be chosen: from what a busy host needs, to a day.
+const GIVE_UP_LEAST: base::Duration = base::Duration::from_secs(1);
+const GIVE_UP_MOST: base::Duration = base::Duration::from_secs(86_400);
 
 /// Bytes read and written at once: what the node takes with four reads.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -45,6 +50,10 @@ pub struct Send {
     /// The control socket of the node to start from, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
+    /// How long the stream survives silence of the receiver, like 5m; default: what the node has set,
+    /// 15m
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    pub give_up: Option<Duration>,
     /// Print JSON when it is done; what the receiver answers is not printed then
     #[arg(long)]
     pub json: bool,
@@ -70,9 +79,25 @@ pub struct Listen {
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
+    /// How long a stream survives silence of the sender, like 5m; default: what the node has set, 15m
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    pub give_up: Option<Duration>,
     /// Print JSON for each stream when it is done; needs --out
     #[arg(long, requires = "out")]
     pub json: bool,
+}
+
+/// How long a stream survives silence.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    let span = within(seconds(text)?, GIVE_UP_LEAST, GIVE_UP_MOST)?;
+    Ok(Duration::from_nanos(span.as_nanos()))
+}
+
+fn stream_options(give_up: Option<Duration>) -> Options {
+    Options {
+        give_up,
+        ..Options::stream()
+    }
 }
 
 /// The node to start from, and the names that it knows.
@@ -138,7 +163,7 @@ pub fn send(args: &Send) -> Outcome {
             "streams go to one node: add --datagram for a group",
         ));
     }
-    let stream = node.connect(to, Options::stream())?;
+    let stream = node.connect(to, stream_options(args.give_up))?;
     let mut progress = Progress::new(args.json, false, length(args.file.as_deref()));
     let answers = std::thread::scope(|scope| {
         let answers = scope.spawn(|| take_answers(&stream, args.json));
@@ -255,7 +280,7 @@ pub fn listen(args: &Listen) -> Outcome {
         say_where(args, socket.local());
         return take_datagrams(&socket, &mut stop, &mut output);
     }
-    let listener = node.listen(args.port, Options::stream())?;
+    let listener = node.listen(args.port, stream_options(args.give_up))?;
     say_where(args, listener.local());
     listener.set_nonblocking(true)?;
     let mut cut = 0;

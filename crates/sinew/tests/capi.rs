@@ -9,58 +9,25 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use world::World;
+use world::c::Compiler;
 
-/// The programs, and where the library is.
+/// The programs.
 struct Programs {
     plain: PathBuf,
     renamed: PathBuf,
     calls: PathBuf,
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Builds the library and both programs; `None`, loudly, without a compiler for C.
+/// Builds the library and the programs; `None` without a compiler for C.
 fn programs(dir: &Path) -> Option<Programs> {
-    let has_compiler = Command::new("cc").arg("--version").output().is_ok();
-    if !has_compiler {
-        eprintln!("SKIPPED: the C library is not tested: `cc` is missing, install gcc");
-        return None;
-    }
-    // Beside the program under test, so that what they share is not compiled again.
-    let out = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-    cargo
-        .current_dir(root())
-        .args(["build", "-q", "-p", "capi"]);
-    cargo.env("CARGO_TARGET_DIR", out.parent().unwrap());
-    if out.ends_with("release") {
-        cargo.arg("--release");
-    }
-    assert!(cargo.status().unwrap().success());
+    let compiler = Compiler::find()?;
     let (plain, renamed) = (dir.join("echo"), dir.join("echo-sinew"));
     let calls = dir.join("calls");
-    let compile = |source: &str, more: &[&str], program: &Path| {
-        let source = root().join(source);
-        let mut cc = Command::new("cc");
-        cc.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-o"]);
-        let output = cc.arg(program).arg(&source).args(more).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
-    };
     let echo = "examples/c/echo.c";
-    compile(echo, &[], &plain);
-    let include = format!("-I{}", root().join("crates/capi/include").display());
-    let (path, run) = (
-        format!("-L{}", out.display()),
-        format!("-Wl,-rpath,{}", out.display()),
-    );
+    compiler.compile(echo, &[], &plain);
     let rename = ["-include", "sinew_rename.h"];
-    let more = [&include, rename[0], rename[1], &path, "-lsinew", &run];
-    compile(echo, &more, &renamed);
-    let more = [&include, &path[..], "-lsinew", &run];
-    compile("crates/capi/tests/calls.c", &more, &calls);
+    compiler.compile_with_library(echo, &rename, &renamed);
+    compiler.compile_with_library("crates/capi/tests/calls.c", &[], &calls);
     Some(Programs {
         plain,
         renamed,

@@ -282,6 +282,7 @@ impl Scene {
             deadline: (flags & 1 != 0).then(|| Duration::from_millis(to.into())),
             delivery: [Delivery::AsItComes, Delivery::InOrder][usize::from(flags & 1)],
             ttl: 1 + (flags & 0x1f),
+            give_up: (flags & 4 != 0).then(|| Duration::from_millis(to.into())),
             scheme: Scheme::ALL.get(usize::from(to % 5)).copied(),
         };
         self.ask(who, Request::Options(options));

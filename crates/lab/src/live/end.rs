@@ -130,5 +130,8 @@ pub(super) fn options_of(options: &overlay::request::Options) -> Options {
             .map(|deadline| std::time::Duration::from_nanos(deadline.as_nanos())),
         delivery: options.delivery,
         ttl: options.ttl,
+        give_up: options
+            .give_up
+            .map(|give_up| std::time::Duration::from_nanos(give_up.as_nanos())),
     }
 }

@@ -71,6 +71,7 @@ impl Node {
             Operation::Renew(identity) => self.renew(now, *identity),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
             Operation::Farewell => {
+                self.end_streams(now, out);
                 self.say_farewell(now, out);
                 Ok(Reply::Done)
             }

@@ -196,6 +196,13 @@ impl Node {
         }
     }
 
+    /// The node ends: the peers are told, because its silence would mean nothing for long.
+    pub(super) fn end_streams(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.streams.indices() {
+            self.end_quietly(now, index, ResetReason::Peer, out);
+        }
+    }
+
     pub(super) fn on_stream_timeouts(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(index) = self.streams.pop_due(now) {
             self.streams.touch(index);

@@ -58,6 +58,7 @@ impl Settings {
         let idle = &mut self.hello.idle;
         let price = &mut self.hello.price;
         let announce = &mut self.announce;
+        let streams = &mut self.streams;
         vec![
             ("hello_interval", Field::Span(interval)),
             ("hello_probe_after", Field::Span(probe_after)),
@@ -88,6 +89,8 @@ impl Settings {
                 "recovery_ratio",
                 Field::Share(&mut self.realtime.retransmit_ratio),
             ),
+            ("stream_keep_alive", Field::Span(&mut streams.keep_alive)),
+            ("stream_give_up", Field::Span(&mut streams.give_up)),
         ]
     }
 
@@ -106,7 +109,8 @@ impl Settings {
         let (key, field) = &mut fields[at];
         let is_set = match field {
             Field::Span(span) => put(*span, base::impair::span(value), |span| {
-                let least = match key.ends_with("interval") || key.ends_with("halves") {
+                let repeats = ["interval", "halves", "keep_alive", "give_up"];
+                let least = match repeats.iter().any(|end| key.ends_with(end)) {
                     true => INTERVAL_LEAST,
                     false => Duration::ZERO,
                 };

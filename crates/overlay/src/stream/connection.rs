@@ -10,7 +10,9 @@
 //! ```
 //!
 //! The initiator is not answered before somebody accepts, and repeats itself. After silence the peer
-//! is asked whether it is there.
+//! is asked whether it is there, again and again, until it is given up. A path that is gone for a
+//! while is no reason to end a stream: only a peer that says so is, or one that is silent for longer
+//! than the stream is meant to survive.
 
 use super::receiver::{Receiver, Taken};
 use super::rtt;
@@ -28,9 +30,10 @@ const CALL_START: Duration = Duration::from_millis(500);
 const CALL_MAX: Duration = Duration::from_secs(4);
 /// Nobody has accepted.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// Questions without an answer after which the peer is gone.
-const QUESTIONS_MAX: u32 = 3;
-/// How long a stream lives on whose client is gone while nothing of what was written is delivered.
+/// Questions that fit the time until the peer is given up, at the least.
+const QUESTIONS_MIN: u64 = 4;
+/// How long a stream lives on whose client is gone while the peer is there and takes nothing of what
+/// was written.
 const LINGER: Duration = Duration::from_secs(60);
 /// And at most: a reader so slow does not keep the place of another stream.
 const LINGER_MAX: Duration = Duration::from_secs(600);
@@ -104,8 +107,11 @@ pub(crate) struct Connection {
     heard: Time,
     questions: u32,
     keep_alive: Duration,
+    give_up: Duration,
     /// Since when its client is gone.
     gone: Option<Time>,
+    /// Since when the peer is there and could take what is left for it.
+    lingers: Time,
     no_route_since: Option<Time>,
     /// Somebody else has to make room first: when to look again at the latest.
     retry_at: Option<Time>,
@@ -130,6 +136,7 @@ impl Connection {
             _ => super::SEGMENT_BYTES,
         };
         let is_initiator = phase == Phase::Calling;
+        let give_up = options.give_up.unwrap_or(settings.give_up);
         Connection {
             key,
             client: None,
@@ -155,8 +162,10 @@ impl Connection {
             call_wait: CALL_START,
             heard: now,
             questions: 0,
-            keep_alive: settings.keep_alive,
+            keep_alive: settings.keep_alive.min(give_up.div(QUESTIONS_MIN)),
+            give_up,
             gone: None,
+            lingers: now,
             no_route_since: None,
             retry_at: None,
             finish_told: false,
@@ -185,8 +194,13 @@ impl Connection {
 
     fn linger_until(&self) -> Option<Time> {
         let gone = self.gone?;
-        let progress = self.sender.progress().max(gone);
-        Some((progress + LINGER).min(gone + LINGER_MAX))
+        let progress = self.sender.progress().max(gone).max(self.lingers);
+        Some((progress + LINGER).min(gone + LINGER_MAX.max(self.give_up)))
+    }
+
+    /// The peer has been asked and has not answered.
+    fn is_silent(&self) -> bool {
+        self.questions > 1
     }
 
     /// This end has opened it.
@@ -255,6 +269,9 @@ impl Connection {
             self.call_due = false;
             self.call_at = None;
             reaction.opened = true;
+        }
+        if self.is_silent() {
+            self.lingers = now;
         }
         self.heard = now;
         self.questions = 0;
@@ -414,7 +431,8 @@ impl Connection {
     }
 
     fn question_at(&self) -> Time {
-        self.heard + self.keep_alive * u64::from(self.questions + 1)
+        let next = self.heard + self.keep_alive * u64::from(self.questions + 1);
+        next.min(self.heard + self.give_up)
     }
 
     /// Does what is due; the reason if that is the end.
@@ -435,12 +453,17 @@ impl Connection {
             self.call_due = true;
         }
         if is_due(self.linger_until()) {
-            return Err(ResetReason::Timeout);
+            let is_over = is_due(self.gone.map(|gone| gone + LINGER_MAX.max(self.give_up)));
+            if is_over || !self.is_silent() {
+                return Err(ResetReason::Timeout);
+            }
+            // Who cannot be reached cannot take anything: that is judged by its silence.
+            self.lingers = now;
+        }
+        if self.is_open() && now >= self.heard + self.give_up {
+            return Err(silence);
         }
         if self.is_open() && now >= self.question_at() {
-            if self.questions >= QUESTIONS_MAX {
-                return Err(silence);
-            }
             self.questions += 1;
             self.question_due = true;
         }

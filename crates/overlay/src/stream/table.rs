@@ -5,10 +5,10 @@ use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Connections that have ended are remembered for so long, to answer a peer that has not heard:
-/// beyond the silence that a stream survives.
-const REMEMBERED: Duration = Duration::from_secs(75);
-/// And at most so many, 40 bytes each.
-const REMEMBERED_MAX: usize = 4_096;
+/// beyond the silence that a stream survives unless more is asked for.
+const REMEMBERED: Duration = Duration::from_secs(16 * 60);
+/// And at most so many, some 60 bytes each: 17 in a second over all that time.
+const REMEMBERED_MAX: usize = 16_384;
 
 /// Connections to this node's listeners that one other node may have: half of all, so that no
 /// single one takes every place.
@@ -201,6 +201,11 @@ impl Streams {
         self.slots
             .iter()
             .filter_map(|slot| slot.connection.as_deref())
+    }
+
+    /// Where they all are.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        self.by_key.values().copied().collect()
     }
 
     /// The connection waits to be accepted: its name for the listener.

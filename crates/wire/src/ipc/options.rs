@@ -26,6 +26,8 @@ pub enum Delivery {
 /// +---------------+---------------+---------------+---------------+
 /// |       .. deadline, us         |   delivery    |      ttl      |
 /// +---------------+---------------+---------------+---------------+
+/// |                   give up after, ms; 0: the node's own        |
+/// +---------------+-----------------------------------------------+
 /// |    scheme     |   only with routing "stamped": 1 best, 2 disjoint, 3 disjoint-3, 4 flooding
 /// +---------------+
 /// ```
@@ -41,6 +43,9 @@ pub struct Options {
     pub delivery: Delivery,
     /// How many hops a packet may take: 1 to [`TTL_MAX`].
     pub ttl: u8,
+    /// After how long without a word of its peer a stream of this socket is over; whole milliseconds on
+    /// the wire, none for what the node has set.
+    pub give_up: Option<Duration>,
 }
 
 impl Options {
@@ -75,6 +80,7 @@ impl Options {
         if ttl == 0 || ttl > TTL_MAX {
             return Err(Malformed::Value);
         }
+        let give_up_ms = r.u32()?;
         let scheme = match class.routing {
             Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
             _ => None,
@@ -85,6 +91,7 @@ impl Options {
             deadline: (deadline_us != 0).then(|| Duration::from_micros(deadline_us.into())),
             delivery,
             ttl,
+            give_up: (give_up_ms != 0).then(|| Duration::from_millis(give_up_ms.into())),
         })
     }
 
@@ -102,6 +109,10 @@ impl Options {
         };
         let ttl = self.ttl.clamp(1, TTL_MAX);
         w.put(&[self.class.to_byte(), d0, d1, d2, d3, delivery, ttl])?;
+        w.u32(self.give_up.map_or(0, |give_up| {
+            let ms = give_up.as_micros() / 1_000;
+            u32::try_from(ms).unwrap_or(u32::MAX).max(1)
+        }))?;
         match (self.class.routing, self.scheme) {
             // Of which nobody said how: the node refuses it.
             (Routing::Stamped, None) => w.u8(0),
@@ -119,6 +130,7 @@ impl Default for Options {
             deadline: None,
             delivery: Delivery::default(),
             ttl: Options::TTL_DEFAULT,
+            give_up: None,
         }
     }
 }

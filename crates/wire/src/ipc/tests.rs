@@ -21,6 +21,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
         deadline: Some(Duration::from_millis(65)),
         delivery: Delivery::InOrder,
         ttl: 16,
+        give_up: Some(Duration::from_secs(60)),
     };
     let stamped = options.routed_by(Scheme::Disjoint);
     [
@@ -33,7 +34,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
         ),
         (
             Request::Options(options),
-            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16],
+            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60],
         ),
         (
             Request::SendTo(DESTINATION, b"hi"),
@@ -50,7 +51,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
         (Request::Raw, &[6]),
         (
             Request::Options(stamped),
-            &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 2],
+            &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2],
         ),
         (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
         (
