@@ -121,11 +121,10 @@ impl Sender {
             return;
         }
         for backlog in self.queue.backlogs(came) {
-            let least = FLOW_LEAST * backlog.flows;
             let enough = match backlog.held {
-                Some(room) => room.max(least).max(PRESS_MIN),
+                Some(room) => room.max(PRESS_MIN),
                 None if self.queue.due() <= press_at => continue,
-                None => (press_at * backlog.flows / flows.max(1)).max(least),
+                None => (press_at * backlog.flows / flows.max(1)).max(FLOW_LEAST),
             };
             if backlog.packets <= enough {
                 continue;
