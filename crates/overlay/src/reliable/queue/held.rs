@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 use wire::control::Hold;
 use wire::data::{Header, Routing};
 
+/// What the flows to a destination may have aside together, of this node's own.
+const ASIDE_PACKETS: usize = 64;
+
 /// Where packets go and by which routing: those take one branch from any node on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Toward {
@@ -211,10 +214,11 @@ impl Queue {
         }
     }
 
-    /// What a flow that stands aside may have here: those to one destination have `all` together.
-    pub(super) fn share_aside(&self, flow: &Flow, all: usize) -> Option<usize> {
+    /// What a flow that stands aside may have here: a part of some bursts, for what waits for long is
+    /// sent again by sessions that believe it lost.
+    pub(super) fn share_aside(&self, flow: &Flow) -> Option<usize> {
         let held = self.held.get(&flow.toward().filter(|_| flow.is_aside)?)?;
-        Some(all / (held.new.len() + held.old.len()).max(1))
+        Some(ASIDE_PACKETS / (held.new.len() + held.old.len()).max(1))
     }
 
     /// What waits of the link `came`, by destination.

@@ -28,7 +28,7 @@ impl Queue {
         let flow = place.map(|&place| &self.flows[place as usize]);
         let is_busy = flow.is_some_and(|flow| !flow.packets.is_empty() && !flow.is_aside);
         let share = all / (self.busy + usize::from(!is_busy));
-        let aside = flow.and_then(|flow| self.share_aside(flow, all));
+        let aside = flow.and_then(|flow| self.share_aside(flow));
         match self.packets {
             n if n >= QUEUE_PACKETS - KEPT_FOR_NEW => 0,
             n if n >= QUEUE_PACKETS / 2 => 1,
