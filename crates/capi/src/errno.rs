@@ -56,6 +56,7 @@ fn number(error: &Error) -> Errno {
             Code::Unsupported => libc::EOPNOTSUPP,
             Code::TooManySockets => libc::ENFILE,
             Code::Forbidden => libc::EACCES,
+            Code::NoRoom => libc::ENOBUFS,
             _ => libc::ENETDOWN,
         },
         // Of sending, what SO_SNDTIMEO makes of it.
@@ -87,5 +88,10 @@ mod tests {
         assert_eq!(of(&refused), libc::EADDRINUSE);
         with_why(|why| assert!(why.to_str().unwrap().contains("taken")));
         assert_eq!(number(&Error::WouldBlock), libc::EAGAIN);
+        let no_room = Error::Refused {
+            code: client::ErrorCode::NoRoom,
+            text: String::new(),
+        };
+        assert_eq!(number(&no_room), libc::ENOBUFS);
     }
 }

@@ -49,6 +49,7 @@ mod locate;
 mod options;
 mod range;
 pub mod remote;
+mod room;
 mod socket;
 mod stream;
 mod target;

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::connection::Connection;
+use crate::room::Rooms;
 use crate::socket::Node;
 use crate::target::destination;
 use crate::{Error, Info, Options, Target};
@@ -35,6 +36,7 @@ pub struct RangeSocket {
     ports: RangeInclusive<u16>,
     max_payload: usize,
     by: Node,
+    rooms: Rooms,
     /// What came together and was not asked for yet, for [`RangeSocket::recv_from`].
     kept: Mutex<(Batch, usize)>,
 }
@@ -82,6 +84,7 @@ impl Node {
             max_payload: connection.max_payload.min(BATCH_PAYLOAD_BYTES_MAX),
             by: connection.by,
             kept: Mutex::default(),
+            rooms: Rooms::default(),
         })
     }
 }
@@ -192,10 +195,17 @@ impl RangeSocket {
                         text: text.to_owned(),
                     });
                 }
+                Ok(Reply::Room(room)) => self.rooms.hear(&room),
                 Ok(_) => {}
                 Err(why) => return Err(Error::Protocol(why.label())),
             }
         }
+    }
+
+    /// True while a link on the way has no room for something that this socket sends to `node`, as far
+    /// as the node has said until the last receive.
+    pub fn is_refused(&self, node: NodeAddr) -> bool {
+        self.rooms.refuse(|_, to| to.node == node)
     }
 
     /// The node by which it was opened.

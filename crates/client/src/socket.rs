@@ -3,6 +3,7 @@
 use crate::connection::{Connection, answered, done};
 use crate::discover::Discover;
 use crate::remote::{Domain, Keyring, Place, Remote};
+use crate::room::{Rooms, no_room};
 use crate::stream::{Accepted, Listener, listen_on, open_on};
 use crate::target::destination;
 use crate::{Error, Options, Target};
@@ -27,6 +28,8 @@ const MAX_KEPT: usize = 1_024;
 /// How long a node may take to answer, or to take a datagram. A node answers within a turn of its
 /// loop, microseconds; one whose machine swaps takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of [`Reply::Room`].
+const ROOM_BYTES: usize = 12;
 /// Bytes of a message that is no datagram, at most.
 const OTHER_BYTES: usize = TEXT_BYTES_MAX + 16;
 
@@ -68,6 +71,7 @@ pub struct DatagramSocket {
     kept: Mutex<VecDeque<Vec<u8>>>,
     by: Node,
     nonblocking: AtomicBool,
+    rooms: Rooms,
 }
 
 impl Node {
@@ -141,6 +145,7 @@ impl Node {
             kept: Mutex::default(),
             by: self.clone(),
             nonblocking: AtomicBool::new(false),
+            rooms: Rooms::default(),
         };
         socket.stream.set_timeouts(None, Some(self.timeout))?;
         Ok(socket)
@@ -372,9 +377,53 @@ impl DatagramSocket {
                         text: text.to_owned(),
                     });
                 }
+                Ok(Reply::Room(room)) => self.rooms.hear(&room),
                 Ok(_) => {}
                 Err(why) => return Err(Error::Protocol(why.label())),
             }
+        }
+    }
+
+    /// Hears what the node has said of room, as far as no datagram waits before it.
+    fn hear_rooms(&self) {
+        let peek = How {
+            at_once: true,
+            peek: true,
+        };
+        let mut message = [0; ROOM_BYTES];
+        // Datagrams are left to who receives.
+        while let Ok(Received::Message(ROOM_BYTES)) = self
+            .stream
+            .recv_parts(&mut [IoSliceMut::new(&mut message)], peek)
+            && message[0] == kind::ROOM
+        {
+            let take = How {
+                peek: false,
+                ..peek
+            };
+            let taken = self
+                .stream
+                .recv_parts(&mut [IoSliceMut::new(&mut message)], take);
+            match (taken, Reply::parse(&message)) {
+                (Ok(Received::Message(ROOM_BYTES)), Ok(Reply::Room(room))) => {
+                    self.rooms.hear(&room)
+                }
+                // Another thread was quicker, and this is another message than the one before.
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether there is room for what this socket sends to `to`, as far as the node has said: an error
+    /// while a link on the way carries other flows and not this one, whose packets it drops. It is looked
+    /// for every tenth of a second. Go on sending, at less or as before: the node lets in who has room.
+    pub fn room_to(&self, to: Target) -> Result<(), Error> {
+        if self.rooms.is_due() {
+            self.hear_rooms();
+        }
+        match self.rooms.refuse(|_, refused| refused == to) {
+            true => Err(no_room(to)),
+            false => Ok(()),
         }
     }
 
@@ -405,6 +454,10 @@ impl DatagramSocket {
         let len = loop {
             self.wait_at_most(until)?;
             let len = self.receive(buffer).map_err(|error| self.late(error))?;
+            if let Ok(Reply::Room(room)) = Reply::parse(&buffer[..len]) {
+                self.rooms.hear(&room);
+                continue;
+            }
             if buffer[..len].first() != Some(&kind::DATAGRAM) {
                 break len;
             }

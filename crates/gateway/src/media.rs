@@ -253,6 +253,12 @@ impl Plane {
         self.shared.node
     }
 
+    /// A link on the way to the gateway of `node` has no room for all calls that there are, so there is
+    /// none for one more.
+    pub fn is_refused(&self, node: NodeAddr) -> bool {
+        self.shared.lock().uplink.is_refused(node)
+    }
+
     /// The UDP port for mirrored packets: what the other gateway's [`Plane::signal_shadow`] needs,
     /// with this host's address.
     pub fn shadow_port(&self) -> Option<u16> {

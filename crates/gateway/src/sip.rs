@@ -219,6 +219,12 @@ impl Gateway {
         })
     }
 
+    /// A link on the way to the gateway of `node` has no room for all calls that there are: new ones are
+    /// answered with 503.
+    pub fn is_refused(&self, node: NodeAddr) -> bool {
+        self.proxy.plane.is_refused(node)
+    }
+
     /// Where it listens.
     pub fn local(&self) -> SocketAddr {
         self.at

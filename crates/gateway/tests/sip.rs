@@ -94,7 +94,11 @@ impl World {
     }
 
     fn with(test: &str, change: impl FnOnce(&mut Settings)) -> World {
-        let network = Network::start(&format!("sip-{test}"), PASSES);
+        World::with_fates(test, PASSES, change)
+    }
+
+    fn with_fates(test: &str, fates: network::Fates, change: impl FnOnce(&mut Settings)) -> World {
+        let network = Network::start(&format!("sip-{test}"), fates);
         let (alice, bob) = (Ua::new("alice"), Ua::new("bob"));
         let local =
             |domain: &str, ua: &Ua| vec![format!("{domain}={}", ua.address()).parse().unwrap()];
@@ -261,6 +265,39 @@ fn a_refusal_passes_with_its_status() {
         assert_eq!(site.ended().end, Some(End::Refused(486)));
         assert_eq!(site.gateway.media().calls, 0);
     }
+}
+
+#[test]
+fn a_new_call_where_calls_are_refused_is_told_when_to_try_again() {
+    // Speech from now on has no room; words about calls go by other means.
+    let speech: network::Fates = |bytes| match bytes.len() > 100 && bytes[0] == 0x80 {
+        true => Fate::Refused,
+        false => Fate::Passes,
+    };
+    let mut w = World::with_fates("refused", speech, |_| {});
+    let call = w.call();
+    let patience = std::time::Instant::now() + Duration::from_secs(20);
+    let other = Ua::new("alice");
+    let refused = loop {
+        assert!(
+            std::time::Instant::now() < patience,
+            "it is let in for ever"
+        );
+        w.alice.rtp.send_to(&packet(1), call.media[0]).unwrap();
+        if w.a.gateway.is_refused(NODES[1]) {
+            let invite = other.invite("bob@b.example", &[], &other.sdp(""));
+            other.send(w.a.at(), &invite);
+            let mut other = other;
+            break other.until("SIP/2.0 503");
+        }
+        std::thread::yield_now();
+    };
+    assert!(refused.one("Retry-After").parse::<u32>().unwrap() > 0);
+    assert!(
+        refused.text.contains("no room for one more call"),
+        "{}",
+        refused.text
+    );
 }
 
 #[test]

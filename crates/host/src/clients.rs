@@ -390,6 +390,16 @@ impl Clients {
             Reply::Done => client.answer(&ipc::Reply::Done {
                 request: kind::OPTIONS,
             }),
+            Reply::Room {
+                from,
+                to,
+                port,
+                is_there,
+            } => client.answer(&ipc::Reply::Room(ipc::Room {
+                is_there,
+                from,
+                to: ipc::Destination { node: to, port },
+            })),
             Reply::Refused(why) => return self.on_refused(id, &why),
             Reply::Stream(reply) => return self.on_stream(id, reply),
         }

@@ -278,4 +278,15 @@ pub enum Reply {
     },
     /// Something about streams.
     Stream(StreamReply),
+    /// The link on the way has no room for a flow of the client, or has it again.
+    Room {
+        /// The flow's port here.
+        from: VirtualPort,
+        /// The node where it goes.
+        to: NodeAddr,
+        /// The port there.
+        port: VirtualPort,
+        /// Its packets pass.
+        is_there: bool,
+    },
 }

@@ -5,7 +5,7 @@
 //! when it stands for many, which costs no more than one.
 
 use crate::request::{Delivery, Options, RequestError};
-use base::{ClientId, Map, NodeAddr, Rng, Time, VirtualPort};
+use base::{ClientId, Duration, Map, NodeAddr, Rng, Time, VirtualPort};
 use std::collections::BTreeMap;
 use wire::data::{Class, LinkProtocol, Routing};
 
@@ -32,7 +32,24 @@ pub struct Outgoing {
     pub bytes: u64,
     /// When the last one was sent.
     pub last: Time,
+    /// The link on the way has no room for it.
+    refusal: Option<Refusal>,
 }
+
+/// That a flow has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusal {
+    /// When its client was told last.
+    told: Option<Time>,
+    /// When a packet of it was refused last.
+    last: Time,
+}
+
+/// While packets are refused their client is told so often: who has missed it hears it again, and who
+/// hears nothing for longer knows that it is over.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// A flow of which no packet was refused for so long has room: as long as a link tries before.
+const ROOM_AFTER: Duration = Duration::from_millis(1_500);
 
 /// One client's socket.
 #[derive(Debug)]
@@ -94,6 +111,51 @@ impl Socket {
         }
     }
 
+    /// A packet of a flow was refused for want of room: whether its client is to be told now.
+    pub(crate) fn refused(&mut self, now: Time, key: (VirtualPort, NodeAddr, VirtualPort)) -> bool {
+        let Some(flow) = self.flows.get_mut(&self.key_of(key)) else {
+            return false;
+        };
+        let known = flow.refusal.get_or_insert(Refusal {
+            told: None,
+            last: now,
+        });
+        known.last = now;
+        let is_due = known.told.is_none_or(|told| now.since(told) >= TELL_AGAIN);
+        if is_due {
+            known.told = Some(now);
+        }
+        is_due
+    }
+
+    /// A flow sends: true if it was refused, and has not been for a while.
+    pub(crate) fn is_let_in(
+        &mut self,
+        now: Time,
+        key: (VirtualPort, NodeAddr, VirtualPort),
+    ) -> bool {
+        let Some(flow) = self.flows.get_mut(&self.key_of(key)) else {
+            return false;
+        };
+        let over = |refusal: &Refusal| now.since(refusal.last) >= ROOM_AFTER;
+        let is_over = flow.refusal.as_ref().is_some_and(over);
+        if is_over {
+            flow.refusal = None;
+        }
+        is_over
+    }
+
+    /// As flows are kept: a socket with one port does not write it.
+    fn key_of(
+        &self,
+        (from, to, port): (VirtualPort, NodeAddr, VirtualPort),
+    ) -> (VirtualPort, NodeAddr, VirtualPort) {
+        match self.last {
+            Some(_) => (from, to, port),
+            None => (VirtualPort::default(), to, port),
+        }
+    }
+
     /// Counts a packet of so many bytes from a port of its range to a destination, and gives its
     /// sequence number.
     pub fn next_seq(
@@ -129,6 +191,7 @@ impl Socket {
             packets: 1,
             bytes: bytes as u64,
             last: now,
+            refusal: None,
         };
         self.flows.insert(key, flow);
         seq

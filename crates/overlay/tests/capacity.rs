@@ -4,11 +4,11 @@
 
 mod world;
 
-use base::Duration;
+use base::{ClientId, Duration};
 use overlay::request::Options;
-use overlay::{Drop, Settings, Snapshot};
+use overlay::{Drop, Reply, Settings, Snapshot};
 use world::streams::{Stream, Streams};
-use world::{Nodes, chain, voice};
+use world::{Nodes, addr, chain, voice};
 
 const LIMIT: Duration = Duration::from_millis(150);
 
@@ -102,6 +102,57 @@ fn a_refused_call_is_named_with_its_reason_and_priority_comes_before_age() {
         "{refused:?}"
     );
     assert_eq!(snapshot.links[0].trouble, None, "the queue is gone");
+}
+
+#[test]
+fn the_source_of_a_refused_flow_is_told_and_told_again_when_it_is_let_in() {
+    let mut nodes = Nodes::with(1, 2, &chain(2), "delay=20ms", Settings::modern());
+    nodes.link(0, 1, "delay=20ms rate=150kbit");
+    nodes.run_ms(5_000);
+    let options = Options {
+        deadline: Some(LIMIT),
+        ..voice()
+    };
+    nodes.bind(1, options);
+    let callers = [ClientId(701), ClientId(702)];
+    for caller in callers {
+        nodes.set_sender(0, caller, options);
+    }
+    // Two calls of 80 kbit/s for a minute, then the older one ends.
+    let start = nodes.world.now();
+    for n in 0..6_000u64 {
+        let at = start + Duration::from_millis(20 * n);
+        if n < 3_000 {
+            nodes.send(at, 0, callers[0], 1, n);
+        }
+        if n > 50 {
+            nodes.send(at + Duration::from_millis(5), 0, callers[1], 1, n);
+        }
+    }
+    nodes.run_ms(121_000);
+    let told: Vec<(ClientId, u64, bool)> = nodes
+        .world
+        .take_replies()
+        .into_iter()
+        .filter_map(|answer| match answer.reply {
+            Reply::Room {
+                to, port, is_there, ..
+            } => {
+                assert_eq!((to, port), (addr(1), world::PORT));
+                Some((answer.client, answer.at.since(start).as_millis(), is_there))
+            }
+            _ => None,
+        })
+        .collect();
+    assert!(
+        told.iter().all(|(client, ..)| *client == callers[1]),
+        "{told:?}"
+    );
+    let (first, last) = (told[0], told[told.len() - 1]);
+    assert!(first.1 < 20_000 && !first.2, "{told:?}");
+    assert!(last.2 && (60_000..90_000).contains(&last.1), "{told:?}");
+    // Once a second, not once a packet.
+    assert!((20..100).contains(&told.len()), "{told:?}");
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub use batch::{
 };
 pub use options::{Delivery, Options};
 pub use reply::{
-    DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, GROUP_BYTES, HeaderBytes, Reply,
+    DATAGRAM_HEADER_BYTES, Datagram, DropReason, ErrorCode, GROUP_BYTES, HeaderBytes, Reply, Room,
     TEXT_BYTES_MAX,
 };
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
@@ -162,6 +162,8 @@ pub mod kind {
     pub const RESET: u8 = 0x8a;
     /// [`super::Reply::Datagrams`].
     pub const DATAGRAMS: u8 = 0x8b;
+    /// [`super::Reply::Room`].
+    pub const ROOM: u8 = 0x8c;
 }
 
 #[cfg(test)]

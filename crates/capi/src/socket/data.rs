@@ -33,6 +33,7 @@ impl Socket {
                 drop(state);
                 let to = to.target(socket.local().node);
                 let sent = socket.send_to_how(bytes, to, how(flags));
+                let sent = sent.and_then(|()| socket.room_to(to));
                 sent.map_err(|e| errno::of(&e)).map(|()| bytes.len())
             }
             State::Raw { max_payload, .. } => {

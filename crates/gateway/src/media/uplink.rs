@@ -85,6 +85,13 @@ impl Uplink {
         self.away.is_some_and(|since| now >= since + NODE_GRACE)
     }
 
+    /// There is no room for something that is sent to a node: one call more would have none either.
+    pub(super) fn is_refused(&self, to: NodeAddr) -> bool {
+        self.socket
+            .as_ref()
+            .is_some_and(|socket| socket.is_refused(to))
+    }
+
     /// Datagrams that the node did not take.
     pub(super) fn failed(&self) -> u64 {
         self.failed

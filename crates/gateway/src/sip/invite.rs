@@ -17,7 +17,7 @@ use super::hop::{Face, Hop};
 use super::message;
 use super::proxy::{Proxy, Rejection, locked};
 use super::steering::{Reach, Steering};
-use super::transactions::{reject, respond, responses};
+use super::transactions::{RETRY_AFTER_S, reject, respond, responses};
 use base::NodeAddr;
 use core::time::Duration;
 use rsipstack::sip::prelude::HeadersExt;
@@ -263,6 +263,18 @@ impl Driver {
         let (number, old) = (known.number, known.steering.take());
         known.hops[Side::Callee.index()] = hop.clone();
         let from = known.hops[Side::Caller.index()].clone();
+        let ends = [from.node(), hop.node()];
+        if ends
+            .into_iter()
+            .flatten()
+            .any(|node| proxy.plane.is_refused(node))
+        {
+            proxy.counters.overload.add();
+            return Err(Rejection::new(
+                503,
+                "the way there has no room for one more call",
+            ));
+        }
         let mut new = None;
         if !self.is_plain {
             let reach = [reach(&from, hop), reach(hop, &from)];
@@ -459,6 +471,10 @@ impl Driver {
         let text = rejection.why.replace(['"', '\\', '\r', '\n'], "'");
         let value = format!("SIP;cause={};text=\"{text}\"", rejection.status);
         response.headers.push(Header::Other("Reason".into(), value));
+        if rejection.status == 503 {
+            let wait_s = RETRY_AFTER_S.to_string();
+            response.headers.push(Header::RetryAfter(wait_s.into()));
+        }
         respond(&self.responder, response);
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// How long a TCP connection to a neighbour may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Seconds after which to try again what was refused for want of room.
-const RETRY_AFTER_S: u32 = 5;
+pub(super) const RETRY_AFTER_S: u32 = 5;
 
 impl Proxy {
     /// The connection to a neighbour.

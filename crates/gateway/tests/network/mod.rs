@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use wire::data::Remaining;
-use wire::ipc::{Datagram, Destination, Reply, Request, kind};
+use wire::ipc::{Datagram, Destination, Reply, Request, Room, kind};
 
 pub const NODES: [NodeAddr; 2] = [NodeAddr(0x0a07_0001), NodeAddr(0x0a07_0002)];
 /// Virtual ports of every plane.
@@ -37,6 +37,8 @@ pub enum Fate {
     Passes,
     Lost,
     Recovered,
+    /// There is no room for its flow, and the sender is told.
+    Refused,
 }
 
 /// By the payload.
@@ -165,6 +167,7 @@ impl Serving {
             _ => return poller.remove(stream).unwrap(),
         }
         let mut answer = Vec::new();
+        let mut refused = Vec::new();
         match Request::parse(&bytes).unwrap() {
             Request::Hello { .. } => answer.push(Reply::welcome(NODES[node], 65_507)),
             Request::Options(_) => answer.push(Reply::Done {
@@ -184,10 +187,20 @@ impl Serving {
             }
             Request::SendFrom(batch) => {
                 for (ports, payload) in batch.iter() {
+                    if (self.fates)(payload) == Fate::Refused {
+                        refused.push((ports.from, ports.to));
+                    }
                     self.pass(node, ports.from, ports.to, payload);
                 }
             }
             other => panic!("{other:?}"),
+        }
+        for (from, to) in refused {
+            answer.push(Reply::Room(Room {
+                is_there: false,
+                from,
+                to,
+            }));
         }
         for reply in answer {
             let mut bytes = [0; 64];
@@ -214,7 +227,7 @@ impl Serving {
         let Some(client) = self.clients.iter().rev().find(has) else {
             return;
         };
-        if fate == Fate::Lost {
+        if fate == Fate::Lost || fate == Fate::Refused {
             return;
         }
         // A full buffer loses it, as nodes do.

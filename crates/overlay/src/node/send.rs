@@ -58,13 +58,44 @@ impl Node {
             }
             let reason = match stop {
                 Verdict::Sent | Verdict::Braked => Drop::Braked,
-                Verdict::Refused => Drop::NoRoom,
+                Verdict::Refused => {
+                    if is_own {
+                        self.tell_refused(now, &run, out);
+                    }
+                    Drop::NoRoom
+                }
             };
             self.drop_one(reason, out);
             if run.segments() == 1 {
                 return;
             }
             drop(run.split_front(1));
+        }
+    }
+
+    /// The first packet of a run of this node's own was refused for want of room. Of packets that go by
+    /// several paths, or to several nodes, it is not known what arrives.
+    #[cold]
+    fn tell_refused(&mut self, now: Time, run: &Burst, out: &mut impl Outbox<Node>) {
+        let key = FlowKey::of(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]));
+        let (from, to, port) = (key.source_port, key.destination, key.destination_port);
+        let Some((client, _)) = self.sockets.bound(from).filter(|_| to.is_node()) else {
+            return;
+        };
+        let Some(socket) = self.sockets.client(client) else {
+            return;
+        };
+        if socket.options.scheme.is_none() && socket.refused(now, (from, to, port)) {
+            let is_there = false;
+            out.deliver(
+                client,
+                Reply::Room {
+                    from,
+                    to,
+                    port,
+                    is_there,
+                },
+            );
         }
     }
 
@@ -177,6 +208,18 @@ impl Node {
         } = options;
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
+        if socket.is_let_in(now, (source_port, to, port)) {
+            let (from, is_there) = (source_port, true);
+            out.deliver(
+                client,
+                Reply::Room {
+                    from,
+                    to,
+                    port,
+                    is_there,
+                },
+            );
+        }
         let edge = Node::first_edge(self.addr);
         let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };

@@ -1,6 +1,6 @@
 //! What a node tells its client.
 
-use super::{Framing, Incoming, ResetReason, VERSION, kind};
+use super::{Destination, Framing, Incoming, ResetReason, VERSION, kind};
 use crate::bytes::{Reader, Writer};
 use crate::data::Remaining;
 use crate::{Full, Malformed};
@@ -92,6 +92,32 @@ pub enum Reply<'a> {
     },
     /// Packets have come for ports of the socket's range.
     Datagrams(Incoming<'a>),
+    /// The node's link on the way has no room for a flow of this socket, or has it again.
+    Room(Room),
+}
+
+/// Whether there is room for a flow. While there is none it is told again every second in which
+/// something is refused.
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +---------------+-------------+-+-------------------------------+
+/// |   type 0x8c   |  reserved   |R|           own port            |
+/// +---------------+-------------+-+-------------------------------+
+/// |       destination port        |           reserved            |
+/// +-------------------------------+-------------------------------+
+/// |                       destination node                        |
+/// +---------------------------------------------------------------+
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// R: there is room: its packets pass.
+    pub is_there: bool,
+    /// The port of the flow at this end.
+    pub from: VirtualPort,
+    /// Where the flow goes.
+    pub to: Destination,
 }
 
 /// What stands before the payload of a packet.
@@ -180,6 +206,8 @@ pub enum ErrorCode {
     Stopping,
     /// The reliable link has no room now: the same may succeed soon.
     Congested,
+    /// A link on the way has no room for this flow, and carries others: its packets are dropped.
+    NoRoom,
     /// A code that this code does not know.
     Other(u8),
 }
@@ -253,6 +281,19 @@ impl<'a> Reply<'a> {
             kind::RESET => Reply::Reset {
                 reason: ResetReason::from_byte(r.u8()?)?,
             },
+            kind::ROOM => {
+                let flags = r.u8()?;
+                let from = VirtualPort(r.u16()?);
+                let port = VirtualPort(r.u16()?);
+                // The reserved bytes are not looked at.
+                r.u16()?;
+                let node = NodeAddr(r.u32()?);
+                Reply::Room(Room {
+                    is_there: flags & 1 != 0,
+                    from,
+                    to: Destination { node, port },
+                })
+            }
             kind::DATAGRAMS => return Ok(Reply::Datagrams(Incoming::read(&mut r)?)),
             _ => return Err(Malformed::Kind),
         };
@@ -309,6 +350,13 @@ impl<'a> Reply<'a> {
             Reply::Finished => w.u8(kind::FINISHED)?,
             Reply::Reset { reason } => w.put(&[kind::RESET, reason.to_byte()])?,
             Reply::Datagrams(batch) => batch.write(&mut w)?,
+            Reply::Room(Room { is_there, from, to }) => {
+                w.put(&[kind::ROOM, is_there.into()])?;
+                w.u16(from.0)?;
+                w.u16(to.port.0)?;
+                w.u16(0)?;
+                w.u32(to.node.0)?;
+            }
         }
         Ok(w.len())
     }
@@ -380,6 +428,7 @@ impl ErrorCode {
             ErrorCode::Forbidden => 9,
             ErrorCode::Stopping => 10,
             ErrorCode::Congested => 11,
+            ErrorCode::NoRoom => 12,
             ErrorCode::Other(byte) => byte,
         }
     }
@@ -397,6 +446,7 @@ impl ErrorCode {
             9 => ErrorCode::Forbidden,
             10 => ErrorCode::Stopping,
             11 => ErrorCode::Congested,
+            12 => ErrorCode::NoRoom,
             other => ErrorCode::Other(other),
         }
     }

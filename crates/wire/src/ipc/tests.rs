@@ -70,7 +70,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
     ]
 }
 
-fn replies() -> [(Reply<'static>, &'static [u8]); 10] {
+fn replies() -> [(Reply<'static>, &'static [u8]); 12] {
     let datagram = Datagram {
         source: NodeAddr(0x0a07_0003),
         source_port: VirtualPort(5000),
@@ -132,6 +132,22 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 10] {
                 reason: ResetReason::NoRoute,
             },
             &[0x8a, 5],
+        ),
+        (
+            Reply::Room(Room {
+                is_there: false,
+                from: VirtualPort(40_000),
+                to: DESTINATION,
+            }),
+            &[0x8c, 0, 0x9c, 0x40, 0x13, 0x88, 0, 0, 10, 7, 0, 3],
+        ),
+        (
+            Reply::Room(Room {
+                is_there: true,
+                from: VirtualPort(40_000),
+                to: DESTINATION,
+            }),
+            &[0x8c, 1, 0x9c, 0x40, 0x13, 0x88, 0, 0, 10, 7, 0, 3],
         ),
     ]
 }

@@ -1,0 +1,74 @@
+//! Where the node has said that there is no room for what is sent.
+
+use crate::{Error, Target};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use wire::ipc::{ErrorCode, Room};
+
+/// The node says it again every second: after so long without a word the refusal is over.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3);
+/// Destinations that are remembered. Who has more of them refused at once learns of some only.
+const REFUSED_MAX: usize = 4_096;
+
+/// How often a sender looks for what the node has said.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The destinations for which there is no room, by the own port and where to.
+#[derive(Debug, Default)]
+pub(crate) struct Rooms {
+    refused: Mutex<BTreeMap<(u16, Target), Instant>>,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Rooms {
+    /// Takes what the node has said.
+    pub(crate) fn hear(&self, room: &Room) {
+        let to = Target {
+            node: room.to.node,
+            port: room.to.port,
+        };
+        let key = (room.from.0, to);
+        let now = Instant::now();
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if room.is_there {
+            refused.remove(&key);
+            return;
+        }
+        if refused.len() >= REFUSED_MAX {
+            refused.retain(|_, told| now.duration_since(*told) < FORGOTTEN_AFTER);
+        }
+        if refused.len() < REFUSED_MAX {
+            refused.insert(key, now);
+        }
+    }
+
+    /// It is time to look again.
+    pub(crate) fn is_due(&self) -> bool {
+        let now = Instant::now();
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = looked.is_none_or(|at| now.duration_since(at) >= LOOK_EVERY);
+        if is_due {
+            *looked = Some(now);
+        }
+        is_due
+    }
+
+    /// Some flow for which `concerns` holds is refused.
+    pub(crate) fn refuse(&self, concerns: impl Fn(u16, Target) -> bool) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused
+            .iter()
+            .any(|((from, to), told)| concerns(*from, *to) && told.elapsed() < FORGOTTEN_AFTER)
+    }
+}
+
+/// What a sender is told.
+pub(crate) fn no_room(to: Target) -> Error {
+    Error::Refused {
+        code: ErrorCode::NoRoom,
+        text: format!(
+            "a link on the way to {to} has no room for this flow: `sinew flows` names it"
+        ),
+    }
+}
