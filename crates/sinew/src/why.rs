@@ -16,8 +16,8 @@ use lab::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
 use lab::scenario::{Scenario, ScenarioError};
 use overlay::snapshot::NetworkSnapshot;
 use serde::Serialize;
-use serde_json::json;
-use std::fmt::Display;
+use serde_json::{Value, json};
+use std::fmt::{self, Display};
 use std::path::PathBuf;
 
 /// Where the words begin behind `why` and `held`.
@@ -100,7 +100,58 @@ pub fn why(args: &Why) -> Outcome {
     };
     let view = about.network.view()?;
     let why = explain::why(&view, src, dst, &about.asked()).map_err(failure)?;
-    about.network.tell(&why)
+    let refused = match about.network.scenario {
+        Some(_) => Vec::new(),
+        None => {
+            let status = Control::find(about.network.node.as_deref())?.status()?;
+            refused(&status, &why.from.address, &why.to.address)
+        }
+    };
+    about.network.tell(&Told { why, refused })
+}
+
+/// Why packets take their path, and the flows for which a link of the asked node has no room.
+#[derive(Serialize)]
+struct Told {
+    #[serde(flatten)]
+    why: explain::Why,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
+}
+
+/// A flow that is refused: from where to where, with the ports, and since when and why.
+#[derive(Debug, PartialEq, Serialize)]
+struct Refused {
+    from: String,
+    to: String,
+    why: String,
+}
+
+impl Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.why)?;
+        for Refused { from, to, why } in &self.refused {
+            write!(f, "\nrefused: {from} -> {to}: {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The flows between two nodes that are refused, as the asked node knows.
+fn refused(status: &Value, from: &str, to: &str) -> Vec<Refused> {
+    let flows = status["snapshot"]["flows"].as_array();
+    let is_of = |end: &Value, node: &str| {
+        let end = end.as_str().and_then(|end| end.rsplit_once(':'));
+        end.is_some_and(|(address, _)| address == node)
+    };
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let refused = flows.into_iter().flatten().filter_map(|flow| {
+        let why = text(&flow["refused"])?;
+        let is_theirs = is_of(&flow["from"], from) && is_of(&flow["to"], to);
+        let (from, to) = (text(&flow["from"])?, text(&flow["to"])?);
+        is_theirs.then_some(Refused { from, to, why })
+    });
+    refused.collect()
 }
 
 /// Tells what would be.
@@ -180,4 +231,28 @@ pub fn failure(error: ExplainError) -> Failure {
 fn runners_up(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|n| *n <= RUNNERS_UP_MAX);
     number.ok_or_else(|| format!("expected a number up to {RUNNERS_UP_MAX}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_flows_of_the_pair_are_told_and_no_others() {
+        let flow = |from: &str, to: &str, refused: Value| json!({"from": format!("{from}:4000"), "to": format!("{to}:5000"), "refused": refused});
+        let why = "no room on the link to fra, which carries 142 kbit/s, for 7 s";
+        let status = json!({"snapshot": {"flows": [
+            flow("10.7.0.1", "10.7.0.3", json!(why)),
+            flow("10.7.0.1", "10.7.0.3", Value::Null),
+            flow("10.7.0.1", "10.7.0.30", json!(why)),
+            flow("10.7.0.3", "10.7.0.1", json!(why)),
+        ]}});
+        let told = refused(&status, "10.7.0.1", "10.7.0.3");
+        let expected = Refused {
+            from: "10.7.0.1:4000".into(),
+            to: "10.7.0.3:5000".into(),
+            why: why.into(),
+        };
+        assert_eq!(told, [expected]);
+    }
 }
