@@ -4,6 +4,11 @@
 //! The default cells take seconds. `cargo test -p overlay --test sharing -- --ignored --nocapture`
 //! runs and prints the whole grid.
 #![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    reason = "the grid prints what it measures"
+)]
 
 mod world;
 

@@ -98,7 +98,6 @@ fn beside_four_renos_it_takes_a_fair_share_of_a_congested_link() {
     ] {
         let got = delivered(&five, 1000, link);
         let share = 5.0 * got[4] / got.iter().sum::<f64>();
-        println!("{link}: {share:.3}");
         assert!((0.85..1.15).contains(&share), "{link}: {share} {got:?}");
     }
 }

@@ -39,6 +39,16 @@ impl Service {
         }
     }
 
+    /// The word of the command line.
+    pub fn label(self) -> &'static str {
+        match self {
+            Service::Voice => "voice",
+            Service::Video => "video",
+            Service::Bulk => "bulk",
+            Service::BestEffort => "best-effort",
+        }
+    }
+
     /// The protocol that repairs losses on each hop, or does not.
     pub fn link(self) -> LinkProtocol {
         self.options(Duration::ZERO).link

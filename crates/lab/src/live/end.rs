@@ -17,46 +17,43 @@ pub(super) const DATAGRAM_BYTES_MAX: usize = 2_048;
 /// A socket at one end of a stream.
 pub(super) enum End {
     /// A client of a node, while that is there.
-    Overlay {
-        node: Node,
-        port: u16,
-        options: Options,
-        socket: Option<DatagramSocket>,
-    },
+    Overlay(Box<Client>),
     Direct(UdpSocket),
+}
+
+/// A client, and its socket while its node is there.
+pub(super) struct Client {
+    node: Node,
+    port: u16,
+    options: Options,
+    socket: Option<DatagramSocket>,
 }
 
 impl End {
     /// A client that is opened when its node is there.
     pub(super) fn overlay(socket: PathBuf, port: u16, options: Options) -> End {
-        End::Overlay {
+        End::Overlay(Box::new(Client {
             node: Node::at(socket).with_timeout(BIND_PATIENCE),
             port,
             options,
             socket: None,
-        }
+        }))
     }
 
     /// Opens the socket of a client that has none, if its node is there; whether it has one now and
     /// had none before.
     pub(super) fn open(&mut self) -> bool {
-        let End::Overlay {
-            node,
-            port,
-            options,
-            socket,
-        } = self
-        else {
+        let End::Overlay(client) = self else {
             return false;
         };
-        if socket.is_some() {
+        if client.socket.is_some() {
             return false;
         }
-        let Ok(bound) = node.bind(*port, *options) else {
+        let Ok(bound) = client.node.bind(client.port, client.options) else {
             return false;
         };
         let opened = bound.set_nonblocking(true).is_ok();
-        *socket = opened.then_some(bound);
+        client.socket = opened.then_some(bound);
         opened
     }
 
@@ -64,7 +61,7 @@ impl End {
     pub(super) fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
         match self {
             End::Direct(socket) => poller.add(socket, token, Interest::READ),
-            End::Overlay { socket, .. } => match socket {
+            End::Overlay(client) => match &client.socket {
                 Some(socket) => poller.add(socket, token, Interest::READ),
                 None => Ok(()),
             },
@@ -80,7 +77,8 @@ impl End {
                     Ok(len) => len,
                     Err(_) => return,
                 },
-                End::Overlay { socket, .. } => {
+                End::Overlay(client) => {
+                    let socket = &mut client.socket;
                     match socket.as_ref().map(|socket| socket.recv_from(&mut buffer)) {
                         Some(Ok((len, ..))) => len,
                         None | Some(Err(client::Error::WouldBlock)) => return,
@@ -104,14 +102,17 @@ impl End {
                 let _ = socket.send(packet);
                 false
             }
-            End::Overlay { socket, .. } => match socket.as_ref().map(|s| s.send_to(packet, to)) {
-                None | Some(Ok(()) | Err(client::Error::WouldBlock)) => false,
-                Some(Err(client::Error::Refused { .. })) => true,
-                Some(Err(_)) => {
-                    *socket = None;
-                    false
+            End::Overlay(client) => {
+                let sent = client.socket.as_ref().map(|s| s.send_to(packet, to));
+                match sent {
+                    None | Some(Ok(()) | Err(client::Error::WouldBlock)) => false,
+                    Some(Err(client::Error::Refused { .. })) => true,
+                    Some(Err(_)) => {
+                        client.socket = None;
+                        false
+                    }
                 }
-            },
+            }
         }
     }
 }

@@ -341,22 +341,22 @@ impl Node {
         let (peer, one_way) = (link.peer, link.one_way());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
         let mut answer = link.history.answer(now, seq, strike, one_way, rest);
-        if let Some(brake) = &link.brake {
-            if !brake.allows_redundancy() {
-                // What congestion has dropped is sent again once at most. [Papadimitriou06 §6]
-                answer = match answer {
-                    Answer::Send {
-                        plaintext,
-                        remaining,
-                        ..
-                    } if strike.is_first() => Answer::Send {
-                        plaintext,
-                        remaining,
-                        copies: 1,
-                    },
-                    _ => Answer::Throttled,
-                };
-            }
+        if let Some(brake) = &link.brake
+            && !brake.allows_redundancy()
+        {
+            // What congestion has dropped is sent again once at most. [Papadimitriou06 §6]
+            answer = match answer {
+                Answer::Send {
+                    plaintext,
+                    remaining,
+                    ..
+                } if strike.is_first() => Answer::Send {
+                    plaintext,
+                    remaining,
+                    copies: 1,
+                },
+                _ => Answer::Throttled,
+            };
         }
         let parts = (&mut link.sessions, &mut link.counts, &mut link.impairment);
         send_again(now, peer, link.at, answer, parts, out);

@@ -4,10 +4,12 @@ use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::Names;
+use crate::service::Service;
 use crate::table::{Cell, Column, Page, Table};
 use lab::explain::{self, Asked, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Reasons that are looked for at most, one per destination and class: each costs the node nothing
 /// and this program some ten shortest-path trees.
@@ -159,19 +161,30 @@ fn end(names: &Names, address: &str) -> String {
     }
 }
 
+/// The service, and what of it is not as the service has it: "voice", "bulk, latency, priority 6".
 fn class(flow: &Value) -> String {
-    let words = ["link", "routing"].map(|key| text(&flow[key]));
-    let words = words.map(|word| {
-        if word == "stamped" {
+    let [link, routing] = ["link", "routing"].map(|key| text(&flow[key]));
+    let Some(priority) = flow["priority"].as_u64() else {
+        return "-".to_owned();
+    };
+    let services = [Service::Voice, Service::Bulk, Service::BestEffort];
+    let Some(service) = services.into_iter().find(|s| s.link().label() == link) else {
+        return format!("{link}, {routing}, priority {priority}");
+    };
+    let usual = service.options(Duration::ZERO);
+    let mut words = service.label().to_owned();
+    if usual.routing.label() != routing {
+        words += ", ";
+        words += if routing == "stamped" {
             "source-routed"
         } else {
-            word
-        }
-    });
-    match (words, flow["priority"].as_u64()) {
-        ([link, routing], Some(priority)) => format!("{link}/{routing}/{priority}"),
-        _ => "-".to_owned(),
+            routing
+        };
     }
+    if u64::from(usual.priority) != priority {
+        words += &format!(", priority {priority}");
+    }
+    words
 }
 
 fn path(names: &Names, flow: &Value) -> String {
@@ -228,7 +241,7 @@ mod tests {
         }});
         let page = page(&status);
         for expected in [
-            "real-time/expected-latency/4",
+            "voice",
             "ams-fra-10.7.0.3",
             "least expected latency: 20.00 ms",
         ] {
@@ -261,7 +274,7 @@ mod tests {
         let page = page(&status);
         for expected in [
             "10.7.0.3:8080",
-            "reliable/expected-latency/2",
+            "bulk",
             "open",
             "20.1",
             "RETRANSMITTED",

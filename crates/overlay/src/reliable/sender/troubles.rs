@@ -127,7 +127,7 @@ impl Sender {
     /// window begins anew, as that of a new connection.
     pub fn resume(&mut self, now: Time) {
         let flows = self.controls.flows();
-        self.controls = Controls::new(self.settings.clone());
+        self.controls = Controls::new(self.settings);
         self.controls.set_flows(flows, self.next_order);
         self.backoff = 0;
         self.probes = 0;
