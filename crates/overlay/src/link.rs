@@ -589,6 +589,8 @@ impl Link {
             brake.reset(now);
         }
         self.told = None;
+        // The brake counts from zero again.
+        self.asked.clear();
         self.history.reset();
         self.receiver.reset();
         self.reliable.restart();

@@ -106,12 +106,15 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let (network, identities) = network();
+        let mut settings = Settings::modern();
+        // A quarter of an hour of hellos for each input would be long.
+        settings.streams.give_up = Duration::from_secs(60);
         let mut subject = Node::new(Config {
             identity: identities[0].clone(),
             network: network.clone(),
             neighbors: Vec::new(),
             accept: None,
-            settings: Settings::modern(),
+            settings,
             lab: true,
             seed: [1; 32],
             unix_start_s: NOW_S,

@@ -115,6 +115,10 @@ impl Driver {
         for id in self.io.clients.take_resumed() {
             self.read_stream(id);
         }
+        self.ask_in_turn();
+    }
+
+    fn ask_in_turn(&mut self) {
         while let Some((client, request)) = self.io.clients.take_ask() {
             let input = Input::Request { client, request };
             self.station.handle(self.io.now, input, &mut self.io);
@@ -122,6 +126,8 @@ impl Driver {
     }
 
     fn close_client(&mut self, id: ClientId) {
+        // That it has finished is to be heard before that it is gone.
+        self.ask_in_turn();
         // Closing the descriptor takes it out of the poller.
         self.io.clients.remove(id);
         let input = Input::Request {

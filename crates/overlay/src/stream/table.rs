@@ -297,10 +297,11 @@ impl Streams {
         self.by_client.remove(&client)
     }
 
-    /// The connection is looked at in this flush.
+    /// The connection is looked at in this flush. It may have gone: who waited for room says so by its place.
     pub(crate) fn touch(&mut self, index: u32) {
         if let Some(slot) = self.slots.get_mut(index as usize)
             && !slot.touched
+            && slot.connection.is_some()
         {
             slot.touched = true;
             self.touched.push_back(index);

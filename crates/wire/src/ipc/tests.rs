@@ -220,10 +220,10 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=13).contains(&byte) {
+        if !(1..=14).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
-        if !(0x81..=0x8b).contains(&byte) {
+        if !(0x81..=0x8c).contains(&byte) {
             assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
     }
@@ -255,7 +255,7 @@ fn what_streams_carry_and_why_they_end_has_its_number_and_no_other_does() {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let good = [3, 0x5d, 0, 0, 0, 0, 0, 32];
+    let good = [3, 0x5d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0];
     let with = |at: usize, value: u8| {
         let mut bytes = good;
         bytes[at] = value;
@@ -267,7 +267,7 @@ fn options_out_of_range_are_refused() {
     assert_eq!(with(7, 0), Err(Malformed::Value), "ttl");
     assert_eq!(with(7, 64), Err(Malformed::Value), "ttl");
     for scheme in 0..=255 {
-        let stamped = [3, 0x7d, 0, 0, 0, 0, 0, 32, scheme];
+        let stamped = [3, 0x7d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, scheme];
         let expected = match (scheme as usize).checked_sub(1) {
             Some(place) if place < Scheme::ALL.len() => Ok(Some(Scheme::ALL[place])),
             _ => Err(Malformed::Value),
@@ -286,7 +286,7 @@ fn every_choice_of_routing_has_its_word_and_its_class() {
         assert_eq!(RouteBy::from_label(by.label()), Some(by));
         let options = Options::default().routed_by(by);
         assert_eq!(options.route_by(), Some(by));
-        let mut message = [0; 9];
+        let mut message = [0; 13];
         let len = Request::Options(options).emit(&mut message).unwrap();
         assert_eq!(
             Request::parse(&message[..len]),
@@ -309,7 +309,7 @@ fn a_deadline_never_turns_into_none() {
             deadline,
             ..Options::default()
         };
-        let mut message = [0; 8];
+        let mut message = [0; 12];
         Request::Options(options).emit(&mut message).unwrap();
         match Request::parse(&message) {
             Ok(Request::Options(options)) => options.deadline,
