@@ -22,6 +22,8 @@ use std::collections::VecDeque;
 
 /// A root that is in use is asked for again so often: it is told of changes for 30 s.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// And one that is not known yet so often: what was asked of a Scribe that had just begun is forgotten.
+const ASK_FOR_FIRST: Duration = Duration::from_secs(1);
 /// Groups outside of whose trees this node's clients send.
 const ROOTS_MAX: usize = 16_384;
 
@@ -130,7 +132,11 @@ impl Shared {
             former: None,
             asked: Time::ZERO,
         });
-        if root.asked == Time::ZERO || now.since(root.asked) >= ASK_AGAIN {
+        let wait = match root.at {
+            Some(_) => ASK_AGAIN,
+            None => ASK_FOR_FIRST,
+        };
+        if root.asked == Time::ZERO || now.since(root.asked) >= wait {
             root.asked = now;
             self.errands.push_back(Errand::Locate(group));
         }
