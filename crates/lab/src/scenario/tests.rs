@@ -45,7 +45,7 @@ fn every_example_runs() {
         let file = path.file_stem().unwrap().to_str().unwrap();
         assert_eq!(scenario.name, file, "the file is called as its scenario");
         assert!(!scenario.about.is_empty());
-        let report = simulate(&scenario.shortened(Duration::from_secs(2)), 1);
+        let report = simulate(&scenario.clone().shortened(Duration::from_secs(2)), 1);
         for flow in &report.flows {
             let (name, packets) = (&flow.name, &flow.packets);
             assert_eq!(packets.refused, 0, "{file}: {name}");
