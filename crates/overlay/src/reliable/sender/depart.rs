@@ -108,7 +108,7 @@ impl Sender {
 
     /// What the link `came` is to be told of the destinations of which enough waits here. [Amir03 §IV]
     /// speaks of buffers that fill; what fills them is told to stop, hop by hop. Enough is a
-    /// destination's part, by its flows, of what leaves in [`PRESS_SOJOURN`]; of one that is held
+    /// destination's part, by its flows, of what leaves in a tenth of a second; of one that is held
     /// itself, as much as may be on its way. A lane that takes nothing for a second holds nobody up:
     /// what comes for it is dropped.
     pub fn holds_for(&self, now: Time, came: u16, holds: &mut Vec<Hold>) {
