@@ -86,16 +86,7 @@ impl Node {
             return;
         };
         if socket.options.scheme.is_none() && socket.refused(now, (from, to, port)) {
-            let is_there = false;
-            out.deliver(
-                client,
-                Reply::Room {
-                    from,
-                    to,
-                    port,
-                    is_there,
-                },
-            );
+            out.deliver(client, room(from, (to, port), false));
         }
     }
 
@@ -209,16 +200,7 @@ impl Node {
         let socket = self.sockets.open(client, &mut self.rng)?;
         let flow_seq = FlowSeq(socket.next_seq(now, from, (to, port), payload.len()));
         if socket.is_let_in(now, (source_port, to, port)) {
-            let (from, is_there) = (source_port, true);
-            out.deliver(
-                client,
-                Reply::Room {
-                    from,
-                    to,
-                    port,
-                    is_there,
-                },
-            );
+            out.deliver(client, room(source_port, (to, port), true));
         }
         let edge = Node::first_edge(self.addr);
         let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
@@ -530,5 +512,15 @@ pub(super) fn own_header(
         destination_port: to.1,
         flow_seq,
         lane_seq: LaneSeq::new(0),
+    }
+}
+
+/// What a client is told of the room for its flow.
+fn room(from: VirtualPort, (to, port): (NodeAddr, VirtualPort), is_there: bool) -> Reply {
+    Reply::Room {
+        from,
+        to,
+        port,
+        is_there,
     }
 }
