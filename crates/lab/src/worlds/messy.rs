@@ -14,6 +14,7 @@
 //! drawn for each apart; runs of them are short outages, and are the same for both.
 
 mod scene;
+mod story;
 mod tcp;
 mod twins;
 
@@ -22,6 +23,7 @@ use super::history::{Past, Told, Witness};
 use crate::scenario::{Scenario, Simulation};
 use base::{Duration, Rng};
 use scene::Scene;
+use story::Story;
 
 /// The world of a seed as a scenario file.
 pub(super) fn scene_of(seed: u64) -> String {
@@ -32,7 +34,7 @@ pub(super) fn scene_of(seed: u64) -> String {
 pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> Result<Past, Worse> {
     let scene = Scene::draw(&mut Rng::new(seed));
     let text = scene.text(seed);
-    if let Some(told) = told {
+    if let Some(told) = &told {
         told.borrow_mut().push(text.clone());
     }
     let worse = |why: String| Worse {
@@ -45,8 +47,18 @@ pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> R
     if let Some(witness) = witness {
         simulation.trace(witness);
     }
+    let story = told.is_some().then(|| {
+        let story = Story::default();
+        simulation.watch(story.watcher(&scenario));
+        story
+    });
     while simulation.run_for(Duration::from_secs(3_600)) {}
     let (report, calls) = simulation.finish_with_calls();
+    if let (Some(told), Some(story)) = (told, story) {
+        scene.tell(&story);
+        story.tell_missed(&scenario, &calls);
+        told.borrow_mut().push(story.text());
+    }
     let compared = twins::compare(&scene, &scenario, &report, &calls).map_err(worse)?;
     let count = |of: fn(&crate::scenario::FlowReport) -> u64| report.flows.iter().map(of).sum();
     Ok(Past {

@@ -1,5 +1,6 @@
 //! What a messy world is like, drawn from its seed, and as a scenario file.
 
+use super::story::Story;
 use base::Rng;
 use std::fmt::Write as _;
 
@@ -364,6 +365,15 @@ impl Scene {
     /// The name of the twin of a flow's receiver.
     pub(super) fn twin_name(&self, flow: usize, receiver: usize) -> String {
         format!("twin {flow} n{}", self.flows[flow].receivers[receiver].to)
+    }
+
+    /// Tells a story the troubles.
+    pub(super) fn tell(&self, story: &Story) {
+        let of_twin = |words: &&(u64, String)| words.1.contains("flow = ");
+        for (at, words) in self.faults.iter().filter(|words| !of_twin(words)) {
+            let words = words.trim_end().replace('\n', " ");
+            story.tell(at * 1_000, format!("trouble: {words}"));
+        }
     }
 
     /// As a scenario file: flows, then their twins. What happens is as it was at the beginning, then

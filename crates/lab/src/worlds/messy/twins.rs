@@ -11,7 +11,7 @@ const MORE_SHARE: f64 = 0.01;
 /// How much longer a silence may be.
 const LONGER_MS: f64 = 1_000.0;
 /// Between two packets of a call.
-const INTERVAL_MS: f64 = 20.0;
+pub(super) const INTERVAL_MS: f64 = 20.0;
 /// Three seconds: longer than TCP takes to get over most losses.
 const BATCH: usize = 150;
 /// Flows with fewer packets say nothing.
@@ -119,7 +119,8 @@ impl Outcome {
     }
 }
 
-fn is_missed(fate: &Option<u32>, deadline_ms: u64) -> bool {
+/// Whether a packet was lost or late.
+pub(super) fn is_missed(fate: &Option<u32>, deadline_ms: u64) -> bool {
     fate.is_none_or(|us| u64::from(us) > deadline_ms * 1_000)
 }
 
