@@ -99,12 +99,17 @@ const BURST_PACKETS: f64 = 4.0;
 const FREE_AT: f64 = 1.25;
 /// The share of what leaves a queue that the lane gives it again: the rest empties it.
 const DRAINING: f64 = 0.95;
-/// The rate grows by no more than this share in a second. Choice: a queue that grows by a quarter of a second per
-/// second is known before it is a tenth long.
-const GROWTH_MOST: f64 = 0.25;
+/// The rate grows by no more than this share in the first second of trying. Choice: a queue that grows by a
+/// quarter of a second per second is known before it is a tenth long.
+const GROWTH_FIRST: f64 = 0.25;
+/// By twice as much in each further second without a queue, up to this share: a path that carries many times
+/// what it did is found within seconds.
+const GROWTH_MOST: f64 = 1.0;
 /// More is tried so long after the rate fell, twice as long when that was too much, and so on.
 const TRY_AFTER: Duration = Duration::from_secs(1);
 const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
+/// The same while no flow is served whole: a trial disturbs nobody then.
+const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
 /// A queue that falls by less than this share of what it should, is others'.
 const ANSWERS: f64 = 0.3;
 /// What should fall by less, in seconds per second, proves nothing.
@@ -443,7 +448,11 @@ impl Brake {
     fn falls(&mut self, now: Time, mut limit: Limit) {
         if now.since(limit.fell) >= self.try_after {
             // What was tried was too much.
-            self.try_after = (self.try_after * 2).min(TRY_AFTER_MAX);
+            let most = match self.flows.served_bps() > 0.0 {
+                true => TRY_AFTER_MAX,
+                false => TRY_AFTER_UNSERVED,
+            };
+            self.try_after = (self.try_after * 2).min(most);
         }
         limit.fell = now;
         let rtt = self.baseline.latest();
@@ -560,7 +569,9 @@ impl Brake {
             (Some(limit), _, false) if may_try => {
                 let steps = span.as_secs_f64() / rtt.as_secs_f64().max(1e-3);
                 let fair = self.settings.alpha * flows * packet_bps * steps.min(8.0);
-                limit.rate_bps += fair.min(limit.rate_bps * GROWTH_MOST * span.as_secs_f64());
+                let tried = now.since(limit.fell).saturating_sub(self.try_after);
+                let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
+                limit.rate_bps += fair.min(limit.rate_bps * growth * span.as_secs_f64());
                 limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
             }
             _ => {}

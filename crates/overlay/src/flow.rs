@@ -17,7 +17,8 @@
 //!   Copies of stamped packets take several paths, and one of them may be slow: such a packet must
 //!   also be from behind all that the window remembers, which a random first number is; or
 //! - from further behind than the largest window, twice in a row, the second one shortly after the
-//!   first in number. The first of the two is dropped as stale.
+//!   first in number. The first of the two is dropped as stale. What is less far behind waited
+//!   somewhere: in the socket of a host that did not run, while copies came by another path.
 
 use crate::realtime::window::PacedWindow;
 use base::seq::Seen;
@@ -372,8 +373,9 @@ impl Flow {
             }
             Seen::Duplicate => Verdict::Duplicate,
             Seen::TooOld => {
+                let is_far = next - wide > limit as u64;
                 let step = stale.and_then(|before| wide.checked_sub(before));
-                if step.is_some_and(|step| (1..=RESTART_STEP).contains(&step)) {
+                if is_far && step.is_some_and(|step| (1..=RESTART_STEP).contains(&step)) {
                     return self.restart(now, seq);
                 }
                 self.stale = Some(wide);

@@ -210,6 +210,14 @@ impl Hello {
         self.price.ends(now)
     }
 
+    /// The link has less room than it is given, or still has.
+    pub fn on_too_full(&mut self, now: Time, is_new: bool) {
+        match is_new {
+            true => self.price.on_outage(now),
+            false => self.price.on_up(now),
+        }
+    }
+
     /// How often the link went down.
     pub fn downs(&self) -> u64 {
         self.downs
@@ -233,10 +241,11 @@ impl Hello {
     /// An authenticated datagram came. Cheap: called for each.
     #[inline]
     pub fn on_traffic(&mut self, now: Time) {
+        let silent_since = self.silent_since();
         let heard = self.heard.replace(now);
         match self.state {
             State::Up => {}
-            State::Probing => self.state = State::Up,
+            State::Probing => self.on_answered(now, silent_since),
             // Back after an outage: the other end is to know at once that it is heard.
             State::Down if heard.is_none() && self.is_tried() => {
                 self.next_send = self.next_send.min(self.earliest(now));

@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+pub mod detour;
 pub mod estimate;
 pub mod event;
 pub mod flood;

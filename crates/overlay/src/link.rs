@@ -52,6 +52,9 @@ const DIAL_REST_MAX: Duration = Duration::from_secs(8);
 
 /// Hellos whose answers are waited for. Choice: a second of them at their fastest usual pace.
 const ASKED: usize = 32;
+/// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
+/// over by then.
+const FULL_AFTER: Duration = Duration::from_secs(1);
 
 /// What a link may lose and have no trouble. Choice: what recovery leaves of twice as much is not heard.
 const LOSS_NOTABLE: f64 = 0.005;
@@ -133,6 +136,10 @@ pub struct Link {
     pub(crate) touched: bool,
     /// Packets may be sent twice at once.
     copies_ahead: bool,
+    /// Since when the brake of the real-time lane holds packets back.
+    full_since: Option<Time>,
+    /// Its price tells of it.
+    is_priced_full: bool,
     /// The session whose counters the loss estimate follows.
     counted: Option<wire::link::SessionIndex>,
     /// The highest counter seen: only newer datagrams move the neighbour's address.
@@ -193,6 +200,8 @@ impl Link {
             history: History::new(settings.realtime.clone()),
             ahead: None,
             copies_ahead: settings.realtime.copies_ahead,
+            full_since: None,
+            is_priced_full: false,
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
@@ -219,6 +228,12 @@ impl Link {
     /// The other end is heard, and hears this one.
     pub fn is_up(&self) -> bool {
         self.hello.is_usable() && self.at.is_some()
+    }
+
+    /// The link carries data and has fallen silent: it may have failed, and nobody knows yet.
+    #[inline]
+    pub fn is_in_doubt(&self, now: Time) -> bool {
+        self.hello.is_in_doubt(now)
     }
 
     /// Packets are sent over the link and taken from it: it is up, or was a moment ago and is tried
@@ -283,6 +298,24 @@ impl Link {
         let rest = (DIAL_REST * (1 << (self.dials / DIALS_PER_STEP).min(3))).min(DIAL_REST_MAX);
         let rested = self.dialled.is_none_or(|at| now.since(at) >= rest);
         rested && (lost || self.sessions.wants_rekey(now))
+    }
+
+    /// Looks whether the link has room for what it is given. To be called about once per second.
+    pub(crate) fn note_room(&mut self, now: Time) {
+        let is_full = self
+            .brake
+            .as_ref()
+            .is_some_and(|brake| brake.rate_bps().is_some());
+        self.full_since = is_full.then(|| self.full_since.unwrap_or(now));
+        let lasts = self
+            .full_since
+            .is_some_and(|since| now.since(since) >= FULL_AFTER);
+        if !lasts {
+            self.is_priced_full = false;
+            return;
+        }
+        let is_new = !core::mem::replace(&mut self.is_priced_full, true);
+        self.hello.on_too_full(now, is_new);
     }
 
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the

@@ -9,6 +9,7 @@
 
 pub(crate) mod control;
 mod deliver;
+mod doubt;
 mod flows;
 mod fragments;
 mod group_status;
@@ -32,6 +33,7 @@ pub use send::MAX_PAYLOAD;
 pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
+use crate::detour::Detours;
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
@@ -109,6 +111,7 @@ pub struct Node {
     signers: routing::Signers,
     tables: Tables,
     stamps: Stamps,
+    detours: Detours,
     groups: Local,
     telling: groups::Telling,
     trees: Trees,
@@ -187,6 +190,7 @@ impl Node {
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
             stamps: Stamps::default(),
+            detours: Detours::default(),
             groups: Local::default(),
             telling: groups::Telling::default(),
             trees: Trees::default(),

@@ -116,6 +116,35 @@ fn another_way_is_taken_within_half_a_second_and_the_first_one_not_again_for_lon
 }
 
 #[test]
+fn while_a_link_is_in_doubt_copies_go_another_way() {
+    let triangle = [(0, 1), (0, 2), (2, 1)];
+    let mut gaps = [Vec::new(), Vec::new()];
+    for seed in 0..12 {
+        for (doubt, gaps) in [true, false].into_iter().zip(&mut gaps) {
+            let mut settings = Settings::modern();
+            if !doubt {
+                settings.hello.doubt_after = Duration::from_secs(3_600);
+            }
+            let mut nodes = Nodes::with(seed, 3, &triangle, "delay=20ms", settings);
+            nodes.link(0, 1, "delay=10ms");
+            nodes.run_ms(5_000 + 37 * seed);
+            let mut streams = Streams::begin(&mut nodes, vec![call(0, 1), call(1, 0)]);
+            streams.run(&mut nodes, Duration::from_secs(3));
+            nodes.set_outage(0, 1, true);
+            streams.run(&mut nodes, Duration::from_secs(3));
+            streams.finish(&mut nodes);
+            assert_eq!(streams.duplicates, 0);
+            gaps.push(streams.longest_gap(0).max(streams.longest_gap(1)));
+            nodes.world.close().unwrap();
+        }
+    }
+    let [with, without] = gaps;
+    // 150 ms, two packets that were on their way, and the longer path.
+    assert!(with.iter().all(|gap| *gap <= MS * 230), "{with:?}");
+    assert!(without.iter().all(|gap| *gap >= MS * 350), "{without:?}");
+}
+
+#[test]
 fn a_far_detour_is_left_when_the_price_of_the_outage_is_smaller() {
     // The detour is 100 ms longer: more than the price of one outage.
     let mut nodes = Nodes::with(

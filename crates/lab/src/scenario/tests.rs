@@ -83,8 +83,11 @@ fn calls_go_around_a_crashed_relay_and_back() {
     let report = example("diamond.toml");
     for flow in &report.flows {
         let packets = &flow.packets;
-        assert_eq!(packets.gaps, 1, "{packets:?}");
-        assert!(packets.longest_gap_ms < 1_000.0, "{packets:?}");
+        // What is sent until the link is in doubt is lost; then copies go the other way.
+        assert!(
+            (100.0..250.0).contains(&packets.longest_gap_ms),
+            "{packets:?}"
+        );
         assert_eq!(
             (packets.delay_ms.p50, packets.delay_ms.p99),
             (Some(20.0), Some(30.0))
@@ -109,7 +112,7 @@ fn a_partition_silences_only_what_crosses_it() {
 fn two_disjoint_paths_lose_nothing_when_a_node_on_one_of_them_dies() {
     let report = example("disjoint.toml");
     let [one, two] = [0, 1].map(|n| &report.flows[n].packets);
-    assert_eq!((one.gaps, two.gaps), (1, 0), "{one:?}");
+    assert!(one.lost > 0 && one.longest_gap_ms >= 80.0, "{one:?}");
     assert_eq!((two.lost, two.late, two.duplicates), (0, 0, 0), "{two:?}");
     assert_eq!(two.received, two.sent);
     assert_eq!(two.delay_ms.max, Some(30.0));
@@ -781,7 +784,7 @@ proptest! {
 /// or the simulator, puts the new number here: `sinew sim run examples/diamond.toml --json`.
 #[test]
 fn the_trace_of_an_example_is_pinned() {
-    assert_eq!(example("diamond.toml").trace_hash, "d2fa3f38664f25d7");
+    assert_eq!(example("diamond.toml").trace_hash, "910e4ba6512d3a57");
 }
 
 #[test]

@@ -62,6 +62,21 @@ fn a_slow_copy_is_no_restarted_source() {
     assert_eq!(stamped(39_001, 8), Verdict::New);
 }
 
+/// Packets of a call wait for seconds in the socket of a relay that does not run, while copies come by
+/// another path. They are late, there are many of them in order, and none is of a restarted source.
+#[test]
+fn what_a_stalled_relay_sends_on_is_not_taken_again() {
+    let mut flows = Flows::new();
+    for seq in 0..600 {
+        let now = at_ms(u64::from(seq) * 20);
+        assert_eq!(note(&mut flows, now, 1, seq), Verdict::New);
+    }
+    for seq in 200..260 {
+        assert_ne!(note(&mut flows, at_ms(12_000), 1, seq), Verdict::New);
+    }
+    assert_eq!(note(&mut flows, at_ms(12_001), 1, 600), Verdict::New);
+}
+
 #[test]
 fn every_part_of_the_key_counts() {
     let mut flows = Flows::new();

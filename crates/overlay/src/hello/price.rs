@@ -7,6 +7,9 @@
 //!            0 |--'              '--'              '---   told as 64, 16, 4 ms; below, nothing
 //! ```
 //!
+//! A gap too short for an outage adds a quarter of `first`. A link that has less room than it is given
+//! costs as much as one that has failed once, for as long as that lasts and while it falls afterwards.
+//!
 //! A price is no door: a link that keeps failing carries what has no better way. It keeps routes from
 //! following a link that comes and goes: they leave it at once, and come back when every other path is
 //! longer by the price that is left. [Amir06 §IV-B] saw instability when routes changed because of a
@@ -30,6 +33,10 @@ pub struct Settings {
 const LEAST_US: u32 = 2_000;
 const STEP_US: u32 = 4_000;
 
+/// A gap costs this part of an outage. Choice: it takes a call a fifth of a second and no more, and of a lossy
+/// link some are mere chance.
+const GAP_SHARE: u64 = 4;
+
 /// The price of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Price {
@@ -50,9 +57,18 @@ impl Price {
 
     /// The link has failed.
     pub(super) fn on_outage(&mut self, now: Time) {
+        self.add(now, self.settings.first);
+    }
+
+    /// The link has been silent for a moment, shorter than what counts as an outage.
+    pub(super) fn on_gap(&mut self, now: Time) {
+        self.add(now, self.settings.first.div(GAP_SHARE));
+    }
+
+    fn add(&mut self, now: Time, more: Duration) {
         let s = &self.settings;
         let us = |span: Duration| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-        let sum = self.left_us(now).saturating_add(us(s.first));
+        let sum = self.left_us(now).saturating_add(us(more));
         *self = Price {
             us: sum.min(us(s.most)),
             since: now,
@@ -134,6 +150,16 @@ mod tests {
         assert_eq!(price.left_us(at(100)), 200_000);
         price.forget();
         assert_eq!(price.told_us(at(100)), 0);
+    }
+
+    #[test]
+    fn four_gaps_are_an_outage() {
+        let mut price = Price::new(SETTINGS);
+        let told = [1, 2, 3, 4].map(|s| {
+            price.on_gap(at(s));
+            price.left_us(at(s)) / 1_000
+        });
+        assert_eq!(told, [16, 32, 48, 64]);
     }
 
     #[test]

@@ -46,6 +46,14 @@ impl Hello {
         allowance.max(s.rtt_allowance_min).min(s.rtt_allowance_max)
     }
 
+    /// The link carries data and has been silent for longer than [`super::Settings::doubt_after`].
+    #[inline]
+    pub fn is_in_doubt(&self, now: Time) -> bool {
+        self.active
+            && self.state != State::Down
+            && now.since(self.silent_since()) >= self.settings.doubt_after
+    }
+
     fn down_after(&self) -> Duration {
         self.pace().down_after + self.rtt_allowance()
     }
@@ -78,6 +86,16 @@ impl Hello {
             self.next_send = self.earliest(now);
         }
         None
+    }
+
+    /// The link was in doubt and is not any more. Silence that even several questions did not break at once is
+    /// a gap in what the link carries, and costs a part of what an outage does: three of a second are as bad.
+    #[cold]
+    pub(super) fn on_answered(&mut self, now: Time, silent_since: Time) {
+        self.state = State::Up;
+        if self.active && now.since(silent_since) >= self.hurry_after() {
+            self.price.on_gap(now);
+        }
     }
 
     /// A host that slept heard nothing because it slept: what waits in its sockets is handled

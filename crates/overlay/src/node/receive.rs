@@ -58,7 +58,13 @@ impl Node {
     fn dispatch(&mut self, now: Time, verdict: Verdict, run: Burst, out: &mut impl Outbox<Node>) {
         match verdict {
             Verdict::Done => {}
-            Verdict::Forward(link) => self.send_run(now, link, run, false, out),
+            Verdict::Forward(link) => {
+                if self.links.at(link).is_in_doubt(now) {
+                    let came = self.links.at(self.came).peer;
+                    self.send_around(now, link, Some(came), &run, out);
+                }
+                self.send_run(now, link, run, false, out);
+            }
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
             Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
             Verdict::Shared => self.send_shared(now, false, run, out),

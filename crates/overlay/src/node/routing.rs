@@ -159,6 +159,7 @@ impl Node {
     /// Weighs the present estimate of a link; marks the own record as due when it is to be told.
     pub(super) fn consider_cost(&mut self, now: Time, index: LinkIndex) {
         let link = self.links.at_mut(index);
+        link.note_room(now);
         let cost = link.measured_cost(now);
         self.own_record_due |= link.announce.on_measure(now, cost).is_some();
     }

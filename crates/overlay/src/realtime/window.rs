@@ -2,7 +2,9 @@
 //!
 //! What matters is how long a window remembers. At 50 packets/s 256 numbers are five seconds, at
 //! 600 000 packets/s half a millisecond. So half a turn of the window is timed, and the window
-//! doubles while that is shorter than it should be, up to a limit.
+//! doubles while that is shorter than it should be, up to a limit. A number from below a window that lasts
+//! too short is taken, and the window grows over it; from below one that lasts long enough it stays what it
+//! is, too old: it may have been seen, and nobody remembers.
 
 use base::seq::{Seen, Window};
 use base::{Duration, Time};
@@ -14,6 +16,8 @@ pub(crate) struct PacedWindow {
     /// When half a turn was timed last, and the number at which the next one is.
     turned: Time,
     turn_at: u64,
+    /// The last half turn took as long as it should.
+    is_long: bool,
 }
 
 impl PacedWindow {
@@ -23,6 +27,7 @@ impl PacedWindow {
             window: Window::new(capacity),
             turned: Time::ZERO,
             turn_at: 0,
+            is_long: false,
         }
     }
 
@@ -33,7 +38,7 @@ impl PacedWindow {
         let seen = self.window.insert(seq);
         if seen == Seen::Ahead && seq >= self.turn_at {
             self.turn(now, cover, limit);
-        } else if seen == Seen::TooOld && self.window.grow_to_cover(seq, limit) {
+        } else if seen == Seen::TooOld && !self.is_long && self.window.grow_to_cover(seq, limit) {
             return self.window.insert(seq);
         }
         seen
@@ -52,7 +57,8 @@ impl PacedWindow {
     #[cold]
     fn turn(&mut self, now: Time, cover: Duration, limit: usize) {
         let is_first = self.turn_at == 0;
-        if !is_first && now.since(self.turned) < cover {
+        self.is_long = !is_first && now.since(self.turned) >= cover;
+        if !is_first && !self.is_long {
             // The highest number that does not fit: one doubling covers it.
             let below = self.window.next().checked_sub(self.window.capacity() + 1);
             if let Some(below) = below {

@@ -69,6 +69,7 @@ impl Settings {
             ("hello_idle_interval", Field::Span(&mut idle.interval)),
             ("hello_idle_probe_after", Field::Span(&mut idle.probe_after)),
             ("hello_idle_down_after", Field::Span(&mut idle.down_after)),
+            ("doubt_after", Field::Span(&mut self.hello.doubt_after)),
             ("link_up_hellos", Field::Count(&mut self.hello.up_hellos)),
             ("link_up_after", Field::Span(&mut self.hello.up_after)),
             ("link_try_for", Field::Span(&mut self.hello.try_for)),

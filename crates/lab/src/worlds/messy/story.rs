@@ -85,8 +85,9 @@ impl Story {
             let late = run.iter().filter(|n| call[**n].is_some()).count();
             let at_ms = |n: usize| n as f64 * INTERVAL_MS;
             let until_s = at_ms(last) / 1e3;
-            let what =
-                format!("{flow}: {count} packets missed, {late} of them late, until {until_s:.3} s");
+            let what = format!(
+                "{flow}: {count} packets missed, {late} of them late, until {until_s:.3} s"
+            );
             self.tell((at_ms(first) * 1e3) as u64, what);
         }
     }
@@ -101,7 +102,8 @@ impl Story {
         let mut told = self.0.borrow_mut();
         let drops = std::mem::take(&mut told.drops);
         for ((part, node, reason), packets) in drops {
-            let what = format!("n{node}: {packets} packets dropped within half a second ({reason})");
+            let what =
+                format!("n{node}: {packets} packets dropped within half a second ({reason})");
             told.lines.push((part * TOGETHER_US, what));
         }
         told.lines.sort_by_key(|(at, _)| *at);

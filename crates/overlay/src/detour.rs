@@ -1,0 +1,190 @@
+//! Ways around a link that is in doubt: where copies go while nobody knows whether it still carries.
+//!
+//! ```text
+//!        0          150 ms                    420 ms                       silence of the link
+//!   ─────┼────────────┼─────────────────────────┼──────────────────────▶
+//!   sent │ lost       │ lost, and a copy by     │ by the other way alone:
+//!        │            │ another way arrives     │ the link is down
+//! ```
+//! A link that falls silent is asked before it is given up ([`crate::hello`]), because most silences are
+//! a few lost hellos. What is sent meanwhile is lost if it is an outage. So real-time packets go twice
+//! as long as the link is in doubt: over it, and to the neighbour that is next on the best path without
+//! it. That neighbour knows nothing of the doubt and follows its own tables, so it serves only where its own
+//! path does not lead back here (RFC 5286 calls it a loop-free alternate). Whoever gets both copies drops
+//! the second, as it drops any packet of a flow that it has seen.
+//!
+//! Choice: the papers wait for the hello protocol's verdict.
+
+use base::{Duration, Map, NodeAddr, Time};
+use graph::spf::Tree;
+use graph::{Metric, NodeIndex, Topology};
+
+/// Links in doubt for which ways around are kept. More at once, and the whole host is cut off.
+const LINKS_MAX: usize = 8;
+/// Neighbours of which it is looked up whether they lead back, per link in doubt: each costs a tree.
+const NEIGHBORS_MAX: usize = 4;
+/// Ways are computed anew for another topology, at most so often: where it changes faster, the old ones
+/// serve. One computation for a thousand nodes takes less than a millisecond.
+const ANEW_AFTER: Duration = Duration::from_millis(50);
+
+/// The ways around the links of one node.
+#[derive(Debug, Default)]
+pub struct Detours {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    peer: NodeAddr,
+    metric: Metric,
+    /// The topology that it was computed for.
+    generation: u64,
+    at: Time,
+    /// The paths of this node without the link.
+    tree: Tree,
+    /// The paths of the neighbours that come next on them.
+    neighbors: Vec<(NodeIndex, Tree)>,
+    /// What was found.
+    next: Map<NodeAddr, Option<NodeAddr>>,
+}
+
+impl Detours {
+    /// The neighbour that brings packets of `own` to `to` although the link to `peer` may carry nothing;
+    /// none if there is no such neighbour. `topology` is that of `generation`.
+    pub fn next_hop(
+        &mut self,
+        now: Time,
+        (own, peer, metric): (NodeAddr, NodeAddr, Metric),
+        to: NodeAddr,
+        (generation, topology): (u64, &Topology),
+    ) -> Option<NodeAddr> {
+        let is_of = |entry: &Entry| (entry.peer, entry.metric) == (peer, metric);
+        let place = match self.entries.iter().position(is_of) {
+            Some(place) => place,
+            None => {
+                let entry = Entry::new(now, (own, peer, metric), generation, topology)?;
+                if self.entries.len() >= LINKS_MAX {
+                    self.entries.remove(0);
+                }
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        };
+        let entry = &mut self.entries[place];
+        let is_old = entry.generation != generation;
+        if is_old && now.since(entry.at) >= ANEW_AFTER {
+            *entry = Entry::new(now, (own, peer, metric), generation, topology)?;
+        }
+        let is_old = entry.generation != generation;
+        if let Some(known) = entry.next.get(&to) {
+            return *known;
+        }
+        if is_old {
+            // Its indices may mean other nodes by now.
+            return None;
+        }
+        let found = entry.find(topology, to);
+        entry.next.insert(to, found);
+        found
+    }
+}
+
+impl Entry {
+    fn new(
+        now: Time,
+        (own, peer, metric): (NodeAddr, NodeAddr, Metric),
+        generation: u64,
+        topology: &Topology,
+    ) -> Option<Entry> {
+        let (root, end) = (topology.index(own)?, topology.index(peer)?);
+        let tree = Tree::without(topology, root, metric, |from, to| (from, to) == (root, end));
+        Some(Entry {
+            peer,
+            metric,
+            generation,
+            at: now,
+            tree,
+            neighbors: Vec::new(),
+            next: Map::default(),
+        })
+    }
+
+    fn find(&mut self, topology: &Topology, to: NodeAddr) -> Option<NodeAddr> {
+        let to = topology.index(to)?;
+        if self.tree.distance(to)?.is_silent() {
+            return None;
+        }
+        let next = self.tree.next_hop(to)?;
+        if !self.neighbors.iter().any(|(node, _)| *node == next) {
+            if self.neighbors.len() >= NEIGHBORS_MAX {
+                return None;
+            }
+            let tree = Tree::new(topology, next, self.metric);
+            self.neighbors.push((next, tree));
+        }
+        let (_, tree) = self.neighbors.iter().find(|(node, _)| *node == next)?;
+        let own = self.tree.root();
+        let mut node = to;
+        while let Some(before) = tree.parent(node) {
+            if before == own {
+                return None;
+            }
+            node = before;
+        }
+        Some(topology.addr(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use graph::metric::{LinkCost, Parameters};
+
+    const NODES: [NodeAddr; 4] = [NodeAddr(1), NodeAddr(2), NodeAddr(3), NodeAddr(4)];
+
+    /// Links both ways, each of so many milliseconds.
+    fn topology(links: &[(usize, usize, u32)]) -> Topology {
+        let both = links.iter().flat_map(|&(a, b, ms)| {
+            let cost = LinkCost::new(ms * 1_000, 0.0);
+            [(NODES[a], NODES[b], cost), (NODES[b], NODES[a], cost)]
+        });
+        Topology::from_links(Parameters::default(), both)
+    }
+
+    fn around(topology: &Topology, to: usize) -> Option<NodeAddr> {
+        let doubt = (NODES[0], NODES[1], Metric::ExpectedLatency);
+        Detours::default().next_hop(Time::ZERO, doubt, NODES[to], (1, topology))
+    }
+
+    #[test]
+    fn copies_go_to_a_neighbour_whose_path_does_not_lead_back() {
+        // A triangle, and a node behind the link in doubt.
+        let triangle = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 10), (1, 3, 10)]);
+        assert_eq!(around(&triangle, 1), Some(NODES[2]));
+        assert_eq!(around(&triangle, 3), Some(NODES[2]));
+        // The third node's own path to the second is by the first.
+        let far = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 90)]);
+        assert_eq!(around(&far, 1), None);
+        // There is no other way.
+        let chain = topology(&[(0, 1, 10), (1, 2, 10), (2, 3, 10)]);
+        assert_eq!(around(&chain, 3), None);
+        assert_eq!(around(&chain, 1), None);
+    }
+
+    #[test]
+    fn another_topology_is_looked_at_after_a_while() {
+        let doubt = (NODES[0], NODES[1], Metric::ExpectedLatency);
+        let triangle = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 10)]);
+        let chain = topology(&[(0, 1, 10), (1, 2, 10)]);
+        let mut detours = Detours::default();
+        let mut ask = |ms, generation, topology: &Topology| {
+            let now = Time::ZERO + Duration::from_millis(ms);
+            detours.next_hop(now, doubt, NODES[1], (generation, topology))
+        };
+        assert_eq!(ask(0, 1, &triangle), Some(NODES[2]));
+        assert_eq!(ask(49, 2, &chain), Some(NODES[2]));
+        assert_eq!(ask(50, 2, &chain), None);
+        assert_eq!(ask(60, 3, &triangle), None);
+        assert_eq!(ask(100, 3, &triangle), Some(NODES[2]));
+    }
+}
