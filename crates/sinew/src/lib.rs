@@ -311,7 +311,7 @@ mod tests {
         let path = format!("{path} {}", command.get_name()).trim().to_owned();
         check(command, &path);
         for below in command.get_subcommands_mut() {
-            if below.get_name() != "help" {
+            if below.get_name() != "help" && !below.is_hide_set() {
                 each(below, &path, check);
             }
         }
