@@ -13,7 +13,7 @@
 
 use crate::date::moment;
 use base::token_bucket::TokenBucket;
-use base::{Time, UnderlayAddr};
+use base::{NodeAddr, Time, UnderlayAddr};
 use net::clock::Clock;
 use overlay::event::Event;
 use std::collections::BTreeMap;
@@ -220,6 +220,9 @@ pub struct Log {
     left_out: BTreeMap<&'static str, u64>,
     /// What was said of whom, by address and kind.
     said: BTreeMap<([u8; 16], &'static str), Said>,
+    /// Sessions that were told and have not become a link since: a neighbour that answers and then
+    /// refuses is dialled for ever.
+    sessions: BTreeMap<NodeAddr, Said>,
 }
 
 /// A line that others have provoked: when it was said, and how often it was left out since.
@@ -238,6 +241,7 @@ impl Log {
             provoked,
             left_out: BTreeMap::new(),
             said: BTreeMap::new(),
+            sessions: BTreeMap::new(),
         }
     }
 
@@ -249,7 +253,7 @@ impl Log {
     /// Logs an event, if it is one that an operator wants to read.
     pub fn event(&mut self, now: Time, event: &Event) {
         match *event {
-            Event::Established { peer, at } => self.line(&format!("session with {peer} at {at}")),
+            Event::Established { peer, at } => self.session(now, peer, at),
             Event::Refused { from, why } => {
                 let text = format!("handshake with {from} refused: {why}");
                 self.about(now, from, why.label(), &text);
@@ -261,7 +265,10 @@ impl Log {
                      not run, or be of another network)"
                 ));
             }
-            Event::LinkUp { peer } => self.line(&format!("link to {peer} is up")),
+            Event::LinkUp { peer } => {
+                self.sessions.remove(&peer);
+                self.line(&format!("link to {peer} is up"));
+            }
             Event::LinkDown { peer, why } => {
                 self.lines.warn(&format!("link to {peer} is down: {why}"));
             }
@@ -293,6 +300,30 @@ impl Log {
             ));
         }
         true
+    }
+
+    /// A session that comes to nothing begins again every few seconds: it is said once a minute.
+    fn session(&mut self, now: Time, peer: NodeAddr, at: UnderlayAddr) {
+        let mut text = format!("session with {peer} at {at}");
+        if let Some(said) = self.sessions.get_mut(&peer) {
+            if now.since(said.at) < REPEATED {
+                said.left_out += 1;
+                return;
+            }
+            text += &format!(
+                ", and {} more since this was said last: none has become a link",
+                said.left_out
+            );
+        }
+        if self.sessions.len() >= MAX_KINDS {
+            self.sessions.clear();
+        }
+        let said = Said {
+            at: now,
+            left_out: 0,
+        };
+        self.sessions.insert(peer, said);
+        self.line(&text);
     }
 
     /// The same for a line about an address that may repeat what was said of it: once a minute.
@@ -389,6 +420,37 @@ mod tests {
             text.contains("90 more lines of this kind left out: mac"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_session_that_becomes_no_link_is_said_once_a_minute() {
+        let sink = Sink::default();
+        let (flushed, lines) = Lines::to("fra", Clock::new(), Some(sink.clone()));
+        let mut log = Log::new(lines);
+        let session = |peer| Event::Established {
+            peer: NodeAddr(peer),
+            at: net::addr::underlay("192.0.2.1:7700".parse().unwrap(), 0),
+        };
+        // A node that was revoked dials two others for ever: both answer, and then say nothing.
+        for seconds in 0..=60 {
+            let now = Time::ZERO + base::Duration::from_secs(seconds);
+            log.event(now, &session(1));
+            log.event(now, &session(2));
+        }
+        // A neighbour that was restarted: both sessions become links, both are news.
+        let peer = NodeAddr(3);
+        for _ in 0..2 {
+            log.event(Time::ZERO, &session(peer.0));
+            log.event(Time::ZERO, &Event::LinkUp { peer });
+        }
+        drop(log);
+        drop(flushed);
+        let text = sink.text();
+        for (peer, lines) in [(1, 2), (2, 2), (3, 2)] {
+            let line = format!("session with {} at", NodeAddr(peer));
+            assert_eq!(text.matches(&line).count(), lines, "{text}");
+        }
+        assert_eq!(text.matches("and 59 more").count(), 2, "{text}");
     }
 
     #[test]

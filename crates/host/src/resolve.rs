@@ -58,7 +58,10 @@ impl Resolver {
             .map(|named| Lookup::new(named, Instant::now()))
             .collect();
         let work = move || {
-            while ended.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
+            // The first lookup does not wait: nobody likes a start that takes a second longer.
+            let mut wait = Duration::ZERO;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = PACE;
                 let now = Instant::now();
                 if !lookups.iter().any(|lookup| lookup.due <= now) {
                     continue;

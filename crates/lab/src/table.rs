@@ -1,5 +1,8 @@
 //! Tables for terminals: the first column to the left, numbers to the right.
 
+/// The width of a terminal that tables fit, where nobody says another one.
+pub(crate) const COLUMNS: usize = 80;
+
 /// The rows as aligned lines, each ended.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)

@@ -46,15 +46,21 @@ pub enum Net {
     #[command(after_help = "\
 Examples:
   sinew net add voice ams --address ams.example.net:7700
-  sinew net add voice fra --address 192.0.2.7:7700 --address '[2001:db8::7]:7700' --link ams
+  sinew net add voice fra --address 192.0.2.7:7700 \\
+    --address '[2001:db8::7]:7700' --link ams
   sinew net add voice lab1 --address 127.0.0.1:7701 --lab
-  sinew net add voice home --request home.request --link ams,fra    (behind NAT: no address)")]
+  sinew net add voice home --request home.request    # behind NAT: no address")]
     Add(Add),
     /// On the node's own machine: make its key, and a request for a certificate
-    #[command(after_help = "\
+    #[command(
+        override_usage = "sinew net request [OPTIONS] --network <FILE> --overlay <ADDRESS>\n  \
+            <DIR> <NODE>",
+        after_help = "\
 Example:
   sinew net request /etc/sinew home --network network.pub --overlay 10.7.0.9
-  then give /etc/sinew/node.request to whoever keeps the network: sinew net add .. --request")]
+then give /etc/sinew/node.request to whoever keeps the network, for
+  sinew net add voice home --request node.request"
+    )]
     Request(Request),
     /// Issue a new certificate for a node and its present key
     #[command(after_help = "\
@@ -65,7 +71,7 @@ Example:
     #[command(after_help = "\
 Examples:
   sinew net set voice ams --domain a.example --node voice/ams
-  sinew net set voice ams --domain none                        (no domains any more)
+  sinew net set voice ams --domain none                # no domains any more
   sinew net set voice ams --address ams2.example.net:7700
   sinew net set voice ams --link fra,par")]
     Set(Set),
@@ -78,7 +84,8 @@ Example:
     #[command(after_help = "\
 Example:
   sinew net clients voice/ams --listen 10.0.0.1:7443
-  then copy voice/ams/ams.remote to the other host, and there: SINEW_NODE=ams.remote program")]
+then copy voice/ams/ams.remote to the other host, and there:
+  SINEW_NODE=ams.remote program")]
     Clients(NetClients),
     /// List the nodes and their certificates
     #[command(after_help = "Example:\n  sinew net list voice --json")]

@@ -503,10 +503,17 @@ impl Config {
 /// The key that was probably meant, where the parser knows none and lists those that there are.
 fn hint(message: &str) -> String {
     let mut words = message.split('`').skip(1).step_by(2);
-    let meant = match (message.starts_with("unknown "), words.next()) {
-        (true, Some(unknown)) => lab::scenario::nearest(unknown, &words.collect::<Vec<_>>()),
-        _ => None,
+    let Some(unknown) = words.next() else {
+        return String::new();
     };
+    let known: Vec<&str> = match message.split_once("use one of ") {
+        Some((_, settings)) if message.starts_with("no setting ") => {
+            settings.trim_end().split(", ").collect()
+        }
+        _ if message.starts_with("unknown ") => words.collect(),
+        _ => return String::new(),
+    };
+    let meant = lab::scenario::nearest(unknown, &known);
     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"))
 }
 

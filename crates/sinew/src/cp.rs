@@ -29,7 +29,7 @@ pub struct Copy {
     /// What to copy, and where to: SRC… NODE:PATH…, or NODE:PATH… DST; `-` is standard input or
     /// output. A path with a colon in it is local if a slash comes before the colon: ./a:b. Several
     /// sources need a directory to go into
-    #[arg(value_name = "SRC… DST", num_args = 2.., required = true)]
+    #[arg(value_names = ["SRC", "DST"], num_args = 2.., required = true)]
     pub paths: Vec<String>,
     /// The nodes between, in order, from here to the node that is named; NODE@HOST:PORT for one that
     /// is no neighbour of the one before

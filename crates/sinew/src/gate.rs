@@ -130,8 +130,8 @@ pub fn run(args: &NetClients) -> Outcome {
         }));
     }
     terminal::line(&format!(
-        "{name} takes clients of other hosts at {} once it is started again; give them {1}, and \
-         have them set SINEW_NODE={1}",
+        "{name} takes clients of other hosts at {} once it is started again\n\
+         give them {1}, and have them set SINEW_NODE={1}",
         args.listen,
         remote.display()
     ))

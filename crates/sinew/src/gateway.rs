@@ -48,17 +48,18 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew gateway sip --local a.example=10.1.0.5:5060 --node net/ams
-  sinew gateway sip --listen 10.1.0.1:5060 --local a.example=10.1.0.5 --records calls.jsonl
+  sinew gateway sip --listen 10.1.0.1:5060 --local a.example=10.1.0.5 \\
+    --records calls.jsonl
   sinew calls --node net/ams")]
     Sip(sip::SipArgs),
     /// Bridge IP multicast: programs of several sites as if they were on one network
     #[command(after_help = "\
 Examples:
-  sinew gateway multicast --node net/ams                      # programs of this host, by the TAP sinew0
+  sinew gateway multicast --node net/ams                    # for this host
   ffmpeg -re -i film.ts -c copy -f mpegts 'udp://239.1.1.1:5004?pkt_size=1316'
-  sinew gateway multicast --node net/fra --interface eth1     # the hosts of the network at eth1
-  vlc udp://@239.1.1.1:5004                                   # at one of them
-  sinew gateway multicast --groups '239.1.0.0/16,!239.1.9.9' --deadline 150ms --node net/ams")]
+  sinew gateway multicast --node net/fra --interface eth1   # for hosts at eth1
+  vlc udp://@239.1.1.1:5004                                 # at one of them
+  sinew gateway multicast --groups '239.1.0.0/16,!239.1.9.9' --deadline 150ms")]
     Multicast(multicast::MulticastArgs),
 }
 

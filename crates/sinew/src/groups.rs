@@ -6,7 +6,7 @@ use crate::date::span;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::quantity;
-use crate::service::Service;
+use crate::service::{self, Service};
 use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table, Tone};
 use crate::terminal;
@@ -23,15 +23,17 @@ use std::path::PathBuf;
 pub enum Group {
     /// Show a group: its tree, its members, and what each receiver has got
     #[command(after_help = "\
-What the receivers got is known at the source's node, which they report to every two seconds.
+What the receivers got is known at the source's node, which they report to every
+two seconds.
 
 Example:
   sinew group show 239.1.1.1 --node net/ams --watch")]
     Show(ShowGroup),
     /// Say how a group is to be carried, for the whole network: asked of the source's node
     #[command(after_help = "\
-The answer is no, with the reasons, when a link of the tree has not enough capacity left or a member
-is too far away. What is sent above the rate is dropped at the source.
+The answer is no, with the reasons, when a link of the tree has not enough
+capacity left or a member is too far away. What is sent above the rate is
+dropped at the source.
 
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
@@ -206,8 +208,12 @@ fn set(args: &SetGroup) -> Outcome {
     let admission = &answer["admission"];
     let mut lines = vec![format!("{}: admitted", args.group)];
     lines.extend(reasons(admission));
-    terminal::line(&lines.join("\n"))
+    let page = Page::wrapped(&lines.join("\n"), &terminal::look(), INDENT);
+    terminal::line(page.to_string().trim_end())
 }
+
+/// What does not fit in a line goes on so far from its beginning.
+const INDENT: usize = 4;
 
 /// What an admission says, line by line.
 fn reasons(admission: &Value) -> Vec<String> {
@@ -309,18 +315,17 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     let mut lines = Vec::new();
     let setting = &group["setting"];
     if !setting.is_null() {
+        let rate = setting["rate_kbps"].as_f64();
         let part = |key: &str, unit: &str| match setting[key].as_u64() {
             Some(number) => format!(", {number} {unit}"),
             None => String::new(),
         };
         lines.push(format!(
-            "set by {}: {}, {}, priority {}{}{}",
+            "set by {}: {}{}{}",
             names.name(text(&setting["set_by"])),
-            text(&setting["link"]),
-            text(&setting["routing"]),
-            setting["priority"],
+            service::described(setting),
             part("deadline_ms", "ms"),
-            part("rate_kbps", "kbit/s"),
+            rate.map_or_else(String::new, |kbps| format!(", {} Mbit/s", kbps / 1e3)),
         ));
         lines.extend(reasons(&group["admission"]));
     }
@@ -369,7 +374,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
                 lost(&one["lost_after_pct"]),
             ]);
         }
-        page.push(Page::text(&lines.join("\n")));
+        page.push(Page::wrapped(&lines.join("\n"), look, INDENT));
         lines.clear();
         page.push(table.page(look, "")?);
         let all = source["receivers"].as_u64().unwrap_or(0) as usize;
@@ -377,7 +382,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             lines.push(format!("the worst {} of {all} receivers", receptions.len()));
         }
     }
-    page.push(Page::text(&lines.join("\n")));
+    page.push(Page::wrapped(&lines.join("\n"), look, INDENT));
     Ok(page)
 }
 
@@ -386,12 +391,14 @@ fn draw(node: &str, links: &Value, names: &Names, depth: usize, lines: &mut Vec<
     if depth > 64 || lines.len() > 4_096 {
         return;
     }
-    for link in list(links) {
-        if text(&link[0]) == node {
-            let to = text(&link[1]);
-            lines.push(format!("{}└ {}", "  ".repeat(depth), names.both(to)));
-            draw(to, links, names, depth + 1, lines);
-        }
+    let mut below = list(links).iter().filter(|link| text(&link[0]) == node);
+    let mut next = below.next();
+    while let Some(link) = next {
+        let to = text(&link[1]);
+        next = below.next();
+        let mark = if next.is_some() { '├' } else { '└' };
+        lines.push(format!("{}{mark} {}", "  ".repeat(depth), names.both(to)));
+        draw(to, links, names, depth + 1, lines);
     }
 }
 
@@ -410,7 +417,7 @@ mod tests {
             "group": "239.1.1.1", "kind": "multicast", "tree": "link-state",
             "members": ["10.7.0.3"], "clients": 0, "admission": {"notes": ["a note"], "refusals": []},
             "setting": {"set_by": "10.7.0.1", "link": "real-time", "routing": "latency",
-                        "priority": 4, "deadline_ms": 500, "rate_kbps": null},
+                        "priority": 4, "deadline_ms": 500, "rate_kbps": 1500},
             "sources": [{
                 "source": "10.7.0.1", "metric": "latency", "upstream": null,
                 "branches": ["10.7.0.2"], "packets": 1000, "bytes": 200_000, "idle_s": 0.1,
@@ -435,7 +442,7 @@ mod tests {
         );
         let shown = detail(&group, &names, &look).unwrap().to_string();
         for part in [
-            "set by ams: real-time, latency, priority 4, 500 ms",
+            "set by ams: voice, latency, 500 ms, 1.5 Mbit/s",
             "note: a note",
             "  └ fra 10.7.0.2\n    └ par 10.7.0.3",
             "par       10.7.0.3       999          9     1          1.000         0.100",

@@ -3,6 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::link;
+use crate::quantity::counted;
 use crate::table::Page;
 use crate::terminal;
 use clap::{Args, Subcommand};
@@ -36,7 +37,8 @@ Examples:
     Down(Down),
     /// Impair what node A sends to its neighbor B, or end that (nodes with `lab = true`)
     #[command(after_help = "\
-Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50 outage gilbert=..
+Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
+  outage gilbert=..
 
 Examples:
   sinew lab impair ams fra loss=5% burst=25% delay=10ms
@@ -156,10 +158,8 @@ fn list(args: &List) -> Outcome {
     }
     for entry in entries {
         let real = if entry.real_time { ", real nodes" } else { "" };
-        let line = format!(
-            "{:<ID$} {} ({} claims{real})",
-            entry.id, entry.title, entry.claims
-        );
+        let claims = counted(entry.claims as u64, "claim");
+        let line = format!("{:<ID$} {} ({claims}{real})", entry.id, entry.title);
         let page = Page::wrapped(&line, &terminal::look(), ID + 1);
         terminal::line(page.to_string().trim_end())?;
     }
@@ -192,7 +192,8 @@ fn up(args: &Up) -> Outcome {
     if args.json {
         return terminal::json(&result.json());
     }
-    terminal::line(result.to_string().trim_end())
+    let page = Page::wrapped(&result.to_string(), &terminal::look(), 4);
+    terminal::line(page.to_string().trim_end())
 }
 
 fn down(args: &Down) -> Outcome {

@@ -71,6 +71,8 @@ use show::{Show, What};
 #[command(
     name = "sinew",
     version,
+    // Choice: what every terminal has; longer lines are no easier to read.
+    max_term_width = 80,
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -79,7 +81,8 @@ A network of two nodes on this machine:
   sinew net init net --name try
   sinew net add net ams --address 127.0.0.1:7701
   sinew net add net fra --address 127.0.0.1:7702
-  sinew node --config net/ams/node.toml & sinew node --config net/fra/node.toml &
+  sinew node --config net/ams/node.toml &
+  sinew node --config net/fra/node.toml &
   sinew links --node net/ams && sinew ping fra --node net/ams
 
 Exit status: 0 done, 1 failed, 2 misused, 3 registered and not delivered.")]
@@ -93,7 +96,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make a network and the certificates of its nodes
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  sinew net init net --name try")]
     Net(authority::Net),
     /// Run a node
     #[command(after_help = "Example:\n  sinew node --config net/ams/node.toml")]
@@ -123,7 +126,10 @@ Examples:
     #[command(after_help = "Example:\n  sinew groups --node net/ams --watch")]
     Groups(Show),
     /// Show one group, or say how it is to be carried
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sinew group show 239.1.1.1 --node net/ams"
+    )]
     Group(groups::Group),
     /// Show the real calls of the SIP gateway beside a node: loss, delay, MOS, each way
     #[command(after_help = "Example:\n  sinew calls --node net/ams --watch")]
@@ -133,7 +139,8 @@ Examples:
 Examples:
   sinew why ams par --node net/ams
   sinew why call:4c34ba71c312 --node net/ams
-  sinew why west east --paths best --deadline 60ms --scenario examples/diamond.toml --json")]
+  sinew why west east --paths best --deadline 60ms \\
+    --scenario examples/diamond.toml --json")]
     Why(why::Why),
     /// Predict how paths change if a link or a node changes, for one pair of nodes or for all
     #[command(after_help = "\
@@ -181,7 +188,7 @@ Examples:
   sinew test-call --answer --node net/fra
   sinew test-call fra --direct fra.example.net:7717 --calls 10 --node net/ams
   sinew test-call fra --paths disjoint
-  sinew test-call fra --direct fra.example.net:7717 --codec opus --seconds 24h --json > day.jsonl"
+  sinew test-call fra --codec opus --seconds 24h --json > day.jsonl"
     )]
     Call(call::Call),
     /// Send a file or a pipe over the overlay to `sinew listen`
@@ -208,31 +215,47 @@ Examples:
   ssh -p 2222 127.0.0.1")]
     Forward(forward::Forward),
     /// Copy files, directories or streams to and from nodes, through relays
-    #[command(after_help = "\
+    #[command(
+        override_usage = "sinew cp [OPTIONS] <SRC>... <DST>",
+        after_help = "\
 Examples:
   sinew cp disk.img fra:/srv/data/ --node net/ams
   sinew cp results/ lon:/srv/data/results fra:/srv/data/results
   sinew cp fra:/srv/data/disk.img . --via lon --stripes 1,4
-  tar c dir | sinew cp - fra:/srv/data/dir.tar --background")]
+  tar c dir | sinew cp - fra:/srv/data/dir.tar --background"
+    )]
     Cp(cp::Copy),
     /// Let programs that know nothing of overlays use this one
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sinew gateway socks --node net/ams"
+    )]
     Gateway(gateway::Gateway),
     /// Simulate networks, traffic and failures described in a scenario file
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sinew sim run examples/diamond.toml"
+    )]
     Sim(sim::Sim),
     /// Join two network namespaces by a link that loses, delays and queues; needs root
     #[command(after_help = "\
 Examples:
   sinew emulate --between left right 'loss=1% delay=10ms rate=10mbit queue=50' \\
     --address-a 10.9.0.1/24 --address-b 10.9.0.2/24
-  sinew emulate --between left tap:vm0 'delay=40ms' --back 'delay=40ms loss=2%' --seconds 60 --json")]
+  sinew emulate --between left tap:vm0 'delay=40ms' \\
+    --back 'delay=40ms loss=2%' --seconds 60 --json")]
     Emulate(Box<emulate::Emulate>),
     /// Run the papers' figures as experiments, with a verdict on every claim
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sinew lab up examples/diamond.toml --seconds 5"
+    )]
     Lab(lab::Lab),
     /// Measure what a node costs and how fast it is, beside baselines in the same run
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  sinew bench forward --payload 160"
+    )]
     Bench(bench::Bench),
     /// Print the version
     #[command(after_help = "Example:\n  sinew version")]
@@ -279,25 +302,81 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    #[test]
-    fn every_command_has_help_with_an_example() {
-        fn check(command: &mut clap::Command, path: &str) {
-            let path = format!("{path} {}", command.get_name());
-            let subcommands: Vec<String> = command
-                .get_subcommands()
-                .map(|c| c.get_name().to_owned())
-                .collect();
-            if subcommands.is_empty() {
-                let help = command.render_long_help().to_string();
-                assert!(help.contains("Example"), "{path} has no example");
-                assert!(help.contains("sinew "), "{path} has no example");
-            }
-            for name in subcommands {
-                check(command.find_subcommand_mut(&name).unwrap(), &path);
+    /// Every command that is shown, with the words before its name.
+    fn each(
+        command: &mut clap::Command,
+        path: &str,
+        check: &mut dyn FnMut(&mut clap::Command, &str),
+    ) {
+        let path = format!("{path} {}", command.get_name()).trim().to_owned();
+        check(command, &path);
+        for below in command.get_subcommands_mut() {
+            if below.get_name() != "help" && !below.is_hide_set() {
+                each(below, &path, check);
             }
         }
-        let mut cli = Cli::command();
+    }
+
+    #[test]
+    fn help_fits_80_columns() {
+        let mut cli = Cli::command().term_width(80);
+        cli.build();
+        each(&mut cli, "", &mut |command, path| {
+            for help in [command.render_help(), command.render_long_help()] {
+                for line in help.to_string().lines() {
+                    assert!(line.chars().count() <= 80, "{path}: {line}");
+                }
+            }
+        });
+    }
+
+    /// The words of one command of a shell: quotes of one kind, and what ends a command.
+    fn shell_words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+        for c in line.chars().chain([' ']) {
+            match c {
+                '\'' => quoted = !quoted,
+                '#' | '|' | '>' | '&' if !quoted && word.is_empty() => break,
+                ' ' if !quoted => {
+                    words.extend((!word.is_empty()).then(|| core::mem::take(&mut word)))
+                }
+                c => word.push(c),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_is_understood() {
+        let mut cli = Cli::command().term_width(80);
         cli.clone().debug_assert();
-        check(&mut cli, "");
+        cli.build();
+        let mut examples = 0;
+        each(&mut cli, "", &mut |command, path| {
+            let help = command.render_long_help().to_string().replace("\\\n", "");
+            let after = help.split_once("\n\nExample").map(|(_, after)| after);
+            let after = after.or_else(|| help.split_once("A network of two nodes").map(|(_, a)| a));
+            let after = after.unwrap_or_else(|| panic!("{path} has no example"));
+            let mut own = 0;
+            for part in after.lines().flat_map(|line| line.split(" && ")) {
+                let Some(at) = part
+                    .find("sinew ")
+                    .filter(|at| part[..*at].ends_with([' ', '|']) || *at == 0)
+                else {
+                    continue;
+                };
+                if part.contains("Exit status") || part.contains("then ") {
+                    continue;
+                }
+                let words = shell_words(&part[at..]);
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    panic!("{path}: {words:?}: {error}");
+                }
+                own += 1;
+            }
+            assert!(own > 0, "{path} has no example of sinew");
+            examples += own;
+        });
+        assert!(examples > 80, "{examples}");
     }
 }

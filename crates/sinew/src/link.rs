@@ -28,7 +28,8 @@ pub struct Impair {
 pub enum Link {
     /// Impair what node A sends to its neighbor B (both nodes with `lab = true`)
     #[command(after_help = "\
-Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50 outage gilbert=..
+Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
+  outage gilbert=..
 
 Examples:
   sinew lab impair ams fra loss=5% burst=25% delay=10ms

@@ -281,12 +281,14 @@ fn relay(
     }
 }
 
+/// Descriptors that a node asks for: a connection and a stream for each client, and some for
+/// everything else.
+pub const DESCRIPTORS: u64 = 2 * host::clients::MAX_CLIENTS as u64 + 256;
+
 /// Makes room for as many clients as the node may have; says so when there is less.
 fn take_descriptors(lines: &Lines) {
-    // A connection and a stream for each client, and some for everything else.
-    let wanted = 2 * host::clients::MAX_CLIENTS as u64 + 256;
     match sched::raise_descriptors() {
-        Ok(granted) if granted >= wanted => {}
+        Ok(granted) if granted >= DESCRIPTORS => {}
         Ok(granted) => lines.warn(&format!(
             "only {granted} descriptors are permitted, so fewer clients than {}: raise LimitNOFILE \
              or `ulimit -n`",

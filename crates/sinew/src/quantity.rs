@@ -51,6 +51,32 @@ pub fn rate_or_mbit(text: &str) -> Result<u64, String> {
     }
 }
 
+/// So many of something: "1 tree", "3 trees".
+pub fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+/// An amount of data that a person compares: three digits, and the unit in powers of ten.
+pub fn bytes_in_words(bytes: u64) -> String {
+    let mut amount = bytes as f64;
+    for unit in ["bytes", "kB", "MB", "GB"] {
+        // Rounded as it will be printed: 999 960 bytes are 1.00 MB, not 1000 kB.
+        if amount < 999.5 {
+            return match (unit, amount) {
+                ("bytes", _) => format!("{bytes} bytes"),
+                (_, ..9.995) => format!("{amount:.2} {unit}"),
+                (_, ..99.95) => format!("{amount:.1} {unit}"),
+                _ => format!("{amount:.0} {unit}"),
+            };
+        }
+        amount /= 1e3;
+    }
+    format!("{amount:.2} TB")
+}
+
 /// The same time within limits, which the complaint names.
 pub fn within(span: Duration, least: Duration, most: Duration) -> Result<Duration, String> {
     match (least..=most).contains(&span) {
@@ -70,6 +96,24 @@ fn span_or(text: &str, unit: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_have_three_digits_and_one_is_not_many() {
+        for (bytes, words) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1_000, "1.00 kB"),
+            (12_345, "12.3 kB"),
+            (999_960, "1.00 MB"),
+            (2_666_296_657, "2.67 GB"),
+            (494_145_834, "494 MB"),
+            (7_000_000_000_000, "7.00 TB"),
+        ] {
+            assert_eq!(bytes_in_words(bytes), words);
+        }
+        assert_eq!(counted(1, "tree"), "1 tree");
+        assert_eq!(counted(0, "tree"), "0 trees");
+    }
 
     #[test]
     fn times_have_units_and_bare_numbers_what_habit_says() {

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use client::{Delivery, LinkProtocol, Options, RouteBy};
 use lab::explain::Class;
+use serde_json::Value;
 use std::time::Duration;
 
 /// What packets need.
@@ -124,6 +125,33 @@ fn paths(word: &str) -> Result<Class, String> {
     class
         .filter(|class| matches!(class, Class::Best | Class::Disjoint(_)))
         .ok_or_else(|| "use best, disjoint, or disjoint-3 and more".to_owned())
+}
+
+/// The service of a flow, a stream or a group, as a node tells it, and what of it is not as the service
+/// has it: "voice", "bulk, latency, priority 6".
+pub fn described(told: &Value) -> String {
+    let [link, routing] = ["link", "routing"].map(|key| told[key].as_str().unwrap_or("-"));
+    let Some(priority) = told["priority"].as_u64() else {
+        return "-".to_owned();
+    };
+    let services = [Service::Voice, Service::Bulk, Service::BestEffort];
+    let Some(service) = services.into_iter().find(|s| s.link().label() == link) else {
+        return format!("{link}, {routing}, priority {priority}");
+    };
+    let usual = service.options(Duration::ZERO);
+    let mut words = service.label().to_owned();
+    if usual.routing.label() != routing {
+        words += ", ";
+        words += if routing == "stamped" {
+            "source-routed"
+        } else {
+            routing
+        };
+    }
+    if u64::from(usual.priority) != priority {
+        words += &format!(", priority {priority}");
+    }
+    words
 }
 
 #[cfg(test)]

@@ -282,6 +282,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_is_one_entry_and_red() {
+        let mut status = status();
+        let links = status["snapshot"]["links"].as_array_mut().unwrap();
+        links[1]["state"] = "silent".into();
+        links[1]["reason"] = "silence".into();
+        let refused = "no room on the link to fra, which carries 136 kbit/s, for 7 s";
+        status["snapshot"]["flows"] = json!([{"refused": refused}, {"refused": null},
+                                             {"refused": refused}]);
+        status["snapshot"]["certificate_expires_soon"] = true.into();
+        status["bridges"] = json!([{"interface": "eth1", "is_here": false}]);
+        status["host"]["udp"] = json!({"dropped_by_kernel": 200, "received": 1000});
+        let look = Look {
+            colour: true,
+            ..Look::default()
+        };
+        let whole = drawn(What::Status, &status, &look);
+        let line = whole.lines().nth(1).unwrap();
+        assert!(line.starts_with("\u{1b}[31mWRONG "), "{line:?}");
+        for expected in [
+            "certificate ",
+            "; link to lon is silent; ",
+            "2 flows refused: no room on the link to fra",
+            "bridge eth1: the interface is missing",
+            "200 packets were lost in this host",
+        ] {
+            assert!(line.contains(expected), "{expected}: {line}");
+        }
+    }
+
+    #[test]
     fn links_fit_eighty_columns_in_the_order_of_their_names() {
         let mut status = status();
         let fra = status["snapshot"]["links"][0].clone();

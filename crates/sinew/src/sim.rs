@@ -124,6 +124,7 @@ impl Run {
             let value = serde_json::to_value(&report).map_err(Failure::failed)?;
             return terminal::json(&value);
         }
-        terminal::line(report.to_string().trim_end())
+        let page = Page::wrapped(&report.to_string(), &terminal::look(), 2);
+        terminal::line(page.to_string().trim_end())
     }
 }

@@ -286,6 +286,18 @@ fn scenarios_are_explained_in_words() {
         text.starts_with("if upper>east loss=8%\nwest to east by"),
         "{text}"
     );
+    // The README's example shows the better choice, and what is in time without recovery says so.
+    let edit = "west-upper delay=40ms";
+    let text = told(&["whatif", edit, "west", "east", "--scenario", "diamond.toml"]);
+    let (_, after) = text.split_once("\nafter").unwrap();
+    let chosen = after.lines().find(|line| line.starts_with("* ")).unwrap();
+    assert!(chosen.starts_with("* west-lower-east "), "{text}");
+    let heads: Vec<&str> = after.lines().filter(|line| line.contains(" %")).collect();
+    assert!(
+        heads[0].ends_with("in time %    in time %"),
+        "in time, with recovery and without: {text}"
+    );
+    assert!(text.contains("recovered  unrecovered"), "{text}");
     // Every example can be asked.
     for file in ["chain", "cities", "flapping", "partition"] {
         let file = format!("{file}.toml");

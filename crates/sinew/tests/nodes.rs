@@ -438,4 +438,23 @@ fn the_unit_of_the_service_is_the_one_that_the_documentation_quotes() {
     ] {
         assert!(unit.lines().any(|l| l == line), "{line}");
     }
+    // A node that the unit starts has what it asks for, and does not warn.
+    let descriptors = unit.lines().find_map(|l| l.strip_prefix("LimitNOFILE="));
+    let descriptors: u64 = descriptors.unwrap().parse().unwrap();
+    assert!(descriptors >= sinew::node::DESCRIPTORS, "{descriptors}");
+}
+
+#[test]
+fn the_release_program_is_small_and_its_first_build_is_announced() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    // With debug information it has 115 MB, without 27 MB.
+    let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
+    assert_eq!(
+        manifest["profile"]["release"]["strip"].as_str(),
+        Some("debuginfo")
+    );
+    let readme = read("README.md");
+    let (before, _) = readme.split_once("cargo build --release").unwrap();
+    assert!(before.contains("first build takes"), "{before}");
 }

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::bridge::{Carried, Way};
-use crate::table::align;
+use crate::table::{COLUMNS, fold};
 use serde::Serialize;
 use std::fmt;
 
@@ -100,9 +100,9 @@ impl fmt::Display for Report {
             "queue",
             "outage",
             "overrun",
-            "late p50",
-            "p99",
-            "max µs",
+            "late p50 µs",
+            "late p99 µs",
+            "late max µs",
         ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
@@ -120,7 +120,7 @@ impl fmt::Display for Report {
             row.extend([way.late_p50_us, way.late_p99_us, way.late_max_us].map(us));
             rows.push(row);
         }
-        f.write_str(&align(&rows))?;
+        f.write_str(&fold(&rows, COLUMNS))?;
         for way in &self.directions {
             writeln!(f, "{} to {}: {}", way.from, way.to, way.link)?;
         }

@@ -2,7 +2,7 @@
 //! sure it is. `graph::plan` decides; here it gets names and words.
 
 use super::{ExplainError, Named, View, no_path, percent, rounded};
-use crate::table::align;
+use crate::table::{COLUMNS, fold};
 use graph::Metric;
 use graph::plan::{self, Choice, Confidence, Plan, Question, Segment, Way};
 use graph::stripes::CONNECTIONS_MAX;
@@ -419,7 +419,7 @@ impl fmt::Display for BulkPlan {
                 way.nodes.join("-"),
             ]);
         }
-        f.write_str(&align(&rows))?;
+        f.write_str(&fold(&rows, COLUMNS))?;
         writeln!(f, "\nsegments of the {} way", self.choice)?;
         f.write_str(&segments(self.best()))?;
         write!(f, "\nwhy   {}", self.reason)?;
@@ -476,7 +476,7 @@ fn segments(way: &WayNumbers) -> String {
         row.truncate(columns);
         rows.push(row);
     }
-    align(&rows)
+    fold(&rows, COLUMNS)
 }
 
 /// Why a rate is believed; nothing of one that is unknown.

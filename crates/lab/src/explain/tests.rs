@@ -617,7 +617,7 @@ fn plans_say_by_what_length_a_path_is_the_shortest() {
         "by physical hops: 2; 1 is assumed for each of 2 links that nobody has probed (the median of \
          the known ones, 1 without any)"
     ));
-    assert!(!unknown.to_string().contains("   hops"), "{unknown}");
+    assert!(!unknown.to_string().contains("  hops"), "{unknown}");
 
     for (from, to, hops) in ends {
         let mut links = snapshot.links.iter_mut();
@@ -648,7 +648,7 @@ fn plans_say_by_what_length_a_path_is_the_shortest() {
         assert!(shortest.required_bps < shortest.widest_bps);
         let text = plan.to_string();
         assert!(
-            text.contains("(the widest less 10 %)") && text.contains("   hops"),
+            text.contains("(the widest less 10 %)") && text.contains("  hops"),
             "{text}"
         );
     }

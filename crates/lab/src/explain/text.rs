@@ -3,7 +3,7 @@
 use super::held::Price;
 use super::whatif::{Pair, PairChange, Pairs, WhatIf};
 use super::{Choice, Class, Held, PathNumbers, View, Why, deciding};
-use crate::table::{align, align_with};
+use crate::table::{COLUMNS, align_with, fold};
 use graph::Metric;
 use graph::explain::{Answer, Route};
 use graph::width::Width;
@@ -340,7 +340,7 @@ impl Pairs {
                 .to_vec(),
         ];
         rows.extend(self.listed.iter().map(|pair| pair.row(decided_by)));
-        write!(f, "\n{}", align(&rows))?;
+        write!(f, "\n{}", fold(&rows, COLUMNS))?;
         if self.listed.len() < self.changed {
             writeln!(f, "and {} more", self.changed - self.listed.len())?;
         }

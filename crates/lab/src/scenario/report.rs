@@ -131,9 +131,6 @@ impl Report {
     }
 }
 
-/// Columns of a terminal.
-const WIDTH: usize = 80;
-
 impl Column {
     fn titles(self) -> &'static [&'static str] {
         match self {
@@ -188,7 +185,7 @@ impl fmt::Display for Report {
             row.extend(self.columns.iter().flat_map(|c| c.cells(&flow.packets)));
             rows.push(row);
         }
-        f.write_str(&table::fold(&rows, WIDTH))?;
+        f.write_str(&table::fold(&rows, table::COLUMNS))?;
         for flow in self.flows.iter().filter(|flow| flow.packets.refused > 0) {
             let refused = flow.packets.refused;
             writeln!(f, "{}: its node refused {refused} requests", flow.name)?;

@@ -94,7 +94,8 @@ pub(super) fn run_add(args: &Add) -> Outcome {
         ),
         Some(_) => write!(
             text,
-            "copy the files of {} beside its node.key, and run: sinew node --config node.toml",
+            "copy the files of {} beside its node.key\n\
+             run it there with: sinew node --config node.toml",
             node.display()
         ),
     };

@@ -50,7 +50,8 @@ pub(super) fn run(args: &Request) -> Outcome {
         }));
     }
     terminal::line(&format!(
-        "{} is for whoever keeps the network: sinew net add DIR {} --request {} --address HOST:PORT\n\
+        "{} is for whoever keeps the network:\n  \
+         sinew net add DIR {} --request {} --address HOST:PORT\n\
          {} stays here",
         path.display(),
         args.node,

@@ -29,6 +29,11 @@ fn every_mistake_names_file_line_and_what_was_expected() {
     let neighbor = |more: &str| format!("{neighbor}{more}");
     for (extra, line, expected) in [
         ("listne = []".to_owned(), 5, "did you mean `listen`?"),
+        (
+            "[settings]\nhello_intervall = \"50ms\"".to_owned(),
+            5,
+            "did you mean `hello_interval`?",
+        ),
         ("log_level = 'debug'".into(), 5, "error, warning or info"),
         ("lab".into(), 5, "expected"),
         ("lab = true\nlab = true".into(), 6, "duplicate key"),

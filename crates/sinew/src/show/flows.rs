@@ -4,12 +4,11 @@ use super::{Drawing, count, list, number, text, total};
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::Names;
-use crate::service::Service;
+use crate::service::described;
 use crate::table::{Cell, Column, Page, Table};
 use lab::explain::{self, Asked, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Reasons that are looked for at most, one per destination and class: each costs the node nothing
 /// and this program some ten shortest-path trees.
@@ -74,19 +73,19 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         Column::words("FROM", 0),
         Column::words("TO", 0),
         Column::words("SERVICE", 5),
-        Column::numbers(drawing.head("PACKETS", "RATE pkt/s"), 1),
+        Column::numbers(drawing.head("PACKETS", "RATE pkt/s"), 0),
         Column::numbers(drawing.head("BYTES", "RATE kbit/s"), 2),
         Column::numbers("DUPLICATES", 6),
         Column::numbers("EXPIRED", 3),
         Column::numbers("IDLE s", 4),
-        Column::words("PATH", 0),
+        Column::words("PATH", 1),
         Column::words("WHY", 7),
     ]);
     let now_s = status["snapshot"]["uptime_s"].as_f64().unwrap_or(0.0);
     let names = Names::of(status);
     for flow in list(&status["snapshot"]["flows"]) {
         let (from, to) = (text(&flow["from"]), text(&flow["to"]));
-        let key = format!("{from} {to} {}", class(flow));
+        let key = format!("{from} {to} {}", described(flow));
         let bytes = match &mut drawing.rates {
             Some(rates) => {
                 let rate = rates.of(format!("{key} bytes"), total(&flow["bytes"]), now_s);
@@ -97,7 +96,7 @@ pub(super) fn page(status: &Value, drawing: &mut Drawing<'_>) -> Result<Page, Fa
         table.row([
             end(&names, from).into(),
             end(&names, to).into(),
-            class(flow).into(),
+            described(flow).into(),
             drawing.counter(&key, &flow["packets"], now_s),
             bytes,
             count(&flow["duplicates"]).into(),
@@ -138,7 +137,7 @@ fn stream_table(streams: &[Value], names: &Names) -> Table {
         table.row([
             end(names, text(&stream["from"])),
             end(names, text(&stream["to"])),
-            class(stream),
+            described(stream),
             text(&stream["state"]).to_owned(),
             count(&stream["sent"]),
             count(&stream["unacknowledged"]),
@@ -159,32 +158,6 @@ fn end(names: &Names, address: &str) -> String {
         Some((node, port)) => format!("{}:{port}", names.name(node)),
         None => address.to_owned(),
     }
-}
-
-/// The service, and what of it is not as the service has it: "voice", "bulk, latency, priority 6".
-fn class(flow: &Value) -> String {
-    let [link, routing] = ["link", "routing"].map(|key| text(&flow[key]));
-    let Some(priority) = flow["priority"].as_u64() else {
-        return "-".to_owned();
-    };
-    let services = [Service::Voice, Service::Bulk, Service::BestEffort];
-    let Some(service) = services.into_iter().find(|s| s.link().label() == link) else {
-        return format!("{link}, {routing}, priority {priority}");
-    };
-    let usual = service.options(Duration::ZERO);
-    let mut words = service.label().to_owned();
-    if usual.routing.label() != routing {
-        words += ", ";
-        words += if routing == "stamped" {
-            "source-routed"
-        } else {
-            routing
-        };
-    }
-    if u64::from(usual.priority) != priority {
-        words += &format!(", priority {priority}");
-    }
-    words
 }
 
 fn path(names: &Names, flow: &Value) -> String {

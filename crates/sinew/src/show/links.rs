@@ -93,9 +93,12 @@ fn loss_in(link: &Value) -> Cell {
 /// What the table does not tell: why links are not up, and how sure and how old numbers are.
 fn notes(links: &[Value]) -> Vec<String> {
     let mut notes = Vec::new();
+    let mut links: Vec<&Value> = links.iter().collect();
+    // In the order of the table.
+    links.sort_by_key(|link| text(&link["name"]));
     for link in links {
         let name = text(&link["name"]);
-        if let Some(reason) = link["reason"].as_str() {
+        if let Some(reason) = reason(link) {
             notes.push(format!("{name}: {reason}"));
         } else if let Some(heard_s) = link["heard_s"].as_f64().filter(|s| *s >= OLD_S) {
             notes.push(format!("{name}: nothing was heard for {}", span(heard_s)));
@@ -113,6 +116,12 @@ fn notes(links: &[Value]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.
+pub(super) fn reason(link: &Value) -> Option<&str> {
+    let reason = link["reason"].as_str()?;
+    (reason != text(&link["state"]) && reason != "silence").then_some(reason)
 }
 
 fn state(word: &str) -> Cell {

@@ -1,8 +1,9 @@
 //! The page about the node as a whole.
 
-use super::{list, text, total};
+use super::{links, list, text, total};
 use crate::date::{day, span};
 use crate::names::Names;
+use crate::quantity::{bytes_in_words, counted};
 use crate::table::{Look, Page, Tone};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -51,13 +52,17 @@ fn entries(status: &Value) -> String {
     entry("links", format!("{up} of {} up", links.len()));
     entry(
         "network",
-        format!("{} nodes known", total(&snapshot["database_nodes"])),
+        format!(
+            "{} known",
+            counted(total(&snapshot["database_nodes"]), "node")
+        ),
     );
     if let serving @ [_, ..] = serving(status).as_slice() {
         entry("domains", serving.join(", "));
     }
     let (clients, sockets) = (total(&host["clients"]), total(&snapshot["sockets"]));
-    entry("clients", format!("{clients}, with {sockets} sockets"));
+    let sockets = counted(sockets, "socket");
+    entry("clients", format!("{clients}, with {sockets}"));
     if let groups @ [_, ..] = groups(&status["groups"]).as_slice() {
         entry("groups", groups.join(", "));
     }
@@ -75,7 +80,7 @@ fn entries(status: &Value) -> String {
     let sums = ["forwarded", "originated", "delivered"].map(|what| {
         let packets = total(&counters[format!("{what}_packets").as_str()]);
         let bytes = total(&counters[format!("{what}_bytes").as_str()]);
-        format!("{what} {packets} ({bytes} bytes)")
+        format!("{what} {packets} ({})", bytes_in_words(bytes))
     });
     entry("packets", sums.join(", "));
     entry("recovery", recovery(counters));
@@ -99,12 +104,18 @@ fn wrong(status: &Value) -> Vec<String> {
         wrong.push(format!("certificate {}", certificate(snapshot)));
     }
     for link in list(&snapshot["links"]) {
-        if let Some(reason) = link["reason"].as_str() {
-            let name = text(&link["name"]);
-            wrong.push(format!(
-                "link to {name} is {}: {reason}",
-                text(&link["state"])
-            ));
+        let [name, state] = ["name", "state"].map(|key| text(&link[key]));
+        if let Some(reason) = links::reason(link) {
+            wrong.push(format!("link to {name} is {state}: {reason}"));
+        } else if link["reason"].is_string() {
+            wrong.push(format!("link to {name} is {state}"));
+        }
+    }
+    wrong.extend(refused_flows(list(&snapshot["flows"])));
+    for bridge in list(&status["bridges"]) {
+        if bridge["is_here"] == false {
+            let interface = text(&bridge["interface"]);
+            wrong.push(format!("bridge {interface}: the interface is missing"));
         }
     }
     let lost = total(&host["udp"]["dropped_by_kernel"]);
@@ -116,6 +127,14 @@ fn wrong(status: &Value) -> Vec<String> {
         ));
     }
     wrong
+}
+
+/// Calls that a link has no room for: how many, and what is said of the first.
+fn refused_flows(flows: &[Value]) -> Option<String> {
+    let mut refused = flows.iter().filter_map(|flow| flow["refused"].as_str());
+    let why = refused.next()?;
+    let count = counted(1 + refused.count() as u64, "flow");
+    Some(format!("{count} refused: {why}"))
 }
 
 fn certificate(snapshot: &Value) -> String {
@@ -146,11 +165,13 @@ fn groups(groups: &Value) -> Vec<String> {
     let mut parts = Vec::new();
     for (key, what) in [
         ("joined", "joined"),
-        ("link_state_trees", "trees of link state"),
-        ("scribe_trees", "trees of Scribe"),
+        ("link_state_trees", "by link state"),
+        ("scribe_trees", "by Scribe"),
     ] {
-        if let count @ 1.. = total(&groups[key]) {
-            parts.push(format!("{count} {what}"));
+        match (key, total(&groups[key])) {
+            (_, 0) => {}
+            ("joined", count) => parts.push(format!("{count} {what}")),
+            (_, count) => parts.push(format!("{} {what}", counted(count, "tree"))),
         }
     }
     if let pending @ 1.. = total(&groups["scribe"]["pending"]) {
@@ -210,7 +231,7 @@ fn bulk(bulk: &Value) -> String {
         ("taken_bytes", "taken in"),
         ("given_bytes", "given"),
     ];
-    parts.extend(bytes.map(|(key, what)| format!("{} bytes {what}", total(&bulk[key]))));
+    parts.extend(bytes.map(|(key, what)| format!("{} {what}", bytes_in_words(total(&bulk[key])))));
     parts.join(", ")
 }
 
