@@ -16,6 +16,7 @@
 mod check;
 mod end;
 mod network;
+mod session;
 mod state;
 mod traffic;
 

@@ -167,6 +167,41 @@ fn a_stalled_process_goes_on_with_what_has_waited() {
     assert!(received(&report, "overlay") > 0.5, "{report}");
 }
 
+/// Three nodes in a row, and a reliable stream from the first to the last.
+fn stream_over_a_relay(path: &str, fault: &str) -> String {
+    format!(
+        "[scenario]\nname = 'stream'\nduration = '5s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n[[node]]\nname = 'c'\n\
+         [[link]]\na = 'a'\nb = 'c'\npath = '{path}'\n[[link]]\na = 'c'\nb = 'b'\npath = '{path}'\n\
+         [[flow]]\nname = 'bytes'\nfrom = 'a'\nto = 'b'\nstream = true\nclass = 'reliable'\nstop = '4s'\n{fault}"
+    )
+}
+
+#[test]
+fn a_reliable_stream_of_real_nodes_brings_all_in_order_past_losses_and_a_stall() {
+    let folder = Folder::new("stream");
+    let stall = "[[fault]]\nat = '1s'\nkind = 'stall'\nnode = 'c'\nfor = '400ms'\n";
+    let text = stream_over_a_relay("delay=5ms loss=5%", stall);
+    let file = folder.write("stream.toml", &text);
+    let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
+    let bytes = flow(&report, "bytes");
+    assert!(bytes["sent"].as_u64().unwrap() > 100, "{report}");
+    for key in ["lost", "reordered", "duplicates", "refused"] {
+        assert_eq!(bytes[key], 0, "{key}: {report}");
+    }
+}
+
+#[test]
+fn a_reliable_stream_is_opened_again_when_its_receiver_is_back() {
+    let folder = Folder::new("again");
+    let faults = "[[fault]]\nat = '1s'\nkind = 'crash'\nnode = 'b'\n\
+                  [[fault]]\nat = '1500ms'\nkind = 'restart'\nnode = 'b'\n";
+    let file = folder.write("again.toml", &stream_over_a_relay("delay=5ms", faults));
+    let report = json(&["lab", "up", file.to_str().unwrap(), "--json"]);
+    // Of the first second a quarter.
+    assert!(received(&report, "bytes") > 0.3, "{report}");
+    assert_eq!(flow(&report, "bytes")["reordered"], 0, "{report}");
+}
+
 #[test]
 fn nodes_that_are_left_running_are_ended_by_down_and_nothing_else_is() {
     let folder = Folder::new("keep");

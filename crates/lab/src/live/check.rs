@@ -47,10 +47,6 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
                 "flows to groups are for the simulator: simulate it, or give each receiver a flow";
             return refuse(format!("flow {}: also", flow.name), what.into());
         }
-        if flow.is_stream {
-            let what = "reliable streams are for the simulator: simulate it, or send datagrams";
-            return refuse(format!("flow {}: stream", flow.name), what.into());
-        }
         if let Carrier::Direct(both) = &flow.carrier {
             path(both, || format!("flow {}", flow.name))?;
         }

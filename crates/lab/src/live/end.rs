@@ -1,6 +1,7 @@
 //! A socket at one end of a stream: a client of a node, which opens its socket again when the node is
 //! back, or plain UDP.
 
+use super::session::{Caller, Taker};
 use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
 use net::epoll::{Interest, Poller};
 use std::io;
@@ -19,6 +20,9 @@ pub(super) enum End {
     /// A client of a node, while that is there.
     Overlay(Box<Client>),
     Direct(UdpSocket),
+    /// The two of a reliable stream.
+    Calling(Box<Caller>),
+    Taking(Box<Taker>),
 }
 
 /// A client, and its socket while its node is there.
@@ -40,11 +44,33 @@ impl End {
         }))
     }
 
+    /// The sending end of a reliable stream.
+    pub(super) fn calling(socket: PathBuf, to: Target, options: Options) -> End {
+        let node = Node::at(socket).with_timeout(BIND_PATIENCE);
+        End::Calling(Box::new(Caller::new(node, to, options)))
+    }
+
+    /// The receiving end of a reliable stream.
+    pub(super) fn taking(socket: PathBuf, port: u16, options: Options) -> End {
+        let node = Node::at(socket).with_timeout(BIND_PATIENCE);
+        End::Taking(Box::new(Taker::new(node, port, options)))
+    }
+
+    /// Waits for what [`End::open`] has begun.
+    pub(super) fn settle(&mut self) {
+        if let End::Calling(caller) = self {
+            caller.settle();
+        }
+    }
+
     /// Opens the socket of a client that has none, if its node is there; whether it has one now and
     /// had none before.
     pub(super) fn open(&mut self) -> bool {
-        let End::Overlay(client) = self else {
-            return false;
+        let client = match self {
+            End::Overlay(client) => client,
+            End::Direct(_) => return false,
+            End::Calling(caller) => return caller.open(),
+            End::Taking(taker) => return taker.open(),
         };
         if client.socket.is_some() {
             return false;
@@ -58,8 +84,10 @@ impl End {
     }
 
     /// Has the poller tell of what comes.
-    pub(super) fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
+    pub(super) fn watch(&mut self, poller: &Poller, token: u64) -> io::Result<()> {
         match self {
+            End::Taking(taker) => taker.watch(poller, token),
+            End::Calling(_) => Ok(()),
             End::Direct(socket) => poller.add(socket, token, Interest::READ),
             End::Overlay(client) => match &client.socket {
                 Some(socket) => poller.add(socket, token, Interest::READ),
@@ -70,9 +98,13 @@ impl End {
 
     /// Takes what has come.
     pub(super) fn take_all(&mut self, mut take: impl FnMut(&[u8])) {
+        if let End::Taking(taker) = self {
+            return taker.take_all(take);
+        }
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         for _ in 0..READS_PER_TURN {
             let len = match self {
+                End::Calling(_) | End::Taking(_) => return,
                 End::Direct(socket) => match socket.recv(&mut buffer) {
                     Ok(len) => len,
                     Err(_) => return,
@@ -95,9 +127,20 @@ impl End {
         }
     }
 
-    /// Sends a packet; whether the node refused it. What cannot be sent is lost.
+    /// Sends what waits for a reliable stream; whether something is left.
+    pub(super) fn flush(&mut self) -> bool {
+        match self {
+            End::Calling(caller) => caller.flush(),
+            End::Overlay(_) | End::Direct(_) | End::Taking(_) => false,
+        }
+    }
+
+    /// Sends a packet; whether the node refused it. What cannot be sent is lost, but for reliable
+    /// streams, which have it wait.
     pub(super) fn send(&mut self, packet: &[u8], to: Target) -> bool {
         match self {
+            End::Calling(caller) => caller.send(packet),
+            End::Taking(_) => true,
             End::Direct(socket) => {
                 let _ = socket.send(packet);
                 false

@@ -38,10 +38,6 @@ fn what_only_the_simulator_does_is_refused_by_its_key() {
             "flow group: also",
         ),
         (
-            "[[flow]]\nname = 'bytes'\nfrom = 'a'\nto = 'b'\nstream = true\n",
-            "flow bytes: stream",
-        ),
-        (
             "[[flow]]\nname = 'many'\nfrom = 'a'\nto = 'b'\ncount = 1000\n",
             "flow: count",
         ),
