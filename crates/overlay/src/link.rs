@@ -396,9 +396,10 @@ impl Link {
             let packet = &mut datagram[CLEAR_BYTES..end];
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
                 self.history.record(now, packet);
-                let left = Header::trusted(&*packet).remaining().duration();
+                let header = Header::trusted(&*packet);
+                let (left, recovered) = (header.remaining().duration(), header.is_recovered());
                 if let Some((ahead, left)) = self.ahead.zip(left)
-                    && ahead.suits(left.saturating_sub(rest_of_path))
+                    && ahead.suits(left.saturating_sub(rest_of_path), recovered)
                 {
                     self.history.copy_ahead(now);
                 }

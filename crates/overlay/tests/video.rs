@@ -144,3 +144,76 @@ fn an_outage_costs_its_own_packets_and_nobody_elses() {
         nodes.world.close().unwrap();
     }
 }
+
+/// Packets lost of those sent over three links that lose 2 % each in both directions, and of a bystander.
+fn lost_over(seed: u64, hop: &str, deadline_ms: u64, pps: u64, ms: u64) -> [(u64, u64); 2] {
+    let mut nodes = chain_and_one_beside(seed, hop);
+    let deadline = Duration::from_millis(deadline_ms);
+    let mut flows = [
+        Flow::new(&mut nodes, 1, 0, pps, deadline),
+        Flow::new(&mut nodes, 2, BESIDE, 100, deadline),
+    ];
+    run(&mut nodes, &mut flows, ms, true);
+    run(&mut nodes, &mut flows, 2_000, false);
+    let no_slot = nodes.world.counters().no_slot;
+    let count = nodes.count();
+    let drops: Vec<(Drop, u64)> = Drop::ALL.map(|why| (why, count.drops(why))).into();
+    let drops: Vec<_> = drops.into_iter().filter(|(_, n)| *n > 0).collect();
+    println!(
+        "{hop}, {deadline_ms} ms, {pps}/s: lost {} of {}, beside {}, no slot {no_slot}, latest {}, {drops:?}",
+        flows[0].lost(),
+        flows[0].sent,
+        flows[1].lost(),
+        flows[0].latest,
+    );
+    assert!(flows.iter().all(|flow| flow.came.is_sorted()));
+    assert_eq!(no_slot, 0);
+    nodes.world.close().unwrap();
+    [0, 1].map(|n| (flows[n].lost(), flows[n].sent))
+}
+
+/// Links of a path with such a round trip, and its deadline: 2.5 round trips and 100 ms.
+fn three_hops(rtt_ms: u64, loss: &str) -> (String, u64) {
+    let hop = format!("delay={}us {loss}", rtt_ms * 1_000 / 6);
+    (hop, rtt_ms * 5 / 2 + 100)
+}
+
+const LOSSES: [&str; 2] = ["loss=2%", "loss=2% burst=50%"];
+
+#[test]
+fn losses_on_long_hops_are_repaired_as_long_as_the_deadline_lets() {
+    for rtt_ms in [20, 100, 200] {
+        for loss in LOSSES {
+            let (hop, deadline_ms) = three_hops(rtt_ms, loss);
+            let [(lost, _), (beside, _)] = lost_over(3, &hop, deadline_ms, 1_000, 8_000);
+            // 470 of 8000 packets would be without repair.
+            assert!(lost <= u64::from(loss.contains("burst")), "{hop}: {lost}");
+            assert_eq!(beside, 0);
+        }
+    }
+    // Hops whose round trips are longer than half the slack: the first that loses a packet has time to
+    // repair it, the second has not.
+    for rtt_ms in [160, 200] {
+        let hop = format!("delay={}ms loss=2%", rtt_ms / 2);
+        let deadline_ms = rtt_ms * 5 / 2 + 100;
+        let [(lost, sent), _] = lost_over(4, &hop, deadline_ms, 1_000, 8_000);
+        assert!(lost * 400 < sent, "{lost} of {sent}: two hops of three");
+    }
+}
+
+/// The whole grid: `cargo test -p overlay --test video -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn the_grid_of_round_trips_and_rates() {
+    for pps in [1_000, 3_600, 10_000] {
+        for rtt_ms in [20, 100, 200] {
+            for loss in LOSSES {
+                let (hop, deadline_ms) = three_hops(rtt_ms, loss);
+                let [(lost, sent), (beside, _)] = lost_over(5, &hop, deadline_ms, pps, 20_000);
+                let most = if loss.contains("burst") { 1e-4 } else { 1e-5 };
+                assert!(lost as f64 <= most * sent as f64, "{hop}: {lost} of {sent}");
+                assert_eq!(beside, 0);
+            }
+        }
+    }
+}

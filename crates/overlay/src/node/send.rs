@@ -3,6 +3,7 @@
 
 use super::Node;
 use super::fragments::MAX_DATAGRAM;
+use super::groups::rest_of_branch;
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
 use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
@@ -105,8 +106,12 @@ impl Node {
         let rest_of_path = match link.ahead {
             None => Duration::ZERO,
             Some(_) => {
-                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
-                self.tables.latency_from(link.peer, to).unwrap_or_default()
+                let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
+                let to = header.destination();
+                match to.is_multicast() && is_any_recovered(&run) {
+                    true => rest_of_branch(&self.tables, &self.database, to, link.peer),
+                    false => self.tables.latency_from(link.peer, to).unwrap_or_default(),
+                }
             }
         };
         if !link.seal_packets(now, &mut run, rest_of_path) {
@@ -513,6 +518,12 @@ pub(super) fn own_header(
         flow_seq,
         lane_seq: LaneSeq::new(0),
     }
+}
+
+/// An earlier hop has repaired one of the packets.
+fn is_any_recovered(run: &Burst) -> bool {
+    let mut headers = (0..run.segments()).map(|i| Header::trusted(&run.segment(i)[CLEAR_BYTES..]));
+    headers.any(|header| header.is_recovered())
 }
 
 /// What a client is told of the room for its flow.
