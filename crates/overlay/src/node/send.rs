@@ -13,7 +13,7 @@ use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use crate::stamps::Wish;
-use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
 use congestion::brake::Verdict;
 use graph::metric::Metric;
 use secure::Sessions;
@@ -103,16 +103,10 @@ impl Node {
         let packets = run.segments() as u32;
         let bytes = run.len() as u32;
         let link = self.links.at_mut(index);
-        let rest_of_path = match link.ahead {
-            None => Duration::ZERO,
-            Some(_) => {
-                let header = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
-                let to = header.destination();
-                match to.is_multicast() && is_any_recovered(&run) {
-                    true => rest_of_branch(&self.tables, &self.database, to, link.peer),
-                    false => self.tables.latency_from(link.peer, to).unwrap_or_default(),
-                }
-            }
+        let (tables, database, peer) = (&self.tables, &self.database, link.peer);
+        let rest_of_path = |to: NodeAddr| match to.is_multicast() {
+            true => rest_of_branch(tables, database, to, peer),
+            false => tables.latency_from(peer, to).unwrap_or_default(),
         };
         if !link.seal_packets(now, &mut run, rest_of_path) {
             let reason = Drop::LinkDown;
@@ -518,12 +512,6 @@ pub(super) fn own_header(
         flow_seq,
         lane_seq: LaneSeq::new(0),
     }
-}
-
-/// An earlier hop has repaired one of the packets.
-fn is_any_recovered(run: &Burst) -> bool {
-    let mut headers = (0..run.segments()).map(|i| Header::trusted(&run.segment(i)[CLEAR_BYTES..]));
-    headers.any(|header| header.is_recovered())
 }
 
 /// What a client is told of the room for its flow.

@@ -44,6 +44,11 @@ impl Ahead {
             .then_some(Ahead { low, high, varies })
     }
 
+    /// Whether such a packet may be sent twice at all.
+    pub fn concerns(&self, is_recovered: bool) -> bool {
+        self.varies || is_recovered
+    }
+
     /// Whether a packet that has so much time left is sent twice; `is_recovered` is one that an earlier
     /// hop has repaired.
     pub fn suits(&self, left: Duration, is_recovered: bool) -> bool {
