@@ -10,6 +10,11 @@
 //! alone, so it is writable without locks; [`Burst::split_front`] divides the region, and the slot
 //! returns to the pool when its last burst is dropped. Bursts never leave the thread of their
 //! pool. After warm-up nothing is allocated.
+//!
+//! Slots are for what passes. What waits longer than a turn of the loop, for its predecessors or for a
+//! full socket, moves into memory of exactly its size ([`Pool::keep`]), so that a packet of 1300 bytes
+//! does not pin 64 KiB; how much may be kept is bounded as well. The last slots are for receiving alone
+//! ([`Pool::for_receiving`]): a node that can send nothing more still hears its neighbours.
 #![allow(unsafe_code)]
 
 use crate::time::Duration;
@@ -24,6 +29,21 @@ pub const LARGE_BYTES: usize = 65_536;
 /// Bytes of a small slot: one Ethernet-sized datagram and its headroom fit.
 pub const SMALL_BYTES: usize = 2_048;
 
+/// What a kept burst takes beside its bytes: its counts, its place in a list, what the allocator adds.
+pub const KEPT_OVERHEAD: usize = 128;
+/// Large slots of a node: what it holds in one turn at most. 32 messages of 64 KiB with copies for 20
+/// branches of a tree are 672.
+const NODE_LARGE: usize = 1_024;
+/// Small slots of a node: the datagrams of a thousand clients in one turn.
+const NODE_SMALL: usize = 16_384;
+/// Large slots of a node that only receiving gets. Choice: two calls of 32 messages: one is worked on, one
+/// is filled.
+const NODE_RESERVE: usize = 64;
+/// A single datagram up to this length is copied into a small slot when it is received, so that packets
+/// that come one by one do not each hold 64 KiB during a turn. The copy cannot be seen beside the cost of
+/// receiving.
+pub const COPY_BYTES_MAX: usize = 512;
+
 /// A bounded source of packet buffers for one thread. Clones share the same buffers.
 #[derive(Clone)]
 pub struct Pool(Rc<Shared>);
@@ -31,9 +51,24 @@ pub struct Pool(Rc<Shared>);
 struct Shared {
     large: Shelf,
     small: Shelf,
+    /// Large slots that only receiving gets.
+    reserve: usize,
+    /// Bytes in memory of their own, overhead included, and how many there may be.
+    kept: Cell<usize>,
+    kept_limit: usize,
+}
+
+/// Where a slot goes when nobody uses it any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Large,
+    Small,
+    /// Back to the allocator.
+    Kept,
 }
 
 struct Shelf {
+    kind: Kind,
     slot_bytes: usize,
     limit: usize,
     /// Slots in existence, free or in use.
@@ -44,6 +79,7 @@ struct Shelf {
 struct Slot {
     data: NonNull<u8>,
     bytes: usize,
+    kind: Kind,
     home: Weak<Shared>,
 }
 
@@ -62,23 +98,82 @@ pub struct Burst {
 
 impl Pool {
     /// A pool of at most `large` slots of 64 KiB and `small` slots of 2 KiB. Memory is taken when
-    /// first needed and kept.
+    /// first needed and kept. What waits may take as much as the large slots do.
     pub fn new(large: usize, small: usize) -> Pool {
-        let shelf = |slot_bytes, limit| Shelf {
+        Pool::with_reserve(large, small, 0)
+    }
+
+    /// The pool of a node: 64 MiB in large slots, 32 MiB in small ones, and 64 MiB for what waits.
+    pub fn of_node() -> Pool {
+        Pool::with_reserve(NODE_LARGE, NODE_SMALL, NODE_RESERVE)
+    }
+
+    fn with_reserve(large: usize, small: usize, reserve: usize) -> Pool {
+        let shelf = |kind, slot_bytes, limit| Shelf {
+            kind,
             slot_bytes,
             limit,
             made: Cell::new(0),
             free: RefCell::new(Vec::new()),
         };
         Pool(Rc::new(Shared {
-            large: shelf(LARGE_BYTES, large),
-            small: shelf(SMALL_BYTES, small),
+            large: shelf(Kind::Large, LARGE_BYTES, large),
+            small: shelf(Kind::Small, SMALL_BYTES, small),
+            reserve,
+            kept: Cell::new(0),
+            kept_limit: large * LARGE_BYTES,
         }))
     }
 
-    /// An empty burst in a large slot, or `None` when all are in use.
+    /// An empty burst in a large slot, or `None` when all but those for receiving are in use.
     pub fn large(&self) -> Option<Burst> {
+        let shelf = &self.0.large;
+        let used = shelf.made.get() - shelf.free.borrow().len();
+        if used + self.0.reserve >= shelf.limit {
+            return None;
+        }
+        self.take(shelf)
+    }
+
+    /// An empty burst in a large slot for what comes from the network, or `None` when all are in use.
+    pub fn for_receiving(&self) -> Option<Burst> {
         self.take(&self.0.large)
+    }
+
+    /// The same datagrams in memory of exactly their size, for what waits longer than a turn. `None`
+    /// when the burst has such memory already, or when as much is kept as may be.
+    pub fn kept(&self, burst: &Burst) -> Option<Burst> {
+        let takes = burst.len() + KEPT_OVERHEAD;
+        let held = self.0.kept.get() + takes;
+        if burst.is_kept() || held > self.0.kept_limit {
+            return None;
+        }
+        self.0.kept.set(held);
+        let slot = Slot::new(burst.len(), Kind::Kept, Rc::downgrade(&self.0));
+        let mut kept = Burst::whole(Rc::new(slot));
+        kept.spare_mut().copy_from_slice(burst.bytes());
+        kept.fill(burst.len(), burst.stride());
+        kept.waited_us = burst.waited_us;
+        kept.mark = burst.mark;
+        kept.dont_fragment = burst.dont_fragment;
+        Some(kept)
+    }
+
+    /// Moves a burst that is going to wait into memory of exactly its size. False when that cannot be
+    /// had: it stays in its slot.
+    pub fn keep(&self, burst: &mut Burst) -> bool {
+        match self.kept(burst) {
+            Some(kept) => {
+                *burst = kept;
+                true
+            }
+            None => burst.is_kept(),
+        }
+    }
+
+    /// Bytes that are kept, with what keeping them takes, and how many may be.
+    pub fn kept_bytes(&self) -> (usize, usize) {
+        (self.0.kept.get(), self.0.kept_limit)
     }
 
     /// An empty burst in a small slot, or `None` when all are in use.
@@ -111,6 +206,11 @@ impl Pool {
         Some(copy)
     }
 
+    /// Both hand out the same buffers.
+    pub fn is_same(&self, other: &Pool) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Slots in use, large and small.
     pub fn in_use(&self) -> (usize, usize) {
         let used = |shelf: &Shelf| shelf.made.get() - shelf.free.borrow().len();
@@ -123,22 +223,12 @@ impl Pool {
             Some(slot) => slot,
             None if shelf.made.get() < shelf.limit => {
                 shelf.made.set(shelf.made.get() + 1);
-                Rc::new(Slot::new(shelf.slot_bytes, Rc::downgrade(&self.0)))
+                let home = Rc::downgrade(&self.0);
+                Rc::new(Slot::new(shelf.slot_bytes, shelf.kind, home))
             }
             None => return None,
         };
-        let hi = slot.bytes as u32;
-        Some(Burst {
-            slot: ManuallyDrop::new(slot),
-            lo: 0,
-            hi,
-            start: 0,
-            len: 0,
-            stride: 0,
-            waited_us: 0,
-            mark: 0,
-            dont_fragment: false,
-        })
+        Some(Burst::whole(slot))
     }
 }
 
@@ -150,10 +240,15 @@ impl fmt::Debug for Pool {
 }
 
 impl Slot {
-    fn new(bytes: usize, home: Weak<Shared>) -> Slot {
+    fn new(bytes: usize, kind: Kind, home: Weak<Shared>) -> Slot {
         let boxed: Box<[u8]> = vec![0u8; bytes].into_boxed_slice();
         let data = NonNull::from(Box::leak(boxed)).cast::<u8>();
-        Slot { data, bytes, home }
+        Slot {
+            data,
+            bytes,
+            kind,
+            home,
+        }
     }
 }
 
@@ -171,6 +266,28 @@ impl Drop for Slot {
 }
 
 impl Burst {
+    /// An empty one over a slot that nobody else uses.
+    fn whole(slot: Rc<Slot>) -> Burst {
+        let hi = slot.bytes as u32;
+        Burst {
+            slot: ManuallyDrop::new(slot),
+            lo: 0,
+            hi,
+            start: 0,
+            len: 0,
+            stride: 0,
+            waited_us: 0,
+            mark: 0,
+            dont_fragment: false,
+        }
+    }
+
+    /// It is in memory of its own size, and takes no slot.
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        self.slot.kind == Kind::Kept
+    }
+
     /// Bytes of all datagrams together.
     #[inline]
     pub fn len(&self) -> usize {
@@ -393,12 +510,14 @@ impl Drop for Burst {
             return;
         }
         if let Some(home) = slot.home.upgrade() {
-            let shelf = if slot.bytes == LARGE_BYTES {
-                &home.large
-            } else {
-                &home.small
-            };
-            shelf.free.borrow_mut().push(slot);
+            match slot.kind {
+                Kind::Large => home.large.free.borrow_mut().push(slot),
+                Kind::Small => home.small.free.borrow_mut().push(slot),
+                Kind::Kept => {
+                    let takes = slot.bytes + KEPT_OVERHEAD;
+                    home.kept.set(home.kept.get() - takes);
+                }
+            }
         }
     }
 }

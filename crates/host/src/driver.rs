@@ -31,12 +31,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-/// Large buffers: what a loaded node holds at once. In flight on an emulated link of 10 ms at
-/// 600 000 packets/s in bursts of 16 are 375; twice that, and the slots of the receive calls.
-const LARGE_SLOTS: usize = 1_024;
-/// Small buffers: a thousand clients' datagrams of one turn, what waits on emulated links at
-/// voice rates, and what is held for order.
-const SMALL_SLOTS: usize = 16_384;
 /// Messages taken from one UDP socket per turn. With GRO each may hold 64 datagrams, so a turn
 /// handles at most 2048: at 1.5 µs each about 3 ms, the longest that a timer waits.
 const MESSAGES_PER_TURN: usize = 32;
@@ -178,7 +172,7 @@ impl Driver {
         let (commander, commands) = Commander::new(waker.clone());
         let io = Io {
             now: clock.now(),
-            pool: Pool::new(LARGE_SLOTS, SMALL_SLOTS),
+            pool: Pool::of_node(),
             queues: sockets.iter().map(|_| queue()).collect(),
             clients: Clients::new(node.address()),
             counters: Counters::default(),
@@ -350,7 +344,11 @@ impl Driver {
     fn send(&mut self) -> Result<(), HostError> {
         for i in 0..self.sockets.len() {
             let queue = &mut self.io.queues[i];
-            if queue.is_empty() || self.blocked[i] {
+            if queue.is_empty() {
+                continue;
+            }
+            if self.blocked[i] {
+                queue.keep(&self.io.pool);
                 continue;
             }
             let sent = self.sockets[i].send_batch(queue);
@@ -365,6 +363,7 @@ impl Driver {
             }
             if sent.blocked {
                 self.blocked[i] = true;
+                self.io.queues[i].keep(&self.io.pool);
                 let token = TOKEN_UDP + i as u64;
                 self.poller
                     .modify(&self.sockets[i], token, Interest::READ_WRITE)?;
@@ -436,6 +435,7 @@ impl Driver {
             );
         }
         let (buffers_large, buffers_small) = self.io.pool.in_use();
+        let (kept_bytes, kept_bytes_limit) = self.io.pool.kept_bytes();
         let listen = self.local_addrs().unwrap_or_default();
         let client_socket = self
             .listener
@@ -452,6 +452,8 @@ impl Driver {
             wakeups: self.wakeups,
             buffers_large,
             buffers_small,
+            kept_bytes,
+            kept_bytes_limit,
             udp,
         };
         let snapshot = self.station.node().snapshot(self.io.now);

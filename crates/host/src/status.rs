@@ -209,6 +209,10 @@ pub struct HostStatus {
     pub buffers_large: usize,
     /// Small packet buffers in use.
     pub buffers_small: usize,
+    /// Bytes of packets that wait, in memory of their own.
+    pub kept_bytes: usize,
+    /// As many may be.
+    pub kept_bytes_limit: usize,
     /// The sockets of the network below, all together.
     pub udp: UdpStatus,
 }

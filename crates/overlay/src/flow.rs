@@ -36,8 +36,9 @@ pub const RESTART_SILENCE: Duration = Duration::from_secs(2);
 const WINDOW_START: usize = 256;
 /// And at most: 8 KiB.
 const WINDOW_LIMIT: usize = 64 << 10;
-/// Half a window is made to last so long: copies by paths that differ by more are rare.
-const WINDOW_COVER: Duration = Duration::from_millis(100);
+/// Half a window is made to last so long. Choice: copies that links repair come as late as deadlines let
+/// them, and a video group's is half a second; a whole window lasts for two.
+const WINDOW_COVER: Duration = Duration::from_millis(500);
 /// Packets of reliable links come late by recoveries on several hops, timeouts among them.
 const RELIABLE_COVER: Duration = Duration::from_secs(2);
 /// 2 s of 2 Gbit/s in packets of 1400 bytes are 357 000 numbers; in 64 KiB.

@@ -410,9 +410,14 @@ impl Link {
     }
 
     /// Enters each packet of a run in its lane and seals it in place. False when there is no
-    /// session to seal with. `rest_of_path` is the delay from the neighbour on.
+    /// session to seal with. `rest_of_path` is the delay from the neighbour on to a packet's destination.
     #[inline]
-    pub fn seal_packets(&mut self, now: Time, run: &mut Burst, rest_of_path: Duration) -> bool {
+    pub fn seal_packets(
+        &mut self,
+        now: Time,
+        run: &mut Burst,
+        rest_of_path: impl Fn(NodeAddr) -> Duration,
+    ) -> bool {
         if !self.carries() {
             return false;
         }
@@ -429,9 +434,15 @@ impl Link {
             let packet = &mut datagram[CLEAR_BYTES..end];
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
                 self.history.record(now, packet);
-                let left = Header::trusted(&*packet).remaining().duration();
+                let header = Header::trusted(&*packet);
+                let left = header.remaining().duration();
                 if let Some((ahead, left)) = self.ahead.zip(left)
-                    && ahead.suits(left.saturating_sub(rest_of_path))
+                    && let recovered = header.is_recovered()
+                    && ahead.concerns(recovered)
+                    && ahead.suits(
+                        left.saturating_sub(rest_of_path(header.destination())),
+                        recovered,
+                    )
                 {
                     self.history.copy_ahead(now);
                 }

@@ -7,19 +7,29 @@
 //!   arrives 6                  -> deliver 6, 7
 //!   7's deadline first         -> deliver 7; 6, should it come, is too late for order
 //! ```
-//! A packet without a deadline is held at most [`HOLD_WITHOUT_DEADLINE`]. Where a flow is so fast that
-//! too many would be held, the first gap is given up: one packet is lost, and not all that comes until
-//! the deadline.
+//! A packet without a deadline is held at most [`HOLD_WITHOUT_DEADLINE`].
+//!
+//! What is held is bounded, per flow and for the whole node. Where it would be more, the first gap is given
+//! up: one packet is lost, and not all that comes until the deadline. Of the node's bound the flow pays
+//! that holds most, so that the trouble of one costs no other. A held packet does not stay in the buffer
+//! in which it came, for buffers are what the node receives with: it moves into memory of its size
+//! ([`Hold::keep`]), and where there is none it does not wait.
 
-use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
+use base::{ClientId, Duration, Map, NodeAddr, Pool, Time, VirtualPort};
 use std::collections::BTreeMap;
 
 /// How long a packet without a deadline waits for its predecessors. Choice: two hundred
 /// milliseconds, time for several strikes on a continental hop.
 pub const HOLD_WITHOUT_DEADLINE: Duration = Duration::from_millis(200);
-/// Packets held per flow while one before them is missing: 100 ms at 20 000 packets/s, time for several
-/// requests on a hop. Of a faster flow a missing packet has less time, and comes too late for order then.
-const MAX_HELD: usize = 2_048;
+/// Packets held per flow while one before them is missing. Choice: 800 ms at 20 000 packets/s, the longest
+/// deadline of a video group and some. Of a faster flow a missing packet has less time, and comes too late
+/// for order then.
+const MAX_HELD: usize = 16_384;
+/// Bytes held per flow. Choice: a second of 100 Mbit/s, which is 10 000 packets/s of 1316 bytes.
+pub const FLOW_BYTES_MAX: usize = 16 << 20;
+/// Bytes held at a node. Choice: three quarters of what a node's pool keeps, four flows of the fastest; the
+/// rest is for what waits for a full socket.
+pub const NODE_BYTES_MAX: usize = 48 << 20;
 /// Flows that are put in order at one node.
 const MAX_FLOWS: usize = 4_096;
 /// A flow that has been silent this long is forgotten.
@@ -33,6 +43,25 @@ const MARGIN: Duration = Duration::from_millis(1);
 
 /// Whose packets: the receiving client, the node or group and port that they are for, and the sender.
 pub type FlowKey = (ClientId, (NodeAddr, VirtualPort), NodeAddr, VirtualPort);
+
+/// What can be held.
+pub trait Hold {
+    /// Its bytes, with what it takes to hold it.
+    fn bytes(&self) -> usize;
+    /// Moves into memory of its size. False when there is none.
+    fn keep(&mut self, pool: &Pool) -> bool;
+}
+
+/// What is held at a node, and what was given up for want of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldTotals {
+    /// Packets.
+    pub packets: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Gaps that were given up because as much was held as may be.
+    pub given_up: u64,
+}
 
 /// What became of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +80,8 @@ pub struct Resequencer<T> {
     flows: Map<FlowKey, Flow<T>>,
     /// Not later than the earliest release.
     next: Time,
+    totals: HeldTotals,
+    node_bytes_max: usize,
 }
 
 #[derive(Debug)]
@@ -60,6 +91,10 @@ struct Flow<T> {
     /// The next number to deliver, shifted and widened.
     next: u64,
     held: BTreeMap<u64, (Time, T)>,
+    /// Their bytes.
+    bytes: usize,
+    /// Gaps that were given up for want of room.
+    given_up: u64,
     /// Not later than the earliest release among those held.
     earliest: Time,
     last: Time,
@@ -70,11 +105,13 @@ impl<T> Default for Resequencer<T> {
         Resequencer {
             flows: Map::default(),
             next: Time::FAR,
+            totals: HeldTotals::default(),
+            node_bytes_max: NODE_BYTES_MAX,
         }
     }
 }
 
-impl<T> Resequencer<T> {
+impl<T: Hold> Resequencer<T> {
     /// Takes a packet that arrived `now` with `remaining` time to its deadline, and gives it back
     /// when it cannot be delivered.
     pub fn push(
@@ -83,7 +120,8 @@ impl<T> Resequencer<T> {
         key: FlowKey,
         seq: u32,
         remaining: Option<Duration>,
-        item: T,
+        mut item: T,
+        pool: &Pool,
     ) -> Result<(), (Verdict, T)> {
         if !self.flows.contains_key(&key) {
             self.make_room(now);
@@ -96,6 +134,8 @@ impl<T> Resequencer<T> {
                 shift: 0,
                 next,
                 held: BTreeMap::new(),
+                bytes: 0,
+                given_up: 0,
                 earliest: Time::FAR,
                 last: now,
             };
@@ -110,8 +150,19 @@ impl<T> Resequencer<T> {
         if flow.held.len() > MAX_HELD {
             return Err((Verdict::Full, item));
         }
-        let release = now + remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
-        flow.held.insert(wide, (release, item));
+        let mut release = now + remaining.map_or(HOLD_WITHOUT_DEADLINE, |r| r - MARGIN);
+        // What is next is fetched at once. Anything else waits, if it has memory of its own.
+        if wide != flow.next && !item.keep(pool) {
+            release = now;
+            flow.given_up += 1;
+            self.totals.given_up += 1;
+        }
+        let bytes = item.bytes();
+        let replaced = flow.held.insert(wide, (release, item));
+        let freed = replaced.as_ref().map_or(0, |(_, item)| item.bytes());
+        flow.bytes = flow.bytes + bytes - freed;
+        self.totals.bytes = self.totals.bytes + bytes - freed;
+        self.totals.packets += usize::from(replaced.is_none());
         flow.earliest = flow.earliest.min(release);
         self.next = if wide == flow.next {
             now
@@ -123,7 +174,40 @@ impl<T> Resequencer<T> {
 
     /// The next packet of `key` that is ready: the next in order, or one whose deadline is near.
     pub fn pop(&mut self, now: Time, key: FlowKey) -> Option<T> {
-        self.flows.get_mut(&key)?.pop(now)
+        self.flows.get_mut(&key)?.pop(now, &mut self.totals)
+    }
+
+    /// A flow that must give up its first gap, because the node holds as much as it may: the one that
+    /// holds most. What it has ready then is to be fetched by [`Resequencer::pop`].
+    pub fn relieve(&mut self) -> Option<FlowKey> {
+        if self.totals.bytes <= self.node_bytes_max {
+            return None;
+        }
+        let most = self.flows.iter_mut().max_by_key(|(_, flow)| flow.bytes);
+        let (key, flow) = most?;
+        let (&first, _) = flow.held.first_key_value()?;
+        if first != flow.next {
+            flow.next = first;
+            flow.given_up += 1;
+            self.totals.given_up += 1;
+        }
+        Some(*key)
+    }
+
+    /// What is held in all.
+    pub fn totals(&self) -> HeldTotals {
+        self.totals
+    }
+
+    /// The flows that hold something or have given up something, those that hold most first: what each
+    /// holds and has given up.
+    pub fn holders(&self) -> Vec<(FlowKey, HeldTotals)> {
+        let flows = self.flows.iter().map(|(key, flow)| (*key, flow.totals()));
+        let mut holders: Vec<_> = flows
+            .filter(|(_, held)| held.packets > 0 || held.given_up > 0)
+            .collect();
+        holders.sort_unstable_by_key(|(key, held)| (core::cmp::Reverse(held.bytes), *key));
+        holders
     }
 
     /// A packet of any flow whose time has come.
@@ -132,7 +216,7 @@ impl<T> Resequencer<T> {
             return None;
         }
         for (key, flow) in &mut self.flows {
-            if let Some(item) = flow.pop(now) {
+            if let Some(item) = flow.pop(now, &mut self.totals) {
                 return Some((*key, item));
             }
         }
@@ -152,25 +236,35 @@ impl<T> Resequencer<T> {
 
     /// Forgets the flows of a client that is gone.
     pub fn close(&mut self, client: ClientId) {
-        self.flows.retain(|key, _| key.0 != client);
+        self.forget(|key, _| key.0 == client);
     }
 
     /// Forgets what came to a client for a group that it has left: what comes when it joins again does
     /// not wait for what was sent meanwhile.
     pub fn leave(&mut self, client: ClientId, group: NodeAddr, port: VirtualPort) {
-        self.flows
-            .retain(|key, _| (key.0, key.1) != (client, (group, port)));
+        self.forget(|key, _| (key.0, key.1) == (client, (group, port)));
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(&FlowKey, &Flow<T>) -> bool) {
+        let totals = &mut self.totals;
+        self.flows.retain(|key, flow| {
+            let gone = is_gone(key, flow);
+            if gone {
+                totals.bytes -= flow.bytes;
+                totals.packets -= flow.held.len();
+            }
+            !gone
+        });
     }
 
     fn make_room(&mut self, now: Time) {
         if self.flows.len() >= MAX_FLOWS {
-            self.flows
-                .retain(|_, flow| now.since(flow.last) < FORGET_AFTER);
+            self.forget(|_, flow| now.since(flow.last) >= FORGET_AFTER);
         }
     }
 }
 
-impl<T> Flow<T> {
+impl<T: Hold> Flow<T> {
     /// The place of a packet in the flow. What a restarted sender says stands behind all that is
     /// held of what it said before.
     fn number(&mut self, seq: u32) -> u64 {
@@ -184,14 +278,29 @@ impl<T> Flow<T> {
         wide(self.shift)
     }
 
-    fn pop(&mut self, now: Time) -> Option<T> {
+    fn totals(&self) -> HeldTotals {
+        HeldTotals {
+            packets: self.held.len(),
+            bytes: self.bytes,
+            given_up: self.given_up,
+        }
+    }
+
+    fn pop(&mut self, now: Time, totals: &mut HeldTotals) -> Option<T> {
         let (&first, _) = self.held.first_key_value()?;
-        if first != self.next && self.held.len() <= MAX_HELD && !self.is_due(now) {
-            return None;
+        if first != self.next && !self.is_due(now) {
+            if self.held.len() <= MAX_HELD && self.bytes <= FLOW_BYTES_MAX {
+                return None;
+            }
+            self.given_up += 1;
+            totals.given_up += 1;
         }
         // Everything before a packet whose time has come goes first, so order is kept.
         self.next = first + 1;
         let (_, item) = self.held.remove(&first)?;
+        self.bytes -= item.bytes();
+        totals.bytes -= item.bytes();
+        totals.packets -= 1;
         if self.held.is_empty() {
             self.earliest = Time::FAR;
         }
@@ -212,6 +321,33 @@ impl<T> Flow<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Of a size, and where it lies.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Sized(u32, usize);
+
+    impl Hold for Sized {
+        fn bytes(&self) -> usize {
+            self.1
+        }
+        fn keep(&mut self, _: &Pool) -> bool {
+            true
+        }
+    }
+
+    impl Hold for u32 {
+        fn bytes(&self) -> usize {
+            4
+        }
+        fn keep(&mut self, _: &Pool) -> bool {
+            true
+        }
+    }
+
+    fn none() -> Pool {
+        Pool::new(0, 0)
+    }
 
     const KEY: FlowKey = (
         ClientId(1),
@@ -245,7 +381,7 @@ mod tests {
             (8, vec![]),
             (6, vec![6, 7, 8]),
         ] {
-            r.push(ms(0), KEY, seq, left, seq).unwrap();
+            r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
             assert_eq!(drain(&mut r, ms(0)), expected);
         }
         assert_eq!(r.next_timeout(), None);
@@ -255,16 +391,16 @@ mod tests {
     fn nothing_is_held_beyond_its_deadline() {
         let mut r = Resequencer::default();
         let left = Some(Duration::from_millis(50));
-        r.push(ms(0), KEY, 5, left, 5).unwrap();
+        r.push(ms(0), KEY, 5, left, 5, &none()).unwrap();
         assert_eq!(drain(&mut r, ms(0)), [5]);
-        r.push(ms(10), KEY, 7, left, 7).unwrap();
-        r.push(ms(20), KEY, 9, left, 9).unwrap();
+        r.push(ms(10), KEY, 7, left, 7, &none()).unwrap();
+        r.push(ms(20), KEY, 9, left, 9, &none()).unwrap();
         assert_eq!(drain(&mut r, ms(30)), [0u32; 0]);
         let due = r.next_timeout().unwrap();
         assert!(due > ms(50) && due <= ms(60), "{due}");
         assert_eq!(drain(&mut r, due), [7]);
         assert_eq!(
-            r.push(ms(61), KEY, 6, left, 6).map_err(|e| e.0),
+            r.push(ms(61), KEY, 6, left, 6, &none()).map_err(|e| e.0),
             Err(Verdict::TooLate)
         );
         assert_eq!(drain(&mut r, ms(70)), [9]);
@@ -274,18 +410,18 @@ mod tests {
     fn a_sender_that_begins_anew_is_heard_at_once() {
         for start in [1_000u32, 1 << 31, u32::MAX - 2] {
             let mut r = Resequencer::default();
-            r.push(ms(0), KEY, 700_000, None, 1).unwrap();
-            r.push(ms(0), KEY, 700_002, None, 3).unwrap();
+            r.push(ms(0), KEY, 700_000, None, 1, &none()).unwrap();
+            r.push(ms(0), KEY, 700_002, None, 3, &none()).unwrap();
             assert_eq!(drain(&mut r, ms(0)), [1]);
             for n in 0..4 {
                 let seq = start.wrapping_add(n);
-                r.push(ms(1), KEY, seq, None, 10 + n).unwrap();
+                r.push(ms(1), KEY, seq, None, 10 + n, &none()).unwrap();
             }
             assert_eq!(drain(&mut r, ms(1)), [0u32; 0], "behind what is held");
             let due = r.next_timeout().unwrap();
             assert_eq!(drain(&mut r, due), [3, 10, 11, 12, 13]);
             let seq = start.wrapping_add(4);
-            r.push(due, KEY, seq, None, 14).unwrap();
+            r.push(due, KEY, seq, None, 14, &none()).unwrap();
             assert_eq!(drain(&mut r, due), [14]);
         }
     }
@@ -303,12 +439,12 @@ mod tests {
             )
         };
         for port in [1, 2] {
-            assert!(r.push(ms(0), key(port), 5, None, port).is_ok());
+            assert!(r.push(ms(0), key(port), 5, None, port, &none()).is_ok());
             assert_eq!(r.pop(ms(0), key(port)), Some(port));
         }
         r.leave(ClientId(1), group, VirtualPort(1));
         for port in [1, 2] {
-            assert!(r.push(ms(1), key(port), 100, None, port).is_ok());
+            assert!(r.push(ms(1), key(port), 100, None, port, &none()).is_ok());
         }
         assert_eq!(r.pop(ms(1), key(1)), Some(1));
         assert_eq!(r.pop(ms(1), key(2)), None, "the other group goes on");
@@ -317,10 +453,10 @@ mod tests {
     #[test]
     fn what_is_held_is_bounded() {
         let mut r = Resequencer::default();
-        r.push(ms(0), KEY, 0, None, 0).unwrap();
+        r.push(ms(0), KEY, 0, None, 0, &none()).unwrap();
         drain(&mut r, ms(0));
         let full = (2..)
-            .find(|&s| r.push(ms(0), KEY, s, None, s).is_err())
+            .find(|&s| r.push(ms(0), KEY, s, None, s, &none()).is_err())
             .unwrap();
         assert_eq!(full as usize, 2 + MAX_HELD + 1, "nobody fetches them");
     }
@@ -331,20 +467,135 @@ mod tests {
         let left = Some(Duration::from_secs(1));
         let mut got = Vec::new();
         for seq in (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5) {
-            r.push(ms(0), KEY, seq, left, seq).unwrap();
+            r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
             got.extend(drain(&mut r, ms(0)));
         }
         let all = (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5);
         assert!(got.into_iter().eq(all));
-        let late = r.push(ms(0), KEY, 5, left, 5);
+        let late = r.push(ms(0), KEY, 5, left, 5, &none());
         assert_eq!(late.map_err(|e| e.0), Err(Verdict::TooLate));
+    }
+
+    /// Of a flow of its own.
+    fn of(client: u32) -> FlowKey {
+        (ClientId(client), KEY.1, KEY.2, KEY.3)
+    }
+
+    /// Fetches what is ready, as the node does after a packet; each with its flow.
+    fn fetch(r: &mut Resequencer<Sized>, now: Time, key: FlowKey) -> Vec<(FlowKey, u32)> {
+        let (mut got, mut ready) = (Vec::new(), Some(key));
+        while let Some(key) = ready {
+            while let Some(Sized(seq, _)) = r.pop(now, key) {
+                got.push((key, seq));
+            }
+            ready = r.relieve();
+        }
+        got
+    }
+
+    #[test]
+    fn of_the_nodes_bound_the_flow_pays_that_holds_most() {
+        let mut r = Resequencer {
+            node_bytes_max: 100_000,
+            ..Resequencer::default()
+        };
+        let left = Some(Duration::from_millis(500));
+        let mut push = |r: &mut Resequencer<Sized>, key, seq| {
+            r.push(ms(0), key, seq, left, Sized(seq, 1_000), &none())
+                .unwrap();
+            fetch(r, ms(0), key)
+        };
+        for key in [of(1), of(2)] {
+            assert_eq!(push(&mut r, key, 0), [(key, 0)]);
+        }
+        // The bystander waits for its packet 1 with five others.
+        for seq in 2..7 {
+            assert_eq!(push(&mut r, of(2), seq), []);
+        }
+        for seq in 2..500 {
+            let got = push(&mut r, of(1), seq);
+            assert!(got.iter().all(|(key, _)| *key == of(1)), "{got:?}");
+            assert!(r.totals().bytes <= 100_000);
+        }
+        assert_eq!(r.totals().given_up, 1);
+        let all: Vec<_> = (1..7).map(|seq| (of(2), seq)).collect();
+        assert_eq!(push(&mut r, of(2), 1), all);
+    }
+
+    #[test]
+    fn what_no_memory_is_left_for_does_not_wait() {
+        #[derive(Debug)]
+        struct Homeless(u32);
+        impl Hold for Homeless {
+            fn bytes(&self) -> usize {
+                1_000
+            }
+            fn keep(&mut self, _: &Pool) -> bool {
+                false
+            }
+        }
+        let mut r = Resequencer::default();
+        for seq in [5, 7, 8, 10] {
+            r.push(ms(0), KEY, seq, None, Homeless(seq), &none())
+                .unwrap();
+            let got = core::iter::from_fn(|| r.pop(ms(0), KEY)).map(|Homeless(seq)| seq);
+            assert_eq!(got.collect::<Vec<_>>(), [seq]);
+        }
+        let nothing = HeldTotals {
+            given_up: 2,
+            ..HeldTotals::default()
+        };
+        assert_eq!(r.totals(), nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_held_stays_within_bounds_and_in_order(
+            arrivals in proptest::collection::vec((0..4u32, 0..40u32, 1..3_000usize, 0..3u64), 1..400),
+        ) {
+            const MOST: usize = 20_000;
+            let mut r = Resequencer {
+                node_bytes_max: MOST,
+                ..Resequencer::default()
+            };
+            let mut last: Map<FlowKey, u32> = Map::default();
+            let (mut now, mut base) = (ms(0), [0u32; 4]);
+            let (mut taken, mut came) = (0, 0);
+            for (flow, ahead, bytes, later) in arrivals {
+                now += Duration::from_millis(later);
+                let key = of(flow);
+                let seq = base[flow as usize] + ahead;
+                base[flow as usize] += 1;
+                let left = Some(Duration::from_millis(20));
+                let held = r.totals().packets;
+                if r.push(now, key, seq, left, Sized(seq, bytes), &none()).is_ok() {
+                    // A number that is held already is replaced.
+                    taken += r.totals().packets - held;
+                }
+                let mut got = fetch(&mut r, now, key);
+                while let Some((key, Sized(seq, _))) = r.pop_due(now) {
+                    got.push((key, seq));
+                }
+                came += got.len();
+                for (key, seq) in got {
+                    let before = last.insert(key, seq);
+                    prop_assert!(before.is_none_or(|before| before < seq));
+                }
+                let sum = r.holders().into_iter().fold((0, 0), |sum, (_, held)| {
+                    (sum.0 + held.packets, sum.1 + held.bytes)
+                });
+                prop_assert_eq!(sum, (r.totals().packets, r.totals().bytes));
+                prop_assert!(r.totals().bytes <= MOST);
+                prop_assert_eq!(taken - came, r.totals().packets);
+            }
+        }
     }
 
     #[test]
     fn numbers_wrap_without_a_stall() {
         let mut r = Resequencer::default();
         for seq in [u32::MAX - 1, u32::MAX, 0, 1] {
-            r.push(ms(0), KEY, seq, None, seq).unwrap();
+            r.push(ms(0), KEY, seq, None, seq, &none()).unwrap();
         }
         assert_eq!(drain(&mut r, ms(0)), [u32::MAX - 1, u32::MAX, 0, 1]);
     }

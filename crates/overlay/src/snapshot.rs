@@ -43,8 +43,42 @@ pub struct Snapshot {
     pub flows: Vec<FlowStatus>,
     /// The streams that end here.
     pub streams: Vec<StreamStatus>,
+    /// What waits here for its predecessors.
+    pub held: HeldStatus,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
+}
+
+/// What waits at a node for its predecessors, for it is to be delivered in order.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HeldStatus {
+    /// Packets.
+    pub packets: usize,
+    /// Their bytes, with what it takes to hold them.
+    pub bytes: usize,
+    /// As many may be.
+    pub bytes_limit: usize,
+    /// As many may be of one flow.
+    pub flow_bytes_limit: usize,
+    /// Gaps that were given up because as much was held as may be.
+    pub given_up: u64,
+    /// Who holds most, or has given up gaps: the first few.
+    pub holders: Vec<HolderStatus>,
+}
+
+/// A flow that waits at a node for packets that are missing.
+#[derive(Clone, Debug, Serialize)]
+pub struct HolderStatus {
+    /// Source node and port.
+    pub from: String,
+    /// Destination node or group, and port.
+    pub to: String,
+    /// Packets that wait.
+    pub packets: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Gaps that were given up for want of room.
+    pub given_up: u64,
 }
 
 /// One link.

@@ -6,6 +6,7 @@ use crate::queue::{Queue, Wake};
 use crate::trace::{Fate, Packet};
 use crate::world::Stall;
 use base::impair::{Line, Verdict};
+use base::pool::COPY_BYTES_MAX;
 use base::{Burst, ClientId, Engine, Map, Outbox, Pool, Time, UnderlayAddr};
 use core::fmt;
 
@@ -54,6 +55,8 @@ pub(crate) struct Host<E> {
     pub(crate) dirty: bool,
     /// Until it is scheduled again, what waits for it.
     pub(crate) stall: Option<Box<Stall>>,
+    /// Its own packet buffers; none if it takes them from the world's, which hardly end.
+    pub(crate) pool: Option<Pool>,
 }
 
 /// One direction of a path between two hosts.
@@ -90,7 +93,40 @@ pub(crate) struct Desk<'a, E: Engine> {
     pub(crate) wires: &'a mut [Wire],
     pub(crate) queue: &'a mut Queue,
     pub(crate) journal: &'a mut Journal<E>,
+    /// The host's.
     pub(crate) pool: &'a Pool,
+    /// The world's: what is under way is in it.
+    pub(crate) under_way: &'a Pool,
+}
+
+/// The burst in a buffer of another pool, if that is another one: it leaves its host.
+fn moved(burst: Burst, from: &Pool, to: &Pool) -> Option<Burst> {
+    match from.is_same(to) {
+        true => Some(burst),
+        false => {
+            let mut copy = to.copy_burst(&burst)?;
+            copy.set_mark(burst.mark());
+            Some(copy)
+        }
+    }
+}
+
+/// What has come to a host, in a buffer of its own pool as a receive call fills it: a short datagram in
+/// a small slot, anything else in a large one. `None` when there is none.
+pub(crate) fn received(burst: &Burst, pool: &Pool) -> Option<Burst> {
+    let short = burst.segments() == 1 && burst.len() <= COPY_BYTES_MAX;
+    let copy = short.then(|| pool.copy_of(0, burst.bytes())).flatten();
+    let mut slot = match copy {
+        Some(copy) => copy,
+        None => {
+            let mut slot = pool.for_receiving()?;
+            slot.spare_mut()[..burst.len()].copy_from_slice(burst.bytes());
+            slot.fill(burst.len(), burst.stride());
+            slot
+        }
+    };
+    slot.set_waited(burst.waited());
+    Some(slot)
 }
 
 impl<E: Engine> Desk<'_, E> {
@@ -103,6 +139,13 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
     fn send(&mut self, to: UnderlayAddr, burst: Burst) {
         let datagrams = burst.segments() as u64;
         self.journal.counters.sent += datagrams;
+        let burst = match moved(burst, self.pool, self.under_way) {
+            Some(burst) => burst,
+            None => {
+                self.journal.counters.no_slot += datagrams;
+                return;
+            }
+        };
         let Some(&id) = self.wires_to.get(&to) else {
             self.journal.counters.no_path += datagrams;
             return self.trace_all(to, &burst, Fate::NoPath);
@@ -114,7 +157,7 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
             return self.trace_all(to, &burst, Fate::Cut);
         }
         match &mut self.journal.trace {
-            None => wire.line.push_burst(self.now, burst, self.pool),
+            None => wire.line.push_burst(self.now, burst, self.under_way),
             Some(trace) => {
                 let (at, from) = (self.now, self.addr);
                 let mut witness = |bytes: &[u8], verdict, again| {
@@ -131,7 +174,7 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
                     });
                 };
                 let line = &mut wire.line;
-                line.push_burst_before(at, burst, self.pool, Some(&mut witness));
+                line.push_burst_before(at, burst, self.under_way, Some(&mut witness));
             }
         }
         wire.schedule(id, self.queue);

@@ -48,6 +48,8 @@ pub struct Counters {
     pub host_down: u64,
     /// Dropped: the receiving host was stalled and its socket buffer full.
     pub buffer_full: u64,
+    /// Dropped: all packet buffers of the host were in use.
+    pub no_slot: u64,
     /// Inputs by which they were handed over, each a burst or a single datagram.
     pub inputs: u64,
     /// Requests to a host that was down.
@@ -59,12 +61,14 @@ pub struct Counters {
 }
 
 /// Packet buffers that did not come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leak {
     /// Large ones.
     pub large: usize,
     /// Small ones.
     pub small: usize,
+    /// Bytes in memory of their own.
+    pub kept_bytes: usize,
 }
 
 /// What a world remembers of the past.
@@ -156,8 +160,8 @@ impl fmt::Display for Leak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "packet buffers did not come back: {} large, {} small; someone keeps a burst",
-            self.large, self.small
+            "packet buffers did not come back: {} large, {} small, {} bytes kept; someone keeps a burst",
+            self.large, self.small, self.kept_bytes
         )
     }
 }

@@ -97,9 +97,21 @@ impl<E: Engine> World<E> {
             wake_at: Time::FAR,
             dirty: false,
             stall: None,
+            pool: None,
         });
         self.restart(id, engine);
         id
+    }
+
+    /// Gives a host packet buffers of its own, which can end as a real node's do: what it sends, and what
+    /// comes, is copied. What its engine has told clients stays in them until [`World::take_replies`].
+    pub fn set_pool(&mut self, host: HostId, pool: Pool) {
+        self.hosts[host.place()].pool = Some(pool);
+    }
+
+    /// Where a host's packet buffers come from.
+    pub fn pool_of(&self, host: HostId) -> &Pool {
+        self.hosts[host.place()].pool.as_ref().unwrap_or(&self.pool)
     }
 
     /// Gives a host another clock: its time jumps to what that one shows.
@@ -292,12 +304,20 @@ impl<E: Engine> World<E> {
     /// Ends the world: drops engines, packets under way and records, and checks that every packet
     /// buffer came back.
     pub fn close(self) -> Result<Counters, Leak> {
-        let pool = self.pool.clone();
+        let own = self.hosts.iter().filter_map(|host| host.pool.clone());
+        let pools: Vec<Pool> = own.chain([self.pool.clone()]).collect();
         let counters = self.journal.counters;
         drop(self);
-        match pool.in_use() {
-            (0, 0) => Ok(counters),
-            (large, small) => Err(Leak { large, small }),
+        let mut leak = Leak::default();
+        for pool in &pools {
+            let (large, small) = pool.in_use();
+            leak.large += large;
+            leak.small += small;
+            leak.kept_bytes += pool.kept_bytes().0;
+        }
+        match leak == Leak::default() {
+            true => Ok(counters),
+            false => Err(leak),
         }
     }
 

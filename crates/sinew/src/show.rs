@@ -213,6 +213,9 @@ mod tests {
                 "routes": [{"to": "10.7.0.3", "metric": "latency", "next_hop": "10.7.0.2",
                             "cost": 20.5, "latency_ms": 20.5}],
                 "flows": [],
+                "held": {"packets": 812, "bytes": 1_200_000, "bytes_limit": 50_331_648, "given_up": 3,
+                         "holders": [{"from": "10.7.0.3:4000", "to": "239.1.1.1:1112",
+                                      "packets": 800, "bytes": 1_190_000, "given_up": 3}]},
             },
             "counters": {"forwarded_packets": 12, "drops": {"no_route": 3, "replay": 0},
                          "refused": {"mac": 2}},
@@ -271,6 +274,9 @@ mod tests {
             "no_route 3",
             "mac 2",
             "2026-11-20",
+            "812 packets wait for earlier ones",
+            "3 gaps given up for want of room",
+            "most from 10.7.0.3:4000 to 239.1.1.1:1112: 800 packets",
             "example.org *.example.net by lon",
         ] {
             assert!(whole.contains(expected), "{expected}: {whole}");

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Duration;
 
 fn filled(pool: &Pool, segments: usize, stride: usize, last: usize) -> Burst {
     let mut burst = pool.large().unwrap();
@@ -74,4 +75,62 @@ fn a_burst_may_outlive_its_pool() {
     let burst = pool.copy_of(0, b"x").unwrap();
     drop(pool);
     assert_eq!(burst.bytes(), b"x");
+}
+
+#[test]
+fn what_is_kept_takes_its_own_size_and_frees_its_slot() {
+    let pool = Pool::new(2, 0);
+    let mut burst = filled(&pool, 3, 1_316, 700);
+    burst.set_mark(5);
+    burst.set_waited(Duration::from_micros(7));
+    let content = burst.bytes().to_vec();
+    // A part of a slot pins all of it, however short it is.
+    let mut part = burst.split_front(1);
+    assert!(pool.keep(&mut part) && pool.keep(&mut burst));
+    assert_eq!(pool.in_use(), (0, 0));
+    assert_eq!(pool.kept_bytes().0, content.len() + 2 * KEPT_OVERHEAD);
+    assert_eq!([part.bytes(), burst.bytes()].concat(), content);
+    assert_eq!((burst.segments(), burst.segment(1).len()), (2, 700));
+    assert_eq!((burst.mark(), burst.waited().as_micros()), (5, 7));
+    assert!(pool.keep(&mut part), "again is nothing new");
+    let tail = burst.split_front(1);
+    drop((part, burst));
+    assert_eq!(pool.kept_bytes().0, 1_316 + 700 + KEPT_OVERHEAD);
+    drop(tail);
+    assert_eq!(pool.kept_bytes().0, 0);
+}
+
+#[test]
+fn no_more_is_kept_than_may_be_and_the_rest_stays_in_its_slot() {
+    let pool = Pool::new(2, 64);
+    let limit = pool.kept_bytes().1;
+    let mut all: Vec<Burst> = (0..64)
+        .map(|_| pool.copy_of(0, &[1; 2_000]).unwrap())
+        .collect();
+    let mut more: Vec<Burst> = Vec::new();
+    let kept = all
+        .iter_mut()
+        .filter_map(|burst| pool.keep(burst).then_some(()))
+        .count();
+    assert_eq!(kept, limit / (2_000 + KEPT_OVERHEAD));
+    assert_eq!(pool.in_use().1, 64 - kept);
+    all.truncate(kept - 1);
+    assert!(pool.kept_bytes().0 <= limit);
+    let mut next = pool.copy_of(0, &[2; 2_000]).unwrap();
+    assert!(pool.keep(&mut next), "there is room again");
+    more.push(next);
+    drop((all, more));
+    assert_eq!((pool.in_use(), pool.kept_bytes().0), ((0, 0), 0));
+}
+
+#[test]
+fn the_last_slots_are_for_receiving() {
+    let pool = Pool::with_reserve(4, 0, 2);
+    let taken: Vec<Burst> = core::iter::from_fn(|| pool.large()).collect();
+    assert_eq!(taken.len(), 2);
+    let received: Vec<Burst> = core::iter::from_fn(|| pool.for_receiving()).collect();
+    assert_eq!(received.len(), 2);
+    drop(taken);
+    assert!(pool.large().is_none(), "those two were for receiving");
+    assert!(pool.for_receiving().is_some());
 }

@@ -364,6 +364,28 @@ fn sockets(page: &mut Page, status: &Status) {
     page.family("sinew_buffers", "gauge", "Packet buffers in use, by size.");
     page.sample(&[("size", &"large")], host.buffers_large);
     page.sample(&[("size", &"small")], host.buffers_small);
+    page.gauge(
+        "sinew_kept_bytes",
+        "Bytes of packets that wait, for their predecessors or for a full socket.",
+        host.kept_bytes,
+    );
+    page.gauge(
+        "sinew_kept_bytes_limit",
+        "As many may be.",
+        host.kept_bytes_limit,
+    );
+    let held = &status.snapshot.held;
+    page.gauge(
+        "sinew_held_packets",
+        "Packets that wait for their predecessors.",
+        held.packets,
+    );
+    page.gauge("sinew_held_bytes", "Their bytes.", held.bytes);
+    page.counter(
+        "sinew_held_given_up_total",
+        "Gaps that were given up because as much is held as may be.",
+        held.given_up,
+    );
     page.family(
         "sinew_udp_datagrams_total",
         "counter",

@@ -1,7 +1,9 @@
 //! All experiments, and which of them a name means.
 
 use super::run::LabError;
-use super::{ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06};
+use super::{
+    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, video,
+};
 
 /// An experiment, as `sinew lab list` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -43,6 +45,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         brogle09::EXPERIMENTS,
         liu04::EXPERIMENTS,
         messy::EXPERIMENTS,
+        video::EXPERIMENTS,
     ]
     .concat()
 }
@@ -56,6 +59,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         brogle09::claims::CLAIMS,
         brogle09::pastry::CLAIMS,
         liu04::claims::CLAIMS,
+        video::CLAIMS,
     ];
     papers.into_iter().flatten().chain(messy::claims())
 }

@@ -33,6 +33,7 @@ mod row;
 mod run;
 mod shard;
 mod sweep;
+mod video;
 
 #[cfg(test)]
 mod tests;

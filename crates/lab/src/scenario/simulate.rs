@@ -16,7 +16,7 @@ use super::report::{FlowReport, Report};
 use super::{Fault, FaultKind, Place, Scenario};
 use crate::scenario::meter::rounded;
 use base::impair::Model;
-use base::{Duration, Time};
+use base::{Duration, Pool, Time};
 use network::{Network, Party};
 use overlay::snapshot::NetworkSnapshot;
 use overlay::{Event, Settings};
@@ -95,6 +95,13 @@ impl<'s> Simulation<'s> {
             world,
             settled_bytes: None,
             watch: None,
+        }
+    }
+
+    /// Gives each node as many packet buffers as a real one has: they can end.
+    pub(crate) fn give_buffers_of_nodes(&mut self) {
+        for host in &self.network.hosts {
+            self.world.set_pool(*host, Pool::of_node());
         }
     }
 

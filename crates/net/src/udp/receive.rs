@@ -12,7 +12,7 @@ use super::Counters;
 use super::local::{self, Locals};
 use crate::addr::{NAME_BYTES, Name};
 use crate::{clock, sys};
-use base::pool::LARGE_BYTES;
+use base::pool::{COPY_BYTES_MAX, LARGE_BYTES};
 use base::{Burst, Duration, Pool, UnderlayAddr};
 use std::io;
 use std::mem;
@@ -22,10 +22,6 @@ use std::ptr;
 /// Messages per call of recvmmsg, and large slots that a socket keeps: 2 MiB. With GRO 32
 /// messages are up to 2048 datagrams.
 pub const RECV_MESSAGES: usize = 32;
-/// A single datagram up to this length is copied into a small slot, so that packets that come one
-/// by one do not each hold 64 KiB while the engine keeps them. The copy cannot be seen beside the
-/// cost of receiving.
-const COPY_BYTES_MAX: usize = 512;
 /// Messages that the first call of a quiet socket has room for: to make room costs time.
 const FEWEST_MESSAGES: usize = 4;
 /// Errors of the network that one call skips before it gives up.
@@ -135,7 +131,7 @@ impl Incoming {
     /// Makes up to `want` slots ready; how many are.
     fn provide(&mut self, pool: &Pool, want: usize) -> usize {
         while self.slots.len() < want {
-            match pool.large() {
+            match pool.for_receiving() {
                 Some(slot) => self.slots.push(slot),
                 None => break,
             }

@@ -1,10 +1,9 @@
 //! The emulated network in front of a link (lab mode): what `base::impair` decides, applied to
-//! sealed datagrams, on the segments of a burst singly.
+//! sealed datagrams, on the segments of a burst singly. What is under way takes no slot of the pool.
 
 use crate::event::Drop;
 use crate::node::Node;
 use base::impair::{Model, Pipe, Reason, Verdict};
-use base::pool::SMALL_BYTES;
 use base::{Burst, Outbox, Pool, Rng, Time, UnderlayAddr};
 use std::collections::VecDeque;
 
@@ -88,13 +87,16 @@ impl Impairment {
     fn settle(
         &mut self,
         verdict: Verdict,
-        run: Burst,
+        mut run: Burst,
         pool: &Pool,
         dropped: &mut impl FnMut(Drop),
     ) {
         let reason = match verdict {
             Verdict::Deliver(_) if self.in_flight.len() >= MAX_IN_FLIGHT => Drop::ImpairedQueue,
-            Verdict::Deliver(at) => return self.insert(at, compact(run, pool)),
+            Verdict::Deliver(at) => {
+                pool.keep(&mut run);
+                return self.insert(at, run);
+            }
             Verdict::Drop(Reason::Loss) => Drop::ImpairedLoss,
             Verdict::Drop(Reason::Outage) => Drop::ImpairedOutage,
             Verdict::Drop(Reason::Mtu) => Drop::ImpairedMtu,
@@ -132,21 +134,6 @@ impl Impairment {
     /// When the next burst comes to the end.
     pub fn next_timeout(&self) -> Option<Time> {
         self.in_flight.front().map(|(at, _)| *at)
-    }
-}
-
-/// A short run moves to a small slot, so that what waits does not pin 64 KiB each.
-fn compact(run: Burst, pool: &Pool) -> Burst {
-    if run.len() > SMALL_BYTES || run.capacity() <= SMALL_BYTES {
-        return run;
-    }
-    match pool.small() {
-        Some(mut small) => {
-            small.spare_mut()[..run.len()].copy_from_slice(run.bytes());
-            small.fill(run.len(), run.stride());
-            small
-        }
-        None => run,
     }
 }
 

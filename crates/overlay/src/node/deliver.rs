@@ -7,12 +7,17 @@ use super::shared_reports::REPORTS_PORT;
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::request::{Delivery, Options, Reply};
-use crate::resequence::Verdict;
-use base::{Burst, ClientId, NodeAddr, Outbox, Time, VirtualPort};
+use crate::resequence::{FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, NODE_BYTES_MAX, Verdict};
+use crate::snapshot::{HeldStatus, HolderStatus};
+use base::pool::KEPT_OVERHEAD;
+use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, VirtualPort};
 use wire::data::{FlowSeq, Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES, transport};
+
+/// Flows that wait which the status names: one that has taken all is the first.
+const HOLDERS_SHOWN: usize = 8;
 
 /// A datagram for a client, with what its reply tells.
 #[derive(Debug)]
@@ -27,6 +32,16 @@ pub(super) struct Arrived {
     at: Time,
     /// None stands for a fragment whose datagram has come, or comes, with another.
     payload: Option<Burst>,
+}
+
+impl Hold for Arrived {
+    fn bytes(&self) -> usize {
+        KEPT_OVERHEAD + self.payload.as_ref().map_or(0, Burst::len)
+    }
+
+    fn keep(&mut self, pool: &Pool) -> bool {
+        self.payload.as_mut().is_none_or(|burst| pool.keep(burst))
+    }
 }
 
 impl Node {
@@ -156,10 +171,17 @@ impl Node {
             Delivery::InOrder => {
                 let key = (client, (to, arrived.to), arrived.from, arrived.port);
                 let left = arrived.remaining.duration();
-                match self.resequencer.push(now, key, seq.0, left, arrived) {
+                let pushed = self
+                    .resequencer
+                    .push(now, key, seq.0, left, arrived, out.pool());
+                match pushed {
                     Ok(()) => {
-                        while let Some(next) = self.resequencer.pop(now, key) {
-                            hand_over(now, client, next, out);
+                        let mut ready = Some(key);
+                        while let Some(key) = ready {
+                            while let Some(next) = self.resequencer.pop(now, key) {
+                                hand_over(now, key.0, next, out);
+                            }
+                            ready = self.resequencer.relieve();
                         }
                     }
                     Err((Verdict::TooLate, _)) => self.drop_one(Drop::TooLateForOrder, out),
@@ -173,6 +195,28 @@ impl Node {
     pub(super) fn release_resequenced(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
             hand_over(now, client, arrived, out);
+        }
+    }
+
+    /// What waits for its predecessors, and whose it is.
+    pub(super) fn held_status(&self) -> HeldStatus {
+        let totals = self.resequencer.totals();
+        let holders = self.resequencer.holders().into_iter();
+        let holder =
+            |((_, (to, port), from, from_port), held): (FlowKey, HeldTotals)| HolderStatus {
+                from: format!("{from}:{}", from_port.0),
+                to: format!("{to}:{}", port.0),
+                packets: held.packets,
+                bytes: held.bytes,
+                given_up: held.given_up,
+            };
+        HeldStatus {
+            packets: totals.packets,
+            bytes: totals.bytes,
+            bytes_limit: NODE_BYTES_MAX,
+            flow_bytes_limit: FLOW_BYTES_MAX,
+            given_up: totals.given_up,
+            holders: holders.take(HOLDERS_SHOWN).map(holder).collect(),
         }
     }
 

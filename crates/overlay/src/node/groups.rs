@@ -5,8 +5,9 @@ use super::send::metric;
 use crate::event::{Drop, Event};
 use crate::groups::{Change, Errand, Key, Membership, View};
 use crate::link::LinkIndex;
-use crate::link_state::OwnGroups;
+use crate::link_state::{Database, OwnGroups};
 use crate::request::{Options, Reply, RequestError};
+use crate::route::Tables;
 use base::token_bucket::TokenBucket;
 use base::{Burst, ClientId, Duration, Map, NodeAddr, Outbox, Time, VirtualPort};
 use graph::Metric;
@@ -350,6 +351,38 @@ impl Node {
             Err(reason) => self.drop_one(reason, out),
         }
     }
+}
+
+/// The way from this node to the farthest member of a group that can still be served `in_time`, of those
+/// that are not reached by way of `came`, the neighbour that the group's packets come from. Who is too far
+/// away for a repetition does not keep it from the others.
+pub(super) fn rest_of_tree(
+    tables: &Tables,
+    database: &Database,
+    (group, came): (NodeAddr, NodeAddr),
+    in_time: Option<Duration>,
+) -> Duration {
+    let members = database.membership().members(group);
+    let behind =
+        members.filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) != Some(came));
+    let ways = behind.filter_map(|member| tables.latency(member));
+    ways.filter(|way| in_time.is_none_or(|in_time| *way <= in_time))
+        .max()
+        .unwrap_or_default()
+}
+
+/// The way from a neighbour to the farthest member of a group that is reached by way of it.
+pub(super) fn rest_of_branch(
+    tables: &Tables,
+    database: &Database,
+    group: NodeAddr,
+    neighbor: NodeAddr,
+) -> Duration {
+    let members = database.membership().members(group);
+    let behind = members
+        .filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) == Some(neighbor));
+    let ways = behind.filter_map(|member| tables.latency_from(neighbor, member));
+    ways.max().unwrap_or_default()
 }
 
 /// Who builds the tree of a group. Anycast has none.

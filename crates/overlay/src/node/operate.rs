@@ -237,6 +237,7 @@ impl Node {
             routes: self.routes(),
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),
+            held: self.held_status(),
             database_nodes: self.database.nodes().count(),
         }
     }

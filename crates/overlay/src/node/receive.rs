@@ -4,6 +4,7 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
+use super::groups::rest_of_tree;
 use super::send::{metric, next_hop};
 use super::stamped;
 use crate::event::{Drop, Event};
@@ -151,8 +152,13 @@ impl Node {
         match class.link {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
-                let to = header.destination();
-                let rest = || self.tables.latency(to).unwrap_or_default();
+                let (to, came) = (header.destination(), link.peer);
+                let (tables, database) = (&self.tables, &self.database);
+                let in_time = remaining.duration().map(|left| left - one_way * 2);
+                let rest = || match to.is_multicast() {
+                    true => rest_of_tree(tables, database, (to, came), in_time),
+                    false => tables.latency(to).unwrap_or_default(),
+                };
                 let seq = header.lane_seq();
                 match link.receiver.on_packet(now, seq, remaining, rest) {
                     Arrival::New => {}

@@ -3,6 +3,7 @@
 
 use super::Node;
 use super::fragments::MAX_DATAGRAM;
+use super::groups::rest_of_branch;
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
 use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
@@ -12,7 +13,7 @@ use crate::realtime::{Answer, Strike};
 use crate::request::{Options, Reply, RequestError};
 use crate::route::Tables;
 use crate::stamps::Wish;
-use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
+use base::{Burst, ClientId, NodeAddr, Outbox, Time, UnderlayAddr, VirtualPort};
 use congestion::brake::Verdict;
 use graph::metric::Metric;
 use secure::Sessions;
@@ -102,12 +103,10 @@ impl Node {
         let packets = run.segments() as u32;
         let bytes = run.len() as u32;
         let link = self.links.at_mut(index);
-        let rest_of_path = match link.ahead {
-            None => Duration::ZERO,
-            Some(_) => {
-                let to = Header::trusted(&run.segment(0)[CLEAR_BYTES..]).destination();
-                self.tables.latency_from(link.peer, to).unwrap_or_default()
-            }
+        let (tables, database, peer) = (&self.tables, &self.database, link.peer);
+        let rest_of_path = |to: NodeAddr| match to.is_multicast() {
+            true => rest_of_branch(tables, database, to, peer),
+            false => tables.latency_from(peer, to).unwrap_or_default(),
         };
         if !link.seal_packets(now, &mut run, rest_of_path) {
             let reason = Drop::LinkDown;

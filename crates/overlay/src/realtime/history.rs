@@ -1,5 +1,6 @@
 //! The sender's side of a real-time lane: numbers, copies, answers, and word of its end.
 
+use super::cover::Cover;
 use super::ring::Ring;
 use super::tail::Tail;
 use super::{REPEAT_AFTER, Settings, Strike};
@@ -70,6 +71,7 @@ pub struct History {
     settings: Settings,
     next: u64,
     ring: Ring,
+    cover: Cover,
     budget: RatioBucket,
     tail: Tail,
     /// Packets whose second copy is to be sent, and when.
@@ -83,6 +85,7 @@ impl History {
         History {
             next: 0,
             ring: Ring::new(settings.history_bytes, settings.cover),
+            cover: Cover::new(&settings),
             budget: RatioBucket::new(settings.retransmit_ratio, settings.retransmit_burst),
             tail: Tail::new(settings.tail_probes, settings.cover),
             repeats: VecDeque::new(),
@@ -107,7 +110,11 @@ impl History {
     #[inline]
     pub fn record(&mut self, now: Time, plaintext: &mut [u8]) -> LaneSeq {
         let seq = LaneSeq::of(self.next);
-        Header::trusted(&mut *plaintext).set_lane_seq(seq);
+        let mut header = Header::trusted(&mut *plaintext);
+        header.set_lane_seq(seq);
+        if self.cover.on_sent(now, header.remaining().duration()) {
+            self.ring.set_cover(self.cover.age());
+        }
         self.ring.push(now, self.next, plaintext);
         self.next += 1;
         self.budget.on_original(1.0);
@@ -147,7 +154,7 @@ impl History {
         } else {
             None
         };
-        let cover = self.settings.cover;
+        let cover = self.cover.age();
         let Some((entry, plaintext)) = held.filter(|(entry, _)| now.since(entry.at) <= cover)
         else {
             self.stats.expired += 1;

@@ -175,7 +175,9 @@ impl Missing {
     /// apart seldom both fall into one burst of losses; two that are sent together often do. There
     /// is time left for the second copy of the answer. So the usual round trip counts here.
     fn next_strike(&self, now: Time, rtt: Duration, overdue_at: Time) -> Option<Time> {
-        let latest = self.useful_until - rtt - REPEAT_AFTER - MARGIN_MIN;
+        // Choice: a sixteenth of the round trip to spare. On long hops the errors of what each takes add up.
+        let spare = (REPEAT_AFTER + MARGIN_MIN).max(rtt.div(16));
+        let latest = self.useful_until - rtt - spare;
         let next_at = overdue_at.min(latest);
         (next_at >= now + rtt.div(2).min(STRIKES_APART)).then_some(next_at)
     }

@@ -80,6 +80,11 @@ impl Ring {
         }
     }
 
+    /// Changes the age at which packets may leave.
+    pub(super) fn set_cover(&mut self, cover: Duration) {
+        self.cover = cover;
+    }
+
     /// Appends packet `seq`, the one after the last.
     #[inline]
     pub(super) fn push(&mut self, now: Time, seq: u64, packet: &[u8]) {

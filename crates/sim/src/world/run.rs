@@ -7,7 +7,7 @@
 use super::{INSTANT_EVENTS_MAX, World};
 use crate::arrival::{Arrivals, merged};
 use crate::clock::Clock;
-use crate::host::{Desk, HostId};
+use crate::host::{Desk, HostId, received};
 use crate::queue::Wake;
 use crate::trace::Fate;
 use base::{Burst, Engine, Input, Time, UnderlayAddr};
@@ -174,6 +174,15 @@ impl<E: Engine> World<E> {
     /// Hands datagrams to a host that is up and scheduled.
     pub(super) fn hand_over(&mut self, to: HostId, from: UnderlayAddr, mut burst: Burst) {
         let datagrams = burst.segments() as u64;
+        if let Some(pool) = &self.hosts[to.place()].pool {
+            match received(&burst, pool) {
+                Some(own) => burst = own,
+                None => {
+                    self.journal.counters.no_slot += datagrams;
+                    return;
+                }
+            }
+        }
         self.journal.counters.delivered += datagrams;
         if self.arrivals == Arrivals::Single {
             for _ in 1..datagrams {
@@ -215,7 +224,8 @@ impl<E: Engine> World<E> {
             wires: &mut self.wires,
             queue: &mut self.queue,
             journal: &mut self.journal,
-            pool: &self.pool,
+            pool: host.pool.as_ref().unwrap_or(&self.pool),
+            under_way: &self.pool,
         };
         Some((running, desk))
     }

@@ -84,6 +84,9 @@ fn entries(status: &Value) -> String {
     });
     entry("packets", sums.join(", "));
     entry("recovery", recovery(counters));
+    if let Some(held) = held(&snapshot["held"]) {
+        entry("held", held);
+    }
     for (key, table) in [
         ("drops", &counters["drops"]),
         ("refused", &counters["refused"]),
@@ -126,6 +129,14 @@ fn wrong(status: &Value) -> Vec<String> {
             "{lost} packets were lost in this host: the node does not get the processor in time"
         ));
     }
+    let no_buffer = total(&host["udp"]["dropped_no_buffer"]);
+    if no_buffer > LOST_NOTICE {
+        wrong.push(format!(
+            "{no_buffer} packets were dropped because all packet buffers were in use ({} large, {} small now)",
+            total(&host["buffers_large"]),
+            total(&host["buffers_small"])
+        ));
+    }
     wrong
 }
 
@@ -135,6 +146,34 @@ fn refused_flows(flows: &[Value]) -> Option<String> {
     let why = refused.next()?;
     let count = counted(1 + refused.count() as u64, "flow");
     Some(format!("{count} refused: {why}"))
+}
+
+/// What waits for its predecessors, and whose it is.
+fn held(held: &Value) -> Option<String> {
+    let (packets, given_up) = (total(&held["packets"]), total(&held["given_up"]));
+    if packets == 0 && given_up == 0 {
+        return None;
+    }
+    let mut words = format!(
+        "{packets} packets wait for earlier ones, {} of {} bytes",
+        total(&held["bytes"]),
+        total(&held["bytes_limit"])
+    );
+    if given_up > 0 {
+        let _ = write!(words, "; {given_up} gaps given up for want of room");
+    }
+    if let Some(most) = list(&held["holders"]).first() {
+        let _ = write!(
+            words,
+            "; most from {} to {}: {} packets, {} bytes, {} given up",
+            text(&most["from"]),
+            text(&most["to"]),
+            total(&most["packets"]),
+            total(&most["bytes"]),
+            total(&most["given_up"])
+        );
+    }
+    Some(words)
 }
 
 fn certificate(snapshot: &Value) -> String {
