@@ -1,0 +1,285 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Of a size, and where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet(u32, usize);
+
+impl Hold for Packet {
+    fn bytes(&self) -> usize {
+        self.1
+    }
+    fn keep(&mut self, _: &Pool) -> bool {
+        true
+    }
+}
+
+impl Hold for u32 {
+    fn bytes(&self) -> usize {
+        4
+    }
+    fn keep(&mut self, _: &Pool) -> bool {
+        true
+    }
+}
+
+fn none() -> Pool {
+    Pool::new(0, 0)
+}
+
+const KEY: FlowKey = (
+    ClientId(1),
+    (NodeAddr(2), VirtualPort(2)),
+    NodeAddr(1),
+    VirtualPort(1),
+);
+
+fn ms(n: u64) -> Time {
+    Time::ZERO + Duration::from_millis(n)
+}
+
+fn drain(r: &mut Resequencer<u32>, now: Time) -> Vec<u32> {
+    let mut got = Vec::new();
+    while let Some(item) = r.pop(now, KEY) {
+        got.push(item);
+    }
+    while let Some((_, item)) = r.pop_due(now) {
+        got.push(item);
+    }
+    got
+}
+
+#[test]
+fn a_late_packet_holds_its_successors_until_it_comes() {
+    let mut r = Resequencer::default();
+    let left = Some(Duration::from_millis(50));
+    for (seq, expected) in [
+        (5u32, vec![5]),
+        (7, vec![]),
+        (8, vec![]),
+        (6, vec![6, 7, 8]),
+    ] {
+        r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
+        assert_eq!(drain(&mut r, ms(0)), expected);
+    }
+    assert_eq!(r.next_timeout(), None);
+}
+
+#[test]
+fn nothing_is_held_beyond_its_deadline() {
+    let mut r = Resequencer::default();
+    let left = Some(Duration::from_millis(50));
+    r.push(ms(0), KEY, 5, left, 5, &none()).unwrap();
+    assert_eq!(drain(&mut r, ms(0)), [5]);
+    r.push(ms(10), KEY, 7, left, 7, &none()).unwrap();
+    r.push(ms(20), KEY, 9, left, 9, &none()).unwrap();
+    assert_eq!(drain(&mut r, ms(30)), [0u32; 0]);
+    let due = r.next_timeout().unwrap();
+    assert!(due > ms(50) && due <= ms(60), "{due}");
+    assert_eq!(drain(&mut r, due), [7]);
+    assert_eq!(
+        r.push(ms(61), KEY, 6, left, 6, &none()).map_err(|e| e.0),
+        Err(Verdict::TooLate)
+    );
+    assert_eq!(drain(&mut r, ms(70)), [9]);
+}
+
+#[test]
+fn a_sender_that_begins_anew_is_heard_at_once() {
+    for start in [1_000u32, 1 << 31, u32::MAX - 2] {
+        let mut r = Resequencer::default();
+        r.push(ms(0), KEY, 700_000, None, 1, &none()).unwrap();
+        r.push(ms(0), KEY, 700_002, None, 3, &none()).unwrap();
+        assert_eq!(drain(&mut r, ms(0)), [1]);
+        for n in 0..4 {
+            let seq = start.wrapping_add(n);
+            r.push(ms(1), KEY, seq, None, 10 + n, &none()).unwrap();
+        }
+        assert_eq!(drain(&mut r, ms(1)), [0u32; 0], "behind what is held");
+        let due = r.next_timeout().unwrap();
+        assert_eq!(drain(&mut r, due), [3, 10, 11, 12, 13]);
+        let seq = start.wrapping_add(4);
+        r.push(due, KEY, seq, None, 14, &none()).unwrap();
+        assert_eq!(drain(&mut r, due), [14]);
+    }
+}
+
+#[test]
+fn who_joins_again_does_not_wait_for_what_was_sent_meanwhile() {
+    let mut r = Resequencer::default();
+    let group = NodeAddr(0xef01_0101);
+    let key = |port| {
+        (
+            ClientId(1),
+            (group, VirtualPort(port)),
+            NodeAddr(9),
+            VirtualPort(9),
+        )
+    };
+    for port in [1, 2] {
+        assert!(
+            r.push(ms(0), key(port), 5, None, u32::from(port), &none())
+                .is_ok()
+        );
+        assert_eq!(r.pop(ms(0), key(port)), Some(u32::from(port)));
+    }
+    r.leave(ClientId(1), group, VirtualPort(1));
+    for port in [1, 2] {
+        assert!(
+            r.push(ms(1), key(port), 100, None, u32::from(port), &none())
+                .is_ok()
+        );
+    }
+    assert_eq!(r.pop(ms(1), key(1)), Some(1));
+    assert_eq!(r.pop(ms(1), key(2)), None, "the other group goes on");
+}
+
+#[test]
+fn what_is_held_is_bounded() {
+    let mut r = Resequencer::default();
+    r.push(ms(0), KEY, 0, None, 0, &none()).unwrap();
+    drain(&mut r, ms(0));
+    let full = (2..)
+        .find(|&s| r.push(ms(0), KEY, s, None, s, &none()).is_err())
+        .unwrap();
+    assert_eq!(full as usize, 2 + MAX_HELD + 1, "nobody fetches them");
+}
+
+#[test]
+fn one_that_never_comes_costs_a_fast_flow_no_other() {
+    let mut r = Resequencer::default();
+    let left = Some(Duration::from_secs(1));
+    let mut got = Vec::new();
+    for seq in (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5) {
+        r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
+        got.extend(drain(&mut r, ms(0)));
+    }
+    let all = (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5);
+    assert!(got.into_iter().eq(all));
+    let late = r.push(ms(0), KEY, 5, left, 5, &none());
+    assert_eq!(late.map_err(|e| e.0), Err(Verdict::TooLate));
+}
+
+/// Of a flow of its own.
+fn of(client: u32) -> FlowKey {
+    (ClientId(client), KEY.1, KEY.2, KEY.3)
+}
+
+/// Fetches what is ready, as the node does after a packet; each with its flow.
+fn fetch(r: &mut Resequencer<Packet>, now: Time, key: FlowKey) -> Vec<(FlowKey, u32)> {
+    let (mut got, mut ready) = (Vec::new(), Some(key));
+    while let Some(key) = ready {
+        while let Some(Packet(seq, _)) = r.pop(now, key) {
+            got.push((key, seq));
+        }
+        ready = r.relieve();
+    }
+    got
+}
+
+#[test]
+fn of_the_nodes_bound_the_flow_pays_that_holds_most() {
+    let mut r = Resequencer {
+        node_bytes_max: 100_000,
+        ..Resequencer::default()
+    };
+    let left = Some(Duration::from_millis(500));
+    let push = |r: &mut Resequencer<Packet>, key, seq| {
+        r.push(ms(0), key, seq, left, Packet(seq, 1_000), &none())
+            .unwrap();
+        fetch(r, ms(0), key)
+    };
+    for key in [of(1), of(2)] {
+        assert_eq!(push(&mut r, key, 0), [(key, 0)]);
+    }
+    // The bystander waits for its packet 1 with five others.
+    for seq in 2..7 {
+        assert_eq!(push(&mut r, of(2), seq), []);
+    }
+    for seq in 2..500 {
+        let got = push(&mut r, of(1), seq);
+        assert!(got.iter().all(|(key, _)| *key == of(1)), "{got:?}");
+        assert!(r.totals().bytes <= 100_000);
+    }
+    assert_eq!(r.totals().given_up, 1);
+    let all: Vec<_> = (1..7).map(|seq| (of(2), seq)).collect();
+    assert_eq!(push(&mut r, of(2), 1), all);
+}
+
+#[test]
+fn what_no_memory_is_left_for_does_not_wait() {
+    #[derive(Debug)]
+    struct Homeless(u32);
+    impl Hold for Homeless {
+        fn bytes(&self) -> usize {
+            1_000
+        }
+        fn keep(&mut self, _: &Pool) -> bool {
+            false
+        }
+    }
+    let mut r = Resequencer::default();
+    for seq in [5, 7, 8, 10] {
+        r.push(ms(0), KEY, seq, None, Homeless(seq), &none())
+            .unwrap();
+        let got = core::iter::from_fn(|| r.pop(ms(0), KEY)).map(|Homeless(seq)| seq);
+        assert_eq!(got.collect::<Vec<_>>(), [seq]);
+    }
+    let nothing = HeldTotals {
+        given_up: 2,
+        ..HeldTotals::default()
+    };
+    assert_eq!(r.totals(), nothing);
+}
+
+proptest! {
+    #[test]
+    fn what_is_held_stays_within_bounds_and_in_order(
+        arrivals in proptest::collection::vec((0..4u32, 0..40u32, 1..3_000usize, 0..3u64), 1..400),
+    ) {
+        const MOST: usize = 20_000;
+        let mut r = Resequencer {
+            node_bytes_max: MOST,
+            ..Resequencer::default()
+        };
+        let mut last: Map<FlowKey, u32> = Map::default();
+        let (mut now, mut base) = (ms(0), [0u32; 4]);
+        let (mut taken, mut came) = (0, 0);
+        for (flow, ahead, bytes, later) in arrivals {
+            now += Duration::from_millis(later);
+            let key = of(flow);
+            let seq = base[flow as usize] + ahead;
+            base[flow as usize] += 1;
+            let left = Some(Duration::from_millis(20));
+            let held = r.totals().packets;
+            if r.push(now, key, seq, left, Packet(seq, bytes), &none()).is_ok() {
+                // A number that is held already is replaced.
+                taken += r.totals().packets - held;
+            }
+            let mut got = fetch(&mut r, now, key);
+            while let Some((key, Packet(seq, _))) = r.pop_due(now) {
+                got.push((key, seq));
+            }
+            came += got.len();
+            for (key, seq) in got {
+                let before = last.insert(key, seq);
+                prop_assert!(before.is_none_or(|before| before < seq));
+            }
+            let sum = r.holders().into_iter().fold((0, 0), |sum, (_, held)| {
+                (sum.0 + held.packets, sum.1 + held.bytes)
+            });
+            prop_assert_eq!(sum, (r.totals().packets, r.totals().bytes));
+            prop_assert!(r.totals().bytes <= MOST);
+            prop_assert_eq!(taken - came, r.totals().packets);
+        }
+    }
+}
+
+#[test]
+fn numbers_wrap_without_a_stall() {
+    let mut r = Resequencer::default();
+    for seq in [u32::MAX - 1, u32::MAX, 0, 1] {
+        r.push(ms(0), KEY, seq, None, seq, &none()).unwrap();
+    }
+    assert_eq!(drain(&mut r, ms(0)), [u32::MAX - 1, u32::MAX, 0, 1]);
+}
