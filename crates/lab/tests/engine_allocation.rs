@@ -55,8 +55,8 @@ fn packets_are_forwarded_without_allocation() {
         let rate_pps = 100_000;
         let mut replay = Replay::new(payload, burst, 10, rate_pps).unwrap();
         let per_turn = 32 * burst;
-        // History and windows have their sizes after half a second.
-        allocating_turns(&mut replay, rate_pps as usize / 2 / per_turn);
+        // Windows double until half of each lasts for half a second.
+        allocating_turns(&mut replay, rate_pps as usize * 2 / per_turn);
         let turns = rate_pps as usize / 4 / per_turn;
         let (allocating, allocations) = allocating_turns(&mut replay, turns);
         assert_eq!(

@@ -78,7 +78,7 @@ fn what_is_configured_wins_and_all_else_is_probed_unless_it_is_switched_off() {
     }
     let text = world.sinew("plan ams fra --length physical-hops --node net/ams");
     assert!(
-        text.contains("   hops") && !text.contains("assumed"),
+        text.contains(" hops\n") && !text.contains("assumed"),
         "{text}"
     );
 }

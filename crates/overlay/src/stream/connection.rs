@@ -390,7 +390,16 @@ impl Connection {
             acknowledged: self.receiver.acknowledged() as u32,
             window: self.receiver.window(),
             stamp_us: rtt::stamp(now),
-            echo_us: self.echo_us,
+            echo_us: self.echo(now),
+        }
+    }
+
+    /// The stamp of what was heard a moment ago; 0 if that was earlier. A question after seconds of silence,
+    /// or an answer that a program took its time for, tells nothing of the round trip.
+    fn echo(&self, now: Time) -> u32 {
+        match now.since(self.heard) < rtt::ECHO_WITHIN {
+            true => self.echo_us,
+            false => 0,
         }
     }
 

@@ -9,6 +9,9 @@ pub(crate) const RTO_MIN: Duration = Duration::from_millis(200);
 pub(crate) const RTO_MAX: Duration = Duration::from_secs(4);
 /// Before anything is measured.
 const RTO_START: Duration = Duration::from_millis(500);
+/// A stamp is echoed within this time or not at all. Choice: acknowledgements leave in the turn in which the
+/// segment came, so this is long even for a host that is busy.
+pub(crate) const ECHO_WITHIN: Duration = Duration::from_millis(100);
 /// A sample above this is a wrong echo.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 

@@ -235,6 +235,30 @@ proptest! {
     }
 }
 
+/// A program that takes three seconds for its answer, and questions after long silence, are no long round
+/// trips: timeouts would last for half a minute on a path that loses much.
+#[test]
+fn who_thinks_before_it_answers_has_no_longer_round_trip() {
+    let channel = Channel {
+        loss_pct: 0,
+        twice_pct: 0,
+        delay_ms: 10,
+        jitter_ms: 0,
+    };
+    let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
+    for turn in 0..20 {
+        pair.write(turn % 2, 100, Framing::Bytes);
+        let until = pair.now + Duration::from_secs(3);
+        while pair.now < until {
+            pair.step();
+        }
+    }
+    for end in &pair.ends {
+        let rtt = end.sender.rtt().smoothed().unwrap();
+        assert!(rtt < Duration::from_millis(40), "{rtt}");
+    }
+}
+
 #[test]
 fn lies_of_a_peer_do_no_harm() {
     let channel = Channel {
