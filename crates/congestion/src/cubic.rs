@@ -74,7 +74,9 @@ impl Cubic {
         epoch.w_est += ALPHA * segments / size;
         let t = ack.now.since(epoch.start);
         if epoch.cubic(t) < epoch.w_est {
-            let reno = epoch.w_est;
+            // A partial acknowledgement deflates the window and not the estimate: back by no more than what
+            // has left the network.
+            let reno = epoch.w_est.min(size + segments);
             self.window.set(size.max(reno));
         } else {
             let target = epoch.cubic(t + ack.srtt).min(STEP_MAX * size).max(size);

@@ -117,6 +117,30 @@ proptest! {
     }
 }
 
+/// After a partial acknowledgement CUBIC's window was back at the estimate of Reno's with the next segment.
+#[test]
+fn a_deflated_window_does_not_jump() {
+    let mut control = Family::Cubic.control(Settings::default());
+    let ack = |segments| Happens::Ack {
+        segments,
+        limited: true,
+        rtt_ms: 6,
+        rate_kbps: 1_000,
+    };
+    let ms = |n| Time::ZERO + Duration::from_millis(n);
+    let course = [Happens::Timeout, Happens::Loss, ack(5), Happens::Partial];
+    for (n, happens) in course.iter().enumerate() {
+        apply(control.as_mut(), ms(n as u64), happens);
+    }
+    let before = control.window();
+    apply(control.as_mut(), ms(100), &ack(2));
+    let after = control.window();
+    assert!(
+        after > before && after <= before + 2.0,
+        "{before} to {after}"
+    );
+}
+
 fn apply(control: &mut dyn Control, now: Time, happens: &Happens) {
     let in_flight = control.window();
     match happens {
