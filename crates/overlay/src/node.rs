@@ -173,6 +173,8 @@ impl Node {
             detect_us: config.settings.detection.as_micros() as u32,
             late_us: config.settings.codec_threshold.as_micros() as u32,
         };
+        let mut database = Database::with_parameters(addr, parameters);
+        database.set_doubt_after(config.settings.node_doubt_after);
         Node {
             addr,
             name,
@@ -185,7 +187,7 @@ impl Node {
             sockets: Sockets::default(),
             flows: Flows::new(),
             resequencer: Resequencer::default(),
-            database: Database::with_parameters(addr, parameters),
+            database,
             flood: Flood::new(),
             signers: routing::Signers::default(),
             tables: Tables::new(addr),
@@ -341,6 +343,7 @@ impl Node {
         self.expire_fragments(now, out);
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
+        self.database.settle_doubts(now);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
             self.flows.expire(now);
@@ -397,6 +400,7 @@ impl Engine for Node {
                 self.own_record_due.then_some(self.own_record_after),
                 "record",
             ),
+            (self.database.next_doubt(), "doubt"),
             (self.telling_at(), "groups"),
             (self.reporting_at(), "groups"),
             (Some(self.housekeeping), "housekeeping"),

@@ -36,6 +36,8 @@ pub struct Settings {
     pub reliable: reliable::Settings,
     /// When a link's cost is announced again.
     pub announce: announce::Settings,
+    /// For how long a node that a neighbour does not hear may say nothing until it counts as silent.
+    pub node_doubt_after: Duration,
     /// Streams.
     pub streams: stream::Settings,
     /// What the metrics of its links are made of.
@@ -56,6 +58,9 @@ impl Settings {
             brake: Some(brake::Settings::default()),
             reliable: reliable::Settings::default(),
             announce: announce::Settings::modern(),
+            // Choice: its answer crosses a continent and back in half of that, and a neighbour of it that is
+            // tried meanwhile needs longer to notice.
+            node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.

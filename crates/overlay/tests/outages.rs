@@ -258,3 +258,31 @@ fn a_node_that_is_gone_is_not_counted_as_reachable_and_given_up_after_five_minut
     assert_eq!(nodes.link_status(1, 2).state, "down");
     assert_eq!(hop(&nodes), None);
 }
+
+#[test]
+fn a_node_that_stands_still_is_left_by_everybody_at_once() {
+    // The way from 0 to 1 is by 2, which five others have a short link to: each of them looked like
+    // the next best way to 2 until it had found out for itself.
+    const DIRECT: &str = "delay=60ms loss=1%";
+    let others = 3..8;
+    let near = others.clone().flat_map(|x| [(0, x), (x, 2)]);
+    let edges: Vec<_> = near.chain([(0, 1), (0, 2), (2, 1)]).collect();
+    for seed in 0..5 {
+        let settings = Settings::modern();
+        let mut nodes = Nodes::with(seed, 8, &edges, "delay=10ms loss=1%", settings);
+        nodes.link(0, 1, DIRECT);
+        nodes.run_ms(5_000);
+        let mut streams = Streams::begin(&mut nodes, vec![call(0, 1)]);
+        streams.run(&mut nodes, Duration::from_secs(10));
+        let stall = nodes.world.now() + Duration::from_secs(6);
+        nodes.world.stall(nodes.hosts[2], stall, 512);
+        streams.run(&mut nodes, Duration::from_secs(20));
+        streams.finish(&mut nodes);
+        assert!(
+            streams.longest_gap(0) <= MS * 900,
+            "{seed}: {}",
+            streams.longest_gap(0)
+        );
+        nodes.world.close().unwrap();
+    }
+}

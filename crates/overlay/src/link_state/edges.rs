@@ -2,7 +2,7 @@
 
 use super::{Database, MAX_ORIGINS};
 use base::NodeAddr;
-use graph::metric::Repair;
+use graph::metric::{Repair, SILENT};
 use graph::{Change, LinkCost, Topology};
 use wire::link_state::Link;
 
@@ -78,9 +78,13 @@ impl Database {
     }
 
     fn told_cost(&self, from: NodeAddr, to: NodeAddr) -> Option<LinkCost> {
-        let link = self.links_of(from)?.iter().find(|l| l.neighbor == to)?;
+        let link = self.link(from, to)?;
+        let price_us = match self.is_silent(to) {
+            true => SILENT,
+            false => link.availability.price_us(),
+        };
         Some(LinkCost {
-            price_us: link.availability.price_us(),
+            price_us,
             ..LinkCost::of_share(link.latency.micros(), link.loss.0)
         })
     }

@@ -26,6 +26,7 @@
 //! | revocations | 0 | its version | never |
 
 mod claim;
+mod doubt;
 mod edges;
 mod groups;
 mod own;
@@ -42,7 +43,7 @@ pub use usable::Told;
 
 use crate::groups::Membership;
 use crate::link::LinkIndex;
-use base::{NodeAddr, Time};
+use base::{Duration, NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
 use std::collections::BTreeMap;
 use wire::link_state::Link;
@@ -123,6 +124,10 @@ pub struct Database {
     least_usable: u16,
     /// What is told of links besides, where something is.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
+    /// Nodes that somebody does not hear: at most as many as have told their links.
+    doubts: BTreeMap<NodeAddr, doubt::Doubt>,
+    doubt_after: Duration,
+    is_denial_due: bool,
     changes: Vec<Change>,
     rebuilt: bool,
     generation: u64,
@@ -148,6 +153,9 @@ impl Database {
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
             told: BTreeMap::new(),
+            doubts: BTreeMap::new(),
+            doubt_after: Duration::from_millis(300),
+            is_denial_due: false,
             changes: Vec::new(),
             rebuilt: false,
             generation: 0,
@@ -376,7 +384,10 @@ impl Database {
         let before = self.entries.insert(Name::of(key), entry);
         if key.kind == RecordKind::LINK_STATE {
             let before = before.map_or_else(Vec::new, |entry| entry.links);
+            // Whatever it says, it has said something.
+            self.doubts.remove(&key.origin);
             self.follow_links(key.origin, &before);
+            self.weigh_silences(now, key.origin, &before);
             if let Claim::LinkState(state) = claim {
                 self.follow_options(key.origin, Some(state));
             }
@@ -391,8 +402,10 @@ impl Database {
         if let Some(entry) = &gone
             && name.kind == RecordKind::LINK_STATE
         {
+            self.doubts.remove(&name.origin);
             self.follow_links(name.origin, &entry.links);
             self.follow_options(name.origin, None);
+            self.forget_silences(&entry.links);
         } else if let Some(part) = gone
             && name.kind.groups_part().is_some()
         {

@@ -474,3 +474,95 @@ fn what_links_carry_is_known_by_their_senders_word_and_never_less_than_the_floor
     assert!(database.expire(at(200)));
     assert_eq!(usable(&database), ([1_439; 3], 1_439));
 }
+
+/// A database of node 1 in a triangle, in which all links are well.
+fn triangle() -> Database {
+    let mut db = Database::new(node(1));
+    own_record(&mut db, at(0), &[link(2, 10), link(3, 10)]);
+    for (origin, a, b) in [(2, 1, 3), (3, 1, 2)] {
+        let links = [link(a, 10), link(b, 10)];
+        offer(&mut db, at(0), 0, &body(origin, 1, &links));
+    }
+    db
+}
+
+fn silent(to: u32) -> Link {
+    Link {
+        availability: wire::Availability::SILENT,
+        ..link(to, 10)
+    }
+}
+
+/// The links that lead to a node, in order of their other ends, and whether they count as silent.
+fn into(db: &Database, to: u32) -> Vec<bool> {
+    let t = db.topology();
+    let from = |n| t.links_from(n).iter().map(move |edge| (t.addr(n), edge));
+    let edges = t.nodes().flat_map(from);
+    let mut edges: Vec<_> = edges
+        .filter(|(_, edge)| t.addr(edge.peer) == node(to))
+        .map(|(from, edge)| (from, edge.link.is_silent()))
+        .collect();
+    edges.sort_unstable();
+    edges.into_iter().map(|(_, silent)| silent).collect()
+}
+
+#[test]
+fn a_node_that_a_neighbour_does_not_hear_and_that_says_nothing_is_silent_to_all() {
+    let mut db = triangle();
+    let told = [link(1, 10), silent(3)];
+    offer(&mut db, at(10), 0, &body(2, 2, &told));
+    assert_eq!(into(&db, 3), [false, true]);
+    let due = db.next_doubt().unwrap();
+    assert_eq!(due, at(10) + Duration::from_millis(300));
+    db.settle_doubts(due - Duration::from_millis(1));
+    assert_eq!(into(&db, 3), [false, true]);
+    let generation = db.generation();
+    db.settle_doubts(due);
+    assert_eq!(into(&db, 3), [true, true]);
+    assert!(db.generation() > generation);
+    assert_eq!(db.next_doubt(), None);
+    // A word of it, and only the link that is told to be silent is.
+    offer(&mut db, at(12), 0, &body(3, 2, &[link(1, 10), link(2, 10)]));
+    assert_eq!(into(&db, 3), [false, true]);
+    // The same is told again: it is no news.
+    offer(&mut db, at(13), 0, &body(2, 3, &told));
+    assert_eq!(db.next_doubt(), None);
+}
+
+#[test]
+fn a_doubt_ends_when_nobody_has_it_any_more() {
+    for last in [
+        // The other end says so as well: a link has failed, not a node.
+        body(3, 2, &[link(1, 10), silent(2)]),
+        // It is heard again, or given up.
+        body(2, 3, &[link(1, 10), link(3, 10)]),
+        body(2, 3, &[link(1, 10)]),
+    ] {
+        for settles in [false, true] {
+            let mut db = triangle();
+            offer(&mut db, at(10), 0, &body(2, 2, &[link(1, 10), silent(3)]));
+            if settles {
+                db.settle_doubts(at(11));
+            }
+            offer(&mut db, at(12), 0, &last);
+            assert_eq!(db.next_doubt(), None);
+            assert!(!into(&db, 3)[0], "{settles}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_called_silent_denies_it_once() {
+    let mut db = triangle();
+    let told = [silent(1), link(3, 10)];
+    offer(&mut db, at(10), 0, &body(2, 2, &told));
+    assert!(db.take_denial() && !db.take_denial());
+    assert_eq!(db.next_doubt(), None, "it does not doubt itself");
+    offer(&mut db, at(11), 0, &body(2, 3, &told));
+    assert!(!db.take_denial());
+    // What it says itself it need not deny.
+    own_record(&mut db, at(12), &[silent(2), link(3, 10)]);
+    offer(&mut db, at(13), 0, &body(2, 4, &[link(3, 10)]));
+    offer(&mut db, at(14), 0, &body(2, 5, &told));
+    assert!(!db.take_denial());
+}

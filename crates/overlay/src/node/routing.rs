@@ -331,6 +331,7 @@ impl Node {
                     self.enforce(now, &list, out);
                 }
             }
+            RecordKind::LINK_STATE => self.own_record_due |= self.database.take_denial(),
             _ => {}
         }
     }

@@ -70,6 +70,7 @@ impl Settings {
             ("hello_idle_probe_after", Field::Span(&mut idle.probe_after)),
             ("hello_idle_down_after", Field::Span(&mut idle.down_after)),
             ("doubt_after", Field::Span(&mut self.hello.doubt_after)),
+            ("node_doubt_after", Field::Span(&mut self.node_doubt_after)),
             ("link_up_hellos", Field::Count(&mut self.hello.up_hellos)),
             ("link_up_after", Field::Span(&mut self.hello.up_after)),
             ("link_try_for", Field::Span(&mut self.hello.try_for)),
