@@ -456,3 +456,14 @@ fn fuzz_targets_are_listed_replayed_and_fed() {
     assert_eq!(rules(list, replay, "README.md"), [2]);
     assert_eq!(rules(list, replay, "fuzz/corpus/wire_b/1"), [1, 2]);
 }
+
+#[test]
+fn a_verdict_is_not_written_down() {
+    let written = "fn f() {\n    let a = Verdict::of(\n        \"key\",\n        true,\n        text,\n    );\n}\n";
+    let path = "crates/lab/src/experiment/a.rs";
+    assert_eq!(fired_in(path, written), [("verdicts", 2)]);
+    let measured = "fn f() { Verdict::of(claim, x > 1.0, \"true, measured\"); }\n";
+    assert_eq!(fired_in(path, measured), []);
+    let elsewhere = "crates/lab/src/experiment/mod.rs";
+    assert_eq!(fired_in(elsewhere, written), []);
+}

@@ -289,3 +289,29 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     }
     findings
 }
+
+/// Where the laboratory's verdicts are made; only there may one hold without looking.
+const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
+
+/// A verdict comes from what was measured: one that is written down holds whatever happens.
+pub(super) fn verdicts(tree: &Tree) -> Vec<Finding> {
+    const OPENS: &str = "Verdict::of(";
+    let mut findings = Vec::new();
+    let of_lab = |path: &str| path.starts_with("crates/lab/src/") && path != VERDICTS;
+    for (path, text) in tree.texts().filter(|(path, _)| of_lab(path)) {
+        let code = Source::parse(text).code;
+        for (at, _) in code.match_indices(OPENS) {
+            let mut arguments = code[at + OPENS.len()..].split(',');
+            let decides = arguments.nth(1).unwrap_or_default();
+            let decides = decides.trim().trim_end_matches(')');
+            if matches!(decides, "true" | "false") {
+                let line = code[..at].lines().count();
+                let what = format!(
+                    "a verdict that is `{decides}` whatever is measured: compare, or say `by_construction`, `setup` or `untested`"
+                );
+                findings.push(Finding::error(path, line, "verdicts", what));
+            }
+        }
+    }
+    findings
+}

@@ -80,11 +80,12 @@ impl Tree {
                 continue;
             };
             let path = format!("{prefix}{name}");
+            if is_left_behind(&path) {
+                continue;
+            }
             let kind = entry.file_type()?;
             if kind.is_dir() {
-                if !is_left_behind(&path) {
-                    self.read_folder(&entry.path(), &format!("{path}/"))?;
-                }
+                self.read_folder(&entry.path(), &format!("{path}/"))?;
             } else if kind.is_file() {
                 let is_text =
                     !path.starts_with("fuzz/corpus/") && entry.metadata()?.len() <= TEXT_BYTES_MAX;
@@ -100,7 +101,7 @@ impl Tree {
     }
 }
 
-/// Folders that .gitignore names, and git's own.
+/// What .gitignore names, and git's own: a folder, or a file in a linked work tree.
 fn is_left_behind(path: &str) -> bool {
     matches!(path, ".git" | "target" | "fuzz/target" | "fuzz/artifacts")
         || path.starts_with("sinew-demo")

@@ -221,6 +221,31 @@ impl Verdict {
         }
     }
 
+    /// How the experiment is made, beside what the paper says of its own: parameters, this run's and the
+    /// paper's. Where all are equal it holds by construction; where this run has less of something, as a quick one
+    /// has, the claim is not tested; where it has more, or something else, it does not hold.
+    pub(crate) fn setup(claim: &'static str, parameters: &[(&'static str, f64, f64)]) -> Verdict {
+        let alike = |run: f64, paper: f64| (run - paper).abs() <= 1e-9 * paper.abs();
+        let text = |&(name, run, paper): &(&str, f64, f64)| match alike(run, paper) {
+            true => format!("{run} {name}"),
+            false => format!("{run} {name} (the paper: {paper})"),
+        };
+        let text: Vec<String> = parameters.iter().map(text).collect();
+        let text = text.join(", ");
+        let others = || {
+            parameters
+                .iter()
+                .filter(|(_, run, paper)| !alike(*run, *paper))
+        };
+        if others().count() == 0 {
+            Verdict::by_construction(claim, text)
+        } else if others().all(|(_, run, paper)| run < paper) {
+            Verdict::untested(claim, "this run is smaller than the paper's").measured(text)
+        } else {
+            Verdict::of(claim, false, text)
+        }
+    }
+
     /// It cannot be tested, and why.
     pub(crate) fn untested(claim: &'static str, why: impl Into<String>) -> Verdict {
         Verdict {
@@ -232,22 +257,29 @@ impl Verdict {
         }
     }
 
-    /// With the reason, if it does not hold: after what else the note says.
+    /// What was measured nevertheless.
     #[must_use]
-    pub(crate) fn because(mut self, reason: impl Into<String>) -> Verdict {
-        if self.holds == Some(false) {
-            if !self.note.is_empty() {
-                self.note.push_str("; ");
-            }
-            self.note.push_str(&reason.into());
-        }
+    pub(crate) fn measured(mut self, text: impl Into<String>) -> Verdict {
+        self.measured = text.into();
         self
     }
 
-    /// With something a reader should know.
+    /// With the reason, if it does not hold: after what else the note says.
+    #[must_use]
+    pub(crate) fn because(self, reason: impl Into<String>) -> Verdict {
+        match self.holds {
+            Some(false) => self.note(reason),
+            _ => self,
+        }
+    }
+
+    /// With something a reader should know, after what the note says already.
     #[must_use]
     pub(crate) fn note(mut self, note: impl Into<String>) -> Verdict {
-        self.note = note.into();
+        if !self.note.is_empty() {
+            self.note.push_str("; ");
+        }
+        self.note.push_str(&note.into());
         self
     }
 }

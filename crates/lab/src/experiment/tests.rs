@@ -114,3 +114,20 @@ fn merging_nothing_says_so() {
     assert!(error.to_string().contains("--shard"), "{error}");
     assert!(merge(&[folder.join("missing")], &folder).is_err());
 }
+
+#[test]
+fn a_setup_is_the_papers_or_smaller_or_another() {
+    let as_the_paper = Verdict::setup("key", &[("nodes", 15.0, 15.0), ("links", 30.0, 30.0)]);
+    assert_eq!(
+        (as_the_paper.holds, as_the_paper.by_construction),
+        (Some(true), true)
+    );
+    assert_eq!(as_the_paper.measured, "15 nodes, 30 links");
+    let smaller = Verdict::setup("key", &[("nodes", 15.0, 15.0), ("runs", 5.0, 20.0)]);
+    assert_eq!((smaller.holds, smaller.by_construction), (None, false));
+    assert_eq!(smaller.measured, "15 nodes, 5 runs (the paper: 20)");
+    let another = Verdict::setup("key", &[("nodes", 16.0, 15.0), ("runs", 5.0, 20.0)]);
+    assert_eq!(another.holds, Some(false));
+    let not_known = Verdict::setup("key", &[("nodes", f64::NAN, 15.0)]);
+    assert_eq!(not_known.holds, Some(false));
+}

@@ -168,13 +168,18 @@ fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
 }
 
 fn setup(plan: &Plan) -> Verdict {
-    let packets = packets(plan.size);
-    let text = format!("1 to 200 streams, {packets} packets of 160 bytes each, three nodes");
-    let verdict = Verdict::of("setup", true, text);
-    match plan.size {
-        Size::Full => verdict,
-        Size::Quick => verdict.note("the quick run sends fewer packets per stream"),
-    }
+    Verdict::setup(
+        "setup",
+        &[
+            ("stream at least", f64::from(STREAMS[0]), 1.0),
+            (
+                "streams at most",
+                f64::from(STREAMS[STREAMS.len() - 1]),
+                200.0,
+            ),
+            ("packets per stream", packets(plan.size) as f64, 20_000.0),
+        ],
+    )
 }
 
 fn cpu(share: f64) -> Verdict {
@@ -226,12 +231,6 @@ fn added(rows: &Rows) -> Verdict {
 }
 
 impl Verdict {
-    /// What was measured nevertheless.
-    fn measured(mut self, text: String) -> Verdict {
-        self.measured = text;
-        self
-    }
-
     /// Without real-time priority a delay says nothing about what the paper measured.
     fn on(self, rows: &Rows) -> Verdict {
         if rows.0.iter().all(|row| row.value("real_time") == 1.0) || self.holds == Some(true) {

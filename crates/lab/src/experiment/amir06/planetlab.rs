@@ -21,7 +21,7 @@ use crate::plot::{Axis, Chart, Mark, Series};
 use crate::scenario::{FlowReport, Profile};
 use base::{Duration, Rng};
 use graph::generate::cities::{AMIR06_TABLE_I, great_circle_km};
-use mesh::{Mesh, Pair, STREAMS, Trial, loads};
+use mesh::{CARRIERS, Mesh, Pair, STREAMS, Trial, loads};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -136,10 +136,10 @@ impl Experiment for Continental {
         Ok(row)
     }
 
-    fn conclude(&self, plan: &Plan, rows: &Rows) -> Findings {
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
         let [paper, modern] = [Profile::Paper, Profile::Modern].map(|profile| of(rows, profile));
         let mut verdicts = match self.figure {
-            Figure::Lost => verdicts::lost(plan.size, &paper),
+            Figure::Lost => verdicts::lost(&paper),
             Figure::Missed => verdicts::missed(&paper),
         };
         verdicts.extend(verdicts::never_worse(&paper, &modern, self.figure));
@@ -236,7 +236,7 @@ fn measure(run_seed: u64, profile: Profile, round: usize, seed: u64) -> Result<R
     let mut row = Row::default();
     row.set("pairs", trial.pairs.len() as f64);
     row.set("stalls", measured.stalls.len() as f64);
-    for (i, carrier) in ["overlay", "udp"].into_iter().enumerate() {
+    for (i, carrier) in CARRIERS.into_iter().enumerate() {
         let streams = measured.streams.iter().flat_map(|both| &both[i]);
         for figure in [Figure::Lost, Figure::Missed] {
             let shares = streams.clone().enumerate();

@@ -482,13 +482,19 @@ fn at(row: &Row) -> String {
 }
 
 fn setup(size: Size) -> Verdict {
-    let sent = packets(size) * STREAMS * SEEDS;
-    let text = format!("{LINK_MS} ms, {STREAMS} streams, {sent} packets of {PACKET_BYTES} bytes");
-    let verdict = Verdict::of("setup", true, text);
-    match size {
-        Size::Full => verdict,
-        Size::Quick => verdict.note("the quick run has fewer packets per point"),
-    }
+    Verdict::setup(
+        "setup",
+        &[
+            ("ms", f64::from(LINK_MS), 10.0),
+            ("streams", f64::from(STREAMS), 10.0),
+            (
+                "packets per point",
+                f64::from(packets(size) * STREAMS * SEEDS),
+                2e6,
+            ),
+            ("bytes each", f64::from(PACKET_BYTES), 160.0),
+        ],
+    )
 }
 
 fn buffer() -> Verdict {

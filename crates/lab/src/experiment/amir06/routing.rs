@@ -244,17 +244,22 @@ impl Study {
     }
 
     fn setup(&self, plan: &Plan) -> Verdict {
-        let count = topologies(plan.size);
-        let text = format!(
-            "{count} topologies, {} nodes, {} links",
-            self.nodes,
-            2 * self.nodes
-        );
-        let verdict = Verdict::of("setup", true, text);
-        match plan.size {
-            Size::Full => verdict,
-            Size::Quick => verdict.note("the quick run has fewer topologies per diameter"),
-        }
+        let nodes = match self.id {
+            "amir06/fig12" => 15.0,
+            _ => 100.0,
+        };
+        Verdict::setup(
+            "setup",
+            &[
+                (
+                    "topologies per diameter",
+                    f64::from(topologies(plan.size)),
+                    1_000.0,
+                ),
+                ("nodes", self.nodes as f64, nodes),
+                ("links", 2.0 * self.nodes as f64, 2.0 * nodes),
+            ],
+        )
     }
 }
 

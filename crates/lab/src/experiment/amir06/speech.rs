@@ -25,7 +25,8 @@ const NOT_SPEECH: [&str; 5] = [
 const PAUSE_SAMPLES: usize = SAMPLE_RATE_HZ as usize / 5;
 /// Longest file that is read: half an hour of stereo at 48 kHz and 16 bits.
 const FILE_BYTES_MAX: u64 = 400 << 20;
-const SECONDS_PER_SEGMENT: f64 = (SEGMENT_SAMPLES / SAMPLE_RATE_HZ as usize) as f64;
+/// What is scored at a time.
+pub(super) const SECONDS_PER_SEGMENT: f64 = (SEGMENT_SAMPLES / SAMPLE_RATE_HZ as usize) as f64;
 
 /// Who is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -120,11 +120,22 @@ pub(super) fn every(values: &[f64], holds: impl Fn(f64) -> bool) -> bool {
     values.iter().all(|value| holds(*value))
 }
 
-/// A verdict on how the experiment is set up.
-pub(super) fn setup(claim: &'static str, text: &str, size: Size) -> Verdict {
-    let verdict = Verdict::of(claim, true, text);
-    match size {
-        Size::Full => verdict,
-        Size::Quick => verdict.note("the quick run sends a fifth of the packets per load"),
-    }
+/// A verdict on the loads that are sent.
+pub(super) fn setup(claim: &'static str, size: Size) -> Verdict {
+    let mut payloads: Vec<usize> = LOADS.iter().map(|load| load.payload).collect();
+    payloads.dedup();
+    let most = LOADS.iter().map(|load| load.packets(size)).max();
+    Verdict::setup(
+        claim,
+        &[
+            ("loads", LOADS.len() as f64, 15.0),
+            ("sizes", payloads.len() as f64, 3.0),
+            (
+                "bytes at most",
+                payloads.iter().copied().max().unwrap_or(0) as f64,
+                1_024.0,
+            ),
+            ("packets at most", most.unwrap_or(0) as f64, 130_000.0),
+        ],
+    )
 }

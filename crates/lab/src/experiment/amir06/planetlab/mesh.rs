@@ -25,6 +25,9 @@ const BACKGROUND_LOSS: f64 = 0.0042;
 const BACKGROUND_BURSTINESS: f64 = 0.72;
 /// Streams of each kind between a pair. [Amir06 §V-B]
 pub(super) const STREAMS: u64 = 4;
+/// What carries them: the overlay; UDP; and UDP over a path that loses nothing, which shows what the stalls
+/// of the two ends cost, whatever lies between them.
+pub(super) const CARRIERS: [&str; 3] = ["overlay", "udp", "ends"];
 /// Shortest and longest time in which a node is not scheduled: "tens to hundreds of packets lost in
 /// a row" [Amir06 §V-B], so from 10 packets of a stream to 8 s, 400 packets, the longest time that
 /// the text tells of [Amir06 §V].
@@ -78,10 +81,10 @@ pub(super) struct Trial<'a> {
 
 /// A trial that is over.
 pub(super) struct Measured {
-    /// Of each pair, of each stream: over the overlay, and by UDP.
-    pub(super) streams: Vec<[Vec<FlowReport>; 2]>,
-    /// Of each pair, delays of all packets that came: over the overlay, and by UDP.
-    pub(super) delays_us: Vec<[Vec<u32>; 2]>,
+    /// Of each pair, of each of [`CARRIERS`], of each stream.
+    pub(super) streams: Vec<[Vec<FlowReport>; CARRIERS.len()]>,
+    /// Of each pair, of each of [`CARRIERS`]: the delays of all packets that came.
+    pub(super) delays_us: Vec<[Vec<u32>; CARRIERS.len()]>,
     /// How long each stall was.
     pub(super) stalls: Vec<Duration>,
 }
@@ -138,7 +141,7 @@ impl Trial<'_> {
         let came = |calls: Vec<Call>| calls.into_iter().flatten().flatten();
         let mut delays = calls.into_iter().map(came);
         let mut flows = report.flows.into_iter();
-        // The overlay's streams of a pair come first, then its direct ones, as they were made.
+        // A pair's streams stand in the order in which they were made.
         let mut measured = Measured {
             streams: Vec::new(),
             delays_us: Vec::new(),
@@ -147,10 +150,10 @@ impl Trial<'_> {
         for _ in self.pairs {
             measured
                 .streams
-                .push([(); 2].map(|()| flows.by_ref().take(STREAMS as usize).collect()));
+                .push(CARRIERS.map(|_| flows.by_ref().take(STREAMS as usize).collect()));
             measured
                 .delays_us
-                .push([(); 2].map(|()| delays.by_ref().take(STREAMS as usize).flatten().collect()));
+                .push(CARRIERS.map(|_| delays.by_ref().take(STREAMS as usize).flatten().collect()));
         }
         for fault in &scenario.faults {
             if let FaultKind::Stall(_, span) = fault.kind {
@@ -203,6 +206,10 @@ impl Trial<'_> {
             loss_good: self.injected,
             loss_bad: 1.0,
         };
+        self.path_with(a, b, loss)
+    }
+
+    fn path_with(&self, a: usize, b: usize, loss: LossModel) -> Result<BothWays, CellError> {
         let delay = Duration::from_micros(u64::from(self.mesh.delay_us[a][b]));
         let model = Model::default().with_loss(loss);
         let model = model.and_then(|model| model.with_delay(delay));
@@ -213,21 +220,22 @@ impl Trial<'_> {
         })
     }
 
-    /// Four streams over the overlay and four by UDP, their phases spread over an interval.
+    /// Four streams over each carrier, their phases spread over an interval.
     fn add_flows(&self, scenario: &mut Scenario, pair: &Pair) -> Result<(), CellError> {
         let (from, to) = (pair.from, pair.to);
-        for direct in [false, true] {
+        for name in CARRIERS {
             for stream in 0..STREAMS {
-                let carrier = match direct {
-                    true => Carrier::Direct(Box::new(self.path(from, to)?)),
+                let carrier = match name {
                     // Real-time links and expected latency. What is late still comes, and counts
                     // as late.
-                    false => Carrier::Overlay(overlay::sockets::default_options()),
+                    "overlay" => Carrier::Overlay(overlay::sockets::default_options()),
+                    "udp" => Carrier::Direct(Box::new(self.path(from, to)?)),
+                    _ => Carrier::Direct(Box::new(self.path_with(from, to, LossModel::None)?)),
                 };
                 let phase = VOICE_INTERVAL.div(STREAMS) * stream;
                 let start = pair.start + phase;
                 scenario.flows.push(Flow {
-                    name: format!("{from}-{to} {direct} {stream}"),
+                    name: format!("{from}-{to} {name} {stream}"),
                     from,
                     to,
                     also: Vec::new(),
@@ -331,13 +339,14 @@ mod tests {
             settle: Duration::from_secs(15),
         };
         let measured = trial.run(1).unwrap();
-        let [overlay, direct] = &measured.streams[0];
+        let [overlay, direct, ends] = &measured.streams[0];
         let lost = |streams: &[FlowReport]| streams.iter().map(|s| s.packets.lost).sum::<u64>();
         assert_eq!((overlay.len(), direct.len()), (4, 4));
         assert!((20..130).contains(&lost(direct)), "{}", lost(direct));
         assert!(lost(overlay) * 3 < lost(direct), "{}", lost(overlay));
+        assert_eq!(lost(ends), 0);
         assert!(measured.stalls.is_empty());
-        let [over, by_udp] = &measured.delays_us[0];
+        let [over, by_udp, _] = &measured.delays_us[0];
         assert_eq!(over.len() as u64, 1_200 - lost(overlay));
         assert!(by_udp.iter().all(|us| *us == mesh.delay_us[0][3]));
     }

@@ -1,8 +1,10 @@
 //! Verdicts on [Amir06 Figs. 16, 17].
 
-use super::{Figure, INJECTED, LONGEST_US, NODES, SITES, STREAMS, THRESHOLD, continent, rounds};
+use super::{
+    CARRIERS, Figure, INJECTED, LONGEST_US, NODES, PACKETS, SITES, STREAMS, THRESHOLD, continent,
+};
 use super::{sorted, streams};
-use crate::experiment::{Rows, Size, Verdict};
+use crate::experiment::{Rows, Verdict};
 
 /// A stream that lost no more than this had but the injected loss: 5 %, and three standard
 /// deviations of 2000 independent losses (0.5 points each).
@@ -19,7 +21,7 @@ const WORSE_POINTS: f64 = 0.3;
 const OF_UDP: f64 = 1.0 / 3.0;
 
 /// Figure 16's.
-pub(super) fn lost(size: Size, rows: &Rows) -> Vec<Verdict> {
+pub(super) fn lost(rows: &Rows) -> Vec<Verdict> {
     vec![
         Verdict::untested(
             "planetlab-size",
@@ -34,7 +36,7 @@ pub(super) fn lost(size: Size, rows: &Rows) -> Vec<Verdict> {
             format!("{} ms", THRESHOLD.as_millis()),
         )
         .note("clocks are exact here; the threshold is the paper's nevertheless"),
-        traffic(size, rows),
+        traffic(rows),
         half_injected(rows),
         most_recovered(rows),
         not_improved(rows),
@@ -47,7 +49,7 @@ pub(super) fn missed(rows: &Rows) -> Vec<Verdict> {
 }
 
 /// The defaults beside UDP, pair by pair; the paper's profile is told beside.
-pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdict; 2] {
+pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdict; 3] {
     let word = figure.word();
     let [paper, modern] = [paper, modern].map(|rows| Pairs::of(rows, figure));
     let pairs = |pairs: &Pairs| {
@@ -60,6 +62,10 @@ pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdi
         )
     };
     let total = |pairs: &Pairs| format!("{:.2} % {word}, UDP {:.2} %", pairs.overlay, pairs.udp);
+    let beyond = |pairs: &Pairs| {
+        let [overlay, udp] = [pairs.overlay, pairs.udp].map(|all| all - pairs.ends);
+        format!("{overlay:.2} points, UDP {udp:.2}")
+    };
     let beside = |defaults: String, papers: String| {
         format!("defaults: {defaults}; the paper's profile: {papers}")
     };
@@ -73,6 +79,15 @@ pub(super) fn never_worse(paper: &Rows, modern: &Rows, figure: Figure) -> [Verdi
             "defaults-in-all",
             modern.overlay <= OF_UDP * modern.udp,
             beside(total(&modern), total(&paper)),
+        )
+        .because(format!(
+            "over a path that loses nothing UDP has {:.2} % {word}: so much the stalls of the two ends cost",
+            modern.ends
+        )),
+        Verdict::of(
+            "defaults-between-ends",
+            modern.overlay - modern.ends <= OF_UDP * (modern.udp - modern.ends),
+            beside(beyond(&modern), beyond(&paper)),
         ),
     ]
 }
@@ -88,12 +103,13 @@ struct Pairs {
     /// In percent, of all together.
     overlay: f64,
     udp: f64,
+    ends: f64,
 }
 
 impl Pairs {
     fn of(rows: &Rows, figure: Figure) -> Pairs {
         let mean = |shares: &[f64]| shares.iter().sum::<f64>() / shares.len().max(1) as f64;
-        let [overlay, udp] = ["overlay", "udp"].map(|carrier| streams(rows, carrier, figure));
+        let [overlay, udp, ends] = CARRIERS.map(|carrier| streams(rows, carrier, figure));
         let by_pair =
             |shares: &[f64]| -> Vec<f64> { shares.chunks(STREAMS as usize).map(mean).collect() };
         let more: Vec<f64> = by_pair(&overlay)
@@ -109,6 +125,7 @@ impl Pairs {
             worst_points: more.iter().copied().fold(f64::MIN, f64::max),
             overlay: mean(&overlay),
             udp: mean(&udp),
+            ends: mean(&ends),
         }
     }
 }
@@ -147,23 +164,21 @@ fn sites() -> Verdict {
     )
 }
 
-fn traffic(size: Size, rows: &Rows) -> Verdict {
+fn traffic(rows: &Rows) -> Verdict {
     let pairs: f64 = rows.0.iter().map(|row| row.value("pairs")).sum();
-    let text = format!(
-        "{pairs:.0} pairs, 4 + 4 streams of 2000 packets, 512 kbit/s per pair, {:.0} % on each link \
-         and stream",
-        100.0 * INJECTED
+    let all = streams(rows, "overlay", Figure::Lost).len() as f64;
+    let verdict = Verdict::setup(
+        "traffic",
+        &[
+            ("pairs", pairs, 992.0),
+            ("streams of a kind", all / pairs, 4.0),
+            ("packets each", PACKETS as f64, 2_000.0),
+            ("% additional loss", 100.0 * INJECTED, 5.0),
+        ],
     );
-    let alike = "16 disjoint pairs speak at once where the paper has one; links have no capacity here, \
-                 so they do not compete";
-    let verdict = Verdict::of("traffic", true, text);
-    match size {
-        Size::Full => verdict.note(alike),
-        Size::Quick => verdict.note(format!(
-            "the quick run has {} rounds of 16 pairs, drawn by the seed; {alike}",
-            rounds(size)
-        )),
-    }
+    let alike = "16 disjoint pairs speak at once where the paper has one; links have no capacity here, so they do \
+                 not compete";
+    verdict.note(alike)
 }
 
 fn half_injected(rows: &Rows) -> Verdict {
@@ -311,6 +326,7 @@ mod tests {
         };
         set("overlay lost", [1.0, 1.0, 1.0, 1.0, 6.0, 6.0, 6.0, 6.0]);
         set("udp lost", [0.5, 0.5, 5.5, 5.5, 5.0, 5.0, 5.0, 5.0]);
+        set("ends lost", [0.0; 8]);
         let rows = Rows(vec![row]);
         let pairs = Pairs::of(&rows, Figure::Lost);
         assert_eq!((pairs.count, pairs.better, pairs.worse), (2, 0.5, 1));

@@ -1,6 +1,6 @@
 //! One point: calls over a path, scored.
 
-use super::{DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MS, Path, SCORED};
+use super::{DEADLINE_MS, LINE, LINE_CALLS, LINKS, PATH_MBPS, PATH_MS, Path, SCORED};
 use crate::experiment::amir06::chain::{self, Chain, INTERVAL_MS, Loss, PACKET_BYTES, STREAMS};
 use crate::experiment::amir06::speech;
 use crate::experiment::{Cell, CellError, Plan, Row};
@@ -64,7 +64,7 @@ fn direct(loss: Loss, calls: u32, packets: u32, seed: u64) -> Result<Vec<Call>, 
         let _ = write!(
             text,
             "[[flow]]\nname = \"{n}\"\nfrom = \"a\"\nto = \"b\"\npacket = {PACKET_BYTES}\n\
-             direct = true\npath = \"delay={PATH_MS}ms rate=10mbit{}\"\n",
+             direct = true\npath = \"delay={PATH_MS}ms rate={PATH_MBPS}mbit{}\"\n",
             loss.words()
         );
     }

@@ -52,6 +52,8 @@ pub(in super::super) const FIG10: Quality = Quality {
 
 /// Delay of the whole path. [Amir06 §II-C]
 const PATH_MS: u32 = 50;
+/// Its rate.
+const PATH_MBPS: u32 = 10;
 /// Links of the overlay; the middle one loses. [Amir06 Fig. 8]
 const LINKS: usize = (PATH_MS / LINK_MS) as usize;
 /// The codec's threshold. [Amir06 §IV-A]

@@ -1,11 +1,11 @@
 //! What the scores say about the paper's sentences.
 
 use super::{
-    BURSTS, DEADLINE_MS, INTERNET, LINE, LINKS, Loss, PATH_MS, Path, Quality, Statistic,
+    BURSTS, DEADLINE_MS, INTERNET, LINE, LINKS, Loss, PATH_MBPS, PATH_MS, Path, Quality, Statistic,
     coordinates,
 };
 use crate::experiment::amir06::chain::{LINK_MS, STREAMS};
-use crate::experiment::amir06::speech::Source;
+use crate::experiment::amir06::speech::{SECONDS_PER_SEGMENT, Source};
 use crate::experiment::{Plan, Row, Rows, Size, Verdict};
 
 /// What is below by more standard errors than this is clearly below.
@@ -22,7 +22,13 @@ pub(super) fn all(of: &Quality, plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     match (of.overlay, of.statistic) {
         (false, Statistic::Mean) => vec![
             points.setup_audio(plan.size),
-            Verdict::of("setup-path", true, format!("{PATH_MS} ms, 10 Mbit/s")),
+            Verdict::setup(
+                "setup-path",
+                &[
+                    ("ms", f64::from(PATH_MS), 50.0),
+                    ("Mbit/s", f64::from(PATH_MBPS), 10.0),
+                ],
+            ),
             points.above_four(),
             points.spread(Path::Direct, "burstiness-minor", 2.0),
         ],
@@ -48,9 +54,15 @@ pub(super) fn all(of: &Quality, plan: &Plan, rows: &Rows) -> Vec<Verdict> {
 }
 
 fn setup() -> Verdict {
-    let text =
-        format!("{LINKS} x {LINK_MS} ms, losses on the third, {STREAMS} streams, {DEADLINE_MS} ms");
-    Verdict::of("setup", true, text)
+    Verdict::setup(
+        "setup",
+        &[
+            ("links", LINKS as f64, 5.0),
+            ("ms each", f64::from(LINK_MS), 10.0),
+            ("streams", f64::from(STREAMS), 10.0),
+            ("ms threshold", f64::from(DEADLINE_MS), 100.0),
+        ],
+    )
 }
 
 /// The points of a figure.
@@ -215,19 +227,15 @@ impl Points<'_> {
             .iter()
             .find(|row| row.parameter("loss") != LINE.percent);
         let value = |name: &str| row.map_or(f64::NAN, |row| row.value(name));
-        let text = format!(
-            "{} s, {} calls, 12 s intervals ({} of them per point)",
-            value("speech_s"),
-            super::calls(size),
-            value("intervals")
-        );
-        let verdict = Verdict::of("setup-audio", true, text);
-        match size {
-            Size::Full => verdict.note(self.speech()),
-            Size::Quick => {
-                verdict.note(format!("the quick run has less speech. {}", self.speech()))
-            }
-        }
+        Verdict::setup(
+            "setup-audio",
+            &[
+                ("s of speech", value("speech_s"), 300.0),
+                ("runs", f64::from(super::runs(size)), 20.0),
+                ("s intervals", SECONDS_PER_SEGMENT, 12.0),
+            ],
+        )
+        .note(self.speech())
     }
 
     fn above_four(&self) -> Verdict {

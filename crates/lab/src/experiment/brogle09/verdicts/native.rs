@@ -23,7 +23,7 @@ pub(in super::super) fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
     let mut verdicts = vec![
         hosts("setup-chain", Shape::Chain),
         hosts("setup-tree", Shape::Tree),
-        setup("setup-loads", "15 loads, 32, 512 and 1024 bytes", plan.size),
+        setup("setup-loads", plan.size),
     ];
     verdicts.extend(chain_losses(chain));
     verdicts.extend(chain_latencies(chain));
@@ -33,17 +33,19 @@ pub(in super::super) fn verdicts(plan: &Plan, rows: &Rows) -> Vec<Verdict> {
 }
 
 fn hosts(claim: &'static str, shape: Shape) -> Verdict {
-    let all = 0..shape.hosts().len();
-    let two = all
-        .clone()
-        .filter(|host| shape.children(*host).count() == 2);
-    let text = format!(
-        "{} hosts, {} of out-degree 2, {} leaves",
-        all.len(),
-        two.count(),
-        shape.leaves().len()
+    let hosts = shape.hosts().len();
+    let two = (0..hosts).filter(|host| shape.children(*host).count() == 2);
+    let (papers_hosts, papers_two) = match shape {
+        Shape::Chain => (4.0, 0.0),
+        Shape::Tree => (7.0, 3.0),
+    };
+    let verdict = Verdict::setup(
+        claim,
+        &[
+            ("hosts", hosts as f64, papers_hosts),
+            ("of out-degree 2", two.count() as f64, papers_two),
+        ],
     );
-    let verdict = Verdict::of(claim, true, text);
     match shape {
         Shape::Chain => verdict,
         Shape::Tree => verdict.note(

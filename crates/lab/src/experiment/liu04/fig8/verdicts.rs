@@ -1,7 +1,7 @@
 //! What the rows say of each claim.
 
 use super::{LINKS, NOTHING, SLOWEST, value};
-use crate::experiment::liu04::chain::BUFFER_SEGMENTS;
+use crate::experiment::liu04::chain::{BUFFER_SEGMENTS, LINK_BPS, LINK_MS};
 use crate::experiment::liu04::mean;
 use crate::experiment::{Rows, Verdict};
 
@@ -21,13 +21,15 @@ pub(super) struct Judge<'a> {
 impl Judge<'_> {
     pub(super) fn all(&self) -> Vec<Verdict> {
         vec![
-            Verdict::of(
+            Verdict::setup(
                 "setup-links",
-                true,
-                "six links, 20 Mbit/s, 10 ms in each direction",
+                &[
+                    ("links", LINKS as f64, 6.0),
+                    ("Mbit/s", LINK_BPS as f64 / 1e6, 20.0),
+                    ("ms in each direction", LINK_MS as f64, 10.0),
+                ],
             ),
-            Verdict::of("setup-background", true, "40, 80 or 120 on each link")
-                .note("which link has how many is in the figure's drawing only: see the method"),
+            self.setup_background(),
             self.most_congested(),
             self.negligible(),
             self.rises(),
@@ -37,6 +39,14 @@ impl Judge<'_> {
             self.back_pressure(),
             self.similar(),
         ]
+    }
+
+    fn setup_background(&self) -> Verdict {
+        let all = self.layouts.iter().flatten();
+        let all: std::collections::BTreeSet<u32> = all.copied().collect();
+        let text = format!("{all:?} on a link");
+        Verdict::of("setup-background", all == [40, 80, 120].into(), text)
+            .note("which link has how many is in the figure's drawing only: see the method")
     }
 
     fn over_layouts(&self) -> std::ops::Range<usize> {
