@@ -8,7 +8,7 @@
 //! [`DatagramSocket::join`](crate::DatagramSocket::join) does for one who wants some packets of
 //! some group; this is for who carries many.
 
-use crate::range::{Batch, RangeSocket, Sending};
+use crate::range::{Batch, RangeSocket, Sending, Told};
 use crate::socket::Node;
 use crate::{Error, Options, Target};
 use base::{NodeAddr, VirtualPort};
@@ -76,6 +76,16 @@ impl GroupSocket {
     /// Wants it no more.
     pub fn leave(&self, group: NodeAddr) -> Result<(), Error> {
         self.socket.leave(group, self.port)
+    }
+
+    /// Wants to be told how the node stands in the overlay, and which group a refused join was for.
+    pub fn watch(&self) -> Result<(), Error> {
+        self.socket.watch()
+    }
+
+    /// The next thing that the node has told until the last receive.
+    pub fn take_told(&self) -> Option<Told> {
+        self.socket.take_told()
     }
 
     /// Adds a datagram for a group to those that are sent together; false when there is no room:

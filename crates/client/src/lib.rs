@@ -59,7 +59,7 @@ pub use group::{GroupSocket, Incoming};
 pub use locate::{NODE_VARIABLE, SYSTEM, sockets_below};
 pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme};
-pub use range::{Batch, RangeSocket, Sending};
+pub use range::{Batch, RangeSocket, Sending, Told};
 pub use socket::{DatagramSocket, Info, Node};
 pub use stream::{Accepted, Listener, MessageStream, Stream};
 pub use target::{BadTarget, Target};

@@ -15,18 +15,23 @@ use base::{NodeAddr, VirtualPort};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use net::unix::{Received, SeqStream};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::ipc::{
-    BATCH_HEADER_BYTES, BATCH_MAX, BATCH_PAYLOAD_BYTES_MAX, Destination, Incoming,
+    BATCH_HEADER_BYTES, BATCH_MAX, BATCH_PAYLOAD_BYTES_MAX, Destination, ErrorCode, Incoming,
     MESSAGE_BYTES_MAX, OUTGOING_HEADER_BYTES, Ports, Reply, Request, TEXT_BYTES_MAX, kind,
 };
 
 /// Bytes of a message of several datagrams: 64 of voice are 12 KiB. A longer datagram has a message
 /// of its own.
 const SENDING_BYTES_MAX: usize = 16 << 10;
+
+/// What is told and not asked for yet; beyond that the oldest is forgotten. A watcher that asks after
+/// each receive has less: answers to what it has said meanwhile.
+const TOLD_MAX: usize = 4_096;
 
 /// An overlay socket with a range of virtual ports. Several threads may use one.
 #[derive(Debug)]
@@ -37,8 +42,27 @@ pub struct RangeSocket {
     max_payload: usize,
     by: Node,
     rooms: Rooms,
+    told: Mutex<VecDeque<Told>>,
     /// What came together and was not asked for yet, for [`RangeSocket::recv_from`].
     kept: Mutex<(Batch, usize)>,
+}
+
+/// What the node tells a socket that watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The node reaches other nodes, or does not any more.
+    Reaches(bool),
+    /// It has places for groups again, after a join was refused for want of one.
+    HasPlaces,
+    /// It refused a join.
+    NotJoined {
+        /// The group.
+        group: NodeAddr,
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        text: String,
+    },
 }
 
 /// Datagrams that are sent together.
@@ -85,6 +109,7 @@ impl Node {
             by: connection.by,
             kept: Mutex::default(),
             rooms: Rooms::default(),
+            told: Mutex::default(),
         })
     }
 }
@@ -119,6 +144,30 @@ impl RangeSocket {
     /// Wants it no more.
     pub fn leave(&self, group: NodeAddr, port: u16) -> Result<(), Error> {
         self.tell(&Request::Leave(destination(group, port)))
+    }
+
+    /// Wants to be told how the node stands in the overlay, and which group a refused join was for: see
+    /// [`RangeSocket::take_told`].
+    pub fn watch(&self) -> Result<(), Error> {
+        self.tell(&Request::Watch)
+    }
+
+    /// The next thing that the node has told until the last receive.
+    pub fn take_told(&self) -> Option<Told> {
+        self.told().pop_front()
+    }
+
+    fn told(&self) -> MutexGuard<'_, VecDeque<Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers what is told, the newest of it.
+    fn hear(&self, what: Told) {
+        let mut told = self.told();
+        if told.len() >= TOLD_MAX {
+            told.pop_front();
+        }
+        told.push_back(what);
     }
 
     fn tell(&self, request: &Request<'_>) -> Result<(), Error> {
@@ -196,6 +245,20 @@ impl RangeSocket {
                     });
                 }
                 Ok(Reply::Room(room)) => self.rooms.hear(&room),
+                Ok(Reply::State {
+                    reaches,
+                    has_places,
+                }) => {
+                    self.hear(Told::Reaches(reaches));
+                    if has_places {
+                        self.hear(Told::HasPlaces);
+                    }
+                }
+                Ok(Reply::NotJoined { code, group, text }) => self.hear(Told::NotJoined {
+                    group,
+                    code,
+                    text: text.to_owned(),
+                }),
                 Ok(_) => {}
                 Err(why) => return Err(Error::Protocol(why.label())),
             }

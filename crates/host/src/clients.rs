@@ -18,6 +18,7 @@ mod stream;
 
 use base::{Burst, ClientId, Map, NodeAddr, Pool};
 use client::Client;
+pub(crate) use client::error_code;
 use net::epoll::Interest;
 use net::unix::{How, Received, SeqStream};
 use overlay::event::Drop;
@@ -70,6 +71,8 @@ pub struct Clients {
     resumed: Vec<ClientId>,
     /// Those to whom datagrams are handed over at the end of the turn.
     gathering: Vec<ClientId>,
+    /// One has begun to watch, and is to be told how the node stands.
+    untold: bool,
 }
 
 /// Which descriptor of a client.
@@ -117,6 +120,7 @@ impl Clients {
             long: vec![0; LONG_BYTES].into_boxed_slice(),
             resumed: Vec::new(),
             gathering: Vec::new(),
+            untold: false,
         }
     }
 
@@ -249,6 +253,7 @@ impl Clients {
             if before == 0 && !client.waiting.is_empty() {
                 self.changed.push(id);
             }
+            self.untold |= client.watches && client.told_reaches.is_none();
             if request.is_some() {
                 return Ok(request);
             }
@@ -270,6 +275,30 @@ impl Clients {
             (slow, gone) = (slow + lost.0, gone + lost.1);
         }
         (slow, gone)
+    }
+
+    /// Tells those who watch whether the node reaches others, if they do not know, and that it has places
+    /// for groups again.
+    pub fn tell_state(&mut self, reaches: bool, has_places: bool) {
+        for (id, client) in &mut self.clients {
+            if !client.watches || (!has_places && client.told_reaches == Some(reaches)) {
+                continue;
+            }
+            client.told_reaches = Some(reaches);
+            let before = client.waiting.len();
+            client.answer(&ipc::Reply::State {
+                reaches,
+                has_places,
+            });
+            if before == 0 && !client.waiting.is_empty() {
+                self.changed.push(*id);
+            }
+        }
+    }
+
+    /// A socket has begun to watch and was not told yet.
+    pub fn has_untold(&mut self) -> bool {
+        core::mem::take(&mut self.untold)
     }
 
     /// Sends a client what waits for it, now that its socket may take more.
@@ -400,7 +429,16 @@ impl Clients {
                 from,
                 to: ipc::Destination { node: to, port },
             })),
-            Reply::Refused(why) => return self.on_refused(id, &why),
+            Reply::NotJoined { group, why } if client.watches => {
+                client.answer(&ipc::Reply::NotJoined {
+                    code: error_code(&why),
+                    group,
+                    text: &why.to_string(),
+                });
+            }
+            Reply::NotJoined { why, .. } | Reply::Refused(why) => {
+                return self.on_refused(id, &why);
+            }
             Reply::Stream(reply) => return self.on_stream(id, reply),
         }
         if before == 0 && !client.waiting.is_empty() {

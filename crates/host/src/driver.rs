@@ -122,6 +122,8 @@ pub struct Driver {
     lodgers: Vec<residents::Lodger>,
     /// Since when each node can be reached without a break; this one since its start.
     reachable_since: BTreeMap<NodeAddr, Time>,
+    /// Clients and residents know how the node stands.
+    state_is_told: bool,
     wakeups: u64,
     scheduling: String,
 }
@@ -200,6 +202,7 @@ impl Driver {
             again: false,
             lodgers: Vec::new(),
             reachable_since: BTreeMap::from([(node_address, clock.now())]),
+            state_is_told: false,
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
         })
@@ -313,11 +316,29 @@ impl Driver {
         if self.io.desks.iter().any(Desk::has_received) && self.serve_residents()? {
             self.send()?;
         }
-        self.watch_clients();
         if core::mem::take(&mut self.io.routes_changed) {
             self.note_reachable();
+            self.state_is_told = false;
         }
+        self.tell_state();
+        self.watch_clients();
         Ok(())
+    }
+
+    /// Tells clients and residents how the node stands in the overlay, if that has changed.
+    fn tell_state(&mut self) {
+        let has_places = self.station.take_has_places();
+        let has_untold = self.io.clients.has_untold();
+        if core::mem::replace(&mut self.state_is_told, true) && !has_places && !has_untold {
+            return;
+        }
+        // The node itself is among them.
+        let reaches = self.reachable_since.len() > 1;
+        self.io.clients.tell_state(reaches, has_places);
+        for desk in &mut self.io.desks {
+            desk.tell(reaches, has_places);
+        }
+        self.again |= self.io.desks.iter().any(Desk::has_received);
     }
 
     /// Notes which nodes can be reached from now on, and forgets those that cannot.

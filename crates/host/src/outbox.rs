@@ -56,11 +56,15 @@ impl Outbox<Station> for Io {
 
     fn deliver(&mut self, client: ClientId, reply: Reply) {
         if let Some(desk) = place(client).and_then(|i| self.desks.get_mut(i)) {
-            if let Reply::Datagram { group, payload, .. } = reply
-                && !group.is_some_and(|group| desk.put(group, payload))
-            {
-                let reason = Drop::ClientSlow;
-                self.report(Event::Dropped { reason, packets: 1 });
+            match reply {
+                Reply::Datagram { group, payload, .. } => {
+                    if !group.is_some_and(|group| desk.put(group, payload)) {
+                        let reason = Drop::ClientSlow;
+                        self.report(Event::Dropped { reason, packets: 1 });
+                    }
+                }
+                Reply::NotJoined { group, why } => desk.refuse(group, why),
+                _ => {}
             }
         } else if client == OPERATOR {
             self.operator_reply = Some(reply);

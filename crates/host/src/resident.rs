@@ -11,9 +11,10 @@
 
 use crate::status::BridgeStatus;
 use base::{Burst, ClientId, NodeAddr, VirtualPort};
-use overlay::request::Options;
+use overlay::request::{Options, RequestError};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
+use wire::ipc::ErrorCode;
 
 /// Residents of one node.
 pub const RESIDENTS_MAX: usize = 8;
@@ -53,10 +54,31 @@ pub enum Wish {
     Leave(NodeAddr, VirtualPort),
 }
 
+/// What its node tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The node reaches other nodes, or does not any more.
+    Reaches(bool),
+    /// It has places for groups again, after a join was refused for want of one.
+    HasPlaces,
+    /// It refused a join.
+    NotJoined {
+        /// The group.
+        group: NodeAddr,
+        /// Why, for programs.
+        code: ErrorCode,
+        /// Why, for people.
+        text: String,
+    },
+}
+
 /// Between a resident and its node.
 #[derive(Debug, Default)]
 pub struct Desk {
     came: Vec<(NodeAddr, Burst)>,
+    told: Vec<Told>,
+    /// Whether the node reaches others, as it was told.
+    reaches: Option<bool>,
     wishes: Wishes,
 }
 
@@ -87,9 +109,33 @@ impl Desk {
         self.wishes.members.push(Wish::Leave(group, port));
     }
 
+    /// What the node has told since it was asked last.
+    pub fn take_told(&mut self) -> Vec<Told> {
+        core::mem::take(&mut self.told)
+    }
+
     /// Something waits to be taken.
     pub(crate) fn has_received(&self) -> bool {
-        !self.came.is_empty()
+        !(self.came.is_empty() && self.told.is_empty())
+    }
+
+    /// How the node stands, if that is new.
+    pub(crate) fn tell(&mut self, reaches: bool, has_places: bool) {
+        if self.reaches.replace(reaches) != Some(reaches) {
+            self.told.push(Told::Reaches(reaches));
+        }
+        if has_places {
+            self.told.push(Told::HasPlaces);
+        }
+    }
+
+    /// A join was refused. There are no more than the resident has asked for in its turn.
+    pub(crate) fn refuse(&mut self, group: NodeAddr, why: RequestError) {
+        self.told.push(Told::NotJoined {
+            group,
+            code: crate::clients::error_code(&why),
+            text: why.to_string(),
+        });
     }
 
     /// A packet came; false when too many wait.

@@ -68,6 +68,11 @@ impl Station {
         &self.node
     }
 
+    /// Places for groups have become free since a client's join was refused for want of one.
+    pub fn take_has_places(&mut self) -> bool {
+        self.node.take_has_places()
+    }
+
     /// The groups that the node knows of, as [`Node::group_statuses`] tells, and what Scribe knows.
     pub fn group_statuses(&self, now: Time, only: Option<NodeAddr>) -> Vec<GroupStatus> {
         let mut groups = self.node.group_statuses(now, only);

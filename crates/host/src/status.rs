@@ -79,8 +79,12 @@ pub struct BridgeStatus {
     pub is_querier: bool,
     /// Groups that have members on its network.
     pub groups: usize,
+    /// The node reaches no other node.
+    pub is_cut_off: bool,
     /// Groups that it has joined in the overlay.
     pub joined: usize,
+    /// Groups that are wanted and that the node refuses.
+    pub refused: usize,
     /// Packets that went to the overlay.
     pub captured: u64,
     /// Their bytes.

@@ -262,6 +262,11 @@ impl Node {
         self.database.membership().wants_scribe()
     }
 
+    /// Places for groups have become free since a client's join was refused for want of one.
+    pub fn take_has_places(&mut self) -> bool {
+        self.groups.take_has_places()
+    }
+
     /// The nodes that can be reached, in order of address.
     pub fn reachable(&self) -> impl Iterator<Item = NodeAddr> {
         self.tables.destinations()
@@ -319,7 +324,10 @@ impl Node {
                     .bind_range(client, (first, last), &mut self.rng);
                 bound.map(|port| Reply::Bound { port })
             }
-            Request::Join { group, port } => self.on_join(client, (group, port)),
+            Request::Join { group, port } => {
+                let joined = self.on_join(client, (group, port));
+                Ok(joined.unwrap_or_else(|why| Reply::NotJoined { group, why }))
+            }
             Request::Leave { group, port } => self.on_leave(client, (group, port)),
             Request::Options(options) => self.set_options(client, options),
             Request::Stream(request) => {

@@ -174,6 +174,11 @@ pub enum RequestError {
         /// That many.
         max: usize,
     },
+    /// The places for groups that are left are kept for clients with fewer.
+    TooManyOfOne {
+        /// So many.
+        kept: usize,
+    },
     /// The class or option is not carried by this version.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
@@ -218,6 +223,11 @@ impl core::fmt::Display for RequestError {
                 f,
                 "this node is in {max} groups already: leave some, or let Scribe build their trees"
             ),
+            RequestError::TooManyOfOne { kept } => write!(
+                f,
+                "this client is in many groups, and the last {kept} places of this node are kept for \
+                 others: leave some, or let Scribe build their trees"
+            ),
             RequestError::Unsupported => {
                 f.write_str("the class is not carried by this version of the node")
             }
@@ -255,6 +265,13 @@ pub enum Reply {
     Joined,
     /// The client is not in the group.
     Left,
+    /// It is not, because the join was refused.
+    NotJoined {
+        /// The group.
+        group: NodeAddr,
+        /// Why.
+        why: RequestError,
+    },
     /// An operator's request is done.
     Done,
     /// The request failed.

@@ -7,7 +7,7 @@ use base::{Burst, NodeAddr, VirtualPort};
 use clap::{Args, FromArgMatches};
 use gateway::multicast::{BRIDGE_PORT, Inside, Sink};
 use host::log::Lines;
-use host::resident::{Desk, Resident};
+use host::resident::{Desk, Resident, Told};
 use host::status::BridgeStatus;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -67,6 +67,15 @@ impl Resident for Bridge {
     }
 
     fn turn(&mut self, is_ready: bool, came: &[(NodeAddr, Burst)], desk: &mut Desk) {
+        desk.take_told().into_iter().for_each(|told| {
+            self.inside.hear(match told {
+                Told::Reaches(reaches) => client::Told::Reaches(reaches),
+                Told::HasPlaces => client::Told::HasPlaces,
+                Told::NotJoined { group, code, text } => {
+                    client::Told::NotJoined { group, code, text }
+                }
+            });
+        });
         let came = came.iter().map(|(group, packet)| (*group, packet.bytes()));
         self.inside.turn(is_ready, came, &mut Wants(desk));
     }
@@ -88,8 +97,10 @@ impl Resident for Bridge {
             is_here: report.is_here,
             role: report.role.label(),
             is_querier: report.is_querier,
+            is_cut_off: report.is_cut_off,
             groups: report.groups,
             joined: report.joined,
+            refused: report.refused,
             captured: counters.captured,
             captured_bytes: counters.captured_bytes,
             injected: counters.injected,

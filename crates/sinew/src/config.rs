@@ -200,6 +200,8 @@ pub struct Multicast {
     pub no_querier: bool,
     /// Groups that are joined in any case.
     pub join: Vec<String>,
+    /// Groups that one host may be the first to join.
+    pub host_groups: Option<u32>,
     /// What one source may send, in Mbit/s.
     pub source_rate: Option<u32>,
     /// Which of several bridges carries: the lowest.
@@ -218,6 +220,7 @@ impl Multicast {
             ("--groups", self.groups.clone()),
             ("--deadline", number(self.deadline_ms)),
             ("--service", self.service.clone()),
+            ("--host-groups", number(self.host_groups.map(u64::from))),
             ("--source-rate", number(self.source_rate.map(u64::from))),
             ("--priority", number(self.priority.map(u64::from))),
         ];

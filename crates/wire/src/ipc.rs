@@ -140,6 +140,8 @@ pub mod kind {
     pub const LEAVE: u8 = 13;
     /// [`super::Request::Finish`].
     pub const FINISH: u8 = 14;
+    /// [`super::Request::Watch`].
+    pub const WATCH: u8 = 15;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].
@@ -164,6 +166,10 @@ pub mod kind {
     pub const DATAGRAMS: u8 = 0x8b;
     /// [`super::Reply::Room`].
     pub const ROOM: u8 = 0x8c;
+    /// [`super::Reply::State`].
+    pub const STATE: u8 = 0x8d;
+    /// [`super::Reply::NotJoined`].
+    pub const NOT_JOINED: u8 = 0x8e;
 }
 
 #[cfg(test)]

@@ -47,7 +47,6 @@ pub struct Bridge {
     asks: bool,
     wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
     router_ttl: bool,
-    rank: Rank,
     mac: Mac,
     port: Option<Port>,
     querier: Querier,
@@ -81,10 +80,10 @@ impl Bridge {
             asks: settings.asks,
             wants: settings.wants,
             router_ttl: settings.router_ttl,
-            rank,
             mac: hello::mac(rank.nonce),
             port: None,
-            querier: Querier::new(timing, Ipv4Addr::UNSPECIFIED, settings.asks, now),
+            querier: Querier::new(timing, Ipv4Addr::UNSPECIFIED, settings.asks, now)
+                .with_host_groups(settings.host_groups),
             host: Host::new(&timing, rng.next_u64()),
             election: Election::new(rank, now),
             flood: Flood::new(settings.limit, now),
@@ -133,7 +132,7 @@ impl Bridge {
         self.port = port;
         match (was, port) {
             (None, Some(_)) => {
-                self.election = Election::new(self.rank, now);
+                self.election.restart(now);
                 self.querier.restart(now, self.speaker().address);
                 for (group, sources) in self.wants.clone() {
                     self.host.want(now, group, sources);
@@ -145,7 +144,7 @@ impl Bridge {
             (Some(_), None) => {
                 let (querier, mut effects) = self.split(out);
                 querier.forget(&mut effects);
-                self.election = Election::new(self.rank, now);
+                self.election.restart(now);
             }
             _ => {}
         }
@@ -153,6 +152,30 @@ impl Bridge {
             self.say(Notice::NoAddress, out);
         }
         self.follow(now, before, out);
+    }
+
+    /// The node reaches other nodes, or does not, or is away: one of several bridges carries that reaches
+    /// somebody.
+    pub fn set_reach(&mut self, now: Time, reaches: bool, out: &mut impl Outlet) {
+        let before = self.election.role();
+        self.election.set_reach(now, reaches);
+        self.say_hello(now, out);
+        self.follow(now, before, out);
+    }
+
+    /// Its node is away, or reaches nobody.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.election.is_cut_off()
+    }
+
+    /// Says hello, if it is time.
+    fn say_hello(&mut self, now: Time, out: &mut impl Outlet) {
+        if self.port.is_some()
+            && let Some(hello) = self.election.on_timeout(now)
+        {
+            out.transmit(&hello.frame(self.mac));
+        }
     }
 
     /// Handles a frame that came from the network: the packet in it that is to go to the overlay,
@@ -219,9 +242,7 @@ impl Bridge {
             return;
         }
         let before = self.election.role();
-        if let Some(hello) = self.election.on_timeout(now) {
-            out.transmit(&hello.frame(self.mac));
-        }
+        self.say_hello(now, out);
         self.follow(now, before, out);
         let (querier, mut effects) = self.split(out);
         querier.on_timeout(now, &mut effects);
@@ -294,7 +315,8 @@ impl Bridge {
         }
         let ip = Ip::parse(packet)?;
         if ip.protocol == PROTOCOL_IGMP {
-            return self.on_igmp(now, &ip, packet, out).map(|()| None);
+            let said = (ethernet.from, &*packet);
+            return self.on_igmp(now, &ip, said, out).map(|()| None);
         }
         let group = ip.destination;
         if !group.is_multicast() {
@@ -420,12 +442,8 @@ impl Bridge {
             }
         }
         out.role(role, self.election.forwarder());
-        if self.port.is_some()
-            && let Some(hello) = self.election.on_timeout(now)
-        {
-            // Others shall know at once.
-            out.transmit(&hello.frame(self.mac));
-        }
+        // Others shall know at once.
+        self.say_hello(now, out);
     }
 
     fn speaker(&self) -> Speaker {

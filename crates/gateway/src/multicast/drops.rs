@@ -87,6 +87,9 @@ pub enum Drop {
     /// A source of a join when there are as many as there can be.
     #[error("a join beyond the limit of sources")]
     SourceTooMany,
+    /// One host joins more groups or sources than one may.
+    #[error("joins or sources beyond what one host may have")]
+    HostTooMany,
     /// A bridge's hello that cannot be.
     #[error("malformed hello")]
     Hello,
@@ -115,7 +118,7 @@ pub enum Drop {
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 35] = [
+    pub const ALL: [Drop; 36] = [
         Drop::Truncated,
         Drop::Malformed,
         Drop::Checksum,
@@ -143,6 +146,7 @@ impl Drop {
         Drop::JoinWithoutSource,
         Drop::JoinTooMany,
         Drop::SourceTooMany,
+        Drop::HostTooMany,
         Drop::Hello,
         Drop::Forged,
         Drop::Echo,
@@ -184,6 +188,7 @@ impl Drop {
             Drop::JoinWithoutSource => "join_without_source",
             Drop::JoinTooMany => "join_too_many",
             Drop::SourceTooMany => "source_too_many",
+            Drop::HostTooMany => "host_too_many",
             Drop::Hello => "hello",
             Drop::Forged => "forged",
             Drop::Echo => "echo",

@@ -2,16 +2,22 @@
 //!
 //! ```text
 //!   start ─▶ Listening ──nobody better──▶ Forwarding ──a better one forwards──▶ Standby
-//!                 └──somebody forwards──▶ Standby ──it is silent, or leaves──▶ Forwarding
+//!                 └──somebody forwards──▶ Standby ──it is silent, leaves, or is cut off──▶ Forwarding
 //! ```
 //! Two bridges that both carried would bring every packet to the overlay twice, and each the other's
 //! back onto the network. So they say hello, five times a second, by a frame of their own that no
 //! host minds, and who forwards stays: a bridge that comes later waits, unless its operator gave it
 //! a better priority. One that falls silent is followed within [`HOLD`]; one that ends says so.
 //!
+//! A bridge whose node is away, or reaches no other node, carries nothing: it is *cut off*, says so at
+//! once, and comes behind all that are not. When its node reaches others again it is as good as any, so it
+//! does not take back what another carries meanwhile. Only one of a better priority does, and not before
+//! its node has reached others for a [`PROBATION`], which doubles each time that it is cut off again soon:
+//! a link that comes and goes does not move the network's traffic each time.
+//!
 //! ```text
-//!    0       4        5      6          7      8        12
-//!   | "SNBR" | 1 (1)  | role | priority | 0    | node   | nonce (8) |
+//!    0       4        5      6          7                 8        12
+//!   | "SNBR" | 1 (1)  | role | priority | 1 if cut off    | node   | nonce (8) |
 //! ```
 //! A hello is not authenticated, as nothing on an Ethernet is: whoever can forge one can also answer
 //! IGMP queries for everybody and flood the network.
@@ -24,6 +30,13 @@ use base::{Duration, NodeAddr, Time};
 pub const INTERVAL: Duration = Duration::from_millis(200);
 /// After so long without a hello a bridge is gone: three are lost.
 pub const HOLD: Duration = Duration::from_millis(700);
+/// How long a bridge's node has reached others again, before the bridge takes back what another one of a
+/// worse priority carries. Choice: longer than links need to show whether they stay.
+pub const PROBATION: Duration = Duration::from_secs(5);
+/// The longest that it becomes by doubling.
+pub const PROBATION_MAX: Duration = Duration::from_secs(160);
+/// After so long without being cut off it is as short as at first.
+const CALM: Duration = Duration::from_secs(600);
 /// Bridges of one network that are remembered; the rest are not heard.
 pub const PEERS_MAX: usize = 16;
 /// Priority where the operator says nothing; lower is better.
@@ -72,9 +85,16 @@ pub struct Hello {
     pub rank: Rank,
     /// What it does.
     pub role: Role,
+    /// Its node is away, or reaches nobody.
+    pub is_cut_off: bool,
 }
 
 impl Hello {
+    /// Its place: who is cut off comes behind all who are not.
+    fn place(&self) -> (bool, Rank) {
+        (self.is_cut_off, self.rank)
+    }
+
     /// Reads what follows the Ethernet header.
     ///
     /// # Errors
@@ -89,7 +109,7 @@ impl Hello {
             version,
             role,
             priority,
-            _,
+            cut_off,
             n0,
             n1,
             n2,
@@ -111,7 +131,11 @@ impl Hello {
             node: NodeAddr(u32::from_be_bytes([n0, n1, n2, n3])),
             nonce: u64::from_be_bytes(nonce),
         };
-        Ok(Hello { rank, role })
+        Ok(Hello {
+            rank,
+            role,
+            is_cut_off: cut_off & 1 != 0,
+        })
     }
 
     /// The frame in which `from` says it.
@@ -132,7 +156,8 @@ impl Hello {
             Role::Standby => 2,
             Role::Leaving => 3,
         };
-        body[4..7].copy_from_slice(&[VERSION, role, self.rank.priority]);
+        let cut_off = u8::from(self.is_cut_off);
+        body[4..8].copy_from_slice(&[VERSION, role, self.rank.priority, cut_off]);
         body[8..12].copy_from_slice(&self.rank.node.0.to_be_bytes());
         body[12..20].copy_from_slice(&self.rank.nonce.to_be_bytes());
         frame
@@ -158,9 +183,24 @@ pub fn mac(nonce: u64) -> Mac {
 pub struct Election {
     own: Rank,
     role: Role,
+    reach: Reach,
     peers: Vec<Peer>,
     listened: Time,
     next_hello: Time,
+}
+
+/// Whether this bridge's node reaches others, and how well that has held.
+#[derive(Clone, Copy, Debug)]
+struct Reach {
+    /// It does; taken for granted until something is said.
+    is_there: bool,
+    /// It did once, so that a loss is one.
+    was_there: bool,
+    /// When it was lost last.
+    lost: Time,
+    probation: Duration,
+    /// Until then nothing is taken back from another bridge.
+    probation_until: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -176,10 +216,55 @@ impl Election {
         Election {
             own,
             role: Role::Listening,
+            reach: Reach {
+                is_there: true,
+                was_there: false,
+                lost: Time::ZERO,
+                probation: PROBATION,
+                probation_until: now,
+            },
             peers: Vec::new(),
             listened: now + HOLD,
             next_hello: now,
         }
+    }
+
+    /// Begins anew, as on another network.
+    pub fn restart(&mut self, now: Time) {
+        let reach = self.reach;
+        *self = Election {
+            reach,
+            ..Election::new(self.own, now)
+        };
+    }
+
+    /// The bridge's node reaches other nodes, or does not, or is away.
+    pub fn set_reach(&mut self, now: Time, is_there: bool) {
+        let reach = &mut self.reach;
+        if is_there && !reach.is_there && reach.was_there {
+            reach.probation_until = now + reach.probation;
+        }
+        if !is_there && reach.is_there && reach.was_there {
+            let is_first = reach.lost == Time::ZERO || now.since(reach.lost) >= CALM;
+            reach.probation = match is_first {
+                true => PROBATION,
+                false => (reach.probation * 2).min(PROBATION_MAX),
+            };
+            reach.lost = now;
+        }
+        if is_there != reach.is_there {
+            // Others shall know at once.
+            self.next_hello = now;
+        }
+        reach.is_there = is_there;
+        reach.was_there |= is_there;
+        self.decide(now);
+    }
+
+    /// Its node is away, or reaches nobody.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        !self.reach.is_there
     }
 
     /// What this bridge does.
@@ -191,9 +276,22 @@ impl Election {
     /// The bridge that carries, if it is another one.
     #[must_use]
     pub fn forwarder(&self) -> Option<Rank> {
+        self.forwarding().map(|hello| hello.rank)
+    }
+
+    fn forwarding(&self) -> Option<Hello> {
         let forwarding = self.peers.iter().map(|peer| peer.hello);
         let forwarding = forwarding.filter(|hello| hello.role == Role::Forwarding);
-        forwarding.map(|hello| hello.rank).min()
+        forwarding.min_by_key(Hello::place)
+    }
+
+    /// What it says of itself.
+    fn own(&self) -> Hello {
+        Hello {
+            rank: self.own,
+            role: self.role,
+            is_cut_off: self.is_cut_off(),
+        }
     }
 
     /// Another bridge says hello.
@@ -222,20 +320,14 @@ impl Election {
             return None;
         }
         self.next_hello = now + INTERVAL;
-        Some(Hello {
-            rank: self.own,
-            role: self.role,
-        })
+        Some(self.own())
     }
 
     /// The last word.
     #[must_use]
     pub fn leave(&mut self) -> Hello {
         self.role = Role::Leaving;
-        Hello {
-            rank: self.own,
-            role: Role::Leaving,
-        }
+        self.own()
     }
 
     /// When something is due next.
@@ -252,13 +344,15 @@ impl Election {
 
     fn decide(&mut self, now: Time) {
         self.peers.retain(|peer| peer.heard + HOLD > now);
-        let is_best = self.peers.iter().all(|peer| self.own < peer.hello.rank);
-        let role = match (self.role, self.forwarder()) {
+        let own = self.own().place();
+        let is_best = self.peers.iter().all(|peer| own < peer.hello.place());
+        let role = match (self.role, self.forwarding()) {
             (Role::Leaving, _) => Role::Leaving,
-            (Role::Forwarding, Some(other)) if other < self.own => Role::Standby,
+            (Role::Forwarding, Some(other)) if other.place() < own => Role::Standby,
             (Role::Forwarding, _) => Role::Forwarding,
-            // Who forwards stays, except for a better priority.
-            (_, Some(other)) if other.priority <= self.own.priority => Role::Standby,
+            (_, Some(other)) if !self.may_replace(now, &other) => Role::Standby,
+            // One that carries nothing leaves no time for listening.
+            (Role::Listening, Some(other)) if other.is_cut_off && is_best => Role::Forwarding,
             (Role::Listening, _) if now < self.listened => Role::Listening,
             _ if is_best => Role::Forwarding,
             // The better one will say so, or is gone soon.
@@ -268,6 +362,19 @@ impl Election {
             self.role = role;
             // Others shall know at once.
             self.next_hello = now;
+        }
+    }
+}
+
+impl Election {
+    /// Who forwards stays, except for one that is not cut off as it is, or of a better priority.
+    fn may_replace(&self, now: Time, other: &Hello) -> bool {
+        match (self.is_cut_off(), other.is_cut_off) {
+            (true, _) => false,
+            (false, true) => true,
+            (false, false) => {
+                self.own.priority < other.rank.priority && now >= self.reach.probation_until
+            }
         }
     }
 }
@@ -388,6 +495,77 @@ mod tests {
         );
     }
 
+    impl Network {
+        /// Its node reaches others, or does not; all hear of it at once.
+        fn reach(&mut self, n: usize, is_there: bool) {
+            self.bridges[n].0.set_reach(self.now, is_there);
+            self.run(Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn one_that_is_cut_off_is_followed_at_once_and_does_not_take_it_back() {
+        let mut network = network(&[rank(100, 1), rank(100, 2), rank(100, 3)]);
+        (0..3).for_each(|n| network.reach(n, true));
+        network.run(Duration::from_secs(1));
+        assert_eq!(network.roles(), [Forwarding, Standby, Standby]);
+        network.reach(0, false);
+        assert_eq!(network.roles(), [Standby, Forwarding, Standby]);
+        network.reach(0, true);
+        network.run(PROBATION * 4);
+        assert_eq!(network.roles(), [Standby, Forwarding, Standby]);
+        // Of those that are cut off all, who carries stays, and the first that is not follows at once.
+        (0..3).for_each(|n| network.reach(n, false));
+        let all_away = network.roles();
+        assert_eq!(all_away.iter().filter(|r| **r == Forwarding).count(), 1);
+        network.run(Duration::from_secs(3));
+        assert_eq!(network.roles(), all_away);
+        network.reach(1, true);
+        assert_eq!(network.roles(), [Standby, Forwarding, Standby]);
+    }
+
+    #[test]
+    fn one_that_starts_without_reach_waits_and_one_alone_carries_nevertheless() {
+        let mut network = network(&[rank(50, 1)]);
+        network.reach(0, false);
+        network.run(Duration::from_secs(1));
+        assert_eq!(network.roles(), [Forwarding]);
+        network.add(rank(100, 2));
+        network.reach(1, true);
+        network.run(INTERVAL);
+        assert_eq!(network.roles(), [Standby, Forwarding], "it need not listen");
+        // Its first links are no recovery: its priority counts at once.
+        network.reach(0, true);
+        assert_eq!(network.roles(), [Forwarding, Standby]);
+    }
+
+    #[test]
+    fn a_link_that_comes_and_goes_moves_the_traffic_ever_less() {
+        let mut network = network(&[rank(50, 1), rank(100, 2)]);
+        (0..2).for_each(|n| network.reach(n, true));
+        network.run(Duration::from_secs(1));
+        let (mut moves, mut last) = (0, network.roles());
+        let mut note = |network: &Network| {
+            let roles = network.roles();
+            moves += usize::from(roles != last);
+            last = roles;
+        };
+        // Up for 8 s, down for 2 s, for ten minutes.
+        for _ in 0..60 {
+            network.reach(0, false);
+            note(&network);
+            network.run(Duration::from_secs(2));
+            network.reach(0, true);
+            note(&network);
+            network.run(Duration::from_secs(8));
+            note(&network);
+        }
+        // Off, back after 5 s, off again; the probation of 10 s is longer than it stays up.
+        assert_eq!(moves, 3);
+        network.run(PROBATION_MAX);
+        assert_eq!(network.roles(), [Forwarding, Standby]);
+    }
+
     #[test]
     fn at_most_one_carries_once_all_hear_each_other() {
         let mut rng = base::Rng::new(5);
@@ -395,8 +573,9 @@ mod tests {
             let ranks: Vec<_> = (0..4).map(|n| rank(rng.below(3) as u8, n)).collect();
             let mut network = network(&ranks);
             for _ in 0..10 {
-                for (_, up) in &mut network.bridges {
+                for (bridge, up) in &mut network.bridges {
                     *up = rng.chance(0.7);
+                    bridge.set_reach(network.now, rng.chance(0.7));
                 }
                 network.run(Duration::from_millis(rng.below(1_500)));
             }
@@ -412,6 +591,7 @@ mod tests {
         let good = Hello {
             rank: rank(7, 0x0a07_0001),
             role: Forwarding,
+            is_cut_off: true,
         };
         let frame = good.frame([2, 0, 0, 0, 0, 1]);
         let body = &frame[ETHERNET_BYTES..];
@@ -428,7 +608,12 @@ mod tests {
         for n in 0..1_000 {
             let role = Standby;
             let rank = rank(200, n + 2);
-            election.on_hello(Time::ZERO, Hello { rank, role });
+            let hello = Hello {
+                rank,
+                role,
+                is_cut_off: false,
+            };
+            election.on_hello(Time::ZERO, hello);
         }
         assert_eq!(election.peers.len(), PEERS_MAX);
     }

@@ -13,8 +13,9 @@ use super::report::Report;
 use super::run::Loop;
 use super::{Error, Place, Shared, Tell};
 use base::NodeAddr;
-use client::Error as ClientError;
+use client::{Error as ClientError, Told};
 use net::epoll::Waker;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -78,6 +79,7 @@ struct Exchange {
     leaving: Packets,
     /// Joins, and leaves.
     members: Vec<(NodeAddr, bool)>,
+    told: VecDeque<Told>,
 }
 
 #[derive(Clone)]
@@ -159,6 +161,10 @@ impl Link for QueueLink {
     fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])> {
         self.came.iter()
     }
+
+    fn take_told(&mut self) -> Option<Told> {
+        self.queues.exchange().told.pop_front()
+    }
 }
 
 impl AsFd for QueueLink {
@@ -207,6 +213,11 @@ impl Inside {
     /// How long packets are let gather at the interface before it is looked at again: while they come fast.
     pub fn gather(&self) -> Option<core::time::Duration> {
         self.data.gather()
+    }
+
+    /// The node tells something, before the turn in which it is heeded.
+    pub fn hear(&mut self, told: Told) {
+        self.queues.exchange().told.push_back(told);
     }
 
     /// Does what there is to do, bounded, and takes what came; what follows goes into `sink`.

@@ -1,26 +1,41 @@
 //! What the network wants of the overlay, against what the overlay's node was told.
 //!
+//! ```text
+//!   wanted ──▶ said ──▶ joined
+//!                └─ refused ──▶ parked ── after a while, or when the node has places again ──▶ said
+//! ```
 //! Only the difference is said, and no faster than a node should be bothered: each join that is new
 //! to a node is a record that every node of the overlay stores. A network on which programs join and
 //! leave like mad costs its own bridge something, and others little.
 
 use base::token_bucket::TokenBucket;
-use base::{NodeAddr, Time};
+use base::{Duration, NodeAddr, Time};
 use std::collections::BTreeSet;
 
 /// Joins that are said at once; a site has some dozens of programs, and starts them together.
 const BURST: f64 = 1_000.0;
 /// Joins and leaves in a second beyond those.
 const RATE_PER_S: f64 = 200.0;
+/// How long after a refusal a join is said again, at first; it doubles with each that follows.
+pub const RETRY: Duration = Duration::from_secs(1);
+/// The longest that it becomes.
+pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// The difference between what is wanted and what was said.
 #[derive(Debug)]
 pub struct Members {
     wanted: BTreeSet<NodeAddr>,
-    /// What the node was told to join.
+    /// What the node was told to join, and has not refused.
     joined: BTreeSet<NodeAddr>,
     /// Groups of which one of the two may differ from the other.
     changed: BTreeSet<NodeAddr>,
+    /// Groups that are wanted and that the node has refused, or would refuse now.
+    parked: BTreeSet<NodeAddr>,
+    /// When the parked are said again.
+    retry_at: Time,
+    retry: Duration,
+    /// The node has no places: joins are parked until they are said again.
+    is_full: bool,
     budget: TokenBucket,
 }
 
@@ -41,6 +56,10 @@ impl Members {
             wanted: BTreeSet::new(),
             joined: BTreeSet::new(),
             changed: BTreeSet::new(),
+            parked: BTreeSet::new(),
+            retry_at: Time::FAR,
+            retry: RETRY,
+            is_full: false,
             budget: TokenBucket::new(RATE_PER_S, BURST, now),
         }
     }
@@ -51,6 +70,7 @@ impl Members {
             true => self.wanted.insert(group),
             false => self.wanted.remove(&group),
         };
+        self.parked.remove(&group);
         self.changed.insert(group);
     }
 
@@ -58,17 +78,49 @@ impl Members {
     pub fn on_node(&mut self) {
         self.joined.clear();
         self.changed = self.wanted.clone();
+        self.parked.clear();
+        self.retry_at = Time::FAR;
+        self.retry = RETRY;
+        self.is_full = false;
+    }
+
+    /// The node has refused a join; for want of a place, if `is_full`, so that it would refuse others as well.
+    pub fn on_refused(&mut self, now: Time, group: NodeAddr, is_full: bool) {
+        if self.joined.remove(&group) && self.wanted.contains(&group) {
+            self.parked.insert(group);
+        }
+        // Several refusals that follow from what was said together count once.
+        let is_long_ago = self.retry_at < now && now.since(self.retry_at) > RETRY_MAX;
+        if self.retry_at == Time::FAR || is_long_ago {
+            self.retry = RETRY;
+        }
+        if self.retry_at <= now || self.retry_at == Time::FAR {
+            self.retry_at = now + self.retry;
+            self.retry = (self.retry * 2).min(RETRY_MAX);
+        }
+        self.is_full |= is_full;
+    }
+
+    /// The node has places again.
+    pub fn on_places(&mut self, now: Time) {
+        self.retry = RETRY;
+        self.say_parked(now);
     }
 
     /// The next thing that the node is to be told, if it is time; it counts as said.
     pub fn next(&mut self, now: Time) -> Option<Change> {
+        if self.retry_at <= now {
+            self.say_parked(now);
+        }
         while let Some(&group) = self.changed.first() {
             let (wanted, joined) = (self.wanted.contains(&group), self.joined.contains(&group));
-            if wanted != joined && !self.budget.try_take(now, 1.0) {
+            let is_parked = wanted && !joined && self.is_full;
+            if wanted != joined && !is_parked && !self.budget.try_take(now, 1.0) {
                 return None;
             }
             self.changed.pop_first();
             match (wanted, joined) {
+                (true, false) if is_parked => drop(self.parked.insert(group)),
                 (true, false) => {
                     self.joined.insert(group);
                     return Some(Change::Join(group));
@@ -81,6 +133,17 @@ impl Members {
             }
         }
         None
+    }
+
+    fn say_parked(&mut self, now: Time) {
+        self.is_full = false;
+        // Another refusal sets it anew.
+        self.retry_at = if self.parked.is_empty() {
+            Time::FAR
+        } else {
+            now
+        };
+        self.changed.append(&mut self.parked);
     }
 
     /// The node could not be told: it will be again.
@@ -101,23 +164,33 @@ impl Members {
     /// When there may be something to say.
     #[must_use]
     pub fn next_timeout(&self, now: Time) -> Time {
-        match self.changed.is_empty() {
+        let changed = match self.changed.is_empty() {
             true => Time::FAR,
             false => self.budget.ready_at(now, 1.0),
-        }
+        };
+        let parked = match self.parked.is_empty() {
+            true => Time::FAR,
+            false => self.retry_at,
+        };
+        changed.min(parked)
     }
 
-    /// How many groups the node was told to join.
+    /// How many groups the node was told to join, and has not refused.
     #[must_use]
     pub fn joined(&self) -> usize {
         self.joined.len()
+    }
+
+    /// How many groups are wanted that the node has refused, or would refuse now.
+    #[must_use]
+    pub fn refused(&self) -> usize {
+        self.parked.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Duration;
 
     fn group(n: u32) -> NodeAddr {
         NodeAddr(0xef00_0000 + n)
@@ -166,5 +239,89 @@ mod tests {
             members.next(now);
         }
         assert_eq!(members.joined(), 250);
+    }
+
+    /// A node with so many places, and what it has taken.
+    struct Node {
+        places: usize,
+        has: BTreeSet<NodeAddr>,
+        refusals: usize,
+    }
+
+    impl Node {
+        fn hear(&mut self, now: Time, members: &mut Members) {
+            while let Some(change) = members.next(now) {
+                match change {
+                    Change::Join(group) if self.has.len() >= self.places => {
+                        self.refusals += 1;
+                        members.on_refused(now, group, true);
+                    }
+                    Change::Join(group) => drop(self.has.insert(group)),
+                    Change::Leave(group) => drop(self.has.remove(&group)),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_said_again_ever_more_rarely_and_at_once_when_there_are_places() {
+        let mut now = Time::ZERO;
+        let mut members = Members::new(now);
+        let mut node = Node {
+            places: 3,
+            has: BTreeSet::new(),
+            refusals: 0,
+        };
+        (0..10).for_each(|n| members.want(group(n), true));
+        node.hear(now, &mut members);
+        assert_eq!((members.joined(), members.refused()), (3, 7));
+        assert_eq!(node.refusals, 1, "the others would be refused as well");
+        // Again after 1, 3, 7, 15, 31, 61, 91 and 121 s.
+        let end = now + Duration::from_secs(121);
+        while members.next_timeout(now) <= end {
+            now = now.max(members.next_timeout(now));
+            node.hear(now, &mut members);
+        }
+        assert_eq!(node.refusals, 9);
+        node.places = 6;
+        members.on_places(now);
+        node.hear(now, &mut members);
+        assert_eq!((members.joined(), members.refused()), (6, 4));
+        // A group that is not wanted any more is not asked for again.
+        (0..10).for_each(|n| members.want(group(n), n < 2));
+        node.places = 100;
+        node.hear(now, &mut members);
+        assert_eq!((members.joined(), members.refused()), (2, 0));
+        assert_eq!(node.has.len(), 2);
+        assert_eq!(members.next_timeout(now), Time::FAR);
+    }
+
+    #[test]
+    fn one_that_is_not_permitted_keeps_no_other_away() {
+        let now = Time::ZERO;
+        let mut members = Members::new(now);
+        (1..4).for_each(|n| members.want(group(n), true));
+        assert_eq!(members.next(now), Some(Change::Join(group(1))));
+        members.on_refused(now, group(1), false);
+        assert_eq!(members.next(now), Some(Change::Join(group(2))));
+        assert_eq!(members.next(now), Some(Change::Join(group(3))));
+        assert_eq!(members.next(now), None);
+        assert_eq!((members.joined(), members.refused()), (2, 1));
+        assert_eq!(members.next_timeout(now), now + RETRY);
+        let later = now + RETRY;
+        assert_eq!(members.next(later), Some(Change::Join(group(1))));
+    }
+
+    #[test]
+    fn a_refusal_of_what_was_left_meanwhile_changes_nothing() {
+        let now = Time::ZERO;
+        let mut members = Members::new(now);
+        members.want(group(1), true);
+        members.next(now);
+        members.want(group(1), false);
+        members.next(now);
+        members.on_refused(now, group(1), true);
+        assert_eq!((members.joined(), members.refused()), (0, 0));
+        assert_eq!(members.next_timeout(now), Time::FAR);
     }
 }

@@ -1,5 +1,6 @@
 //! What usually bites people, said once when it is seen.
 
+use super::packet::Mac;
 use core::fmt;
 use core::net::Ipv4Addr;
 use std::collections::BTreeSet;
@@ -37,6 +38,11 @@ pub enum Notice {
     },
     /// There are as many groups or sources as there can be.
     TooManyJoins,
+    /// A host joins more groups or sources than one may.
+    HostLimit {
+        /// Its Ethernet address.
+        mac: Mac,
+    },
     /// A host joined a group, and nobody answers what this bridge asks.
     Unanswered {
         /// The group.
@@ -112,6 +118,12 @@ impl fmt::Display for Notice {
             Notice::TooManyJoins => f.write_str(
                 "there are as many joined groups or sources as the bridge keeps: further ones are \
                  refused and counted",
+            ),
+            Notice::HostLimit { mac: [a, b, c, d, e, g] } => write!(
+                f,
+                "the host {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x} joins more groups or sources \
+                 than one may: further ones are refused and counted, those of other hosts are not; see \
+                 --host-groups if it stands for many"
             ),
             Notice::Unanswered { group } => write!(
                 f,

@@ -2,7 +2,7 @@
 
 use super::BRIDGE_PORT;
 use base::NodeAddr;
-use client::{Batch, Error, GroupSocket, Node, Options, Sending};
+use client::{Batch, Error, GroupSocket, Node, Options, Sending, Told};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// How the overlay is reached.
@@ -18,7 +18,7 @@ pub trait Overlay: Send + Sync + 'static {
 pub trait Link: AsFd + Send + 'static {
     /// The node.
     fn node(&self) -> NodeAddr;
-    /// Wants what is sent to a group. A join that is refused is an error of a later receive.
+    /// Wants what is sent to a group. That it is refused is told after a later receive.
     fn join(&self, group: NodeAddr) -> Result<(), Error>;
     /// Wants it no more.
     fn leave(&self, group: NodeAddr) -> Result<(), Error>;
@@ -34,6 +34,10 @@ pub trait Link: AsFd + Send + 'static {
     fn receive(&mut self) -> Result<bool, Error>;
     /// What was taken: groups and packets.
     fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])>;
+    /// The next thing that the node has told until the last receive.
+    fn take_told(&mut self) -> Option<Told> {
+        None
+    }
 }
 
 /// A node, and how packets cross.
@@ -58,6 +62,7 @@ impl Overlay for ByNode {
 
     fn connect(&self) -> Result<NodeLink, Error> {
         let socket = self.node.group_socket(BRIDGE_PORT, self.options)?;
+        socket.watch()?;
         socket.set_nonblocking(true)?;
         Ok(NodeLink {
             socket,
@@ -109,6 +114,10 @@ impl Link for NodeLink {
     fn received(&self) -> impl Iterator<Item = (NodeAddr, &[u8])> {
         let came = self.batch.iter();
         came.filter_map(|(_, _, info, payload)| Some((info.group?, payload)))
+    }
+
+    fn take_told(&mut self) -> Option<Told> {
+        self.socket.take_told()
     }
 }
 

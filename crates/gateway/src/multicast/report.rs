@@ -25,8 +25,12 @@ pub struct Report {
     pub connected: bool,
     /// Groups that have members on the network.
     pub groups: usize,
-    /// Groups that the node was told to join.
+    /// The node is away, or reaches no other node.
+    pub is_cut_off: bool,
+    /// Groups that the node was told to join, and has not refused.
     pub joined: usize,
+    /// Groups that are wanted and that the node refuses: it is asked again.
+    pub refused: usize,
     /// The first of them, by address.
     pub members: Vec<GroupReport>,
     /// What crossed.
@@ -56,7 +60,9 @@ impl Default for Report {
             other_querier: None,
             connected: false,
             groups: 0,
+            is_cut_off: false,
             joined: 0,
+            refused: 0,
             members: Vec::new(),
             counters: Counters::default(),
             cpu: Duration::ZERO,
@@ -84,6 +90,8 @@ pub enum Event {
         /// It has come.
         is_here: bool,
     },
+    /// The node reaches other nodes, or does not any more.
+    Reach(bool),
     /// The node refused something, such as to join a group.
     Refused(String),
     /// The node went away; it is looked for.
@@ -102,6 +110,7 @@ impl Event {
             Event::Notice(_) => "notice",
             Event::Role { .. } => "role",
             Event::Interface { .. } => "interface",
+            Event::Reach(_) => "reach",
             Event::Refused(_) => "refused",
             Event::NodeAway(_) => "node_away",
             Event::NodeBack => "node_back",
@@ -144,7 +153,11 @@ impl fmt::Display for Event {
                 is_here: true,
             } => write!(f, "{name} is there"),
             Event::Interface { name, .. } => write!(f, "{name} is gone, or down: it is looked for"),
-            Event::Refused(text) => write!(f, "the node refused: {text}"),
+            Event::Reach(true) => f.write_str("the node reaches others"),
+            Event::Reach(false) => f.write_str(
+                "the node reaches no other node: another bridge of this network carries, if there is one",
+            ),
+            Event::Refused(text) => write!(f, "the node refused: {text}; it is asked again"),
             Event::NodeAway(error) => write!(f, "the node is away: {error}"),
             Event::NodeBack => f.write_str("the node is back"),
             Event::Warning(text) => f.write_str(text),

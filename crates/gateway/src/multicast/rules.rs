@@ -37,15 +37,21 @@ struct Network {
 }
 
 impl Default for Rules {
-    /// What is meant for private use (RFC 2365), and source-specific multicast.
+    /// What is meant for private use, without the local scope, which ends where a site does, and where
+    /// discovery such as SSDP lives [RFC 2365 §6.1]; and source-specific multicast. The scope of an
+    /// organization, 239.192.0.0/14, is among it.
     fn default() -> Rules {
-        let network = |a| Network {
-            address: Ipv4Addr::new(a, 0, 0, 0),
-            bits: 8,
-            is_exception: false,
+        let network = |a, b, bits, is_exception| Network {
+            address: Ipv4Addr::new(a, b, 0, 0),
+            bits,
+            is_exception,
         };
         Rules {
-            networks: vec![network(239), network(232)],
+            networks: vec![
+                network(239, 0, 8, false),
+                network(239, 255, 16, true),
+                network(232, 0, 8, false),
+            ],
         }
     }
 }
@@ -162,7 +168,9 @@ mod tests {
     #[test]
     fn networks_let_in_and_exceptions_keep_out() {
         let rules = Rules::default();
-        assert_eq!(rules.to_string(), "239.0.0.0/8,232.0.0.0/8");
+        assert_eq!(rules.to_string(), "239.0.0.0/8,!239.255.0.0/16,232.0.0.0/8");
+        assert!(allows(&rules, "239.192.0.1") && allows(&rules, "239.254.255.255"));
+        assert!(!allows(&rules, "239.255.255.250") && !allows(&rules, "239.255.0.1"));
         assert!(allows(&rules, "239.1.1.1") && allows(&rules, "232.255.255.255"));
         assert!(!allows(&rules, "224.0.1.1") && !allows(&rules, "10.0.0.1"));
         let rules: Rules = "224.0.0.0/4, !239.255.255.250".parse().unwrap();

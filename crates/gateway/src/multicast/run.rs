@@ -22,7 +22,7 @@ use super::notice::Notice;
 use super::overlay::{Link, Overlay};
 use super::report::{Event, Report};
 use base::{Duration, NodeAddr, Time};
-use client::Error;
+use client::{Error, Told};
 use net::epoll::{Interest, Poller, Ready};
 use net::packet::Frame;
 use net::sched::{self, Scheduling};
@@ -32,6 +32,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use wire::ipc::ErrorCode;
 
 /// Priority of the thread: that of a node's loop, so that neither waits for more than a turn of the
 /// other.
@@ -70,6 +71,8 @@ pub(super) struct Loop<O: Overlay> {
     next_look: Time,
     /// The node took no join then: it is told again at this moment.
     next_join: Time,
+    /// Whether the node reaches others, as it has told.
+    reaches: Option<bool>,
     /// What the node refused last, and when.
     refused: Option<(String, Time)>,
     rate: Rate,
@@ -128,6 +131,7 @@ impl<O: Overlay> Loop<O> {
             },
             next_look: now,
             next_join: now,
+            reaches: None,
             refused: None,
             rate: Rate::new(),
             has_more: false,
@@ -283,16 +287,41 @@ impl<O: Overlay> Loop<O> {
             };
             match link.receive() {
                 Ok(true) => packets += self.inject_message(now),
-                Ok(false) => return (packets, true),
-                // The node refused a join, or had no way for a packet; the others go on.
+                Ok(false) => {
+                    self.hear(now);
+                    return (packets, true);
+                }
+                // The node had no way for a packet; the others go on.
                 Err(Error::Refused { text, .. }) => self.on_refused(now, text),
                 Err(error) => {
-                    self.lose_node(error);
+                    self.lose_node(now, error);
                     return (packets, true);
                 }
             }
         }
+        self.hear(now);
         (packets, false)
+    }
+
+    /// Heeds what the node has told.
+    fn hear(&mut self, now: Time) {
+        while let Some(told) = self.link.as_mut().and_then(Link::take_told) {
+            match told {
+                Told::Reaches(reaches) => {
+                    self.bridge.set_reach(now, reaches, &mut self.effects);
+                    let event = Event::Reach(reaches);
+                    if self.reaches.replace(reaches) != Some(reaches) {
+                        self.effects.events.push(event);
+                    }
+                }
+                Told::HasPlaces => self.effects.members.on_places(now),
+                Told::NotJoined { group, code, text } => {
+                    let is_full = code == ErrorCode::TooManySockets;
+                    self.effects.members.on_refused(now, group, is_full);
+                    self.on_refused(now, text);
+                }
+            }
+        }
     }
 
     fn on_refused(&mut self, now: Time, text: String) {
@@ -350,7 +379,7 @@ impl<O: Overlay> Loop<O> {
                 self.effects.members.unsaid(change);
                 self.next_join = now + JOIN_AGAIN;
                 if !matches!(error, Error::WouldBlock) {
-                    self.lose_node(error);
+                    self.lose_node(now, error);
                 }
                 break;
             }

@@ -48,6 +48,10 @@ pub(super) struct Client {
     pub(super) deaf: bool,
     /// What the connection is watched for.
     pub(super) watched: Option<Interest>,
+    /// It wants to know how the node stands in the overlay.
+    pub(super) watches: bool,
+    /// Whether the node reaches others, as it was told.
+    pub(super) told_reaches: Option<bool>,
 }
 
 impl Client {
@@ -71,6 +75,8 @@ impl Client {
             finishing: false,
             deaf: false,
             watched: Some(Interest::READ),
+            watches: false,
+            told_reaches: None,
         }
     }
 
@@ -200,6 +206,13 @@ impl Client {
             ipc::Request::SendFrom(_) => {
                 message.trim(ipc::BATCH_HEADER_BYTES, 0);
                 self.sent = Some((message, 0));
+                None
+            }
+            ipc::Request::Watch => {
+                self.watches = true;
+                self.answer(&ipc::Reply::Done {
+                    request: kind::WATCH,
+                });
                 None
             }
             ipc::Request::Join(to) => Some(Request::Join {
@@ -442,14 +455,17 @@ impl Client {
     }
 }
 
-fn error_code(why: &RequestError) -> ErrorCode {
+/// The word of a refusal for programs.
+pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
     match why {
         RequestError::PortInUse => ErrorCode::PortInUse,
         RequestError::PortNotBound => ErrorCode::NotBound,
         RequestError::AlreadyBound => ErrorCode::AlreadyBound,
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
-        RequestError::TooManyGroups { .. } => ErrorCode::TooManySockets,
+        RequestError::TooManyGroups { .. } | RequestError::TooManyOfOne { .. } => {
+            ErrorCode::TooManySockets
+        }
         RequestError::Congested => ErrorCode::Congested,
         RequestError::Unsupported | RequestError::BadDestination | RequestError::NotAGroup => {
             ErrorCode::Unsupported

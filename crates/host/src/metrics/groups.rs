@@ -124,6 +124,18 @@ pub(super) fn bridges(page: &mut Page, bridges: &[BridgeStatus]) {
         b.joined as u64
     });
     each(
+        "refused_groups",
+        "gauge",
+        "Groups with members on the network that the node refuses.",
+        |b| b.refused as u64,
+    );
+    each(
+        "cut_off",
+        "gauge",
+        "1 while the node reaches no other node.",
+        |b| b.is_cut_off.into(),
+    );
+    each(
         "fragmented_packets_total",
         "counter",
         "Packets that were cut in parts for the network.",

@@ -154,6 +154,8 @@ fn the_page_keeps_to_the_text_format_and_names_every_reason() {
         "sinew_scribe_messages_total{direction=\"in\"}",
         "sinew_bridge_packets_total{interface=\"mcast1\",direction=\"in\"}",
         "sinew_bridge_drops_total{interface=\"mcast0\",reason=\"flood\"}",
+        "sinew_bridge_refused_groups{interface=\"mcast0\"}",
+        "sinew_bridge_cut_off{interface=\"mcast1\"}",
         "sinew_bulk_transfers_refused_total{reason=\"busy\"}",
         "sinew_bulk_bytes_total{role=\"relay\"}",
     ] {

@@ -15,6 +15,9 @@ pub const JOINS_MAX: usize = 262_144;
 const SETTINGS_PART: u8 = PARTS as u8 - 1;
 /// Groups that records can name: 7 · 279 = 1953.
 const TOLD_MAX: usize = SETTINGS_PART as usize * GROUPS_MAX;
+/// Places of those that are kept for clients with fewer groups than that: an eighth, 244. One client
+/// that takes all it can get leaves so many to the others.
+const KEPT_PLACES: usize = TOLD_MAX / 8;
 
 /// Who gets what is sent to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +59,10 @@ pub struct Local {
     groups: BTreeMap<NodeAddr, Joined>,
     by_client: Map<ClientId, Vec<(NodeAddr, VirtualPort)>>,
     joins: usize,
+    /// A join was refused for want of a place, and none has become free since.
+    lacks_places: bool,
+    /// Places have become free after that.
+    has_places: bool,
     parts: [Part; PARTS],
     settings: Vec<Setting>,
 }
@@ -81,6 +88,13 @@ impl Local {
             return Ok(Change::Nothing);
         };
         let is_new = known.is_none();
+        if is_new && builder == TreeBuilder::LinkState && !self.has_place_for(client) {
+            self.lacks_places = true;
+            return Err(match self.free_places() {
+                0 => RequestError::TooManyGroups { max: TOLD_MAX },
+                kept => RequestError::TooManyOfOne { kept },
+            });
+        }
         if self.joins >= JOINS_MAX {
             return Err(RequestError::TooManyGroups { max: JOINS_MAX });
         }
@@ -105,6 +119,24 @@ impl Local {
         } else {
             Change::Nothing
         })
+    }
+
+    /// Places for groups that records name have become free since a join was refused for want of one.
+    pub fn take_has_places(&mut self) -> bool {
+        core::mem::take(&mut self.has_places)
+    }
+
+    /// Whether a client may take one more of the places in records.
+    fn has_place_for(&self, client: ClientId) -> bool {
+        let free = self.free_places();
+        let own = self.by_client.get(&client).map_or(0, Vec::len);
+        free > KEPT_PLACES || (free > 0 && own < KEPT_PLACES)
+    }
+
+    fn free_places(&self) -> usize {
+        let parts = &self.parts[..usize::from(SETTINGS_PART)];
+        let taken: usize = parts.iter().map(|part| part.members.len()).sum();
+        TOLD_MAX - taken
     }
 
     /// A client wants it no more.
@@ -269,6 +301,7 @@ impl Local {
             let part = &mut self.parts[usize::from(part)];
             part.members.retain(|member| *member != group);
             part.is_dirty = true;
+            self.has_places |= core::mem::take(&mut self.lacks_places);
         }
     }
 }

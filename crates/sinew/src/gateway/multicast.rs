@@ -7,6 +7,7 @@ use crate::terminal;
 use clap::Args;
 use client::Options;
 use gateway::multicast::flood::Limit;
+use gateway::multicast::igmp::querier::HOST_GROUPS;
 use gateway::multicast::overlay::Link as _;
 use gateway::multicast::{
     self, ByNode, Event, Overlay as _, Place, Report, Rules, Service, Settings, Start, hello,
@@ -60,6 +61,9 @@ pub struct MulticastArgs {
     /// Join this group on the network, for switches that pass it to members only; may be given again
     #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
     pub join: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    /// Groups that one host, by its Ethernet address, may be the first to join
+    #[arg(long, value_name = "NUMBER", default_value_t = HOST_GROUPS)]
+    pub host_groups: usize,
     /// What one source may send
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = source_rate)]
     pub source_rate: u64,
@@ -195,6 +199,7 @@ pub(crate) fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) ->
         asks: !args.no_querier,
         wants: args.join.clone(),
         router_ttl: args.router_ttl,
+        host_groups: args.host_groups,
         limit: Limit {
             bits_per_s: args.source_rate as f64,
             ..Limit::default()
@@ -224,10 +229,15 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     let counters = &report.counters;
     let _ = writeln!(
         io::stderr(),
-        "{}: {}, {} groups with members, {} packets to the overlay, {} from it; dropped: {}",
+        "{}: {}{}, {} groups with members{}, {} packets to the overlay, {} from it; dropped: {}",
         report.interface,
         report.role.label(),
+        if report.is_cut_off { ", cut off" } else { "" },
         report.groups,
+        match report.refused {
+            0 => String::new(),
+            refused => format!(" ({refused} of them refused by the node)"),
+        },
         counters.captured,
         counters.injected,
         counters.drops,
@@ -254,8 +264,10 @@ fn value(report: &Report) -> Value {
         "is_querier": report.is_querier,
         "querier": report.other_querier.map(|(address, _)| address),
         "connected": report.connected,
+        "cut_off": report.is_cut_off,
         "groups": report.groups,
         "joined": report.joined,
+        "refused": report.refused,
         "members": members,
         "captured": counters.captured,
         "captured_bytes": counters.captured_bytes,

@@ -120,6 +120,19 @@ fn wrong(status: &Value) -> Vec<String> {
             let interface = text(&bridge["interface"]);
             wrong.push(format!("bridge {interface}: the interface is missing"));
         }
+        if let refused @ 1.. = total(&bridge["refused"]) {
+            let interface = text(&bridge["interface"]);
+            wrong.push(format!(
+                "bridge {interface}: this node refuses {refused} groups that its network wants"
+            ));
+        }
+        let over = &bridge["drops"]["host_too_many"];
+        if over.as_u64().is_some_and(|count| count > 0) {
+            let interface = text(&bridge["interface"]);
+            wrong.push(format!(
+                "bridge {interface}: a host joins more groups than one may, see the log"
+            ));
+        }
     }
     let lost = total(&host["udp"]["dropped_by_kernel"]);
     let received = total(&host["udp"]["received"]);
@@ -225,6 +238,15 @@ fn bridge(bridge: &Value) -> String {
     } else {
         ", interface missing"
     };
+    let cut_off = if bridge["is_cut_off"] == true {
+        ", cut off"
+    } else {
+        ""
+    };
+    let refused = match total(&bridge["refused"]) {
+        0 => String::new(),
+        refused => format!(" ({refused} of them refused by the node)"),
+    };
     let drops = bridge["drops"]
         .as_object()
         .map(happened)
@@ -235,7 +257,7 @@ fn bridge(bridge: &Value) -> String {
         drops
     };
     format!(
-        "{}{away}, {}, {} groups with members, {} packets to the overlay, {} from it; dropped: {}",
+        "{}{away}, {}{cut_off}, {} groups with members{refused}, {} packets to the overlay, {} from it; dropped: {}",
         text(&bridge["interface"]),
         text(&bridge["role"]),
         total(&bridge["groups"]),

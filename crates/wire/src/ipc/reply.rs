@@ -16,6 +16,8 @@ pub const GROUP_BYTES: usize = 4;
 
 pub(super) const RECOVERED: u8 = 0x01;
 pub(super) const GROUP: u8 = 0x02;
+const REACHES: u8 = 0x01;
+const HAS_PLACES: u8 = 0x02;
 
 /// A message from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +96,24 @@ pub enum Reply<'a> {
     Datagrams(Incoming<'a>),
     /// The node's link on the way has no room for a flow of this socket, or has it again.
     Room(Room),
+    /// How the node stands in the overlay, for a socket that watches: type 0x8d, flags u8 (bit 0
+    /// reaches, bit 1 has places).
+    State {
+        /// The node reaches another one.
+        reaches: bool,
+        /// It has places for groups again, after a join was refused for want of one.
+        has_places: bool,
+    },
+    /// A join was refused, told to a socket that watches: type 0x8e, code u8, reserved u16, group u32,
+    /// UTF-8 text.
+    NotJoined {
+        /// Why, for programs.
+        code: ErrorCode,
+        /// The group.
+        group: NodeAddr,
+        /// Why, for people.
+        text: &'a str,
+    },
 }
 
 /// Whether there is room for a flow. While there is none it is told again every second in which
@@ -244,10 +264,7 @@ impl<'a> Reply<'a> {
             },
             kind::ERROR => {
                 let code = ErrorCode::from_byte(r.u8()?);
-                let text = core::str::from_utf8(r.rest()).map_err(|_| Malformed::Text)?;
-                if text.len() > TEXT_BYTES_MAX {
-                    return Err(Malformed::Length);
-                }
+                let text = text(r.rest())?;
                 return Ok(Reply::Error { code, text });
             }
             kind::DATAGRAM => {
@@ -293,6 +310,21 @@ impl<'a> Reply<'a> {
                     from,
                     to: Destination { node, port },
                 })
+            }
+            kind::STATE => {
+                let flags = r.u8()?;
+                Reply::State {
+                    reaches: flags & REACHES != 0,
+                    has_places: flags & HAS_PLACES != 0,
+                }
+            }
+            kind::NOT_JOINED => {
+                let code = ErrorCode::from_byte(r.u8()?);
+                // The reserved bytes are not looked at.
+                r.u16()?;
+                let group = NodeAddr(r.u32()?);
+                let text = text(r.rest())?;
+                return Ok(Reply::NotJoined { code, group, text });
             }
             kind::DATAGRAMS => return Ok(Reply::Datagrams(Incoming::read(&mut r)?)),
             _ => return Err(Malformed::Kind),
@@ -357,6 +389,19 @@ impl<'a> Reply<'a> {
                 w.u16(0)?;
                 w.u32(to.node.0)?;
             }
+            Reply::State {
+                reaches,
+                has_places,
+            } => {
+                let reaches = if reaches { REACHES } else { 0 };
+                let has_places = if has_places { HAS_PLACES } else { 0 };
+                w.put(&[kind::STATE, reaches | has_places])?;
+            }
+            Reply::NotJoined { code, group, text } => {
+                w.put(&[kind::NOT_JOINED, code.to_byte(), 0, 0])?;
+                w.u32(group.0)?;
+                w.put(cut(text).as_bytes())?;
+            }
         }
         Ok(w.len())
     }
@@ -368,6 +413,14 @@ impl<'a> Reply<'a> {
             node,
             payload_bytes_max,
         }
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    let text = core::str::from_utf8(bytes).map_err(|_| Malformed::Text)?;
+    match text.len() <= TEXT_BYTES_MAX {
+        true => Ok(text),
+        false => Err(Malformed::Length),
     }
 }
 

@@ -78,6 +78,9 @@ pub enum Request<'a> {
     /// The next end of what this end writes to the stream beside this connection is its end in order:
     /// type 14. Not answered.
     Finish,
+    /// Tell this socket how the node stands in the overlay, now and when it changes, and which group a
+    /// refused join was for: type 15.
+    Watch,
 }
 
 impl<'a> Request<'a> {
@@ -102,6 +105,7 @@ impl<'a> Request<'a> {
             kind::JOIN => Request::Join(Destination::read(&mut r)?),
             kind::LEAVE => Request::Leave(Destination::read(&mut r)?),
             kind::FINISH => Request::Finish,
+            kind::WATCH => Request::Watch,
             kind::RAW => Request::Raw,
             kind::LISTEN => {
                 // The reserved byte is not looked at.
@@ -156,6 +160,7 @@ impl<'a> Request<'a> {
             Request::Join(group) => w.put(&group.to_bytes(kind::JOIN, 0))?,
             Request::Leave(group) => w.put(&group.to_bytes(kind::LEAVE, 0))?,
             Request::Finish => w.u8(kind::FINISH)?,
+            Request::Watch => w.u8(kind::WATCH)?,
             Request::Raw => w.u8(kind::RAW)?,
             Request::Listen { backlog } => {
                 let [b0, b1] = backlog.to_be_bytes();

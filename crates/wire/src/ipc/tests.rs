@@ -60,6 +60,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
         ),
         (Request::Reset, &[9]),
         (Request::Finish, &[14]),
+        (Request::Watch, &[15]),
         (
             Request::BindRange {
                 first: VirtualPort(20_000),
@@ -70,7 +71,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 13] {
     ]
 }
 
-fn replies() -> [(Reply<'static>, &'static [u8]); 12] {
+fn replies() -> [(Reply<'static>, &'static [u8]); 15] {
     let datagram = Datagram {
         source: NodeAddr(0x0a07_0003),
         source_port: VirtualPort(5000),
@@ -149,6 +150,28 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 12] {
             }),
             &[0x8c, 1, 0x9c, 0x40, 0x13, 0x88, 0, 0, 10, 7, 0, 3],
         ),
+        (
+            Reply::State {
+                reaches: true,
+                has_places: false,
+            },
+            &[0x8d, 1],
+        ),
+        (
+            Reply::State {
+                reaches: false,
+                has_places: true,
+            },
+            &[0x8d, 2],
+        ),
+        (
+            Reply::NotJoined {
+                code: ErrorCode::TooManySockets,
+                group: NodeAddr(0xef01_0203),
+                text: "né",
+            },
+            &[0x8e, 8, 0, 0, 0xef, 1, 2, 3, b'n', 0xc3, 0xa9],
+        ),
     ]
 }
 
@@ -158,6 +181,7 @@ fn shortest(message: &[u8]) -> usize {
         kind::SEND_TO => SEND_TO_HEADER_BYTES,
         kind::DATAGRAM => DATAGRAM_HEADER_BYTES,
         kind::ERROR => 2,
+        kind::NOT_JOINED => 8,
         _ => message.len(),
     }
 }

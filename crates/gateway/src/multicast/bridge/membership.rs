@@ -6,7 +6,7 @@ use crate::multicast::hello::Role;
 use crate::multicast::igmp::emit::{self, Speaker};
 use crate::multicast::igmp::{self, Message, Querier, Query};
 use crate::multicast::notice::{Notice, Said};
-use crate::multicast::packet::Ip;
+use crate::multicast::packet::{Ip, Mac};
 use crate::multicast::rules::Rules;
 use base::{NodeAddr, Time};
 use core::net::Ipv4Addr;
@@ -16,7 +16,7 @@ impl Bridge {
         &mut self,
         now: Time,
         ip: &Ip,
-        packet: &[u8],
+        (from, packet): (Mac, &[u8]),
         out: &mut impl Outlet,
     ) -> Result<(), Drop> {
         // From beyond this network it would have been counted down. [RFC 3376 §4]
@@ -33,9 +33,13 @@ impl Bridge {
         }
         self.counters.igmp += 1;
         let before = self.querier.other();
+        let from = Speaker {
+            mac: from,
+            address: ip.source,
+        };
         let (querier, mut effects) = self.split(out);
         let rules = effects.rules;
-        querier.on_message(now, ip.source, &message, rules, &mut effects);
+        querier.on_message(now, from, &message, rules, &mut effects);
         if let Some((address, version)) = self.querier.other()
             && before != Some((address, version))
         {
@@ -104,9 +108,10 @@ impl<O: Outlet> igmp::Outlet for Effects<'_, O> {
         }
     }
 
-    fn refused(&mut self, group: Ipv4Addr, reason: Drop) {
+    fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop) {
         self.drops.count(reason);
         match reason {
+            Drop::HostTooMany => self.say(Notice::HostLimit { mac: from.mac }),
             Drop::JoinNotAllowed => self.say(Notice::JoinNotAllowed { group }),
             Drop::JoinWithoutSource => self.say(Notice::WithoutSource { group }),
             _ => self.say(Notice::TooManyJoins),

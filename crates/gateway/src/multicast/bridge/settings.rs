@@ -4,6 +4,7 @@ use crate::multicast::drops::Drops;
 use crate::multicast::flood::Limit;
 use crate::multicast::hello::{self, Rank, Role};
 use crate::multicast::igmp::Timing;
+use crate::multicast::igmp::querier::HOST_GROUPS;
 use crate::multicast::notice::Notice;
 use crate::multicast::rules::Rules;
 use base::NodeAddr;
@@ -24,6 +25,8 @@ pub struct Settings {
     pub wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
     /// Drop packets with TTL 1.
     pub router_ttl: bool,
+    /// Groups that one host may be the first to join.
+    pub host_groups: usize,
     /// What one source may send.
     pub limit: Limit,
     /// The place among bridges of one network, lower first.
@@ -43,6 +46,7 @@ impl Settings {
             asks: true,
             wants: Vec::new(),
             router_ttl: false,
+            host_groups: HOST_GROUPS,
             limit: Limit::default(),
             priority: hello::PRIORITY,
             seed,

@@ -400,6 +400,7 @@ fn joins_follow_who_carries_and_the_interface() {
             nonce: 1,
         },
         role: Role::Forwarding,
+        is_cut_off: false,
     };
     one.capture(&better.frame([2, 0x53, 0x4e, 9, 9, 9]));
     assert_eq!(one.bridge.role(), Role::Standby);

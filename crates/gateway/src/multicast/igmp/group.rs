@@ -9,12 +9,15 @@
 
 use super::Timing;
 use super::message::RecordKind;
+use crate::multicast::packet::Mac;
 use base::Time;
 use core::net::Ipv4Addr;
 
 /// Sources of one group: more than a host can join by default (`igmp_max_msf` of Linux is 10), for
 /// a dozen hosts that want different ones.
 pub const SOURCES_PER_GROUP_MAX: usize = 128;
+/// Sources of one group that one host may be the first to name: three times what a host joins by default.
+pub const SOURCES_PER_HOST_MAX: usize = 32;
 
 /// One group's members.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct Group {
     pub(super) is_confirmed: bool,
     /// When the table looks here again.
     pub(super) due: Time,
+    /// The host that was the first to join it.
+    pub(super) owner: Mac,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +48,17 @@ struct Source {
     expires: Time,
     /// Queries of it that are still to be sent.
     queries_left: u8,
+    /// The host that was the first to name it.
+    owner: Mac,
+}
+
+/// How many sources had no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused {
+    /// The group, or the table, has as many as it may.
+    pub(super) of_all: u64,
+    /// The host has.
+    pub(super) of_host: u64,
 }
 
 /// What a change of a group needs to know.
@@ -52,6 +68,8 @@ pub(super) struct Terms<'a> {
     pub(super) timing: &'a Timing,
     /// This router asks; others leave the timers to who does.
     pub(super) is_querier: bool,
+    /// Who makes it.
+    pub(super) host: Mac,
     /// How many more sources the table takes.
     pub(super) room: usize,
 }
@@ -63,10 +81,11 @@ pub(super) struct Due<'a> {
     pub(super) suppress: bool,
 }
 
-impl Default for Group {
-    /// Nobody wants it: INCLUDE of nothing.
-    fn default() -> Group {
+impl Group {
+    /// Nobody wants it: INCLUDE of nothing. `owner` is about to join.
+    pub(super) fn of(owner: Mac) -> Group {
         Group {
+            owner,
             is_exclude: false,
             expires: Time::ZERO,
             sources: Vec::new(),
@@ -78,9 +97,7 @@ impl Default for Group {
             due: Time::FAR,
         }
     }
-}
 
-impl Group {
     /// Whether anybody wants anything of it.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
@@ -141,11 +158,16 @@ impl Group {
 
     /// What a host says of the group, with its sources sorted and each once. Tells how many of them
     /// had no room. The tables of RFC 3376 §6.4.1 and §6.4.2, row by row.
-    pub(super) fn apply(&mut self, kind: RecordKind, named: &[Ipv4Addr], terms: Terms<'_>) -> u64 {
+    pub(super) fn apply(
+        &mut self,
+        kind: RecordKind,
+        named: &[Ipv4Addr],
+        terms: Terms<'_>,
+    ) -> Refused {
         use RecordKind::{Allow, Block, IsExclude, IsInclude, ToExclude, ToInclude};
         let fresh = terms.now + terms.timing.membership();
         let is_named = |source: &Source| named.binary_search(&source.address).is_ok();
-        let mut refused = 0;
+        let mut refused = Refused::default();
         match kind {
             IsInclude | Allow | ToInclude => {
                 if kind == ToInclude {
@@ -156,13 +178,13 @@ impl Group {
                     }
                 }
                 for &address in named {
-                    refused += self.put(address, fresh, true, terms);
+                    self.put(address, (fresh, true), terms, &mut refused);
                 }
             }
             Block if self.is_exclude => {
                 let expires = self.expires;
                 for &address in named {
-                    refused += self.put(address, expires, false, terms);
+                    self.put(address, (expires, false), terms, &mut refused);
                 }
                 self.ask(terms, is_named);
             }
@@ -176,7 +198,7 @@ impl Group {
                     (true, _) => self.expires,
                 };
                 for &address in named {
-                    refused += self.put(address, added, false, terms);
+                    self.put(address, (added, false), terms, &mut refused);
                 }
                 if kind == ToExclude {
                     self.ask(terms, |_| true);
@@ -247,25 +269,35 @@ impl Group {
         self.sources.binary_search_by_key(&address, |s| s.address)
     }
 
-    /// Adds a source, or sets the timer of one that is there if `renew` says so; 1 when there is no
-    /// room.
-    fn put(&mut self, address: Ipv4Addr, expires: Time, renew: bool, terms: Terms<'_>) -> u64 {
+    /// Adds a source, or sets the timer of one that is there if `renew` says so, where there is room.
+    fn put(
+        &mut self,
+        address: Ipv4Addr,
+        (expires, renew): (Time, bool),
+        terms: Terms<'_>,
+        refused: &mut Refused,
+    ) {
+        let of_host = |source: &&Source| source.owner == terms.host;
         match self.find(address) {
             Ok(at) => {
                 if renew {
                     self.sources[at].expires = expires;
                 }
-                0
             }
-            Err(_) if self.sources.len() >= SOURCES_PER_GROUP_MAX.min(terms.room) => 1,
+            Err(_) if self.sources.len() >= SOURCES_PER_GROUP_MAX.min(terms.room) => {
+                refused.of_all += 1;
+            }
+            Err(_) if self.sources.iter().filter(of_host).count() >= SOURCES_PER_HOST_MAX => {
+                refused.of_host += 1;
+            }
             Err(at) => {
                 let source = Source {
                     address,
                     expires,
                     queries_left: 0,
+                    owner: terms.host,
                 };
                 self.sources.insert(at, source);
-                0
             }
         }
     }

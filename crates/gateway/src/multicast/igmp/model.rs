@@ -1,8 +1,9 @@
 //! A naive model of a router's table, with the sets of RFC 3376 §6.4 as the RFC writes them, and the
 //! comparison of [`Querier`] with it.
 
+use super::emit::Speaker;
 use super::message::{Message, RecordKind};
-use super::querier::{GROUPS_MAX, Outlet, Querier, Query};
+use super::querier::{GROUPS_MAX, HOST_GROUPS, Outlet, Querier, Query};
 use super::{Timing, emit};
 use crate::multicast::drops::Drop;
 use crate::multicast::packet::{ETHERNET_BYTES, Ip};
@@ -41,7 +42,7 @@ impl Outlet for Out {
     fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
         self.members.push((group, is_wanted));
     }
-    fn refused(&mut self, _: Ipv4Addr, reason: Drop) {
+    fn refused(&mut self, _: Speaker, _: Ipv4Addr, reason: Drop) {
         self.refused.push(reason);
     }
     fn unanswered(&mut self, group: Ipv4Addr) {
@@ -52,6 +53,8 @@ impl Outlet for Out {
 /// A querier, and the messages of hosts.
 struct Router {
     querier: Querier,
+    /// Who speaks.
+    mac: [u8; 6],
     now: Time,
     out: Out,
     frame: Vec<u8>,
@@ -61,6 +64,7 @@ impl Router {
     fn new() -> Router {
         let mut router = Router {
             querier: Querier::new(Timing::default(), OWN, true, Time::ZERO),
+            mac: MAC,
             now: Time::ZERO,
             out: Out::default(),
             frame: Vec::new(),
@@ -83,6 +87,10 @@ impl Router {
         let ip = Ip::parse(packet).unwrap();
         let message = Message::parse(&packet[ip.header_bytes..ip.total_bytes]).unwrap();
         let rules = Rules::default();
+        let from = Speaker {
+            mac: self.mac,
+            address: from,
+        };
         self.querier
             .on_message(self.now, from, &message, &rules, &mut self.out);
     }
@@ -121,8 +129,8 @@ impl Router {
     }
 }
 
-fn speaker(address: Ipv4Addr) -> emit::Speaker {
-    emit::Speaker { mac: MAC, address }
+fn speaker(address: Ipv4Addr) -> Speaker {
+    Speaker { mac: MAC, address }
 }
 
 /// One group as the RFC writes it.
@@ -427,6 +435,8 @@ fn what_may_not_be_joined_is_refused_by_name() {
 #[test]
 fn a_million_joins_end_in_counted_refusals_and_those_that_are_there_stay() {
     let mut router = Router::new();
+    router.querier =
+        Querier::new(Timing::default(), OWN, true, Time::ZERO).with_host_groups(usize::MAX);
     let mut joined = 0u32;
     while joined < 1_000_000 {
         let records = (joined..1_000_000).map(|n| {
@@ -457,7 +467,48 @@ fn sources_are_bounded_too() {
         .map(|n| Ipv4Addr::from_bits(0x0a01_0000 + n))
         .collect();
     router.report(RecordKind::Allow, group(1), &many);
-    let kept = super::group::SOURCES_PER_GROUP_MAX;
-    assert_eq!(router.querier.group(group(1)).unwrap().sources(), kept);
-    assert_eq!(router.out.refused, vec![Drop::SourceTooMany; 300 - kept]);
+    let kept = super::group::SOURCES_PER_HOST_MAX;
+    let sources = |router: &Router| router.querier.group(group(1)).unwrap().sources();
+    assert_eq!(sources(&router), kept);
+    assert_eq!(router.out.refused, vec![Drop::HostTooMany; 300 - kept]);
+    // Another host is not kept from what it wants.
+    router.mac[5] = 2;
+    router.report(RecordKind::Allow, group(1), &[source(7)]);
+    assert!(router.querier.wants(router.now, group(1), source(7)));
+    for host in 3..9 {
+        router.mac[5] = host;
+        let those = &many[usize::from(host) * 32..][..32];
+        router.report(RecordKind::Allow, group(1), those);
+    }
+    assert_eq!(sources(&router), super::group::SOURCES_PER_GROUP_MAX);
+    assert!(router.out.refused.contains(&Drop::SourceTooMany));
+}
+
+#[test]
+fn one_host_that_forges_joins_takes_no_place_of_others() {
+    let mut router = Router::new();
+    for n in 0..2_000u32 {
+        let group = Ipv4Addr::from_bits(0xef02_0000 + n);
+        // It forges its IP address as well.
+        let record = (RecordKind::ToExclude, group, &[][..]);
+        emit::report(&mut router.frame, speaker(HOST), [record].into_iter());
+        router.hear(Ipv4Addr::from_bits(OWN.to_bits() + 2 + n % 200));
+    }
+    assert_eq!(router.querier.groups().len(), HOST_GROUPS);
+    assert_eq!(
+        router.out.refused,
+        vec![Drop::HostTooMany; 2_000 - HOST_GROUPS]
+    );
+    router.mac[5] = 2;
+    (1..6).for_each(|n| router.report(RecordKind::ToExclude, group(n), &[]));
+    assert_eq!(router.querier.groups().len(), HOST_GROUPS + 5);
+    // What it has joined first may be wanted by others, and stays for them when it has left.
+    let first = Ipv4Addr::from_bits(0xef02_0000);
+    router.report(RecordKind::ToExclude, first, &[]);
+    router.mac[5] = 1;
+    // When its groups have ended it may join others.
+    router.until(router.now + Timing::default().membership());
+    let new = Ipv4Addr::from_bits(0xef02_0000 + 1_999);
+    router.report(RecordKind::ToExclude, new, &[]);
+    assert!(router.querier.group(new).is_some());
 }

@@ -6,12 +6,15 @@
 //!   time ──▶ query(..): general ones, and of what somebody has left
 //! ```
 //! The table is bounded: beyond [`GROUPS_MAX`] and [`SOURCES_MAX`] joins are refused and counted,
-//! and those that are there stay.
+//! and those that are there stay. A host, by its Ethernet address, answers for the groups and sources that
+//! it was the first to name, and may name so many: one that forges reports takes no place of others.
 
-use super::group::{Group, Terms};
+use super::emit::Speaker;
+use super::group::{Group, Refused, Terms};
 use super::message::{Asked, Message, RecordKind, Sources};
 use super::{Timing, message};
 use crate::multicast::drops::Drop;
+use crate::multicast::packet::Mac;
 use crate::multicast::rules::{Rules, is_link_local, is_source_specific};
 use base::{Duration, Time};
 use core::net::Ipv4Addr;
@@ -19,8 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups with members on one network: 65 536 at about 200 bytes are 13 MB.
 pub const GROUPS_MAX: usize = 65_536;
-/// Sources of all groups together: 24 bytes each, 6 MB.
+/// Sources of all groups together: 32 bytes each, 8 MB.
 pub const SOURCES_MAX: usize = 262_144;
+/// Groups that one host may be the first to join, where the operator says nothing. Choice: some dozens
+/// are what programs of one host join; eight hosts that join all they can fill a node's 1953 places.
+pub const HOST_GROUPS: usize = 256;
 
 /// A query to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +51,8 @@ pub trait Outlet {
     fn query(&mut self, query: &Query<'_>);
     /// A group has its first member on this network, or lost its last one.
     fn member(&mut self, group: Ipv4Addr, is_wanted: bool);
-    /// A join was refused.
-    fn refused(&mut self, group: Ipv4Addr, reason: Drop);
+    /// A join of a host was refused.
+    fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop);
     /// A group's only sign of life was the join itself: nobody answered this router's queries.
     fn unanswered(&mut self, group: Ipv4Addr);
 }
@@ -58,6 +64,9 @@ pub struct Querier {
     own: Ipv4Addr,
     asks: bool,
     groups: BTreeMap<Ipv4Addr, Group>,
+    /// How many groups each host was the first to join; hosts without any are not here.
+    hosts: BTreeMap<Mac, usize>,
+    host_groups: usize,
     due: BTreeSet<(Time, Ipv4Addr)>,
     /// Of all groups.
     sources: usize,
@@ -82,6 +91,7 @@ struct Other {
 /// What one report is applied by.
 struct Change<'a> {
     now: Time,
+    from: Speaker,
     rules: &'a Rules,
     /// More than a join: an answer to a query, or a leave.
     is_current: bool,
@@ -97,6 +107,8 @@ impl Querier {
             own,
             asks,
             groups: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            host_groups: HOST_GROUPS,
             due: BTreeSet::new(),
             sources: 0,
             other: None,
@@ -105,6 +117,15 @@ impl Querier {
             asked: 0,
             named: Vec::new(),
             scratch: Vec::new(),
+        }
+    }
+
+    /// One host may be the first to join so many groups.
+    #[must_use]
+    pub fn with_host_groups(self, host_groups: usize) -> Querier {
+        Querier {
+            host_groups,
+            ..self
         }
     }
 
@@ -149,6 +170,7 @@ impl Querier {
     /// Forgets all members: their network is gone.
     pub fn forget(&mut self, out: &mut impl Outlet) {
         self.due.clear();
+        self.hosts.clear();
         self.sources = 0;
         for (group, _) in core::mem::take(&mut self.groups) {
             out.member(group, false);
@@ -159,18 +181,19 @@ impl Querier {
     pub fn on_message(
         &mut self,
         now: Time,
-        from: Ipv4Addr,
+        from: Speaker,
         message: &Message<'_>,
         rules: &Rules,
         out: &mut impl Outlet,
     ) {
         let mut change = Change {
             now,
+            from,
             rules,
             is_current: true,
         };
         match message {
-            Message::Query(asked) => self.on_query(now, from, asked, out),
+            Message::Query(asked) => self.on_query(now, from.address, asked, out),
             &(Message::ReportV1(address) | Message::ReportV2(address)) => {
                 let is_v1 = matches!(message, Message::ReportV1(_));
                 let until = now + self.terms().membership();
@@ -290,21 +313,27 @@ impl Querier {
             && (matches!(kind, RecordKind::IsExclude | RecordKind::ToExclude)
                 || !sources.is_empty());
         if adds && !change.rules.allows(address) {
-            return out.refused(address, Drop::JoinNotAllowed);
+            return out.refused(change.from, address, Drop::JoinNotAllowed);
         }
         let excludes = matches!(kind, RecordKind::IsExclude | RecordKind::ToExclude);
         if excludes && is_source_specific(address) {
             // [RFC 4604 §2.2.1]
-            return out.refused(address, Drop::JoinWithoutSource);
+            return out.refused(change.from, address, Drop::JoinWithoutSource);
         }
         if !self.groups.contains_key(&address) {
             if !adds {
                 return;
             }
             if self.groups.len() >= GROUPS_MAX {
-                return out.refused(address, Drop::JoinTooMany);
+                return out.refused(change.from, address, Drop::JoinTooMany);
             }
-            self.groups.insert(address, Group::default());
+            let owner = change.from.mac;
+            let owned = self.hosts.get(&owner).copied().unwrap_or(0);
+            if owned >= self.host_groups {
+                return out.refused(change.from, address, Drop::HostTooMany);
+            }
+            self.hosts.insert(owner, owned + 1);
+            self.groups.insert(address, Group::of(owner));
         }
         let mut named = core::mem::take(&mut self.named);
         named.clear();
@@ -312,7 +341,7 @@ impl Querier {
         named.sort_unstable();
         named.dedup();
         let (timing, is_querier) = (*self.terms(), self.is_querier());
-        let mut refused = 0;
+        let mut refused = Refused::default();
         self.touch(change.now, address, out, |group, room| {
             let now = change.now;
             let (is_v1, is_v2) = (group.v1_until > now, group.v2_until > now);
@@ -327,13 +356,18 @@ impl Querier {
                 now,
                 timing: &timing,
                 is_querier,
+                host: change.from.mac,
                 room,
             };
             refused = group.apply(kind, named, terms);
             group.is_confirmed |= change.is_current;
         });
-        for _ in 0..refused {
-            out.refused(address, Drop::SourceTooMany);
+        let reasons = [
+            (Drop::SourceTooMany, refused.of_all),
+            (Drop::HostTooMany, refused.of_host),
+        ];
+        for (reason, count) in reasons {
+            (0..count).for_each(|_| out.refused(change.from, address, reason));
         }
         self.named = named;
     }
@@ -381,12 +415,24 @@ impl Querier {
                 out.member(address, true);
             }
         } else {
-            self.groups.remove(&address);
+            self.remove(address);
             if was_known {
                 out.member(address, false);
             }
             if lapsed && !is_confirmed && is_querier && self.asked > 0 {
                 out.unanswered(address);
+            }
+        }
+    }
+
+    fn remove(&mut self, address: Ipv4Addr) {
+        let Some(group) = self.groups.remove(&address) else {
+            return;
+        };
+        if let Some(owned) = self.hosts.get_mut(&group.owner) {
+            *owned -= 1;
+            if *owned == 0 {
+                self.hosts.remove(&group.owner);
             }
         }
     }

@@ -76,8 +76,10 @@ impl<O: Overlay> Loop<O> {
     }
 
     /// The node is gone: it is looked for by a thread of its own, because that may wait.
-    pub(super) fn lose_node(&mut self, error: Error) {
+    pub(super) fn lose_node(&mut self, now: Time, error: Error) {
         self.link = None;
+        self.reaches = None;
+        self.bridge.set_reach(now, false, &mut self.effects);
         self.effects.events.push(Event::NodeAway(error));
         let shared = self.shared.clone();
         let look = move || {
@@ -126,7 +128,9 @@ impl<O: Overlay> Loop<O> {
             other_querier: querier.other(),
             connected: self.link.is_some(),
             groups: querier.groups().len(),
+            is_cut_off: self.bridge.is_cut_off(),
             joined: self.effects.members.joined(),
+            refused: self.effects.members.refused(),
             members: told.map(|(group, state)| of_group(group, state)).collect(),
             counters: *self.bridge.counters(),
             cpu: sched::thread_cpu(),
