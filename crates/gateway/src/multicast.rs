@@ -4,8 +4,9 @@
 //!   program ──IP──▶ TAP, or eth1 ══ Service ──group a.b.c.d──▶ node ══ overlay ══ node ──▶ Service ══ eth1 ──▶ programs
 //!                        IGMP ────▶ join, leave
 //! ```
-//! The group a.b.c.d of IP is the group a.b.c.d of the overlay, at the virtual port [`BRIDGE_PORT`]; a
-//! packet crosses whole, from its IP header on. [Brogle09 §II] Hosts say by IGMP what they want, and
+//! The group a.b.c.d of IP is the group a.b.c.d of the overlay, at the virtual port [`BRIDGE_PORT`], but for
+//! those of which members name sources ([`channel`]); a packet crosses whole, from its IP header on.
+//! [Brogle09 §II] Hosts say by IGMP what they want, and
 //! the bridge joins that: nothing is carried to where nobody listens.
 //!
 //! [`bridge::Bridge`] decides, and knows neither sockets nor clocks: [`igmp`] who wants what, [`hello`]
@@ -13,6 +14,7 @@
 //! `run` is the thread that does what it decides.
 
 pub mod bridge;
+pub mod channel;
 pub mod device;
 pub mod digest;
 pub mod drops;

@@ -124,6 +124,8 @@ pub struct Driver {
     reachable_since: BTreeMap<NodeAddr, Time>,
     /// Clients and residents know how the node stands.
     state_is_told: bool,
+    /// Some have asked to know.
+    reach_is_watched: bool,
     wakeups: u64,
     scheduling: String,
 }
@@ -203,6 +205,7 @@ impl Driver {
             lodgers: Vec::new(),
             reachable_since: BTreeMap::from([(node_address, clock.now())]),
             state_is_told: false,
+            reach_is_watched: false,
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
         })
@@ -331,6 +334,11 @@ impl Driver {
         let has_untold = self.io.clients.has_untold();
         if core::mem::replace(&mut self.state_is_told, true) && !has_places && !has_untold {
             return;
+        }
+        if !self.reach_is_watched && (has_untold || !self.io.desks.is_empty()) {
+            self.reach_is_watched = true;
+            // It is never refused.
+            let _ = self.operate(Operation::WatchReach);
         }
         // The node itself is among them.
         let reaches = self.reachable_since.len() > 1;

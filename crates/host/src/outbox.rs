@@ -58,10 +58,12 @@ impl Outbox<Station> for Io {
         if let Some(desk) = place(client).and_then(|i| self.desks.get_mut(i)) {
             match reply {
                 Reply::Datagram { group, payload, .. } => {
-                    if !group.is_some_and(|group| desk.put(group, payload)) {
-                        let reason = Drop::ClientSlow;
-                        self.report(Event::Dropped { reason, packets: 1 });
+                    let is_taken = group.is_some_and(|group| desk.put(group, payload));
+                    if is_taken {
+                        return;
                     }
+                    let reason = Drop::ClientSlow;
+                    self.report(Event::Dropped { reason, packets: 1 });
                 }
                 Reply::NotJoined { group, why } => desk.refuse(group, why),
                 _ => {}

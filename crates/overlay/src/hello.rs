@@ -261,6 +261,14 @@ impl Hello {
         self.on_data_sent(now);
     }
 
+    /// The link is watched as closely for a while as if it carried data.
+    pub fn watch_closely(&mut self, now: Time) {
+        self.active_at = now;
+        if !self.active {
+            self.activate(now);
+        }
+    }
+
     /// Data goes to the other end.
     #[inline]
     pub fn on_data_sent(&mut self, now: Time) {

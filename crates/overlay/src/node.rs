@@ -98,6 +98,8 @@ pub struct Node {
     /// Of the program, for the others to know; empty where it is not told.
     version: &'static str,
     lab: bool,
+    /// Somebody has to know soon when nobody is reached any more.
+    watches_reach: bool,
     settings: Settings,
     unix_start_s: u64,
     accept: Option<Vec<NodeAddr>>,
@@ -180,6 +182,7 @@ impl Node {
             name,
             version: "",
             lab: config.lab,
+            watches_reach: false,
             unix_start_s: config.unix_start_s,
             accept: config.accept,
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),

@@ -143,6 +143,9 @@ pub enum Operation {
     NoScribe,
     /// A new signed list of revoked certificates, to be checked and flooded.
     Revoke(Vec<u8>),
+    /// Somebody has to know soon when the node reaches nobody any more: from now on a link in doubt has the
+    /// others watched more closely.
+    WatchReach,
     /// The node is about to stop: its neighbours are told, so that they need not wait for silence.
     Farewell,
 }

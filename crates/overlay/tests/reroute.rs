@@ -11,6 +11,7 @@ mod world;
 
 use base::{Duration, Time};
 use overlay::Settings;
+use overlay::request::Operation;
 use world::streams::{Stream, Streams};
 use world::{Nodes, chain, voice};
 
@@ -316,4 +317,34 @@ fn a_lossy_link_does_not_flap_full() {
     for burst in [0, 50] {
         assert_eq!(hour_of_loss(burst, Some(Duration::from_millis(20))), 0);
     }
+}
+
+/// How long a node that is cut off from all takes to know it, when one of its links carries data.
+fn all_links_lost(watches: bool) -> Duration {
+    let edges = [(0, 1), (0, 2), (0, 3)];
+    let mut nodes = Nodes::new(9, 4, &edges, "delay=10ms");
+    nodes.run_ms(5_000);
+    if watches {
+        nodes.operate(0, Operation::WatchReach);
+    }
+    let mut call = Streams::calls(&mut nodes, 1, 1, 0, voice());
+    call.run(&mut nodes, Duration::from_millis(3_030));
+    let lost_at = nodes.world.now();
+    edges
+        .iter()
+        .for_each(|(a, b)| nodes.set_outage(*a, *b, true));
+    call.run(&mut nodes, Duration::from_secs(6));
+    let downs = nodes.totals.downs.iter();
+    let own = downs.filter(|(_, host, _)| host.place() == 0);
+    let last = own.map(|(at, _, _)| *at).max().unwrap();
+    assert_eq!(nodes.running(0).unwrap().reachable().count(), 0);
+    last.since(lost_at)
+}
+
+#[test]
+fn a_node_that_is_to_know_finds_out_soon_that_it_reaches_nobody() {
+    let (soon, late) = (all_links_lost(true), all_links_lost(false));
+    println!("cut off from all: known after {soon:?}, unasked after {late:?}");
+    assert!(soon <= Duration::from_millis(700), "{soon:?}");
+    assert!(late >= Duration::from_secs(2), "{late:?}");
 }

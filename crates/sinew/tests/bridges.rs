@@ -430,6 +430,39 @@ fn forged_reports(mode: Mode) {
         site.bridge("x")["joined"].as_u64() == Some(256 + 5)
     });
     assert_eq!(bridge["refused"], 0, "{bridge}");
+    only_wanted_sources_cross(&site, &source);
+}
+
+/// A source of a source-specific group that nobody wants stays at home.
+fn only_wanted_sources_cross(site: &Site, source: &UdpSocket) {
+    let host = &site.hosts[0];
+    let address = Ipv4Addr::new(10, 95, 0, 10);
+    let [one, two] = [1, 2].map(|n| Ipv4Addr::new(232, 1, 1, n));
+    let elsewhere = Ipv4Addr::new(10, 94, 0, 9);
+    let before = site.bridge("x");
+    let _unwanted = member(host, address, one, Some(elsewhere));
+    let wanted = member(host, address, two, Some(TAP));
+    site.world.wait("both are joined", || {
+        site.bridge("x")["joined"].as_u64() == before["joined"].as_u64().map(|n| n + 2)
+    });
+    for _ in 0..800 {
+        source.send_to(b"unwanted", (one, PORT)).unwrap();
+    }
+    let mut bytes = [0; 16];
+    site.world.wait("the wanted one crosses", || {
+        source.send_to(b"wanted", (two, PORT)).unwrap();
+        wanted
+            .recv(&mut bytes)
+            .is_ok_and(|len| &bytes[..len] == b"wanted")
+    });
+    let injected = before["injected"].as_u64();
+    site.world.wait("it is counted", || {
+        site.bridge("x")["injected"].as_u64() > injected
+    });
+    let (before, after) = (&before["drops"], &site.bridge("x")["drops"]);
+    for reason in ["filtered", "no_member", "forged"] {
+        assert_eq!(before[reason], after[reason], "{reason}: {after}");
+    }
 }
 
 #[test]

@@ -4,8 +4,10 @@
 use base::{Duration, NodeAddr, Time};
 use core::net::Ipv4Addr;
 use gateway::multicast::bridge::{self, Bridge};
+use gateway::multicast::channel::carrier;
 use gateway::multicast::drops::Drop;
 use gateway::multicast::hello::{Rank, Role};
+use gateway::multicast::igmp::emit::Speaker;
 use gateway::multicast::igmp::{self, Host, Message, Querier, Query, RecordKind, Timing, emit};
 use gateway::multicast::notice::Notice;
 use gateway::multicast::{Rules, packet};
@@ -88,6 +90,10 @@ fn hosts(data: &[u8]) {
     host.want(Time::ZERO, Ipv4Addr::new(239, 1, 1, 1), Vec::new());
     let (mut now, mut members) = (Time::from_nanos(1), Counted::default());
     for from in [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9)] {
+        let from = Speaker {
+            mac: [2, 0, 0, 0, 0, 9],
+            address: from,
+        };
         querier.on_message(now, from, &message, &Rules::default(), &mut members);
         if let Message::Query(asked) = &message {
             host.on_query(now, asked, &timing);
@@ -109,7 +115,7 @@ fn hosts(data: &[u8]) {
 type Said = (RecordKind, Ipv4Addr, Vec<Ipv4Addr>);
 
 fn survives(records: &[Said]) {
-    let speaker = emit::Speaker {
+    let speaker = Speaker {
         mac: [2, 0, 0, 0, 0, 1],
         address: Ipv4Addr::new(10, 0, 0, 9),
     };
@@ -140,7 +146,8 @@ impl igmp::Outlet for Counted {
     fn member(&mut self, _: Ipv4Addr, is_wanted: bool) {
         self.0 += if is_wanted { 1 } else { -1 };
     }
-    fn refused(&mut self, _: Ipv4Addr, _: Drop) {}
+    fn channel(&mut self, _: Ipv4Addr, _: Ipv4Addr, _: bool) {}
+    fn refused(&mut self, _: Speaker, _: Ipv4Addr, _: Drop) {}
     fn unanswered(&mut self, _: Ipv4Addr) {}
 }
 
@@ -188,14 +195,17 @@ fn multicast_bridge(mut data: &[u8]) {
                 if let Some((group, sent)) = bridge.on_frame(now, &mut bytes, &mut out) {
                     let ip = packet::Ip::parse(sent).expect("a right header");
                     assert_eq!(ip.total_bytes, sent.len());
-                    assert_eq!(ip.destination.to_bits(), group.0);
+                    assert_eq!(carrier(ip.destination, ip.source), group);
                     assert!(Rules::default().allows(ip.destination) && ip.ttl > 0);
                 }
             }
             3 => {
                 mend(&mut bytes);
-                let group = bytes.get(16..20).and_then(|octets| octets.try_into().ok());
-                let group = NodeAddr(u32::from_be_bytes(group.unwrap_or([239, 1, 1, 1])));
+                let address = |at: usize| {
+                    let octets = bytes.get(at..at + 4).and_then(|o| o.first_chunk::<4>());
+                    Ipv4Addr::from(octets.copied().unwrap_or([239, 1, 1, 1]))
+                };
+                let group = carrier(address(16), address(12));
                 let put = &mut |head: &[u8], body: &[u8]| {
                     let frame = [head, body].concat();
                     assert!(frame.len() <= packet::ETHERNET_BYTES + MTU);
@@ -206,6 +216,7 @@ fn multicast_bridge(mut data: &[u8]) {
                 bridge.on_overlay(now, group, &bytes, &mut out, put);
             }
             _ => {
+                bridge.set_reach(now, len & 2 == 0, &mut out);
                 let port = (len % 2 == 0).then_some(port);
                 bridge.set_port(now, port, &mut out);
             }

@@ -20,6 +20,7 @@ mod settings;
 
 pub use settings::{Counters, Outlet, Port, Settings};
 
+use super::channel::carrier;
 use super::digest::Digest;
 use super::drops::Drop;
 use super::flood::Flood;
@@ -31,6 +32,7 @@ use super::packet::{self, ETHERNET_BYTES, Ethernet, Ip, Mac, PROTOCOL_IGMP, TYPE
 use super::rules::{Rules, is_link_local};
 use base::{Duration, NodeAddr, Rng, Time};
 use core::net::Ipv4Addr;
+use std::collections::BTreeMap;
 
 /// Longest packet that crosses: what one datagram of the overlay carries.
 pub const PACKET_BYTES_MAX: usize = 65_507;
@@ -50,6 +52,8 @@ pub struct Bridge {
     mac: Mac,
     port: Option<Port>,
     querier: Querier,
+    /// The overlay's groups that carry what members want, and for how many groups or channels each.
+    carriers: BTreeMap<NodeAddr, u32>,
     host: Host,
     election: Election,
     flood: Flood,
@@ -84,6 +88,7 @@ impl Bridge {
             port: None,
             querier: Querier::new(timing, Ipv4Addr::UNSPECIFIED, settings.asks, now)
                 .with_host_groups(settings.host_groups),
+            carriers: BTreeMap::new(),
             host: Host::new(&timing, rng.next_u64()),
             election: Election::new(rank, now),
             flood: Flood::new(settings.limit, now),
@@ -179,7 +184,7 @@ impl Bridge {
     }
 
     /// Handles a frame that came from the network: the packet in it that is to go to the overlay,
-    /// and its group, if there is one.
+    /// and the overlay's group that carries it, if there is one.
     pub fn on_frame<'f>(
         &mut self,
         now: Time,
@@ -190,8 +195,7 @@ impl Bridge {
             Ok(Some((group, len))) => {
                 self.counters.captured += 1;
                 self.counters.captured_bytes += len as u64;
-                let packet = &frame[ETHERNET_BYTES..ETHERNET_BYTES + len];
-                Some((NodeAddr(group.to_bits()), packet))
+                Some((group, &frame[ETHERNET_BYTES..ETHERNET_BYTES + len]))
             }
             Ok(None) => None,
             Err(reason) => {
@@ -293,7 +297,7 @@ impl Bridge {
         now: Time,
         frame: &mut [u8],
         out: &mut impl Outlet,
-    ) -> Result<Option<(Ipv4Addr, usize)>, Drop> {
+    ) -> Result<Option<(NodeAddr, usize)>, Drop> {
         let ethernet = Ethernet::parse(frame).inspect_err(|&reason| {
             if reason == Drop::Vlan {
                 self.say(Notice::Vlan, out);
@@ -354,7 +358,7 @@ impl Bridge {
         if ip.ttl > 1 {
             packet::decrement_ttl(packet);
         }
-        Ok(Some((group, ip.total_bytes)))
+        Ok(Some((carrier(group, ip.source), ip.total_bytes)))
     }
 
     fn examine_ttl(&mut self, ip: &Ip, out: &mut impl Outlet) -> Result<(), Drop> {
@@ -379,13 +383,13 @@ impl Bridge {
     fn admit(
         &mut self,
         now: Time,
-        group: NodeAddr,
+        by: NodeAddr,
         packet: &[u8],
         out: &mut impl Outlet,
     ) -> Result<(Ip, usize), Drop> {
         let ip = Ip::parse(packet).map_err(|_| Drop::Forged)?;
-        let group = Ipv4Addr::from_bits(group.0);
-        let is_right = ip.destination == group
+        let group = ip.destination;
+        let is_right = carrier(group, ip.source) == by
             && ip.total_bytes == packet.len()
             && ip.protocol != PROTOCOL_IGMP
             && ip.ttl > 0
@@ -437,8 +441,8 @@ impl Bridge {
         }
         let (was, is) = (before == Role::Forwarding, role == Role::Forwarding);
         if was != is {
-            for (group, _) in self.querier.groups() {
-                out.member(NodeAddr(group.to_bits()), is);
+            for by in self.carriers.keys() {
+                out.member(*by, is);
             }
         }
         out.role(role, self.election.forwarder());

@@ -326,7 +326,23 @@ impl Node {
         if let Some(hello) = output.hello {
             link.send_hello(now, &hello, out);
         }
+        if self.watches_reach && self.links.at(index).is_in_doubt(now) {
+            self.watch_others(now, index);
+        }
         self.on_hello_event(now, index, output.event, out);
+    }
+
+    /// A link that carries data is in doubt. If it is this node's own way out that has failed, the idle links
+    /// have failed with it, and would be found out seconds later.
+    #[cold]
+    fn watch_others(&mut self, now: Time, doubted: LinkIndex) {
+        for index in self.links.indices().filter(|index| *index != doubted) {
+            let link = self.links.at_mut(index);
+            if link.is_up() {
+                link.hello.watch_closely(now);
+                self.links.touch(index);
+            }
+        }
     }
 
     fn on_hello_event(

@@ -70,6 +70,10 @@ impl Node {
             }
             Operation::Renew(identity) => self.renew(now, *identity),
             Operation::Revoke(list) => self.on_revocations(now, &list, out),
+            Operation::WatchReach => {
+                self.watches_reach = true;
+                Ok(Reply::Done)
+            }
             Operation::Farewell => {
                 self.end_streams(now, out);
                 self.say_farewell(now, out);

@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 13] {
+fn requests() -> [(Request<'static>, &'static [u8]); 14] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -233,7 +233,7 @@ fn bytes_and_replies_agree_both_ways() {
                 "{reply:?} {cut}"
             );
         }
-        if !matches!(bytes[0], kind::DATAGRAM | kind::ERROR) {
+        if !matches!(bytes[0], kind::DATAGRAM | kind::ERROR | kind::NOT_JOINED) {
             let longer = [bytes, &[0]].concat();
             assert_eq!(Reply::parse(&longer), Err(Malformed::Length), "{reply:?}");
         }
@@ -244,10 +244,10 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=14).contains(&byte) {
+        if !(1..=15).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
-        if !(0x81..=0x8c).contains(&byte) {
+        if !(0x81..=0x8e).contains(&byte) {
             assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
     }

@@ -1,15 +1,17 @@
 //! What hosts of the network say by IGMP, and what follows from it.
 
 use super::{Bridge, Outlet, is_of};
+use crate::multicast::channel::carrier;
 use crate::multicast::drops::{Drop, Drops};
 use crate::multicast::hello::Role;
 use crate::multicast::igmp::emit::{self, Speaker};
 use crate::multicast::igmp::{self, Message, Querier, Query};
 use crate::multicast::notice::{Notice, Said};
 use crate::multicast::packet::{Ip, Mac};
-use crate::multicast::rules::Rules;
+use crate::multicast::rules::{Rules, is_source_specific};
 use base::{NodeAddr, Time};
 use core::net::Ipv4Addr;
+use std::collections::BTreeMap;
 
 impl Bridge {
     pub(super) fn on_igmp(
@@ -68,6 +70,7 @@ impl Bridge {
             from,
             rules: &self.rules,
             is_forwarding: self.election.role() == Role::Forwarding,
+            carriers: &mut self.carriers,
             frame: &mut self.frame,
             drops: &mut self.counters.drops,
             said: &mut self.said,
@@ -82,6 +85,7 @@ pub(super) struct Effects<'b, O> {
     from: Speaker,
     rules: &'b Rules,
     is_forwarding: bool,
+    carriers: &'b mut BTreeMap<NodeAddr, u32>,
     frame: &'b mut Vec<u8>,
     drops: &'b mut Drops,
     said: &'b mut Said,
@@ -89,6 +93,23 @@ pub(super) struct Effects<'b, O> {
 }
 
 impl<O: Outlet> Effects<'_, O> {
+    /// Something that the overlay's group carries is wanted, or is not any more.
+    fn want(&mut self, by: NodeAddr, is_wanted: bool) {
+        let uses = self.carriers.entry(by).or_insert(0);
+        let before = *uses;
+        *uses = match is_wanted {
+            true => before + 1,
+            false => before.saturating_sub(1),
+        };
+        let is = *uses > 0;
+        if !is {
+            self.carriers.remove(&by);
+        }
+        if self.is_forwarding && is != (before > 0) {
+            self.out.member(by, is);
+        }
+    }
+
     fn say(&mut self, notice: Notice) {
         if self.said.first(notice) {
             self.out.notice(notice);
@@ -103,9 +124,14 @@ impl<O: Outlet> igmp::Outlet for Effects<'_, O> {
     }
 
     fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
-        if self.is_forwarding {
-            self.out.member(NodeAddr(group.to_bits()), is_wanted);
+        // Of the others each channel is joined.
+        if !is_source_specific(group) {
+            self.want(NodeAddr(group.to_bits()), is_wanted);
         }
+    }
+
+    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+        self.want(carrier(group, source), is_wanted);
     }
 
     fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop) {

@@ -114,10 +114,12 @@ impl One {
 
     /// What comes onto the network.
     fn inject(&mut self, group: Ipv4Addr, packet: &[u8]) -> Vec<Vec<u8>> {
+        let source = packet.get(12..16).and_then(|s| s.first_chunk::<4>());
+        let by = carrier(group, Ipv4Addr::from(source.copied().unwrap_or_default()));
         let mut frames = Vec::new();
         let put = &mut |head: &[u8], body: &[u8]| frames.push([head, body].concat());
         self.bridge
-            .on_overlay(self.now, node(group), packet, &mut self.out, put);
+            .on_overlay(self.now, by, packet, &mut self.out, put);
         frames
     }
 
@@ -129,6 +131,11 @@ impl One {
         let mut frame = Vec::new();
         emit::report(&mut frame, from, [(kind, group, sources)].into_iter());
         assert_eq!(self.capture(&frame), None);
+    }
+
+    /// What was said of members since the last call.
+    fn members(&mut self) -> Vec<(NodeAddr, bool)> {
+        core::mem::take(&mut self.out.members)
     }
 
     fn dropped(&self) -> Vec<(Drop, u64)> {
@@ -556,4 +563,50 @@ proptest! {
             let _ = one.inject(GROUP, frame);
         }
     }
+}
+
+#[test]
+fn of_a_source_specific_group_each_source_crosses_by_itself_and_to_who_wants_it() {
+    let mut one = One::carrying(|_| ());
+    let other = Ipv4Addr::new(10, 2, 0, 10);
+    let (wanted, unwanted) = (carrier(SSM, FAR), carrier(SSM, other));
+    one.join(RecordKind::Allow, SSM, &[FAR]);
+    assert_eq!(one.members(), [(wanted, true)]);
+    // What is sent here goes where its own channel is wanted.
+    let sent = one.capture(&frame(HOST_MAC, &packet(HOST, SSM, 7, 0, 100)));
+    assert_eq!(sent.unwrap().0, carrier(SSM, HOST));
+    // One channel does not come by another one's group.
+    let put = &mut |_: &[u8], _: &[u8]| panic!("forged");
+    let forged = packet(FAR, SSM, 7, 1, 100);
+    one.bridge
+        .on_overlay(one.now, unwanted, &forged, &mut one.out, put);
+    assert_eq!(one.dropped(), [(Drop::Forged, 1)]);
+    one.join(RecordKind::Allow, SSM, &[other]);
+    assert_eq!(one.members(), [(unwanted, true)]);
+    // A bridge that stands by is a member of nothing, and of all again when it carries.
+    let better = Hello {
+        rank: Rank {
+            priority: 0,
+            node: NodeAddr(1),
+            nonce: 1,
+        },
+        role: Role::Forwarding,
+        is_cut_off: false,
+    };
+    let hello = better.frame([2, 0, 0, 0, 0, 1]);
+    assert_eq!(one.capture(&hello), None);
+    let mut all = [(wanted, false), (unwanted, false)];
+    all.sort();
+    assert_eq!(one.members(), all);
+    one.bridge.set_reach(one.now, true, &mut one.out);
+    let cut_off = Hello {
+        is_cut_off: true,
+        ..better
+    };
+    assert_eq!(one.capture(&cut_off.frame([2, 0, 0, 0, 0, 1])), None);
+    assert_eq!(one.bridge.role(), Role::Forwarding, "at once");
+    assert_eq!(one.members().len(), 2);
+    // The other one leads to nobody: it is the one that stands by.
+    one.bridge.set_reach(one.now, false, &mut one.out);
+    assert!(one.bridge.is_cut_off());
 }

@@ -30,6 +30,7 @@ fn source(n: u8) -> Ipv4Addr {
 struct Out {
     queries: Vec<(Option<Ipv4Addr>, Vec<Ipv4Addr>, bool)>,
     members: Vec<(Ipv4Addr, bool)>,
+    channels: Vec<(Ipv4Addr, Ipv4Addr, bool)>,
     refused: Vec<Drop>,
     unanswered: Vec<Ipv4Addr>,
 }
@@ -41,6 +42,9 @@ impl Outlet for Out {
     }
     fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
         self.members.push((group, is_wanted));
+    }
+    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+        self.channels.push((group, source, is_wanted));
     }
     fn refused(&mut self, _: Speaker, _: Ipv4Addr, reason: Drop) {
         self.refused.push(reason);
@@ -430,6 +434,31 @@ fn what_may_not_be_joined_is_refused_by_name() {
             .querier
             .wants(router.now, Ipv4Addr::new(232, 1, 1, 1), source(2))
     );
+}
+
+#[test]
+fn each_source_of_a_source_specific_group_comes_and_goes_by_itself() {
+    let mut router = Router::new();
+    let ssm = Ipv4Addr::new(232, 1, 1, 1);
+    router.report(RecordKind::Allow, ssm, &[source(1), source(2)]);
+    let (one, two) = ((ssm, source(1)), (ssm, source(2)));
+    let told = |(group, source): (Ipv4Addr, Ipv4Addr), wanted| (group, source, wanted);
+    assert_eq!(router.out.channels, [told(one, true), told(two, true)]);
+    router.out.channels.clear();
+    router.report(RecordKind::Block, ssm, &[source(1)]);
+    router.until(router.now + Duration::from_secs(1));
+    assert_eq!(router.out.channels, [told(one, false)]);
+    router.report(RecordKind::Allow, ssm, &[source(2), source(3)]);
+    router.querier.forget(&mut router.out);
+    let three = (ssm, source(3));
+    assert_eq!(
+        router.out.channels[1..],
+        [told(three, true), told(two, false), told(three, false)]
+    );
+    // Another group is wanted as a whole, whatever its sources.
+    router.out.channels.clear();
+    router.report(RecordKind::Allow, group(1), &[source(1)]);
+    assert!(router.out.channels.is_empty());
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub trait Outlet {
     fn query(&mut self, query: &Query<'_>);
     /// A group has its first member on this network, or lost its last one.
     fn member(&mut self, group: Ipv4Addr, is_wanted: bool);
+    /// A source of a source-specific group is wanted on this network, or is not any more.
+    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool);
     /// A join of a host was refused.
     fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop);
     /// A group's only sign of life was the join itself: nobody answered this router's queries.
@@ -172,8 +174,11 @@ impl Querier {
         self.due.clear();
         self.hosts.clear();
         self.sources = 0;
-        for (group, _) in core::mem::take(&mut self.groups) {
-            out.member(group, false);
+        for (address, group) in core::mem::take(&mut self.groups) {
+            out.member(address, false);
+            for source in channels(address, &group) {
+                out.channel(address, source, false);
+            }
         }
     }
 
@@ -386,6 +391,7 @@ impl Querier {
             return;
         };
         let (before, was_due, was_known) = (group.sources(), group.due, group.due < Time::FAR);
+        let had: Vec<_> = channels(address, group).collect();
         group.settle(now);
         // A group that ran out of time is none any more before it is something new.
         let lapsed = was_known && !group.is_wanted();
@@ -404,6 +410,13 @@ impl Querier {
             });
         });
         self.sources = self.sources - before + group.sources();
+        let has: Vec<_> = channels(address, group).collect();
+        for source in had.iter().filter(|source| !has.contains(source)) {
+            out.channel(address, *source, false);
+        }
+        for source in has.iter().filter(|source| !had.contains(source)) {
+            out.channel(address, *source, true);
+        }
         group.due = group.next();
         let (due, is_wanted, is_confirmed) = (group.due, group.is_wanted(), group.is_confirmed);
         if was_known {
@@ -456,4 +469,10 @@ impl Querier {
             interval: timing.query_interval,
         });
     }
+}
+
+/// The sources of a source-specific group that are wanted; none of another group.
+fn channels(address: Ipv4Addr, group: &Group) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    let included = is_source_specific(address).then(|| group.included());
+    included.flatten().into_iter().flatten()
 }
