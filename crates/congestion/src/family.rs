@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use crate::Control;
 use crate::aimd::Aimd;
+use crate::bbr::Bbr;
 use crate::cubic::Cubic;
 use crate::real::Real;
 use crate::vegas::Vegas;
@@ -34,6 +35,8 @@ pub enum Family {
     Real,
     /// A cubic function of the time since the last loss [RFC 9438].
     Cubic,
+    /// A model of the path: bandwidth and least round trip (draft-ietf-ccwg-bbr).
+    Bbr,
 }
 
 /// What a member of the family can be told. Windows are in segments.
@@ -62,13 +65,13 @@ pub struct Settings {
 /// No member of the family has this label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no congestion control is called {0:?}: use one of tahoe, reno, newreno, sack, fack, vegas, westwood, westwood+, real, cubic"
+    "no congestion control is called {0:?}: use one of tahoe, reno, newreno, sack, fack, vegas, westwood, westwood+, real, cubic, bbr"
 )]
 pub struct UnknownFamily(pub String);
 
 impl Family {
     /// Every member.
-    pub const ALL: [Family; 10] = [
+    pub const ALL: [Family; 11] = [
         Family::Tahoe,
         Family::Reno,
         Family::NewReno,
@@ -79,6 +82,7 @@ impl Family {
         Family::WestwoodPlus,
         Family::Real,
         Family::Cubic,
+        Family::Bbr,
     ];
 
     /// How configuration, tables and figures call it.
@@ -94,6 +98,7 @@ impl Family {
             Family::WestwoodPlus => "westwood+",
             Family::Real => "real",
             Family::Cubic => "cubic",
+            Family::Bbr => "bbr",
         }
     }
 
@@ -109,6 +114,7 @@ impl Family {
             Family::WestwoodPlus => Box::new(Westwood::plus(settings)),
             Family::Real => Box::new(Real::new(settings)),
             Family::Cubic => Box::new(Cubic::new(settings)),
+            Family::Bbr => Box::new(Bbr::new(settings)),
         }
     }
 }
@@ -180,8 +186,8 @@ mod tests {
             assert_eq!(family.to_string().parse(), Ok(family));
         }
         assert_eq!(
-            "bbr".parse::<Family>(),
-            Err(UnknownFamily("bbr".to_string()))
+            "compound".parse::<Family>(),
+            Err(UnknownFamily("compound".to_string()))
         );
     }
 

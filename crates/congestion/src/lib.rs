@@ -19,17 +19,22 @@
 //!   recover and share this window, with the parameters α and β of the TCP-friendly family.
 //! - [`mod@cubic`], [`mod@vegas`], [`mod@westwood`] (both kinds) and [`mod@real`] (TCP-Real) are the
 //!   others.
+//! - [`mod@bbr`] goes by a model of the path, and losses are to it what they are to the path. Its
+//!   samples are made by [`mod@delivery`].
 //! - [`mod@queue`] is no window either: it tells congestion from random losses by the delay.
 //! - [`model`] says what a window of this kind comes to at a loss rate and a round trip.
 //! - [`mod@brake`] is no window: it slows a lane down that never waits.
 #![forbid(unsafe_code)]
 
 use base::{Duration, Time};
+use delivery::Delivered;
 
 pub mod aimd;
 mod baseline;
+pub mod bbr;
 pub mod brake;
 pub mod cubic;
+pub mod delivery;
 mod family;
 pub mod model;
 pub mod queue;
@@ -87,6 +92,9 @@ pub trait Control: core::fmt::Debug {
     fn on_congestion(&mut self, now: Time, in_flight: f64, why: Congestion);
     /// Everything that was in flight when recovery began has arrived.
     fn on_recovered(&mut self, _now: Time) {}
+    /// An acknowledgement of something new, recovery or not, after what it shows to be lost was
+    /// counted. For controls that work by a model of the path.
+    fn on_delivered(&mut self, _told: &Delivered) {}
     /// While something is being recovered: so many segments are acknowledged, 0 by a duplicate, which
     /// says that one has arrived and not which. Windows do not grow by it; estimates count it.
     fn on_arrived(&mut self, _now: Time, _segments: f64) {}
@@ -104,6 +112,10 @@ pub trait Control: core::fmt::Debug {
     fn on_idle(&mut self, _idle: Duration, _rto: Duration) {}
     /// How many segments may be in flight, at least 1.
     fn window(&self) -> f64;
+    /// Segments per second at which to send, if the control says so: else the window in a round trip.
+    fn pace(&self) -> Option<f64> {
+        None
+    }
     /// The window at which slow start ends.
     fn threshold(&self) -> f64;
     /// The window still doubles each round trip.

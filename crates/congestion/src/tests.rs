@@ -1,6 +1,7 @@
 //! What holds for every member of the family, whatever happens to it.
 
 use super::*;
+use crate::delivery::Sample;
 use proptest::prelude::*;
 
 /// An ordinary acknowledgement of `segments` by a sender that its window limits.
@@ -27,6 +28,14 @@ enum Happens {
         rtt_ms: u16,
         rate_kbps: u32,
     },
+    Delivered {
+        segments: u8,
+        lost: u8,
+        rtt_ms: u16,
+        interval_ms: u16,
+        in_flight: u16,
+        limited: bool,
+    },
     Loss,
     Mark,
     Recovered,
@@ -41,6 +50,10 @@ fn anything() -> impl Strategy<Value = Vec<(u16, Happens)>> {
     let happens = prop_oneof![
         8 => (1..20_u8, any::<bool>(), 1..2000_u16, any::<u32>()).prop_map(
             |(segments, limited, rtt_ms, rate_kbps)| Happens::Ack { segments, limited, rtt_ms, rate_kbps }),
+        8 => (1..20_u8, 0..20_u8, 1..2000_u16, any::<u16>(), any::<u16>(), any::<bool>()).prop_map(
+            |(segments, lost, rtt_ms, interval_ms, in_flight, limited)| Happens::Delivered {
+                segments, lost, rtt_ms, interval_ms, in_flight, limited,
+            }),
         1 => Just(Happens::Loss),
         1 => Just(Happens::Mark),
         1 => Just(Happens::Recovered),
@@ -68,11 +81,12 @@ proptest! {
         };
         for family in Family::ALL {
             let mut control = family.control(settings);
-            let mut now = Time::ZERO;
+            let (mut now, mut total) = (Time::ZERO, 0.0);
             for (wait_ms, happens) in &course {
                 now += Duration::from_millis(u64::from(*wait_ms));
+                total += 7.0;
                 let (before, aborts) = (control.window(), control.aborts_timeout());
-                apply(control.as_mut(), now, happens);
+                apply(control.as_mut(), now, total, happens);
                 let after = control.window();
                 prop_assert!((1.0..=max.max(1.0)).contains(&after), "{family}: {after} after {happens:?}");
                 prop_assert!(control.threshold() >= 1.0, "{family}: {}", control.threshold());
@@ -80,6 +94,12 @@ proptest! {
                     Happens::Ack { segments, limited, .. } => {
                         prop_assert!(after <= before + f64::from(*segments), "{family}: {before} to {after}");
                         prop_assert!(*limited || after <= before, "{family} grew unused");
+                    }
+                    // Nothing but BBR listens to it, which comes back to its model's window or to
+                    // that of before it emptied the path.
+                    Happens::Delivered { .. } => {
+                        prop_assert!(after == before || family == Family::Bbr, "{family}");
+                        prop_assert!(control.pace().is_none_or(|pace| pace.is_finite() && pace > 0.0));
                     }
                     // Vegas restarts from two segments, as its authors' code and ns-2's.
                     Happens::Timeout if aborts => {
@@ -105,10 +125,11 @@ proptest! {
         for family in Family::ALL {
             let run = || {
                 let mut control = family.control(Settings::default());
-                let mut now = Time::ZERO;
+                let (mut now, mut total) = (Time::ZERO, 0.0);
                 for (wait_ms, happens) in &course {
                     now += Duration::from_millis(u64::from(*wait_ms));
-                    apply(control.as_mut(), now, happens);
+                    total += 7.0;
+                    apply(control.as_mut(), now, total, happens);
                 }
                 control.window().to_bits()
             };
@@ -130,10 +151,10 @@ fn a_deflated_window_does_not_jump() {
     let ms = |n| Time::ZERO + Duration::from_millis(n);
     let course = [Happens::Timeout, Happens::Loss, ack(5), Happens::Partial];
     for (n, happens) in course.iter().enumerate() {
-        apply(control.as_mut(), ms(n as u64), happens);
+        apply(control.as_mut(), ms(n as u64), 0.0, happens);
     }
     let before = control.window();
-    apply(control.as_mut(), ms(100), &ack(2));
+    apply(control.as_mut(), ms(100), 0.0, &ack(2));
     let after = control.window();
     assert!(
         after > before && after <= before + 2.0,
@@ -141,7 +162,7 @@ fn a_deflated_window_does_not_jump() {
     );
 }
 
-fn apply(control: &mut dyn Control, now: Time, happens: &Happens) {
+fn apply(control: &mut dyn Control, now: Time, total: f64, happens: &Happens) {
     let in_flight = control.window();
     match happens {
         Happens::Ack {
@@ -161,6 +182,29 @@ fn apply(control: &mut dyn Control, now: Time, happens: &Happens) {
                 ..ack(f64::from(*segments))
             });
         }
+        Happens::Delivered {
+            segments,
+            lost,
+            rtt_ms,
+            interval_ms,
+            in_flight,
+            limited,
+        } => control.on_delivered(&Delivered {
+            now,
+            segments: f64::from(*segments),
+            lost: f64::from(*lost),
+            total,
+            rtt: Some(Duration::from_millis(u64::from(*rtt_ms))),
+            in_flight: f64::from(*in_flight),
+            limited: *limited,
+            sample: Some(Sample {
+                segments: f64::from(*segments),
+                interval: Duration::from_millis(u64::from(*interval_ms)),
+                prior: total - 50.0,
+                in_flight: f64::from(*in_flight),
+                of_application: !limited,
+            }),
+        }),
         Happens::Loss => control.on_congestion(now, in_flight, Congestion::Loss),
         Happens::Mark => control.on_congestion(now, in_flight, Congestion::Explicit),
         Happens::Recovered => control.on_recovered(now),

@@ -13,6 +13,8 @@
 mod world;
 
 use base::{ClientId, Time};
+use overlay::Settings;
+use overlay::reliable::Family;
 use overlay::request::Options;
 use overlay::stream::{DEFAULT_CLASS, Framing};
 use world::sessions::Sessions;
@@ -104,31 +106,26 @@ fn echoes(
     round_trips
 }
 
+/// Three nodes in a row whose links have this control.
+fn row(seed: u64, path: &str, links: Family) -> Nodes {
+    let mut settings = Settings::modern();
+    settings.reliable.family = links;
+    Nodes::with(seed, 3, &chain(3), path, settings)
+}
+
 /// An echo over two hops beside so many bulk streams of the same direction.
-fn echo_beside(seed: u64, path: &str, bulks: usize, priorities: (u8, u8), ms: u64) -> Fared {
-    let mut nodes = Nodes::new(seed, 3, &chain(3), path);
+fn echo_beside(path: &str, links: Family, bulks: usize, ms: u64) -> Fared {
+    let mut nodes = row(1, path, links);
     nodes.run_ms(3_000);
     let mut sessions = Sessions::default();
     sessions.listen(&mut nodes, 2, None);
     sessions.run_ms(&mut nodes, 5);
     let ends = (0, 2);
-    let echo = open(
-        &mut nodes,
-        &mut sessions,
-        ends,
-        Framing::Messages,
-        priorities.0,
-    );
+    let echo = open(&mut nodes, &mut sessions, ends, Framing::Messages, 2);
     sessions.end(echo.1).finishes = false;
     let mut bulk = Vec::new();
     for _ in 0..bulks {
-        let (near, far) = open(
-            &mut nodes,
-            &mut sessions,
-            ends,
-            Framing::Bytes,
-            priorities.1,
-        );
+        let (near, far) = open(&mut nodes, &mut sessions, ends, Framing::Bytes, 2);
         sessions.end(far).finishes = false;
         bulk.push((near, far));
     }
@@ -165,18 +162,18 @@ fn judged(beside: &Fared, alone: &Fared, bulk_alone: f64) -> Vec<String> {
 }
 
 /// One cell of the table.
-fn echo_cell(mbit: u64, loss: &str, bulks: usize, ms: u64) {
+fn echo_cell(links: Family, mbit: u64, loss: &str, bulks: usize, ms: u64) {
     let path = path(mbit, loss);
-    let alone = echo_beside(1, &path, 0, (2, 2), ms);
-    let beside = echo_beside(1, &path, bulks, (2, 2), ms);
-    // Without loss, the link; with it, what the bulk gets without the echo.
-    let bulk_alone = match loss {
-        "0%" => mbit as f64,
-        _ => bulk_only(&path, bulks, ms),
+    let alone = echo_beside(&path, links, 0, ms);
+    let beside = echo_beside(&path, links, bulks, ms);
+    // The link; but CUBIC takes each loss for congestion, and then what the bulk gets without the echo.
+    let bulk_alone = match (links, loss) {
+        (Family::Cubic, "1%") => bulk_only(&path, bulks, ms),
+        _ => mbit as f64,
     };
     let faults = judged(&beside, &alone, bulk_alone);
     println!(
-        "echo {mbit} Mbit/s loss {loss} {bulks} bulk: alone p50 {:.0} p99 {:.0} max {:.0}, beside p50 {:.0} p99 {:.0} max {:.0} ms, bulk {:.1} of {bulk_alone:.1} {faults:?}",
+        "echo over {links}, {mbit} Mbit/s loss {loss} {bulks} bulk: alone p50 {:.0} p99 {:.0} max {:.0}, beside p50 {:.0} p99 {:.0} max {:.0} ms, bulk {:.1} of {bulk_alone:.1} {faults:?}",
         alone.p50, alone.p99, alone.most, beside.p50, beside.p99, beside.most, beside.bulk
     );
     assert!(faults.is_empty(), "{faults:?}: {beside:?} alone {alone:?}");
@@ -184,7 +181,7 @@ fn echo_cell(mbit: u64, loss: &str, bulks: usize, ms: u64) {
 
 /// What bulk streams get with nobody beside them.
 fn bulk_only(path: &str, bulks: usize, ms: u64) -> f64 {
-    let mut nodes = Nodes::new(1, 3, &chain(3), path);
+    let mut nodes = row(1, path, Family::Cubic);
     nodes.run_ms(3_000);
     let mut sessions = Sessions::default();
     sessions.listen(&mut nodes, 2, None);
@@ -204,34 +201,55 @@ fn bulk_only(path: &str, bulks: usize, ms: u64) -> f64 {
 
 #[test]
 fn an_echo_beside_one_bulk_stream_waits_for_its_own_packets_alone() {
-    echo_cell(50, "0%", 1, 6_000);
+    echo_cell(Family::Cubic, 50, "0%", 1, 6_000);
 }
 
 #[test]
 fn an_echo_beside_sixteen_bulk_streams_is_hardly_later() {
-    echo_cell(10, "0%", 16, 6_000);
+    echo_cell(Family::Cubic, 10, "0%", 16, 6_000);
 }
 
 #[test]
 fn an_echo_beside_bulk_on_a_lossy_path_is_hardly_later() {
-    echo_cell(10, "1%", 4, 20_000);
+    echo_cell(Family::Cubic, 10, "1%", 4, 20_000);
+}
+
+#[test]
+fn over_links_that_bear_losses_bulk_fills_a_lossy_path_and_an_echo_is_hardly_later() {
+    echo_cell(Family::Bbr, 10, "1%", 4, 10_000);
 }
 
 #[test]
 #[ignore = "the whole grid takes minutes"]
 fn the_grid_of_echoes() {
+    grid(Family::Cubic);
+}
+
+#[test]
+#[ignore = "the whole grid takes minutes"]
+fn the_grid_of_echoes_over_links_that_bear_losses() {
+    grid(Family::Bbr);
+}
+
+fn grid(links: Family) {
     let mut failed = Vec::new();
-    for mbit in [10, 50, 100] {
-        for loss in ["0%", "1%"] {
-            for bulks in [1, 4, 16] {
-                let cell = std::panic::catch_unwind(|| echo_cell(mbit, loss, bulks, 20_000));
-                if cell.is_err() {
-                    failed.push((mbit, loss, bulks));
-                }
-            }
+    for (mbit, loss, bulks) in cells() {
+        let cell = std::panic::catch_unwind(|| echo_cell(links, mbit, loss, bulks, 20_000));
+        if cell.is_err() {
+            failed.push((mbit, loss, bulks));
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+fn cells() -> Vec<(u64, &'static str, usize)> {
+    let mut cells = Vec::new();
+    for mbit in [10, 50, 100] {
+        for loss in ["0%", "1%"] {
+            cells.extend([1, 4, 16].map(|bulks| (mbit, loss, bulks)));
+        }
+    }
+    cells
 }
 
 /// What a star carried: to the fast branch and to the slow one, in Mbit/s, and the most bytes that

@@ -8,10 +8,13 @@
 //! their own send in bursts, lose more than one packet paced among others does, and now and then
 //! the clock of their acknowledgements; a lane that spread its losses evenly would take a third
 //! more than they do.
+//!
+//! BBR is one, whatever the lane carries: a model of the path is not that of a share of it.
 
 use super::Settings;
 use base::{Duration, Time};
-use congestion::{Acked, Congestion, Control};
+use congestion::delivery::Delivered;
+use congestion::{Acked, Congestion, Control, Family};
 
 /// The controls of a lane.
 #[derive(Debug)]
@@ -52,7 +55,11 @@ impl Controls {
 
     /// The lane carries so many flows now; `next` is the number of its next transmission.
     pub(super) fn set_flows(&mut self, count: usize, next: u64) {
-        let count = count.clamp(1, self.settings.flows_max.max(1));
+        let most = match self.settings.family {
+            Family::Bbr => 1,
+            _ => self.settings.flows_max.max(1),
+        };
+        let count = count.clamp(1, most);
         self.flows.truncate(count);
         while self.flows.len() < count {
             self.flows.push(One::new(&self.settings, next));
@@ -67,6 +74,18 @@ impl Controls {
     /// are half a packet for each, which is much where windows are small.
     pub(super) fn window(&self) -> f64 {
         self.flows.iter().map(One::window).sum()
+    }
+
+    /// Packets per second at which to send, if the controls say so.
+    pub(super) fn pace(&self) -> Option<f64> {
+        self.flows.iter().map(|one| one.control.pace()).sum()
+    }
+
+    /// What an acknowledgement tells of the path.
+    pub(super) fn on_delivered(&mut self, told: &Delivered) {
+        for one in &mut self.flows {
+            one.control.on_delivered(told);
+        }
     }
 
     pub(super) fn in_slow_start(&self) -> bool {

@@ -1,7 +1,7 @@
 //! When the next packet may leave: a window that opens does not leave at line rate.
 //!
 //! The pace is window / round trip, a quarter more so that the window and not the pace decides, and
-//! twice that in slow start, as kernels have it. What was not used for a moment is kept as credit,
+//! twice that in slow start, as kernels have it; a control that goes by a model says itself how fast. What was not used for a moment is kept as credit,
 //! so packets leave in small bursts, which is what the layers below like best.
 
 use base::{Duration, Time};
@@ -27,6 +27,11 @@ impl Pacer {
     pub(super) fn set(&mut self, window: f64, rtt: Duration, is_slow_start: bool) {
         let gain = if is_slow_start { 2.0 } else { 1.25 };
         self.interval = rtt.mul_f64(1.0 / (gain * window.max(1.0)));
+    }
+
+    /// The pace for so many packets per second.
+    pub(super) fn set_rate(&mut self, packets_per_s: f64) {
+        self.interval = Duration::from_secs_f64(1.0 / packets_per_s.max(1.0));
     }
 
     /// Packets per second; none before the first round trip is known.

@@ -23,6 +23,7 @@ use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
 use crate::estimate::Rtt;
 use base::Time;
+use congestion::delivery::{Sampler, Stamp};
 use std::collections::VecDeque;
 
 /// Counters of a [`Sender`], since it was made.
@@ -59,6 +60,7 @@ struct Entry {
     packet: Option<Packet>,
     order: u64,
     sent_at: Time,
+    stamp: Stamp,
     transmissions: u8,
     state: State,
     /// It was sent again because its loss was found by what arrived.
@@ -92,6 +94,7 @@ pub struct Outgoing<'a> {
 #[derive(Debug)]
 pub struct Sender {
     controls: Controls,
+    sampler: Sampler,
     pacer: Pacer,
     drain: Drain,
     rtt: Rtt,
@@ -155,6 +158,7 @@ impl Sender {
     pub fn new(settings: Settings) -> Sender {
         Sender {
             controls: Controls::new(settings),
+            sampler: Sampler::default(),
             pacer: Pacer::default(),
             drain: Drain::default(),
             rtt: Rtt::default(),

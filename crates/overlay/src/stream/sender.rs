@@ -125,9 +125,7 @@ impl Sender {
             fit: segment,
             rest: None,
             ring: Ring::default(),
-            // Choice: a packet costs at least a quarter of a segment, so that many small ones are
-            // not a flood.
-            board: Scoreboard::new(segment / 4),
+            board: Scoreboard::new(segment),
             control: family.control(settings),
             family,
             settings,

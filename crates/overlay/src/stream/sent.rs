@@ -13,6 +13,7 @@
 
 use super::ranges::Ranges;
 use base::{Duration, Time};
+use congestion::delivery::{Delivered, Sampler, Stamp};
 use std::collections::VecDeque;
 
 /// Segments that are outstanding at most: 8 MiB in full segments are 6473; what an application
@@ -55,6 +56,7 @@ struct Sent {
     /// The number and the moment of its latest transmission.
     transmission: u64,
     at: Time,
+    stamp: Stamp,
 }
 
 /// When a segment that stays behind later ones counts as lost.
@@ -99,13 +101,19 @@ pub(super) struct Scoreboard {
     in_flight: u64,
     /// A segment costs at least so much.
     least_cost: u64,
+    /// Bytes of a full segment, in which rates are measured.
+    segment: u64,
+    sampler: Sampler,
 }
 
 impl Scoreboard {
-    /// An empty one; a segment costs at least `least_cost` bytes of the window.
-    pub(super) fn new(least_cost: u64) -> Scoreboard {
+    /// An empty one, for segments of so many bytes.
+    pub(super) fn new(segment: u64) -> Scoreboard {
         Scoreboard {
-            least_cost,
+            // Choice: a packet costs at least a quarter of a segment, so that many small ones are
+            // not a flood.
+            least_cost: segment / 4,
+            segment: segment.max(1),
             ..Scoreboard::default()
         }
     }
@@ -138,6 +146,7 @@ impl Scoreboard {
     /// Notes a chunk that is sent for the first time, right behind the one before.
     pub(super) fn on_sent(&mut self, now: Time, chunk: Chunk) {
         self.transmissions += 1;
+        let stamp = self.stamp(now, chunk);
         let segment = self.first + self.sent.len() as u64;
         self.sent.push_back(Sent {
             chunk,
@@ -145,6 +154,7 @@ impl Scoreboard {
             again: false,
             transmission: self.transmissions,
             at: now,
+            stamp,
         });
         self.order.push_back((self.transmissions, segment));
         self.in_flight += self.cost(chunk);
@@ -171,7 +181,9 @@ impl Scoreboard {
 
     fn resend(&mut self, now: Time, segment: u64) -> Option<Chunk> {
         let transmission = self.transmissions + 1;
+        let stamp = self.stamp(now, self.segment(segment)?.chunk);
         let sent = self.segment_mut(segment)?;
+        sent.stamp = stamp;
         let was = sent.state;
         sent.state = State::InFlight;
         sent.again = true;
@@ -198,6 +210,7 @@ impl Scoreboard {
     /// lies within what was sent. `echo` is when the segment was sent that it answers, if known.
     pub(super) fn on_ack(
         &mut self,
+        now: Time,
         acknowledged: u64,
         ranges: impl Iterator<Item = (u64, u64)>,
         echo: Option<Time>,
@@ -206,18 +219,18 @@ impl Scoreboard {
         while let Some(front) = self.sent.front()
             && front.chunk.end() <= acknowledged
         {
-            self.acknowledge(self.first, echo, &mut news);
+            self.acknowledge(now, self.first, echo, &mut news);
             self.sent.pop_front();
             self.first += 1;
         }
         self.sacked.trim_below(acknowledged);
         for (from, to) in ranges {
-            self.on_range(from.max(acknowledged), to, echo, &mut news);
+            self.on_range(now, (from.max(acknowledged), to), echo, &mut news);
         }
         news
     }
 
-    fn on_range(&mut self, from: u64, to: u64, echo: Option<Time>, news: &mut News) {
+    fn on_range(&mut self, now: Time, (from, to): (u64, u64), echo: Option<Time>, news: &mut News) {
         if from >= to {
             return;
         }
@@ -230,7 +243,7 @@ impl Scoreboard {
             {
                 // A segment of which the peer tells a part only is not there yet.
                 if sent.chunk.offset >= low && sent.chunk.end() <= high {
-                    self.acknowledge(self.first + at as u64, echo, news);
+                    self.acknowledge(now, self.first + at as u64, echo, news);
                 }
                 at += 1;
             }
@@ -238,7 +251,7 @@ impl Scoreboard {
         self.parts = parts;
     }
 
-    fn acknowledge(&mut self, segment: u64, echo: Option<Time>, news: &mut News) {
+    fn acknowledge(&mut self, now: Time, segment: u64, echo: Option<Time>, news: &mut News) {
         let newest = self.newest;
         let Some(sent) = self.segment_mut(segment) else {
             return;
@@ -252,6 +265,7 @@ impl Scoreboard {
             again,
             transmission,
             at,
+            stamp,
             ..
         } = *sent;
         // What answers an earlier transmission of a segment tells nothing of the latest.
@@ -262,6 +276,9 @@ impl Scoreboard {
             self.newest = Some((transmission, at));
         }
         news.bytes += u64::from(chunk.len);
+        let arrived = self.segments(self.cost(chunk));
+        self.sampler
+            .on_arrived(now, (!earlier).then_some(&stamp), arrived);
         match was {
             State::InFlight => self.in_flight -= self.cost(chunk),
             State::Lost => self.lost_count -= 1,
@@ -300,6 +317,7 @@ impl Scoreboard {
 
     /// Takes all that is not acknowledged for lost.
     pub(super) fn lose_all(&mut self) {
+        self.sampler.on_timeout();
         self.order.clear();
         self.lost.clear();
         self.lost_count = 0;
@@ -320,6 +338,7 @@ impl Scoreboard {
         sent.state = State::Lost;
         let chunk = sent.chunk;
         self.in_flight -= self.cost(chunk);
+        self.sampler.on_lost(self.segments(self.cost(chunk)));
         self.lost_count += 1;
         // What the receiver misses most goes first; mostly that is the order of discovery.
         match self.lost.back() {
@@ -338,6 +357,35 @@ impl Scoreboard {
             at.and_then(|at| sent.get(at))
                 .is_some_and(|s| s.transmission == *transmission && s.state == State::InFlight)
         });
+    }
+
+    /// There is nothing to send, although the window would let it go.
+    pub(super) fn on_nothing_to_send(&mut self) {
+        let in_flight = self.segments(self.in_flight);
+        self.sampler.on_nothing_to_send(in_flight);
+    }
+
+    /// What the acknowledgement that was taken in says of the path.
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        rtt: Option<Duration>,
+        limited: bool,
+    ) -> Delivered {
+        let in_flight = self.segments(self.in_flight);
+        self.sampler.take(now, rtt, in_flight, limited)
+    }
+
+    fn stamp(&mut self, now: Time, chunk: Chunk) -> Stamp {
+        let (in_flight, more) = (
+            self.segments(self.in_flight),
+            self.segments(self.cost(chunk)),
+        );
+        self.sampler.on_sent(now, in_flight, more)
+    }
+
+    fn segments(&self, bytes: u64) -> f64 {
+        bytes as f64 / self.segment as f64
     }
 
     fn cost(&self, chunk: Chunk) -> u64 {
@@ -372,7 +420,7 @@ mod tests {
 
     /// Segments of 100 bytes, one each millisecond.
     fn sent(count: u64) -> Scoreboard {
-        let mut board = Scoreboard::new(10);
+        let mut board = Scoreboard::new(40);
         for i in 0..count {
             let chunk = Chunk {
                 offset: i * 100,
@@ -387,7 +435,8 @@ mod tests {
     #[test]
     fn a_segment_that_three_later_ones_overtake_is_lost_and_again_when_it_is_lost_again() {
         let mut board = sent(10);
-        let ack = |board: &mut Scoreboard, range| board.on_ack(0, [range].into_iter(), None);
+        let ack =
+            |board: &mut Scoreboard, range| board.on_ack(ms(100), 0, [range].into_iter(), None);
         ack(&mut board, (100, 300));
         assert_eq!(board.find_lost(ms(10), COUNT), (false, Some(ms(25))));
         ack(&mut board, (100, 400));
@@ -412,16 +461,19 @@ mod tests {
         ack(&mut board, (100, 1_301));
         assert_eq!(board.find_lost(ms(36), COUNT), (true, None));
         assert!(board.resend_lost(ms(36)).is_some());
-        assert_eq!(board.on_ack(1_301, [].into_iter(), None).bytes, 100);
+        assert_eq!(
+            board.on_ack(ms(100), 1_301, [].into_iter(), None).bytes,
+            100
+        );
         assert!(board.is_empty() && board.in_flight() == 0);
     }
 
     #[test]
     fn links_that_repair_get_their_time() {
         let mut board = sent(10);
-        board.on_ack(0, [(100, 1_000)].into_iter(), None);
+        board.on_ack(ms(100), 0, [(100, 1_000)].into_iter(), None);
         assert_eq!(board.find_lost(ms(150), TIME), (false, Some(ms(200))));
-        let news = board.on_ack(1_000, [].into_iter(), None);
+        let news = board.on_ack(ms(100), 1_000, [].into_iter(), None);
         assert!(news.reordered && news.bytes == 100);
         assert_eq!(board.find_lost(ms(500), TIME), (false, None));
     }
@@ -429,27 +481,37 @@ mod tests {
     #[test]
     fn an_answer_to_the_first_transmission_shows_that_the_second_was_not_needed() {
         let mut board = sent(5);
-        board.on_ack(0, [(100, 500)].into_iter(), None);
+        board.on_ack(ms(100), 0, [(100, 500)].into_iter(), None);
         assert!(board.find_lost(ms(10), COUNT).0);
         board.resend_lost(ms(10));
-        let news = board.on_ack(500, [].into_iter(), Some(ms(0)));
+        let news = board.on_ack(ms(100), 500, [].into_iter(), Some(ms(0)));
         assert!(news.spurious);
     }
 
     #[test]
     fn a_part_of_a_segment_is_not_the_segment() {
         let mut board = sent(3);
-        assert_eq!(board.on_ack(0, [(100, 150)].into_iter(), None).bytes, 0);
-        assert_eq!(board.on_ack(50, [(120, 200)].into_iter(), None).bytes, 100);
+        assert_eq!(
+            board
+                .on_ack(ms(100), 0, [(100, 150)].into_iter(), None)
+                .bytes,
+            0
+        );
+        assert_eq!(
+            board
+                .on_ack(ms(100), 50, [(120, 200)].into_iter(), None)
+                .bytes,
+            100
+        );
         assert_eq!(board.base(), Some(0));
-        assert_eq!(board.on_ack(300, [].into_iter(), None).bytes, 200);
+        assert_eq!(board.on_ack(ms(100), 300, [].into_iter(), None).bytes, 200);
         assert_eq!((board.in_flight(), board.base()), (0, None));
     }
 
     #[test]
     fn after_a_timeout_all_is_sent_again_but_what_has_come() {
         let mut board = sent(5);
-        board.on_ack(100, [(200, 300)].into_iter(), None);
+        board.on_ack(ms(100), 100, [(200, 300)].into_iter(), None);
         board.lose_all();
         let again: Vec<u64> = core::iter::from_fn(|| board.resend_lost(ms(9)))
             .map(|chunk| chunk.offset)

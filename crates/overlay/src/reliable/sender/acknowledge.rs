@@ -75,6 +75,9 @@ impl Sender {
             srtt: self.rtt.smoothed().unwrap_or_default(),
         };
         let highest = self.highest.map(|(order, _)| order);
+        let is_open = in_flight < self.window();
+        let told = self.sampler.take(now, rtt, self.in_flight as f64, !is_open);
+        self.controls.on_delivered(&told);
         self.controls.on_ack(&acked, highest);
         self.timeout_at = None;
         self.arm(now);
@@ -138,13 +141,15 @@ impl Sender {
         *packets += 1;
         *bytes += packet.bytes.len() as u64;
         self.in_flight -= usize::from(entry.state == State::InFlight);
-        let (order, sent_at) = (entry.order, entry.sent_at);
+        let (order, sent_at, stamp) = (entry.order, entry.sent_at, entry.stamp);
         let is_lost = entry.state == State::Lost;
         let (by_loss, repeated) = (entry.by_loss, entry.transmissions > 1);
         self.queue.on_arrived(&packet.bytes);
         self.queue.recycle(packet.bytes);
         let least = self.rtt.least().unwrap_or_default();
         let is_early = repeated && now.since(sent_at) < least.mul_f64(0.9);
+        let stamp = (!is_early).then_some(&stamp);
+        self.sampler.on_arrived(now, stamp, 1.0);
         if is_lost || is_early {
             // It is an earlier transmission that has come after all.
             if is_lost || by_loss {
@@ -245,6 +250,7 @@ impl Sender {
         self.entries[at].state = State::Lost;
         self.in_flight -= 1;
         self.lost.push_back(seq);
+        self.sampler.on_lost(1.0);
         let next = self.next_order;
         if self.controls.on_loss(now, order, next) {
             self.stats.cuts += 1;

@@ -10,6 +10,7 @@ use super::super::{Full, MARK_LEAST, MARK_PACKETS, MARK_SOJOURN, SPAN};
 use super::{Entry, Outgoing, Sender, State};
 use crate::flow::FlowKey;
 use base::{Duration, Time};
+use congestion::delivery::Stamp;
 use wire::control::Hold;
 use wire::data::{Header, LaneSeq};
 
@@ -171,6 +172,9 @@ impl Sender {
         if self.queue.due() == 0 && self.lost.is_empty() && self.chosen.is_none() {
             // Nothing waits for the window.
             self.is_limited &= self.in_flight >= self.window();
+            if self.in_flight < self.window() {
+                self.sampler.on_nothing_to_send(self.in_flight as f64);
+            }
             if !self.grant {
                 return None;
             }
@@ -192,6 +196,7 @@ impl Sender {
         if length.is_none() {
             self.grant = false;
             self.is_limited = false;
+            self.sampler.on_nothing_to_send(self.in_flight as f64);
             // The receiver's window is closed: it is asked now and then. Nothing has left, so a
             // probe that is due already is not put off: packets may come to the queue for ever.
             if self.timeout_at.is_none() {
@@ -233,6 +238,7 @@ impl Sender {
                 packet: Some(packet),
                 order: 0,
                 sent_at: now,
+                stamp: Stamp::default(),
                 transmissions: 0,
                 state: State::Waiting,
                 by_loss: false,
@@ -274,7 +280,10 @@ impl Sender {
         self.packet_bytes += (bytes - self.packet_bytes) / 8.0;
         let (window, slow) = (self.wide_window(), self.controls.in_slow_start());
         let rtt = self.rtt.smoothed().unwrap_or_default();
-        self.pacer.set(window, rtt, slow);
+        match self.controls.pace() {
+            Some(pace) => self.pacer.set_rate(pace * window / self.controls.window()),
+            None => self.pacer.set(window, rtt, slow),
+        }
         self.pacer.on_sent(now);
         let order = self.next_order;
         self.next_order += 1;
@@ -282,7 +291,9 @@ impl Sender {
         self.last_sent = now;
         self.last_used = now;
         let at = (seq - self.base) as usize;
+        let stamp = self.sampler.on_sent(now, self.in_flight as f64, 1.0);
         let entry = &mut self.entries[at];
+        entry.stamp = stamp;
         self.in_flight += usize::from(entry.state != State::InFlight);
         entry.order = order;
         entry.sent_at = now;

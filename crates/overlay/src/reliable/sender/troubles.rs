@@ -70,6 +70,7 @@ impl Sender {
     }
 
     fn lose_all(&mut self) {
+        self.sampler.on_timeout();
         self.sent.clear();
         self.lost.clear();
         self.chosen = None;
@@ -91,6 +92,14 @@ impl Sender {
         (rto * (1 << self.backoff)).min(RTO_MAX.max(rto))
     }
 
+    /// Choice: RFC 8985 §7.2 waits for two round trips. Two without a queue are enough beside one,
+    /// if that one is as long as usual.
+    fn probe_after(&self, rtt: Duration) -> Duration {
+        let least = self.rtt.least().unwrap_or(rtt);
+        let usual = rtt + self.rtt.deviation() * 4;
+        (least * 2).max(usual).min(rtt * 2)
+    }
+
     /// Sets the timer for probe or timeout, if it is not set.
     pub(super) fn arm(&mut self, now: Time) {
         let waits = !self.entries.is_empty() || self.queue.due() > 0 || self.skip_to.is_some();
@@ -100,7 +109,7 @@ impl Sender {
         }
         let probe = self.probes < PROBES && self.backoff == 0 && self.in_flight > 0;
         let after = match self.rtt.smoothed().filter(|_| probe) {
-            Some(rtt) => (rtt * 2 + ACK_DELAY * 2).min(self.rto()),
+            Some(rtt) => (self.probe_after(rtt) + ACK_DELAY * 2).min(self.rto()),
             None => self.rto(),
         };
         // A probe waits for silence after the last transmission, the timeout for the first. An

@@ -37,7 +37,7 @@ fn everything_arrives_once_whatever_the_network_does() {
             jitter: ms(rng.below(20)),
         };
         let settings = Settings {
-            family: Family::ALL[rng.below(10) as usize],
+            family: Family::ALL[rng.below(Family::ALL.len() as u64) as usize],
             flows_max: 1 + rng.below(3) as usize,
             ..Settings::default()
         };

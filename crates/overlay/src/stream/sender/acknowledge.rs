@@ -38,7 +38,7 @@ impl Sender {
         });
         let before = self.board.in_flight();
         let echo = heard.rtt.map(|rtt| now - rtt);
-        let news = self.board.on_ack(acknowledged, ranges, echo);
+        let news = self.board.on_ack(now, acknowledged, ranges, echo);
         if lies {
             return Err(NeverSent);
         }
@@ -57,8 +57,14 @@ impl Sender {
             }
         }
         self.find_lost(now);
-        // A window that does not limit the sender has not filled the queue either.
-        if heard.congested && self.limited && self.una >= self.marked {
+        if news.bytes > 0 {
+            let limited = before + self.segment > self.window();
+            let told = self.board.delivered(now, heard.rtt, limited);
+            self.control.on_delivered(&told);
+        }
+        // A window that does not limit the sender has not filled the queue either; a pace may have.
+        let fills = self.limited || self.control.pace().is_some();
+        if heard.congested && fills && self.una >= self.marked {
             self.marked = self.next;
             let in_flight = before as f64 / self.segment as f64;
             self.control

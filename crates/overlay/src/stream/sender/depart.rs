@@ -68,6 +68,7 @@ impl Sender {
         let something = self.board.has_lost() || self.next < self.end || self.fin_due();
         if !something {
             self.limited = false;
+            self.board.on_nothing_to_send();
             return None;
         }
         if !self.is_paced_in(now) {
@@ -95,6 +96,7 @@ impl Sender {
         let fin = waiting == 0 && self.fin_due();
         if len == 0 && !fin {
             self.limited = false;
+            self.board.on_nothing_to_send();
             if waiting > 0 && self.board.is_empty() && self.persist_at.is_none() {
                 self.persist_at = Some(now + self.persist);
             }
@@ -103,6 +105,7 @@ impl Sender {
         // A sliver of window is left until it has grown, as long as an answer is under way.
         if len < waiting.min(self.fit) && !self.board.is_empty() {
             self.limited = false;
+            self.board.on_nothing_to_send();
             return None;
         }
         if self.board.is_empty() {
@@ -154,7 +157,8 @@ impl Sender {
         } else {
             1.25
         };
-        let rate = gain * self.control.window() * self.segment as f64 / srtt.as_secs_f64();
+        let ahead = gain * self.control.window() / srtt.as_secs_f64();
+        let rate = self.control.pace().unwrap_or(ahead) * self.segment as f64;
         let take = Duration::from_secs_f64(bytes as f64 / rate);
         self.pace = self.pace.max(now) + take;
     }

@@ -44,7 +44,7 @@ impl Recovery {
             Family::NewReno | Family::Westwood | Family::WestwoodPlus | Family::Real => {
                 Recovery::NewReno(NewReno::default())
             }
-            Family::Sack | Family::Cubic => Recovery::Sack(Sack::default()),
+            Family::Sack | Family::Cubic | Family::Bbr => Recovery::Sack(Sack::default()),
             Family::Fack => Recovery::Fack(Fack::default()),
             Family::Vegas => Recovery::Vegas(Vegas::default()),
         }
