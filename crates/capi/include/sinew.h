@@ -107,6 +107,10 @@ const char *sinew_error(void);
 /* Milliseconds of silence of its peer that a stream survives; 0 for what the node has set. */
 #define SINEW_GIVE_UP 8
 
+/* What decides the window of a stream: 0 what the node has set, 1 CUBIC, as kernels have it, 2 BBR,
+ * which bears random losses and may take more than its share beside TCP. */
+#define SINEW_CONTROL 11
+
 #ifdef __cplusplus
 }
 #endif

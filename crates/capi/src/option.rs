@@ -1,7 +1,7 @@
 //! Options of the level `SOL_SINEW`: the numbers of sinew.h.
 
 use crate::errno::Errno;
-use client::{Delivery, LinkProtocol, Options, RouteBy};
+use client::{Delivery, LinkProtocol, Options, RouteBy, StreamControl};
 use core::time::Duration;
 
 /// The level of these options.
@@ -14,6 +14,7 @@ pub(crate) const DELIVERY: libc::c_int = 5;
 pub(crate) const TTL: libc::c_int = 6;
 pub(crate) const MAX_PAYLOAD: libc::c_int = 7;
 pub(crate) const GIVE_UP: libc::c_int = 8;
+pub(crate) const CONTROL: libc::c_int = 11;
 
 const LINKS: [LinkProtocol; 3] = [
     LinkProtocol::BestEffort,
@@ -40,6 +41,10 @@ pub(crate) fn set(
         GIVE_UP => {
             changed.give_up = (value != 0).then(|| Duration::from_millis(place as u64));
         }
+        CONTROL => {
+            let byte = u8::try_from(value).map_err(|_| libc::EINVAL)?;
+            changed.control = StreamControl::from_byte(byte).map_err(|_| libc::EINVAL)?;
+        }
         DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
         TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
         PRIORITY | TTL => return Err(libc::EINVAL),
@@ -61,6 +66,7 @@ pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, 
         GIVE_UP => Ok(options.give_up.map_or(0, |give_up| {
             libc::c_int::try_from(give_up.as_millis()).unwrap_or(libc::c_int::MAX)
         })),
+        CONTROL => Ok(StreamControl::to_byte(options.control).into()),
         DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
         TTL => Ok(options.ttl.into()),
         _ => Err(libc::ENOPROTOOPT),
@@ -82,6 +88,7 @@ mod tests {
             (DEADLINE, 1_000_000),
             (GIVE_UP, 86_400_000),
             (DELIVERY, 1),
+            (CONTROL, 2),
             (TTL, 63),
         ] {
             for chosen in [1, most] {
@@ -120,6 +127,7 @@ mod tests {
             ("SINEW_DELIVERY", DELIVERY),
             ("SINEW_TTL", TTL),
             ("SINEW_GIVE_UP", GIVE_UP),
+            ("SINEW_CONTROL", CONTROL),
             ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
             ("SINEW_LINK_BEST_EFFORT", 0),
             ("SINEW_LINK_REAL_TIME", 1),

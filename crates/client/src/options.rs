@@ -3,7 +3,7 @@
 use core::time::Duration;
 use wire::data::{Class, TTL_MAX};
 pub use wire::data::{LinkProtocol, Routing};
-pub use wire::ipc::{Delivery, RouteBy, Scheme};
+pub use wire::ipc::{Delivery, RouteBy, Scheme, StreamControl};
 
 /// How a socket's packets are carried, and how it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,9 @@ pub struct Options {
     /// After how long without a word of the peer a stream ends in an error; none for what the node has
     /// set, 15 minutes unless its operator has chosen.
     pub give_up: Option<Duration>,
+    /// What decides the window of a stream: CUBIC, as kernels have it, or BBR, which bears random
+    /// losses; none for what the node has set, CUBIC.
+    pub control: Option<StreamControl>,
 }
 
 impl Options {
@@ -36,6 +39,7 @@ impl Options {
             delivery: Delivery::AsItComes,
             ttl: wire::ipc::Options::TTL_DEFAULT,
             give_up: None,
+            control: None,
         }
     }
 
@@ -74,6 +78,7 @@ impl Options {
             delivery: self.delivery,
             ttl: self.ttl.clamp(1, TTL_MAX),
             give_up: self.give_up.map(span),
+            control: self.control,
         }
     }
 }

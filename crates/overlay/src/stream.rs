@@ -43,17 +43,18 @@ pub const STAMPED_BYTES: usize =
     SEGMENT_BYTES - wire::data::EXTENSION_LENGTH_BYTES - wire::stamp::STAMP_BYTES_MAX;
 /// The receive window at first. A message of the greatest length fits.
 pub const WINDOW_START: u64 = 128 << 10;
-/// The largest receive window: 1 Gbit/s over 50 ms are 6.25 MB, 2 Gbit/s over 30 ms 7.5 MB.
-pub const WINDOW_MAX: u64 = 8 << 20;
+/// The largest receive window: 10 Gbit/s over 200 ms are 250 MB, 238 MiB. It grows to what is used.
+pub const WINDOW_MAX: u64 = 256 << 20;
 /// What may be written and not yet acknowledged at first, and at most.
 pub const BUFFER_START: u64 = 128 << 10;
 /// See [`WINDOW_MAX`].
-pub const BUFFER_MAX: u64 = 8 << 20;
+pub const BUFFER_MAX: u64 = 256 << 20;
 /// Streams of one node: as many as it has sockets. Their windows and buffers at first come to
 /// 1 GiB, when all of them are full on both sides; memory is taken when there is something to keep.
 pub const STREAMS_MAX: usize = crate::sockets::MAX_SOCKETS;
-/// What windows and buffers of all streams may take beyond their start.
-pub const GROWTH_MAX: u64 = 256 << 20;
+/// What windows and buffers of all streams may take beyond their start: the largest of both for one
+/// stream, or 8 MiB each for 32. It is a promise; memory is taken when bytes wait.
+pub const GROWTH_MAX: u64 = 512 << 20;
 
 /// What a stream does unless its client has chosen.
 pub const DEFAULT_CLASS: Class = Class {
@@ -92,15 +93,13 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Takes so much; false if there is less.
+    /// Takes so much, at most half of what is left: who comes later still finds something.
     fn take(&mut self, bytes: u64) -> bool {
-        match self.left.checked_sub(bytes) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => false,
+        let is_there = bytes <= self.left / 2;
+        if is_there {
+            self.left -= bytes;
         }
+        is_there
     }
 
     fn give_back(&mut self, bytes: u64) {

@@ -36,6 +36,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
             ttl: 32,
             scheme: None,
             give_up: None,
+            control: None,
         },
     };
     let mut streams = Streams::begin(&mut nodes, (0..40).map(stream).collect());

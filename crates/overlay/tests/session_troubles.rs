@@ -236,7 +236,8 @@ fn a_reader_that_sleeps_for_a_minute_stops_its_own_stream_only() {
     sessions.run_ms(&mut nodes, 2_000);
     let stopped_at = sessions.called(0).read;
     let held = sessions.called(0).unread;
-    assert!(held <= overlay::stream::WINDOW_MAX, "{held}");
+    // A window grows to what its path and its reader make use of, 25 kB here.
+    assert!(held <= 1 << 20, "{held}");
     let before = sessions.called(1).read;
     // Both ends of the other stream go on with little, to keep the test short.
     sessions.end(other).to_write = 0;
@@ -340,7 +341,7 @@ fn ten_thousand_connections_leave_nothing_behind() {
 
 #[test]
 fn what_a_client_must_not_do_ends_its_stream() {
-    let mut nodes = Nodes::new(8, 2, &chain(2), "delay=1ms");
+    let mut nodes = Nodes::new(8, 2, &chain(2), "delay=1ms rate=20mbit");
     nodes.run_ms(2_000);
     let (_, caller) = busy(&mut nodes, 1, LinkProtocol::BestEffort);
     // More than the credit.
@@ -351,7 +352,7 @@ fn what_a_client_must_not_do_ends_its_stream() {
         nodes.request(caller.0, caller.1, Request::Stream(write));
     }
     drop(payload);
-    nodes.run_ms(20);
+    nodes.run_ms(500);
     let mut resets = Vec::new();
     for answer in nodes.world.take_replies() {
         if let Reply::Stream(overlay::stream::StreamReply::Reset(why)) = answer.reply {

@@ -3,9 +3,9 @@
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
 use crate::terminal;
-use crate::transfer::{node_at, patience, target};
+use crate::transfer::{control, node_at, patience, target};
 use clap::Args;
-use client::Options;
+use client::{Options, StreamControl};
 use gateway::{Event, Exit, Near};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -42,6 +42,10 @@ pub struct Forward {
     /// set, 15m
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
+    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
+    /// default: what the node has set, cubic
+    #[arg(long, value_name = "CONTROL", value_parser = control)]
+    pub control: Option<StreamControl>,
     /// Print what happens to each connection as JSON, one object in a line
     #[arg(long)]
     pub json: bool,
@@ -77,6 +81,7 @@ pub fn run(args: &Forward) -> Outcome {
     let report = Arc::new(reporter(args.json));
     let options = Options {
         give_up: args.give_up,
+        control: args.control,
         ..Options::stream()
     };
     if let (Some(port), Some(word)) = (args.serve, &args.target) {

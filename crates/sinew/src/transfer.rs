@@ -15,7 +15,7 @@ use crate::quantity::{seconds, within};
 use crate::stop::Stop;
 use crate::terminal;
 use clap::Args;
-use client::{DatagramSocket, Node, Options, Stream, Target};
+use client::{DatagramSocket, Node, Options, Stream, StreamControl, Target};
 use progress::Progress;
 use serde_json::json;
 use std::fs::File;
@@ -54,6 +54,10 @@ pub struct Send {
     /// 15m
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
+    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
+    /// default: what the node has set, cubic
+    #[arg(long, value_name = "CONTROL", value_parser = control)]
+    pub control: Option<StreamControl>,
     /// Print JSON when it is done; what the receiver answers is not printed then
     #[arg(long)]
     pub json: bool,
@@ -82,6 +86,10 @@ pub struct Listen {
     /// How long a stream survives silence of the sender, like 5m; default: what the node has set, 15m
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
+    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
+    /// default: what the node has set, cubic
+    #[arg(long, value_name = "CONTROL", value_parser = control)]
+    pub control: Option<StreamControl>,
     /// Print JSON for each stream when it is done; needs --out
     #[arg(long, requires = "out")]
     pub json: bool,
@@ -93,9 +101,16 @@ pub fn patience(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(span.as_nanos()))
 }
 
-fn stream_options(give_up: Option<Duration>) -> Options {
+/// What decides the window of a stream.
+pub fn control(text: &str) -> Result<StreamControl, String> {
+    let known = StreamControl::ALL.into_iter().find(|c| c.label() == text);
+    known.ok_or_else(|| format!("`{text}` is no control; use cubic or bbr"))
+}
+
+fn stream_options(give_up: Option<Duration>, control: Option<StreamControl>) -> Options {
     Options {
         give_up,
+        control,
         ..Options::stream()
     }
 }
@@ -163,7 +178,7 @@ pub fn send(args: &Send) -> Outcome {
             "streams go to one node: add --datagram for a group",
         ));
     }
-    let stream = node.connect(to, stream_options(args.give_up))?;
+    let stream = node.connect(to, stream_options(args.give_up, args.control))?;
     let mut progress = Progress::new(args.json, false, length(args.file.as_deref()));
     let answers = std::thread::scope(|scope| {
         let answers = scope.spawn(|| take_answers(&stream, args.json));
@@ -280,7 +295,7 @@ pub fn listen(args: &Listen) -> Outcome {
         say_where(args, socket.local());
         return take_datagrams(&socket, &mut stop, &mut output);
     }
-    let listener = node.listen(args.port, stream_options(args.give_up))?;
+    let listener = node.listen(args.port, stream_options(args.give_up, args.control))?;
     say_where(args, listener.local());
     listener.set_nonblocking(true)?;
     let mut cut = 0;

@@ -97,7 +97,7 @@ pub use reply::{
 };
 pub use request::{Destination, Request, SEND_TO_HEADER_BYTES};
 pub use routing::{RouteBy, Scheme};
-pub use stream::{Framing, ResetReason};
+pub use stream::{Framing, ResetReason, StreamControl};
 
 use base::VirtualPort;
 

@@ -250,7 +250,7 @@ fn every_example_reads_as_told() {
         "Reply 10.7.0.3 2",
         "cafe0001 fffffff0 262144 [(16, 32), (48, 64)] [104, 105]",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
-         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s) })",
+         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr) })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
          recovered: true, remaining: Remaining(650), group: None }, [104, 105])",
         "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",

@@ -16,8 +16,8 @@ use overlay::{Config, Event, Node, Reply, Request, Settings};
 use secure::{Authority, Context, Handshakes, Identity, Keys, Network, Outcome, Session, Validity};
 use wire::control::{Builder, Hello, Hold};
 use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
-use wire::ipc::Scheme;
 use wire::ipc::{Delivery, Options, ResetReason};
+use wire::ipc::{Scheme, StreamControl};
 use wire::link::{Kind, SEAL_BYTES};
 use wire::link_state::{Link, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Record, RecordKind, RecordSeq};
@@ -287,6 +287,7 @@ impl Scene {
             ttl: 1 + (flags & 0x1f),
             give_up: (flags & 4 != 0).then(|| Duration::from_millis(to.into())),
             scheme: Scheme::ALL.get(usize::from(to % 5)).copied(),
+            control: StreamControl::ALL.get(usize::from(to % 3)).copied(),
         };
         self.ask(who, Request::Options(options));
         let payload = self.out.pool.copy_of(HEADROOM, &bytes[3..]);

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   calm rounds, no queue ─▶ usual, at most 10 %
-//!   a round:  lost > n · (usual + 2 %) + 2 · √(n · (usual + 2 %))   ⇒ too many
+//!   a round:  lost > n · (usual + 2 %) + 3 · √(n · (usual + 2 %))   ⇒ too many
 //! ```
-//! The second term is what chance adds in one round of forty: of 20 packets two are lost by chance
-//! on a path that loses 2 %, and of 2000 sixty are.
+//! The second term is what chance adds in one round of a thousand, as a probe lasts for hundreds of
+//! acknowledgements, each of which is a chance to be wrong: of 20 packets two are lost by chance on a
+//! path that loses 2 %, and of 2000 sixty are.
 
 /// Beyond what is usual, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
 const BEYOND: f64 = 0.02;
@@ -42,7 +43,7 @@ impl Losses {
 
     fn exceed(&self, share: f64) -> bool {
         let expected = (self.lost + self.arrived) * share;
-        self.lost > 1.0 && self.lost > expected + 2.0 * expected.sqrt()
+        self.lost > 1.0 && self.lost > expected + 3.0 * expected.sqrt()
     }
 
     /// The round is over: whether it has lost too many. What it has lost is usual if it `learns`.
@@ -73,7 +74,7 @@ mod tests {
         losses.on_delivered(19.0, 1.0);
         assert!(!losses.are_too_many(), "one is chance");
         losses.forget_round();
-        losses.on_delivered(95.0, 5.0);
+        losses.on_delivered(188.0, 12.0);
         assert!(losses.are_too_many() && !losses.are_a_flood());
         for _ in 0..50 {
             losses.forget_round();

@@ -177,5 +177,6 @@ pub(super) fn options_of(options: &overlay::request::Options) -> Options {
         give_up: options
             .give_up
             .map(|give_up| std::time::Duration::from_nanos(give_up.as_nanos())),
+        control: options.control,
     }
 }

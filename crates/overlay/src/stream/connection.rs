@@ -21,8 +21,9 @@ use super::{Budget, Framing, ResetReason, Settings, StreamId};
 use crate::flow::FlowKey;
 use crate::snapshot::StreamStatus;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
+use congestion::Family;
 use wire::data::{Class, LinkProtocol, Repr, Routing};
-use wire::ipc::{Options, Scheme};
+use wire::ipc::{Options, Scheme, StreamControl};
 use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Segment};
 
 /// The first answer to a SYN is waited for so long; each next one twice as long as that before.
@@ -137,12 +138,17 @@ impl Connection {
         };
         let is_initiator = phase == Phase::Calling;
         let give_up = options.give_up.unwrap_or(settings.give_up);
+        let control = match options.control {
+            None => settings.congestion,
+            Some(StreamControl::Cubic) => Family::Cubic,
+            Some(StreamControl::Bbr) => Family::Bbr,
+        };
         Connection {
             key,
             client: None,
             phase,
             framing,
-            sender: Sender::new(now, settings.congestion, class.link, segment),
+            sender: Sender::new(now, control, class.link, segment),
             receiver: Receiver::new(now, framing),
             class,
             ttl: options.ttl,

@@ -30,6 +30,8 @@ const PERSIST_START: Duration = Duration::from_millis(200);
 /// with more than that of a path without. It has no floor of its own: many streams to a slow branch
 /// must come down to what the branch carries, and a hop that repairs a loss marks nothing by that.
 const RELIABLE_START: f64 = 32.0;
+/// A larger ring gives its memory back when it is empty.
+const RING_KEPT: usize = 1 << 20;
 /// Bytes of credit that are worth a message to the host.
 const CREDIT_STEP: u64 = 16 << 10;
 
@@ -204,6 +206,13 @@ impl Sender {
     /// Everything that was written has arrived.
     pub(crate) fn is_delivered(&self) -> bool {
         self.una >= self.end
+    }
+
+    /// Gives back the memory of a large buffer that is empty.
+    fn release(&mut self) {
+        if self.buffered() == 0 && self.ring.capacity() > RING_KEPT {
+            self.ring.clear();
+        }
     }
 
     /// Bytes that are written and not acknowledged.

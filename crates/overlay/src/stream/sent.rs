@@ -16,9 +16,9 @@ use base::{Duration, Time};
 use congestion::delivery::{Delivered, Sampler, Stamp};
 use std::collections::VecDeque;
 
-/// Segments that are outstanding at most: 8 MiB in full segments are 6473; what an application
-/// writes in small pieces is gathered beyond.
-pub(super) const OUTSTANDING_MAX: usize = 16_384;
+/// Segments that are outstanding at most: 256 MiB in full segments are 208 000, of some 110 bytes
+/// each here; what an application writes in small pieces is gathered beyond.
+pub(super) const OUTSTANDING_MAX: usize = 262_144;
 /// Later transmissions that must have arrived where nothing is known of reordering [RFC 5681].
 const LATER: u64 = 3;
 

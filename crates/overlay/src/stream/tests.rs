@@ -238,6 +238,24 @@ proptest! {
 /// A program that takes three seconds for its answer, and questions after long silence, are no long round
 /// trips: timeouts would last for half a minute on a path that loses much.
 #[test]
+fn the_memory_of_a_node_is_never_all_taken_by_who_came_first() {
+    let mut budget = Budget { left: GROWTH_MAX };
+    let grow = |budget: &mut Budget| {
+        let mut window = WINDOW_START;
+        while window < WINDOW_MAX && budget.take(window) {
+            window *= 2;
+        }
+        window
+    };
+    let windows: Vec<u64> = (0..8).map(|_| grow(&mut budget)).collect();
+    assert_eq!(windows[0], WINDOW_MAX);
+    assert!(windows.windows(2).all(|pair| pair[1] <= pair[0]));
+    assert!(windows[7] >= 1 << 20, "{windows:?}");
+    let taken: u64 = windows.iter().map(|window| window - WINDOW_START).sum();
+    assert_eq!(taken + budget.left, GROWTH_MAX);
+}
+
+#[test]
 fn who_thinks_before_it_answers_has_no_longer_round_trip() {
     let channel = Channel {
         loss_pct: 0,

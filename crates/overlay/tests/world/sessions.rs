@@ -217,7 +217,10 @@ impl Sessions {
             let bytes: Vec<u8> = (0..len as u64)
                 .map(|i| byte(end.written + i, end.salt))
                 .collect();
-            let payload = pool.copy_of(0, &bytes).unwrap();
+            // A host without a buffer waits.
+            let Some(payload) = pool.copy_of(0, &bytes) else {
+                break;
+            };
             requests.push(StreamRequest::Write { payload });
             end.to_write -= len as u64;
             end.written += len as u64;

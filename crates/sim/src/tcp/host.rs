@@ -303,6 +303,11 @@ impl TcpHost {
             }
             _ => {}
         }
+        if let Kind::Connection(sender) = &mut outgoing.kind
+            && sender.paced.is_some_and(|at| at <= now)
+        {
+            sender.on_pace(now);
+        }
         while let Some(application) = &mut outgoing.application
             && application.next().is_some_and(|at| at <= now)
         {
@@ -416,7 +421,7 @@ impl TcpHost {
 impl Outgoing {
     fn due(&self) -> Option<Time> {
         let timer = match &self.kind {
-            Kind::Connection(sender) => sender.timer,
+            Kind::Connection(sender) => sender.timer.into_iter().chain(sender.paced).min(),
             Kind::Partial(sender) => sender.timer,
             Kind::Datagrams(_) => None,
         };

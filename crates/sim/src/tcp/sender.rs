@@ -14,6 +14,7 @@ use super::recovery::Recovery;
 use super::rto::Rto;
 use super::settings::Settings;
 use base::{Duration, Time};
+use congestion::delivery::Stamp;
 use congestion::{Acked, Congestion, Control};
 use std::collections::VecDeque;
 
@@ -67,6 +68,20 @@ pub(crate) struct Slot {
     data: Data,
     pub(crate) sent: Time,
     pub(crate) times: u32,
+    /// For RACK: where its last transmission is, the number of that, and what was known when it left.
+    pub(crate) place: Place,
+    pub(crate) order: u64,
+    pub(crate) stamp: Stamp,
+}
+
+/// Where the last transmission of a segment is believed to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// There was none yet.
+    Waiting,
+    InFlight,
+    Lost,
+    Arrived,
 }
 
 #[derive(Debug)]
@@ -99,6 +114,8 @@ pub(crate) struct Sender {
 
     pub(crate) rto: Rto,
     pub(crate) timer: Option<Time>,
+    /// The pace lets the next one leave then.
+    pub(crate) paced: Option<Time>,
     /// The segment whose round trip is measured, and when it was sent.
     pub(crate) timed: Option<(i64, Time)>,
     srtt: Option<Duration>,
@@ -116,7 +133,7 @@ impl Sender {
             to,
             flow,
             control: settings.family.control(settings.control_settings()),
-            recovery: Recovery::of(settings.family),
+            recovery: Recovery::of(&settings),
             rto: Rto::new(settings.timer, phase),
             settings,
             slots: VecDeque::new(),
@@ -133,6 +150,7 @@ impl Sender {
             action: Action::None,
             advertised: i64::MAX,
             timer: None,
+            paced: None,
             timed: None,
             srtt: None,
             wave: 0,
@@ -223,7 +241,9 @@ impl Sender {
             self.rto.back_off();
         }
         self.set_timer(now);
-        self.next = self.acked + 1;
+        if !matches!(self.recovery, Recovery::Rack(_)) {
+            self.next = self.acked + 1;
+        }
         self.timed = None;
         self.send_more(now, i64::MAX);
     }
@@ -305,6 +325,9 @@ impl Sender {
             };
             self.numbered = self.numbered.wrapping_add(1);
             self.slots.push_back(Slot::of(data));
+        }
+        if matches!(self.recovery, Recovery::Rack(_)) {
+            self.rack_sent(now, seq);
         }
         let Some(slot) = self.slots.get_mut(place) else {
             return;
@@ -409,6 +432,22 @@ impl Sender {
         self.slots.get(usize::try_from(seq - self.acked - 1).ok()?)
     }
 
+    pub(crate) fn slot_mut(&mut self, seq: i64) -> Option<&mut Slot> {
+        let place = usize::try_from(seq - self.acked - 1).ok()?;
+        self.slots.get_mut(place)
+    }
+
+    /// The smoothed round trip, in fine time.
+    pub(crate) fn srtt(&self) -> Duration {
+        self.srtt.unwrap_or_default()
+    }
+
+    /// The pace lets something leave.
+    pub(crate) fn on_pace(&mut self, now: Time) {
+        self.paced = None;
+        self.send_more(now, i64::MAX);
+    }
+
     pub(crate) fn set_timer(&mut self, now: Time) {
         self.timer = Some(now + self.rto.timeout());
     }
@@ -425,6 +464,9 @@ impl Slot {
             data,
             sent: Time::ZERO,
             times: 0,
+            place: Place::Waiting,
+            order: 0,
+            stamp: Stamp::default(),
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Settings {
     pub delayed_ack: Option<Duration>,
     /// The window grows although the application does not fill it, as ns-2's does.
     pub grows_unused: bool,
+    /// Losses are found by the order of transmissions [RFC 8985], whatever the family's own way is.
+    pub rack: bool,
 }
 
 /// The retransmission timer [RFC 6298].
@@ -70,6 +72,7 @@ impl Settings {
             limited_transmit: true,
             delayed_ack: None,
             grows_unused: true,
+            rack: false,
         }
     }
 
@@ -83,6 +86,27 @@ impl Settings {
         settings.timer.min = Duration::from_secs(1);
         settings.timer.tick = Duration::from_millis(100);
         settings
+    }
+
+    /// A kernel of today: segments of 1448 bytes in packets of 1500, initial window 10, least timeout
+    /// 200 ms, losses by RACK, an acknowledgement for two segments or after 40 ms.
+    pub fn linux(family: Family) -> Settings {
+        Settings {
+            control: congestion::Settings::default(),
+            segment_bytes: 1500,
+            window: 32_768,
+            timer: Timer {
+                min: Duration::from_millis(200),
+                max: Duration::from_secs(120),
+                initial: Duration::from_secs(1),
+                tick: Duration::from_millis(1),
+            },
+            limited_transmit: true,
+            delayed_ack: Some(Duration::from_millis(40)),
+            grows_unused: false,
+            rack: true,
+            ..Settings::ns2(family)
+        }
     }
 
     /// With another largest window.

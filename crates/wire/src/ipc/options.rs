@@ -1,6 +1,6 @@
 //! How a client wants its packets carried.
 
-use super::{RouteBy, Scheme};
+use super::{RouteBy, Scheme, StreamControl};
 use crate::bytes::{Reader, Writer};
 use crate::data::{Class, Routing, TTL_MAX};
 use crate::{Full, Malformed};
@@ -27,9 +27,9 @@ pub enum Delivery {
 /// |       .. deadline, us         |   delivery    |      ttl      |
 /// +---------------+---------------+---------------+---------------+
 /// |                   give up after, ms; 0: the node's own        |
-/// +---------------+-----------------------------------------------+
-/// |    scheme     |   only with routing "stamped": 1 best, 2 disjoint, 3 disjoint-3, 4 flooding
-/// +---------------+
+/// +---------------+---------------+-------------------------------+
+/// |    control    |    scheme     |   the second only with routing "stamped": 1 best,
+/// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -46,6 +46,8 @@ pub struct Options {
     /// After how long without a word of its peer a stream of this socket is over; whole milliseconds on
     /// the wire, none for what the node has set.
     pub give_up: Option<Duration>,
+    /// What decides the window of a stream of this socket; none for what the node has set.
+    pub control: Option<StreamControl>,
 }
 
 impl Options {
@@ -81,6 +83,7 @@ impl Options {
             return Err(Malformed::Value);
         }
         let give_up_ms = r.u32()?;
+        let control = StreamControl::from_byte(r.u8()?)?;
         let scheme = match class.routing {
             Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
             _ => None,
@@ -92,6 +95,7 @@ impl Options {
             delivery,
             ttl,
             give_up: (give_up_ms != 0).then(|| Duration::from_millis(give_up_ms.into())),
+            control,
         })
     }
 
@@ -113,6 +117,7 @@ impl Options {
             let ms = give_up.as_micros() / 1_000;
             u32::try_from(ms).unwrap_or(u32::MAX).max(1)
         }))?;
+        w.u8(StreamControl::to_byte(self.control))?;
         match (self.class.routing, self.scheme) {
             // Of which nobody said how: the node refuses it.
             (Routing::Stamped, None) => w.u8(0),
@@ -131,6 +136,7 @@ impl Default for Options {
             delivery: Delivery::default(),
             ttl: Options::TTL_DEFAULT,
             give_up: None,
+            control: None,
         }
     }
 }

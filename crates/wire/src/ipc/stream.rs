@@ -13,6 +13,47 @@ pub enum Framing {
     Messages,
 }
 
+/// What decides the window of a stream, where its client has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StreamControl {
+    /// As kernels have it: a loss is congestion [RFC 9438].
+    Cubic,
+    /// A model of the path, which bears losses that the path has of itself.
+    Bbr,
+}
+
+impl StreamControl {
+    /// All there are.
+    pub const ALL: [StreamControl; 2] = [StreamControl::Cubic, StreamControl::Bbr];
+
+    /// How people call it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            StreamControl::Cubic => "cubic",
+            StreamControl::Bbr => "bbr",
+        }
+    }
+
+    /// The number on the wire: 0 if the client has not chosen.
+    pub const fn to_byte(chosen: Option<StreamControl>) -> u8 {
+        match chosen {
+            None => 0,
+            Some(StreamControl::Cubic) => 1,
+            Some(StreamControl::Bbr) => 2,
+        }
+    }
+
+    /// What a number on the wire means.
+    pub const fn from_byte(byte: u8) -> Result<Option<StreamControl>, Malformed> {
+        match byte {
+            0 => Ok(None),
+            1 => Ok(Some(StreamControl::Cubic)),
+            2 => Ok(Some(StreamControl::Bbr)),
+            _ => Err(Malformed::Value),
+        }
+    }
+}
+
 /// Why a stream has ended before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResetReason {

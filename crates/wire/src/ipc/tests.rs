@@ -22,6 +22,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
         delivery: Delivery::InOrder,
         ttl: 16,
         give_up: Some(Duration::from_secs(60)),
+        control: Some(StreamControl::Bbr),
     };
     let stamped = options.routed_by(Scheme::Disjoint);
     [
@@ -34,7 +35,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
         ),
         (
             Request::Options(options),
-            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60],
+            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2],
         ),
         (
             Request::SendTo(DESTINATION, b"hi"),
@@ -51,7 +52,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
         (Request::Raw, &[6]),
         (
             Request::Options(stamped),
-            &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2],
+            &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2, 2],
         ),
         (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
         (

@@ -75,6 +75,7 @@ impl Sender {
             self.control.on_recovered(now);
         }
         self.arm_timers(now);
+        self.release();
         Ok(())
     }
 

@@ -9,19 +9,25 @@
 //! | FACK | a gap of 3 below the highest that arrived | the same | in flight is what lies beyond the highest that arrived |
 //! | Vegas | its own fine timeout, checked on the first duplicates, or 3 of them | that one | as Reno |
 //!
-//! Westwood, Westwood+ and TCP-Real recover as NewReno, CUBIC as SACK.
+//! | RACK | the order of transmissions, however often they were sent | what was overtaken | in flight is known [RFC 8985] |
+//!
+//! Westwood, Westwood+ and TCP-Real recover as NewReno, CUBIC as SACK, BBR by RACK, and so does every
+//! family that is set to ([`Settings::linux`](super::Settings::linux)).
 
 mod fack;
 mod inflating;
+mod rack;
 mod sack;
 mod vegas;
 
 use super::packet::Ack;
 use super::sender::Sender;
+use super::settings::Settings;
 use base::Time;
 use congestion::Family;
 use fack::Fack;
 use inflating::NewReno;
+use rack::Rack;
 use sack::Sack;
 use vegas::Vegas;
 
@@ -34,17 +40,20 @@ pub(crate) enum Recovery {
     Sack(Sack),
     Fack(Fack),
     Vegas(Vegas),
+    Rack(Rack),
 }
 
 impl Recovery {
-    pub(crate) fn of(family: Family) -> Recovery {
-        match family {
+    pub(crate) fn of(settings: &Settings) -> Recovery {
+        match settings.family {
+            _ if settings.rack => Recovery::Rack(Rack::default()),
+            Family::Bbr => Recovery::Rack(Rack::default()),
             Family::Tahoe => Recovery::Tahoe,
             Family::Reno => Recovery::Reno,
             Family::NewReno | Family::Westwood | Family::WestwoodPlus | Family::Real => {
                 Recovery::NewReno(NewReno::default())
             }
-            Family::Sack | Family::Cubic | Family::Bbr => Recovery::Sack(Sack::default()),
+            Family::Sack | Family::Cubic => Recovery::Sack(Sack::default()),
             Family::Fack => Recovery::Fack(Fack::default()),
             Family::Vegas => Recovery::Vegas(Vegas::default()),
         }
@@ -61,6 +70,7 @@ impl Sender {
             Recovery::Sack(_) => self.sack(now, ack),
             Recovery::Fack(_) => self.fack(now, ack),
             Recovery::Vegas(_) => self.vegas(now, ack),
+            Recovery::Rack(_) => self.rack(now, ack),
         }
     }
 
@@ -69,6 +79,7 @@ impl Sender {
         match self.recovery {
             Recovery::Sack(_) => self.send_sack(now),
             Recovery::Fack(_) => self.send_fack(now),
+            Recovery::Rack(_) => self.send_rack(now),
             _ => self.send_in_order(now, burst),
         }
         if self.timer.is_none() && self.next < self.end {
@@ -86,11 +97,14 @@ impl Sender {
             self.recover = self.sent;
         }
         self.last_ack = self.last_ack.max(self.acked);
+        if matches!(self.recovery, Recovery::Rack(_)) {
+            self.rack_expire();
+        }
         match &mut self.recovery {
             Recovery::Sack(sack) => sack.on_timeout(),
             Recovery::Fack(fack) => fack.on_timeout(self.acked),
             Recovery::Vegas(vegas) => vegas.on_timeout(now),
-            Recovery::Tahoe | Recovery::Reno | Recovery::NewReno(_) => {}
+            Recovery::Tahoe | Recovery::Reno | Recovery::NewReno(_) | Recovery::Rack(_) => {}
         }
     }
 
