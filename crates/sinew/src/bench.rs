@@ -162,6 +162,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 repeats: args.repeats,
                 counts: args.counts.clone(),
                 crossed: args.crossed,
+                link: args.link,
                 program: None,
             },
             args.telling.progress(),

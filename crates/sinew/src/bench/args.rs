@@ -173,6 +173,9 @@ pub struct Fairness {
     /// Also NewReno beside the kernel's CUBIC, and CUBIC beside Reno
     #[arg(long)]
     pub crossed: bool,
+    /// Instead: links with this control beside the kernel's Reno, CUBIC and BBR, as far as it has them
+    #[arg(long, value_name = "CONTROL")]
+    pub link: Option<overlay::reliable::Family>,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,

@@ -280,7 +280,7 @@ fn what_streams_carry_and_why_they_end_has_its_number_and_no_other_does() {
 
 #[test]
 fn options_out_of_range_are_refused() {
-    let good = [3, 0x5d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0];
+    let good = [3, 0x5d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0];
     let with = |at: usize, value: u8| {
         let mut bytes = good;
         bytes[at] = value;
@@ -291,8 +291,10 @@ fn options_out_of_range_are_refused() {
     assert_eq!(with(6, 2), Err(Malformed::Value), "delivery");
     assert_eq!(with(7, 0), Err(Malformed::Value), "ttl");
     assert_eq!(with(7, 64), Err(Malformed::Value), "ttl");
+    assert_eq!(with(12, 2), Ok(()));
+    assert_eq!(with(12, 3), Err(Malformed::Value), "control");
     for scheme in 0..=255 {
-        let stamped = [3, 0x7d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, scheme];
+        let stamped = [3, 0x7d, 0, 0, 0, 0, 0, 32, 0, 0, 0, 0, 0, scheme];
         let expected = match (scheme as usize).checked_sub(1) {
             Some(place) if place < Scheme::ALL.len() => Ok(Some(Scheme::ALL[place])),
             _ => Err(Malformed::Value),
@@ -311,7 +313,7 @@ fn every_choice_of_routing_has_its_word_and_its_class() {
         assert_eq!(RouteBy::from_label(by.label()), Some(by));
         let options = Options::default().routed_by(by);
         assert_eq!(options.route_by(), Some(by));
-        let mut message = [0; 13];
+        let mut message = [0; 14];
         let len = Request::Options(options).emit(&mut message).unwrap();
         assert_eq!(
             Request::parse(&message[..len]),
@@ -334,7 +336,7 @@ fn a_deadline_never_turns_into_none() {
             deadline,
             ..Options::default()
         };
-        let mut message = [0; 12];
+        let mut message = [0; 13];
         Request::Options(options).emit(&mut message).unwrap();
         match Request::parse(&message) {
             Ok(Request::Options(options)) => options.deadline,

@@ -23,6 +23,7 @@ use crate::control;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use client::{Node, Options as SocketOptions, Stream, Target};
+use congestion::Family;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
@@ -56,6 +57,8 @@ pub struct Options {
     pub counts: Vec<usize>,
     /// Pairings of unlike congestion controls too.
     pub crossed: bool,
+    /// Instead of all these: a link with this control, beside each of the kernel's.
+    pub link: Option<Family>,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
 }
@@ -67,6 +70,7 @@ impl Default for Options {
             repeats: 2,
             counts: vec![1, 4],
             crossed: false,
+            link: None,
             program: None,
         }
     }
@@ -86,14 +90,20 @@ impl Options {
     }
 
     /// Congestion controls of the link and of the kernel.
-    fn pairs(&self) -> &'static [(&'static str, &'static str)] {
+    fn pairs(&self) -> Vec<(&'static str, &'static str)> {
         const PAIRS: [(&str, &str); 4] = [
             ("newreno", "reno"),
             ("cubic", "cubic"),
             ("newreno", "cubic"),
             ("cubic", "reno"),
         ];
-        if self.crossed { &PAIRS } else { &PAIRS[..2] }
+        match self.link {
+            Some(link) => ["reno", "cubic", "bbr"]
+                .map(|tcp| (link.label(), tcp))
+                .into(),
+            None if self.crossed => PAIRS.into(),
+            None => PAIRS[..2].into(),
+        }
     }
 }
 
@@ -121,7 +131,7 @@ fn measure(
     let link = Link::new()?;
     let load_before = usage::load();
     let mut pairings = Vec::new();
-    for &(family, control) in options.pairs() {
+    for (family, control) in options.pairs() {
         for &count in &options.counts {
             let mut pairing = Pairing::new(family, control, count);
             for repeat in 0..options.repeats {
