@@ -1,5 +1,5 @@
 //! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
-//! namespaces, hops to a host; and TLS with raw keys ([`raw_key`]), for all who connect by TCP.
+//! namespaces, hops to a host; TLS with raw keys ([`raw_key`]), for all who connect by TCP; SRT by libsrt ([`srt`]).
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -28,6 +28,7 @@ pub mod raw_key;
 pub mod sched;
 pub mod signals;
 pub mod splice;
+pub mod srt;
 mod sys;
 pub mod tap;
 pub mod tcp;

@@ -24,12 +24,14 @@ pub mod frames;
 pub mod g711;
 pub mod live;
 pub mod media;
+pub mod pair;
 pub mod playout;
 pub mod plc;
 pub mod rtp;
 pub mod sample;
 pub mod score;
 pub mod sdp;
+pub mod ts;
 pub mod wav;
 
 /// Samples per second of everything in this crate: telephone speech.

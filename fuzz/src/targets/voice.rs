@@ -22,6 +22,8 @@ pub(crate) const TARGETS: &[Target] = &[
     ("voice_rtp", rtp),
     ("voice_rtcp", rtcp),
     ("voice_media", media),
+    ("voice_ts", ts),
+    ("voice_pair", pair),
 ];
 
 /// Any bytes are G.711; what was decoded survives a second trip unchanged.
@@ -31,6 +33,57 @@ fn g711(data: &[u8]) {
         assert_eq!(pcm.len(), data.len());
         assert_eq!(law.decode_all(&law.encode_all(&pcm)), pcm);
     }
+}
+
+/// Any datagrams are counted, all of them. The first byte says how long they are, so that packets can be cut.
+fn ts(data: &[u8]) {
+    let Some((&len, stream)) = data.split_first() else {
+        return;
+    };
+    let mut monitor = voice::ts::Monitor::new();
+    let mut now = Time::ZERO;
+    let datagrams = stream.chunks(188 + usize::from(len));
+    let count = datagrams.len() as u64;
+    for datagram in datagrams {
+        monitor.on_datagram(now, datagram);
+        now += Duration::from_millis(100);
+    }
+    let counts = monitor.counts();
+    assert_eq!(counts.datagrams, count);
+    assert!(counts.packets <= stream.len() as u64 / 188);
+}
+
+/// Packets of two ways, five bytes each: how long after the one before, by which way, of which source, and the
+/// number. Each goes on once at most, in order, and none waits for longer than the window.
+fn pair(data: &[u8]) {
+    let window = Duration::from_millis(50);
+    let mut merger = voice::pair::Merger::new(window);
+    let mut now = Time::ZERO;
+    let mut sent: Vec<(u32, u16)> = Vec::new();
+    let (packets, _) = data.as_chunks::<5>();
+    for [wait, leg, source, high, low] in packets {
+        now += Duration::from_millis(u64::from(*wait));
+        let mut packet = voice::rtp::Header {
+            marker: false,
+            payload_type: 33,
+            seq: u16::from_be_bytes([*high, *low]),
+            timestamp: 0,
+            ssrc: u32::from(*source),
+        }
+        .to_bytes();
+        packet[0] ^= *leg & 0xf0;
+        merger.on_packet(now, usize::from(leg & 1), &packet, &mut |packet| {
+            let header = Packet::parse(packet).expect("it went in").header();
+            sent.push((header.ssrc, header.seq));
+        });
+        assert!(merger.next_timeout().is_none_or(|at| at > now && at <= now + window));
+    }
+    let in_order = sent.windows(2).all(|two| {
+        let ahead = two[1].1.wrapping_sub(two[0].1).cast_signed();
+        two[0].0 != two[1].0 || ahead > 0 || merger.merged().restarts > 0
+    });
+    assert!(in_order, "{sent:?}");
+    assert_eq!(merger.merged().sent, sent.len() as u64);
 }
 
 /// Any bytes are refused with an error, or are speech within the limits.

@@ -1,0 +1,176 @@
+use super::*;
+use crate::rtp::Header;
+use proptest::prelude::*;
+
+fn rtp(seq: u16, ssrc: u32) -> Vec<u8> {
+    let header = Header {
+        marker: false,
+        payload_type: 33,
+        seq,
+        timestamp: u32::from(seq),
+        ssrc,
+    };
+    header.to_bytes().to_vec()
+}
+
+fn ms(ms: u64) -> Time {
+    Time::ZERO + Duration::from_millis(ms)
+}
+
+fn seq(packet: &[u8]) -> u16 {
+    Packet::parse(packet).unwrap().header().seq
+}
+
+/// Gives a merger packets (time, way, number) and tells what went on, and when.
+fn play(merger: &mut Merger, packets: &[(u64, usize, u16)]) -> Vec<(u64, u16)> {
+    let mut sent = Vec::new();
+    for &(at, leg, number) in packets {
+        let until = ms(at);
+        while let Some(due) = merger.next_timeout().filter(|due| *due <= until) {
+            merger.on_timeout(due, &mut |packet| sent.push((due, seq(packet))));
+        }
+        merger.on_packet(until, leg, &rtp(number, 7), &mut |packet| sent.push((until, seq(packet))));
+    }
+    while let Some(due) = merger.next_timeout() {
+        merger.on_timeout(due, &mut |packet| sent.push((due, seq(packet))));
+    }
+    let in_ms = |(at, seq): (Time, u16)| (at.as_micros() / 1_000, seq);
+    sent.into_iter().map(in_ms).collect()
+}
+
+#[test]
+fn what_one_way_loses_the_other_has() {
+    let mut merger = Merger::new(WINDOW);
+    // 9 is lost by the first way and 11 by the second; the second is 20 ms behind.
+    let sent = play(
+        &mut merger,
+        &[
+            (0, 0, 8),
+            (2, 0, 10),
+            (3, 0, 11),
+            (20, 1, 8),
+            (21, 1, 9),
+            (22, 1, 10),
+            (24, 1, 12),
+            (25, 0, 12),
+        ],
+    );
+    assert_eq!(sent, [(0, 8), (21, 9), (21, 10), (21, 11), (24, 12)]);
+    let [first, second] = *merger.legs();
+    assert_eq!((first.received, first.lost, first.first), (4, 1, 3));
+    assert_eq!((second.received, second.lost, second.first), (4, 1, 2));
+    assert_eq!(second.behind_max, Duration::from_millis(20));
+    assert_eq!(merger.merged(), Merged { sent: 5, lost: 0, restarts: 0 });
+}
+
+#[test]
+fn what_neither_has_is_waited_for_no_longer_than_the_window() {
+    let mut merger = Merger::new(WINDOW);
+    let sent = play(&mut merger, &[(0, 0, 1), (10, 0, 3), (11, 1, 4), (61, 0, 2)]);
+    assert_eq!(sent, [(0, 1), (60, 3), (60, 4)]);
+    assert_eq!(merger.merged().lost, 1);
+    assert_eq!(merger.legs()[0].late, 1);
+}
+
+#[test]
+fn numbers_wrap() {
+    let mut merger = Merger::new(WINDOW);
+    let sent = play(&mut merger, &[(0, 0, 65_534), (1, 0, 0), (2, 1, 65_535), (3, 0, 1)]);
+    assert_eq!(sent, [(0, 65_534), (2, 65_535), (2, 0), (3, 1)]);
+}
+
+#[test]
+fn a_stranger_is_foreign_until_the_stream_is_silent() {
+    let mut merger = Merger::new(WINDOW);
+    let mut sent = Vec::new();
+    let mut give = |at, packet: Vec<u8>| merger.on_packet(ms(at), 0, &packet, &mut |p| sent.push(seq(p)));
+    give(0, rtp(5, 7));
+    give(1, rtp(900, 8)); // another source
+    give(2, rtp(20_000, 7)); // another place
+    give(3, vec![0x47; 188]); // no RTP
+    give(4, rtp(6, 7));
+    give(200, rtp(900, 8));
+    give(201, rtp(901, 8));
+    assert_eq!(sent, [5, 6, 900, 901]);
+    assert_eq!(merger.legs()[0].foreign, 3);
+    assert_eq!(merger.merged().restarts, 1);
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let mut merger = Merger::new(Duration::from_secs(10));
+    let mut count = 0;
+    merger.on_packet(ms(0), 0, &rtp(0, 7), &mut |_| count += 1);
+    for number in 0..HELD_MAX as u32 + 100 {
+        // Every second one is missing.
+        merger.on_packet(ms(1), 0, &rtp((2 * number + 2) as u16, 7), &mut |_| count += 1);
+        assert!(merger.held() <= HELD_MAX);
+    }
+    let long = Merger::new(Duration::from_secs(10));
+    let mut merger = long;
+    let mut packet = rtp(0, 7);
+    packet.resize(60_000, 0);
+    for number in 0..500_u16 {
+        packet[2..4].copy_from_slice(&(2 * number).to_be_bytes());
+        merger.on_packet(ms(1), 0, &packet, &mut |_| ());
+    }
+    assert!(merger.held_bytes <= HELD_BYTES_MAX);
+}
+
+/// Each packet that one way at least has brought, once and in order.
+fn naive(packets: &[(u64, usize, u16)]) -> Vec<u16> {
+    let mut all: Vec<u16> = packets.iter().map(|(.., number)| *number).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+proptest! {
+    /// Ways that lose and delay at will, by less than the window.
+    #[test]
+    fn two_ways_give_the_union_in_order(
+        fates in prop::collection::vec((any::<[bool; LEGS]>(), [0_u64..40, 0..40]), 1..200),
+    ) {
+        // The first comes by both at once: what is before the first packet is not of the stream.
+        let mut packets = vec![(0, 0, 0), (0, 1, 0)];
+        for (n, (has, delays)) in fates.iter().enumerate() {
+            for leg in 0..LEGS {
+                if has[leg] {
+                    packets.push((n as u64 + delays[leg], leg, n as u16 + 1));
+                }
+            }
+        }
+        packets.sort_by_key(|packet| packet.0);
+        let mut merger = Merger::new(WINDOW);
+        let sent = play(&mut merger, &packets);
+        let arrived = |number| packets.iter().filter(move |p| p.2 == number).map(|p| p.0).min().unwrap();
+        for (at, number) in &sent {
+            prop_assert!(at - arrived(*number) <= WINDOW.as_millis());
+        }
+        let sent: Vec<u16> = sent.into_iter().map(|(_, number)| number).collect();
+        prop_assert_eq!(sent, naive(&packets));
+        for (leg, counts) in merger.legs().iter().enumerate() {
+            let mine = packets.iter().filter(|packet| packet.1 == leg);
+            let last = mine.clone().map(|packet| u64::from(packet.2)).max().unwrap();
+            prop_assert_eq!(counts.received, mine.clone().count() as u64);
+            prop_assert_eq!(counts.lost, last + 1 - mine.count() as u64);
+            prop_assert_eq!(counts.late, 0);
+        }
+    }
+
+    /// Whatever comes: in order, each once, nothing for longer than the window.
+    #[test]
+    fn any_packets_go_on_in_order(packets in prop::collection::vec((0_u64..30, 0..LEGS, 0_u16..300), 1..200)) {
+        let mut at = 0;
+        let packets: Vec<_> = packets.into_iter().map(|(wait, leg, number)| {
+            at += wait;
+            (at, leg, number)
+        }).collect();
+        let mut merger = Merger::new(WINDOW);
+        let sent = play(&mut merger, &packets);
+        prop_assert_eq!(merger.merged().restarts, 0);
+        prop_assert!(sent.is_sorted_by(|a, b| a.1 < b.1));
+        prop_assert_eq!(sent.len() as u64, merger.merged().sent);
+        prop_assert_eq!(merger.held(), 0);
+    }
+}

@@ -1,0 +1,50 @@
+//! The counter of each stream of a transport stream (ISO/IEC 13818-1, 2.4.3.3).
+
+use super::PACKET_BYTES;
+
+/// Where the counter of one stream is.
+#[derive(Debug, Default)]
+pub(super) struct Continuity {
+    /// The counter of the last packet; none before the first.
+    last: Option<u8>,
+    /// The last packet came twice.
+    is_copied: bool,
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    New,
+    /// The one before, once more, as is permitted.
+    Copy,
+    /// Another one was expected.
+    Error,
+}
+
+impl Continuity {
+    /// Judges a packet by its counter.
+    pub(super) fn judge(&mut self, packet: &[u8; PACKET_BYTES]) -> Verdict {
+        let counter = packet[3] & 0x0f;
+        let has_payload = packet[3] & 0x10 != 0;
+        let has_flags = packet[3] & 0x20 != 0 && packet[4] > 0;
+        let is_discontinuous = has_flags && packet[5] & 0x80 != 0;
+        let last = self.last.replace(counter);
+        let was_copied = core::mem::take(&mut self.is_copied);
+        let Some(last) = last.filter(|_| !is_discontinuous) else {
+            return Verdict::New;
+        };
+        // The counter counts packets with a payload.
+        match has_payload {
+            false if counter == last => Verdict::New,
+            true if counter == (last + 1) & 0x0f => Verdict::New,
+            true if counter == last => {
+                self.is_copied = true;
+                match was_copied {
+                    false => Verdict::Copy,
+                    true => Verdict::Error,
+                }
+            }
+            _ => Verdict::Error,
+        }
+    }
+}
