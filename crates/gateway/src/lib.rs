@@ -6,6 +6,8 @@
 //!   phone ──SIP──▶ sip::Gateway ──▶ node ══ overlay ══ node ──▶ sip::Gateway ──SIP──▶ phone
 //!   phone ──RTP/UDP──▶ media::Plane ──▶ node ══ overlay ══ node ──▶ media::Plane ──RTP/UDP──▶ phone
 //!   program ──IP multicast──▶ multicast::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──IP multicast──▶ programs
+//!   encoder ──SRT──▶ srt::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──SRT──▶ decoders
+//!   source ══RTP by two ways══▶ rtp::Service ──▶ node ══ overlay ══ nodes ──▶ Services ══RTP by two ways══▶ receivers
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
 //! A gateway is an ordinary client of its node. Its connections have threads of their own, two for
@@ -22,8 +24,11 @@ pub mod media;
 pub mod multicast;
 pub mod pump;
 pub mod remote;
+pub mod rtp;
 pub mod sip;
 pub mod slots;
 pub mod socks;
+pub mod srt;
+pub mod video;
 
 pub use forward::{Event, Exit, Near};

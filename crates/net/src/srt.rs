@@ -14,8 +14,8 @@ mod stats;
 
 use crate::addr::{NAME_BYTES, Name as Address, socket_addr};
 use core::time::Duration;
-use library::{Library, MessageControl, PollEvent, library};
 use libc::{c_char, c_int, c_void, sockaddr};
+use library::{Library, MessageControl, PollEvent, library};
 use options::Name;
 use std::ffi::CStr;
 use std::net::SocketAddr;
@@ -112,7 +112,8 @@ impl Listener {
         let opaque = Box::into_raw(Box::new(admit)).cast();
         // SAFETY: `on_caller` has the type of srt_listen_callback_fn, and `opaque`, which it reads as what it
         // was made of, is never freed.
-        socket.check(unsafe { (socket.library.srt_listen_callback)(socket.id, on_caller, opaque) })?;
+        socket
+            .check(unsafe { (socket.library.srt_listen_callback)(socket.id, on_caller, opaque) })?;
         // SAFETY: numbers only.
         socket.check(unsafe { (socket.library.srt_listen)(socket.id, BACKLOG) })?;
         Ok(Listener(socket))
@@ -169,7 +170,9 @@ unsafe extern "C" fn on_caller(
         let id = match stream_id.is_null() {
             true => String::new(),
             // SAFETY: the library gives a string that ends in zero.
-            false => unsafe { CStr::from_ptr(stream_id) }.to_string_lossy().into_owned(),
+            false => unsafe { CStr::from_ptr(stream_id) }
+                .to_string_lossy()
+                .into_owned(),
         };
         match admit(peer, &id) {
             Ok(()) => Some(()),
@@ -243,7 +246,9 @@ impl Socket {
         };
         let len = usize::try_from(len).unwrap_or(0).min(bytes.len());
         match got {
-            0 => String::from_utf8_lossy(&bytes[..len]).trim_end_matches('\0').to_owned(),
+            0 => String::from_utf8_lossy(&bytes[..len])
+                .trim_end_matches('\0')
+                .to_owned(),
             _ => String::new(),
         }
     }
@@ -278,12 +283,7 @@ impl Socket {
         let mut control = control(0);
         // SAFETY: `buffer` has room for `len` bytes, and `control` is a SRT_MSGCTRL.
         let got = unsafe {
-            (self.library.srt_recvmsg2)(
-                self.id,
-                buffer.as_mut_ptr().cast(),
-                len,
-                &raw mut control,
-            )
+            (self.library.srt_recvmsg2)(self.id, buffer.as_mut_ptr().cast(), len, &raw mut control)
         };
         match self.check(got)? {
             // The library's word for an end.
@@ -383,7 +383,10 @@ unsafe fn said(text: *const c_char) -> String {
     match text.is_null() {
         true => "no reason given".to_owned(),
         // SAFETY: promised by the caller.
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_owned(),
+        false => unsafe { CStr::from_ptr(text) }
+            .to_string_lossy()
+            .trim()
+            .to_owned(),
     }
 }
 

@@ -127,7 +127,13 @@ impl Merger {
     }
 
     /// A datagram has come by a way; `out` gets what goes on.
-    pub fn on_packet(&mut self, now: Time, leg: usize, datagram: &[u8], out: &mut impl FnMut(&[u8])) {
+    pub fn on_packet(
+        &mut self,
+        now: Time,
+        leg: usize,
+        datagram: &[u8],
+        out: &mut impl FnMut(&[u8]),
+    ) {
         self.on_timeout(now, out);
         let Ok(packet) = Packet::parse(datagram) else {
             self.legs[leg].foreign += 1;
@@ -151,7 +157,13 @@ impl Merger {
     }
 
     /// The number of a packet in the stream; `None` if it is of another one.
-    fn place(&mut self, now: Time, ssrc: u32, seq: u16, out: &mut impl FnMut(&[u8])) -> Option<u64> {
+    fn place(
+        &mut self,
+        now: Time,
+        ssrc: u32,
+        seq: u16,
+        out: &mut impl FnMut(&[u8]),
+    ) -> Option<u64> {
         // Far from zero, so that there is a number before the first.
         let begins_at = (1 << 32) | u64::from(seq);
         let Some(stream) = &mut self.stream else {

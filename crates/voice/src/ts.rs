@@ -273,7 +273,8 @@ impl Monitor {
     fn learn_programs(&mut self, now: Time, section: &Section<'_>) {
         let programs = || section.programs().take(PROGRAMS_MAX);
         if section.is_whole() {
-            self.maps.retain(|pid, _| programs().any(|known| known == *pid));
+            self.maps
+                .retain(|pid, _| programs().any(|known| known == *pid));
         }
         for pid in programs() {
             if self.maps.len() < PROGRAMS_MAX {

@@ -76,7 +76,11 @@ fn pair(data: &[u8]) {
             let header = Packet::parse(packet).expect("it went in").header();
             sent.push((header.ssrc, header.seq));
         });
-        assert!(merger.next_timeout().is_none_or(|at| at > now && at <= now + window));
+        assert!(
+            merger
+                .next_timeout()
+                .is_none_or(|at| at > now && at <= now + window)
+        );
     }
     let in_order = sent.windows(2).all(|two| {
         let ahead = two[1].1.wrapping_sub(two[0].1).cast_signed();

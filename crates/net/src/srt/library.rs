@@ -17,7 +17,9 @@ const LOG_LEVEL: c_int = 2;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoadError {
     /// No file of it is found.
-    #[error("SRT needs the library libsrt, and {file} is not found ({why}): install it, `apt-get install libsrt1.5-openssl`")]
+    #[error(
+        "SRT needs the library libsrt, and {file} is not found ({why}): install it, `apt-get install libsrt1.5-openssl`"
+    )]
     Missing {
         /// The file that was looked for first.
         file: &'static str,

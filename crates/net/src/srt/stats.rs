@@ -113,9 +113,8 @@ impl Socket {
         // SAFETY: numbers, of which all zeros are valid.
         let mut raw: Raw = unsafe { std::mem::zeroed() };
         // SAFETY: the library writes its own structure, which is no longer than this one.
-        let got = unsafe {
-            (self.library.srt_bistats)(self.id, (&raw mut raw).cast(), CLEAR, INSTANT)
-        };
+        let got =
+            unsafe { (self.library.srt_bistats)(self.id, (&raw mut raw).cast(), CLEAR, INSTANT) };
         (got == 0).then(|| raw.told())
     }
 }

@@ -29,7 +29,9 @@ fn play(merger: &mut Merger, packets: &[(u64, usize, u16)]) -> Vec<(u64, u16)> {
         while let Some(due) = merger.next_timeout().filter(|due| *due <= until) {
             merger.on_timeout(due, &mut |packet| sent.push((due, seq(packet))));
         }
-        merger.on_packet(until, leg, &rtp(number, 7), &mut |packet| sent.push((until, seq(packet))));
+        merger.on_packet(until, leg, &rtp(number, 7), &mut |packet| {
+            sent.push((until, seq(packet)))
+        });
     }
     while let Some(due) = merger.next_timeout() {
         merger.on_timeout(due, &mut |packet| sent.push((due, seq(packet))));
@@ -60,13 +62,23 @@ fn what_one_way_loses_the_other_has() {
     assert_eq!((first.received, first.lost, first.first), (4, 1, 3));
     assert_eq!((second.received, second.lost, second.first), (4, 1, 2));
     assert_eq!(second.behind_max, Duration::from_millis(20));
-    assert_eq!(merger.merged(), Merged { sent: 5, lost: 0, restarts: 0 });
+    assert_eq!(
+        merger.merged(),
+        Merged {
+            sent: 5,
+            lost: 0,
+            restarts: 0
+        }
+    );
 }
 
 #[test]
 fn what_neither_has_is_waited_for_no_longer_than_the_window() {
     let mut merger = Merger::new(WINDOW);
-    let sent = play(&mut merger, &[(0, 0, 1), (10, 0, 3), (11, 1, 4), (61, 0, 2)]);
+    let sent = play(
+        &mut merger,
+        &[(0, 0, 1), (10, 0, 3), (11, 1, 4), (61, 0, 2)],
+    );
     assert_eq!(sent, [(0, 1), (60, 3), (60, 4)]);
     assert_eq!(merger.merged().lost, 1);
     assert_eq!(merger.legs()[0].late, 1);
@@ -75,7 +87,10 @@ fn what_neither_has_is_waited_for_no_longer_than_the_window() {
 #[test]
 fn numbers_wrap() {
     let mut merger = Merger::new(WINDOW);
-    let sent = play(&mut merger, &[(0, 0, 65_534), (1, 0, 0), (2, 1, 65_535), (3, 0, 1)]);
+    let sent = play(
+        &mut merger,
+        &[(0, 0, 65_534), (1, 0, 0), (2, 1, 65_535), (3, 0, 1)],
+    );
     assert_eq!(sent, [(0, 65_534), (2, 65_535), (2, 0), (3, 1)]);
 }
 
@@ -83,7 +98,8 @@ fn numbers_wrap() {
 fn a_stranger_is_foreign_until_the_stream_is_silent() {
     let mut merger = Merger::new(WINDOW);
     let mut sent = Vec::new();
-    let mut give = |at, packet: Vec<u8>| merger.on_packet(ms(at), 0, &packet, &mut |p| sent.push(seq(p)));
+    let mut give =
+        |at, packet: Vec<u8>| merger.on_packet(ms(at), 0, &packet, &mut |p| sent.push(seq(p)));
     give(0, rtp(5, 7));
     give(1, rtp(900, 8)); // another source
     give(2, rtp(20_000, 7)); // another place
@@ -103,7 +119,9 @@ fn what_waits_is_bounded() {
     merger.on_packet(ms(0), 0, &rtp(0, 7), &mut |_| count += 1);
     for number in 0..HELD_MAX as u32 + 100 {
         // Every second one is missing.
-        merger.on_packet(ms(1), 0, &rtp((2 * number + 2) as u16, 7), &mut |_| count += 1);
+        merger.on_packet(ms(1), 0, &rtp((2 * number + 2) as u16, 7), &mut |_| {
+            count += 1
+        });
         assert!(merger.held() <= HELD_MAX);
     }
     let long = Merger::new(Duration::from_secs(10));

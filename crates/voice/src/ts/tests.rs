@@ -70,8 +70,15 @@ fn play(count: u8, each: impl Fn(u8, &mut Vec<Vec<u8>>)) -> Counts {
 #[test]
 fn a_right_stream_counts_nothing() {
     let counts = play(200, |_, _| {});
-    assert_eq!((counts.first_priority(), counts.datagrams), (0, 200), "{counts:?}");
-    assert_eq!((counts.transport_error, counts.crc_error, counts.foreign), (0, 0, 0));
+    assert_eq!(
+        (counts.first_priority(), counts.datagrams),
+        (0, 200),
+        "{counts:?}"
+    );
+    assert_eq!(
+        (counts.transport_error, counts.crc_error, counts.foreign),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -81,7 +88,10 @@ fn a_lost_packet_is_one_error() {
             packets.remove(1);
         }
     });
-    assert_eq!((counts.continuity_count_error, counts.first_priority()), (1, 1));
+    assert_eq!(
+        (counts.continuity_count_error, counts.first_priority()),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -158,9 +168,8 @@ fn one_wrong_sync_byte_is_an_error_and_two_are_a_loss() {
 fn tables_that_do_not_come_are_missed() {
     let without = |pid: u16| {
         play(200, move |n, packets| {
-            let is_table = |packet: &Vec<u8>| {
-                u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid
-            };
+            let is_table =
+                |packet: &Vec<u8>| u16::from_be_bytes([packet[1] & 0x1f, packet[2]]) == pid;
             // 600 ms without the table.
             if n > 50 && n < 77 {
                 packets.retain(|packet| !is_table(packet));
@@ -168,7 +177,11 @@ fn tables_that_do_not_come_are_missed() {
         })
     };
     let associations = without(0);
-    assert_eq!((associations.pat_error, associations.pmt_error), (1, 0), "{associations:?}");
+    assert_eq!(
+        (associations.pat_error, associations.pmt_error),
+        (1, 0),
+        "{associations:?}"
+    );
     let map = without(PID_MAP);
     assert_eq!((map.pat_error, map.pmt_error), (0, 1), "{map:?}");
 }
@@ -185,7 +198,11 @@ fn another_table_in_the_place_of_associations_is_an_error() {
             packets[at][3] |= 0x80;
         }
     });
-    assert_eq!((counts.pat_error, counts.first_priority()), (2, 2), "{counts:?}");
+    assert_eq!(
+        (counts.pat_error, counts.first_priority()),
+        (2, 2),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -196,7 +213,11 @@ fn a_table_with_a_wrong_checksum_is_none() {
             packets[at][14] ^= 1;
         }
     });
-    assert_eq!((counts.crc_error, counts.first_priority()), (1, 0), "{counts:?}");
+    assert_eq!(
+        (counts.crc_error, counts.first_priority()),
+        (1, 0),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -211,7 +232,11 @@ fn a_stream_that_is_referred_to_and_silent_is_missed() {
         monitor.on_datagram(ms(100 * u64::from(n)), &packets.concat());
     }
     let counts = monitor.counts();
-    assert_eq!((counts.pid_error, counts.first_priority()), (2, 2), "{counts:?}");
+    assert_eq!(
+        (counts.pid_error, counts.first_priority()),
+        (2, 2),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -233,7 +258,10 @@ fn rtp_in_front_changes_nothing_and_other_rtp_is_foreign() {
     assert_eq!(monitor.counts().packets, 56);
     assert_eq!(monitor.counts().first_priority(), 0);
     monitor.on_datagram(ms(30), &[&header(0).to_bytes()[..], &[0; 160]].concat());
-    assert_eq!((monitor.counts().foreign, monitor.counts().first_priority()), (1, 0));
+    assert_eq!(
+        (monitor.counts().foreign, monitor.counts().first_priority()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -246,7 +274,10 @@ fn a_section_over_several_packets_is_put_together() {
     section.extend(crc(&section).to_be_bytes());
     let mut rest = &section[..];
     let mut monitor = Monitor::new();
-    monitor.on_datagram(ms(0), &[packet(PID_STUFFING, 0), packet(PID_STUFFING, 0)].concat());
+    monitor.on_datagram(
+        ms(0),
+        &[packet(PID_STUFFING, 0), packet(PID_STUFFING, 0)].concat(),
+    );
     for n in 0..5 {
         monitor.on_datagram(ms(0), &associations(n));
     }
@@ -277,7 +308,8 @@ fn naive_errors(counters: &[u8]) -> u64 {
         let before = counters[at - 1];
         let is_next = counter == (before + 1) % 16;
         // A copy, unless the one before was a copy as well.
-        let is_copy = counter == before && at.checked_sub(2).is_none_or(|at| counters[at] != counter);
+        let is_copy =
+            counter == before && at.checked_sub(2).is_none_or(|at| counters[at] != counter);
         errors += u64::from(!is_next && !is_copy);
     }
     errors

@@ -1,0 +1,112 @@
+//! From UDP into the overlay: one way as it is, two ways merged.
+
+use super::{Core, Event, Shared};
+use crate::video::{Outlet, Watch};
+use base::{Duration, Time};
+use client::Target;
+use net::epoll::{Interest, Poller};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use voice::pair::{LEGS, Merger};
+
+/// Datagrams after which a turn goes on with the other way.
+const DATAGRAMS_PER_TURN: usize = 64;
+/// Bytes of a datagram, at most.
+const DATAGRAM_BYTES_MAX: usize = 65_536;
+/// How often the node is listened to.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(super) struct Inward {
+    shared: Arc<Shared>,
+    poller: Poller,
+    sockets: Vec<UdpSocket>,
+    /// Of two ways.
+    merger: Option<Merger>,
+    outlet: Outlet,
+    target: Target,
+    watch: Watch,
+    buffer: Vec<u8>,
+}
+
+impl Inward {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        sockets: Vec<UdpSocket>,
+        window: Duration,
+        outlet: Outlet,
+        target: Target,
+    ) -> std::io::Result<Inward> {
+        let poller = Poller::new()?;
+        for (index, socket) in sockets.iter().enumerate() {
+            poller.add(socket, index as u64, Interest::READ)?;
+        }
+        Ok(Inward {
+            shared,
+            poller,
+            merger: (sockets.len() == LEGS).then(|| Merger::new(window)),
+            sockets,
+            outlet,
+            target,
+            watch: Watch::default(),
+            buffer: vec![0; DATAGRAM_BYTES_MAX],
+        })
+    }
+
+    /// Takes what has come by one way.
+    fn take(&mut self, now: Time, leg: usize) {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let Ok(len) = self.sockets[leg].recv(&mut self.buffer) else {
+                return;
+            };
+            let (watch, outlet, target) = (&mut self.watch, &mut self.outlet, self.target);
+            let mut pass = |packet: &[u8]| {
+                watch.on_packet(now, packet, false);
+                outlet.push(target, packet);
+            };
+            match &mut self.merger {
+                Some(merger) => merger.on_packet(now, leg, &self.buffer[..len], &mut pass),
+                None => pass(&self.buffer[..len]),
+            }
+        }
+    }
+
+    /// Lets go what has waited for long enough.
+    fn release(&mut self, now: Time) {
+        let (watch, outlet, target) = (&mut self.watch, &mut self.outlet, self.target);
+        if let Some(merger) = &mut self.merger {
+            merger.on_timeout(now, &mut |packet| {
+                watch.on_packet(now, packet, false);
+                outlet.push(target, packet);
+            });
+        }
+    }
+}
+
+impl Core for Inward {
+    fn turn(&mut self) -> std::io::Result<()> {
+        let now = self.shared.clock.now();
+        let due = self.merger.as_ref().and_then(Merger::next_timeout);
+        let wait = due.map_or(LOOK_EVERY, |due| due.since(now).min(LOOK_EVERY));
+        let mut ready = Vec::new();
+        self.poller.wait(Some(wait), &mut ready)?;
+        let now = self.shared.clock.now();
+        for event in ready {
+            self.take(now, event.token as usize);
+        }
+        self.release(now);
+        self.outlet.flush();
+        match self.outlet.look(now) {
+            Ok(false) => {}
+            Ok(true) => (self.shared.tell)(Event::NodeBack),
+            Err(error) => (self.shared.tell)(Event::NodeAway(error)),
+        }
+        let mut report = self.shared.report();
+        report.seen = self.watch.seen();
+        report.dropped = self.outlet.dropped();
+        report.merged = self
+            .merger
+            .as_ref()
+            .map(|merger| (*merger.legs(), merger.merged()));
+        Ok(())
+    }
+}

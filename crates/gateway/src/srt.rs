@@ -1,0 +1,335 @@
+//! SRT into the overlay and out of it, for encoders and decoders.
+//!
+//! ```text
+//!   encoder ──SRT──▶ Incoming ──▶ node ══ overlay ══ node ──▶ Outgoing ──SRT──▶ decoders
+//!                    listens, calls,                          sends to all that receive a stream
+//!                    one sender per stream
+//! ```
+//! An ordinary client of its node. A message of SRT is a datagram of the overlay, as it is. SRT repairs and
+//! holds back on the short way to the gateway, the overlay on each of its hops; so a stream needs the latency
+//! of a few round trips of one hop and not of the whole way. Two threads: what SRT brings, and what the overlay
+//! brings. libsrt has some of its own.
+
+mod caller;
+mod connection;
+mod incoming;
+mod outgoing;
+pub mod report;
+pub mod routes;
+
+use crate::video::{Inlet, Outlet, Watch};
+use caller::Caller;
+use client::Node;
+use connection::Connection;
+use incoming::Incoming;
+use net::Clock;
+use net::epoll::Waker;
+use net::srt::{self, Listener, Refusal};
+use outgoing::Outgoing;
+use report::{Event, Report};
+use routes::{Route, Routes};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Connections at once unless another number is given. Choice: each may hold 12 MB of libsrt's buffers.
+pub const CONNECTIONS: usize = 64;
+/// Refusals that are told in a turn; all are counted.
+const TOLD_MAX: usize = 16;
+
+/// Which way a stream goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Into the overlay.
+    In,
+    /// Out of it.
+    Out,
+}
+
+/// What a gateway is to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it takes calls.
+    pub listen: Vec<SocketAddr>,
+    /// Whom it calls, as host and port. There is one stream then.
+    pub call: Vec<String>,
+    /// The streams.
+    pub routes: Routes,
+    /// Of all its connections.
+    pub srt: srt::Options,
+    /// How packets cross the overlay.
+    pub overlay: client::Options,
+    /// Connections at once.
+    pub connections: usize,
+}
+
+/// Who is told what happens; called on threads of the gateway. It should not wait.
+pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
+
+/// Why there is no gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The node cannot be had.
+    #[error("the gateway's node: {0}")]
+    Node(#[from] client::Error),
+    /// libsrt cannot be had, or refuses.
+    #[error(transparent)]
+    Srt(#[from] srt::Error),
+    /// It cannot listen.
+    #[error("cannot listen on {at}: {error}; choose another port by --listen")]
+    Listen {
+        /// Where.
+        at: SocketAddr,
+        /// Why.
+        error: srt::Error,
+    },
+    /// The kernel refused something else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A running gateway; it ends when [`Service::stop`] is called, or this is dropped.
+pub struct Service {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    listening: Vec<SocketAddr>,
+}
+
+struct Shared {
+    routes: Routes,
+    connections_max: usize,
+    stream_id: Option<String>,
+    clock: Clock,
+    waker: Waker,
+    stop: AtomicBool,
+    tell: Tell,
+    report: Mutex<Report>,
+    /// A connection sends into this stream.
+    senders: Vec<AtomicBool>,
+    outputs: Vec<Output>,
+    current: AtomicU64,
+    connected: AtomicU64,
+    let_in: AtomicU64,
+    shaken: AtomicU64,
+    refusals: AtomicU64,
+    unwanted: AtomicU64,
+    /// To be told.
+    refused: Mutex<Vec<Event>>,
+}
+
+/// A stream that comes out of the overlay.
+struct Output {
+    place: String,
+    watch: Mutex<Watch>,
+    /// A list that is replaced as a whole, so that who sends needs no lock while it does.
+    receivers: Mutex<Arc<Vec<Arc<Connection>>>>,
+}
+
+impl Service {
+    /// Starts a gateway.
+    ///
+    /// # Errors
+    /// When libsrt or the node cannot be had, or it cannot listen. Those it calls need not be there yet.
+    pub fn start(node: &Node, settings: Settings, tell: Tell) -> Result<Service, Error> {
+        srt::load().map_err(srt::Error::from)?;
+        let options = settings.overlay;
+        let places = settings.routes.outputs.iter().map(|output| output.place);
+        let inlets = places.map(|place| Inlet::open(node.clone(), place, options));
+        let inlets = inlets.collect::<Result<Vec<_>, _>>()?;
+        let outlet = Outlet::open(node.clone(), options)?;
+        let shared = Arc::new(Shared::new(&settings, tell)?);
+        let listeners = settings.listen.iter().map(|&at| {
+            let admit = shared.clone().doorkeeper();
+            Listener::bind(at, &settings.srt, admit).map_err(|error| Error::Listen { at, error })
+        });
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        let listening = listeners.iter().map(Listener::local);
+        let listening = listening.collect::<Result<Vec<_>, _>>()?;
+        let now = shared.clock.now();
+        let callers = settings.call.iter();
+        let callers = callers.map(|to| Caller::new(to.clone(), settings.srt.clone(), now));
+        let outgoing = Outgoing::new(shared.clone(), inlets)?;
+        let incoming = Incoming::new(shared.clone(), listeners, callers.collect(), outlet)?;
+        let threads = vec![
+            Builder::new()
+                .name("srt-in".into())
+                .spawn(|| incoming.run())?,
+            Builder::new()
+                .name("srt-out".into())
+                .spawn(|| outgoing.run())?,
+        ];
+        Ok(Service {
+            shared,
+            threads,
+            listening,
+        })
+    }
+
+    /// Where it takes calls.
+    pub fn listening(&self) -> &[SocketAddr] {
+        &self.listening
+    }
+
+    /// The gateway as it was within the last second.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let report = self.shared.report.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the gateway, and tells how it was.
+    pub fn stop(&mut self) -> Report {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        for thread in self.threads.drain(..) {
+            // A panic there was told on standard error.
+            let _ = thread.join();
+        }
+        for output in &self.shared.outputs {
+            output.replace(|_| Vec::new());
+        }
+        self.report()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn new(settings: &Settings, tell: Tell) -> io::Result<Shared> {
+        let outputs = settings.routes.outputs.iter().map(|output| Output {
+            place: output.place.to_string(),
+            watch: Mutex::default(),
+            receivers: Mutex::default(),
+        });
+        Ok(Shared {
+            routes: settings.routes.clone(),
+            connections_max: settings.connections,
+            stream_id: settings.srt.stream_id.clone(),
+            clock: Clock::new(),
+            waker: Waker::new()?,
+            stop: AtomicBool::new(false),
+            tell,
+            report: Mutex::default(),
+            senders: settings
+                .routes
+                .inputs
+                .iter()
+                .map(|_| AtomicBool::new(false))
+                .collect(),
+            outputs: outputs.collect(),
+            current: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
+            let_in: AtomicU64::new(0),
+            shaken: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+            unwanted: AtomicU64::new(0),
+            refused: Mutex::default(),
+        })
+    }
+
+    /// Decides on callers, before they have shaken hands.
+    fn doorkeeper(self: Arc<Self>) -> Box<srt::Admit> {
+        Box::new(move |peer, id| {
+            let Err(why) = self.admit(id) else {
+                self.let_in.fetch_add(1, Ordering::Relaxed);
+                return Ok(());
+            };
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if refused.len() < TOLD_MAX {
+                refused.push(Event::Refused {
+                    peer,
+                    stream_id: id.to_owned(),
+                    why,
+                });
+            }
+            Err(why)
+        })
+    }
+
+    /// The stream of a caller, if it may have it.
+    fn admit(&self, id: &str) -> Result<Route, Refusal> {
+        if self.current.load(Ordering::Acquire) >= self.connections_max as u64 {
+            return Err(Refusal::Overload);
+        }
+        let route = self.routes.find(id)?;
+        let is_taken = || self.senders[route.index].load(Ordering::Acquire);
+        match route.direction == Direction::In && is_taken() {
+            true => Err(Refusal::Conflict),
+            false => Ok(route),
+        }
+    }
+
+    fn refused(&self) -> Vec<Event> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        core::mem::take(&mut refused)
+    }
+
+    /// The stream, as it is told.
+    fn words(&self, route: Route) -> String {
+        match route.direction {
+            Direction::In => self.routes.inputs[route.index].target.to_string(),
+            Direction::Out => self.outputs[route.index].place.clone(),
+        }
+    }
+
+    fn on_begin(&self, connection: &Arc<Connection>) {
+        self.current.fetch_add(1, Ordering::AcqRel);
+        self.connected.fetch_add(1, Ordering::Relaxed);
+        let Route { direction, index } = connection.route;
+        match direction {
+            Direction::In => self.senders[index].store(true, Ordering::Release),
+            Direction::Out => self.outputs[index].replace(|receivers| {
+                let all = receivers.iter().chain([connection]);
+                all.cloned().collect()
+            }),
+        }
+    }
+
+    fn on_end(&self, connection: &Arc<Connection>) {
+        self.current.fetch_sub(1, Ordering::AcqRel);
+        let Route { direction, index } = connection.route;
+        match direction {
+            Direction::In => self.senders[index].store(false, Ordering::Release),
+            Direction::Out => self.outputs[index].replace(|receivers| {
+                let others = receivers
+                    .iter()
+                    .filter(|other| !Arc::ptr_eq(other, connection));
+                others.cloned().collect()
+            }),
+        }
+    }
+}
+
+impl Output {
+    fn receivers(&self) -> Arc<Vec<Arc<Connection>>> {
+        let receivers = self.receivers.lock();
+        receivers.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn replace(&self, change: impl FnOnce(&[Arc<Connection>]) -> Vec<Arc<Connection>>) {
+        let mut receivers = self
+            .receivers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *receivers = Arc::new(change(&receivers));
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self) -> report::Stream {
+        report::Stream {
+            place: self.place.clone(),
+            seen: self.watch().seen(),
+            receivers: self.receivers().len(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The thread that takes streams out of the overlay and hands them to the connections that receive them.
+
+use super::Shared;
+use super::report::Event;
+use super::routes::ROUTES_MAX;
+use crate::video::Inlet;
+use base::{Duration, Time};
+use client::Error;
+use net::epoll::{Interest, Poller, Ready};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Messages after which a turn goes on with the next stream: each brings up to 64 packets.
+const MESSAGES_PER_TURN: usize = 8;
+/// How often it is looked for a node that is away.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Streams have the numbers before.
+const TOKEN_WAKE: u64 = ROUTES_MAX as u64;
+
+pub(super) struct Outgoing {
+    shared: Arc<Shared>,
+    inlets: Vec<Inlet>,
+    poller: Poller,
+}
+
+impl Outgoing {
+    pub(super) fn new(shared: Arc<Shared>, inlets: Vec<Inlet>) -> io::Result<Outgoing> {
+        let poller = Poller::new()?;
+        poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
+        let this = Outgoing {
+            shared,
+            inlets,
+            poller,
+        };
+        for index in 0..this.inlets.len() {
+            this.wait_for(index)?;
+        }
+        Ok(this)
+    }
+
+    fn wait_for(&self, index: usize) -> io::Result<()> {
+        match self.inlets[index].fd() {
+            Some(fd) => self.poller.add(fd, index as u64, Interest::READ),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let away = self.inlets.iter().any(|inlet| inlet.fd().is_none());
+            let timeout = away.then_some(LOOK_EVERY);
+            if let Err(error) = self.poller.wait(timeout, &mut ready) {
+                (self.shared.tell)(Event::Warning(format!("the gateway stops: {error}")));
+                return;
+            }
+            self.turn(&ready);
+        }
+    }
+
+    fn turn(&mut self, ready: &[Ready]) {
+        for event in ready.iter().filter(|event| event.token != TOKEN_WAKE) {
+            self.serve(event.token as usize);
+        }
+        let now = self.shared.clock.now();
+        for index in 0..self.inlets.len() {
+            if self.inlets[index].look(now) {
+                (self.shared.tell)(Event::NodeBack);
+                // What cannot be waited for now is looked for again.
+                let _ = self.wait_for(index);
+            }
+        }
+    }
+
+    /// Hands over what has come of a stream.
+    fn serve(&mut self, index: usize) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let now = self.shared.clock.now();
+            match self.pass(now, index) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let is_refusal = matches!(error, Error::Refused { .. });
+                    (self.shared.tell)(Event::NodeAway(error));
+                    if !is_refusal {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, now: Time, index: usize) -> Result<bool, Error> {
+        let outlet = &self.shared.outputs[index];
+        let receivers = outlet.receivers();
+        let mut watch = outlet.watch();
+        self.inlets[index].receive(now, |packet| {
+            watch.on_packet(now, packet.payload, packet.recovered);
+            for receiver in &*receivers {
+                receiver.send(packet.payload, packet.behind);
+            }
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! `sinew gateway rtp`: RTP and transport streams over UDP, by one way or two.
+
+use super::video::{self, VideoArgs, Wait};
+use crate::failure::{Failure, Outcome};
+use crate::{quantity, terminal};
+use clap::Args;
+use gateway::rtp::{Event, Leg, Report, Service, Work};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use voice::pair;
+
+/// Arguments of `sinew gateway rtp`.
+#[derive(Debug, Args)]
+pub struct RtpArgs {
+    /// Receive here; given twice, the same stream by two ways, which are merged (SMPTE ST 2022-7)
+    #[arg(
+        long = "in",
+        value_name = "ADDRESS:PORT[@INTERFACE]",
+        requires = "to",
+        conflicts_with = "from"
+    )]
+    pub inward: Vec<Leg>,
+    /// Send what comes to this group or node
+    #[arg(long, value_name = "GROUP:PORT|NODE:PORT", requires = "inward")]
+    pub to: Option<String>,
+    /// Hand out what comes from this group, or to this port of the node
+    #[arg(
+        long,
+        value_name = "GROUP:PORT|:PORT",
+        requires = "outward",
+        required_unless_present = "to"
+    )]
+    pub from: Option<String>,
+    /// Send there; given twice, the same by two ways
+    #[arg(
+        long = "out",
+        value_name = "ADDRESS:PORT[@INTERFACE]",
+        requires = "from"
+    )]
+    pub outward: Vec<Leg>,
+    /// How long a packet that one way lacks is waited for: how much the ways' delays may differ
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = window)]
+    pub window: base::Duration,
+    /// Put RTP in front of bare transport streams, as two ways need; with two ways it is done anyway
+    #[arg(long, requires = "from")]
+    pub rtp: bool,
+    /// How the stream crosses, and what is told
+    #[command(flatten)]
+    pub video: VideoArgs,
+}
+
+fn window(text: &str) -> Result<base::Duration, String> {
+    let ms = base::Duration::from_millis;
+    quantity::within(quantity::millis(text)?, ms(1), ms(2_000))
+}
+
+/// Runs the gateway until Ctrl-C.
+pub(super) fn run(args: &RtpArgs) -> Outcome {
+    let (node, known) = super::find(args.video.node.as_deref())?;
+    let work = match (&args.to, &args.from) {
+        (Some(to), _) => Work::In {
+            legs: args.inward.clone(),
+            window: args.window,
+            target: video::target(to, &known)?,
+        },
+        (None, Some(from)) => Work::Out {
+            place: video::place(from)?,
+            legs: args.outward.clone(),
+            wrap: args.rtp || args.outward.len() > 1,
+        },
+        (None, None) => return Err(Failure::misused("give --in and --to, or --from and --out")),
+    };
+    let as_json = args.video.json;
+    let wait = Wait::new()?;
+    let tell = Box::new(move |event: Event| tell(&event, as_json));
+    let mut service =
+        Service::start(&node, work, args.video.options(), tell).map_err(Failure::failed)?;
+    if as_json {
+        terminal::json(&json!({"event": "running"}))?;
+    }
+    wait.run(args.video.status, || {
+        show("status", &service.report(), as_json)
+    })?;
+    show("stopped", &service.stop(), as_json)
+}
+
+fn tell(event: &Event, as_json: bool) {
+    // A closed pipe ends the command where it waits.
+    let _ = match as_json {
+        true => {
+            let line = json!({"event": event.label(), "text": event.to_string()});
+            writeln!(io::stdout(), "{line}")
+        }
+        false => writeln!(io::stderr(), "{event}"),
+    };
+}
+
+fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
+    if as_json {
+        let mut value = video::seen(&report.seen);
+        value["event"] = json!(event);
+        value["dropped"] = json!(report.dropped);
+        if let Some((legs, merged)) = &report.merged {
+            value["legs"] = legs.iter().map(leg).collect();
+            value["merged"] =
+                json!({"sent": merged.sent, "lost": merged.lost, "restarts": merged.restarts});
+        }
+        return terminal::json(&value);
+    }
+    let mut err = io::stderr();
+    let words = video::seen_in_words(&report.seen);
+    let _ = writeln!(err, "{words}, dropped {}", report.dropped);
+    if let Some((legs, merged)) = &report.merged {
+        for (number, leg) in legs.iter().enumerate() {
+            let _ = writeln!(
+                err,
+                "way {}: {} packets, lost {}, first {}, late {}, foreign {}, behind {} (at most {})",
+                number + 1,
+                leg.received,
+                leg.lost,
+                leg.first,
+                leg.late,
+                leg.foreign,
+                leg.behind,
+                leg.behind_max,
+            );
+        }
+        let _ = writeln!(err, "both: {} packets, lost {}", merged.sent, merged.lost);
+    }
+    Ok(())
+}
+
+fn leg(leg: &pair::Leg) -> Value {
+    json!({
+        "received": leg.received,
+        "lost": leg.lost,
+        "first": leg.first,
+        "late": leg.late,
+        "foreign": leg.foreign,
+        "behind_ms": leg.behind.as_secs_f64() * 1e3,
+        "behind_max_ms": leg.behind_max.as_secs_f64() * 1e3,
+    })
+}

@@ -1,0 +1,289 @@
+//! `sinew gateway srt`: encoders and decoders that speak SRT.
+
+use super::Known;
+use super::video::{self, VideoArgs, Wait};
+use crate::failure::{Failure, Outcome};
+use crate::terminal;
+use clap::Args;
+use gateway::srt::report::{Connection, Event, Report};
+use gateway::srt::routes::{Input, Output, ROUTES_MAX, Routes};
+use gateway::srt::{CONNECTIONS, Direction, Service, Settings};
+use net::srt::{Options, PASSPHRASE_BYTES, STREAM_ID_BYTES_MAX};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Arguments of `sinew gateway srt`.
+#[derive(Debug, Args)]
+pub struct SrtArgs {
+    /// Take calls here; may be given again
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "call")]
+    pub listen: Vec<SocketAddr>,
+    /// Call this listener, again and again until it answers; may be given again
+    #[arg(long, value_name = "HOST:PORT")]
+    pub call: Vec<String>,
+    /// Send what comes to this group or node; with a name, what comes for that stream id
+    #[arg(
+        long,
+        value_name = "[ID=]GROUP:PORT|NODE:PORT",
+        required_unless_present = "from"
+    )]
+    pub to: Vec<String>,
+    /// Hand out what comes from this group, or to this port of the node; with a name, to who asks for that id
+    #[arg(long, value_name = "[ID=]GROUP:PORT|:PORT")]
+    pub from: Vec<String>,
+    /// How long each end holds packets, so that SRT can repair losses; the other end may ask for more
+    #[arg(long, value_name = "TIME", default_value = "120ms", value_parser = video::latency)]
+    pub latency: base::Duration,
+    /// The file of a passphrase of 10 to 79 characters: encrypts, and lets in only who knows it
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+    /// Bytes of the key: 16, 24 or 32
+    #[arg(long, value_name = "BYTES", requires = "passphrase_file", value_parser = key_bytes)]
+    pub pbkeylen: Option<u8>,
+    /// What to ask of a listener that is called
+    #[arg(long, value_name = "ID", requires = "call", value_parser = stream_id)]
+    pub stream_id: Option<String>,
+    /// Bytes of a packet, at most
+    #[arg(long, value_name = "BYTES", default_value = "1456", value_parser = clap::value_parser!(u16).range(188..=1_456))]
+    pub payload_size: u16,
+    /// Connections at once
+    #[arg(long, value_name = "NUMBER", default_value_t = CONNECTIONS as u16, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub connections: u16,
+    /// How streams cross, and what is told
+    #[command(flatten)]
+    pub video: VideoArgs,
+}
+
+fn key_bytes(text: &str) -> Result<u8, String> {
+    match text {
+        "16" | "24" | "32" => Ok(text.parse().unwrap_or(16)),
+        _ => Err("a key has 16, 24 or 32 bytes".to_owned()),
+    }
+}
+
+fn stream_id(text: &str) -> Result<String, String> {
+    match text.len() <= STREAM_ID_BYTES_MAX {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "a stream id has {STREAM_ID_BYTES_MAX} bytes at most"
+        )),
+    }
+}
+
+/// Runs the gateway until Ctrl-C.
+pub(super) fn run(args: &SrtArgs) -> Outcome {
+    let passphrase = args.passphrase_file.as_deref().map(passphrase);
+    let (node, known) = super::find(args.video.node.as_deref())?;
+    let settings = Settings {
+        listen: args.listen.clone(),
+        call: args.call.clone(),
+        routes: routes(args, &known)?,
+        srt: Options {
+            latency: Duration::from_nanos(args.latency.as_nanos()),
+            passphrase: passphrase.transpose()?,
+            key_bytes: args.pbkeylen,
+            stream_id: args.stream_id.clone(),
+            payload_bytes: usize::from(args.payload_size),
+            ..Options::default()
+        },
+        overlay: args.video.options(),
+        connections: usize::from(args.connections),
+    };
+    let is_open = settings.srt.passphrase.is_none()
+        && settings.listen.iter().any(|at| !at.ip().is_loopback());
+    let as_json = args.video.json;
+    let wait = Wait::new()?;
+    let tell = Box::new(move |event: Event| tell(&event, as_json));
+    let mut service = Service::start(&node, settings, tell).map_err(Failure::failed)?;
+    for at in service.listening() {
+        if as_json {
+            terminal::json(&json!({"event": "listening", "at": at.to_string()}))?;
+        } else {
+            let _ = writeln!(io::stderr(), "listening at srt://{at}");
+        }
+    }
+    if is_open {
+        let _ = writeln!(
+            io::stderr(),
+            "whoever reaches this listener may send and receive: see --passphrase-file"
+        );
+    }
+    wait.run(args.video.status, || {
+        show("status", &service.report(), as_json)
+    })?;
+    show("stopped", &service.stop(), as_json)
+}
+
+/// The passphrase of a file, without the end of its line.
+fn passphrase(path: &Path) -> Result<String, Failure> {
+    let read = |text: &str| {
+        let word = text.trim_end_matches(['\r', '\n']);
+        match PASSPHRASE_BYTES.contains(&word.len()) {
+            true => Ok(word.to_owned()),
+            false => Err("a passphrase has 10 to 79 characters"),
+        }
+    };
+    Ok(crate::identity::read_secret_as(path, read)?)
+}
+
+/// The streams; with calls there is only one, because nobody says which.
+fn routes(args: &SrtArgs, known: &Known) -> Result<Routes, Failure> {
+    let inputs = args.to.iter().map(|word| {
+        let (name, rest) = video::named(word);
+        let target = video::target(rest, known)?;
+        Ok(Input { name, target })
+    });
+    let outputs = args.from.iter().map(|word| {
+        let (name, rest) = video::named(word);
+        let place = video::place(rest)?;
+        Ok(Output { name, place })
+    });
+    let routes = Routes {
+        inputs: inputs.collect::<Result<_, Failure>>()?,
+        outputs: outputs.collect::<Result<_, Failure>>()?,
+    };
+    if routes.inputs.len() > ROUTES_MAX || routes.outputs.len() > ROUTES_MAX {
+        return Err(Failure::misused(format_args!(
+            "a gateway has {ROUTES_MAX} streams each way at most: run another one"
+        )));
+    }
+    if !args.call.is_empty() && routes.only().is_none() {
+        return Err(Failure::misused(
+            "with --call there is one stream, one --to or one --from: run a gateway for each",
+        ));
+    }
+    if args.call.len() + args.listen.len() > 1 && !args.call.is_empty() && !args.to.is_empty() {
+        return Err(Failure::misused(
+            "one sends a stream: with --call and --to there is one --call, and no --listen",
+        ));
+    }
+    Ok(routes)
+}
+
+fn tell(event: &Event, as_json: bool) {
+    // A closed pipe ends the command where it waits.
+    let _ = match as_json {
+        true => {
+            let mut line = match event {
+                Event::Disconnected(connection) => value(connection),
+                Event::Connected { peer, .. } | Event::Refused { peer, .. } => {
+                    json!({"peer": peer.to_string()})
+                }
+                _ => json!({}),
+            };
+            line["event"] = json!(event.label());
+            line["text"] = json!(event.to_string());
+            writeln!(io::stdout(), "{line}")
+        }
+        false => writeln!(io::stderr(), "{event}"),
+    };
+}
+
+fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
+    if as_json {
+        let drops = &report.drops;
+        let connections = report.connections.iter().map(value);
+        let streams = report.streams.iter().map(|stream| {
+            let mut value = video::seen(&stream.seen);
+            value["stream"] = json!(stream.place);
+            value["receivers"] = json!(stream.receivers);
+            value
+        });
+        return terminal::json(&json!({
+            "event": event,
+            "connected": report.connected,
+            "connections": connections.collect::<Vec<_>>(),
+            "streams": streams.collect::<Vec<_>>(),
+            "drops": {
+                "node": drops.node,
+                "unwanted": drops.unwanted,
+                "refused": drops.refused,
+                "handshake": drops.handshake,
+            },
+        }));
+    }
+    let mut err = io::stderr();
+    for stream in &report.streams {
+        let words = video::seen_in_words(&stream.seen);
+        let _ = writeln!(
+            err,
+            "{} to {} receivers: {words}",
+            stream.place, stream.receivers
+        );
+    }
+    for connection in &report.connections {
+        let _ = writeln!(err, "{}", in_words(connection));
+    }
+    Ok(())
+}
+
+fn in_words(connection: &Connection) -> String {
+    let stats = &connection.stats;
+    match connection.direction {
+        Direction::In => format!(
+            "{} to {}: {:.1} Mbit/s, round trip {:.1} ms, lost {}, not repaired {}; {}",
+            connection.peer,
+            connection.stream,
+            stats.receive_rate_bps as f64 / 1e6,
+            stats.rtt_ms,
+            stats.receive_lost,
+            stats.receive_dropped,
+            video::seen_in_words(&connection.seen),
+        ),
+        Direction::Out => format!(
+            "{} from {}: {:.1} Mbit/s, round trip {:.1} ms, lost {}, sent again {}, dropped {}",
+            connection.peer,
+            connection.stream,
+            stats.send_rate_bps as f64 / 1e6,
+            stats.rtt_ms,
+            stats.send_lost,
+            stats.retransmitted,
+            stats.send_dropped + connection.dropped,
+        ),
+    }
+}
+
+fn value(connection: &Connection) -> Value {
+    let stats = &connection.stats;
+    let mut value = match connection.direction {
+        Direction::In => video::seen(&connection.seen),
+        Direction::Out => {
+            json!({"packets": connection.seen.packets, "bytes": connection.seen.bytes})
+        }
+    };
+    value["peer"] = json!(connection.peer.to_string());
+    value["stream_id"] = json!(connection.stream_id);
+    value["direction"] = json!(match connection.direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+    });
+    value["stream"] = json!(connection.stream);
+    value["age_s"] = json!(connection.age.as_secs_f64());
+    value["dropped"] = json!(connection.dropped);
+    value["srt"] = json!({
+        "rtt_ms": stats.rtt_ms,
+        "sent": stats.sent_packets,
+        "sent_bytes": stats.sent_bytes,
+        "received": stats.received_packets,
+        "received_bytes": stats.received_bytes,
+        "send_lost": stats.send_lost,
+        "receive_lost": stats.receive_lost,
+        "retransmitted": stats.retransmitted,
+        "send_dropped": stats.send_dropped,
+        "receive_dropped": stats.receive_dropped,
+        "undecrypted": stats.undecrypted,
+        "send_rate_bps": stats.send_rate_bps,
+        "receive_rate_bps": stats.receive_rate_bps,
+        "bandwidth_bps": stats.bandwidth_bps,
+        "send_buffer_ms": stats.send_buffer_ms,
+        "send_buffer_packets": stats.send_buffer_packets,
+        "receive_buffer_ms": stats.receive_buffer_ms,
+        "receive_buffer_packets": stats.receive_buffer_packets,
+        "send_latency_ms": stats.send_latency_ms,
+        "receive_latency_ms": stats.receive_latency_ms,
+    });
+    value
+}

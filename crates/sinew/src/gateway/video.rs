@@ -1,0 +1,203 @@
+//! What the gateways for video share on the command line: streams, how they cross, and what is told of them.
+
+use super::Known;
+use crate::failure::{Failure, Outcome};
+use crate::{quantity, service};
+use base::NodeAddr;
+use clap::Args;
+use client::{Options, Target};
+use gateway::video::{Place, Seen};
+use net::epoll::{Interest, Poller};
+use net::signals::Termination;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How streams cross the overlay, and what is told.
+#[derive(Debug, Args)]
+pub struct VideoArgs {
+    /// How long a packet is of use in the overlay: within it losses are repaired and order is kept
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
+    pub deadline: base::Duration,
+    /// What packets need on their way across the overlay
+    #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
+    pub service: service::Service,
+    /// Print how it goes so often; a bare number is one of seconds
+    #[arg(long, value_name = "TIME", value_parser = status)]
+    pub status: Option<base::Duration>,
+    /// The control socket of the node, or its client socket (`*.sock`)
+    #[arg(long, value_name = "SOCKET")]
+    pub node: Option<PathBuf>,
+    /// Print what happens as JSON, one object in a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl VideoArgs {
+    pub(super) fn options(&self) -> Options {
+        let deadline = Duration::from_nanos(self.deadline.as_nanos());
+        Options {
+            deadline: Some(deadline),
+            ..self.service.options(deadline)
+        }
+    }
+}
+
+fn deadline(text: &str) -> Result<base::Duration, String> {
+    let ms = base::Duration::from_millis;
+    quantity::within(quantity::millis(text)?, ms(10), ms(6_000))
+}
+
+fn status(text: &str) -> Result<base::Duration, String> {
+    let s = base::Duration::from_secs;
+    quantity::within(quantity::seconds(text)?, s(1), s(86_400))
+}
+
+/// A time that a protocol holds packets back.
+pub(super) fn latency(text: &str) -> Result<base::Duration, String> {
+    let ms = base::Duration::from_millis;
+    quantity::within(quantity::millis(text)?, ms(1), ms(8_000))
+}
+
+/// A stream, perhaps with a name: `NAME=ADDRESS:PORT`.
+pub(super) fn named(word: &str) -> (Option<String>, &str) {
+    match word.split_once('=') {
+        Some((name, rest)) => (Some(name.to_owned()), rest),
+        None => (None, word),
+    }
+}
+
+/// Where a stream goes: a group or a node, by name or address, and a port there.
+pub(super) fn target(word: &str, known: &Known) -> Result<Target, Failure> {
+    let bad = || {
+        Failure::misused(format_args!(
+            "`{word}`: write where the stream goes, a group like 239.1.1.1:5004 or a node like fra:5004"
+        ))
+    };
+    let (host, port) = word.rsplit_once(':').ok_or_else(bad)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?;
+    let node = match host.parse::<NodeAddr>() {
+        Ok(group) if group.is_multicast() => group,
+        _ => known.names().address(host)?,
+    };
+    Ok(Target::new(node, port))
+}
+
+/// Where a stream is to be had: a group and its port, or a port of the own node.
+pub(super) fn place(word: &str) -> Result<Place, Failure> {
+    let bad = || {
+        Failure::misused(format_args!(
+            "`{word}`: write where the stream is, a group like 239.1.1.1:5004 or a port of the node like :5004"
+        ))
+    };
+    let (host, port) = word.rsplit_once(':').ok_or_else(bad)?;
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(bad)?;
+    if host.is_empty() {
+        return Ok(Place::Port(port));
+    }
+    let group = host.parse::<NodeAddr>().ok();
+    let group = group.filter(|group| group.is_multicast()).ok_or_else(bad)?;
+    Ok(Place::Group(group, port))
+}
+
+/// Waits for Ctrl-C, and calls `status` as often as is asked for.
+pub(super) struct Wait {
+    poller: Poller,
+    termination: Termination,
+}
+
+impl Wait {
+    /// From here on Ctrl-C and SIGTERM do not end the process.
+    pub(super) fn new() -> Result<Wait, Failure> {
+        let poller = Poller::new().map_err(Failure::failed)?;
+        let termination = Termination::install().map_err(Failure::failed)?;
+        poller
+            .add(&termination, 0, Interest::READ)
+            .map_err(Failure::failed)?;
+        Ok(Wait {
+            poller,
+            termination,
+        })
+    }
+
+    pub(super) fn run(
+        mut self,
+        every: Option<base::Duration>,
+        mut status: impl FnMut() -> Outcome,
+    ) -> Outcome {
+        let mut ready = Vec::new();
+        loop {
+            self.poller
+                .wait(every, &mut ready)
+                .map_err(Failure::failed)?;
+            if self.termination.take() > 0 {
+                return Ok(());
+            }
+            if every.is_some() && ready.is_empty() {
+                status()?;
+            }
+        }
+    }
+}
+
+/// What was seen of a stream.
+pub(super) fn seen(seen: &Seen) -> Value {
+    let ts = &seen.ts;
+    json!({
+        "packets": seen.packets,
+        "bytes": seen.bytes,
+        "recovered": seen.recovered,
+        "tr101290": {
+            "ts_packets": ts.packets,
+            "ts_sync_loss": ts.ts_sync_loss,
+            "sync_byte_error": ts.sync_byte_error,
+            "pat_error": ts.pat_error,
+            "continuity_count_error": ts.continuity_count_error,
+            "pmt_error": ts.pmt_error,
+            "pid_error": ts.pid_error,
+            "transport_error": ts.transport_error,
+            "crc_error": ts.crc_error,
+            "foreign": ts.foreign,
+        },
+    })
+}
+
+/// The same in words: packets, and the errors of the first priority.
+pub(super) fn seen_in_words(seen: &Seen) -> String {
+    let ts = &seen.ts;
+    format!(
+        "{} packets, {} repaired, continuity errors {}, other first-priority errors {}",
+        seen.packets,
+        seen.recovered,
+        ts.continuity_count_error,
+        ts.first_priority() - ts.continuity_count_error,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_read_or_refused_with_the_word() {
+        let group = NodeAddr(0xef01_0101);
+        assert_eq!(place("239.1.1.1:5004").unwrap(), Place::Group(group, 5_004));
+        assert_eq!(place(":5004").unwrap(), Place::Port(5_004));
+        for word in ["239.1.1.1", "10.7.0.1:5004", ":0", ":", "x:1"] {
+            let said = place(word).unwrap_err();
+            assert!(said.text().contains(word), "{}", said.text());
+        }
+        let known = Known::default();
+        assert_eq!(
+            target("239.1.1.1:5", &known).unwrap(),
+            Target::new(group, 5)
+        );
+        let node = NodeAddr(0x0a07_0001);
+        assert_eq!(target("10.7.0.1:5", &known).unwrap(), Target::new(node, 5));
+        for word in ["239.1.1.1", "fra", "239.1.1.1:0"] {
+            assert!(target(word, &known).unwrap_err().text().contains(word));
+        }
+        assert_eq!(named("studio=:5"), (Some("studio".to_owned()), ":5"));
+        assert_eq!(named(":5"), (None, ":5"));
+    }
+}

@@ -1,0 +1,471 @@
+//! Video by SRT and RTP across real nodes: encoders and decoders of this test, and real programs where they are
+//! installed.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test that says when it is skipped"
+)]
+
+mod world;
+
+use net::srt::{self, Options, PAYLOAD_BYTES_TS, Poll, Socket, Wanted};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use world::World;
+
+/// Where the streams are.
+const GROUP: &str = "239.1.1.1:5004";
+/// From one packet of an encoder to the next: 5 Mbit/s.
+const INTERVAL: Duration = Duration::from_millis(2);
+/// Packets of a stream.
+const COUNT: u32 = 600;
+/// Patience with what should be there; it is looked again then.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// A gateway that tells by JSON what happens; it ends with the test.
+struct Gateway {
+    child: Child,
+    lines: Receiver<Value>,
+}
+
+impl Gateway {
+    fn start(world: &World, words: &str) -> Gateway {
+        let mut child = world.begin(&format!("gateway {words} --status 1s --json"));
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).unwrap();
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        Gateway { child, lines }
+    }
+
+    /// The next line for which this holds.
+    fn wait(&self, world: &World, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        world.wait(what, || {
+            found = self.lines.try_iter().find(&holds);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    fn event(&self, world: &World, event: &str) -> Value {
+        self.wait(world, &format!("the gateway says {event}"), |line| {
+            line["event"] == event
+        })
+    }
+
+    /// Where it listens.
+    fn listening(&self, world: &World) -> SocketAddr {
+        let line = self.event(world, "listening");
+        line["at"].as_str().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// True when libsrt is here; says so, loudly, when not.
+fn has_srt(test: &str) -> bool {
+    let loaded = srt::load();
+    if let Err(error) = &loaded {
+        eprintln!("SKIPPED: {test}: {error}");
+    }
+    loaded.is_ok()
+}
+
+/// Three nodes in a row, with links that delay and lose.
+fn row(test: &str) -> World {
+    let mut world = World::new(test);
+    world.add("a", 1, "--lab --link none");
+    world.add("b", 2, "--lab --link a");
+    world.add("c", 3, "--lab --link b");
+    world.impair("a", "b", "delay=10ms loss=2%");
+    world.impair("b", "c", "delay=10ms loss=2%");
+    for name in ["a", "b", "c"] {
+        world.start(name);
+    }
+    world.wait_for_link("a", "b");
+    world.wait_for_link("b", "c");
+    world
+}
+
+/// Waits until the first node knows that somebody wants the group.
+fn wait_for_member(world: &World) {
+    world.wait("the group has a member", || {
+        let groups = world.json("groups --node net/a");
+        let groups = groups.as_array().unwrap();
+        groups
+            .iter()
+            .any(|group| !group["members"].as_array().unwrap().is_empty())
+    });
+}
+
+/// A connection to a listener.
+fn call(world: &World, at: SocketAddr, options: &Options) -> Socket {
+    let socket = Socket::call(at, options).unwrap();
+    world.wait("the listener answers", || {
+        assert!(
+            socket.is_connected() || socket.is_connecting(),
+            "{}",
+            socket.why_rejected()
+        );
+        socket.is_connected()
+    });
+    socket
+}
+
+/// Why a listener does not answer.
+fn refusal(world: &World, at: SocketAddr, options: &Options) -> String {
+    let socket = Socket::call(at, options).unwrap();
+    world.wait("the listener refuses", || {
+        assert!(!socket.is_connected());
+        !socket.is_connecting()
+    });
+    socket.why_rejected().to_string()
+}
+
+fn options(stream_id: &str) -> Options {
+    Options {
+        latency: Duration::from_millis(60),
+        stream_id: Some(stream_id.to_owned()),
+        ..Options::default()
+    }
+}
+
+/// Seven packets of a transport stream; the first tells the number.
+fn datagram(number: u32) -> Vec<u8> {
+    let packets = (0..7).flat_map(|n| {
+        let counter = (7 * number + n) % 16;
+        let mut packet = [0xaa; 188];
+        packet[..4].copy_from_slice(&[0x47, 1, 1, 0x10 | counter as u8]);
+        packet[4..8].copy_from_slice(&number.to_be_bytes());
+        packet
+    });
+    packets.collect()
+}
+
+fn number(datagram: &[u8]) -> u32 {
+    u32::from_be_bytes(datagram[4..8].try_into().unwrap())
+}
+
+/// Sends a stream at its pace.
+fn send(mut each: impl FnMut(u32, &[u8])) {
+    for number in 0..COUNT {
+        each(number, &datagram(number));
+        std::thread::sleep(INTERVAL);
+    }
+}
+
+/// Takes what has come and tells the numbers.
+fn receive(poll: &Poll, socket: &Socket, numbers: &mut Vec<u32>) {
+    let mut buffer = [0; 2_000];
+    poll.wait(MOMENT, &mut Vec::new()).unwrap();
+    while let Ok(len) = socket.receive(&mut buffer) {
+        assert_eq!(len, PAYLOAD_BYTES_TS);
+        numbers.push(number(&buffer[..len]));
+    }
+}
+
+fn poll(socket: &Socket) -> Poll {
+    let poll = Poll::new().unwrap();
+    let messages = Wanted {
+        readable: true,
+        writable: false,
+    };
+    poll.add(socket, messages).unwrap();
+    poll
+}
+
+#[test]
+fn an_encoder_reaches_decoders_by_srt() {
+    if !has_srt("an_encoder_reaches_decoders_by_srt") {
+        return;
+    }
+    let world = row("srt");
+    let here = world.endpoint(0).ip();
+    let entry = Gateway::start(
+        &world,
+        &format!("srt --listen {here}:0 --to studio={GROUP} --latency 40ms --node net/a"),
+    );
+    let exit = Gateway::start(
+        &world,
+        &format!("srt --listen {here}:0 --from {GROUP} --latency 40ms --node net/c"),
+    );
+    let (entry_at, exit_at) = (entry.listening(&world), exit.listening(&world));
+    let decoders = [(); 2].map(|()| call(&world, exit_at, &options("anything")));
+    wait_for_member(&world);
+    let encoder = call(&world, entry_at, &options("#!::r=studio,m=publish"));
+    let sender = std::thread::spawn(move || {
+        send(|_, datagram| encoder.send(datagram, 0).unwrap());
+        encoder
+    });
+    let polls = decoders.each_ref().map(poll);
+    let mut numbers = [Vec::new(), Vec::new()];
+    world.wait("the decoders have all", || {
+        for ((poll, socket), numbers) in polls.iter().zip(&decoders).zip(&mut numbers) {
+            receive(poll, socket, numbers);
+        }
+        numbers
+            .iter()
+            .all(|numbers| numbers.last() == Some(&(COUNT - 1)))
+    });
+    for numbers in &numbers {
+        assert_eq!(numbers, &(0..COUNT).collect::<Vec<_>>());
+    }
+    let encoder = sender.join().unwrap();
+    let all =
+        |seen: &Value| seen["packets"] == COUNT && seen["tr101290"]["continuity_count_error"] == 0;
+    let status = entry.wait(&world, "all has entered", |line| {
+        all(&line["connections"][0])
+    });
+    assert_eq!(status["connections"][0]["stream"], GROUP);
+    assert!(status["connections"][0]["srt"]["rtt_ms"].as_f64().unwrap() > 0.0);
+    let status = exit.wait(&world, "all has left", |line| all(&line["streams"][0]));
+    assert_eq!(status["streams"][0]["receivers"], 2);
+    assert!(
+        status["streams"][0]["recovered"].as_u64().unwrap() > 0,
+        "{status}"
+    );
+    // An end is seen, and another one may send then.
+    drop(encoder);
+    entry.event(&world, "disconnected");
+    call(&world, entry_at, &options("studio"));
+}
+
+#[test]
+fn strangers_are_refused_and_counted() {
+    if !has_srt("strangers_are_refused_and_counted") {
+        return;
+    }
+    let mut world = World::new("strangers");
+    world.add("a", 1, "");
+    world.start("a");
+    let here = world.endpoint(0).ip();
+    let secret = world.dir.join("secret");
+    std::fs::write(&secret, "correct horse\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&secret, mode).unwrap();
+    let gateway = Gateway::start(
+        &world,
+        &format!(
+            "srt --listen {here}:0 --to studio={GROUP} --from other={GROUP} --connections 2 \
+             --passphrase-file secret --node net/a"
+        ),
+    );
+    let at = gateway.listening(&world);
+    let known = |id: &str| Options {
+        passphrase: Some("correct horse".to_owned()),
+        ..options(id)
+    };
+    let wrong = Options {
+        passphrase: Some("wrong battery".to_owned()),
+        ..options("studio")
+    };
+    assert!(refusal(&world, at, &wrong).contains("passphrase"));
+    assert!(refusal(&world, at, &options("studio")).contains("passphrase"));
+    assert!(refusal(&world, at, &known("nothing")).contains("404"));
+    assert!(refusal(&world, at, &known("#!::r=other,m=publish")).contains("405"));
+    assert!(refusal(&world, at, &known("#!::nonsense")).contains("400"));
+    let encoder = call(&world, at, &known("studio"));
+    gateway.event(&world, "connected");
+    assert!(refusal(&world, at, &known("studio")).contains("409"));
+    let decoder = call(&world, at, &known("other"));
+    gateway.event(&world, "connected");
+    assert!(refusal(&world, at, &known("other")).contains("402"));
+    // Thousands that begin a handshake and go, and others that send anything.
+    let stranger = UdpSocket::bind((here, 0)).unwrap();
+    for n in 0..5_000_u32 {
+        let mut induction = [0_u8; 64];
+        induction[0] = 0x80;
+        // Version 4, an ordinary socket, the first step of a handshake, a number of the caller's own.
+        induction[19] = 4;
+        induction[23] = 2;
+        induction[34..36].copy_from_slice(&[0x20, 0]);
+        induction[39] = 1;
+        induction[40..44].copy_from_slice(&(n + 1).to_be_bytes());
+        let junk = n.to_be_bytes().repeat(20);
+        let bytes = if n % 2 == 0 { &induction[..] } else { &junk };
+        stranger.send_to(bytes, at).unwrap();
+    }
+    // A decoder that sends is not heard, and what is no transport stream is counted as that.
+    decoder.send(&[1; 100], 0).unwrap();
+    encoder.send(&[0x48; PAYLOAD_BYTES_TS], 0).unwrap();
+    gateway.event(&world, "unwanted");
+    let status = gateway.wait(&world, "all is counted", |line| {
+        let sent = line["connections"].as_array().into_iter().flatten();
+        let errors = |c: &Value| c["tr101290"]["sync_byte_error"] == 7;
+        line["drops"]["unwanted"] == 1 && { sent }.any(errors)
+    });
+    assert_eq!(status["connections"].as_array().unwrap().len(), 2);
+    // A caller whose answer is slow asks again, and is counted again.
+    for (why, least) in [("refused", 5), ("handshake", 2)] {
+        assert!(status["drops"][why].as_u64().unwrap() >= least, "{status}");
+    }
+    world.assert_all_run();
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `srt-live-transmit` from one address to another; `None`, loudly, where there is none.
+fn transmit(from: &str, to: &str) -> Option<Running> {
+    let mut command = Command::new("srt-live-transmit");
+    command.args(["-q", from, to]);
+    command.stdout(Stdio::null()).stdin(Stdio::null());
+    let Ok(child) = command.stderr(Stdio::null()).spawn() else {
+        eprintln!("SKIPPED: srt-live-transmit is not tested: install srt-tools");
+        return None;
+    };
+    Some(Running(child))
+}
+
+#[test]
+fn the_tool_of_srt_sends_and_receives() {
+    if !has_srt("the_tool_of_srt_sends_and_receives") {
+        return;
+    }
+    let world = row("srt-tool");
+    let here = world.endpoint(0).ip();
+    let source = UdpSocket::bind((here, 0)).unwrap();
+    let sink = UdpSocket::bind((here, 0)).unwrap();
+    sink.set_read_timeout(Some(MOMENT)).unwrap();
+    // The gateway calls the tool at one end, and is called by it at the other.
+    let tool_listens = world.endpoint(90);
+    let port = world.endpoint(91);
+    let from = format!("udp://{port}");
+    let Some(_encoder) = transmit(&from, &format!("srt://{tool_listens}?mode=listener")) else {
+        return;
+    };
+    let there = world.overlay_address("c");
+    world.wait("a knows the way", || world.has_route("a", &there));
+    let entry = format!("srt --call {tool_listens} --to {there}:5004 --latency 20ms --node net/a");
+    let entry = Gateway::start(&world, &entry);
+    let exit = format!("srt --listen {here}:0 --from :5004 --latency 20ms --node net/c");
+    let exit = Gateway::start(&world, &exit);
+    let exit_at = exit.listening(&world);
+    let to = format!("udp://{}", sink.local_addr().unwrap());
+    let _decoder = transmit(&format!("srt://{exit_at}?mode=caller"), &to);
+    entry.event(&world, "connected");
+    exit.event(&world, "connected");
+    let mut buffer = [0; 2_000];
+    let mut sent = 0;
+    world.wait("the stream begins", || {
+        source.send_to(&datagram(sent), port).unwrap();
+        sent += 1;
+        sink.recv(&mut buffer)
+            .is_ok_and(|len| len == PAYLOAD_BYTES_TS)
+    });
+    let sender = std::thread::spawn(move || {
+        for number in sent..sent + COUNT {
+            source.send_to(&datagram(number), port).unwrap();
+            std::thread::sleep(INTERVAL);
+        }
+    });
+    let mut last = number(&buffer);
+    world.wait("the stream has come", || {
+        while let Ok(len) = sink.recv(&mut buffer) {
+            let number = number(&buffer[..len]);
+            assert_eq!(number, last + 1);
+            last = number;
+        }
+        last == sent + COUNT - 1
+    });
+    sender.join().unwrap();
+}
+
+/// A datagram of RTP.
+fn rtp(seq: u32) -> Vec<u8> {
+    let header = voice::rtp::Header {
+        marker: false,
+        payload_type: 33,
+        seq: seq as u16,
+        timestamp: seq,
+        ssrc: 7,
+    };
+    [&header.to_bytes()[..], &datagram(seq)].concat()
+}
+
+#[test]
+fn two_ways_in_and_two_ways_out_carry_one_stream() {
+    let world = row("pair");
+    let here = world.endpoint(0).ip();
+    let ways = [world.endpoint(81), world.endpoint(82)];
+    let sinks = [(); 2].map(|()| UdpSocket::bind((here, 0)).unwrap());
+    for sink in &sinks {
+        sink.set_nonblocking(true).unwrap();
+    }
+    let [one, other] = ways;
+    let entry = format!("rtp --in {one} --in {other} --to {GROUP} --node net/a");
+    let entry = Gateway::start(&world, &entry);
+    let [out, out_too] = sinks.each_ref().map(|sink| sink.local_addr().unwrap());
+    let exit = format!("rtp --from {GROUP} --out {out} --out {out_too} --node net/c");
+    let exit = Gateway::start(&world, &exit);
+    entry.event(&world, "running");
+    exit.event(&world, "running");
+    wait_for_member(&world);
+    let source = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let sender = std::thread::spawn(move || {
+        send(|number, _| {
+            // Every second packet goes by one way only, by turns; the first and the last by both.
+            for (index, way) in ways.iter().enumerate() {
+                let is_lost = number % 4 == 1 + 2 * index as u32 && number + 1 < COUNT;
+                if !is_lost {
+                    source.send_to(&rtp(number), way).unwrap();
+                }
+            }
+        });
+    });
+    let mut buffer = [0; 2_000];
+    let mut numbers = [Vec::new(), Vec::new()];
+    world.wait("each way has brought all", || {
+        for (sink, numbers) in sinks.iter().zip(&mut numbers) {
+            while let Ok(len) = sink.recv(&mut buffer) {
+                let number = number(&buffer[12..]);
+                assert_eq!(&buffer[..len], rtp(number));
+                numbers.push(number);
+            }
+        }
+        numbers
+            .iter()
+            .all(|numbers| numbers.last() == Some(&(COUNT - 1)))
+    });
+    for numbers in numbers {
+        assert_eq!(numbers, (0..COUNT).collect::<Vec<_>>());
+    }
+    sender.join().unwrap();
+    let status = entry.wait(&world, "all is counted", |line| line["packets"] == COUNT);
+    assert_eq!(
+        status["merged"],
+        json!({"sent": COUNT, "lost": 0, "restarts": 0})
+    );
+    for leg in status["legs"].as_array().unwrap() {
+        assert!(
+            leg["lost"].as_u64().unwrap() >= u64::from(COUNT / 4 - 1),
+            "{status}"
+        );
+    }
+    let status = exit.wait(&world, "all has left", |line| line["packets"] == COUNT);
+    assert_eq!(status["tr101290"]["continuity_count_error"], 0);
+    assert_eq!(status["dropped"], 0);
+}
