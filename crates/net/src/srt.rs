@@ -110,10 +110,10 @@ impl Listener {
             (socket.library.srt_bind)(socket.id, (&raw const name).cast(), len as c_int)
         })?;
         let opaque = Box::into_raw(Box::new(admit)).cast();
+        let listen_callback = socket.library.srt_listen_callback;
         // SAFETY: `on_caller` has the type of srt_listen_callback_fn, and `opaque`, which it reads as what it
         // was made of, is never freed.
-        socket
-            .check(unsafe { (socket.library.srt_listen_callback)(socket.id, on_caller, opaque) })?;
+        socket.check(unsafe { listen_callback(socket.id, on_caller, opaque) })?;
         // SAFETY: numbers only.
         socket.check(unsafe { (socket.library.srt_listen)(socket.id, BACKLOG) })?;
         Ok(Listener(socket))
@@ -161,12 +161,13 @@ unsafe extern "C" fn on_caller(
     peer: *const sockaddr,
     stream_id: *const c_char,
 ) -> c_int {
+    /// SRT_REJX_ISE, as when a server fails.
+    const FAILED: c_int = 1_500;
     let decide = || {
-        let library = library().ok()?;
         // SAFETY: `opaque` is what `Listener::bind` has given, which is never freed.
         let admit = unsafe { &*opaque.cast::<Box<Admit>>() };
         // SAFETY: the library gives an address of an IP family, as long as its family says.
-        let peer = unsafe { address_at(peer) }?;
+        let peer = unsafe { address_at(peer) }.ok_or(FAILED)?;
         let id = match stream_id.is_null() {
             true => String::new(),
             // SAFETY: the library gives a string that ends in zero.
@@ -174,20 +175,18 @@ unsafe extern "C" fn on_caller(
                 .to_string_lossy()
                 .into_owned(),
         };
-        match admit(peer, &id) {
-            Ok(()) => Some(()),
-            Err(refusal) => {
-                // SAFETY: the socket is the one that this is about, and numbers only.
-                unsafe { (library.srt_setrejectreason)(socket, refusal as c_int) };
-                None
-            }
-        }
+        admit(peer, &id).map_err(|refusal| refusal as c_int)
     };
     // A panic must not enter the library: it refuses the caller.
-    match catch_unwind(AssertUnwindSafe(decide)) {
-        Ok(Some(())) => 0,
-        _ => -1,
+    let decided = catch_unwind(AssertUnwindSafe(decide)).unwrap_or(Err(FAILED));
+    let Err(reason) = decided else {
+        return 0;
+    };
+    if let Ok(library) = library() {
+        // SAFETY: the socket is the one that this is about, and numbers only.
+        unsafe { (library.srt_setrejectreason)(socket, reason) };
     }
+    -1
 }
 
 /// Reads an address of the kernel's form.
@@ -438,7 +437,8 @@ impl Poll {
         Ok(poll)
     }
 
-    /// Waits for this one too, or for something else of it than before.
+    /// Waits for this one too, or for something else of it than before. A listener is added before callers come;
+    /// and of a call or connection that was over before, nothing is told: see [`Socket::is_connected`].
     pub fn add(&self, socket: &Socket, wanted: Wanted) -> Result<(), Error> {
         let readable = if wanted.readable { IN } else { 0 };
         let writable = if wanted.writable { OUT } else { 0 };

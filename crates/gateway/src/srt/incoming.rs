@@ -96,6 +96,7 @@ impl Incoming {
         }
         if now >= self.next_stats {
             self.next_stats = now + STATS_EVERY;
+            self.sweep(now);
             self.publish(now);
         }
     }
@@ -188,6 +189,19 @@ impl Incoming {
             self.outlet.push(target, &buffer[..len]);
         }
         Ok(())
+    }
+
+    /// Ends what is over and was not told: libsrt does not tell it of a connection that was over before it was
+    /// waited for.
+    fn sweep(&mut self, now: Time) {
+        for place in (0..self.connections.len()).rev() {
+            let connection = self.connections[place].0.clone();
+            if !connection.socket.is_connected() {
+                // What it has sent before its end.
+                let _ = self.take(now, &connection);
+                self.end(now, place);
+            }
+        }
     }
 
     fn end(&mut self, now: Time, place: usize) {
