@@ -12,6 +12,9 @@
 //! changed by hand. A twin's path has the words of the link between its ends; outages, changes of the
 //! path and stalls of its ends happen to both at the same moments. Losses that come one by one are
 //! drawn for each apart; runs of them are short outages, and are the same for both.
+//!
+//! Delays count from when a packet was due. Who speaks while the host stands still is heard late, even if
+//! every packet that the host catches up with arrives at once, so both carriers miss what a stalled source sends late.
 
 mod scene;
 mod story;
@@ -53,7 +56,10 @@ pub(super) fn live(seed: u64, told: Option<Told>, witness: Option<Witness>) -> R
         story
     });
     while simulation.run_for(Duration::from_secs(3_600)) {}
-    let (report, calls) = simulation.finish_with_calls();
+    let (report, mut calls) = simulation.finish_with_calls();
+    for (flow, calls) in scenario.flows.iter().zip(&mut calls) {
+        twins::count_from_due(&scenario, flow, calls);
+    }
     if let (Some(told), Some(story)) = (told, story) {
         scene.tell(&story);
         story.tell_missed(&scenario, &calls);

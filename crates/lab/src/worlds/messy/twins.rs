@@ -2,7 +2,9 @@
 
 use super::scene::{DEADLINE_MS, Loss, STREAM_DEADLINE_MS, Scene};
 use super::tcp;
-use crate::scenario::{Call, Report, Scenario};
+use crate::scenario::{Call, FaultKind, Flow, Report, Scenario};
+use base::Duration;
+use sim::traffic::Pattern;
 
 /// What a flow may miss more than its twin: so many percent of the packets, and this share of what the
 /// twin misses.
@@ -25,6 +27,42 @@ struct Outcome {
     sent: usize,
     missed_pct: f64,
     silence_ms: f64,
+}
+
+/// Counts the delays of a flow's packets from when they were due: what a source sends late because its host
+/// stood still is late for whoever listens, whatever carries it. `calls` are those of each stream to each receiver
+/// in turn.
+pub(super) fn count_from_due(scenario: &Scenario, flow: &Flow, calls: &mut [Call]) {
+    let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;
+    let stalls: Vec<(Duration, Duration)> = scenario
+        .faults
+        .iter()
+        .filter_map(|fault| match fault.kind {
+            FaultKind::Stall(node, span) if node == flow.from => Some((fault.at, fault.at + span)),
+            _ => None,
+        })
+        .collect();
+    // A stall that ends while another one is on lasts as long as that.
+    let ready = |due: Duration| {
+        let mut at = due;
+        for _ in 0..=stalls.len() {
+            let during = stalls
+                .iter()
+                .filter(|(from, to)| (*from..*to).contains(&at));
+            at = during.map(|(_, to)| *to).max().unwrap_or(at);
+        }
+        at
+    };
+    let receivers = flow.receivers().count();
+    for (n, call) in calls.iter_mut().enumerate() {
+        let phase = (interval * (n / receivers) as u64).div(flow.count as u64);
+        for (i, fate) in call.iter_mut().enumerate() {
+            let due = flow.start + phase + interval * i as u64;
+            let waited = ready(due).as_micros() - due.as_micros();
+            let waited = u32::try_from(waited).unwrap_or(u32::MAX);
+            *fate = fate.map(|us| us.saturating_add(waited));
+        }
+    }
 }
 
 /// How many flows were compared with their twins, each receiver for itself. An error names the first
@@ -52,7 +90,9 @@ pub(super) fn compare(
             // The streams of a group follow each other, each with all receivers in turn.
             let mine = calls[overlay].iter().skip(i).step_by(flow.receivers.len());
             let (outcome, twin, chance_pct) = if flow.is_stream {
-                let twin = tcp::twin(scenario, &scenario.flows[overlay], link, report.seed);
+                let flow = &scenario.flows[overlay];
+                let mut twin = tcp::twin(scenario, flow, link, report.seed);
+                count_from_due(scenario, flow, &mut twin);
                 let chance_pct = ERRORS * batch_error_pct(&calls[overlay], &twin);
                 let of = |calls: &[Call]| Outcome::of(calls, STREAM_DEADLINE_MS);
                 (of(&calls[overlay]), of(&twin), chance_pct)
@@ -183,6 +223,28 @@ mod tests {
         let silent = call(1_000, 60).worse_than(&call(40, 0), none).unwrap();
         assert!(silent.contains("silent for 1180"), "{silent}");
         assert_eq!(call(1_000, 45).worse_than(&call(40, 0), none), None);
+    }
+
+    #[test]
+    fn what_a_stalled_source_sends_late_is_late() {
+        let text = "[scenario]\nname = 'pair'\nduration = '1s'\n[[node]]\nname = 'a'\n[[node]]\nname = 'b'\n\
+                    [[link]]\na = 'a'\nb = 'b'\npath = 'delay=10ms'\n\
+                    [[flow]]\nfrom = 'a'\nto = 'b'\ncount = 2\n\
+                    [[fault]]\nat = '100ms'\nkind = 'stall'\nnode = 'a'\nfor = '200ms'\n\
+                    [[fault]]\nat = '200ms'\nkind = 'stall'\nnode = 'a'\nfor = '150ms'\n\
+                    [[fault]]\nat = '600ms'\nkind = 'stall'\nnode = 'b'\nfor = '200ms'\n";
+        let scenario = Scenario::parse("pair", text).unwrap();
+        let mut calls: Vec<Call> = vec![vec![Some(10_000); 50]; 2];
+        calls[0][6] = None;
+        count_from_due(&scenario, &scenario.flows[0], &mut calls);
+        // Due at 80, 100 and 120 ms, and at 340 and 360; sent at 350 if they were due before.
+        let of = |n: usize, places: [usize; 5]| places.map(|i| calls[n][i].map(|us| us / 1_000));
+        let first = [Some(10), Some(260), None, Some(20), Some(10)];
+        assert_eq!(of(0, [4, 5, 6, 17, 18]), first);
+        // The other call's are due 10 ms later.
+        let second = [Some(10), Some(250), Some(230), Some(10), Some(10)];
+        assert_eq!(of(1, [4, 5, 6, 17, 18]), second);
+        assert_eq!(calls[0][32], Some(10_000));
     }
 
     #[test]
