@@ -266,6 +266,87 @@ fn it_lets_go_when_the_queue_is_gone() {
     assert!(brake.allows_redundancy() && epochs < 50, "{epochs}");
 }
 
+/// A flow of 80 kbit/s over a link of 32 until `lifted_ms`, then over one without a limit, for 20 s: how
+/// many of its packets are admitted in each second.
+fn over_a_thin_link(lifted_ms: u64) -> Vec<u64> {
+    let mut brake = Brake::new(Settings::default());
+    // Bytes in the queue, as the link has it.
+    let (mut queue, mut link_bytes) = (0.0f64, 0);
+    let mut answers: Vec<(u64, Echo)> = Vec::new();
+    let mut admitted = vec![0; 20];
+    for now in (0..20_000u64).step_by(20) {
+        let packet = Packet {
+            bytes: BYTES,
+            priority: 4,
+            flow: 1,
+            is_elastic: false,
+            slack: Duration::from_millis(100),
+        };
+        if brake.admit(ms(now), &packet) == Verdict::Sent {
+            admitted[(now / 1_000) as usize] += 1;
+            queue += BYTES as f64;
+            link_bytes += BYTES as u64;
+        }
+        let rate = if now < lifted_ms { 4.0 } else { 1_000.0 };
+        queue = (queue - rate * 20.0).max(0.0);
+        if now.is_multiple_of(60) {
+            let rtt = RTT + Duration::from_millis((queue / rate) as u64);
+            let echo = Echo {
+                sent: ms(now),
+                rtt,
+                there: rtt,
+                link_bytes,
+                lane_bytes: brake.lane_bytes(),
+            };
+            answers.push((now + rtt.as_millis(), echo));
+        }
+        answers.retain(|(at, echo)| {
+            let is_under_way = *at > now;
+            if !is_under_way {
+                brake.on_echo(ms(now), *echo);
+            }
+            is_under_way
+        });
+    }
+    admitted
+}
+
+#[test]
+fn a_limit_that_is_gone_is_gone_within_seconds() {
+    for lifted_ms in (10_000..12_000).step_by(250) {
+        let admitted = over_a_thin_link(lifted_ms);
+        // Two of five leave the thin link; trying more disturbs nobody.
+        let thin: u64 = admitted[3..10].iter().sum();
+        assert!((130..=160).contains(&thin), "{admitted:?}");
+        let free = (lifted_ms + 2_500).div_ceil(1_000) as usize;
+        let after = &admitted[free..];
+        assert!(after.iter().all(|n| *n == 50), "{lifted_ms}: {admitted:?}");
+    }
+}
+
+#[test]
+fn a_queue_on_the_way_back_brakes_nothing() {
+    let back = |there: Duration| {
+        let mut brake = Brake::new(Settings::default());
+        brake.on_round_trip(ms(0), RTT);
+        drive(&mut brake, 0, 60, &[4; 32], |brake, at| {
+            lose(brake, brake.epoch.sent * 3 / 10);
+            let (link_bytes, lane_bytes) = (brake.lane_bytes(), brake.lane_bytes());
+            let echo = Echo {
+                sent: ms(at) - QUEUED,
+                rtt: QUEUED,
+                there,
+                link_bytes,
+                lane_bytes,
+            };
+            brake.on_echo(ms(at), echo);
+        });
+        brake.rate_bps()
+    };
+    assert!(back(QUEUED).is_some());
+    assert_eq!(back(RTT), None);
+}
+
 #[test]
 fn silence_and_a_new_path_let_go_at_once() {
     for silence in [true, false] {
