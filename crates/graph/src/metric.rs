@@ -79,6 +79,8 @@ pub struct Parameters {
     pub detect_us: u32,
     /// Tmax: when a packet that was not recovered counts as arriving, the codec's threshold.
     pub late_us: u32,
+    /// What the loss of every packet would cost beside the time that repair takes; 0 in [Amir06 §IV-B].
+    pub loss_us: u32,
 }
 
 /// The cost of a link or a path under one metric, in that metric's unit. Costs of different
@@ -160,7 +162,7 @@ fn expected_latency_ns(link: LinkCost, parameters: &Parameters) -> u64 {
     ((scaled + (1 << 47)) >> 48) as u64
 }
 
-/// T + (p−l)·(2T+Δ) + l·(Tmax−T), with l = p·qⁿ: each of the n requests whose answer can still be in
+/// T + (p−l)·(2T+Δ) + l·(Tmax−T) and the burden of its losses, with l = p·qⁿ: each of the n requests whose answer can still be in
 /// time, a one-way delay apart, fails with the chance q. On a link that is too long for any, l = p.
 ///
 /// Choice: a packet that stays lost counts as arriving no earlier than a repaired one, as above.
@@ -172,7 +174,19 @@ fn repaired_latency_ns(link: LinkCost, repair: Repair, parameters: &Parameters) 
     let repaired = (u64::from(link.loss) << 16) - left;
     let lost = late.saturating_sub(direct).max(after);
     let extra = u128::from(repaired) * u128::from(after) + u128::from(left) * u128::from(lost);
-    direct + ((extra + (1 << 31)) >> 32) as u64
+    direct + ((extra + (1 << 31)) >> 32) as u64 + burden_ns(link, parameters)
+}
+
+/// What a link costs beside the time that its packets take on average.
+///
+/// Choice: a repaired loss is not free. Its packet has no time left for another one, losses come together, estimates
+/// of them lag, and a reliable lane is slower by their root. And on a link that is as long as Tmax every
+/// packet is late: it is as bad as one that has just failed twice, or nobody would try that one again.
+fn burden_ns(link: LinkCost, parameters: &Parameters) -> u64 {
+    let losses = u64::from(link.loss) * u64::from(parameters.loss_us) * 1_000 / 65_536;
+    let is_late = link.latency_us >= parameters.late_us && parameters.loss_us > 0;
+    let late = u64::from(is_late) * u64::from(parameters.late_us) * 2_000;
+    losses + late
 }
 
 /// How much later than usual the answer to the first request for a packet comes: 2T+Δ.
@@ -309,6 +323,7 @@ impl Default for Parameters {
         Parameters {
             detect_us: 2_000,
             late_us: 100_000,
+            loss_us: 0,
         }
     }
 }
@@ -374,6 +389,7 @@ mod tests {
     const PAPER: Parameters = Parameters {
         detect_us: 2_000,
         late_us: 100_000,
+        loss_us: 0,
     };
 
     fn expected(latency_us: u32, loss: f64) -> u64 {
@@ -437,7 +453,12 @@ mod tests {
     fn a_worse_link_never_costs_less() {
         let parameters = [(2_000, 100_000), (0, 0), (50_000, 10_000), (1, u32::MAX)];
         for (detect_us, late_us) in parameters {
-            let parameters = Parameters { detect_us, late_us };
+            let loss_us = 1_000_000;
+            let parameters = Parameters {
+                detect_us,
+                late_us,
+                loss_us,
+            };
             for latency_us in [0, 1, 5_000, 40_000, 500_000, u32::MAX] {
                 for metric in [Metric::Loss, Metric::ExpectedLatency] {
                     let mut last = Cost(1);
@@ -484,6 +505,29 @@ mod tests {
         let (got, expected) = (other.repair, protected(10_000, 0.2, 0.05, 5).repair);
         let fails = |repair: Option<Repair>| repair.expect("it is known").fails;
         assert!(fails(got).abs_diff(fails(expected)) <= 2, "rounding");
+    }
+
+    #[test]
+    fn losses_burden_a_link_and_one_that_is_always_late_is_as_bad_as_outages() {
+        let parameters = Parameters {
+            detect_us: 20_000,
+            late_us: 150_000,
+            loss_us: 1_000_000,
+        };
+        let ms = |latency_ms: u32, p: f64| {
+            let link = LinkCost::new(latency_ms * 1_000, p);
+            let repair = Some(Repair::new(3, link.loss, link.loss));
+            let link = LinkCost { repair, ..link };
+            cost(Metric::ExpectedLatency, link, &parameters).0 as f64 / 1e6
+        };
+        // 46 ms, a loss of 7.7 % on the way, and 64 ms of price on the other way.
+        let lossy = ms(10, 0.0) + ms(64, 0.077);
+        assert!(lossy > ms(46, 0.002) + 64.0, "{lossy}");
+        let burden = ms(30, 0.05) - 30.0;
+        assert!((50.0..60.0).contains(&burden), "{burden}");
+        // A path of 279 ms is no better than one of 20 ms that has just failed.
+        assert!(ms(224, 0.001) + ms(55, 0.002) > ms(20, 0.0) + 256.0);
+        assert!(ms(149, 0.0) < 150.0);
     }
 
     #[test]

@@ -174,6 +174,7 @@ impl Node {
         let parameters = Parameters {
             detect_us: config.settings.detection.as_micros() as u32,
             late_us: config.settings.codec_threshold.as_micros() as u32,
+            loss_us: config.settings.loss_burden.as_micros() as u32,
         };
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);

@@ -29,6 +29,7 @@ impl View {
         let mut topology = Topology::new(Parameters {
             detect_us: snapshot.detect_us,
             late_us: snapshot.late_us,
+            loss_us: snapshot.loss_us,
         });
         let mut names = BTreeMap::new();
         for node in &snapshot.nodes {

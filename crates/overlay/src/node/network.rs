@@ -22,6 +22,7 @@ impl Node {
             profile: self.settings.name.to_owned(),
             detect_us: parameters.detect_us,
             late_us: parameters.late_us,
+            loss_us: parameters.loss_us,
             links: nodes
                 .iter()
                 .flat_map(|node| self.links_from(topology, *node))

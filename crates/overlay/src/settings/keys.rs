@@ -85,6 +85,7 @@ impl Settings {
             ("announce_relapse", Field::Span(&mut announce.relapse)),
             ("metric_late", Field::Span(&mut self.codec_threshold)),
             ("metric_detection", Field::Span(&mut self.detection)),
+            ("metric_loss", Field::Span(&mut self.loss_burden)),
             ("recovery_strikes", Field::Few(&mut self.realtime.strikes)),
             ("recovery_history", Field::Span(&mut self.realtime.cover)),
             (

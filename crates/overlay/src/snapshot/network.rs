@@ -16,6 +16,9 @@ pub struct NetworkSnapshot {
     pub detect_us: u32,
     /// Tmax of the expected latency, in microseconds.
     pub late_us: u32,
+    /// What the loss of every packet costs beside the time of repair; 0 of an older node.
+    #[serde(default)]
+    pub loss_us: u32,
     /// The nodes in order of address.
     pub nodes: Vec<NamedNode>,
     /// The links that are up in both directions, each direction by itself.
