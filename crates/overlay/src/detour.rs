@@ -10,8 +10,11 @@
 //! a few lost hellos. What is sent meanwhile is lost if it is an outage. So real-time packets go twice
 //! as long as the link is in doubt: over it, and to the neighbour that is next on the best path without
 //! it. That neighbour knows nothing of the doubt and follows its own tables, so it serves only where its own
-//! path does not lead back here (RFC 5286 calls it a loop-free alternate). Whoever gets both copies drops
-//! the second, as it drops any packet of a flow that it has seen.
+//! path does not lead back here, nor over the link (RFC 5286 calls it a loop-free alternate). Whoever gets both
+//! copies drops the second, as it drops any packet of a flow that it has seen.
+//!
+//! The link may also be one farther on, whose near end has no such neighbour and has told so
+//! ([`crate::doubts`]).
 //!
 //! Choice: the papers wait for the hello protocol's verdict.
 
@@ -27,7 +30,16 @@ const NEIGHBORS_MAX: usize = 4;
 /// serve. One computation for a thousand nodes takes less than a millisecond.
 const ANEW_AFTER: Duration = Duration::from_millis(50);
 
-/// The ways around the links of one node.
+/// A link in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Where it begins.
+    pub from: NodeAddr,
+    /// Where it ends.
+    pub to: NodeAddr,
+}
+
+/// The ways around links, from one node.
 #[derive(Debug, Default)]
 pub struct Detours {
     entries: Vec<Entry>,
@@ -35,7 +47,7 @@ pub struct Detours {
 
 #[derive(Debug)]
 struct Entry {
-    peer: NodeAddr,
+    edge: Edge,
     metric: Metric,
     /// The topology that it was computed for.
     generation: u64,
@@ -49,20 +61,20 @@ struct Entry {
 }
 
 impl Detours {
-    /// The neighbour that brings packets of `own` to `to` although the link to `peer` may carry nothing;
+    /// The neighbour that brings packets of `own` to `to` although a link may carry nothing;
     /// none if there is no such neighbour. `topology` is that of `generation`.
     pub fn next_hop(
         &mut self,
         now: Time,
-        (own, peer, metric): (NodeAddr, NodeAddr, Metric),
+        (own, edge, metric): (NodeAddr, Edge, Metric),
         to: NodeAddr,
         (generation, topology): (u64, &Topology),
     ) -> Option<NodeAddr> {
-        let is_of = |entry: &Entry| (entry.peer, entry.metric) == (peer, metric);
+        let is_of = |entry: &Entry| (entry.edge, entry.metric) == (edge, metric);
         let place = match self.entries.iter().position(is_of) {
             Some(place) => place,
             None => {
-                let entry = Entry::new(now, (own, peer, metric), generation, topology)?;
+                let entry = Entry::new(now, (own, edge, metric), generation, topology)?;
                 if self.entries.len() >= LINKS_MAX {
                     self.entries.remove(0);
                 }
@@ -73,7 +85,7 @@ impl Detours {
         let entry = &mut self.entries[place];
         let is_old = entry.generation != generation;
         if is_old && now.since(entry.at) >= ANEW_AFTER {
-            *entry = Entry::new(now, (own, peer, metric), generation, topology)?;
+            *entry = Entry::new(now, (own, edge, metric), generation, topology)?;
         }
         let is_old = entry.generation != generation;
         if let Some(known) = entry.next.get(&to) {
@@ -92,14 +104,15 @@ impl Detours {
 impl Entry {
     fn new(
         now: Time,
-        (own, peer, metric): (NodeAddr, NodeAddr, Metric),
+        (own, edge, metric): (NodeAddr, Edge, Metric),
         generation: u64,
         topology: &Topology,
     ) -> Option<Entry> {
-        let (root, end) = (topology.index(own)?, topology.index(peer)?);
-        let tree = Tree::without(topology, root, metric, |from, to| (from, to) == (root, end));
+        let root = topology.index(own)?;
+        let ends = (topology.index(edge.from)?, topology.index(edge.to)?);
+        let tree = Tree::without(topology, root, metric, |from, to| (from, to) == ends);
         Some(Entry {
-            peer,
+            edge,
             metric,
             generation,
             at: now,
@@ -123,16 +136,24 @@ impl Entry {
             self.neighbors.push((next, tree));
         }
         let (_, tree) = self.neighbors.iter().find(|(node, _)| *node == next)?;
-        let own = self.tree.root();
-        let mut node = to;
-        while let Some(before) = tree.parent(node) {
-            if before == own {
-                return None;
-            }
-            node = before;
-        }
-        Some(topology.addr(next))
+        let own = topology.addr(self.tree.root());
+        let leads_back = path(topology, tree, to).any(|edge| edge.from == own || edge == self.edge);
+        (!leads_back).then(|| topology.addr(next))
     }
+}
+
+/// The links of a tree's path to a node, the last one first.
+pub fn path(topology: &Topology, tree: &Tree, to: NodeIndex) -> impl Iterator<Item = Edge> {
+    let mut node = to;
+    core::iter::from_fn(move || {
+        let before = tree.parent(node)?;
+        let edge = Edge {
+            from: topology.addr(before),
+            to: topology.addr(node),
+        };
+        node = before;
+        Some(edge)
+    })
 }
 
 #[cfg(test)]
@@ -151,8 +172,17 @@ mod tests {
         Topology::from_links(Parameters::default(), both)
     }
 
+    const FIRST: Edge = Edge {
+        from: NODES[0],
+        to: NODES[1],
+    };
+
     fn around(topology: &Topology, to: usize) -> Option<NodeAddr> {
-        let doubt = (NODES[0], NODES[1], Metric::ExpectedLatency);
+        around_link(topology, FIRST, to)
+    }
+
+    fn around_link(topology: &Topology, link: Edge, to: usize) -> Option<NodeAddr> {
+        let doubt = (NODES[0], link, Metric::ExpectedLatency);
         Detours::default().next_hop(Time::ZERO, doubt, NODES[to], (1, topology))
     }
 
@@ -172,8 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn copies_avoid_a_link_farther_on() {
+        // The short way to the third node is by the second, whose other way leads back.
+        let topology = topology(&[(0, 1, 4), (1, 2, 4), (0, 2, 75), (0, 3, 5), (3, 1, 5)]);
+        let far = Edge {
+            from: NODES[1],
+            to: NODES[2],
+        };
+        assert_eq!(around_link(&topology, far, 2), Some(NODES[2]));
+        // Who is not behind the link is reached as before.
+        assert_eq!(around_link(&topology, far, 1), Some(NODES[1]));
+        // The fourth node's own path takes the link too.
+        let near = self::topology(&[(0, 1, 4), (1, 2, 4), (0, 3, 5), (3, 1, 5), (3, 2, 90)]);
+        assert_eq!(around_link(&near, far, 2), None);
+    }
+
+    #[test]
     fn another_topology_is_looked_at_after_a_while() {
-        let doubt = (NODES[0], NODES[1], Metric::ExpectedLatency);
+        let doubt = (NODES[0], FIRST, Metric::ExpectedLatency);
         let triangle = topology(&[(0, 1, 10), (0, 2, 10), (1, 2, 10)]);
         let chain = topology(&[(0, 1, 10), (1, 2, 10)]);
         let mut detours = Detours::default();

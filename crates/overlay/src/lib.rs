@@ -27,6 +27,7 @@
 
 pub mod announce;
 pub mod detour;
+pub mod doubts;
 pub mod estimate;
 pub mod event;
 pub mod flood;

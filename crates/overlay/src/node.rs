@@ -34,6 +34,7 @@ pub(crate) use send::metric;
 pub use shared_reports::REPORTS_PORT;
 
 use crate::detour::Detours;
+use crate::doubts::Doubts;
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
@@ -114,6 +115,7 @@ pub struct Node {
     tables: Tables,
     stamps: Stamps,
     detours: Detours,
+    doubts: Doubts,
     groups: Local,
     telling: groups::Telling,
     trees: Trees,
@@ -197,6 +199,7 @@ impl Node {
             tables: Tables::new(addr),
             stamps: Stamps::default(),
             detours: Detours::default(),
+            doubts: Doubts::default(),
             groups: Local::default(),
             telling: groups::Telling::default(),
             trees: Trees::default(),

@@ -19,6 +19,7 @@
 //! [`Full`](crate::Full) when a message does not fit.
 
 mod builder;
+mod doubt;
 mod hello;
 mod hold;
 mod mtu;
@@ -27,6 +28,7 @@ mod reliable;
 mod report;
 
 pub use builder::Builder;
+pub use doubt::LinkDoubt;
 pub use hello::{Echo, Hello};
 pub use hold::{Hold, LaneHolds};
 pub use mtu::{MtuAnswer, MtuProbe};
@@ -70,6 +72,8 @@ pub mod kind {
     pub const RELIABLE_RATE: u8 = 11;
     /// [`super::LaneHolds`].
     pub const LANE_HOLDS: u8 = 12;
+    /// [`super::LinkDoubt`].
+    pub const LINK_DOUBT: u8 = 13;
 }
 
 /// One message.
@@ -99,6 +103,8 @@ pub enum Message<'a> {
     ReliableRate(ReliableRate),
     /// How much of what goes to some destinations is taken.
     LaneHolds(LaneHolds<'a>),
+    /// A link that may have failed.
+    LinkDoubt(LinkDoubt),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -123,6 +129,7 @@ impl<'a> Message<'a> {
             kind::GROUP_REPORT => GroupReport::parse(body).map(Message::GroupReport),
             kind::RELIABLE_RATE => ReliableRate::parse(body).map(Message::ReliableRate),
             kind::LANE_HOLDS => LaneHolds::parse(body).map(Message::LaneHolds),
+            kind::LINK_DOUBT => LinkDoubt::parse(body).map(Message::LinkDoubt),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -93,6 +93,11 @@ fn control_inputs_hold_every_message() {
     else {
         panic!("other messages: {all:?}");
     };
+    let all = control(input!("control/link-doubt"));
+    assert!(
+        matches!(all.as_deref(), Ok([Message::LinkDoubt(_)])),
+        "{all:?}"
+    );
     let critical = input!("control/critical");
     assert_eq!(control(critical), Err(Malformed::Critical));
     let rest = control(&critical[3..]);

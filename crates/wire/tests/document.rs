@@ -223,6 +223,7 @@ fn message(bytes: &[u8]) -> String {
                 .map(|hold| (hold.destination, hold.routing, hold.room));
             format!("{:?}", holds.collect::<Vec<_>>())
         }
+        [Message::LinkDoubt(doubt)] => format!("{}>{}", doubt.from, doubt.to),
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
@@ -241,6 +242,7 @@ fn every_example_reads_as_told() {
         "39 2",
         "7 13 256 9 1000 3 [(12, 1), (8, 2)]",
         "[(NodeAddr(168230915), ExpectedLatency, 18), (NodeAddr(4009820675), Stamped, 65535)]",
+        "10.7.0.1>10.7.0.2",
         "40",
         "25000",
         "7 36",

@@ -168,6 +168,7 @@ fn message_again(message: &Message<'_>, room: usize) {
             builder.group_report(of, report.receivers, &receptions)
         }
         Message::LaneHolds(holds) => holds.holds().try_for_each(|hold| builder.lane_hold(hold)),
+        Message::LinkDoubt(doubt) => builder.link_doubt(*doubt),
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");

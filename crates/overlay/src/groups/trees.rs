@@ -150,6 +150,12 @@ impl Trees {
         self.slots.iter()
     }
 
+    /// The tree of a source in the topology of a generation, if packets of it have passed here since.
+    pub fn tree(&self, key: Key, generation: u64) -> Option<&Tree> {
+        let known = self.trees.get(&(key.source, key.metric))?;
+        (known.follows == generation).then_some(&known.tree)
+    }
+
     /// The members of a group have changed.
     pub fn on_group_changed(&mut self, group: NodeAddr) {
         for slot in self.slots.iter_mut().filter(|slot| slot.key.group == group) {

@@ -257,6 +257,7 @@ impl Node {
                     self.links.at_mut(index).mtu.on_answer(now, number, bytes);
                     self.on_mtu(index, before, out);
                 }
+                Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),

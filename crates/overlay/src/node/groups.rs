@@ -204,7 +204,8 @@ impl Node {
         slot.packets += run.segments() as u64;
         slot.bytes += run.len() as u64;
         slot.upstream = upstream;
-        let group = slot.key.group;
+        let key = slot.key;
+        let group = key.group;
         let mut ways = core::mem::take(&mut self.ways);
         let links = &self.links;
         let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
@@ -220,6 +221,11 @@ impl Node {
         let mut run = Some(run);
         for way in ways.drain(..) {
             left -= 1;
+            if self.is_doubtful(now, way)
+                && let Some(run) = &run
+            {
+                self.send_branch_around(now, (key, way), came, run, out);
+            }
             if let Some(part) = share(&mut run, left == 0, out) {
                 self.send_run(now, way, part, came.is_none(), out);
             }
@@ -282,7 +288,8 @@ impl Node {
         use super::receive::Verdict;
         let mut header = Header::trusted(&mut *packet);
         let (source, group) = (header.source(), header.destination());
-        if header.has_extension() {
+        let is_around = header.has_extension();
+        if is_around && !self.is_copy_of_tree(group) {
             return Verdict::Shared;
         }
         let ttl = header.ttl();
@@ -296,6 +303,7 @@ impl Node {
         header.set_ttl(ttl - 1);
         let routing = header.class().routing;
         match self.group_slot(now, source, group, routing) {
+            Ok(slot) if is_around => Verdict::Around(slot),
             Ok(slot) => Verdict::Group(slot),
             Err(reason) => {
                 self.drop_one(reason, out);

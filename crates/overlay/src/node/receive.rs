@@ -29,6 +29,8 @@ pub(super) enum Verdict {
     Copies(LinkIndex),
     /// Copies to the branches of a group's tree, and to the group's clients here.
     Group(u32),
+    /// The same for copies that have come around a link in doubt.
+    Around(u32),
     /// Copies along the edges of a group's shared tree, and to the group's clients here.
     Shared,
 }
@@ -60,14 +62,14 @@ impl Node {
         match verdict {
             Verdict::Done => {}
             Verdict::Forward(link) => {
-                if self.links.at(link).is_in_doubt(now) {
-                    let came = self.links.at(self.came).peer;
-                    self.send_around(now, link, Some(came), &run, out);
+                if self.is_doubtful(now, link) {
+                    self.send_around(now, link, Some(self.came), &run, out);
                 }
                 self.send_run(now, link, run, false, out);
             }
             Verdict::Copies(came) => self.send_copies(now, Some(came), run, out),
             Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
+            Verdict::Around(slot) => self.send_as_of_tree(now, slot, &run, out),
             Verdict::Shared => self.send_shared(now, false, run, out),
             Verdict::Local => self.deliver_run(now, run, out),
         }

@@ -298,7 +298,7 @@ impl Node {
         match next_hop(&self.tables, &self.links, routing, destination, None) {
             Err(reason) => self.drop_one(reason, out),
             Ok(index) => {
-                if self.links.at(index).is_in_doubt(now) {
+                if self.is_doubtful(now, index) {
                     self.send_around(now, index, None, &packet, out);
                 }
                 self.send_run(now, index, packet, true, out);

@@ -3,7 +3,8 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    GroupReport, Hello, Hold, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception, TailProbe, kind,
+    GroupReport, Hello, Hold, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception,
+    TailProbe, kind,
 };
 use crate::Full;
 use crate::bytes::Writer;
@@ -114,6 +115,11 @@ impl<'a> Builder<'a> {
     /// Appends a hold: to the [`LaneHolds`](super::LaneHolds) that stand last, or to new ones.
     pub fn lane_hold(&mut self, hold: Hold) -> Result<(), Full> {
         self.append(kind::LANE_HOLDS, &[&hold.to_bytes()])
+    }
+
+    /// Appends a [`LinkDoubt`].
+    pub fn link_doubt(&mut self, doubt: LinkDoubt) -> Result<(), Full> {
+        self.message(kind::LINK_DOUBT, &doubt.to_bytes())
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

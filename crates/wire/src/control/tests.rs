@@ -143,6 +143,26 @@ fn known_messages_have_exactly_their_length() {
 }
 
 #[test]
+fn a_doubt_names_both_ends_of_a_link() {
+    const BYTES: [u8; 11] = [13, 0, 8, 10, 7, 0, 1, 10, 7, 0, 2];
+    let doubt = LinkDoubt {
+        from: NodeAddr(0x0a07_0001),
+        to: NodeAddr(0x0a07_0002),
+    };
+    let mut buffer = [0; BYTES.len()];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(builder.link_doubt(doubt), Ok(()));
+    assert_eq!(builder.link_doubt(doubt), Err(Full));
+    assert_eq!(buffer, BYTES);
+    assert_eq!(read(&BYTES), Ok(vec![Message::LinkDoubt(doubt)]));
+    for cut in 0..LinkDoubt::BYTES {
+        let short = LinkDoubt::parse(&BYTES[3..][..cut]);
+        assert_eq!(short, Err(Malformed::Short), "{cut}");
+    }
+    assert_eq!(LinkDoubt::parse(&[0; 9]), Err(Malformed::Length));
+}
+
+#[test]
 fn a_hello_without_an_echo_says_so() {
     let hello = Hello {
         echo: None,
