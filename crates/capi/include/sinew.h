@@ -90,7 +90,9 @@ const char *sinew_error(void);
 /* 0, the lowest, to 7. */
 #define SINEW_PRIORITY 3
 
-/* Microseconds after sending for which a packet is of use; 0 for ever. */
+/* Microseconds after sending for which a packet is of use; 0 for ever. A SOCK_SEQPACKET socket with a
+ * deadline gives up messages that could not be there in time, and the others do not wait for them:
+ * the end that connects chooses whether messages expire, each end how soon those that it sends do. */
 #define SINEW_DEADLINE 4
 
 /* In which order datagrams are handed over: as they come, or the sender's within the deadline. */
@@ -106,6 +108,11 @@ const char *sinew_error(void);
 
 /* Milliseconds of silence of its peer that a stream survives; 0 for what the node has set. */
 #define SINEW_GIVE_UP 8
+
+/* Messages of a connected SOCK_SEQPACKET socket that have expired: those that this end has given up,
+ * and those of the peer that are missing among what was received; cannot be set. */
+#define SINEW_GIVEN_UP 9
+#define SINEW_MISSED 10
 
 /* What decides the window of a stream: 0 what the node has set, 1 CUBIC, as kernels have it, 2 BBR,
  * which bears random losses and may take more than its share beside TCP. */

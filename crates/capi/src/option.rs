@@ -14,6 +14,8 @@ pub(crate) const DELIVERY: libc::c_int = 5;
 pub(crate) const TTL: libc::c_int = 6;
 pub(crate) const MAX_PAYLOAD: libc::c_int = 7;
 pub(crate) const GIVE_UP: libc::c_int = 8;
+pub(crate) const GIVEN_UP: libc::c_int = 9;
+pub(crate) const MISSED: libc::c_int = 10;
 pub(crate) const CONTROL: libc::c_int = 11;
 
 const LINKS: [LinkProtocol; 3] = [
@@ -129,6 +131,8 @@ mod tests {
             ("SINEW_GIVE_UP", GIVE_UP),
             ("SINEW_CONTROL", CONTROL),
             ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
+            ("SINEW_GIVEN_UP", GIVEN_UP),
+            ("SINEW_MISSED", MISSED),
             ("SINEW_LINK_BEST_EFFORT", 0),
             ("SINEW_LINK_REAL_TIME", 1),
             ("SINEW_LINK_RELIABLE", 2),

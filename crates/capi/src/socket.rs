@@ -319,7 +319,31 @@ impl Socket {
             };
             return Ok(bytes as libc::c_int);
         }
+        if name == option::GIVEN_UP || name == option::MISSED {
+            return self.expired(name == option::GIVEN_UP);
+        }
         option::value(*self.options(), name)
+    }
+
+    /// Messages of a stream that have expired: of this end, or of the peer.
+    fn expired(&self, given_up: bool) -> Result<libc::c_int, Errno> {
+        let stream = match &*self.state() {
+            State::Stream { stream, .. } => Arc::clone(stream),
+            _ => return Err(libc::ENOTCONN),
+        };
+        let Accepted::Messages(messages) = &*stream else {
+            return Err(libc::ENOPROTOOPT);
+        };
+        let expired = messages.expired().map_err(|error| {
+            let number = error.raw_os_error();
+            number.unwrap_or(libc::EIO)
+        })?;
+        let count = if given_up {
+            expired.given_up
+        } else {
+            expired.missed
+        };
+        Ok(libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX))
     }
 
     /// Asks the node, which changes flags and timeouts of the connection, and sets them back.

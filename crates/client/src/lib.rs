@@ -61,6 +61,6 @@ pub use net::unix::How;
 pub use options::{Delivery, LinkProtocol, Options, RouteBy, Routing, Scheme, StreamControl};
 pub use range::{Batch, RangeSocket, Sending, Told};
 pub use socket::{DatagramSocket, Info, Node};
-pub use stream::{Accepted, Listener, MessageStream, Stream};
+pub use stream::{Accepted, Expired, Listener, MessageStream, Stream};
 pub use target::{BadTarget, Target};
 pub use wire::ipc::{ErrorCode, Framing, ResetReason};

@@ -12,6 +12,7 @@ use crate::connection::{Connection, answered, done};
 use crate::socket::Node;
 use crate::{Error, Options, Target};
 use about::About;
+pub use about::Expired;
 use base::VirtualPort;
 pub use bytes::Stream;
 use core::time::Duration;

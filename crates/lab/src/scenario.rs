@@ -148,6 +148,8 @@ pub struct Flow {
     pub also: Vec<usize>,
     /// Its packets are messages of a reliable stream.
     pub is_stream: bool,
+    /// They are given up after the deadline.
+    pub expires: bool,
     /// What carries it.
     pub carrier: Carrier,
     /// When packets are sent.
@@ -165,6 +167,14 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// How the packets of a reliable stream are carried: their deadline gives them up only if they expire.
+    pub(crate) fn stream_options(&self, options: Options) -> Options {
+        Options {
+            deadline: self.deadline.filter(|_| self.expires),
+            ..options
+        }
+    }
+
     /// The receiving nodes: one, or the members of its group.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = usize> + '_ {
         [self.to].into_iter().chain(self.also.iter().copied())

@@ -265,7 +265,7 @@ pub struct StreamStatus {
     /// `calling`, `waiting` to be accepted, `open`, or `closing`: its client is gone, and what was
     /// written is still on its way.
     pub state: &'static str,
-    /// What it carries: `bytes` or `messages`.
+    /// What it carries: `bytes`, `messages` or `expiring messages`.
     pub framing: &'static str,
     /// The link protocol of its packets.
     pub link: &'static str,
@@ -289,4 +289,8 @@ pub struct StreamStatus {
     pub srtt_ms: Option<f64>,
     /// Segments sent again.
     pub retransmissions: u64,
+    /// Messages of this end that were given up because they had expired.
+    pub given_up: u64,
+    /// Messages of the peer that have not come because of that.
+    pub missed: u64,
 }

@@ -33,6 +33,7 @@ use base::{Burst, Duration, NodeAddr, VirtualPort};
 use congestion::Family;
 use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 pub use wire::ipc::{Framing, ResetReason};
+use wire::transport::Flags;
 use wire::{HEADROOM, TAG_BYTES, transport};
 
 /// Bytes of a stream in one segment: with all headers, UDP's and IPv4's the packet has 1400 bytes,
@@ -62,6 +63,44 @@ pub const DEFAULT_CLASS: Class = Class {
     routing: Routing::ExpectedLatency,
     priority: 2,
 };
+
+/// What a stream carries, as both ends know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Bytes,
+    /// Messages, all of which come.
+    Messages,
+    /// Messages that are given up when they are too old.
+    Expiring,
+}
+
+impl Content {
+    /// What the caller of a stream asks for: messages with a deadline are of no use after it.
+    pub(crate) fn asked(framing: Framing, deadline: Option<Duration>) -> Content {
+        match (framing, deadline) {
+            (Framing::Bytes, _) => Content::Bytes,
+            (Framing::Messages, None) => Content::Messages,
+            (Framing::Messages, Some(_)) => Content::Expiring,
+        }
+    }
+
+    /// What the flags of its call say.
+    pub(crate) fn called(flags: Flags) -> Content {
+        match (flags.has(Flags::MESSAGES), flags.has(Flags::EXPIRES)) {
+            (false, _) => Content::Bytes,
+            (true, false) => Content::Messages,
+            (true, true) => Content::Expiring,
+        }
+    }
+
+    /// As clients name it.
+    pub(crate) fn framing(self) -> Framing {
+        match self {
+            Content::Bytes => Framing::Bytes,
+            Content::Messages | Content::Expiring => Framing::Messages,
+        }
+    }
+}
 
 /// The numbers of streams.
 #[derive(Clone, Debug)]
@@ -175,6 +214,8 @@ pub enum StreamRequest {
     },
     /// Ends the stream at once, in both directions.
     Reset,
+    /// How many messages have expired: answered by [`StreamReply::Expired`].
+    AskExpired,
 }
 
 /// What a client is told about streams.
@@ -210,6 +251,13 @@ pub enum StreamReply {
     },
     /// The peer writes nothing more, and everything that it wrote has been delivered.
     Finished,
+    /// Messages that have expired: told when asked for, and before the end if there are any.
+    Expired {
+        /// Of this end: given up. One of which only the acknowledgement was lost has arrived all the same.
+        given_up: u64,
+        /// Of the peer: they are missing among what was delivered.
+        missed: u64,
+    },
     /// The stream has ended before its time. Nothing more follows.
     Reset(ResetReason),
 }

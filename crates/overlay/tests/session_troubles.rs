@@ -147,7 +147,7 @@ fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(
     cut(&mut nodes, false);
     assert!(
         sessions.end(busy).finished.is_none(),
-        "it was cut in the midst"
+        "it was cut in the midst, seed {seed}"
     );
     let end = sessions.end(idle);
     (end.to_write, end.finishes) = (1_000_000, true);
@@ -155,7 +155,7 @@ fn interrupted(seed: u64, link: LinkProtocol, gone_ms: u64, mut cut: impl FnMut(
         s.ends.len() == 4 && s.ends.values().all(|end| end.finished.is_some())
     });
     let resets: Vec<_> = sessions.ends.values().map(|end| end.reset).collect();
-    assert!(done, "{link:?}: {resets:?}");
+    assert!(done, "seed {seed}, {link:?}, {gone_ms} ms: {resets:?}");
     let mut came: Vec<u64> = (0..2).map(|i| sessions.called(i).read).collect();
     came.sort_unstable();
     assert_eq!(came, [1_001_000, 5_000_000]);
@@ -186,6 +186,38 @@ fn a_relay_that_restarts_resets_no_stream_whose_ends_live() {
             });
         }
     }
+}
+
+/// What is gone, and comes back.
+fn survived(seed: u64) {
+    let mut rng = base::Rng::new(seed);
+    let link = LinkProtocol::ALL[rng.below(3) as usize];
+    let gone_ms = match rng.below(3) {
+        0 => 100 + rng.below(3_000),
+        1 => 3_000 + rng.below(60_000),
+        _ => 60_000 + rng.below(240_000),
+    };
+    let kind = rng.below(4);
+    interrupted(seed, link, gone_ms, |nodes, gone| match (kind, gone) {
+        (0, _) => nodes.set_outage(0, 1, gone),
+        (1, _) => nodes.set_outage(1, 2, gone),
+        (2, true) => nodes.crash(1),
+        (2, false) => nodes.restart(1),
+        // A node behind NAT, or with another uplink: what it sends comes from elsewhere.
+        (_, true) => nodes.move_to_another_address(0, &[(1, "delay=5ms rate=20mbit outage")]),
+        (_, false) => nodes.set_outage(0, 1, false),
+    });
+}
+
+#[test]
+fn partitions_restarts_and_moves_lose_no_stream_and_no_byte() {
+    (100..112).for_each(survived);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn partitions_restarts_and_moves_lose_no_stream_and_no_byte_full() {
+    (1_000..1_200).for_each(survived);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! Both end with status 0 only when the whole of the data has come through: the sender waits until
 //! the receiver has taken the last byte and closed.
 
+mod messages;
 mod progress;
 
 use crate::control::Control;
@@ -47,6 +48,13 @@ pub struct Send {
     /// Send datagrams, one for each line of input, and do not wait for anybody
     #[arg(long)]
     pub datagram: bool,
+    /// Send messages, one for each line of input, over a stream that keeps their boundaries and order
+    #[arg(long, conflicts_with = "datagram")]
+    pub messages: bool,
+    /// Give up messages that could not be there so long after they were read, like 150ms; the others do
+    /// not wait for them
+    #[arg(long, value_name = "TIME", requires = "messages", value_parser = lifetime)]
+    pub deadline: Option<Duration>,
     /// The control socket of the node to start from, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
@@ -77,6 +85,9 @@ pub struct Listen {
     /// Take datagrams, each written as a line, until Ctrl-C
     #[arg(long)]
     pub datagram: bool,
+    /// Take one stream of messages, each written as a line
+    #[arg(long, conflicts_with_all = ["datagram", "keep"])]
+    pub messages: bool,
     /// Take the datagrams that are sent to this group and the port; several times for several groups
     #[arg(long, value_name = "GROUP", requires = "datagram")]
     pub group: Vec<base::NodeAddr>,
@@ -93,6 +104,13 @@ pub struct Listen {
     /// Print JSON for each stream when it is done; needs --out
     #[arg(long, requires = "out")]
     pub json: bool,
+}
+
+/// How long a message is of use: a millisecond to a minute.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let most = base::Duration::from_secs(60);
+    let span = within(seconds(text)?, base::Duration::from_millis(1), most)?;
+    Ok(Duration::from_nanos(span.as_nanos()))
 }
 
 /// How long a stream survives silence.
@@ -177,6 +195,9 @@ pub fn send(args: &Send) -> Outcome {
         return Err(Failure::misused(
             "streams go to one node: add --datagram for a group",
         ));
+    }
+    if args.messages {
+        return messages::send(args, &node, to, input);
     }
     let stream = node.connect(to, stream_options(args.give_up, args.control))?;
     let mut progress = Progress::new(args.json, false, length(args.file.as_deref()));
@@ -298,6 +319,9 @@ pub fn listen(args: &Listen) -> Outcome {
     let listener = node.listen(args.port, stream_options(args.give_up, args.control))?;
     say_where(args, listener.local());
     listener.set_nonblocking(true)?;
+    if args.messages {
+        return messages::listen(args, &listener, &mut stop, &mut output);
+    }
     let mut cut = 0;
     loop {
         if !stop.wait_for(&listener)? {

@@ -270,6 +270,67 @@ fn messages_of_any_length_arrive_as_they_were_sent() {
     assert_eq!(stream.recv(&mut message).unwrap(), 0);
 }
 
+#[test]
+fn messages_that_expire_are_counted_at_both_ends() {
+    let mut world = World::new("expiring");
+    world.add("ams", 1, "--lab");
+    world.add("fra", 2, "--lab");
+    world.impair("ams", "fra", "delay=5ms rate=2mbit");
+    world.start("ams");
+    world.start("fra");
+    ready(&world);
+    let listen = world.spawn("listen 5000 --messages --out got --json --node net/fra");
+    let fra = world.client("fra");
+    world.wait("somebody listens", || {
+        fra.bind(5000, Options::stream()).is_err()
+    });
+    // 5 s of the path, at once.
+    let line = "m".repeat(999);
+    let lines: Vec<String> = (0..1_250).map(|n| format!("{n:04}{line}")).collect();
+    fs::write(world.dir.join("sent"), lines.join("\n")).unwrap();
+    let command = "send fra:5000 sent --messages --deadline 300ms --node net/ams";
+    let sent = world.json(command);
+    let told = listen.wait_with_output().unwrap();
+    assert!(told.status.success());
+    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
+    let (came, missed) = (number(&told, "messages"), number(&told, "missed"));
+    assert_eq!(number(&sent, "messages"), 1_250);
+    assert_eq!(came + missed, 1_250);
+    assert!(missed > 100 && came > 50, "{told} {sent}");
+    assert!(number(&sent, "given_up") >= missed, "{told} {sent}");
+    // In order, whole, and once.
+    let got = fs::read_to_string(world.dir.join("got")).unwrap();
+    let got: Vec<&str> = got.lines().collect();
+    assert_eq!(got.len() as u64, came);
+    assert!(got.is_sorted_by(|a, b| a < b));
+    assert!(got.iter().all(|line| lines.iter().any(|sent| sent == line)));
+
+    // While a stream is open each end may ask.
+    let options = Options {
+        deadline: Some(Duration::from_millis(50)),
+        ..Options::stream()
+    };
+    let listener = fra.listen(PORT, Options::stream()).unwrap();
+    let to = Target::parse(&format!("10.7.0.2:{PORT}")).unwrap();
+    let stream = world.client("ams").connect_messages(to, options).unwrap();
+    let Accepted::Messages(accepted) = listener.accept().unwrap() else {
+        panic!("a stream of messages was opened");
+    };
+    for _ in 0..200 {
+        stream.send(&[7; 1_000]).unwrap();
+    }
+    world.wait("messages have expired", || {
+        stream.expired().unwrap().given_up > 0
+    });
+    stream.shutdown_write().unwrap();
+    let (mut buffer, mut came) = ([0; 1_000], 0);
+    while accepted.recv(&mut buffer).unwrap() > 0 {
+        came += 1;
+    }
+    assert_eq!(accepted.expired().unwrap().missed, 200 - came);
+}
+
 /// A server that tells each line in capitals, and then the number of lines.
 fn shouting_server() -> (u16, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -72,6 +72,9 @@
 //!     | <-- Incoming(from) + two descriptors  |      the stream, and a connection that tells of
 //!     | <-- Incoming(from) + two descriptors  |      its end as the one above does
 //! ```
+//! Messages of a stream whose options have a deadline expire: those that are older are given up, and
+//! AskExpired asks beside the stream how many.
+//!
 //! A descriptor of the kernel cannot be made to end with a reason, so the connection beside it
 //! tells it: an end of the stream before which neither Finished nor Reset was told is the end of
 //! the node. So it is the other way round: a stream that is closed without Finish has lost its client,
@@ -142,6 +145,8 @@ pub mod kind {
     pub const FINISH: u8 = 14;
     /// [`super::Request::Watch`].
     pub const WATCH: u8 = 15;
+    /// [`super::Request::AskExpired`].
+    pub const ASK_EXPIRED: u8 = 16;
     /// [`super::Reply::Welcome`].
     pub const WELCOME: u8 = 0x81;
     /// [`super::Reply::Bound`].
@@ -170,6 +175,8 @@ pub mod kind {
     pub const STATE: u8 = 0x8d;
     /// [`super::Reply::NotJoined`].
     pub const NOT_JOINED: u8 = 0x8e;
+    /// [`super::Reply::Expired`].
+    pub const EXPIRED: u8 = 0x8f;
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
-//! |    kind 2     |S|A|F|R|C|M|P|0|   ranges, n   |    reason     |   0
+//! |    kind 2     |S|A|F|R|C|M|P|X|   ranges, n   |    reason     |   0
 //! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
 //! |                         connection id                         |   4
 //! +---------------------------------------------------------------+
@@ -47,6 +47,11 @@
 //! behind its length in 32 bits; P: asks for an answer (keep-alive, closed window). The offset of a
 //! direction's first byte is 0.
 //! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
+//!
+//! X with S and M: messages expire. Each stands behind its number in 32 bits, from 0 on, and its
+//! length in 16, so that the receiver knows which it has missed; a length of 0 is no message, but
+//! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
+//! has given up of its own messages, whole ones, and will not send again. Such a segment has no bytes.
 
 use crate::bytes::{Reader, Writer};
 use crate::ipc::ResetReason;
@@ -157,7 +162,8 @@ impl Flags {
     pub const MESSAGES: Flags = Flags(0x04);
     /// Asks for an answer.
     pub const PROBE: Flags = Flags(0x02);
-    const RESERVED: u8 = 0x01;
+    /// Messages expire; without [`Flags::SYN`], the ranges are those that have.
+    pub const EXPIRES: Flags = Flags(0x01);
 
     /// These and those.
     #[must_use]
@@ -224,6 +230,12 @@ impl Parsed<'_> {
         })
     }
 
+    /// The ranges are what the peer has given up, not what has come.
+    pub fn tells_expired(&self) -> bool {
+        let flags = self.segment.flags;
+        flags.has(Flags::EXPIRES) && !flags.has(Flags::SYN)
+    }
+
     /// Bytes of header and ranges.
     pub fn header_bytes(&self) -> usize {
         SEGMENT_BYTES + self.ranges.len()
@@ -243,8 +255,14 @@ impl Segment {
         if ranges > RANGES_MAX {
             return Err(Malformed::Count);
         }
-        if flags.0 & Flags::RESERVED != 0 || (reason != 0) != flags.has(Flags::RST) {
+        if (reason != 0) != flags.has(Flags::RST) {
             return Err(Malformed::Value);
+        }
+        if flags.has(Flags::EXPIRES) {
+            let begins = flags.has(Flags::SYN.with(Flags::MESSAGES));
+            if flags.has(Flags::RST) || !begins && (flags.has(Flags::SYN) || ranges == 0) {
+                return Err(Malformed::Value);
+            }
         }
         let reason = match reason {
             0 => None,
@@ -260,11 +278,15 @@ impl Segment {
             stamp_us: r.u32()?,
             echo_us: r.u32()?,
         };
-        Ok(Parsed {
+        let parsed = Parsed {
             segment,
             ranges: r.take(ranges * RANGE_BYTES)?,
             bytes: r.rest(),
-        })
+        };
+        match parsed.tells_expired() && !parsed.bytes.is_empty() {
+            true => Err(Malformed::Length),
+            false => Ok(parsed),
+        }
     }
 
     /// Writes header and ranges, of which there are at most [`RANGES_MAX`], and returns how many

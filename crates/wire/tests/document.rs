@@ -139,8 +139,16 @@ fn reading(format: &str, bytes: &[u8]) -> String {
             let segment = parsed.segment;
             let ranges: Vec<_> = parsed.ranges().collect();
             format!(
-                "{:x} {:x} {} {ranges:?} {:?}",
-                segment.connection, segment.acknowledged, segment.window, parsed.bytes
+                "{:x} {:x} {} {ranges:?} {:?}{}",
+                segment.connection,
+                segment.acknowledged,
+                segment.window,
+                parsed.bytes,
+                if parsed.tells_expired() {
+                    " expired"
+                } else {
+                    ""
+                }
             )
         }
         "stamp" => match stamp::Stamp::parse(bytes).expect(FITS) {
@@ -251,6 +259,7 @@ fn every_example_reads_as_told() {
         "10.7.0.1>10.7.0.2 10.7.0.2>10.7.0.3",
         "Reply 10.7.0.3 2",
         "cafe0001 fffffff0 262144 [(16, 32), (48, 64)] [104, 105]",
+        "cafe0001 7 262144 [(16, 32), (48, 64)] [] expired",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
          scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr) })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \

@@ -3,10 +3,13 @@
 use super::NOTICE_BYTES_MAX;
 use crate::{Error, Target};
 use core::time::Duration;
+use net::poll::{Polled, poll};
 use net::unix::{Received, SeqStream};
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use wire::ipc::{Reply, Request};
 
 /// Whose a stream is, and the connection that tells of its end.
@@ -24,6 +27,19 @@ pub(super) struct About {
     pub(super) peer: Target,
 }
 
+/// Messages of a stream that have expired: see [`crate::MessageStream::expired`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Of this end: given up because they were too old. One of which only the acknowledgement was lost has
+    /// arrived all the same.
+    pub given_up: u64,
+    /// Of the peer: they are missing among what was received.
+    pub missed: u64,
+}
+
+/// How long the node may take to say how many messages have expired.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// What the node has told of a stream's end.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -33,6 +49,9 @@ pub(super) struct Told {
     reset: Option<String>,
     /// Nothing more will be told.
     closed: bool,
+    /// How many messages have expired, as last told, and how often that was told.
+    expired: Expired,
+    answers: u64,
 }
 
 impl About {
@@ -115,6 +134,35 @@ impl About {
         }
     }
 
+    /// How many messages have expired. Without a node, what it has told at last.
+    pub(super) fn expired(&self) -> io::Result<Expired> {
+        let (asked, until) = {
+            let told = self.hear()?;
+            if told.closed {
+                return Ok(told.expired);
+            }
+            (told.answers, Instant::now() + ANSWER_TIMEOUT)
+        };
+        let mut bytes = [0; 8];
+        let ask = Request::AskExpired.emit(&mut bytes);
+        let len = ask.map_err(|_| io::ErrorKind::InvalidInput)?;
+        let sent = self.notices.send_parts(&[IoSlice::new(&bytes[..len])]);
+        loop {
+            let told = self.hear()?;
+            let left = until.saturating_duration_since(Instant::now());
+            // A node that knows the stream no more has told before it has ended.
+            let is_over = told.finished || told.reset.is_some() || told.closed || sent.is_err();
+            if told.answers > asked || is_over || left.is_zero() {
+                return Ok(told.expired);
+            }
+            drop(told);
+            poll(
+                &mut [Polled::new(self.notices.as_fd(), true, false)],
+                Some(left),
+            )?;
+        }
+    }
+
     /// Takes in what the node has told by now.
     fn hear(&self) -> io::Result<MutexGuard<'_, Told>> {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,6 +178,10 @@ impl About {
             };
             match Reply::parse(&buffer[..len]) {
                 Ok(Reply::Finished) => told.finished = true,
+                Ok(Reply::Expired { given_up, missed }) => {
+                    told.expired = Expired { given_up, missed };
+                    told.answers += 1;
+                }
                 Ok(Reply::Reset { reason }) => {
                     told.reset = Some(Error::Reset(reason).to_string());
                 }

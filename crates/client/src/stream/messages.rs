@@ -1,13 +1,17 @@
 //! Streams of messages.
 
-use super::about::About;
+use super::about::{About, Expired};
 use crate::Target;
 use net::unix::{Received, SeqStream, shutdown_write};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use wire::ipc::PAYLOAD_BYTES_MAX;
 
-/// A reliable stream of messages, each of 1 to 65 507 bytes.
+/// A stream of messages, each of 1 to 65 507 bytes, in their order.
+///
+/// All of them come, unless the stream was opened with [`crate::Options::deadline`]: then a message is of use
+/// for so long after it was sent. Those that could not be there in time are given up, and the others do
+/// not wait for them; [`MessageStream::expired`] tells how many there were.
 #[derive(Debug)]
 pub struct MessageStream {
     pub(super) about: About,
@@ -51,6 +55,13 @@ impl MessageStream {
             Ok(Received::Closed) => self.about.ended().map(|()| 0),
             Err(error) => Err(self.about.better(error)),
         }
+    }
+
+    /// How many messages have expired so far, of those that this end has sent and of those that it should have
+    /// received. Asks the node, which answers at once; when both directions have ended it is what was told
+    /// before.
+    pub fn expired(&self) -> io::Result<Expired> {
+        self.about.expired()
     }
 
     /// Ends what this end sends; the peer reads on to the end.

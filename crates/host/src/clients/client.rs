@@ -185,6 +185,13 @@ impl Client {
                 }
                 None
             }
+            ipc::Request::AskExpired => match self.end() {
+                Some(_) => Some(Request::Stream(StreamRequest::AskExpired)),
+                None => {
+                    self.error(ErrorCode::NotBound, "there is no stream to be asked about");
+                    None
+                }
+            },
             _ if !matches!(self.role, Role::Socket) => {
                 self.error(
                     ErrorCode::AlreadyBound,

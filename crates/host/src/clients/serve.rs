@@ -190,6 +190,9 @@ impl Clients {
                 let wrote = end.finish();
                 self.after_write(id, wrote);
             }
+            StreamReply::Expired { given_up, missed } => {
+                client.answer(&ipc::Reply::Expired { given_up, missed });
+            }
             StreamReply::Reset(reason) => self.on_reset(id, reason),
         }
         Ok(())

@@ -114,7 +114,7 @@ impl Traffic {
                 let at = |node| network.client_socket(node);
                 let (from, to) = match (&flow.carrier, &path) {
                     (Carrier::Overlay(options), _) if flow.is_stream => {
-                        let options = options_of(options);
+                        let options = options_of(&flow.stream_options(*options));
                         (
                             End::calling(at(flow.from), target, options),
                             End::taking(at(flow.to), port, options),

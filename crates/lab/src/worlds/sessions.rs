@@ -158,7 +158,8 @@ impl Sessions {
             }
             StreamReply::Bytes { .. } => return Err("bytes that nobody has written".to_owned()),
             StreamReply::Finished => {}
-            StreamReply::Listening | StreamReply::Incoming { .. } => {}
+            StreamReply::Listening | StreamReply::Incoming { .. } | StreamReply::Expired { .. } => {
+            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use super::Node;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
-use crate::stream::{Framing, Key, Phase, ResetReason, StreamReply, Taken};
+use crate::stream::{Content, Key, Phase, ResetReason, StreamReply, Taken};
 use base::{Burst, Outbox, Time};
 use core::ops::Range;
 use wire::data::{Header, Repr};
@@ -123,6 +123,7 @@ impl Node {
         if in_peace && why == Some(ResetReason::Unknown) {
             return self.streams.retire(now, index);
         }
+        self.tell_expired(index, out);
         self.streams.remove(index);
         if let Some(client) = client {
             let why = why.unwrap_or(ResetReason::Peer);
@@ -181,13 +182,10 @@ impl Node {
         if !self.streams.has_room_for(key.peer) {
             return Err(ResetReason::Exhausted);
         }
-        let framing = match segment.flags.has(Flags::MESSAGES) {
-            true => Framing::Messages,
-            false => Framing::Bytes,
-        };
+        let content = Content::called(segment.flags);
         let options = self.listener_options(listener);
         let stream = self.streams.next_stream();
-        let mut connection = self.new_stream(now, key, Phase::Waiting(stream), framing, &options);
+        let mut connection = self.new_stream(now, key, Phase::Waiting(stream), content, &options);
         connection.on_call(segment);
         let index = self.streams.add(connection);
         self.streams.wait(stream, index, key.port);
@@ -195,7 +193,7 @@ impl Node {
             stream,
             from: key.peer,
             port: key.peer_port,
-            framing,
+            framing: content.framing(),
         };
         tell(listener, incoming, out);
         Ok(())

@@ -5,7 +5,8 @@ use crate::event::Event;
 use crate::request::{Options, Reply, RequestError};
 use crate::sockets::default_options;
 use crate::stream::{
-    Connection, DEFAULT_CLASS, Framing, Key, Phase, ResetReason, StreamReply, StreamRequest,
+    Connection, Content, DEFAULT_CLASS, Framing, Key, Phase, ResetReason, StreamReply,
+    StreamRequest,
 };
 use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Time, VirtualPort};
 
@@ -70,13 +71,14 @@ impl Node {
         match request {
             StreamRequest::Write { payload } => {
                 let open = stream.is_open();
-                if !open || !stream.sender.write(payload.bytes(), stream.framing) {
+                if !open || !stream.sender.write(now, payload.bytes()) {
                     self.abort(now, index, ResetReason::Protocol, out);
                 }
             }
             StreamRequest::Finish => stream.sender.finish(),
             StreamRequest::Leave => stream.linger(now),
             StreamRequest::Consumed { bytes } => stream.on_consumed(now, bytes, budget),
+            StreamRequest::AskExpired => tell(client, stream.expired_messages(), out),
             StreamRequest::Reset => {
                 self.streams.leave(client);
                 self.end_quietly(now, index, ResetReason::Peer, out);
@@ -144,7 +146,8 @@ impl Node {
                 break key;
             }
         };
-        let mut stream = self.new_stream(now, key, Phase::Calling, framing, &options);
+        let content = Content::asked(framing, options.deadline);
+        let mut stream = self.new_stream(now, key, Phase::Calling, content, &options);
         stream.client = Some(client);
         self.streams.add(stream);
         Ok(())
@@ -155,14 +158,14 @@ impl Node {
         now: Time,
         key: Key,
         phase: Phase,
-        framing: Framing,
+        content: Content,
         options: &Options,
     ) -> Connection {
         // A flow's numbers rise from one stream to the next between the same ports, as the first
         // numbers of TCP do: a quarter of a million packets each second.
         let first = self.boot.wrapping_add((now.as_micros() / 4) as u32);
         let settings = &self.settings.streams;
-        Connection::new(now, key, phase, framing, options, settings, first)
+        Connection::new(now, key, phase, content, options, settings, first)
     }
 
     /// How the streams of a listener are carried.
@@ -222,6 +225,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         let client = self.streams.at(index).and_then(|stream| stream.client);
+        self.tell_expired(index, out);
         self.end_quietly(now, index, why, out);
         if let Some(client) = client {
             tell(client, StreamReply::Reset(why), out);
@@ -271,9 +275,9 @@ impl Node {
                 Ok(None) => break,
                 Err(why) => return self.abort(now, index, why, out),
             };
-            let len = match stream.framing {
-                Framing::Bytes => len.min(DELIVERY_BYTES_MAX),
-                Framing::Messages => len,
+            let len = match stream.content {
+                Content::Bytes => len.min(DELIVERY_BYTES_MAX),
+                Content::Messages | Content::Expiring => len,
             };
             let buffer = match len <= base::pool::SMALL_BYTES {
                 true => out.pool().small(),
@@ -293,9 +297,21 @@ impl Node {
         };
         if stream.receiver.is_finished() && !core::mem::replace(&mut stream.finish_told, true) {
             let client = stream.client;
+            self.tell_expired(index, out);
             if let Some(client) = client {
                 tell(client, StreamReply::Finished, out);
             }
+        }
+    }
+
+    /// Tells a client how many messages have expired, if any.
+    pub(super) fn tell_expired(&mut self, index: u32, out: &mut impl Outbox<Node>) {
+        let Some(stream) = self.streams.at(index) else {
+            return;
+        };
+        let some = stream.sender.given_up() + stream.receiver.missed() > 0;
+        if let Some(client) = stream.client.filter(|_| some) {
+            tell(client, stream.expired_messages(), out);
         }
     }
 }

@@ -220,9 +220,11 @@ impl Node {
             self.send_on(now, way, burst, out);
             bursts += 1;
         }
-        let due = self.streams.at(index).is_some_and(|s| s.control_due());
-        if due {
-            self.send_control(now, index, way, stamp, out);
+        let due = |s: &mut Connection| s.control_due() || s.expired_due();
+        while self.streams.at(index).is_some_and(due) {
+            if !self.send_control(now, index, way, stamp, out) {
+                break;
+            }
         }
         bursts
     }
@@ -233,7 +235,8 @@ impl Node {
             .is_some_and(|stream| stream.is_open())
     }
 
-    /// Sends a segment without bytes: SYN, acknowledgement, question.
+    /// Sends a segment without bytes: SYN, acknowledgement, question, what has expired. False if none
+    /// could be sent.
     fn send_control(
         &mut self,
         now: Time,
@@ -241,22 +244,28 @@ impl Node {
         way: Way,
         stamp: &[u8],
         out: &mut impl Outbox<Node>,
-    ) {
+    ) -> bool {
         let own = self.addr;
         let Some(stream) = self.streams.at(index) else {
-            return;
+            return false;
         };
-        if !stream.control_due() {
-            return;
+        if !stream.control_due() && !stream.expired_due() {
+            return false;
         }
         let Some(mut burst) = out.pool().small() else {
             stream.retry_after(now, BUFFER_RETRY);
-            return self.drop_one(Drop::NoBuffer, out);
+            self.drop_one(Drop::NoBuffer, out);
+            return false;
         };
         let mut ranges = [(0, 0); RANGES_MAX];
-        let count = stream.ranges(&mut ranges);
         let mut header = stream.header(own, true);
-        let segment = stream.segment(now, stream.sender.end_place(), false);
+        let (segment, count) = match stream.control_due() {
+            true => {
+                let count = stream.ranges(&mut ranges);
+                (stream.segment(now, stream.sender.end_place(), false), count)
+            }
+            false => stream.expired(now, &mut ranges),
+        };
         let len = SEGMENT_BYTES + count * RANGE_BYTES;
         let packet = write_headers(&mut burst, 0, &mut header, stamp);
         segment
@@ -265,6 +274,7 @@ impl Node {
         let len = HEADROOM + extension_bytes(stamp) + len + TAG_BYTES;
         burst.fill(len, len);
         self.send_on(now, way, burst, out);
+        true
     }
 
     fn send_on(&mut self, now: Time, way: Way, burst: Burst, out: &mut impl Outbox<Node>) {

@@ -17,7 +17,7 @@
 use super::receiver::{Receiver, Taken};
 use super::rtt;
 use super::sender::{Heard, Sender};
-use super::{Budget, Framing, ResetReason, Settings, StreamId};
+use super::{Budget, Content, ResetReason, Settings, StreamId, StreamReply};
 use crate::flow::FlowKey;
 use crate::snapshot::StreamStatus;
 use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
@@ -84,7 +84,7 @@ pub(crate) struct Connection {
     /// Whose end it is; the listener's while it waits, nobody's when the client is gone.
     pub(crate) client: Option<ClientId>,
     pub(crate) phase: Phase,
-    pub(crate) framing: Framing,
+    pub(crate) content: Content,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     class: Class,
@@ -126,7 +126,7 @@ impl Connection {
         now: Time,
         key: Key,
         phase: Phase,
-        framing: Framing,
+        content: Content,
         options: &Options,
         settings: &Settings,
         flow_seq: u32,
@@ -147,9 +147,15 @@ impl Connection {
             key,
             client: None,
             phase,
-            framing,
-            sender: Sender::new(now, control, class.link, segment),
-            receiver: Receiver::new(now, framing),
+            content,
+            sender: Sender::new(
+                now,
+                control,
+                class.link,
+                segment,
+                (content, options.deadline),
+            ),
+            receiver: Receiver::new(now, content),
             class,
             ttl: options.ttl,
             scheme: options.scheme,
@@ -231,7 +237,10 @@ impl Connection {
 
     /// Something waits to be sent, or to be acknowledged.
     pub(crate) fn has_business(&self) -> bool {
-        self.control_due() || self.sender.is_waiting() || self.sender.has_unsent()
+        self.control_due()
+            || self.expired_due()
+            || self.sender.is_waiting()
+            || self.sender.has_unsent()
     }
 
     /// The route to the peer: whether there is one.
@@ -283,7 +292,8 @@ impl Connection {
         self.questions = 0;
         let rtt = rtt::since(now, segment.echo_us);
         let carries = !parsed.bytes.is_empty() || flags.has(Flags::FIN);
-        let asks = carries || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
+        let expired = parsed.tells_expired();
+        let asks = carries || expired || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
         self.ack_due |= asks;
         self.echo_us = segment.stamp_us;
         self.congested |= congested;
@@ -307,9 +317,15 @@ impl Connection {
                 rtt,
                 congested: flags.has(Flags::CONGESTED),
             };
-            if self.sender.on_heard(now, heard, parsed.ranges()).is_err() {
+            let come = parsed.ranges().filter(|_| !expired);
+            if self.sender.on_heard(now, heard, come).is_err() {
                 reaction.is_bad = true;
                 return Ok(reaction);
+            }
+        }
+        if expired {
+            for range in parsed.ranges() {
+                reaction.is_bad |= !self.receiver.on_expired(range);
             }
         }
         if carries {
@@ -374,7 +390,8 @@ impl Connection {
         let syn = is_calling || (!self.is_initiator && !self.confirmed);
         let flags = Flags::NONE
             .with_if(Flags::SYN, syn)
-            .with_if(Flags::MESSAGES, syn && self.framing == Framing::Messages)
+            .with_if(Flags::MESSAGES, syn && self.content != Content::Bytes)
+            .with_if(Flags::EXPIRES, syn && self.content == Content::Expiring)
             .with_if(Flags::ACK, !is_calling)
             .with_if(Flags::FIN, fin)
             .with_if(Flags::CONGESTED, self.congested)
@@ -420,6 +437,20 @@ impl Connection {
             count += 1;
         }
         count
+    }
+
+    /// The peer is to be told what has expired, and knows of the connection: what begins it has no
+    /// ranges of that kind.
+    pub(crate) fn expired_due(&self) -> bool {
+        self.sender.expired_due() && (self.is_initiator || self.confirmed)
+    }
+
+    /// A segment that tells what has expired.
+    pub(crate) fn expired(&mut self, now: Time, out: &mut [Range; RANGES_MAX]) -> (Segment, usize) {
+        let count = self.sender.expired(out);
+        let mut segment = self.segment(now, self.sender.end_place(), false);
+        segment.flags = segment.flags.with_if(Flags::EXPIRES, count > 0);
+        (segment, count)
     }
 
     /// There are ranges to tell.
@@ -503,9 +534,10 @@ impl Connection {
             (Phase::Open, Some(_)) => "open",
             (Phase::Open, None) => "closing",
         };
-        let framing = match self.framing {
-            Framing::Bytes => "bytes",
-            Framing::Messages => "messages",
+        let framing = match self.content {
+            Content::Bytes => "bytes",
+            Content::Messages => "messages",
+            Content::Expiring => "expiring messages",
         };
         let srtt = self.sender.rtt().smoothed();
         StreamStatus {
@@ -524,6 +556,16 @@ impl Connection {
             in_flight: self.sender.in_flight(),
             srtt_ms: srtt.map(|srtt| srtt.as_secs_f64() * 1e3),
             retransmissions: self.sender.retransmissions,
+            given_up: self.sender.given_up(),
+            missed: self.receiver.missed(),
+        }
+    }
+
+    /// For the client.
+    pub(crate) fn expired_messages(&self) -> StreamReply {
+        StreamReply::Expired {
+            given_up: self.sender.given_up(),
+            missed: self.receiver.missed(),
         }
     }
 

@@ -8,10 +8,13 @@
 //!
 //! The edge never goes back. The window grows while the application keeps up with it and memory
 //! lasts, so that a long fat path is filled and an idle stream costs little.
+//!
+//! Places of messages that the peer has given up count as received; nothing of them is handed over.
+//! The numbers of the messages tell how many were missed.
 
 use super::ranges::Ranges;
 use super::ring::Ring;
-use super::{Budget, Framing, ResetReason, WINDOW_MAX, WINDOW_START};
+use super::{Budget, Content, ResetReason, WINDOW_MAX, WINDOW_START};
 use base::{Duration, Time, seq};
 
 /// Ranges that are kept at once, of 16 bytes each: the largest window with one loss in a dozen has
@@ -19,6 +22,8 @@ use base::{Duration, Time, seq};
 const RANGES_KEPT: usize = 16_384;
 /// Bytes of the length before each message.
 pub(crate) const LENGTH_BYTES: usize = 4;
+/// Bytes of the number and the length before each message that expires.
+pub(crate) const NUMBERED_BYTES: usize = 6;
 /// The longest message, that of a datagram.
 pub const MESSAGE_BYTES_MAX: usize = 65_507;
 
@@ -41,10 +46,15 @@ pub(crate) enum Taken {
 /// The receiving half.
 #[derive(Debug)]
 pub(crate) struct Receiver {
-    framing: Framing,
+    content: Content,
     ring: Ring,
     /// What has come beyond `next`.
     ranges: Ranges,
+    /// What the peer has given up, from `delivered` on.
+    expired: Ranges,
+    /// The number of the next message, and how many were missed before.
+    number: u64,
+    missed: u64,
     /// All before has come.
     next: u64,
     /// All before has been delivered.
@@ -61,11 +71,14 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(now: Time, framing: Framing) -> Receiver {
+    pub(crate) fn new(now: Time, content: Content) -> Receiver {
         Receiver {
-            framing,
+            content,
             ring: Ring::default(),
             ranges: Ranges::default(),
+            expired: Ranges::default(),
+            number: 0,
+            missed: 0,
             next: 0,
             delivered: 0,
             consumed: 0,
@@ -151,7 +164,7 @@ impl Receiver {
         }
         let skip = (from - offset) as usize;
         let len = (to - from) as usize;
-        let at_once = self.framing == Framing::Bytes && self.delivered == self.next;
+        let at_once = self.content == Content::Bytes && self.delivered == self.next;
         if from == self.next && self.ranges.is_empty() && at_once {
             self.next = to;
             self.delivered = to;
@@ -160,9 +173,15 @@ impl Receiver {
         if from > self.next && self.ranges.len() >= RANGES_KEPT && !self.ranges.adjoins(from, to) {
             return Ok(Taken::Refused);
         }
+        self.keep(from, to);
+        self.ring.write(from, &bytes[skip..skip + len]);
+        Ok(Taken::Kept)
+    }
+
+    /// Makes room for what has come, and counts it as received.
+    fn keep(&mut self, from: u64, to: u64) {
         let high = self.ranges.last().map_or(self.next, |last| last.1);
         self.ring.reserve(self.delivered..high, to.max(high));
-        self.ring.write(from, &bytes[skip..skip + len]);
         self.ranges.insert(from, to, |_, _| {});
         if let Some((first, last)) = self.ranges.first()
             && first <= self.next
@@ -170,43 +189,124 @@ impl Receiver {
             self.next = last;
             self.ranges.trim_below(last);
         }
-        Ok(Taken::Kept)
+    }
+
+    /// Messages of the peer that were missed, as far as what has been delivered tells.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// The peer has given up these places. False if that cannot be.
+    pub(crate) fn on_expired(&mut self, (from, to): (u32, u32)) -> bool {
+        let widen = |low: u32| seq::widen(low.into(), 32, self.next);
+        let (from, to) = (widen(from), widen(to));
+        let beyond = self.end.is_some_and(|end| to > end) || to > self.edge;
+        if self.content != Content::Expiring || from >= to || beyond {
+            return false;
+        }
+        let from = from.max(self.delivered);
+        if from >= to {
+            // It was delivered, and the peer did not know.
+            return true;
+        }
+        let is_full = |all: &Ranges| all.len() >= RANGES_KEPT && !all.adjoins(from, to);
+        if is_full(&self.expired) || is_full(&self.ranges) {
+            // It is told again.
+            return true;
+        }
+        self.expired.insert(from, to, |_, _| {});
+        if to > self.next {
+            self.keep(from.max(self.next), to);
+        }
+        true
+    }
+
+    /// Passes over what has expired.
+    fn pass_expired(&mut self) {
+        while let Some((from, to)) = self.expired.first()
+            && from <= self.delivered
+        {
+            self.pass(to - self.delivered);
+            self.expired.trim_below(self.delivered);
+        }
+    }
+
+    /// What is next is nothing for the application.
+    fn pass(&mut self, bytes: u64) {
+        self.delivered += bytes;
+        self.consumed += bytes;
     }
 
     /// How many bytes can be delivered next: of one message, or of what there is.
-    pub(crate) fn ready(&self) -> Result<Option<usize>, ResetReason> {
-        let there = self.next - self.delivered;
-        match self.framing {
-            Framing::Bytes => Ok((there > 0).then_some(there as usize)),
-            Framing::Messages => {
-                if there < LENGTH_BYTES as u64 {
-                    let cut = there > 0 && self.has_ended();
-                    return if cut {
-                        Err(ResetReason::Protocol)
-                    } else {
-                        Ok(None)
-                    };
-                }
-                let mut length = [0; LENGTH_BYTES];
-                self.ring.read(self.delivered, &mut length);
-                let length = u32::from_be_bytes(length) as usize;
-                if length == 0 || length > MESSAGE_BYTES_MAX {
-                    return Err(ResetReason::Protocol);
-                }
-                let is_whole = (LENGTH_BYTES + length) as u64 <= there;
-                if !is_whole && self.has_ended() {
-                    return Err(ResetReason::Protocol);
-                }
-                Ok(is_whole.then_some(length))
-            }
+    pub(crate) fn ready(&mut self) -> Result<Option<usize>, ResetReason> {
+        if self.content == Content::Bytes {
+            let there = self.next - self.delivered;
+            return Ok((there > 0).then_some(there as usize));
         }
+        loop {
+            self.pass_expired();
+            let there = self.next - self.delivered;
+            let before = self.before();
+            if there < before as u64 {
+                let cut = there > 0 && self.has_ended();
+                return if cut {
+                    Err(ResetReason::Protocol)
+                } else {
+                    Ok(None)
+                };
+            }
+            let (number, length) = self.read_header();
+            if number < self.number || length > MESSAGE_BYTES_MAX {
+                return Err(ResetReason::Protocol);
+            }
+            if length == 0 {
+                if self.content != Content::Expiring {
+                    return Err(ResetReason::Protocol);
+                }
+                self.missed += number - self.number;
+                self.number = number;
+                self.pass(before as u64);
+                continue;
+            }
+            let is_whole = (before + length) as u64 <= there;
+            if !is_whole && self.has_ended() {
+                return Err(ResetReason::Protocol);
+            }
+            return Ok(is_whole.then_some(length));
+        }
+    }
+
+    /// Bytes before each message.
+    fn before(&self) -> usize {
+        match self.content {
+            Content::Bytes => 0,
+            Content::Messages => LENGTH_BYTES,
+            Content::Expiring => NUMBERED_BYTES,
+        }
+    }
+
+    /// The number and the length of the next message.
+    fn read_header(&self) -> (u64, usize) {
+        if self.content != Content::Expiring {
+            let mut length = [0; LENGTH_BYTES];
+            self.ring.read(self.delivered, &mut length);
+            return (self.number, u32::from_be_bytes(length) as usize);
+        }
+        let mut header = [0; NUMBERED_BYTES];
+        self.ring.read(self.delivered, &mut header);
+        let [a, b, c, d, high, low] = header;
+        let number = u32::from_be_bytes([a, b, c, d]);
+        let number = seq::widen(number.into(), 32, self.number);
+        (number, u16::from_be_bytes([high, low]).into())
     }
 
     /// Hands out the next bytes, as many as `out` takes, of those that [`Receiver::ready`] tells.
     pub(crate) fn deliver(&mut self, out: &mut [u8]) {
-        if self.framing == Framing::Messages {
-            self.delivered += LENGTH_BYTES as u64;
-            self.consumed += LENGTH_BYTES as u64;
+        if self.content != Content::Bytes {
+            let (number, _) = self.read_header();
+            self.missed += number - self.number;
+            self.number = number + 1;
+            self.pass(self.before() as u64);
         }
         self.ring.read(self.delivered, out);
         self.delivered += out.len() as u64;

@@ -13,14 +13,16 @@
 
 mod acknowledge;
 mod depart;
+mod messages;
 mod timers;
 
 use super::ring::Ring;
 use super::rtt::Rtt;
 use super::sent::{Chunk, Scoreboard};
-use super::{BUFFER_MAX, BUFFER_START, Budget, Framing};
+use super::{BUFFER_MAX, BUFFER_START, Budget, Content};
 use base::{Duration, Time};
 use congestion::{Control, Family};
+use messages::Messages;
 use wire::data::LinkProtocol;
 
 /// How long the peer's closed window is left alone at first.
@@ -62,6 +64,9 @@ pub(crate) struct Sender {
     /// What is left of a segment that is longer, and of which a part has just been sent again.
     rest: Option<Chunk>,
     ring: Ring,
+    content: Content,
+    /// Those that expire.
+    messages: Option<Box<Messages>>,
     board: Scoreboard,
     control: Box<dyn Control + Send>,
     /// What the control is made of.
@@ -111,8 +116,14 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// A sender of segments with so many bytes.
-    pub(crate) fn new(now: Time, family: Family, link: LinkProtocol, segment: usize) -> Sender {
+    /// A sender of segments with so many bytes. Messages that expire are given up after `lifetime`.
+    pub(crate) fn new(
+        now: Time,
+        family: Family,
+        link: LinkProtocol,
+        segment: usize,
+        (content, lifetime): (Content, Option<Duration>),
+    ) -> Sender {
         let mut settings = congestion::Settings {
             max_window: (2 * BUFFER_MAX) as f64 / segment as f64,
             ..congestion::Settings::default()
@@ -127,6 +138,8 @@ impl Sender {
             fit: segment,
             rest: None,
             ring: Ring::default(),
+            content,
+            messages: (content == Content::Expiring).then(|| Box::new(Messages::new(lifetime))),
             board: Scoreboard::new(segment),
             control: family.control(settings),
             family,
@@ -165,17 +178,22 @@ impl Sender {
 
     /// Takes what the application writes; false if it is more than the credit, or an empty message:
     /// those cost no credit, and a reader could not tell them from the end.
-    pub(crate) fn write(&mut self, bytes: &[u8], framing: Framing) -> bool {
+    pub(crate) fn write(&mut self, now: Time, bytes: &[u8]) -> bool {
         let len = bytes.len() as u64;
-        let is_empty_message = len == 0 && framing == Framing::Messages;
+        let is_empty_message = len == 0 && self.content != Content::Bytes;
         if self.finished || len > self.credit || is_empty_message {
             return false;
         }
         self.credit -= len;
-        if framing == Framing::Messages {
-            self.append(&(bytes.len() as u32).to_be_bytes());
+        match &mut self.messages {
+            Some(messages) => messages.write(now, bytes),
+            None => {
+                if self.content == Content::Messages {
+                    self.append(&(bytes.len() as u32).to_be_bytes());
+                }
+                self.append(bytes);
+            }
         }
-        self.append(bytes);
         true
     }
 
@@ -205,7 +223,7 @@ impl Sender {
 
     /// Everything that was written has arrived.
     pub(crate) fn is_delivered(&self) -> bool {
-        self.una >= self.end
+        self.una >= self.end && self.waiting() == 0
     }
 
     /// Gives back the memory of a large buffer that is empty.
@@ -217,7 +235,7 @@ impl Sender {
 
     /// Bytes that are written and not acknowledged.
     pub(crate) fn buffered(&self) -> u64 {
-        self.end - self.base()
+        self.end - self.base() + self.waiting()
     }
 
     fn base(&self) -> u64 {
@@ -272,7 +290,12 @@ impl Sender {
 
     /// Something is written, or is to be ended, that was never sent.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.next < self.end || self.fin_due() || self.board.has_lost() || self.rest.is_some()
+        self.has_new() || self.board.has_lost() || self.rest.is_some()
+    }
+
+    /// Something is there that was never sent.
+    fn has_new(&self) -> bool {
+        self.next < self.end || self.waiting() > 0 || self.fin_due()
     }
 
     /// Something was sent and is not acknowledged.
@@ -286,7 +309,8 @@ impl Sender {
             return None;
         }
         self.tune(budget);
-        let used = self.buffered() + self.credit;
+        let cost = self.messages.as_ref().map_or(0, |m| m.cost());
+        let used = self.buffered() + cost + self.credit;
         let more = self.limit.saturating_sub(used);
         if more < CREDIT_STEP && (more == 0 || used > 0) {
             return None;

@@ -31,6 +31,8 @@ pub(crate) struct Chunk {
     pub(crate) len: u32,
     /// The end of the stream stands behind it.
     pub(crate) fin: bool,
+    /// It has only places: its bytes have expired before they left.
+    pub(crate) expired: bool,
 }
 
 impl Chunk {
@@ -275,7 +277,11 @@ impl Scoreboard {
         if !earlier && newest.is_none_or(|(n, _)| n < transmission) {
             self.newest = Some((transmission, at));
         }
-        news.bytes += u64::from(chunk.len);
+        news.bytes += if chunk.expired {
+            0
+        } else {
+            u64::from(chunk.len)
+        };
         let arrived = self.segments(self.cost(chunk));
         self.sampler
             .on_arrived(now, (!earlier).then_some(&stamp), arrived);
@@ -389,7 +395,10 @@ impl Scoreboard {
     }
 
     fn cost(&self, chunk: Chunk) -> u64 {
-        u64::from(chunk.len).max(self.least_cost)
+        match chunk.expired {
+            true => self.least_cost,
+            false => u64::from(chunk.len).max(self.least_cost),
+        }
     }
 
     fn segment(&self, segment: u64) -> Option<&Sent> {
@@ -426,6 +435,7 @@ mod tests {
                 offset: i * 100,
                 len: 100,
                 fin: false,
+                expired: false,
             };
             board.on_sent(ms(i), chunk);
         }
@@ -455,6 +465,7 @@ mod tests {
                     offset: i * 100,
                     len: 100,
                     fin: i == 12,
+                    expired: false,
                 },
             );
         }

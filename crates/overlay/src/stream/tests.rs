@@ -30,15 +30,29 @@ struct Pair {
     credit: [u64; 2],
     written: [Vec<u8>; 2],
     read: [Vec<u8>; 2],
+    /// Messages that came, and when.
+    messages: [Vec<(Time, Vec<u8>)>; 2],
     /// Bytes of a stream in the longest packet that the channel carries.
     carries: usize,
 }
 
 impl Pair {
     fn new(link: LinkProtocol, framing: Framing, channel: Channel, seed: u64) -> Pair {
+        Pair::expiring(link, framing, None, channel, seed)
+    }
+
+    fn expiring(
+        link: LinkProtocol,
+        framing: Framing,
+        lifetime: Option<Duration>,
+        channel: Channel,
+        seed: u64,
+    ) -> Pair {
         let settings = Settings::default();
         let mut options = default_options();
         options.class.link = link;
+        options.deadline = lifetime;
+        let content = Content::asked(framing, lifetime);
         let key = |i: usize| Key {
             peer: OWN[1 - i],
             peer_port: VirtualPort(1),
@@ -46,7 +60,7 @@ impl Pair {
             connection: 7,
         };
         let end =
-            |i, phase| Connection::new(Time::ZERO, key(i), phase, framing, &options, &settings, 0);
+            |i, phase| Connection::new(Time::ZERO, key(i), phase, content, &options, &settings, 0);
         let mut caller = end(0, Phase::Calling);
         caller.client = Some(ClientId(1));
         let mut called = end(1, Phase::Waiting(StreamId(1)));
@@ -62,6 +76,7 @@ impl Pair {
             credit: [0; 2],
             written: [Vec::new(), Vec::new()],
             read: [Vec::new(), Vec::new()],
+            messages: [Vec::new(), Vec::new()],
             carries: usize::MAX,
         }
     }
@@ -92,14 +107,17 @@ impl Pair {
         let now = self.now;
         let mut packets = Vec::new();
         let end = &mut self.ends[i];
-        if end.control_due() {
-            let mut ranges = [(0, 0); RANGES_MAX];
-            let count = end.ranges(&mut ranges);
+        let control = |segment: Segment, ranges: &[(u32, u32)]| {
             let mut packet = vec![0; 200];
-            let segment = end.segment(now, end.sender.end_place(), false);
-            let len = segment.emit(&ranges[..count], &mut packet).unwrap();
+            let len = segment.emit(ranges, &mut packet).unwrap();
             packet.truncate(len);
-            packets.push(packet);
+            packet
+        };
+        let mut ranges = [(0, 0); RANGES_MAX];
+        if end.control_due() {
+            let count = end.ranges(&mut ranges);
+            let segment = end.segment(now, end.sender.end_place(), false);
+            packets.push(control(segment, &ranges[..count]));
         }
         while end.is_open()
             && let Some(chunk) = end.sender.poll(now)
@@ -109,6 +127,10 @@ impl Pair {
             segment.emit(&[], &mut packet).unwrap();
             end.sender.read(chunk, &mut packet[28..]);
             packets.push(packet);
+        }
+        while end.expired_due() {
+            let (segment, count) = end.expired(now, &mut ranges);
+            packets.push(control(segment, &ranges[..count]));
         }
         end.sender.on_flushed();
         for packet in packets {
@@ -131,18 +153,19 @@ impl Pair {
             let mut bytes = vec![0; len];
             end.receiver.deliver(&mut bytes);
             self.read[i].extend_from_slice(&bytes);
+            self.messages[i].push((self.now, bytes));
             end.on_consumed(self.now, len as u32, &mut self.budget);
         }
     }
 
-    fn write(&mut self, i: usize, len: usize, framing: Framing) {
+    fn write(&mut self, i: usize, len: usize) {
         let len = len.min(self.credit[i] as usize);
         if len == 0 {
             return;
         }
         let mut bytes = vec![0; len];
         self.rng.fill(&mut bytes);
-        assert!(self.ends[i].sender.write(&bytes, framing));
+        assert!(self.ends[i].sender.write(self.now, &bytes));
         self.credit[i] -= len as u64;
         self.written[i].extend_from_slice(&bytes);
     }
@@ -184,7 +207,7 @@ proptest! {
             for i in 0..2 {
                 if pair.written[i].len() < 60_000 && pair.ends[i].is_open() {
                     let len = pair.rng.below(5_000) as usize;
-                    pair.write(i, len, framing);
+                    pair.write(i, len);
                 } else if pair.ends[i].is_open() && step % 7 == 0 {
                     pair.ends[i].sender.finish();
                 }
@@ -221,7 +244,7 @@ proptest! {
             }
             for i in 0..2 {
                 if pair.written[i].len() < 300_000 && pair.ends[i].is_open() {
-                    pair.write(i, 1_000, Framing::Bytes);
+                    pair.write(i, 1_000);
                 } else if pair.ends[i].is_open() {
                     pair.ends[i].sender.finish();
                 }
@@ -265,7 +288,7 @@ fn who_thinks_before_it_answers_has_no_longer_round_trip() {
     };
     let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
     for turn in 0..20 {
-        pair.write(turn % 2, 100, Framing::Bytes);
+        pair.write(turn % 2, 100);
         let until = pair.now + Duration::from_secs(3);
         while pair.now < until {
             pair.step();
@@ -289,7 +312,7 @@ fn lies_of_a_peer_do_no_harm() {
     for _ in 0..20 {
         pair.step();
     }
-    pair.write(0, 50_000, Framing::Bytes);
+    pair.write(0, 50_000);
     pair.flush(0);
     let lie = |acknowledged, window, offset, bytes: &[u8], ranges: &[(u32, u32)]| {
         let segment = Segment {
@@ -355,7 +378,7 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
     let mut pair = Pair::new(LinkProtocol::BestEffort, Framing::Bytes, channel, 1);
     let run = |pair: &mut Pair| (0..20).for_each(|_| pair.step());
     run(&mut pair);
-    pair.write(0, 1_000, Framing::Bytes);
+    pair.write(0, 1_000);
     run(&mut pair);
     assert_eq!(
         (pair.read[1].len(), &pair.read[1]),
@@ -363,7 +386,7 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
     );
     // The client answers and goes. The acknowledgement of what it has read was lost, so that comes
     // again; then something comes that nobody will read.
-    pair.write(1, 5_000, Framing::Bytes);
+    pair.write(1, 5_000);
     let now = pair.now;
     pair.ends[1].sender.finish();
     pair.ends[1].orphan(now);
@@ -390,3 +413,5 @@ fn what_an_end_has_had_already_does_not_reset_it_when_its_client_has_gone() {
         (5_000, &pair.written[1])
     );
 }
+
+mod expiring;

@@ -40,6 +40,8 @@ pub struct End {
     pub connected: Option<Time>,
     pub finished: Option<Time>,
     pub reset: Option<ResetReason>,
+    /// Messages that have expired, of this end and of the peer, as last told.
+    pub expired: (u64, u64),
     pub last_read: Time,
     pub longest_pause: Duration,
     finish_sent: bool,
@@ -196,6 +198,7 @@ impl Sessions {
                 end.finished = Some(at);
             }
             StreamReply::Reset(why) => end.reset = Some(why),
+            StreamReply::Expired { given_up, missed } => end.expired = (given_up, missed),
             StreamReply::Listening | StreamReply::Incoming { .. } => unreachable!(),
         }
     }
@@ -293,6 +296,7 @@ fn end(now: Time, (node, client): (usize, ClientId), framing: Framing, salt: u64
         connected: None,
         finished: None,
         reset: None,
+        expired: (0, 0),
         last_read: now,
         longest_pause: Duration::ZERO,
         finish_sent: false,

@@ -114,6 +114,14 @@ pub enum Reply<'a> {
         /// Why, for people.
         text: &'a str,
     },
+    /// Messages of the stream beside this connection that have expired: type 0x8f, given up u64, missed
+    /// u64. Told when asked for, and before Finished and Reset if there are any.
+    Expired {
+        /// Of this end.
+        given_up: u64,
+        /// Of the peer: they have not come.
+        missed: u64,
+    },
 }
 
 /// Whether there is room for a flow. While there is none it is told again every second in which
@@ -326,6 +334,10 @@ impl<'a> Reply<'a> {
                 let text = text(r.rest())?;
                 return Ok(Reply::NotJoined { code, group, text });
             }
+            kind::EXPIRED => Reply::Expired {
+                given_up: r.u64()?,
+                missed: r.u64()?,
+            },
             kind::DATAGRAMS => return Ok(Reply::Datagrams(Incoming::read(&mut r)?)),
             _ => return Err(Malformed::Kind),
         };
@@ -382,6 +394,11 @@ impl<'a> Reply<'a> {
             Reply::Finished => w.u8(kind::FINISHED)?,
             Reply::Reset { reason } => w.put(&[kind::RESET, reason.to_byte()])?,
             Reply::Datagrams(batch) => batch.write(&mut w)?,
+            Reply::Expired { given_up, missed } => {
+                w.u8(kind::EXPIRED)?;
+                w.u64(given_up)?;
+                w.u64(missed)?;
+            }
             Reply::Room(Room { is_there, from, to }) => {
                 w.put(&[kind::ROOM, is_there.into()])?;
                 w.u16(from.0)?;

@@ -81,6 +81,9 @@ pub enum Request<'a> {
     /// Tell this socket how the node stands in the overlay, now and when it changes, and which group a
     /// refused join was for: type 15.
     Watch,
+    /// How many messages of the stream beside this connection have expired: type 16. Answered by
+    /// [`super::Reply::Expired`] while the stream is there.
+    AskExpired,
 }
 
 impl<'a> Request<'a> {
@@ -106,6 +109,7 @@ impl<'a> Request<'a> {
             kind::LEAVE => Request::Leave(Destination::read(&mut r)?),
             kind::FINISH => Request::Finish,
             kind::WATCH => Request::Watch,
+            kind::ASK_EXPIRED => Request::AskExpired,
             kind::RAW => Request::Raw,
             kind::LISTEN => {
                 // The reserved byte is not looked at.
@@ -161,6 +165,7 @@ impl<'a> Request<'a> {
             Request::Leave(group) => w.put(&group.to_bytes(kind::LEAVE, 0))?,
             Request::Finish => w.u8(kind::FINISH)?,
             Request::Watch => w.u8(kind::WATCH)?,
+            Request::AskExpired => w.u8(kind::ASK_EXPIRED)?,
             Request::Raw => w.u8(kind::RAW)?,
             Request::Listen { backlog } => {
                 let [b0, b1] = backlog.to_be_bytes();

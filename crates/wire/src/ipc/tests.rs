@@ -9,7 +9,7 @@ const DESTINATION: Destination = Destination {
     port: VirtualPort(5000),
 };
 
-fn requests() -> [(Request<'static>, &'static [u8]); 14] {
+fn requests() -> [(Request<'static>, &'static [u8]); 15] {
     let class = Class {
         link: LinkProtocol::RealTime,
         routing: Routing::ExpectedLatency,
@@ -62,6 +62,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
         (Request::Reset, &[9]),
         (Request::Finish, &[14]),
         (Request::Watch, &[15]),
+        (Request::AskExpired, &[16]),
         (
             Request::BindRange {
                 first: VirtualPort(20_000),
@@ -72,7 +73,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
     ]
 }
 
-fn replies() -> [(Reply<'static>, &'static [u8]); 15] {
+fn replies() -> [(Reply<'static>, &'static [u8]); 16] {
     let datagram = Datagram {
         source: NodeAddr(0x0a07_0003),
         source_port: VirtualPort(5000),
@@ -129,6 +130,13 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 15] {
             &[0x88, 1, 0x13, 0x88, 10, 7, 0, 3],
         ),
         (Reply::Finished, &[0x89]),
+        (
+            Reply::Expired {
+                given_up: 3,
+                missed: 258,
+            },
+            &[0x8f, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 1, 2],
+        ),
         (
             Reply::Reset {
                 reason: ResetReason::NoRoute,
@@ -220,7 +228,7 @@ fn bytes_and_requests_agree_both_ways() {
 fn bytes_and_replies_agree_both_ways() {
     for (reply, bytes) in replies() {
         assert_eq!(Reply::parse(bytes), Ok(reply));
-        let mut message = [0xa5; 16];
+        let mut message = [0xa5; 18];
         assert_eq!(reply.emit(&mut message), Ok(bytes.len()), "{reply:?}");
         assert_eq!(&message[..bytes.len()], bytes);
         assert_eq!(message[bytes.len()], 0xa5);
@@ -245,10 +253,10 @@ fn bytes_and_replies_agree_both_ways() {
 fn neither_side_takes_the_other_sides_messages_or_unknown_ones() {
     for byte in 0..=255 {
         let bytes = [byte; 32];
-        if !(1..=15).contains(&byte) {
+        if !(1..=16).contains(&byte) {
             assert_eq!(Request::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
-        if !(0x81..=0x8e).contains(&byte) {
+        if !(0x81..=0x8f).contains(&byte) {
             assert_eq!(Reply::parse(&bytes), Err(Malformed::Kind), "{byte}");
         }
     }
@@ -540,7 +548,7 @@ fn a_message_of_datagrams_is_whole_or_refused() {
 
 proptest! {
     #[test]
-    fn what_parses_is_written_back(kind in prop_oneof![0u8..14, 0x80u8..0x8c], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
+    fn what_parses_is_written_back(kind in prop_oneof![0u8..17, 0x80u8..0x90], tail in proptest::collection::vec(any::<u8>(), 0..40)) {
         let bytes = [&[kind], tail.as_slice()].concat();
         let mut message = [0xa5; 64];
         if let Ok(request) = Request::parse(&bytes) {

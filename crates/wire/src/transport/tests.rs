@@ -79,6 +79,45 @@ fn segments_agree_with_their_bytes_both_ways() {
     assert_eq!(Kind::of(&SEGMENT_VECTOR), Ok(Kind::Segment));
 }
 
+/// What the messages of the wire's document say of two runs that expired.
+#[rustfmt::skip]
+const EXPIRED_VECTOR: [u8; SEGMENT_BYTES + 2 * RANGE_BYTES] = [
+    2, 0x41, 2, 0,
+    0xca, 0xfe, 0x00, 0x01,
+    0x00, 0x00, 0x05, 0x10,
+    0x00, 0x00, 0x00, 0x07,
+    0x00, 0x04, 0x00, 0x00,
+    0x01, 0x02, 0x03, 0x04,
+    0x05, 0x06, 0x07, 0x08,
+    0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x20,
+    0x00, 0x00, 0x00, 0x30, 0x00, 0x00, 0x00, 0x40,
+];
+
+#[test]
+fn what_has_expired_agrees_with_its_bytes_both_ways() {
+    let value = Segment {
+        flags: Flags::ACK.with(Flags::EXPIRES),
+        acknowledged: 7,
+        ..SEGMENT_VALUE
+    };
+    let parsed = Segment::parse(&EXPIRED_VECTOR).unwrap();
+    assert_eq!(parsed.segment, value);
+    assert!(parsed.tells_expired() && parsed.ranges().eq(RANGES));
+    let mut written = [0xa5; EXPIRED_VECTOR.len()];
+    let len = value.emit(&RANGES, &mut written).unwrap();
+    assert_eq!(written[..len], EXPIRED_VECTOR);
+    for cut in 0..EXPIRED_VECTOR.len() {
+        let short = Segment::parse(&EXPIRED_VECTOR[..cut]);
+        assert_eq!(short, Err(Malformed::Short), "{cut}");
+    }
+    let mut none = EXPIRED_VECTOR;
+    none[2] = 0;
+    assert_eq!(Segment::parse(&none), Err(Malformed::Value), "no range");
+    let mut begins = EXPIRED_VECTOR;
+    begins[1] = 0xc5;
+    assert!(!Segment::parse(&begins).unwrap().tells_expired());
+}
+
 #[test]
 fn truncated_segments_are_short_and_wrong_ones_refused() {
     let header = SEGMENT_VECTOR.len() - 2;
@@ -94,7 +133,13 @@ fn truncated_segments_are_short_and_wrong_ones_refused() {
         Segment::parse(&bytes).map(|parsed| parsed.segment)
     };
     assert_eq!(changed(0, 3), Err(Malformed::Kind));
-    assert_eq!(changed(1, 0x41), Err(Malformed::Value), "reserved");
+    assert_eq!(
+        changed(1, 0x81),
+        Err(Malformed::Value),
+        "bytes do not expire"
+    );
+    assert_eq!(changed(1, 0x41), Err(Malformed::Length), "X with bytes");
+    assert!(changed(1, 0xc5).is_ok(), "messages that expire");
     assert_eq!(changed(3, 1), Err(Malformed::Value), "a reason without R");
     assert_eq!(
         changed(1, 0x10),

@@ -98,6 +98,15 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         Some(value) => value.bool()?,
         None => false,
     };
+    let expires = match table.optional("expires") {
+        Some(value) if value.bool()? && (!is_stream || deadline.is_none()) => {
+            return Err(
+                value.mistake("messages of a stream expire: add `stream = true` and a deadline")
+            );
+        }
+        Some(value) => value.bool()?,
+        None => false,
+    };
     let (pattern, packet) = pattern(table)?;
     let (start, stop) = when(table, draft.duration)?;
     Ok(Flow {
@@ -106,6 +115,7 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         to,
         also,
         is_stream,
+        expires,
         carrier,
         pattern,
         packet,

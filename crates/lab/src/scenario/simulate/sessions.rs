@@ -63,7 +63,7 @@ impl Session {
         let (client, port) = receiver(n);
         for request in [
             Request::Bind { port },
-            Request::Options(without_deadline(options)),
+            Request::Options(flow.stream_options(options)),
             Request::Stream(StreamRequest::Listen { backlog: 8 }),
         ] {
             world.request(network.hosts[flow.to], client, Either::A(request));
@@ -87,7 +87,7 @@ impl Session {
             framing: Framing::Messages,
         };
         for request in [
-            Request::Options(without_deadline(options)),
+            Request::Options(flow.stream_options(options)),
             Request::Stream(connect),
         ] {
             let host = network.hosts[flow.from];
@@ -166,7 +166,10 @@ pub(super) fn on_reply(
                 return Told::Over(n);
             }
         }
-        StreamReply::Listening | StreamReply::Connected { .. } | StreamReply::Finished => {}
+        StreamReply::Listening
+        | StreamReply::Connected { .. }
+        | StreamReply::Expired { .. }
+        | StreamReply::Finished => {}
     }
     Told::Nothing
 }
@@ -176,12 +179,4 @@ fn calling(client: ClientId, sessions: &mut [Option<Session>]) -> Option<(usize,
     let n = stream_of(client)?;
     let session = sessions.get_mut(n)?.as_mut()?;
     (session.caller(n) == client).then_some((n, session))
-}
-
-/// A stream's bytes come however late.
-fn without_deadline(options: Options) -> Options {
-    Options {
-        deadline: None,
-        ..options
-    }
 }

@@ -1,6 +1,7 @@
 //! What the peer's segments tell: what has arrived, how much more the peer takes, what is lost, and
 //! that queues on the way are long.
 
+use super::super::Content;
 use super::super::sent::Patience;
 use super::{Heard, NeverSent, PERSIST_START, Sender};
 use base::{Duration, Time, seq};
@@ -44,6 +45,9 @@ impl Sender {
         }
         let advanced = acknowledged > self.una;
         self.una = acknowledged;
+        if let Some(messages) = &mut self.messages {
+            messages.on_acknowledged(acknowledged);
+        }
         let edge = acknowledged + u64::from(heard.window);
         if edge > self.edge {
             self.edge = edge;
@@ -53,7 +57,7 @@ impl Sender {
         if advanced || news.bytes > 0 {
             self.on_news(now, heard, news.bytes, before);
             if news.spurious || news.reordered {
-                self.patience = (self.patience + 1).min(4);
+                self.patience = (self.patience + 1).min(self.patience_most());
             }
         }
         self.find_lost(now);
@@ -105,6 +109,14 @@ impl Sender {
                 receive_jitter: None,
                 srtt: self.rtt.cautious(),
             });
+        }
+    }
+
+    /// Choice: what expires is rather sent twice than too late.
+    fn patience_most(&self) -> u64 {
+        match self.content {
+            Content::Expiring => 1,
+            Content::Bytes | Content::Messages => 4,
         }
     }
 

@@ -38,7 +38,7 @@ impl Sender {
         self.rest = Some(Chunk {
             offset: chunk.offset + u64::from(fit),
             len: chunk.len - fit,
-            fin: chunk.fin,
+            ..chunk
         });
         Chunk {
             len: fit,
@@ -49,24 +49,24 @@ impl Sender {
 
     /// More than one segment is waiting: worth a large buffer.
     pub(crate) fn has_many(&self) -> bool {
-        let waiting = self.end - self.next.min(self.end);
+        let waiting = self.end - self.next.min(self.end) + self.waiting();
         waiting > self.fit || self.board.has_lost() || self.rest.is_some()
     }
 
     fn choose(&mut self, now: Time) -> Option<Chunk> {
         if self.probes > 0 {
             self.probes -= 1;
-            if let Some(chunk) = self.board.resend_lost(now) {
-                self.retransmissions += 1;
+            if let Some(chunk) = self.resend_lost(now) {
                 return Some(chunk);
             }
             if let Some(chunk) = self.board.resend_last(now) {
                 self.retransmissions += 1;
-                return Some(chunk);
+                if let Some(chunk) = self.alive(now, chunk) {
+                    return Some(chunk);
+                }
             }
         }
-        let something = self.board.has_lost() || self.next < self.end || self.fin_due();
-        if !something {
+        if !self.board.has_lost() && !self.has_new() {
             self.limited = false;
             self.board.on_nothing_to_send();
             return None;
@@ -79,8 +79,7 @@ impl Sender {
             self.limited = true;
             return None;
         }
-        if let Some(chunk) = self.board.resend_lost(now) {
-            self.retransmissions += 1;
+        if let Some(chunk) = self.resend_lost(now) {
             return Some(chunk);
         }
         if self.board.is_full() {
@@ -89,10 +88,24 @@ impl Sender {
         self.choose_new(now)
     }
 
+    /// What was lost and is still of use. Of the rest the peer is told instead, which the scoreboard
+    /// takes for its repetition: it is told again when that has been lost as well.
+    fn resend_lost(&mut self, now: Time) -> Option<Chunk> {
+        while let Some(chunk) = self.board.resend_lost(now) {
+            self.retransmissions += 1;
+            if let Some(chunk) = self.alive(now, chunk) {
+                return Some(chunk);
+            }
+        }
+        None
+    }
+
     fn choose_new(&mut self, now: Time) -> Option<Chunk> {
-        let waiting = self.end - self.next.min(self.end);
+        self.place_messages(now);
+        let placed = self.end - self.next.min(self.end);
+        let waiting = placed + self.waiting();
         let open = self.edge.saturating_sub(self.next);
-        let len = waiting.min(self.fit).min(open);
+        let len = placed.min(self.fit).min(open);
         let fin = waiting == 0 && self.fin_due();
         if len == 0 && !fin {
             self.limited = false;
@@ -103,7 +116,7 @@ impl Sender {
             return None;
         }
         // A sliver of window is left until it has grown, as long as an answer is under way.
-        if len < waiting.min(self.fit) && !self.board.is_empty() {
+        if len < placed.min(self.fit) && !self.board.is_empty() {
             self.limited = false;
             self.board.on_nothing_to_send();
             return None;
@@ -120,6 +133,7 @@ impl Sender {
             offset: self.next,
             len: len as u32,
             fin,
+            expired: false,
         };
         self.board.on_sent(now, chunk);
         self.next += len + u64::from(fin);

@@ -20,6 +20,7 @@ impl Sender {
             self.lost_at,
             self.persist_at,
             self.paced_at,
+            self.messages.as_ref().and_then(|m| m.expires_at()),
         ];
         all.into_iter().flatten().min()
     }
@@ -29,6 +30,9 @@ impl Sender {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if is_due(self.paced_at) {
             self.paced_at = None;
+        }
+        if let Some(messages) = &mut self.messages {
+            messages.drop_expired(now);
         }
         if is_due(self.lost_at) {
             self.find_lost(now);

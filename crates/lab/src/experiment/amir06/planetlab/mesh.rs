@@ -240,6 +240,7 @@ impl Trial<'_> {
                     to,
                     also: Vec::new(),
                     is_stream: false,
+                    expires: false,
                     carrier,
                     pattern: Pattern::voice(),
                     packet: VOICE_BYTES,
