@@ -229,14 +229,10 @@ impl Node {
             self.drop_one(reason, out);
             return Verdict::Done;
         }
-        if is_stamped && !destination.is_node() {
-            self.drop_one(Drop::Unsupported, out);
-            return Verdict::Done;
-        }
         if is_stamped {
             let came = self.links.at(index).peer;
             // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
-            if let Err(reason) = stamped::check(header.extension(), self.addr, came) {
+            if let Err(reason) = stamped::check(header.extension(), destination, self.addr, came) {
                 self.drop_one(reason, out);
                 return Verdict::Done;
             }
