@@ -173,7 +173,7 @@ impl TwoWays {
         let mut nodes = vec![self.nodes[at / 2]];
         while at != end {
             // A used arc is a forward one, at an even place, that is not open.
-            let used = |place: &&usize| **place % 2 == 0 && !self.arcs[**place].open;
+            let used = |place: &&usize| place.is_multiple_of(2) && !self.arcs[**place].open;
             let next = self.from[at].iter().find(used);
             let next = *next.expect("what a flow brings to a node it takes on");
             let arc = &mut self.arcs[next];

@@ -162,7 +162,11 @@ impl Node {
                     false => tables.latency(to).unwrap_or_default(),
                 };
                 let seq = header.lane_seq();
-                match link.receiver.on_packet(now, seq, remaining, rest) {
+                let arrival = match header.is_recovered() {
+                    true => link.receiver.on_repaired(now, seq, rest),
+                    false => link.receiver.on_packet(now, seq, remaining, rest),
+                };
+                match arrival {
                     Arrival::New => {}
                     Arrival::Recovered { after, .. } => {
                         header.set_recovered();
