@@ -420,7 +420,8 @@ impl<T: Hold> Flow<T> {
         match self.order {
             Order::AtOnce => Duration::from_secs(u64::from(u32::MAX)),
             Order::AsSent(Some(left)) => left - MARGIN,
-            Order::AsSent(None) => self.lead.at(now),
+            // What would wait for less than a look is not kept waiting: the header tells time to 100 µs.
+            Order::AsSent(None) => self.lead.at(now) + PACE_STEP,
         }
     }
 
