@@ -41,7 +41,7 @@ fn seen(rtt_ms: u64, delivery: Delivery) -> Seen {
     };
     set_group(&mut nodes, 0, setting);
     nodes.run_ms(300);
-    run(&mut nodes, &mut flows, 10_000, true);
+    run(&mut nodes, &mut flows, 6_000, true);
     run(&mut nodes, &mut flows, 1_500, false);
     let [flow] = &flows;
     assert!(flow.came.is_sorted());

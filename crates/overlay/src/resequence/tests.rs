@@ -97,7 +97,7 @@ fn handed_over(order: Order, arrivals: &[(u64, u32, u64)], until: u64) -> Vec<(u
         for (_, seq, left) in arrivals.iter().filter(|(at, ..)| *at == now) {
             let left = Some(Duration::from_millis(*left));
             let item = *seq;
-            drop(r.push(ms(now), KEY, (*seq, order), left, item, &none()));
+            let _ = r.push(ms(now), KEY, (*seq, order), left, item, &none());
             while let Some(item) = r.pop(ms(now), KEY) {
                 got.push((item, now));
             }
