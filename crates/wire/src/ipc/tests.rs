@@ -60,7 +60,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 14] {
                 ..stamped
             }),
             &[
-                3, 0x7d, 0, 0, 0xfd, 0xe8, 3, 16, 0, 0, 0xea, 0x60, 2, 0, 4, 0x93, 0xe0,
+                3, 0x7d, 0, 0, 0xfd, 0xe8, 3, 16, 0, 0, 0xea, 0x60, 2, 2, 0, 4, 0x93, 0xe0,
             ],
         ),
         (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
