@@ -200,7 +200,7 @@ fn shortest(message: &[u8]) -> usize {
 fn bytes_and_requests_agree_both_ways() {
     for (request, bytes) in requests() {
         assert_eq!(Request::parse(bytes), Ok(request));
-        let mut message = [0xa5; 16];
+        let mut message = [0xa5; 20];
         assert_eq!(request.emit(&mut message), Ok(bytes.len()), "{request:?}");
         assert_eq!(&message[..bytes.len()], bytes);
         assert_eq!(message[bytes.len()], 0xa5);
