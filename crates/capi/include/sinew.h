@@ -99,6 +99,7 @@ const char *sinew_error(void);
 #define SINEW_DELIVERY 5
 #define SINEW_DELIVERY_AS_IT_COMES 0
 #define SINEW_DELIVERY_IN_ORDER 1
+#define SINEW_DELIVERY_AS_SENT 2
 
 /* Hops after which a packet is dropped, 1 to 63. */
 #define SINEW_TTL 6

@@ -23,7 +23,11 @@ const LINKS: [LinkProtocol; 3] = [
     LinkProtocol::RealTime,
     LinkProtocol::Reliable,
 ];
-const DELIVERIES: [Delivery; 2] = [Delivery::AsItComes, Delivery::InOrder];
+const DELIVERIES: [Delivery; 3] = [
+    Delivery::AsItComes,
+    Delivery::InOrder,
+    Delivery::AsSent(None),
+];
 
 /// The options with one of them changed.
 pub(crate) fn set(
@@ -89,7 +93,7 @@ mod tests {
             (PRIORITY, 7),
             (DEADLINE, 1_000_000),
             (GIVE_UP, 86_400_000),
-            (DELIVERY, 1),
+            (DELIVERY, 2),
             (CONTROL, 2),
             (TTL, 63),
         ] {
@@ -138,6 +142,7 @@ mod tests {
             ("SINEW_LINK_RELIABLE", 2),
             ("SINEW_DELIVERY_AS_IT_COMES", 0),
             ("SINEW_DELIVERY_IN_ORDER", 1),
+            ("SINEW_DELIVERY_AS_SENT", 2),
         ] {
             assert_eq!(number(name), value, "{name}");
         }

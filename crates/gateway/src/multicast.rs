@@ -57,11 +57,12 @@ pub const DEADLINE: core::time::Duration = core::time::Duration::from_millis(500
 /// Groups that a report names; how many there are it tells in any case.
 pub const GROUPS_TOLD_MAX: usize = 256;
 
-/// How packets cross: recovered on each hop within the deadline, and handed over in order.
+/// How packets cross: recovered on each hop within the deadline, and handed over in order and at their sender's
+/// pace, so that what a repair held back does not reach small sockets in one burst.
 #[must_use]
 pub fn options(deadline: core::time::Duration) -> Options {
     Options {
-        delivery: Delivery::InOrder,
+        delivery: Delivery::AsSent(None),
         ..Options::voice(deadline)
     }
 }

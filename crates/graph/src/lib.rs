@@ -20,6 +20,7 @@
 //! - [`disjoint`]: k paths that share no node, of the least total cost.
 //! - [`delivery`]: which share of the packets on a path arrives in time under real-time recovery.
 //! - [`best`]: the path that delivers the most in time, proved, and the routing study around it.
+//! - [`redundant`]: two ways from a source to each node, as far apart as the network lets them be.
 //! - [`stamp`]: the links of some paths together, as a source stamps them.
 //! - [`generate`]: networks to try all this on.
 //!
@@ -44,6 +45,7 @@ pub mod metric;
 pub mod paths;
 pub mod pipeline;
 pub mod plan;
+pub mod redundant;
 pub mod spf;
 pub mod stamp;
 pub mod stripes;

@@ -17,6 +17,10 @@
 //! and ends there. A branch that is no longer of a tree is served for [`LINGER`] more, so that one
 //! branch ends after the other has begun.
 //!
+//! Packets that are stamped "two trees" go along two trees of their source at once, without a common node or link
+//! where the network has that, and meet again at every node that both lead to: whatever one node or link
+//! fails, nothing is lost meanwhile. The setting of the group asks for that, or the socket that sends.
+//!
 //! A group of class E is anycast: a packet goes to the nearest member, hop by hop.
 //!
 //! Groups that Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: their tree is
@@ -30,10 +34,10 @@ mod shared;
 mod trees;
 
 pub use admission::{
-    Admission, Branches, admit, branches, edge_links, judge_links, metric_of, reserved,
+    Admission, Branches, admit, branches, edge_links, judge_links, metric_of, reserved, two_trees,
 };
 pub use local::{Change, JOINS_MAX, Local, Subscriber};
 pub use membership::Membership;
 pub use reports::{REPORT_EVERY, Reports};
 pub use shared::{Errand, Passing, Shared};
-pub use trees::{Key, LINGER, SLOTS_MAX, Slot, Trees, View};
+pub use trees::{Key, LINGER, LINGER_TWO_WAYS, SLOTS_MAX, Slot, Trees, View};

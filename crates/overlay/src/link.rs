@@ -444,7 +444,8 @@ impl Link {
                         recovered,
                     )
                 {
-                    self.history.copy_ahead(now);
+                    // What was repaired before is one packet of few, and nothing else saves it here.
+                    self.history.copy_ahead(now, if recovered { 2 } else { 1 });
                 }
             }
             if self.sessions.seal(Kind::Data, datagram).is_err() {

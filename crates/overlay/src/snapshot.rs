@@ -5,7 +5,7 @@ mod groups;
 mod network;
 
 pub use groups::{
-    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals,
+    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals, WaysStatus,
 };
 pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
 

@@ -5,6 +5,7 @@
 //! when it stands for many, which costs no more than one.
 
 use crate::request::{Delivery, Options, RequestError};
+use crate::resequence::START_SPACING;
 use base::{ClientId, Duration, Map, NodeAddr, Rng, Time, VirtualPort};
 use std::collections::BTreeMap;
 use wire::data::{Class, LinkProtocol, Routing};
@@ -64,6 +65,8 @@ pub struct Socket {
     flows: Map<(VirtualPort, NodeAddr, VirtualPort), Outgoing>,
     /// Where a flow that is not remembered starts: above all that was used before.
     next_start: u32,
+    /// Flows had to be forgotten: what they send next has numbers little above those before.
+    is_crowded: bool,
 }
 
 /// All sockets of a node.
@@ -99,6 +102,7 @@ impl Socket {
             options: default_options(),
             flows: Map::default(),
             next_start,
+            is_crowded: false,
         }
     }
 
@@ -184,6 +188,13 @@ impl Socket {
         if self.flows.len() >= max {
             // Starting again above every number in use keeps each flow's numbers rising.
             self.flows.clear();
+            self.is_crowded = true;
+        }
+        // Whoever puts them in order sees by the number whether something was before. Choice: of a socket that
+        // talks to many nodes only the first flow, since numbers jump by this.
+        if !self.is_crowded && (self.flows.is_empty() || to.is_multicast()) {
+            let beyond = self.next_start.wrapping_add(START_SPACING - 1);
+            self.next_start = beyond - beyond % START_SPACING;
         }
         let seq = self.next_start;
         let flow = Outgoing {

@@ -413,6 +413,8 @@ fn a_group_that_does_not_fit_is_refused_with_the_link_and_the_numbers() {
         class: default_options().class,
         deadline_ms,
         rate_kbps,
+        two_ways: false,
+        delivery: None,
     };
     let judge = |nodes: &Nodes, setting| nodes.running(0).unwrap().admission(&setting);
     assert!(judge(&nodes, setting(GROUP, 12_000, 100)).admitted);

@@ -269,23 +269,36 @@ pub struct Group {
     /// `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
+    /// 1, or 2 for two trees.
+    #[serde(default)]
+    pub ways: Option<u8>,
+    /// `as-it-comes`, `in-order` or `as-sent`.
+    #[serde(default)]
+    pub delivery: Option<String>,
+    /// How long after its sending a packet is handed over.
+    #[serde(default, deserialize_with = "span")]
+    pub release: Option<base::Duration>,
 }
 
 impl Group {
     /// The same as the operator would say it.
     pub fn wanted(&self) -> GroupSet {
         let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
-        let ms = self
-            .deadline
-            .map_or(0, |deadline| deadline.as_millis().max(1));
+        let ms = |time: Option<base::Duration>| {
+            let ms = time.map_or(0, |time| time.as_millis().max(1));
+            u16::try_from(ms).unwrap_or(u16::MAX)
+        };
         GroupSet {
             group: self.address.to_string(),
             rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
-            deadline_ms: u16::try_from(ms).unwrap_or(u16::MAX),
+            deadline_ms: ms(self.deadline),
             link: self.link.clone(),
             routing: self.routing.clone(),
             priority: self.priority,
             tree: self.tree.clone(),
+            ways: self.ways,
+            delivery: self.delivery.clone(),
+            release_ms: ms(self.release),
             force: true,
         }
     }

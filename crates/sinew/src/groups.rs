@@ -37,6 +37,7 @@ dropped at the source.
 
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
+  sinew group set 239.1.1.1 --ways 2 --deadline 500ms --node net/ams
   sinew group set 239.192.0.0/14 --tree scribe")]
     Set(SetGroup),
     /// Take back what this node has said of a group
@@ -77,6 +78,18 @@ pub struct SetGroup {
     /// for very many groups)
     #[arg(long, value_parser = PossibleValuesParser::new(["link-state", "scribe"]))]
     pub tree: Option<String>,
+    /// Along how many trees its packets go: of 2, which are as far apart as the network lets them be, one
+    /// may lose a node or link without a packet lost
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub ways: Option<u8>,
+    /// How packets reach all members: as-it-comes, in-order, or as-sent (in order and at the sender's
+    /// pace); without, as each member asks
+    #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
+    pub delivery: Option<String>,
+    /// Of as-sent: hand packets over so long after they were sent, like 300ms; without, as late as
+    /// repairs have needed
+    #[arg(long, value_name = "TIME", value_parser = quantity::span)]
+    pub release: Option<base::Duration>,
     /// Set it though it does not fit
     #[arg(long)]
     pub force: bool,
@@ -183,16 +196,22 @@ fn set(args: &SetGroup) -> Outcome {
         let kbps = u32::try_from(bps.div_ceil(1_000)).map_err(Failure::misused)?;
         question["rate_kbps"] = kbps.into();
     }
-    if let Some(deadline) = args.deadline {
-        let most = "a deadline is at most 65 s";
-        let ms = u16::try_from(deadline.as_millis()).map_err(|_| Failure::misused(most))?;
-        question["deadline_ms"] = ms.max(1).into();
+    for (key, time) in [("deadline_ms", args.deadline), ("release_ms", args.release)] {
+        if let Some(time) = time {
+            let most = "a deadline or release time is at most 65 s";
+            let ms = u16::try_from(time.as_millis()).map_err(|_| Failure::misused(most))?;
+            question[key] = ms.max(1).into();
+        }
+    }
+    if let Some(ways) = args.ways {
+        question["ways"] = ways.into();
     }
     let link = args.service.map(|service| service.link().label());
     for (key, word) in [
         ("link", link),
         ("routing", args.routing.as_deref()),
         ("tree", args.tree.as_deref()),
+        ("delivery", args.delivery.as_deref()),
     ] {
         if let Some(word) = word {
             question[key] = word.into();
@@ -321,11 +340,16 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             None => String::new(),
         };
         lines.push(format!(
-            "set by {}: {}{}{}",
+            "set by {}: {}{}{}{}{}",
             names.name(text(&setting["set_by"])),
             service::described(setting),
             part("deadline_ms", "ms"),
             rate.map_or_else(String::new, |kbps| format!(", {} Mbit/s", kbps / 1e3)),
+            match setting["ways"].as_u64() {
+                Some(2) => ", two ways",
+                _ => "",
+            },
+            delivered(setting),
         ));
         lines.extend(reasons(&group["admission"]));
     }
@@ -348,7 +372,17 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             names.both(from),
             text(&source["metric"]),
         ));
-        draw(from, &source["links"], names, 1, &mut lines);
+        match list(&source["ways"]) {
+            [] => draw(from, &source["links"], names, 1, &mut lines),
+            ways => lines.extend(ways.iter().flat_map(|ways| two_ways(ways, names))),
+        }
+        let missed = ["late", "given_up"].map(|key| source[key].as_u64().unwrap_or(0));
+        if missed != [0, 0] {
+            let [late, given_up] = missed;
+            lines.push(format!(
+                "members here: {given_up} packets waited for in vain, {late} of them came too late for order"
+            ));
+        }
         let receptions = list(&source["receptions"]);
         if receptions.is_empty() {
             continue;
@@ -384,6 +418,51 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
     }
     page.push(Page::wrapped(&lines.join("\n"), look, INDENT));
     Ok(page)
+}
+
+/// How members get a group's packets, if the group says it.
+fn delivered(setting: &Value) -> String {
+    let after = setting["release_ms"].as_u64();
+    match (setting["delivery"].as_str(), after) {
+        (None, _) => String::new(),
+        (Some(word), None) => format!(", {word}"),
+        (Some(word), Some(ms)) => format!(", {word} after {ms} ms"),
+    }
+}
+
+/// The two ways to a member, and what they share.
+fn two_ways(ways: &Value, names: &Names) -> Vec<String> {
+    let path = |way: &Value| {
+        let nodes: Vec<&str> = list(way).iter().map(|n| names.name(text(n))).collect();
+        nodes.join(" > ")
+    };
+    let both = list(&ways["ways"]);
+    let member = names.both(text(&ways["member"]));
+    let mut lines = vec![format!("  to {member}")];
+    lines.extend(both.iter().map(|way| format!("    {}", path(way))));
+    let links = list(&ways["common_links"]).iter();
+    let links: Vec<String> = links
+        .map(|link| {
+            format!(
+                "{} > {}",
+                names.name(text(&link[0])),
+                names.name(text(&link[1]))
+            )
+        })
+        .collect();
+    let nodes = list(&ways["common_nodes"]);
+    let shared = match (nodes.is_empty(), links.is_empty()) {
+        (true, true) => return lines,
+        (false, true) => format!(
+            "the node {}",
+            path(&ways["common_nodes"]).replace(" > ", ", ")
+        ),
+        (_, false) => format!("the link {}", links.join(", ")),
+    };
+    lines.push(format!(
+        "    both take {shared}: without it there is no way"
+    ));
+    lines
 }
 
 /// Draws the tree below a node, as deep as it is; bounded, whatever a node tells.
@@ -425,6 +504,7 @@ mod tests {
                 "receptions": [{"node": "10.7.0.3", "received": 999, "recovered": 9, "lost": 1,
                                 "lost_before_pct": 1.0, "lost_after_pct": 0.1}],
                 "links": [["10.7.0.1", "10.7.0.2"], ["10.7.0.2", "10.7.0.3"]],
+                "late": 2, "given_up": 5,
             }],
         });
         let look = Look {
@@ -446,8 +526,40 @@ mod tests {
             "note: a note",
             "  └ fra 10.7.0.2\n    └ par 10.7.0.3",
             "par       10.7.0.3       999          9     1          1.000         0.100",
+            "5 packets waited for in vain, 2 of them came too late",
         ] {
             assert!(shown.contains(part), "{part:?} in {shown}");
         }
+    }
+
+    #[test]
+    fn two_ways_are_shown_with_what_they_share() {
+        let status = json!({
+            "snapshot": {"name": "ams", "address": "10.7.0.1", "links": []},
+            "nodes": [{"name": "fra", "address": "10.7.0.2"}, {"name": "par", "address": "10.7.0.3"}],
+        });
+        let names = Names::of(&status);
+        let apart = json!({
+            "member": "10.7.0.3", "common_nodes": [], "common_links": [],
+            "ways": [["10.7.0.1", "10.7.0.3"], ["10.7.0.1", "10.7.0.2", "10.7.0.3"]],
+        });
+        let expected = ["  to par 10.7.0.3", "    ams > par", "    ams > fra > par"];
+        assert_eq!(two_ways(&apart, &names), expected);
+        let mut shared = apart.clone();
+        shared["common_nodes"] = json!(["10.7.0.2"]);
+        let told = two_ways(&shared, &names);
+        assert_eq!(
+            told[3],
+            "    both take the node fra: without it there is no way"
+        );
+        shared["common_links"] = json!([["10.7.0.2", "10.7.0.3"]]);
+        let told = two_ways(&shared, &names);
+        assert_eq!(
+            told[3],
+            "    both take the link fra > par: without it there is no way"
+        );
+        let timed = json!({"delivery": "as-sent", "release_ms": 300});
+        assert_eq!(delivered(&timed), ", as-sent after 300 ms");
+        assert_eq!(delivered(&json!({"delivery": null})), "");
     }
 }

@@ -39,15 +39,27 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
+//! Item 3, settings in full: n times the same, and behind each
+//!
+//! ```text
+//! +---------------+---------------+-------------------------------+
+//! |  ways, 1 or 2 |   delivery    |          release, ms          |
+//! +---------------+---------------+-------------------------------+
+//! ```
+//!
+//! Delivery: 0 as each socket says, 1 as it comes, 2 in order, 3 as sent; release only of 3, 0 for as late
+//! as repairs need. A setting that says nothing of these stands in item 2, so that nodes that do not know item 3 read it.
+//!
 //! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
 //! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
 use crate::data::Class;
+use crate::ipc::Delivery;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 use crate::{Full, Malformed};
-use base::NodeAddr;
+use base::{Duration, NodeAddr};
 
 /// What stands in front of the signed bytes when they are signed.
 pub const SIGNATURE_CONTEXT: &[u8] = b"sinew groups 1";
@@ -67,11 +79,14 @@ pub const GROUP_BYTES: usize = 4;
 pub const GROUPS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / GROUP_BYTES;
 /// Bytes of one setting.
 pub const SETTING_BYTES: usize = 16;
-/// Settings in one record without members: (1120 - 3) / 16 = 69.
-pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - ITEM_HEADER_BYTES) / SETTING_BYTES;
+/// Bytes of one setting in full.
+pub const FULL_SETTING_BYTES: usize = SETTING_BYTES + 4;
+/// Settings in one record without members, all of them in full: (1120 - 2 · 3) / 20 = 55.
+pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 2 * ITEM_HEADER_BYTES) / FULL_SETTING_BYTES;
 
 const MEMBERS: u8 = 1;
 const SETTINGS: u8 = 2;
+const FULL_SETTINGS: u8 = 3;
 
 /// Who builds the tree of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,6 +125,10 @@ pub struct Setting {
     pub deadline_ms: u16,
     /// What its sources send together, in kbit/s; 0 if that is not known.
     pub rate_kbps: u32,
+    /// Its packets go along two trees, as far apart as the network lets them be.
+    pub two_ways: bool,
+    /// In which order and when packets reach its members; none if each socket says that itself.
+    pub delivery: Option<Delivery>,
 }
 
 /// A view of a record's body. Everything but the signature itself has been checked.
@@ -184,12 +203,16 @@ impl<'a> Groups<'a> {
 
     /// How groups are to be carried.
     pub fn settings(&self) -> impl Iterator<Item = Setting> + Clone + use<'a> {
-        let values = self.items().filter(|item| item.kind == SETTINGS);
-        values.flat_map(|item| {
-            let (settings, _) = item.value.as_chunks::<SETTING_BYTES>();
-            settings
-                .iter()
-                .filter_map(|bytes| Setting::read(bytes).ok())
+        self.items().flat_map(|item| {
+            let bytes = match item.kind {
+                SETTINGS => SETTING_BYTES,
+                FULL_SETTINGS => FULL_SETTING_BYTES,
+                _ => return None.into_iter().flatten(),
+            };
+            let settings = item.value.chunks_exact(bytes);
+            Some(settings.filter_map(|bytes| Setting::read(bytes).ok()))
+                .into_iter()
+                .flatten()
         })
     }
 
@@ -237,12 +260,15 @@ fn check(item: &Item<'_>) -> Result<(), Malformed> {
                 (true, true) => Ok(()),
             }
         }
-        SETTINGS => {
-            let (settings, rest) = item.value.as_chunks::<SETTING_BYTES>();
-            if !rest.is_empty() {
+        SETTINGS | FULL_SETTINGS => {
+            let mut settings = item.value.chunks_exact(match item.kind {
+                SETTINGS => SETTING_BYTES,
+                _ => FULL_SETTING_BYTES,
+            });
+            if !settings.remainder().is_empty() {
                 return Err(Malformed::Length);
             }
-            settings.iter().try_for_each(|s| Setting::read(s).map(drop))
+            settings.try_for_each(|s| Setting::read(s).map(drop))
         }
         kind if kind & CRITICAL != 0 => Err(Malformed::Critical),
         _ => Ok(()),
@@ -264,7 +290,26 @@ pub const fn is_group(addr: NodeAddr) -> bool {
 }
 
 impl Setting {
-    fn read(bytes: &[u8; SETTING_BYTES]) -> Result<Setting, Malformed> {
+    /// One that says nothing but of which group it is: real time by expected latency, without a deadline.
+    pub fn of(group: NodeAddr) -> Setting {
+        Setting {
+            group,
+            prefix: 32,
+            version: 0,
+            tree: TreeBuilder::LinkState,
+            class: Class::default(),
+            deadline_ms: 0,
+            rate_kbps: 0,
+            two_ways: false,
+            delivery: None,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.two_ways || self.delivery.is_some()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Setting, Malformed> {
         let mut r = Reader::new(bytes);
         let group = NodeAddr(r.u32()?);
         let version = r.u32()?;
@@ -281,6 +326,22 @@ impl Setting {
         if !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
             return Err(Malformed::Value);
         }
+        let (mut two_ways, mut delivery) = (false, None);
+        if !r.is_empty() {
+            two_ways = match r.u8()? {
+                1 => false,
+                2 => true,
+                _ => return Err(Malformed::Value),
+            };
+            delivery = match (r.u8()?, r.u16()?) {
+                (0, 0) => None,
+                (1, 0) => Some(Delivery::AsItComes),
+                (2, 0) => Some(Delivery::InOrder),
+                (3, 0) => Some(Delivery::AsSent(None)),
+                (3, ms) => Some(Delivery::AsSent(Some(Duration::from_millis(ms.into())))),
+                _ => return Err(Malformed::Value),
+            };
+        }
         Ok(Setting {
             group,
             prefix,
@@ -289,6 +350,8 @@ impl Setting {
             class,
             deadline_ms,
             rate_kbps,
+            two_ways,
+            delivery,
         })
     }
 
@@ -302,7 +365,23 @@ impl Setting {
         w.u8((32 - self.prefix.clamp(4, 32)) << 2 | tree)?;
         w.u8(self.class.to_byte())?;
         w.u16(self.deadline_ms)?;
-        w.u32(self.rate_kbps)
+        w.u32(self.rate_kbps)?;
+        if !self.is_full() {
+            return Ok(());
+        }
+        w.u8(1 + u8::from(self.two_ways))?;
+        let (delivery, release) = match self.delivery {
+            None => (0, None),
+            Some(Delivery::AsItComes) => (1, None),
+            Some(Delivery::InOrder) => (2, None),
+            Some(Delivery::AsSent(release)) => (3, release),
+        };
+        w.u8(delivery)?;
+        let ms = |release: Duration| release.as_micros() / 1_000;
+        // A time that is shorter than the unit must not become "as late as repairs need".
+        w.u16(release.map_or(0, |release| {
+            u16::try_from(ms(release)).unwrap_or(u16::MAX).max(1)
+        }))
     }
 }
 
@@ -346,11 +425,19 @@ impl Repr<'_> {
                 w.u32(group.0)?;
             }
         }
-        if !self.settings.is_empty() {
-            w.u8(SETTINGS)?;
-            w.u16(length(self.settings.len() * SETTING_BYTES)?)?;
-            for setting in self.settings {
-                setting.write(&mut w)?;
+        for (kind, bytes) in [
+            (SETTINGS, SETTING_BYTES),
+            (FULL_SETTINGS, FULL_SETTING_BYTES),
+        ] {
+            let is_full = kind == FULL_SETTINGS;
+            let settings = self.settings.iter().filter(|s| s.is_full() == is_full);
+            let count = settings.clone().count();
+            if count > 0 {
+                w.u8(kind)?;
+                w.u16(length(count * bytes)?)?;
+                settings
+                    .into_iter()
+                    .try_for_each(|setting| setting.write(&mut w))?;
             }
         }
         if w.len() > BODY_BYTES_MAX - SIGNATURE_BYTES {

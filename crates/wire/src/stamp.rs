@@ -18,6 +18,14 @@
 //! +---------------+
 //! ```
 //!
+//! +---------------+
+//! |    kind 3     |                                  two trees: only of packets to a group
+//! +---------------+
+//!
+//! Two trees are too long to be written down: those of a group of 64 nodes take 500 bytes, and packets of video
+//! leave room for some 40. So the packet only says that it takes both, and every node works them
+//! out from the same records.
+//!
 //! Packets to a group whose tree Scribe builds have routing by table and this extension, the edge of
 //! the tree that the packet is on. Nodes between its ends forward it by table towards `to`; a node
 //! of the tree rewrites both in place, for each edge on. It has one length, so nothing moves.
@@ -55,6 +63,7 @@ pub const STAMP_BYTES_MAX: usize = 2 + 4 * NODES_MAX + 2 * LINKS_MAX;
 const SUBGRAPH: u8 = 0;
 const FLOODING: u8 = 1;
 const TREE_EDGE: u8 = 2;
+const TWO_TREES: u8 = 3;
 
 /// Why a stamp is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
@@ -77,6 +86,8 @@ pub enum Stamp<'a> {
     Subgraph(Subgraph<'a>),
     /// Along every link.
     Flooding,
+    /// To a group, along two trees of the source that are as far apart as the network lets them be.
+    TwoTrees,
 }
 
 /// The edge of a group's tree that a packet is on.
@@ -133,7 +144,8 @@ impl<'a> Stamp<'a> {
         match *kind {
             SUBGRAPH => Subgraph::parse(rest).map(Stamp::Subgraph),
             FLOODING if rest.is_empty() => Ok(Stamp::Flooding),
-            FLOODING => Err(Malformed::Length.into()),
+            TWO_TREES if rest.is_empty() => Ok(Stamp::TwoTrees),
+            FLOODING | TWO_TREES => Err(Malformed::Length.into()),
             _ => Err(Malformed::Kind.into()),
         }
     }
@@ -142,6 +154,7 @@ impl<'a> Stamp<'a> {
     pub fn emit(&self, out: &mut [u8]) -> Option<usize> {
         match self {
             Stamp::Flooding => *out.first_mut()? = FLOODING,
+            Stamp::TwoTrees => *out.first_mut()? = TWO_TREES,
             Stamp::Subgraph(graph) => {
                 let out = out.get_mut(..self.len())?;
                 let (nodes, links) = begin(out, graph.nodes.len());
@@ -174,7 +187,7 @@ impl<'a> Stamp<'a> {
     /// Bytes on the wire.
     pub fn len(&self) -> usize {
         match self {
-            Stamp::Flooding => 1,
+            Stamp::Flooding | Stamp::TwoTrees => 1,
             Stamp::Subgraph(graph) => 2 + 4 * graph.nodes.len() + 2 * graph.links.len(),
         }
     }

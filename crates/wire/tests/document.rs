@@ -157,6 +157,7 @@ fn reading(format: &str, bytes: &[u8]) -> String {
                 links.collect::<Vec<_>>().join(" ")
             }
             stamp::Stamp::Flooding => "flooding".to_owned(),
+            stamp::Stamp::TwoTrees => "two trees".to_owned(),
         },
         "ipc request" => match Request::parse(bytes).expect(FITS) {
             Request::SendFrom(batch) => {

@@ -3,14 +3,14 @@
 use super::error_line;
 use crate::command::{Commander, Unavailable};
 use crate::files::write_whole;
-use base::NodeAddr;
+use base::{Duration, NodeAddr};
 use overlay::request::{Operation, RequestError};
 use secure::{Certificate, Identity, Keys, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
 use wire::data::{LinkProtocol, Routing};
 use wire::groups::{Setting, TreeBuilder};
-use wire::ipc::RouteBy;
+use wire::ipc::{Delivery, RouteBy};
 
 /// A request, one line of JSON.
 #[derive(Debug, Deserialize)]
@@ -69,6 +69,15 @@ pub struct GroupSet {
     /// Who builds its tree: `link-state` or `scribe`.
     #[serde(default)]
     pub tree: Option<String>,
+    /// Along how many trees its packets go: 1, or 2 that are as far apart as the network lets them be.
+    #[serde(default)]
+    pub ways: Option<u8>,
+    /// How its packets reach every member: `as-it-comes`, `in-order` or `as-sent`.
+    #[serde(default)]
+    pub delivery: Option<String>,
+    /// Of `as-sent`: so long after their sending; none or 0 for as late as repairs need.
+    #[serde(default)]
+    pub release_ms: u16,
     /// Set it though it does not fit.
     #[serde(default)]
     pub force: bool,
@@ -110,6 +119,19 @@ impl GroupSet {
                 .find(|builder| builder.label() == word)
                 .ok_or_else(|| format!("tree `{word}`: write link-state or scribe"))?,
         };
+        let two_ways = match self.ways {
+            None | Some(1) => false,
+            Some(2) => true,
+            Some(_) => return Err("ways: write 1 or 2".to_owned()),
+        };
+        if two_ways && tree == TreeBuilder::Scribe {
+            let why = "two ways need `tree` link-state: Scribe builds one tree";
+            return Err(why.to_owned());
+        }
+        if two_ways && class.link == LinkProtocol::Reliable {
+            let why = "two ways are for what has a deadline: what must arrive would wait for the slower of them";
+            return Err(why.to_owned());
+        }
         let (group, prefix) = range(&self.group)?;
         Ok(Setting {
             group,
@@ -119,7 +141,36 @@ impl GroupSet {
             class,
             deadline_ms: self.deadline_ms,
             rate_kbps: self.rate_kbps,
+            two_ways,
+            delivery: self.delivery()?,
         })
+    }
+
+    fn delivery(&self) -> Result<Option<Delivery>, String> {
+        let ms = self.release_ms;
+        let after = (ms > 0).then(|| Duration::from_millis(ms.into()));
+        let delivery = match self.delivery.as_deref() {
+            None if ms > 0 => Delivery::AsSent(after),
+            None => return Ok(None),
+            Some("as-it-comes") => Delivery::AsItComes,
+            Some("in-order") => Delivery::InOrder,
+            Some("as-sent") => Delivery::AsSent(after),
+            Some(word) => {
+                return Err(format!(
+                    "delivery `{word}`: write as-it-comes, in-order or as-sent"
+                ));
+            }
+        };
+        if ms > 0 && !matches!(delivery, Delivery::AsSent(_)) {
+            return Err("a release time is of delivery as-sent".to_owned());
+        }
+        // A packet's age is known by its deadline.
+        if ms > 0 && self.deadline_ms < ms {
+            return Err(
+                "a release time needs a deadline of the group that is not shorter".to_owned(),
+            );
+        }
+        Ok(Some(delivery))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, video,
+    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, two_ways,
+    video,
 };
 
 /// An experiment, as `sinew lab list` shows it.
@@ -46,6 +47,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         liu04::EXPERIMENTS,
         messy::EXPERIMENTS,
         video::EXPERIMENTS,
+        two_ways::EXPERIMENTS,
     ]
     .concat()
 }
@@ -60,6 +62,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         brogle09::pastry::CLAIMS,
         liu04::claims::CLAIMS,
         video::CLAIMS,
+        two_ways::CLAIMS,
     ];
     papers.into_iter().flatten().chain(messy::claims())
 }

@@ -33,6 +33,7 @@ mod row;
 mod run;
 mod shard;
 mod sweep;
+mod two_ways;
 mod video;
 
 #[cfg(test)]

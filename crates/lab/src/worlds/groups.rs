@@ -120,6 +120,8 @@ impl Groups {
             class: self.groups[g].options.class,
             deadline_ms: 0,
             rate_kbps: 0,
+            two_ways: false,
+            delivery: None,
         });
         self.tell(nodes, g, setting);
     }

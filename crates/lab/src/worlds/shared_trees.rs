@@ -138,6 +138,8 @@ impl Stations {
             class: default_options().class,
             deadline_ms: 400,
             rate_kbps,
+            two_ways: false,
+            delivery: None,
         };
         let operation = Operation::SetGroup {
             group,

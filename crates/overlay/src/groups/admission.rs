@@ -17,6 +17,7 @@ use super::Membership;
 use crate::link_state::Database;
 use base::NodeAddr;
 use graph::Metric;
+use graph::redundant::{self, TwoWays};
 use graph::spf::Tree;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +41,42 @@ pub struct Branches {
     pub links: BTreeSet<(NodeAddr, NodeAddr)>,
     /// Out of reach.
     pub unreached: Vec<NodeAddr>,
-    /// The one-way delay to each other member, in microseconds.
+    /// The one-way delay to each other member, in microseconds; of two ways that of the longer one.
     pub delay_us: BTreeMap<NodeAddr, u64>,
+    /// The links of the two ways to each other member, and what they have in common. Only of two trees.
+    pub ways: BTreeMap<NodeAddr, redundant::Pair>,
+}
+
+/// The two trees from a source to some members.
+pub fn two_trees(
+    database: &Database,
+    source: NodeAddr,
+    members: impl Iterator<Item = NodeAddr>,
+) -> Branches {
+    let topology = database.topology();
+    let mut found = Branches::default();
+    let mut ways = TwoWays::new(topology, source, Metric::ExpectedLatency);
+    let delay_us = |hop: &[NodeAddr]| {
+        let ends = topology.index(hop[0]).zip(topology.index(hop[1]));
+        let link = ends.and_then(|(from, to)| topology.link(from, to));
+        link.map_or(0, |edge| u64::from(edge.link.latency_us))
+    };
+    for member in members.filter(|member| *member != source) {
+        let Some(pair) = ways.as_mut().and_then(|ways| ways.to(member)) else {
+            found.unreached.push(member);
+            continue;
+        };
+        let delays = pair
+            .iter()
+            .map(|way| way.windows(2).map(delay_us).sum::<u64>());
+        found
+            .delay_us
+            .insert(member, delays.max().unwrap_or_default());
+        let hops = pair.iter().flat_map(|way| way.windows(2));
+        found.links.extend(hops.map(|hop| (hop[0], hop[1])));
+        found.ways.insert(member, pair);
+    }
+    found
 }
 
 /// The tree from a source to some members.
@@ -84,13 +119,15 @@ pub fn admit(
     name: impl Fn(NodeAddr) -> String,
 ) -> Admission {
     let mut answer = Admission::default();
-    let membership = database.membership();
-    let metric = metric_of(setting);
-    let tree = branches(
-        database,
-        (source, metric),
-        membership.members(setting.group),
-    );
+    let tree = trees_of(database, source, setting);
+    let apart = |pair: &&redundant::Pair| redundant::common(pair) == Default::default();
+    let shared = tree.ways.len() - tree.ways.values().filter(apart).count();
+    if shared > 0 {
+        answer.notes.push(format!(
+            "the two ways to {shared} of {} members share nodes or links: `sinew group show` names them",
+            tree.ways.len()
+        ));
+    }
     if tree.links.is_empty() && tree.unreached.is_empty() {
         let note = "no other node is a member yet: judge again when there are";
         answer.notes.push(note.to_owned());
@@ -175,13 +212,21 @@ pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeA
         if !counts || other.tree == TreeBuilder::Scribe {
             continue;
         }
-        let members = membership.members(other.group);
-        let tree = branches(database, (origin, metric_of(&other)), members);
+        let tree = trees_of(database, origin, &other);
         for link in tree.links {
             *taken.entry(link).or_insert(0) += u64::from(other.rate_kbps);
         }
     }
     taken
+}
+
+/// The tree or trees from a source to the members of the group of a setting.
+fn trees_of(database: &Database, source: NodeAddr, setting: &Setting) -> Branches {
+    let members = database.membership().members(setting.group);
+    match setting.two_ways {
+        true => two_trees(database, source, members),
+        false => branches(database, (source, metric_of(setting)), members),
+    }
 }
 
 /// The metric by which the tree of a group goes.

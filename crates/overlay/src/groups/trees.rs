@@ -6,6 +6,12 @@
 //!                                                                  it passes here, a branch begins
 //! ```
 //!
+//! Packets that go two ways leave on the links of both trees alike: a node sends on the first copy that it gets,
+//! so whichever way is whole carries it, and the later one is a duplicate here. Two ways are as far apart as the network
+//! lets them be ([`graph::redundant`]), found member by member and kept while the topology stays: a member that
+//! joins costs one search. After what has taken long the old links serve for nine times as long, half a second
+//! at most, so a network in uproar takes a tenth of a node.
+//!
 //! The source's shortest-path tree is computed once for each source and metric in use, and again
 //! when the topology has changed and a packet comes. Copies leave in the order of the farthest member
 //! behind each branch. A slot is one hash away from a packet.
@@ -14,6 +20,7 @@ use super::Membership;
 use crate::link::{LinkIndex, Links};
 use base::{Duration, Map, NodeAddr, Time};
 use core::cmp::Reverse;
+use graph::redundant::TwoWays;
 use graph::spf::Tree;
 use graph::{Cost, Metric, NodeIndex, Topology};
 
@@ -24,6 +31,15 @@ const TREES_MAX: usize = 256;
 /// How long a branch that is no longer of the tree is still served. Choice: a change is flooded
 /// through ten hops of 20 ms meanwhile, and a leave takes effect well within a second.
 pub const LINGER: Duration = Duration::from_millis(300);
+/// The same where packets go two ways: nodes may rest for half a second before they follow a change.
+pub const LINGER_TWO_WAYS: Duration = Duration::from_secs(1);
+/// An arc of a search for two ways, and the most that is rested after one.
+const WORK: Duration = Duration::from_nanos(10);
+const REST_MOST: Duration = Duration::from_millis(500);
+/// Parts of rest to one of work.
+const REST: u64 = 9;
+/// The upstream of packets that go two ways is another one when it has brought nothing for so long.
+const UPSTREAM_SILENT: Duration = Duration::from_secs(1);
 /// A slot without a packet for so long leaves the table.
 const IDLE: Duration = Duration::from_secs(60);
 /// Slots of which the least lately used one makes room.
@@ -38,6 +54,8 @@ pub struct Key {
     pub metric: Metric,
     /// The group.
     pub group: NodeAddr,
+    /// They go along two trees.
+    pub two_ways: bool,
 }
 
 /// Where copies of such packets go from here.
@@ -47,9 +65,8 @@ pub struct Slot {
     pub key: Key,
     /// The branches of the tree.
     links: Vec<LinkIndex>,
-    /// Those of the tree before, until `linger_until`.
-    old: Vec<LinkIndex>,
-    linger_until: Time,
+    /// Those that were of the tree, and until when they are served.
+    old: Vec<(LinkIndex, Time)>,
     /// The topology that the branches follow from; none when the group has changed.
     follows: Option<u64>,
     /// When it was used last.
@@ -60,17 +77,42 @@ pub struct Slot {
     pub bytes: u64,
     /// The neighbour that they come from; none where they begin.
     pub upstream: Option<NodeAddr>,
+    upstream_at: Time,
 }
 
 impl Slot {
     /// The links on which copies leave at this moment.
     pub fn links(&self, now: Time) -> impl Iterator<Item = LinkIndex> + '_ {
-        let lingers = now < self.linger_until;
-        let old = self
-            .old
-            .iter()
-            .filter(move |link| lingers && !self.links.contains(link));
-        self.links.iter().chain(old).copied()
+        let old = self.old.iter().filter(move |(_, until)| now < *until);
+        self.links.iter().chain(old.map(|(link, _)| link)).copied()
+    }
+
+    /// Counts packets that came from a neighbour, none for those that begin here. Of two that bring the
+    /// same packets in turn one stays the upstream, so that receivers' reports take one way.
+    pub fn count(&mut self, now: Time, upstream: Option<NodeAddr>, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+        let silent = now.since(self.upstream_at) >= UPSTREAM_SILENT;
+        if !self.key.two_ways || silent || self.upstream.is_none() {
+            self.upstream = upstream;
+        }
+        if self.upstream == upstream {
+            self.upstream_at = now;
+        }
+    }
+
+    /// The tree is now so: what is no longer of it is served for a while.
+    fn set_links(&mut self, now: Time, links: Vec<LinkIndex>) {
+        let linger = match self.key.two_ways {
+            true => LINGER_TWO_WAYS,
+            false => LINGER,
+        };
+        let lost = self.links.iter().filter(|link| !links.contains(link));
+        self.old.extend(lost.map(|link| (*link, now + linger)));
+        // What has come back is of the tree, and what has had its time goes.
+        self.old
+            .retain(|(link, until)| now < *until && !links.contains(link));
+        self.links = links;
     }
 
     /// Those of the tree as it is.
@@ -87,11 +129,12 @@ struct SourceTree {
 }
 
 /// The slots of a node.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Trees {
     places: Map<Key, u32>,
     slots: Vec<Slot>,
     trees: Map<(NodeAddr, Metric), SourceTree>,
+    ways: Ways,
     last: usize,
     /// Where eviction and expiry go on looking.
     hand: usize,
@@ -126,8 +169,13 @@ impl Trees {
                 None => self.place(now, key),
             };
         }
-        if self.slots[self.last].follows != Some(view.generation) {
-            self.compute(now, self.last, view);
+        let slot = &self.slots[self.last];
+        if slot.follows != Some(view.generation) {
+            // What has lost its tree, or has none yet, cannot wait.
+            let can_rest = slot.key.two_ways && slot.follows.is_some() && !slot.links.is_empty();
+            if !can_rest || now >= self.ways.rested_at {
+                self.compute(now, self.last, view);
+            }
         }
         self.slots[self.last].used = now;
         self.last as u32
@@ -189,7 +237,7 @@ impl Trees {
             key,
             links: Vec::new(),
             old: Vec::new(),
-            linger_until: Time::ZERO,
+            upstream_at: Time::ZERO,
             follows: None,
             used: now,
             packets: 0,
@@ -211,7 +259,9 @@ impl Trees {
     fn compute(&mut self, now: Time, place: usize, view: View<'_>) {
         let key = self.slots[place].key;
         let mut branches = Vec::new();
-        if let Some(root) = view.topology.index(key.source)
+        if key.two_ways {
+            self.ways.links(now, key, view, &mut branches);
+        } else if let Some(root) = view.topology.index(key.source)
             && let Some(own) = view.topology.index(view.own)
         {
             let tree = source_tree(&mut self.trees, now, (key, root), view);
@@ -234,14 +284,78 @@ impl Trees {
             }
         }
         let slot = &mut self.slots[place];
-        let lost = |link: &LinkIndex| !branches.contains(link);
-        if slot.links.iter().any(lost) {
-            // Those that lingered already have had their time.
-            slot.old = slot.links.iter().copied().filter(lost).collect();
-            slot.linger_until = now + LINGER;
-        }
-        slot.links = branches;
+        slot.set_links(now, branches);
         slot.follows = Some(view.generation);
+    }
+}
+
+/// Where the two ways from sources to members pass this node, for one topology.
+#[derive(Debug, Default)]
+struct Ways {
+    generation: u64,
+    /// The network of the source that was asked for last.
+    of: Option<(NodeAddr, TwoWays)>,
+    /// By source and member: the nodes that follow this one.
+    next: Map<(NodeAddr, NodeAddr), [Option<NodeAddr>; 2]>,
+    /// Not before this moment, unless there is no way at all.
+    rested_at: Time,
+}
+
+impl Ways {
+    /// The links on which packets to all members of a group leave here.
+    fn links(&mut self, now: Time, key: Key, view: View<'_>, links: &mut Vec<LinkIndex>) {
+        if self.generation != view.generation {
+            self.generation = view.generation;
+            self.of = None;
+            self.next.clear();
+        }
+        let mut work = 0;
+        let members = view.membership.members(key.group);
+        for member in members.filter(|member| *member != key.source) {
+            let pair = (key.source, member);
+            let next = match self.next.get(&pair) {
+                Some(next) => *next,
+                None => {
+                    let (next, took) = self.search(key, member, view);
+                    work += took;
+                    self.next.insert(pair, next);
+                    next
+                }
+            };
+            for node in next.into_iter().flatten() {
+                if let Some(link) = view.links.by_peer(node)
+                    && !links.contains(&link)
+                {
+                    links.push(link);
+                }
+            }
+        }
+        self.rested_at = now + (WORK * work * REST).min(REST_MOST);
+    }
+
+    /// The nodes that follow this one on the two ways to a member, and the work that it took to find them.
+    fn search(
+        &mut self,
+        key: Key,
+        member: NodeAddr,
+        view: View<'_>,
+    ) -> ([Option<NodeAddr>; 2], u64) {
+        let is_at_hand = self.of.as_ref().is_some_and(|(of, _)| *of == key.source);
+        if !is_at_hand {
+            let ways = TwoWays::new(view.topology, key.source, key.metric);
+            self.of = ways.map(|ways| (key.source, ways));
+        }
+        let Some((_, ways)) = &mut self.of else {
+            return ([None; 2], 0);
+        };
+        let before = if is_at_hand { ways.work() } else { 0 };
+        let next = ways.to(member).map_or([None; 2], |pair| {
+            pair.map(|way| {
+                let hop = way.windows(2).find(|hop| hop[0] == view.own);
+                hop.map(|hop| hop[1])
+            })
+        });
+        (next, ways.work() - before)
     }
 }
 

@@ -7,10 +7,12 @@ use super::shared_reports::REPORTS_PORT;
 use crate::event::{Drop, Event};
 use crate::fragment::Key;
 use crate::request::{Delivery, Options, Reply};
-use crate::resequence::{FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, NODE_BYTES_MAX, Verdict};
+use crate::resequence::{
+    FLOW_BYTES_MAX, FlowKey, HeldTotals, Hold, NODE_BYTES_MAX, Order, Verdict,
+};
 use crate::snapshot::{HeldStatus, HolderStatus};
 use base::pool::KEPT_OVERHEAD;
-use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, VirtualPort};
+use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Pool, Time, VirtualPort};
 use wire::data::{FlowSeq, Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
@@ -162,18 +164,14 @@ impl Node {
         arrived: Arrived,
         out: &mut impl Outbox<Node>,
     ) {
-        let delivery = self
-            .sockets
-            .client(client)
-            .map(|socket| socket.options.delivery);
-        match delivery.unwrap_or_default() {
-            Delivery::AsItComes => hand_over(now, client, arrived, out),
-            Delivery::InOrder => {
+        match self.order(client, to) {
+            None => hand_over(now, client, arrived, out),
+            Some(order) => {
                 let key = (client, (to, arrived.to), arrived.from, arrived.port);
                 let left = arrived.remaining.duration();
-                let pushed = self
-                    .resequencer
-                    .push(now, key, seq.0, left, arrived, out.pool());
+                let pushed =
+                    self.resequencer
+                        .push(now, key, (seq.0, order), left, arrived, out.pool());
                 match pushed {
                     Ok(()) => {
                         let mut ready = Some(key);
@@ -191,7 +189,35 @@ impl Node {
         }
     }
 
-    /// Hands over what waited for its predecessors until its deadline.
+    /// In which order a client gets what is sent to an address, none for as it comes: the group says it, or
+    /// the socket.
+    fn order(&mut self, client: ClientId, to: NodeAddr) -> Option<Order> {
+        let setting = match to.is_multicast() {
+            true => self.database.membership().setting(to),
+            false => None,
+        };
+        let socket = self.sockets.client(client);
+        let (own, own_deadline) = socket.map_or_else(Default::default, |socket| {
+            (socket.options.delivery, socket.options.deadline)
+        });
+        let said = setting.and_then(|setting| setting.delivery);
+        match said.unwrap_or(own) {
+            Delivery::AsItComes => None,
+            Delivery::InOrder => Some(Order::AtOnce),
+            Delivery::AsSent(after) => {
+                let ms = setting.map_or(0, |setting| setting.deadline_ms);
+                let deadline = match ms {
+                    0 => own_deadline,
+                    ms => Some(Duration::from_millis(ms.into())),
+                };
+                // A packet tells how much time it has left: with the deadline that is its age.
+                let left = after.map(|after| deadline.unwrap_or_default() - after);
+                Some(Order::AsSent(left))
+            }
+        }
+    }
+
+    /// Hands over what waited for its predecessors, or for its sender's pace.
     pub(super) fn release_resequenced(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         while let Some(((client, ..), arrived)) = self.resequencer.pop_due(now) {
             hand_over(now, client, arrived, out);

@@ -2,16 +2,19 @@
 
 use super::Node;
 use crate::groups::{
-    Admission, Passing, REPORT_EVERY, Slot, admit, branches, edge_links, judge_links, reserved,
+    Admission, Branches, Passing, REPORT_EVERY, Slot, admit, branches, edge_links, judge_links,
+    reserved, two_trees,
 };
 use crate::link::LinkIndex;
 use crate::snapshot::{
-    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals,
+    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals, WaysStatus,
 };
 use base::{Duration, NodeAddr, Outbox, Time};
+use graph::redundant::{Pair, common};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::control::{Builder, GroupReport, Reception};
 use wire::groups::{Setting, TreeBuilder, mask};
+use wire::ipc::Delivery;
 
 /// A slot without packets for so long is not reported on.
 pub(super) const ACTIVE: Duration = Duration::from_secs(10);
@@ -25,6 +28,8 @@ const REPORT_SPACING: Duration = Duration::from_secs(1);
 const EDGES_MAX: usize = 256;
 /// Groups with sources here that metrics tell of.
 const SOURCES_TOLD_MAX: usize = 64;
+/// Members to which the two ways are shown: each is a search.
+const WAYS_SHOWN_MAX: usize = 64;
 /// Groups that are listed.
 const LISTED_MAX: usize = 1_024;
 
@@ -301,12 +306,19 @@ impl Node {
         let of = (slot.key.source, slot.key.group);
         let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied(), None);
         let members = self.database.membership().members(slot.key.group);
-        let tree =
-            in_full.then(|| branches(&self.database, (slot.key.source, slot.key.metric), members));
-        let links = tree.into_iter().flat_map(|tree| tree.links);
+        let key = &slot.key;
+        let tree = match (in_full, key.two_ways) {
+            (false, _) => Branches::default(),
+            (true, true) => two_trees(&self.database, key.source, members.take(WAYS_SHOWN_MAX)),
+            (true, false) => branches(&self.database, (key.source, key.metric), members),
+        };
+        let held = self.resequencer.of_group(key.source, key.group);
         GroupSource {
             source: slot.key.source.to_string(),
-            metric: slot.key.metric.to_string(),
+            metric: match key.two_ways {
+                true => "two-ways".to_owned(),
+                false => key.metric.to_string(),
+            },
             upstream: slot.upstream.map(|peer| peer.to_string()),
             branches: slot
                 .branches()
@@ -318,7 +330,10 @@ impl Node {
             idle_s: now.since(slot.used).as_secs_f64(),
             receivers,
             receptions: receptions.iter().map(reception_status).collect(),
-            links: links.map(|(a, b)| (a.to_string(), b.to_string())).collect(),
+            links: tree.links.iter().map(ends).collect(),
+            ways: tree.ways.iter().map(ways_status).collect(),
+            late: held.late,
+            given_up: held.missed,
         }
     }
 
@@ -346,7 +361,25 @@ impl Node {
             receivers,
             receptions: receptions.iter().map(reception_status).collect(),
             links: Vec::new(),
+            ways: Vec::new(),
+            late: self.resequencer.of_group(source, group).late,
+            given_up: self.resequencer.of_group(source, group).missed,
         }
+    }
+}
+
+fn ends((from, to): &(NodeAddr, NodeAddr)) -> (String, String) {
+    (from.to_string(), to.to_string())
+}
+
+fn ways_status((member, pair): (&NodeAddr, &Pair)) -> WaysStatus {
+    let words = |nodes: &[NodeAddr]| nodes.iter().map(NodeAddr::to_string).collect();
+    let (nodes, links) = common(pair);
+    WaysStatus {
+        member: member.to_string(),
+        ways: [words(&pair[0]), words(&pair[1])],
+        common_nodes: words(&nodes),
+        common_links: links.iter().map(ends).collect(),
     }
 }
 
@@ -358,6 +391,12 @@ fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
         priority: setting.class.priority,
         deadline_ms: (setting.deadline_ms > 0).then_some(setting.deadline_ms),
         rate_kbps: (setting.rate_kbps > 0).then_some(setting.rate_kbps),
+        ways: 1 + u8::from(setting.two_ways),
+        delivery: setting.delivery.map(|delivery| delivery.label().to_owned()),
+        release_ms: match setting.delivery {
+            Some(Delivery::AsSent(Some(after))) => Some(after.as_micros() / 1_000),
+            _ => None,
+        },
     }
 }
 

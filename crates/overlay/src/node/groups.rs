@@ -15,6 +15,7 @@ use secure::Context;
 use wire::CLEAR_BYTES;
 use wire::data::{Header, Routing};
 use wire::groups::{Setting, TreeBuilder};
+use wire::ipc::Scheme;
 
 /// The least time between two editions of this node's groups: a client that joins a thousand
 /// groups floods some records, not a thousand.
@@ -173,11 +174,17 @@ impl Node {
         group: NodeAddr,
         routing: Routing,
     ) -> Result<u32, Drop> {
-        let metric = metric(routing).ok_or(Drop::Unsupported)?;
+        // Of stamped packets only those get here that are to take two trees.
+        let two_ways = routing == Routing::Stamped;
+        let metric = match two_ways {
+            true => Metric::ExpectedLatency,
+            false => metric(routing).ok_or(Drop::Unsupported)?,
+        };
         let key = Key {
             source,
             metric,
             group,
+            two_ways,
         };
         let view = View {
             own: self.addr,
@@ -201,9 +208,7 @@ impl Node {
     ) {
         let upstream = came.map(|link| self.links.at(link).peer);
         let slot = self.trees.at_mut(slot);
-        slot.packets += run.segments() as u64;
-        slot.bytes += run.len() as u64;
-        slot.upstream = upstream;
+        slot.count(now, upstream, run.segments() as u64, run.len() as u64);
         let key = slot.key;
         let group = key.group;
         let mut ways = core::mem::take(&mut self.ways);
@@ -214,14 +219,20 @@ impl Node {
         let mut left = ways.len() + usize::from(is_member);
         if left == 0 {
             let packets = run.segments() as u32;
-            let reason = Drop::NoMember;
+            // The other way has come by here first, or this one ends at the neighbour that it came from.
+            let reason = match key.two_ways {
+                true => Drop::DeadEnd,
+                false => Drop::NoMember,
+            };
             out.report(Event::Dropped { reason, packets });
         }
         // The branches first: for them the packet is not there yet. The last one gets the run.
         let mut run = Some(run);
         for way in ways.drain(..) {
             left -= 1;
-            if self.is_doubtful(now, way)
+            // Of two ways the other one is the way around.
+            if !key.two_ways
+                && self.is_doubtful(now, way)
                 && let Some(run) = &run
             {
                 self.send_branch_around(now, (key, way), came, run, out);
@@ -288,7 +299,9 @@ impl Node {
         use super::receive::Verdict;
         let mut header = Header::trusted(&mut *packet);
         let (source, group) = (header.source(), header.destination());
-        let is_around = header.has_extension();
+        let routing = header.class().routing;
+        // Two trees are a stamp; another extension is that of a copy around a link, or of Scribe's tree.
+        let is_around = header.has_extension() && routing != Routing::Stamped;
         if is_around && !self.is_copy_of_tree(group) {
             return Verdict::Shared;
         }
@@ -301,7 +314,6 @@ impl Node {
             return Verdict::Done;
         }
         header.set_ttl(ttl - 1);
-        let routing = header.class().routing;
         match self.group_slot(now, source, group, routing) {
             Ok(slot) if is_around => Verdict::Around(slot),
             Ok(slot) => Verdict::Group(slot),
@@ -315,7 +327,14 @@ impl Node {
     /// What the group says of the options of who sends to it.
     pub(super) fn group_options(&self, group: NodeAddr, options: &mut Options) {
         if let Some(setting) = self.database.membership().setting(group) {
+            let scheme = match setting.two_ways {
+                true => Some(Scheme::Disjoint),
+                false => options.scheme,
+            };
             options.class = setting.class;
+            if let Some(scheme) = scheme {
+                *options = options.routed_by(scheme);
+            }
             if setting.deadline_ms > 0 {
                 options.deadline = Some(Duration::from_millis(setting.deadline_ms.into()));
             }
@@ -351,7 +370,7 @@ impl Node {
     ) {
         let header = Header::trusted(&packet.bytes()[CLEAR_BYTES..]);
         let (group, routing) = (header.destination(), header.class().routing);
-        if header.has_extension() {
+        if header.has_extension() && routing != Routing::Stamped {
             return self.send_shared(now, true, packet, out);
         }
         match self.group_slot(now, self.addr, group, routing) {

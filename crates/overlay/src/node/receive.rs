@@ -162,7 +162,11 @@ impl Node {
                     false => tables.latency(to).unwrap_or_default(),
                 };
                 let seq = header.lane_seq();
-                match link.receiver.on_packet(now, seq, remaining, rest) {
+                let arrival = match header.is_recovered() {
+                    true => link.receiver.on_repaired(now, seq, rest),
+                    false => link.receiver.on_packet(now, seq, remaining, rest),
+                };
+                match arrival {
                     Arrival::New => {}
                     Arrival::Recovered { after, .. } => {
                         header.set_recovered();
@@ -229,14 +233,10 @@ impl Node {
             self.drop_one(reason, out);
             return Verdict::Done;
         }
-        if is_stamped && !destination.is_node() {
-            self.drop_one(Drop::Unsupported, out);
-            return Verdict::Done;
-        }
         if is_stamped {
             let came = self.links.at(index).peer;
             // Before the flow hears of it: a bad copy must not make a duplicate of a good one.
-            if let Err(reason) = stamped::check(header.extension(), self.addr, came) {
+            if let Err(reason) = stamped::check(header.extension(), destination, self.addr, came) {
                 self.drop_one(reason, out);
                 return Verdict::Done;
             }

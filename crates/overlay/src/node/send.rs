@@ -22,6 +22,7 @@ use wire::data::{
     Routing, TTL_MAX,
 };
 use wire::groups::TreeBuilder;
+use wire::ipc::Scheme;
 use wire::link::Kind;
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
@@ -32,6 +33,9 @@ use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
 pub const MAX_PAYLOAD: usize = 1_392;
 
 const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
+
+/// The stamp of packets to a group that go along two trees.
+const TWO_TREES: [u8; 1] = [3];
 
 impl Node {
     /// Sends a run of opened packets on: each is entered in the lane, sealed in place, and the run
@@ -159,19 +163,35 @@ impl Node {
         if to.0 == 0 {
             return Err(RequestError::BadDestination);
         }
-        let class = self.sockets.open(client, &mut self.rng)?.options.class;
+        let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
             out.deliver(client, Reply::Bound { port: bound });
         }
         let socket = self.sockets.open(client, &mut self.rng)?;
         let mut options = socket.options;
-        let scheme = socket.options.scheme;
-        if scheme.is_some() && !to.is_node() {
-            // A tree is of every node's making.
+        let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
+        let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
+        if to.is_multicast() {
+            self.group_options(to, &mut options);
+            // One tree or two, of every node's making: nobody stamps others. Scribe's is one.
+            let carried = match options.scheme {
+                None => true,
+                // What must arrive would wait for the slower of two ways.
+                Some(Scheme::Disjoint) => {
+                    !is_shared && options.class.link != LinkProtocol::Reliable
+                }
+                Some(_) => false,
+            };
+            if !carried {
+                return Err(RequestError::Unsupported);
+            }
+            class = options.class;
+        }
+        let scheme = options.scheme;
+        if scheme.is_some() && to.is_anycast() {
             return Err(RequestError::Unsupported);
         }
-        let source_port = socket.source(from).ok_or(RequestError::PortNotBound)?;
         if class.link == LinkProtocol::Reliable {
             let flow = FlowKey {
                 source: self.addr,
@@ -183,12 +203,9 @@ impl Node {
                 return Err(RequestError::Congested);
             }
         }
-        if to.is_multicast() {
-            self.group_options(to, &mut options);
-            if !self.police(now, to, payload.len()) {
-                self.drop_one(Drop::OverRate, out);
-                return Ok(());
-            }
+        if to.is_multicast() && !self.police(now, to, payload.len()) {
+            self.drop_one(Drop::OverRate, out);
+            return Ok(());
         }
         let Options {
             mut class,
@@ -202,9 +219,10 @@ impl Node {
             out.deliver(client, room(source_port, (to, port), true));
         }
         let edge = Node::first_edge(self.addr);
-        let is_shared = to.is_multicast() && self.builder(to) == TreeBuilder::Scribe;
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
-        if let Some(scheme) = scheme
+        if scheme.is_some() && to.is_multicast() {
+            stamp = &TWO_TREES;
+        } else if let Some(scheme) = scheme
             && to != self.addr
         {
             let wish = Wish {

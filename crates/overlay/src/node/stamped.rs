@@ -37,9 +37,18 @@ impl From<BadStamp> for Drop {
     }
 }
 
-/// Checks the stamp of a packet that `came` from a neighbour: this node and the link are in it.
-pub(super) fn check(stamp: Option<&[u8]>, own: NodeAddr, came: NodeAddr) -> Result<(), Drop> {
+/// Checks the stamp of a packet to `to` that `came` from a neighbour: this node and the link are in it. To a
+/// group there are two trees and nothing else, and nowhere else.
+pub(super) fn check(
+    stamp: Option<&[u8]>,
+    to: NodeAddr,
+    own: NodeAddr,
+    came: NodeAddr,
+) -> Result<(), Drop> {
     match Stamp::parse(stamp.unwrap_or_default())? {
+        Stamp::TwoTrees if to.is_multicast() => Ok(()),
+        Stamp::Subgraph(_) | Stamp::Flooding if !to.is_node() => Err(Drop::Unsupported),
+        Stamp::TwoTrees => Err(Drop::Unsupported),
         Stamp::Subgraph(graph) if !graph.has_link(came, own) => Err(Drop::StampStray),
         Stamp::Subgraph(_) | Stamp::Flooding => Ok(()),
     }
@@ -173,6 +182,7 @@ fn each_way<B: AsRef<[u8]>>(
                 take(Way::Open(index));
             }
         }
-        Err(_) => {}
+        // Of a group's packets the trees decide.
+        Ok(Stamp::TwoTrees) | Err(_) => {}
     }
 }

@@ -25,7 +25,7 @@ pub enum Answer<'a> {
         plaintext: &'a [u8],
         /// What the header's remaining time becomes, the stay in the history taken off.
         remaining: Remaining,
-        /// How often to send it now, 1 or 2.
+        /// How often to send it now, 1 to 3.
         copies: u8,
     },
     /// This strike has been answered: the request came twice.
@@ -123,11 +123,12 @@ impl History {
         seq
     }
 
-    /// The packet that was recorded last is sent a second time, 2 ms later: who asks for it would
+    /// The packet that was recorded last is sent so many times more, 2 ms apart: who asks for it would
     /// hardly get it in time.
-    pub fn copy_ahead(&mut self, now: Time) {
-        if self.repeats.len() < MAX_REPEATS {
-            self.repeats.push_back((now + REPEAT_AFTER, self.next - 1));
+    pub fn copy_ahead(&mut self, now: Time, times: u32) {
+        let room = (MAX_REPEATS - self.repeats.len()) as u32;
+        for steps in 1..=times.min(room) {
+            plan(&mut self.repeats, now, steps, self.next - 1);
             self.stats.ahead += 1;
         }
     }
@@ -177,24 +178,32 @@ impl History {
             self.stats.too_late += 1;
             return Answer::TooLate;
         }
+        // Choice: where the last request is the only one, nothing else saves the packet, and a third copy brings what
+        // stays lost of it from p² to p³.
+        let wanted = match (strike.is_last(), strike.is_first()) {
+            (false, _) => 1,
+            (true, false) => 2,
+            (true, true) => 3,
+        };
         // A token bucket regulates the ratio of retransmissions to originals. [Amir06 §IV-A]
-        let copies = if strike.is_last() && self.budget.try_take(2.0) {
-            2
-        } else if self.budget.try_take(1.0) {
-            1
-        } else {
+        let afforded = (1..=wanted)
+            .rev()
+            .find(|copies| self.budget.try_take(f64::from(*copies)));
+        let Some(copies) = afforded else {
             self.stats.throttled += 1;
             return Answer::Throttled;
         };
         entry.answered = strike.number();
         self.stats.retransmissions += u64::from(copies);
-        // One burst of losses is not to take both, unless it is too late to wait.
-        let room = self.repeats.len() < MAX_REPEATS;
-        let spaced = copies == 2 && room && in_time(remaining.minus(REPEAT_AFTER));
-        if spaced {
-            self.repeats.push_back((now + REPEAT_AFTER, seq));
+        // One burst of losses is not to take all, unless it is too late to wait.
+        let spaced = (1..u32::from(copies))
+            .take_while(|n| in_time(remaining.minus(REPEAT_AFTER * u64::from(*n))))
+            .count() as u32;
+        let spaced = spaced.min((MAX_REPEATS - self.repeats.len()) as u32);
+        for steps in 1..=spaced {
+            plan(&mut self.repeats, now, steps, seq);
         }
-        let copies = if spaced { 1 } else { copies };
+        let copies = copies - spaced as u8;
         Answer::Send {
             plaintext,
             remaining,
@@ -269,4 +278,11 @@ impl History {
             ..self.stats
         }
     }
+}
+
+/// Plans a copy so many steps of 2 ms from now, in the order of time.
+fn plan(repeats: &mut VecDeque<(Time, u64)>, now: Time, steps: u32, seq: u64) {
+    let due = now + REPEAT_AFTER * u64::from(steps);
+    let place = repeats.partition_point(|(other, _)| *other <= due);
+    repeats.insert(place, (due, seq));
 }

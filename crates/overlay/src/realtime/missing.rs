@@ -25,6 +25,8 @@ const STRIKES_APART: Duration = Duration::from_millis(4);
 /// burst of losses there is a run of requests: with 5 % loss in bursts of 25 % two in a row are
 /// lost once in 80, three once in 320. They are small.
 const LAST_REQUESTS: u8 = 3;
+/// And where it is the only one, so that nothing was asked before: four in a row are lost once in 1280.
+const ONLY_REQUESTS: u8 = 4;
 
 /// What an answer to a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,11 @@ impl Missing {
                     return Step::Ask(Strike::new(self.strikes, false), next_at);
                 }
                 if settings.redundant_last {
-                    return self.repeat(LAST_REQUESTS - 1, now, rtt.usual);
+                    let times = match self.strikes {
+                        1 => ONLY_REQUESTS,
+                        _ => LAST_REQUESTS,
+                    };
+                    return self.repeat(times - 1, now, rtt.usual);
                 }
                 self.state = State::Wait;
                 Step::Ask(Strike::new(self.strikes, false), overdue_at)

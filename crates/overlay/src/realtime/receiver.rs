@@ -152,11 +152,36 @@ impl Receiver {
         remaining: Remaining,
         rest_of_path: impl FnOnce() -> Duration,
     ) -> Arrival {
+        self.on_numbered(now, seq, Some(remaining), rest_of_path)
+    }
+
+    /// The same of a packet that an earlier hop has repaired. It has spent time there, and those missing
+    /// beside it have not: how much is left to them it does not tell.
+    #[inline]
+    pub fn on_repaired(
+        &mut self,
+        now: Time,
+        seq: LaneSeq,
+        rest_of_path: impl FnOnce() -> Duration,
+    ) -> Arrival {
+        self.on_numbered(now, seq, None, rest_of_path)
+    }
+
+    #[inline]
+    fn on_numbered(
+        &mut self,
+        now: Time,
+        seq: LaneSeq,
+        remaining: Option<Remaining>,
+        rest_of_path: impl FnOnce() -> Duration,
+    ) -> Arrival {
         let seq = seq.widen(self.expected);
         if seq < self.expected {
             return self.on_late(now, seq);
         }
-        self.last_remaining = remaining;
+        if let Some(remaining) = remaining {
+            self.last_remaining = remaining;
+        }
         if seq > self.expected {
             self.last_rest = rest_of_path();
             self.on_gap(now, seq);

@@ -54,12 +54,13 @@ fn a_late_packet_holds_its_successors_until_it_comes() {
     let mut r = Resequencer::default();
     let left = Some(Duration::from_millis(50));
     for (seq, expected) in [
-        (5u32, vec![5]),
-        (7, vec![]),
-        (8, vec![]),
-        (6, vec![6, 7, 8]),
+        (105u32, vec![105]),
+        (107, vec![]),
+        (108, vec![]),
+        (106, vec![106, 107, 108]),
     ] {
-        r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
+        r.push(ms(0), KEY, (seq, Order::AtOnce), left, seq, &none())
+            .unwrap();
         assert_eq!(drain(&mut r, ms(0)), expected);
     }
     assert_eq!(r.next_timeout(), None);
@@ -69,37 +70,153 @@ fn a_late_packet_holds_its_successors_until_it_comes() {
 fn nothing_is_held_beyond_its_deadline() {
     let mut r = Resequencer::default();
     let left = Some(Duration::from_millis(50));
-    r.push(ms(0), KEY, 5, left, 5, &none()).unwrap();
-    assert_eq!(drain(&mut r, ms(0)), [5]);
-    r.push(ms(10), KEY, 7, left, 7, &none()).unwrap();
-    r.push(ms(20), KEY, 9, left, 9, &none()).unwrap();
+    r.push(ms(0), KEY, (105, Order::AtOnce), left, 105, &none())
+        .unwrap();
+    assert_eq!(drain(&mut r, ms(0)), [105]);
+    r.push(ms(10), KEY, (107, Order::AtOnce), left, 107, &none())
+        .unwrap();
+    r.push(ms(20), KEY, (109, Order::AtOnce), left, 109, &none())
+        .unwrap();
     assert_eq!(drain(&mut r, ms(30)), [0u32; 0]);
     let due = r.next_timeout().unwrap();
     assert!(due > ms(50) && due <= ms(60), "{due}");
-    assert_eq!(drain(&mut r, due), [7]);
+    assert_eq!(drain(&mut r, due), [107]);
     assert_eq!(
-        r.push(ms(61), KEY, 6, left, 6, &none()).map_err(|e| e.0),
+        r.push(ms(61), KEY, (106, Order::AtOnce), left, 106, &none())
+            .map_err(|e| e.0),
         Err(Verdict::TooLate)
     );
-    assert_eq!(drain(&mut r, ms(70)), [9]);
+    assert_eq!(drain(&mut r, ms(70)), [109]);
+}
+
+/// Arrivals (in ms: when, number, time left) handed over every millisecond: number and when.
+fn handed_over(order: Order, arrivals: &[(u64, u32, u64)], until: u64) -> Vec<(u32, u64)> {
+    let mut r = Resequencer::default();
+    let mut got = Vec::new();
+    for now in 0..until {
+        for (_, seq, left) in arrivals.iter().filter(|(at, ..)| *at == now) {
+            let left = Some(Duration::from_millis(*left));
+            let item = *seq;
+            let _ = r.push(ms(now), KEY, (*seq, order), left, item, &none());
+            while let Some(item) = r.pop(ms(now), KEY) {
+                got.push((item, now));
+            }
+        }
+        if r.next_timeout().is_some_and(|at| at <= ms(now)) {
+            while let Some((_, item)) = r.pop_due(ms(now)) {
+                got.push((item, now));
+            }
+        }
+    }
+    assert_eq!(r.totals(), HeldTotals::default());
+    got
+}
+
+/// Sent every 10 ms with 500 ms, on a way of 50 ms; numbers from 100.
+fn steady(count: u32) -> Vec<(u64, u32, u64)> {
+    (0..count)
+        .map(|n| (50 + 10 * u64::from(n), 100 + n, 450))
+        .collect()
+}
+
+#[test]
+fn after_a_repair_all_are_as_late_as_it_was_and_keep_their_pace() {
+    let mut arrivals = steady(100);
+    // Repaired, 70 ms later than the others; and again.
+    for n in [20, 60] {
+        arrivals[n].0 += 70;
+        arrivals[n].2 -= 70;
+    }
+    let got = handed_over(Order::AsSent(None), &arrivals, 3_000);
+    let numbers: Vec<u32> = got.iter().map(|(n, _)| *n).collect();
+    assert_eq!(numbers, (100..200).collect::<Vec<_>>());
+    for (n, at) in &got {
+        let sent = 10 * u64::from(n - 100);
+        let expected = if *n < 120 { 50 } else { 120 };
+        assert!((expected..=expected + 1).contains(&(at - sent)), "{n} {at}");
+    }
+}
+
+#[test]
+fn a_time_after_sending_is_kept_by_all_and_no_gap_is_waited_for_longer() {
+    let mut arrivals = steady(100);
+    arrivals[20].0 += 70;
+    arrivals[20].2 -= 70;
+    arrivals[30].0 += 250;
+    arrivals[30].2 -= 250;
+    arrivals.remove(40);
+    let got = handed_over(
+        Order::AsSent(Some(Duration::from_millis(300))),
+        &arrivals,
+        3_000,
+    );
+    assert_eq!(got.len(), 98, "one is lost, one came too late");
+    for (n, at) in got {
+        let sent = 10 * u64::from(n - 100);
+        assert!((200..=202).contains(&(at - sent)), "{n} {at}");
+    }
+}
+
+#[test]
+fn what_is_left_of_an_outage_leaves_in_no_burst() {
+    let mut arrivals = steady(200);
+    arrivals.drain(40..65);
+    let got = handed_over(Order::AsSent(None), &arrivals, 5_000);
+    assert_eq!(got.len(), 175);
+    let after: Vec<u64> = got
+        .iter()
+        .filter(|(n, _)| *n >= 165)
+        .map(|(_, at)| *at)
+        .collect();
+    for pair in after.windows(2) {
+        assert!((9..=11).contains(&(pair[1] - pair[0])), "{pair:?}");
+    }
+}
+
+#[test]
+fn the_first_of_a_flow_are_waited_for_and_of_others_nothing_before() {
+    let start = 7 * START_SPACING;
+    for (first, expected) in [
+        (start + 2, vec![]),
+        (start + FIRST_FEW, vec![start + FIRST_FEW]),
+        (start, vec![start]),
+        (start - 1, vec![start - 1]),
+    ] {
+        let mut r = Resequencer::default();
+        let left = Some(Duration::from_millis(50));
+        r.push(ms(0), KEY, (first, Order::AtOnce), left, first, &none())
+            .unwrap();
+        assert_eq!(drain(&mut r, ms(0)), expected);
+        if expected.is_empty() {
+            for seq in [start + 1, start] {
+                r.push(ms(9), KEY, (seq, Order::AtOnce), left, seq, &none())
+                    .unwrap();
+            }
+            assert_eq!(drain(&mut r, ms(9)), [start, start + 1, start + 2]);
+        }
+    }
 }
 
 #[test]
 fn a_sender_that_begins_anew_is_heard_at_once() {
     for start in [1_000u32, 1 << 31, u32::MAX - 2] {
         let mut r = Resequencer::default();
-        r.push(ms(0), KEY, 700_000, None, 1, &none()).unwrap();
-        r.push(ms(0), KEY, 700_002, None, 3, &none()).unwrap();
+        r.push(ms(0), KEY, (700_000, Order::AtOnce), None, 1, &none())
+            .unwrap();
+        r.push(ms(0), KEY, (700_002, Order::AtOnce), None, 3, &none())
+            .unwrap();
         assert_eq!(drain(&mut r, ms(0)), [1]);
         for n in 0..4 {
             let seq = start.wrapping_add(n);
-            r.push(ms(1), KEY, seq, None, 10 + n, &none()).unwrap();
+            r.push(ms(1), KEY, (seq, Order::AtOnce), None, 10 + n, &none())
+                .unwrap();
         }
         assert_eq!(drain(&mut r, ms(1)), [0u32; 0], "behind what is held");
         let due = r.next_timeout().unwrap();
         assert_eq!(drain(&mut r, due), [3, 10, 11, 12, 13]);
         let seq = start.wrapping_add(4);
-        r.push(due, KEY, seq, None, 14, &none()).unwrap();
+        r.push(due, KEY, (seq, Order::AtOnce), None, 14, &none())
+            .unwrap();
         assert_eq!(drain(&mut r, due), [14]);
     }
 }
@@ -118,16 +235,30 @@ fn who_joins_again_does_not_wait_for_what_was_sent_meanwhile() {
     };
     for port in [1, 2] {
         assert!(
-            r.push(ms(0), key(port), 5, None, u32::from(port), &none())
-                .is_ok()
+            r.push(
+                ms(0),
+                key(port),
+                (50, Order::AtOnce),
+                None,
+                u32::from(port),
+                &none()
+            )
+            .is_ok()
         );
         assert_eq!(r.pop(ms(0), key(port)), Some(u32::from(port)));
     }
     r.leave(ClientId(1), group, VirtualPort(1));
     for port in [1, 2] {
         assert!(
-            r.push(ms(1), key(port), 100, None, u32::from(port), &none())
-                .is_ok()
+            r.push(
+                ms(1),
+                key(port),
+                (100, Order::AtOnce),
+                None,
+                u32::from(port),
+                &none()
+            )
+            .is_ok()
         );
     }
     assert_eq!(r.pop(ms(1), key(1)), Some(1));
@@ -137,10 +268,14 @@ fn who_joins_again_does_not_wait_for_what_was_sent_meanwhile() {
 #[test]
 fn what_is_held_is_bounded() {
     let mut r = Resequencer::default();
-    r.push(ms(0), KEY, 0, None, 0, &none()).unwrap();
+    r.push(ms(0), KEY, (0, Order::AtOnce), None, 0, &none())
+        .unwrap();
     drain(&mut r, ms(0));
     let full = (2..)
-        .find(|&s| r.push(ms(0), KEY, s, None, s, &none()).is_err())
+        .find(|&s| {
+            r.push(ms(0), KEY, (s, Order::AtOnce), None, s, &none())
+                .is_err()
+        })
         .unwrap();
     assert_eq!(full as usize, 2 + MAX_HELD + 1, "nobody fetches them");
 }
@@ -151,12 +286,13 @@ fn one_that_never_comes_costs_a_fast_flow_no_other() {
     let left = Some(Duration::from_secs(1));
     let mut got = Vec::new();
     for seq in (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5) {
-        r.push(ms(0), KEY, seq, left, seq, &none()).unwrap();
+        r.push(ms(0), KEY, (seq, Order::AtOnce), left, seq, &none())
+            .unwrap();
         got.extend(drain(&mut r, ms(0)));
     }
     let all = (0..3 * MAX_HELD as u32).filter(|seq| *seq != 5);
     assert!(got.into_iter().eq(all));
-    let late = r.push(ms(0), KEY, 5, left, 5, &none());
+    let late = r.push(ms(0), KEY, (5, Order::AtOnce), left, 5, &none());
     assert_eq!(late.map_err(|e| e.0), Err(Verdict::TooLate));
 }
 
@@ -185,8 +321,15 @@ fn of_the_nodes_bound_the_flow_pays_that_holds_most() {
     };
     let left = Some(Duration::from_millis(500));
     let push = |r: &mut Resequencer<Packet>, key, seq| {
-        r.push(ms(0), key, seq, left, Packet(seq, 1_000), &none())
-            .unwrap();
+        r.push(
+            ms(0),
+            key,
+            (seq, Order::AtOnce),
+            left,
+            Packet(seq, 1_000),
+            &none(),
+        )
+        .unwrap();
         fetch(r, ms(0), key)
     };
     for key in [of(1), of(2)] {
@@ -219,9 +362,16 @@ fn what_no_memory_is_left_for_does_not_wait() {
         }
     }
     let mut r = Resequencer::default();
-    for seq in [5, 7, 8, 10] {
-        r.push(ms(0), KEY, seq, None, Homeless(seq), &none())
-            .unwrap();
+    for seq in [105, 107, 108, 110] {
+        r.push(
+            ms(0),
+            KEY,
+            (seq, Order::AtOnce),
+            None,
+            Homeless(seq),
+            &none(),
+        )
+        .unwrap();
         let got = core::iter::from_fn(|| r.pop(ms(0), KEY)).map(|Homeless(seq)| seq);
         assert_eq!(got.collect::<Vec<_>>(), [seq]);
     }
@@ -252,7 +402,7 @@ proptest! {
             base[flow as usize] += 1;
             let left = Some(Duration::from_millis(20));
             let held = r.totals().packets;
-            if r.push(now, key, seq, left, Packet(seq, bytes), &none()).is_ok() {
+            if r.push(now, key, (seq, Order::AtOnce), left, Packet(seq, bytes), &none()).is_ok() {
                 // A number that is held already is replaced.
                 taken += r.totals().packets - held;
             }
@@ -279,7 +429,8 @@ proptest! {
 fn numbers_wrap_without_a_stall() {
     let mut r = Resequencer::default();
     for seq in [u32::MAX - 1, u32::MAX, 0, 1] {
-        r.push(ms(0), KEY, seq, None, seq, &none()).unwrap();
+        r.push(ms(0), KEY, (seq, Order::AtOnce), None, seq, &none())
+            .unwrap();
     }
     assert_eq!(drain(&mut r, ms(0)), [u32::MAX - 1, u32::MAX, 0, 1]);
 }

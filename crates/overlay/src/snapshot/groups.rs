@@ -43,6 +43,15 @@ pub struct SettingStatus {
     pub deadline_ms: Option<u16>,
     /// What its sources may send.
     pub rate_kbps: Option<u32>,
+    /// Along how many trees its packets go: 1 or 2.
+    #[serde(default)]
+    pub ways: u8,
+    /// `as-it-comes`, `in-order` or `as-sent`, if the group says it for all members.
+    #[serde(default)]
+    pub delivery: Option<String>,
+    /// Of `as-sent`: how long after its sending each packet is handed over; none for as late as repairs need.
+    #[serde(default)]
+    pub release_ms: Option<u64>,
 }
 
 /// A source's packets to a group, as they pass a node.
@@ -66,8 +75,30 @@ pub struct GroupSource {
     pub receivers: u32,
     /// What the worst of them have got, as they told within the last seconds.
     pub receptions: Vec<ReceptionStatus>,
-    /// The links of the whole tree, from and to. Only where one group was asked for.
+    /// The links of the whole tree, from and to; of two trees those of both. Only where one group was asked for.
     pub links: Vec<(String, String)>,
+    /// The two ways to each member, the first 64. Only of two trees, and where one group was asked for.
+    #[serde(default)]
+    pub ways: Vec<WaysStatus>,
+    /// Packets for members here that came after what follows them had been handed over.
+    #[serde(default)]
+    pub late: u64,
+    /// Packets that members here have waited for in vain.
+    #[serde(default)]
+    pub given_up: u64,
+}
+
+/// The two ways of a group's packets to a member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaysStatus {
+    /// The member.
+    pub member: String,
+    /// The nodes of each way, from the source on, the cheaper way first.
+    pub ways: [Vec<String>; 2],
+    /// Nodes between the ends that both have, because there is no way round them.
+    pub common_nodes: Vec<String>,
+    /// Links that both have.
+    pub common_links: Vec<(String, String)>,
 }
 
 /// What groups come to at a node.

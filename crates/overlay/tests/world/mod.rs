@@ -9,6 +9,7 @@ pub mod sessions;
 pub mod siege;
 pub mod streams;
 pub mod totals;
+pub mod video;
 
 use base::impair::Model;
 use base::{ClientId, Duration, NodeAddr, Rng, Time, UnderlayAddr, VirtualPort};

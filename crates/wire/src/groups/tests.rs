@@ -14,6 +14,8 @@ const SETTING: Setting = Setting {
     },
     deadline_ms: 500,
     rate_kbps: 10_000,
+    two_ways: false,
+    delivery: None,
 };
 
 fn body(members: &[NodeAddr], settings: &[Setting]) -> Vec<u8> {
@@ -112,6 +114,45 @@ fn a_setting_can_be_for_a_range_of_groups() {
 }
 
 #[test]
+fn ways_and_delivery_stand_in_an_item_of_their_own() {
+    let full = Setting {
+        tree: TreeBuilder::LinkState,
+        two_ways: true,
+        delivery: Some(Delivery::AsSent(Some(Duration::from_millis(300)))),
+        ..SETTING
+    };
+    let bytes = body(&[], &[full, SETTING]);
+    let plain: &[u8] = &[
+        2, 0, 16, 0xef, 1, 1, 1, 0x60, 0, 0, 1, 1, 0x5c, 0x01, 0xf4, 0, 0, 0x27, 0x10,
+    ];
+    let in_full: &[u8] = &[
+        3, 0, 20, 0xef, 1, 1, 1, 0x60, 0, 0, 1, 0, 0x5c, 0x01, 0xf4, 0, 0, 0x27, 0x10, 2, 3, 0x01,
+        0x2c,
+    ];
+    assert_eq!(&bytes[16..35], plain);
+    assert_eq!(&bytes[35..58], in_full);
+    let read = Groups::parse(KIND, &bytes).unwrap();
+    assert_eq!(read.settings().collect::<Vec<_>>(), [SETTING, full]);
+    for len in 36..58 {
+        let mut cut = bytes[..len].to_vec();
+        cut.extend([0xaa; SIGNATURE_BYTES]);
+        assert_eq!(Groups::parse(KIND, &cut).unwrap_err(), Malformed::Short);
+    }
+    for (place, value) in [(54, 0), (54, 3), (55, 4), (55, 2), (37, 19)] {
+        let mut wrong = bytes.clone();
+        wrong[place] = value;
+        assert!(Groups::parse(KIND, &wrong).is_err(), "{place} {value}");
+    }
+    let as_needed = Setting {
+        delivery: Some(Delivery::AsSent(None)),
+        ..SETTING
+    };
+    let read = body(&[], &[as_needed]);
+    let read = Groups::parse(KIND, &read).unwrap();
+    assert_eq!(read.settings().collect::<Vec<_>>(), [as_needed]);
+}
+
+#[test]
 fn the_longest_records_fit_and_longer_ones_do_not() {
     let groups: Vec<_> = (0..=GROUPS_MAX as u32)
         .map(|i| NodeAddr(0xef00_0000 + i))
@@ -120,10 +161,14 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
         body(&groups[..GROUPS_MAX], &[]).len(),
         16 + 3 + 279 * 4 + 64
     );
-    assert_eq!(
-        body(&[], &[SETTING; SETTINGS_MAX]).len(),
-        16 + 3 + 69 * 16 + 64
-    );
+    let full = Setting {
+        two_ways: true,
+        ..SETTING
+    };
+    let mut settings = [full; SETTINGS_MAX];
+    assert_eq!(body(&[], &settings).len(), 16 + 3 + 55 * 20 + 64);
+    settings[0] = SETTING;
+    assert_eq!(body(&[], &settings).len(), 16 + 6 + 16 + 54 * 20 + 64);
     let repr = Repr {
         origin: NodeAddr(1),
         seq: RecordSeq(1),

@@ -14,6 +14,20 @@ pub enum Delivery {
     AsItComes,
     /// In the sender's order; a gap is waited for until the deadline of what follows it.
     InOrder,
+    /// In the sender's order and at its pace: so long after they were sent, or as late as repairs have
+    /// needed lately if no time is given. So what was repaired leaves in no burst.
+    AsSent(Option<Duration>),
+}
+
+impl Delivery {
+    /// A short stable word.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Delivery::AsItComes => "as-it-comes",
+            Delivery::InOrder => "in-order",
+            Delivery::AsSent(_) => "as-sent",
+        }
+    }
 }
 
 /// The options of a socket, all of them at once.
@@ -30,6 +44,9 @@ pub enum Delivery {
 /// +---------------+---------------+-------------------------------+
 /// |    control    |    scheme     |   the second only with routing "stamped": 1 best,
 /// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding
+/// +---------------+-----------------------------------------------+
+/// |              release after, us: only with delivery 3          |
+/// +---------------------------------------------------------------+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -73,11 +90,7 @@ impl Options {
     pub(super) fn read(r: &mut Reader<'_>) -> Result<Options, Malformed> {
         let class = Class::from_byte(r.u8()?)?;
         let deadline_us = r.u32()?;
-        let delivery = match r.u8()? {
-            0 => Delivery::AsItComes,
-            1 => Delivery::InOrder,
-            _ => return Err(Malformed::Value),
-        };
+        let delivery = r.u8()?;
         let ttl = r.u8()?;
         if ttl == 0 || ttl > TTL_MAX {
             return Err(Malformed::Value);
@@ -87,6 +100,13 @@ impl Options {
         let scheme = match class.routing {
             Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
             _ => None,
+        };
+        let delivery = match delivery {
+            0 => Delivery::AsItComes,
+            1 => Delivery::InOrder,
+            2 => Delivery::AsSent(None),
+            3 => Delivery::AsSent(Some(Duration::from_micros(r.u32()?.into()))),
+            _ => return Err(Malformed::Value),
         };
         Ok(Options {
             class,
@@ -110,6 +130,8 @@ impl Options {
         let delivery = match self.delivery {
             Delivery::AsItComes => 0,
             Delivery::InOrder => 1,
+            Delivery::AsSent(None) => 2,
+            Delivery::AsSent(Some(_)) => 3,
         };
         let ttl = self.ttl.clamp(1, TTL_MAX);
         w.put(&[self.class.to_byte(), d0, d1, d2, d3, delivery, ttl])?;
@@ -122,6 +144,12 @@ impl Options {
             // Of which nobody said how: the node refuses it.
             (Routing::Stamped, None) => w.u8(0),
             (Routing::Stamped, Some(scheme)) => w.u8(scheme.to_byte()),
+            _ => Ok(()),
+        }?;
+        match self.delivery {
+            Delivery::AsSent(Some(after)) => {
+                w.u32(u32::try_from(after.as_micros()).unwrap_or(u32::MAX))
+            }
             _ => Ok(()),
         }
     }

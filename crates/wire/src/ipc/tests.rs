@@ -54,6 +54,15 @@ fn requests() -> [(Request<'static>, &'static [u8]); 15] {
             Request::Options(stamped),
             &[3, 0x7d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2, 2],
         ),
+        (
+            Request::Options(Options {
+                delivery: Delivery::AsSent(Some(Duration::from_millis(300))),
+                ..stamped
+            }),
+            &[
+                3, 0x7d, 0, 0, 0xfd, 0xe8, 3, 16, 0, 0, 0xea, 0x60, 2, 2, 0, 4, 0x93, 0xe0,
+            ],
+        ),
         (Request::Listen { backlog: 258 }, &[7, 0, 1, 2]),
         (
             Request::ConnectStream(DESTINATION, Framing::Messages),
@@ -199,7 +208,7 @@ fn shortest(message: &[u8]) -> usize {
 fn bytes_and_requests_agree_both_ways() {
     for (request, bytes) in requests() {
         assert_eq!(Request::parse(bytes), Ok(request));
-        let mut message = [0xa5; 16];
+        let mut message = [0xa5; 20];
         assert_eq!(request.emit(&mut message), Ok(bytes.len()), "{request:?}");
         assert_eq!(&message[..bytes.len()], bytes);
         assert_eq!(message[bytes.len()], 0xa5);
@@ -296,7 +305,9 @@ fn options_out_of_range_are_refused() {
     };
     assert_eq!(with(1, 0x5d), Ok(()));
     assert_eq!(with(1, 0xc0), Err(Malformed::Value), "link protocol");
-    assert_eq!(with(6, 2), Err(Malformed::Value), "delivery");
+    assert_eq!(with(6, 2), Ok(()), "as sent");
+    assert_eq!(with(6, 3), Err(Malformed::Short), "a time after sending");
+    assert_eq!(with(6, 4), Err(Malformed::Value), "delivery");
     assert_eq!(with(7, 0), Err(Malformed::Value), "ttl");
     assert_eq!(with(7, 64), Err(Malformed::Value), "ttl");
     assert_eq!(with(12, 2), Ok(()));

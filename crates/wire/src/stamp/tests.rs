@@ -38,6 +38,14 @@ fn bytes_and_values_agree_both_ways() {
     assert_eq!(Stamp::parse(&[1]), Ok(Stamp::Flooding));
     assert_eq!(Stamp::Flooding.emit(&mut out), Some(1));
     assert_eq!(out[..2], [1, 4]);
+    assert_eq!(Stamp::parse(&[3]), Ok(Stamp::TwoTrees));
+    assert_eq!(Stamp::TwoTrees.emit(&mut out), Some(1));
+    assert_eq!(out[..2], [3, 4]);
+    let longer = Err(Malformed::Length.into());
+    assert_eq!(
+        (Stamp::parse(&[3, 0]), Stamp::parse(&[1, 0])),
+        (longer, longer)
+    );
 }
 
 #[test]

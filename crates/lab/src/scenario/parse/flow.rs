@@ -224,6 +224,7 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
         options.delivery = value.word(&[
             ("as-it-comes", Delivery::AsItComes),
             ("in-order", Delivery::InOrder),
+            ("as-sent", Delivery::AsSent(None)),
         ])?;
     }
     if let Some(value) = table.optional("ttl") {

@@ -65,7 +65,7 @@ fn the_second_copy_follows_the_first_unless_it_would_be_late() {
     record(&mut history, at_us(0), Remaining::NONE);
     record(&mut history, at_us(0), Remaining::from_duration(ms(30)));
     let now = at_us(19_500);
-    for (seq, expected) in [(0, 1), (1, 2)] {
+    for (seq, expected) in [(0, 1), (1, 3)] {
         match answer(&mut history, now, LaneSeq::new(seq), last) {
             Answer::Send { copies, .. } => assert_eq!(copies, expected),
             other => panic!("{other:?}"),
@@ -74,9 +74,12 @@ fn the_second_copy_follows_the_first_unless_it_would_be_late() {
     assert_eq!(history.poll_repeat(now), None);
     let due = history.next_timeout().unwrap();
     assert_eq!(due, now + ms(2));
-    let again = history.poll_repeat(due);
-    assert!(matches!(again, Some(Answer::Send { copies: 1, .. })));
-    assert_eq!(history.poll_repeat(due), None);
+    for due in [due, due + ms(2)] {
+        let again = history.poll_repeat(due);
+        assert!(matches!(again, Some(Answer::Send { copies: 1, .. })));
+        assert_eq!(history.poll_repeat(due), None);
+    }
+    assert_eq!(history.poll_repeat(due + ms(9)), None, "three in all");
 }
 
 #[test]

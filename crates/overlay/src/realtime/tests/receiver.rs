@@ -85,7 +85,7 @@ fn with_little_slack_all_repetitions_of_a_request_go_at_once() {
     let only = (Strike::new(1, true), vec![1]);
     assert_eq!(
         polled(&mut receiver, at_us(4_000)),
-        [only.clone(), only.clone(), only]
+        [only.clone(), only.clone(), only.clone(), only]
     );
 }
 
