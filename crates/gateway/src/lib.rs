@@ -8,6 +8,7 @@
 //!   program ──IP multicast──▶ multicast::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──IP multicast──▶ programs
 //!   encoder ──SRT──▶ srt::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──SRT──▶ decoders
 //!   source ══RTP by two ways══▶ rtp::Service ──▶ node ══ overlay ══ nodes ──▶ Services ══RTP by two ways══▶ receivers
+//!   receiver ──AMT/UDP──▶ amt::Service ──▶ node ══ overlay ══ node ──▶ multicast::Service ──IP multicast──▶ program
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
 //! ```
 //! A gateway is an ordinary client of its node. Its connections have threads of their own, two for
@@ -17,6 +18,7 @@
 
 mod accept;
 pub mod allow;
+pub mod amt;
 pub mod beyond;
 pub mod domains;
 pub mod forward;

@@ -1,5 +1,6 @@
 //! `sinew gateway`: programs that know nothing of overlays, carried over one.
 
+mod amt;
 pub mod exchange;
 mod metrics;
 pub(crate) mod multicast;
@@ -84,6 +85,13 @@ Examples:
     --out 239.9.2.2:5004@eth2 --node net/fra             # and one becomes two
   sinew gateway rtp --from 239.1.1.1:5004 --out 127.0.0.1:1234   # for a player")]
     Rtp(rtp::RtpArgs),
+    /// Relay groups to receivers without a node and without multicast: AMT (RFC 7450)
+    #[command(after_help = "\
+A receiver runs an AMT gateway, and names this relay: UDP port 2268.
+
+Example:
+  sinew gateway amt --advertise 192.0.2.1 --node net/fra")]
+    Amt(amt::AmtArgs),
 }
 
 /// Arguments of `sinew gateway socks`.
@@ -117,6 +125,7 @@ pub fn run(command: &Gateway) -> Outcome {
         Gateway::Multicast(args) => multicast::run(args),
         Gateway::Srt(args) => srt::run(args),
         Gateway::Rtp(args) => rtp::run(args),
+        Gateway::Amt(args) => amt::run(args),
     }
 }
 

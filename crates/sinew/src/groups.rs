@@ -15,7 +15,10 @@ use base::NodeAddr;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use client::{RouteBy, Routing};
+use gateway::multicast::channel::carrier;
+use gateway::multicast::rules::is_source_specific;
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The subcommands of `sinew group`.
@@ -48,7 +51,8 @@ Examples:
 /// Arguments of `group show`.
 #[derive(Debug, Args)]
 pub struct ShowGroup {
-    /// The group
+    /// The group, or a source-specific one with its source, like 232.1.1.1@10.0.0.5
+    #[arg(value_parser = one_group)]
     pub group: NodeAddr,
     #[command(flatten)]
     show: Show,
@@ -57,7 +61,8 @@ pub struct ShowGroup {
 /// Arguments of `group set`.
 #[derive(Debug, Args)]
 pub struct SetGroup {
-    /// The group, or a range of groups like 239.192.0.0/14
+    /// The group, a range of groups like 239.192.0.0/14, or a group with its source
+    #[arg(value_parser = groups)]
     pub group: String,
     /// What its sources send together, like 10mbit; more is dropped at the source
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
@@ -100,7 +105,8 @@ pub struct SetGroup {
 /// Arguments of `group clear`.
 #[derive(Debug, Args)]
 pub struct ClearGroup {
-    /// The group, or a range of groups
+    /// The group, a range of groups, or a group with its source
+    #[arg(value_parser = groups)]
     pub group: String,
     #[command(flatten)]
     at: At,
@@ -122,6 +128,28 @@ fn metrics() -> Vec<&'static str> {
         RouteBy::Stamp(_) => false,
     });
     by_table.map(RouteBy::label).collect()
+}
+
+/// The overlay's group of a source-specific one with its source; other words as they are.
+fn groups(text: &str) -> Result<String, String> {
+    let Some((group, source)) = text.split_once('@') else {
+        return Ok(text.to_owned());
+    };
+    let bad = || format!("{text:?} is no group with a source, like 232.1.1.1@10.0.0.5");
+    let group: Ipv4Addr = group.parse().map_err(|_| bad())?;
+    let source: Ipv4Addr = source.parse().map_err(|_| bad())?;
+    if !is_source_specific(group) {
+        return Err(format!(
+            "{group}: only groups of 232.0.0.0/8 have a tree for each source"
+        ));
+    }
+    Ok(carrier(group, source).to_string())
+}
+
+fn one_group(text: &str) -> Result<NodeAddr, String> {
+    let group = groups(text)?;
+    let bad = |_| format!("{text:?} is no group, like 239.1.1.1");
+    group.parse().map_err(bad)
 }
 
 /// Does what the command line asks.
@@ -484,6 +512,18 @@ fn draw(node: &str, links: &Value, names: &Names, depth: usize, lines: &mut Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_specific_group_is_named_with_its_source() {
+        let [group, source] = ["232.1.1.1", "10.0.0.5"].map(|text| text.parse().unwrap());
+        let named = one_group("232.1.1.1@10.0.0.5");
+        assert_eq!(named, Ok(carrier(group, source)));
+        assert_eq!(one_group("239.1.1.1"), Ok(NodeAddr(0xef01_0101)));
+        assert_eq!(groups("239.192.0.0/14"), Ok("239.192.0.0/14".to_owned()));
+        for text in ["232.1.1.1@", "x@10.0.0.5", "239.1.1.1@10.0.0.5"] {
+            assert!(groups(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_group_is_shown_with_its_tree_and_what_each_receiver_got() {

@@ -15,6 +15,10 @@
 
 mod world;
 
+use gateway::amt::message::Message;
+use gateway::multicast::igmp::RecordKind;
+use gateway::multicast::igmp::emit::{self, Speaker};
+use gateway::multicast::packet;
 use net::netns::{Namespace, available};
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -431,6 +435,61 @@ fn forged_reports(mode: Mode) {
     });
     assert_eq!(bridge["refused"], 0, "{bridge}");
     only_wanted_sources_cross(&site, &source);
+    receivers_without_a_node_are_served(&site, &source);
+}
+
+/// A program with an AMT gateway of its own, on the wan, beside the relay at node y.
+fn receivers_without_a_node_are_served(site: &Site, source: &UdpSocket) {
+    let group = Ipv4Addr::new(232, 1, 1, 9);
+    let words = "gateway amt --listen 10.99.0.3:2268 --node net/y --json";
+    let _relay = start(&site.y, &site.world.dir, words, "amt");
+    let open = || {
+        let socket = UdpSocket::bind("10.99.0.1:0").unwrap();
+        socket.connect("10.99.0.3:2268").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        socket
+    };
+    let receiver = site.s.run(open).unwrap();
+    let mut bytes = [0; 2_000];
+    let mut answer = None;
+    site.world.wait("the relay answers", || {
+        // Refused while nobody listens yet.
+        let _ = receiver.send(&[3, 0, 0, 0, 0, 0, 0, 7]);
+        let len = receiver.recv(&mut bytes).unwrap_or(0);
+        if let Ok(Message::Query { mac, nonce: 7, .. }) = Message::parse(&bytes[..len]) {
+            answer = Some(mac);
+        }
+        answer.is_some()
+    });
+    let speaker = Speaker {
+        mac: [2, 0, 0, 0, 0, 1],
+        address: Ipv4Addr::new(192, 168, 0, 2),
+    };
+    let mut frame = Vec::new();
+    let record = (RecordKind::Allow, group, &[TAP][..]);
+    emit::report(&mut frame, speaker, [record].into_iter());
+    let report = &frame[packet::ETHERNET_BYTES..];
+    let report = &report[..packet::Ip::parse(report).unwrap().total_bytes];
+    let update = Message::Update {
+        mac: answer.unwrap(),
+        nonce: 7,
+        packet: report,
+    };
+    let mut datagram = Vec::new();
+    update.emit(&mut datagram);
+    receiver.send(&datagram).unwrap();
+    site.world.wait("a packet comes through the relay", || {
+        source.send_to(b"by amt", (group, PORT)).unwrap();
+        let len = receiver.recv(&mut bytes).unwrap_or(0);
+        let Ok(Message::Data { packet: whole }) = Message::parse(&bytes[..len]) else {
+            return false;
+        };
+        let ip = packet::Ip::parse(whole).unwrap();
+        assert_eq!((ip.source, ip.destination), (TAP, group));
+        whole.ends_with(b"by amt")
+    });
 }
 
 /// A source of a source-specific group that nobody wants stays at home.

@@ -21,6 +21,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("gateway_sip", sip),
     ("gateway_igmp", hosts),
     ("gateway_bridge", multicast_bridge),
+    ("gateway_amt", amt),
 ];
 
 /// No reader takes more than there is, and a datagram that is understood has its payload at its end.
@@ -224,6 +225,43 @@ fn multicast_bridge(mut data: &[u8]) {
     }
     bridge.set_port(now, None, &mut out);
     assert_eq!(out.0, 0, "all that was joined is left");
+}
+
+/// What was read is written alike, and a relay that believes nobody keeps nothing and answers at most once.
+fn amt(data: &[u8]) {
+    use gateway::amt::message::Message as Amt;
+    use gateway::amt::relay::{self, Outlet, Relay};
+
+    struct Answers(Vec<Vec<u8>>);
+    impl Outlet for Answers {
+        fn send(&mut self, _: core::net::SocketAddr, bytes: &[u8]) {
+            self.0.push(bytes.to_vec());
+        }
+        fn member(&mut self, _: NodeAddr, _: bool) {
+            panic!("nobody has shown a MAC");
+        }
+    }
+
+    if let Ok(message) = Amt::parse(data) {
+        let mut bytes = Vec::new();
+        message.emit(&mut bytes);
+        assert_eq!(Amt::parse(&bytes), Ok(message));
+    }
+    let now = Time::from_nanos(1);
+    let settings = relay::Settings {
+        address: Ipv4Addr::new(192, 0, 2, 1).into(),
+        rules: Rules::default(),
+        secret: [7; 32],
+    };
+    let mut relay = Relay::new(settings, now);
+    let mut answers = Answers(Vec::new());
+    let from = (Ipv4Addr::new(192, 0, 2, 7), 40_000).into();
+    relay.on_datagram(now, from, data, &mut answers);
+    relay.on_overlay(now, NodeAddr(0xef01_0101), data, &mut answers);
+    assert!(answers.0.len() <= 1 && relay.tunnels() == 0);
+    for answer in &answers.0 {
+        assert!(Amt::parse(answer).is_ok());
+    }
 }
 
 /// Mends lengths and checksums of an IPv4 packet, and of IGMP in it, so that what was changed gets

@@ -81,7 +81,7 @@ pub struct MulticastArgs {
     pub json: bool,
 }
 
-fn deadline(text: &str) -> Result<base::Duration, String> {
+pub(super) fn deadline(text: &str) -> Result<base::Duration, String> {
     let ms = base::Duration::from_millis;
     quantity::within(quantity::millis(text)?, ms(10), ms(60_000))
 }

@@ -1,0 +1,282 @@
+//! A relay of AMT: receivers without a node, and without multicast on their way, get groups of the overlay by
+//! UDP. [RFC 7450]
+//!
+//! ```text
+//!   laptop: AMT gateway ══ UDP 2268, any network ══▶ Relay ── client of a node ══ overlay ══ bridge ── source
+//!             IGMP reports ──▶                          join, leave
+//!             ◀── Data: whole packets of its groups
+//! ```
+//! [`relay::Relay`] decides, and knows neither sockets nor clocks; here is the thread that does it. It shares
+//! with the multicast bridge the tables of IGMP, what it says to the node, and the way packets cross, so what a
+//! bridge sends it hands out.
+
+pub mod message;
+pub mod relay;
+
+pub use relay::{Counters, Refused, Relay, Settings};
+
+use crate::multicast::members::{Change, Members};
+use crate::multicast::{Overlay, overlay::Link as _};
+use base::{Duration, NodeAddr, Time};
+use client::{Error, Told};
+use net::Clock;
+use net::epoll::{Interest, Poller, Waker};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use wire::ipc::ErrorCode;
+
+/// From one look at what is due to the next: a leave takes effect that much later at most.
+const TICK: Duration = Duration::from_millis(100);
+/// From one attempt to find the node again to the next.
+const NODE_EVERY: Duration = Duration::from_secs(1);
+/// Datagrams, and messages of the node, that one turn takes.
+const PER_TURN: usize = 64;
+/// The longest datagram.
+const DATAGRAM_BYTES: usize = 65_536;
+
+const TOKEN_WAKE: u64 = 0;
+const TOKEN_UDP: u64 = 1;
+const TOKEN_NODE: u64 = 2;
+
+/// How a relay stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Receivers.
+    pub tunnels: usize,
+    /// Groups of the overlay that they want.
+    pub groups: usize,
+    /// Of those, that the node refuses.
+    pub refused: usize,
+    /// The node is connected.
+    pub connected: bool,
+    /// What the relay has done.
+    pub counters: Counters,
+}
+
+/// A running relay; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Service {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    waker: Waker,
+    stop: AtomicBool,
+    report: Mutex<Report>,
+}
+
+impl Service {
+    /// Starts a relay at a bound socket.
+    ///
+    /// # Errors
+    /// When the node cannot be had, or the kernel refuses something.
+    pub fn start<O: Overlay>(
+        overlay: O,
+        socket: UdpSocket,
+        settings: Settings,
+    ) -> Result<Service, Error> {
+        let link = overlay.connect()?;
+        socket.set_nonblocking(true)?;
+        let poller = Poller::new()?;
+        let shared = Arc::new(Shared {
+            waker: Waker::new()?,
+            stop: AtomicBool::new(false),
+            report: Mutex::default(),
+        });
+        poller.add(&shared.waker, TOKEN_WAKE, Interest::READ)?;
+        poller.add(&socket, TOKEN_UDP, Interest::READ)?;
+        poller.add(&link, TOKEN_NODE, Interest::READ)?;
+        let clock = Clock::new();
+        let now = clock.now();
+        let data = Loop {
+            shared: Arc::clone(&shared),
+            overlay,
+            link: Some(link),
+            poller,
+            clock,
+            relay: Relay::new(settings, now),
+            wishes: Wishes {
+                socket,
+                members: Members::new(now),
+            },
+            bytes: vec![0; DATAGRAM_BYTES],
+            next_node: now,
+        };
+        let thread = std::thread::Builder::new().name("amt".into());
+        let thread = thread.spawn(move || data.run())?;
+        Ok(Service {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// The relay as it was within the last tenth of a second.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let report = self.shared.report.lock();
+        *report.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Wishes {
+    socket: UdpSocket,
+    members: Members,
+}
+
+impl relay::Outlet for Wishes {
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        // What the kernel has no room for is lost, as on any network.
+        let _ = self.socket.send_to(bytes, to);
+    }
+
+    fn member(&mut self, group: NodeAddr, is_wanted: bool) {
+        self.members.want(group, is_wanted);
+    }
+}
+
+struct Loop<O: Overlay> {
+    shared: Arc<Shared>,
+    overlay: O,
+    link: Option<O::Link>,
+    poller: Poller,
+    clock: Clock,
+    relay: Relay,
+    wishes: Wishes,
+    bytes: Vec<u8>,
+    next_node: Time,
+}
+
+impl<O: Overlay> Loop<O> {
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        let mut next_tick = self.clock.now();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let timeout = next_tick.since(self.clock.now());
+            if self.poller.wait(Some(timeout), &mut ready).is_err() {
+                return;
+            }
+            let now = self.clock.now();
+            self.receive(now);
+            self.take(now);
+            if now >= next_tick {
+                next_tick = now + TICK;
+                self.relay.on_timeout(now, &mut self.wishes);
+                self.look_for_node(now);
+                self.publish();
+            }
+            self.say(now);
+        }
+    }
+
+    /// From receivers.
+    fn receive(&mut self, now: Time) {
+        for _ in 0..PER_TURN {
+            match self.wishes.socket.recv_from(&mut self.bytes) {
+                Ok((len, from)) => {
+                    let bytes = &self.bytes[..len];
+                    self.relay.on_datagram(now, from, bytes, &mut self.wishes);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Errors of a datagram socket concern single receivers.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// From the node.
+    fn take(&mut self, now: Time) {
+        for _ in 0..PER_TURN {
+            let Some(link) = &mut self.link else {
+                return;
+            };
+            match link.receive() {
+                Ok(true) => {
+                    for (by, packet) in link.received() {
+                        self.relay.on_overlay(now, by, packet, &mut self.wishes);
+                    }
+                }
+                Ok(false) => break,
+                Err(Error::Refused { .. }) => {}
+                Err(_) => {
+                    self.link = None;
+                    return;
+                }
+            }
+        }
+        while let Some(told) = self.link.as_mut().and_then(|link| link.take_told()) {
+            match told {
+                Told::Reaches(_) => {}
+                Told::HasPlaces => self.wishes.members.on_places(now),
+                Told::NotJoined { group, code, .. } => {
+                    let is_full = code == ErrorCode::TooManySockets;
+                    self.wishes.members.on_refused(now, group, is_full);
+                }
+            }
+        }
+    }
+
+    /// Tells the node what is wanted.
+    fn say(&mut self, now: Time) {
+        while let Some(link) = &self.link
+            && let Some(change) = self.wishes.members.next(now)
+        {
+            let said = match change {
+                Change::Join(group) => link.join(group),
+                Change::Leave(group) => link.leave(group),
+            };
+            if let Err(error) = said {
+                self.wishes.members.unsaid(change);
+                if !matches!(error, Error::WouldBlock) {
+                    self.link = None;
+                }
+                return;
+            }
+        }
+    }
+
+    fn look_for_node(&mut self, now: Time) {
+        if self.link.is_some() || now < self.next_node {
+            return;
+        }
+        self.next_node = now + NODE_EVERY;
+        // Without a node there is nothing else to do, so it may wait.
+        if let Ok(link) = self.overlay.connect()
+            && self.watch(&link).is_ok()
+        {
+            self.link = Some(link);
+            self.wishes.members.on_node();
+        }
+    }
+
+    fn watch(&self, link: &O::Link) -> io::Result<()> {
+        self.poller.add(link, TOKEN_NODE, Interest::READ)
+    }
+
+    fn publish(&self) {
+        let report = Report {
+            tunnels: self.relay.tunnels(),
+            groups: self.relay.groups(),
+            refused: self.wishes.members.refused(),
+            connected: self.link.is_some(),
+            counters: *self.relay.counters(),
+        };
+        let last = self.shared.report.lock();
+        *last.unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}

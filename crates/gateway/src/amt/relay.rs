@@ -1,0 +1,497 @@
+//! What an AMT relay decides: who is believed, who gets what, and what the overlay is asked for.
+//!
+//! ```text
+//!   Discovery ──▶ Advertisement        Request ──▶ Query, with a MAC of the asker's address
+//!   Update with that MAC ──▶ tunnel ── IGMP ──▶ its groups ──▶ join, leave
+//!   packet of the overlay ──▶ Data to each tunnel that wants it
+//! ```
+//! Until an update brings the MAC back that was sent to an address, nothing is kept for that address, and it
+//! gets no more than one short answer for each question. [RFC 7450 §5.3.3]
+
+use super::message::{MAC_BYTES, Mac, Message};
+use crate::multicast::channel::carrier;
+use crate::multicast::drops::Drop as Why;
+use crate::multicast::igmp::emit::{self, Speaker};
+use crate::multicast::igmp::{self, Message as Igmp, Querier, Query, Timing};
+use crate::multicast::packet::{ETHERNET_BYTES, Ip, PROTOCOL_IGMP};
+use crate::multicast::rules::{Rules, is_source_specific};
+use base::token_bucket::TokenBucket;
+use base::{Duration, NodeAddr, Time};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use subtle::ConstantTimeEq as _;
+
+/// Receivers of one relay: at about 500 bytes each half a megabyte, and a copy of each packet.
+pub const TUNNELS_MAX: usize = 1_024;
+/// Of one address: so many receivers may be behind one translator of addresses.
+pub const TUNNELS_PER_ADDRESS_MAX: usize = 32;
+/// Groups of one receiver.
+pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
+/// Answers to who has not shown yet that it is where it says, in a second: 1000 of 60 bytes are half a
+/// Mbit/s, whomever they hit.
+const ANSWERS_PER_S: f64 = 1_000.0;
+/// How long a secret makes MACs; those of the one before still count, so a gateway has as long to answer.
+const SECRET_EVERY: Duration = Duration::from_secs(120);
+
+/// Why something was not done. The order is that of the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// No message of AMT, or one that only relays send.
+    Malformed,
+    /// A MAC that was not given to this address.
+    Mac,
+    /// More questions than are answered.
+    Flood,
+    /// As many receivers as there can be.
+    Full,
+    /// As many of one address.
+    AddressFull,
+    /// MLD: only IPv4 groups are relayed.
+    Mld,
+    /// IGMP that is not right.
+    Igmp,
+    /// A group that may not be relayed, or a join that names no source where it must.
+    Group,
+    /// More groups or sources than one receiver may have.
+    TooMany,
+    /// From the overlay, and not right.
+    Forged,
+    /// From the overlay, and nobody wants it.
+    NoMember,
+}
+
+impl Refused {
+    /// All, in the order of their counters.
+    pub const ALL: [Refused; 11] = [
+        Refused::Malformed,
+        Refused::Mac,
+        Refused::Flood,
+        Refused::Full,
+        Refused::AddressFull,
+        Refused::Mld,
+        Refused::Igmp,
+        Refused::Group,
+        Refused::TooMany,
+        Refused::Forged,
+        Refused::NoMember,
+    ];
+
+    /// The counter's name.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Refused::Malformed => "malformed",
+            Refused::Mac => "mac",
+            Refused::Flood => "flood",
+            Refused::Full => "full",
+            Refused::AddressFull => "address_full",
+            Refused::Mld => "mld",
+            Refused::Igmp => "igmp",
+            Refused::Group => "group",
+            Refused::TooMany => "too_many",
+            Refused::Forged => "forged",
+            Refused::NoMember => "no_member",
+        }
+    }
+}
+
+/// What a relay has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that came from the overlay.
+    pub packets: u64,
+    /// Copies of them that went to receivers.
+    pub sent: u64,
+    /// Their bytes, with the header of AMT.
+    pub sent_bytes: u64,
+    /// What was not done.
+    pub refused: [u64; Refused::ALL.len()],
+}
+
+/// Where a relay puts what it wants done.
+pub trait Outlet {
+    /// Sends a datagram.
+    fn send(&mut self, to: SocketAddr, bytes: &[u8]);
+    /// The overlay's group is wanted, or is not any more.
+    fn member(&mut self, group: NodeAddr, is_wanted: bool);
+}
+
+/// How a relay is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The address by which gateways reach it.
+    pub address: IpAddr,
+    /// Groups that it relays.
+    pub rules: Rules,
+    /// For MACs.
+    pub secret: [u8; 32],
+}
+
+/// A relay.
+#[derive(Debug)]
+pub struct Relay {
+    settings: Settings,
+    started: Time,
+    tunnels: BTreeMap<SocketAddr, Querier>,
+    per_address: BTreeMap<IpAddr, usize>,
+    /// By the overlay's group, who wants something of it.
+    wanted: BTreeMap<NodeAddr, BTreeMap<SocketAddr, u32>>,
+    answers: TokenBucket,
+    counters: Counters,
+    bytes: Vec<u8>,
+    query: Vec<u8>,
+}
+
+/// One host behind a tunnel, to the tables of IGMP.
+const HOST: [u8; 6] = [0x02, 0x53, 0x4e, 0, 0, 0];
+
+impl Relay {
+    /// A relay without receivers.
+    #[must_use]
+    pub fn new(settings: Settings, now: Time) -> Relay {
+        Relay {
+            settings,
+            started: now,
+            tunnels: BTreeMap::new(),
+            per_address: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            answers: TokenBucket::new(ANSWERS_PER_S, ANSWERS_PER_S, now),
+            counters: Counters::default(),
+            bytes: Vec::new(),
+            query: Vec::new(),
+        }
+    }
+
+    /// How many receivers there are.
+    #[must_use]
+    pub fn tunnels(&self) -> usize {
+        self.tunnels.len()
+    }
+
+    /// How many groups of the overlay they want.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Handles a datagram.
+    pub fn on_datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: &[u8],
+        out: &mut impl Outlet,
+    ) {
+        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        if let Err(why) = self.handle(now, from, bytes, out) {
+            self.refuse(why);
+        }
+    }
+
+    /// Handles a packet of the overlay.
+    pub fn on_overlay(&mut self, now: Time, by: NodeAddr, packet: &[u8], out: &mut impl Outlet) {
+        self.counters.packets += 1;
+        let Some(ip) = self.is_right(by, packet) else {
+            return self.refuse(Refused::Forged);
+        };
+        let Some(all) = self.wanted.get(&by) else {
+            return self.refuse(Refused::NoMember);
+        };
+        self.bytes.clear();
+        Message::Data { packet }.emit(&mut self.bytes);
+        for to in all.keys() {
+            let tunnel = self.tunnels.get(to);
+            if tunnel.is_some_and(|tunnel| tunnel.wants(now, ip.destination, ip.source)) {
+                out.send(*to, &self.bytes);
+                self.counters.sent += 1;
+                self.counters.sent_bytes += self.bytes.len() as u64;
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet) {
+        let due = self.tunnels.iter();
+        let due = due.filter(|(_, tunnel)| tunnel.next_timeout() <= now);
+        let due: Vec<SocketAddr> = due.map(|(at, _)| *at).collect();
+        for at in due {
+            let mut said = Said::default();
+            if let Some(tunnel) = self.tunnels.get_mut(&at) {
+                tunnel.on_timeout(now, &mut said);
+            }
+            self.follow(at, said, out);
+        }
+    }
+
+    /// When something is due next. Looking at all receivers takes microseconds, once a second.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        let next = self.tunnels.values().map(Querier::next_timeout).min();
+        next.unwrap_or(Time::FAR)
+    }
+
+    fn handle(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        bytes: &[u8],
+        out: &mut impl Outlet,
+    ) -> Result<(), Refused> {
+        match Message::parse(bytes).map_err(|_| Refused::Malformed)? {
+            Message::Discovery { nonce } => {
+                let relay = self.settings.address;
+                self.answer(now, from, &Message::Advertisement { nonce, relay }, out)
+            }
+            Message::Request { is_mld: true, .. } => Err(Refused::Mld),
+            Message::Request { nonce, .. } => self.ask(now, from, nonce, out),
+            Message::Update { mac, nonce, packet } => {
+                self.check(now, from, nonce, mac)?;
+                self.update(now, from, packet, out)
+            }
+            Message::Teardown {
+                mac,
+                nonce,
+                gateway,
+            } => {
+                self.check(now, gateway, nonce, mac)?;
+                self.tear_down(gateway, out);
+                Ok(())
+            }
+            Message::Advertisement { .. } | Message::Query { .. } | Message::Data { .. } => {
+                Err(Refused::Malformed)
+            }
+        }
+    }
+
+    /// Answers a question of somebody who has shown nothing yet.
+    fn answer(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        message: &Message<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), Refused> {
+        if !self.answers.try_take(now, 1.0) {
+            return Err(Refused::Flood);
+        }
+        self.bytes.clear();
+        message.emit(&mut self.bytes);
+        out.send(to, &self.bytes);
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        nonce: u32,
+        out: &mut impl Outlet,
+    ) -> Result<(), Refused> {
+        let timing = Timing::default();
+        let speaker = Speaker {
+            mac: HOST,
+            address: Ipv4Addr::UNSPECIFIED,
+        };
+        let asked = Query {
+            group: None,
+            sources: &[],
+            suppress: false,
+            max_response: timing.startup_response,
+            robustness: timing.robustness,
+            interval: timing.query_interval,
+        };
+        let mut query = core::mem::take(&mut self.query);
+        emit::query(&mut query, speaker, &asked);
+        // What fills a frame of Ethernet up is none of the packet.
+        let bytes = Ip::parse(&query[ETHERNET_BYTES..]).map_or(0, |ip| ip.total_bytes);
+        let message = Message::Query {
+            is_full: !self.has_room(from),
+            mac: self.mac(self.epoch(now), from, nonce),
+            nonce,
+            packet: &query[ETHERNET_BYTES..ETHERNET_BYTES + bytes],
+            gateway: Some(from),
+        };
+        let answered = self.answer(now, from, &message, out);
+        self.query = query;
+        answered
+    }
+
+    fn update(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        packet: &[u8],
+        out: &mut impl Outlet,
+    ) -> Result<(), Refused> {
+        let ip = Ip::parse(packet).map_err(|_| Refused::Igmp)?;
+        if ip.protocol != PROTOCOL_IGMP || ip.is_fragment {
+            return Err(Refused::Igmp);
+        }
+        let message = Igmp::parse(&packet[ip.header_bytes..ip.total_bytes]);
+        let message = message.map_err(|_| Refused::Igmp)?;
+        if matches!(message, Igmp::Query(_)) {
+            return Err(Refused::Igmp);
+        }
+        if !self.tunnels.contains_key(&from) {
+            self.enter(now, from)?;
+        }
+        let mut said = Said::default();
+        let speaker = Speaker {
+            mac: HOST,
+            address: ip.source,
+        };
+        if let Some(tunnel) = self.tunnels.get_mut(&from) {
+            let rules = &self.settings.rules;
+            tunnel.on_message(now, speaker, &message, rules, &mut said);
+        }
+        self.follow(from, said, out);
+        Ok(())
+    }
+
+    fn enter(&mut self, now: Time, from: SocketAddr) -> Result<(), Refused> {
+        if self.tunnels.len() >= TUNNELS_MAX {
+            return Err(Refused::Full);
+        }
+        if !self.has_room(from) {
+            return Err(Refused::AddressFull);
+        }
+        let tunnel = Querier::new(Timing::default(), Ipv4Addr::UNSPECIFIED, true, now);
+        let tunnel = tunnel.with_host_groups(GROUPS_PER_TUNNEL_MAX);
+        self.tunnels.insert(from, tunnel);
+        *self.per_address.entry(from.ip()).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// One more receiver of this address may come.
+    fn has_room(&self, from: SocketAddr) -> bool {
+        let own = self.per_address.get(&from.ip()).copied().unwrap_or(0);
+        let is_known = self.tunnels.contains_key(&from);
+        is_known || (self.tunnels.len() < TUNNELS_MAX && own < TUNNELS_PER_ADDRESS_MAX)
+    }
+
+    fn tear_down(&mut self, at: SocketAddr, out: &mut impl Outlet) {
+        let mut said = Said::default();
+        if let Some(tunnel) = self.tunnels.get_mut(&at) {
+            tunnel.forget(&mut said);
+        }
+        self.follow(at, said, out);
+    }
+
+    /// Does what has followed from a receiver's words; one that wants nothing any more is none.
+    fn follow(&mut self, at: SocketAddr, said: Said, out: &mut impl Outlet) {
+        for why in said.refused {
+            self.refuse(why);
+        }
+        for (by, is_wanted) in said.changes {
+            let before = self.wanted.contains_key(&by);
+            let all = self.wanted.entry(by).or_default();
+            let uses = all.entry(at).or_insert(0);
+            *uses = match is_wanted {
+                true => *uses + 1,
+                false => uses.saturating_sub(1),
+            };
+            if *uses == 0 {
+                all.remove(&at);
+            }
+            let is = !all.is_empty();
+            if !is {
+                self.wanted.remove(&by);
+            }
+            if is != before {
+                out.member(by, is);
+            }
+        }
+        let is_idle = |tunnel: &Querier| tunnel.groups().len() == 0;
+        if self.tunnels.get(&at).is_some_and(is_idle) {
+            self.tunnels.remove(&at);
+            if let Some(count) = self.per_address.get_mut(&at.ip()) {
+                *count -= 1;
+                if *count == 0 {
+                    self.per_address.remove(&at.ip());
+                }
+            }
+        }
+    }
+
+    fn is_right(&self, by: NodeAddr, packet: &[u8]) -> Option<Ip> {
+        let ip = Ip::parse(packet).ok()?;
+        let is_right = carrier(ip.destination, ip.source) == by
+            && ip.total_bytes == packet.len()
+            && ip.protocol != PROTOCOL_IGMP
+            && self.settings.rules.allows(ip.destination);
+        is_right.then_some(ip)
+    }
+
+    fn check(&self, now: Time, at: SocketAddr, nonce: u32, mac: Mac) -> Result<(), Refused> {
+        let epoch = self.epoch(now);
+        let epochs = [Some(epoch), epoch.checked_sub(1)];
+        let is_good = |epoch: u64| bool::from(self.mac(epoch, at, nonce).ct_eq(&mac));
+        match epochs.into_iter().flatten().any(is_good) {
+            true => Ok(()),
+            false => Err(Refused::Mac),
+        }
+    }
+
+    fn epoch(&self, now: Time) -> u64 {
+        now.since(self.started).as_nanos() / SECRET_EVERY.as_nanos()
+    }
+
+    /// Bound to where the gateway is seen, its nonce, and the time. [RFC 7450 §5.3.5]
+    fn mac(&self, epoch: u64, at: SocketAddr, nonce: u32) -> Mac {
+        let mut hasher = blake3::Hasher::new_keyed(&self.settings.secret);
+        hasher.update(&epoch.to_be_bytes());
+        match at.ip().to_canonical() {
+            IpAddr::V4(address) => hasher.update(&address.octets()),
+            IpAddr::V6(address) => hasher.update(&address.octets()),
+        };
+        hasher.update(&at.port().to_be_bytes());
+        hasher.update(&nonce.to_be_bytes());
+        let mut mac = [0; MAC_BYTES];
+        mac.copy_from_slice(&hasher.finalize().as_bytes()[..MAC_BYTES]);
+        mac
+    }
+
+    fn refuse(&mut self, why: Refused) {
+        self.counters.refused[why as usize] += 1;
+    }
+}
+
+/// What followed from a receiver's words.
+#[derive(Debug, Default)]
+struct Said {
+    changes: Vec<(NodeAddr, bool)>,
+    refused: BTreeSet<Refused>,
+}
+
+impl igmp::Outlet for Said {
+    // Choice: a receiver is asked by the answers to its own requests only.
+    fn query(&mut self, _: &Query<'_>) {}
+
+    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+        if !is_source_specific(group) {
+            self.changes.push((NodeAddr(group.to_bits()), is_wanted));
+        }
+    }
+
+    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+        self.changes.push((carrier(group, source), is_wanted));
+    }
+
+    fn refused(&mut self, _: Speaker, _: Ipv4Addr, reason: Why) {
+        self.refused.insert(match reason {
+            Why::JoinNotAllowed | Why::JoinWithoutSource => Refused::Group,
+            _ => Refused::TooMany,
+        });
+    }
+
+    fn unanswered(&mut self, _: Ipv4Addr) {}
+}
+
+#[cfg(test)]
+mod tests;
