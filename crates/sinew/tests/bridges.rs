@@ -398,7 +398,7 @@ fn forge(host: &Namespace, groups: impl Iterator<Item = Ipv4Addr>) {
             report.extend([4, 0, 0, 0]);
             report.extend(group.octets());
         }
-        let sum = gateway::multicast::packet::checksum(&report);
+        let sum = packet::checksum(&report);
         report[2..4].copy_from_slice(&sum.to_be_bytes());
         let to = SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 22), 0);
         raw.send_to(&report, &to.into()).unwrap();
