@@ -123,12 +123,12 @@ impl History {
         seq
     }
 
-    /// The packet that was recorded last is sent so many times more, 2 ms apart: who asks for it would
-    /// hardly get it in time.
+    /// The packet that was recorded last is sent so many times more: who asks for it would hardly get it in
+    /// time. One copy follows after 2 ms, of several each after twice that, so that no burst takes all.
     pub fn copy_ahead(&mut self, now: Time, times: u32) {
         let room = (MAX_REPEATS - self.repeats.len()) as u32;
         for steps in 1..=times.min(room) {
-            plan(&mut self.repeats, now, steps, self.next - 1);
+            plan(&mut self.repeats, now, steps * times, self.next - 1);
             self.stats.ahead += 1;
         }
     }
