@@ -51,6 +51,9 @@ static int bound(int type, const char *port)
         die("bind");
     if (getsockname(s, (struct sockaddr *)&a, &length) < 0)
         die("getsockname");
+    /* Who reads the port may connect at once. */
+    if (type == SOCK_STREAM && listen(s, 8) < 0)
+        die("listen");
     printf("%d\n", ntohs(a.sin_port));
     fflush(stdout);
     return s;
@@ -74,8 +77,6 @@ static void udp_serve(const char *port)
 static void tcp_serve(const char *port)
 {
     int s = bound(SOCK_STREAM, port);
-    if (listen(s, 8) < 0)
-        die("listen");
     for (;;) {
         char buffer[4096];
         struct sockaddr_in from;

@@ -24,8 +24,7 @@
 //! sent, it is not this lane's queue, and the lane takes its share of it by the rules above.
 //!
 //! More is tried after a second, and after twice as long each time that it was too much: packets of refused flows
-//! pass again, a quarter more each second at most, until a queue stands or the flow has room. While no flow is
-//! served whole all that is offered is tried at once, so a limit that is gone is gone within two seconds.
+//! pass again, a quarter more each second at most, until a queue stands or the flow has room.
 //!
 //! A path that has become longer looks like a queue at first. What tells them apart is that a queue
 //! answers: given less it falls, and one that is not given less grows. So
@@ -106,9 +105,6 @@ const GROWTH_FIRST: f64 = 0.25;
 /// By twice as much in each further second without a queue, up to this share: a path that carries many times
 /// what it did is found within seconds.
 const GROWTH_MOST: f64 = 1.0;
-/// While no flow is served whole, all that is offered is tried at once, and a little more. Choice: a queue that
-/// grows is known within a tenth of a second, and nobody has anything to lose.
-const LEAP: f64 = 1.01;
 /// More is tried so long after the rate fell, twice as long when that was too much, and so on.
 const TRY_AFTER: Duration = Duration::from_secs(1);
 const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
@@ -311,10 +307,7 @@ impl Brake {
 
     /// How long a packet that is sent now would wait in the queue; none if nothing is known of it.
     fn waits(&self, now: Time) -> Option<Duration> {
-        let limit = self.limit.as_ref()?;
-        let (leaves_bps, other_bps) = limit.leaves?;
-        // What is tried may leave as fast: that is what the trial is to find out.
-        let leaves_bps = leaves_bps.max(limit.rate_bps + other_bps);
+        let (leaves_bps, other_bps) = self.limit.as_ref()?.leaves?;
         let last = self.growth.last()?;
         let since = now.since(last.sent).as_secs_f64();
         let lane_bits = (self.lane_bytes - last.lane_bytes) as f64 * 8.0;
@@ -379,12 +372,6 @@ impl Brake {
         self.look_for_growth(now);
     }
 
-    /// The way there was longer than jitter makes it when it was measured last.
-    fn is_long_there(&self) -> bool {
-        let last = self.growth.last();
-        last.is_none_or(|last| self.baseline.is_long(last.there))
-    }
-
     fn look_for_growth(&mut self, now: Time) {
         let fell = self.limit.as_ref().map_or(Time::ZERO, |limit| limit.fell);
         if !self.baseline.is_queued() {
@@ -400,7 +387,11 @@ impl Brake {
             self.release(now);
             return;
         }
-        if !self.is_long_there() {
+        let is_there = self
+            .growth
+            .last()
+            .is_some_and(|last| self.baseline.is_long(last.there));
+        if !is_there {
             // It is on the way back.
             return;
         }
@@ -544,12 +535,8 @@ impl Brake {
         let flows = epoch.flows();
         let doubt = self.doubt(now, epoch);
         self.try_out(now, rtt, epoch);
-        // A queue on the way back loses nothing of this direction.
-        let queued = self.baseline.is_queued() && self.is_long_there();
+        let queued = self.baseline.is_queued();
         let may_try = self.may_try(now);
-        let offered = (epoch.offered_bytes as f64 * per_s).max(self.flows.offered_bps());
-        let serves_nobody = self.flows.served_bps() <= 0.0;
-        let mut leaps = false;
         // Nor what was lost while a queue may have begun to stand.
         if !queued && !self.baseline.is_above(rtt) {
             self.usual_loss += 0.1 * (share - self.usual_loss);
@@ -586,18 +573,13 @@ impl Brake {
                 let growth = (GROWTH_FIRST * tried.as_secs_f64().floor().exp2()).min(GROWTH_MOST);
                 limit.rate_bps += fair.min(limit.rate_bps * growth * span.as_secs_f64());
                 limit.rate_bps = limit.rate_bps.max(limit.known_bps().unwrap_or(0.0));
-                let whole = LEAP * FREE_AT * offered;
-                if serves_nobody && limit.rate_bps < whole {
-                    limit.rate_bps = whole;
-                    leaps = true;
-                }
             }
             _ => {}
         }
         self.congested &= queued;
+        let offered = (epoch.offered_bytes as f64 * per_s).max(self.flows.offered_bps());
         let is_wide = |limit: &Limit| limit.rate_bps > FREE_AT * offered;
-        // What a leap makes of the queue the next judgement knows.
-        if !leaps && !queued && may_try && self.limit.as_ref().is_some_and(is_wide) {
+        if !queued && may_try && self.limit.as_ref().is_some_and(is_wide) {
             self.release(now);
         }
     }

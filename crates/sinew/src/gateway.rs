@@ -73,15 +73,15 @@ Examples:
   sinew gateway srt --listen 0.0.0.0:7001 --from 239.1.1.1:5004 --node net/fra
   ffplay srt://fra.example:7001
   sinew gateway srt --call encoder.example:9000 --to fra:5004 --latency 80ms
-  sinew gateway srt --call cdn.example:9000 --stream-id studio --from :5004 \
+  sinew gateway srt --call cdn.example:9000 --stream-id studio --from :5004 \\
     --passphrase-file secret --status 10s --json")]
     Srt(srt::SrtArgs),
     /// Carry RTP and transport streams over UDP, by one way or by two (SMPTE ST 2022-7)
     #[command(after_help = "\
 Examples:
-  sinew gateway rtp --in 239.9.1.1:5004@eth1 --in 239.9.1.2:5004@eth2 \
+  sinew gateway rtp --in 239.9.1.1:5004@eth1 --in 239.9.1.2:5004@eth2 \\
     --to 239.1.1.1:5004 --node net/ams                   # two ways become one
-  sinew gateway rtp --from 239.1.1.1:5004 --out 239.9.2.1:5004@eth1 \
+  sinew gateway rtp --from 239.1.1.1:5004 --out 239.9.2.1:5004@eth1 \\
     --out 239.9.2.2:5004@eth2 --node net/fra             # and one becomes two
   sinew gateway rtp --from 239.1.1.1:5004 --out 127.0.0.1:1234   # for a player")]
     Rtp(rtp::RtpArgs),

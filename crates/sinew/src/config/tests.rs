@@ -49,7 +49,7 @@ fn every_mistake_names_file_line_and_what_was_expected() {
         ("[realtime]\nstrikes = 9".into(), 6, "choose 0 to 5"),
         ("[realtime]\nstrike = 1".into(), 6, "`strikes`"),
         ("[reliable]\nflows = 0".into(), 6, "choose 1 to 64"),
-        ("[reliable]\ncongestion = 'bbr'".into(), 6, "newreno"),
+        ("[reliable]\ncongestion = 'bic'".into(), 6, "newreno"),
         (
             "[[neighbor]]\nname = 'x'".into(),
             5,
