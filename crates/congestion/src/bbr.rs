@@ -15,9 +15,9 @@
 //! whatever the path is. A radio that errs for 2 % of its packets then has half of its rate, and
 //! with few packets in flight a single loss is 2 %. Here the path's own losses are learned while no
 //! queue stands and the pace is not above the bandwidth; too many are 2 % *more* than that, and by
-//! more than chance would have it ([`loss`]).
+//! more than chance would have it (`loss`).
 //!
-//! - [`path`]: bandwidth, least round trip, rounds. [`loss`]: what the path loses of itself.
+//! - `path`: bandwidth, least round trip, rounds. `loss`: what the path loses of itself.
 //! - The bounds: `high` is what was in flight when it was too much, kept until a probe shows more;
 //!   `low` and `rate_low` are of the last rounds and end with the next probe.
 

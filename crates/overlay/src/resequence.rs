@@ -10,7 +10,7 @@
 //! A packet without a deadline is held at most [`HOLD_WITHOUT_DEADLINE`].
 //!
 //! A flow that its receiver wants *as sent* is put in order and handed over at its sender's pace: each packet when
-//! its remaining time has come down to the flow's [`Lead`]. What a repair has held back then leaves in no
+//! its remaining time has come down to the flow's lead. What a repair has held back then leaves in no
 //! burst, which small sockets do not take. Who sends says when by the deadline: the
 //! header's remaining time tells a packet's age, to 100 µs, and a repair's time is in it.
 //!
