@@ -350,6 +350,7 @@ fn the_tool_of_srt_sends_and_receives() {
     let source = UdpSocket::bind((here, 0)).unwrap();
     let sink = UdpSocket::bind((here, 0)).unwrap();
     sink.set_read_timeout(Some(MOMENT)).unwrap();
+    net::udp::enlarge(&sink);
     // The gateway calls the tool at one end, and is called by it at the other.
     let tool_listens = world.endpoint(90);
     let port = world.endpoint(91);
@@ -414,6 +415,7 @@ fn two_ways_in_and_two_ways_out_carry_one_stream() {
     let sinks = [(); 2].map(|()| UdpSocket::bind((here, 0)).unwrap());
     for sink in &sinks {
         sink.set_nonblocking(true).unwrap();
+        net::udp::enlarge(sink);
     }
     let [one, other] = ways;
     let entry = format!("rtp --in {one} --in {other} --to {GROUP} --node net/a");

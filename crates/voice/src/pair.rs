@@ -7,7 +7,8 @@
 //! ```
 //! Both ways carry the same packets with the same sequence numbers. A packet whose turn it is goes on at once;
 //! one before which something is missing waits for that, at most the window: the difference of the two ways'
-//! delays that is bridged. Sans-IO: packets and times in, packets out.
+//! delays that is bridged. Time passes only in [`Merger::on_timeout`]: whoever was not scheduled for a while first
+//! gives the merger what has come by both ways meanwhile. Sans-IO: packets and times in, packets out.
 
 #[cfg(test)]
 mod tests;
@@ -126,7 +127,8 @@ impl Merger {
         self.waiting.front().map(|(_, at)| *at + self.window)
     }
 
-    /// A datagram has come by a way; `out` gets what goes on.
+    /// A datagram has come by a way; `out` gets what goes on. Gives nothing up, however late it is: the other
+    /// way's packets may be there too.
     pub fn on_packet(
         &mut self,
         now: Time,
@@ -134,7 +136,6 @@ impl Merger {
         datagram: &[u8],
         out: &mut impl FnMut(&[u8]),
     ) {
-        self.on_timeout(now, out);
         let Ok(packet) = Packet::parse(datagram) else {
             self.legs[leg].foreign += 1;
             return;

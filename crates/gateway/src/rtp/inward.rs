@@ -52,11 +52,11 @@ impl Inward {
         })
     }
 
-    /// Takes what has come by one way.
-    fn take(&mut self, now: Time, leg: usize) {
+    /// Takes what has come by one way; true if that is all.
+    fn take(&mut self, now: Time, leg: usize) -> bool {
         for _ in 0..DATAGRAMS_PER_TURN {
             let Ok(len) = self.sockets[leg].recv(&mut self.buffer) else {
-                return;
+                return true;
             };
             let (watch, outlet, target) = (&mut self.watch, &mut self.outlet, self.target);
             let mut pass = |packet: &[u8]| {
@@ -68,6 +68,7 @@ impl Inward {
                 None => pass(&self.buffer[..len]),
             }
         }
+        false
     }
 
     /// Lets go what has waited for long enough.
@@ -90,10 +91,15 @@ impl Core for Inward {
         let mut ready = Vec::new();
         self.poller.wait(Some(wait), &mut ready)?;
         let now = self.shared.clock.now();
-        for event in ready {
-            self.take(now, event.token as usize);
+        // Both ways, whatever the poller saw: after a pause of this thread a packet that is missing may
+        // have come since. Only what is in neither socket has not come.
+        let mut is_all = true;
+        for leg in 0..self.sockets.len() {
+            is_all &= self.take(now, leg);
         }
-        self.release(now);
+        if is_all {
+            self.release(now);
+        }
         self.outlet.flush();
         match self.outlet.look(now) {
             Ok(false) => {}

@@ -85,6 +85,19 @@ fn what_neither_has_is_waited_for_no_longer_than_the_window() {
 }
 
 #[test]
+fn nothing_is_given_up_before_both_ways_were_read() {
+    let mut merger = Merger::new(WINDOW);
+    let mut sent = Vec::new();
+    // A pause of 400 ms: the first way is read, then the second.
+    for (at, leg, number) in [(0, 0, 1), (1, 0, 3), (400, 0, 5), (400, 1, 2), (400, 1, 4)] {
+        merger.on_packet(ms(at), leg, &rtp(number, 7), &mut |p| sent.push(seq(p)));
+    }
+    merger.on_timeout(ms(400), &mut |p| sent.push(seq(p)));
+    assert_eq!(sent, [1, 2, 3, 4, 5]);
+    assert_eq!(merger.merged().lost, 0);
+}
+
+#[test]
 fn numbers_wrap() {
     let mut merger = Merger::new(WINDOW);
     let sent = play(
