@@ -100,6 +100,11 @@ fn row(test: &str) -> World {
     }
     world.wait_for_link("a", "b");
     world.wait_for_link("b", "c");
+    // A link that is up is known at the far end of the row a moment later.
+    let (first, last) = (world.overlay_address("a"), world.overlay_address("c"));
+    world.wait("each end has a route to the other", || {
+        world.has_route("a", &last) && world.has_route("c", &first)
+    });
     world
 }
 
