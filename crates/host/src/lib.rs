@@ -17,6 +17,7 @@
 //! the engine.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod clients;
 pub mod command;
 pub mod control;
@@ -31,6 +32,7 @@ pub mod metrics;
 pub mod notify;
 pub mod outbox;
 pub mod relay;
+pub mod renewal;
 pub mod resident;
 pub mod resolve;
 pub mod station;

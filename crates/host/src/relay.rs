@@ -21,6 +21,7 @@ mod door;
 mod duplex;
 pub mod failure;
 mod greeting;
+pub mod join;
 pub mod ledger;
 mod monitor;
 pub mod origin;

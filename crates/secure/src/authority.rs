@@ -5,10 +5,11 @@
 //! written again after each change.
 
 use crate::armour::{self, ArmourError};
-use crate::certificate::{Certificate, Request, Revocations};
+use crate::certificate::{Certificate, Delegation, Request, Revocations};
 use crate::identity::seal;
-use crate::network::{CLOCK_SKEW_S, Network};
+use crate::network::{CLOCK_SKEW_S, CertificateError, Network};
 use crate::signature::{self, Context};
+use base::NodeAddr;
 use ed25519_dalek::SigningKey;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::{self as format, KEY_BYTES, MAX_REVOKED, SIGNATURE_BYTES, Serials};
@@ -38,6 +39,23 @@ pub struct Validity {
     pub not_after_s: u64,
 }
 
+/// What an issuer is to be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mandate<'a> {
+    /// The first and the last overlay address that it may give.
+    pub addresses: (NodeAddr, NodeAddr),
+    /// How many certificates it may sign in all.
+    pub certificates: u32,
+    /// When it may sign, and what it signed counts.
+    pub validity: Validity,
+    /// For how long a certificate counts, at most.
+    pub lifetime_s: u32,
+    /// Every name ends so; empty for any name.
+    pub names: &'a str,
+    /// The domains, or patterns like `*.example.net`.
+    pub domains: &'a [&'a str],
+}
+
 /// Why the authority would not sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthorityError {
@@ -64,6 +82,9 @@ pub enum AuthorityError {
     /// Name, domains and options leave no room for serial and validity.
     #[error("the certificate would be longer than 1024 bytes: ask for fewer or shorter domains")]
     TooLong,
+    /// The range of addresses, the number of certificates or the end of names is none.
+    #[error("not a mandate for an issuer: check its addresses, names and number of certificates")]
+    Mandate,
     /// The request's signing key cannot verify anything.
     #[error("the request holds an unusable key: make the request again")]
     WeakKey,
@@ -142,19 +163,84 @@ impl Authority {
         self.certify(subject, fields.options, validity)
     }
 
+    /// Lets the node of a certificate certify others. The serials that it may give are set aside.
+    pub fn delegate(
+        &mut self,
+        certificate: &Certificate,
+        mandate: &Mandate<'_>,
+    ) -> Result<Delegation, AuthorityError> {
+        self.check_own(certificate)?;
+        let mut room = [0; format::MAX_CERTIFICATE_BYTES];
+        let mut w = Writer::new(&mut room);
+        format::Domains::emit(mandate.domains, &mut w).map_err(|Full| AuthorityError::Domains)?;
+        let serial = self.next_serial;
+        let first = serial.checked_add(1).ok_or(AuthorityError::NoSerial)?;
+        let next_serial = first
+            .checked_add(mandate.certificates)
+            .ok_or(AuthorityError::NoSerial)?;
+        let unsigned = format::Delegation {
+            network: self.network().id(),
+            serial,
+            serials: (first, next_serial - 1),
+            addresses: mandate.addresses,
+            not_before_s: mandate.validity.not_before_s,
+            not_after_s: mandate.validity.not_after_s,
+            lifetime_s: mandate.lifetime_s,
+            issuer: certificate.fields().subject.signing_key,
+            names: mandate.names,
+            domains: format::Domains::parse(&mut Reader::new(w.written()))
+                .map_err(|_| AuthorityError::Domains)?,
+            signature: [0; SIGNATURE_BYTES],
+        };
+        let mut bytes = [0; format::MAX_DELEGATION_BYTES];
+        let mut w = Writer::new(&mut bytes);
+        unsigned
+            .emit(&mut w)
+            .map_err(|Full| AuthorityError::Domains)?;
+        seal(&self.root, Context::Delegation, w.written_mut());
+        let delegation =
+            Delegation::from_bytes(w.written()).map_err(|_| AuthorityError::Mandate)?;
+        self.next_serial = next_serial;
+        Ok(delegation)
+    }
+
+    /// Puts a delegation on the list: it and all that was signed by it no longer count.
+    pub fn revoke_delegation(
+        &mut self,
+        delegation: &Delegation,
+        unix_now_s: u64,
+    ) -> Result<Revocations, AuthorityError> {
+        let fields = delegation.fields();
+        let root = self.root.verifying_key().to_bytes();
+        let body = format::signed_part(delegation.as_bytes());
+        if !signature::verify(&root, Context::Delegation, body, &fields.signature) {
+            return Err(AuthorityError::BadSignature);
+        }
+        self.revoke_serial(fields.serial, fields.not_after_s, unix_now_s)
+    }
+
     /// Puts `certificate` on the list, forgets those that have expired, and signs the new list.
     pub fn revoke(
         &mut self,
         certificate: &Certificate,
         unix_now_s: u64,
     ) -> Result<Revocations, AuthorityError> {
-        self.check_own(certificate)?;
+        self.check_issued(certificate)?;
         let fields = certificate.fields();
+        self.revoke_serial(fields.serial, fields.not_after_s, unix_now_s)
+    }
+
+    fn revoke_serial(
+        &mut self,
+        serial: u32,
+        not_after_s: u64,
+        unix_now_s: u64,
+    ) -> Result<Revocations, AuthorityError> {
         let mut revoked = self.revoked.clone();
         // A node whose clock is slow takes an expired certificate for a little longer.
         revoked.retain(|(_, not_after_s)| not_after_s.saturating_add(CLOCK_SKEW_S) >= unix_now_s);
-        if let Err(at) = revoked.binary_search_by_key(&fields.serial, |(serial, _)| *serial) {
-            revoked.insert(at, (fields.serial, fields.not_after_s));
+        if let Err(at) = revoked.binary_search_by_key(&serial, |(serial, _)| *serial) {
+            revoked.insert(at, (serial, not_after_s));
         }
         if revoked.len() > MAX_REVOKED {
             return Err(AuthorityError::ListFull);
@@ -230,6 +316,17 @@ impl Authority {
             return Err(Malformed::Value);
         }
         Ok(authority)
+    }
+
+    /// Signed by the root, or by one of its issuers within its delegation.
+    fn check_issued(&self, certificate: &Certificate) -> Result<(), AuthorityError> {
+        let network = self.network();
+        let in_its_time_s = certificate.fields().not_before_s;
+        match network.verify(certificate, in_its_time_s) {
+            Ok(_) => Ok(()),
+            Err(CertificateError::WrongNetwork) => Err(AuthorityError::WrongNetwork),
+            Err(_) => Err(AuthorityError::BadSignature),
+        }
     }
 
     fn check_own(&self, certificate: &Certificate) -> Result<(), AuthorityError> {

@@ -55,8 +55,12 @@ macro_rules! owned {
 }
 
 owned! {
-    /// Who a node is, said by the root key. [`crate::Network::verify`] says whether it counts.
+    /// Who a node is, said by the root key or an issuer. [`crate::Network::verify`] says whether it counts.
     Certificate, Certificate, "SINEW CERTIFICATE"
+}
+owned! {
+    /// An issuer's right to sign certificates, said by the root key.
+    Delegation, Delegation, "SINEW DELEGATION"
 }
 owned! {
     /// What a node asks to be called, signed by its own key.

@@ -116,6 +116,11 @@ impl Keys {
         Ok(Request::from_bytes(w.written()).expect("what was just written is well formed"))
     }
 
+    /// The public half of the key for handshakes.
+    pub fn static_key(&self) -> &[u8; KEY_BYTES] {
+        &self.static_public
+    }
+
     /// The secret half of the signing key, for a protocol that signs with it by itself: TLS, whose
     /// signatures begin like none of [`Context`]'s.
     pub fn signing_secret(&self) -> Zeroizing<[u8; KEY_BYTES]> {
@@ -233,4 +238,9 @@ pub(crate) fn seal(key: &SigningKey, context: Context, bytes: &mut [u8]) {
     let end = format::signed_part(bytes).len();
     let signature = signature::sign(key, context, &bytes[..end]);
     bytes[end..].copy_from_slice(&signature);
+}
+
+/// The same by a node's own key.
+pub(crate) fn seal_with(identity: &Identity, context: Context, bytes: &mut [u8]) {
+    seal(&identity.keys.signing, context, bytes);
 }

@@ -43,6 +43,7 @@ pub mod certificate;
 mod entropy;
 pub mod handshakes;
 pub mod identity;
+pub mod issuer;
 pub mod limits;
 mod mac;
 pub mod network;
@@ -55,10 +56,11 @@ pub mod suite;
 #[cfg(test)]
 mod world;
 
-pub use authority::{Authority, AuthorityError, Validity};
-pub use certificate::{Certificate, Request, Revocations};
+pub use authority::{Authority, AuthorityError, Mandate, Validity};
+pub use certificate::{Certificate, Delegation, Request, Revocations};
 pub use handshakes::{DialError, Due, Established, Handshakes, Outcome, Refusal};
 pub use identity::{Identity, IdentityError, Keys};
+pub use issuer::{IssueError, Issuer, Newcomer};
 pub use network::{CertificateError, Network, Peer};
 pub use session::{OpenError, Opened, SealError, Session};
 pub use sessions::Sessions;

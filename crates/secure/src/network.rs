@@ -11,7 +11,10 @@ use crate::suite::{Memo, Suite};
 use base::NodeAddr;
 use std::sync::Arc;
 use wire::Malformed;
-use wire::certificate::{KEY_BYTES, NETWORK_ID_BYTES, NetworkId, SIGNATURE_BYTES, signed_part};
+use wire::certificate::{
+    Certificate as Fields, Delegation, KEY_BYTES, NETWORK_ID_BYTES, NetworkId, SIGNATURE_BYTES,
+    signed_part,
+};
 
 /// How far in the future a certificate's first second may lie, because clocks differ.
 pub const CLOCK_SKEW_S: u64 = 300;
@@ -50,9 +53,15 @@ pub enum CertificateError {
     /// It is of another network.
     #[error("certificate of another network: let this network's authority issue one")]
     WrongNetwork,
-    /// The root key did not sign it.
+    /// Neither the root key nor an issuer signed it.
     #[error("the root key did not sign this certificate: let the authority issue it anew")]
     BadSignature,
+    /// Its issuer had no right to say this.
+    #[error(
+        "the issuer of this certificate may not give this name, address, domain or lifetime: let the \
+         authority issue one"
+    )]
+    NotDelegated,
     /// It does not count yet.
     #[error("certificate not yet valid: check the clocks of both machines")]
     NotYetValid,
@@ -132,7 +141,15 @@ impl Network {
     pub fn revocations_version(&self) -> u32 {
         self.revocations.as_ref().map_or(0, |r| r.fields().version)
     }
-    /// True if the certificate of this serial no longer counts.
+    /// True if a certificate no longer counts: it was revoked, or its issuer was.
+    pub fn has_revoked(&self, certificate: &Certificate) -> bool {
+        let fields = certificate.fields();
+        let delegation = fields.options.delegation();
+        let delegation = delegation.and_then(|bytes| Delegation::parse(bytes).ok());
+        self.is_revoked(fields.serial)
+            || delegation.is_some_and(|delegation| self.is_revoked(delegation.serial))
+    }
+    /// True if this serial no longer counts.
     pub fn is_revoked(&self, serial: u32) -> bool {
         self.revocations
             .as_ref()
@@ -149,11 +166,12 @@ impl Network {
         if fields.network != self.id {
             return Err(CertificateError::WrongNetwork);
         }
+        let signer = self.signer(&fields)?;
         let body = signed_part(certificate.as_bytes());
-        if !self.proves(&self.root, Context::Certificate, body, &fields.signature) {
+        if !self.proves(&signer, Context::Certificate, body, &fields.signature) {
             return Err(CertificateError::BadSignature);
         }
-        if self.is_revoked(fields.serial) {
+        if self.has_revoked(certificate) {
             return Err(CertificateError::Revoked);
         }
         if unix_now_s.saturating_add(CLOCK_SKEW_S) < fields.not_before_s {
@@ -169,6 +187,27 @@ impl Network {
             signing_key: fields.subject.signing_key,
             certificate: certificate.clone(),
         })
+    }
+
+    /// Whose signature a certificate must have: the root's, or that of the issuer to which the root
+    /// has delegated just this. What the issuer signed ends with the delegation at the latest, so the
+    /// time that is looked at is the certificate's.
+    fn signer(&self, fields: &Fields<'_>) -> Result<[u8; KEY_BYTES], CertificateError> {
+        let Some(bytes) = fields.options.delegation() else {
+            return Ok(self.root);
+        };
+        let delegation = Delegation::parse(bytes)?;
+        if delegation.network != self.id {
+            return Err(CertificateError::WrongNetwork);
+        }
+        let (body, signature) = (signed_part(bytes), &delegation.signature);
+        if !self.proves(&self.root, Context::Delegation, body, signature) {
+            return Err(CertificateError::BadSignature);
+        }
+        match delegation.covers(fields) {
+            true => Ok(delegation.issuer),
+            false => Err(CertificateError::NotDelegated),
+        }
     }
 
     /// Signs `body` in the name of a node of this network.
@@ -205,7 +244,7 @@ impl Network {
     }
 
     /// Takes a list of revocations; `Ok(true)` if it is newer than the one before and now counts.
-    /// Links to peers of which [`Network::is_revoked`] then holds are to be dropped by the caller.
+    /// Links to peers of which [`Network::has_revoked`] then holds are to be dropped by the caller.
     pub fn apply(&mut self, list: &Revocations) -> Result<bool, RevocationsError> {
         let fields = list.fields();
         if fields.version <= self.revocations_version() {
@@ -281,6 +320,7 @@ impl CertificateError {
             CertificateError::Malformed(_) => "certificate-malformed",
             CertificateError::WrongNetwork => "wrong-network",
             CertificateError::BadSignature => "bad-signature",
+            CertificateError::NotDelegated => "not-delegated",
             CertificateError::NotYetValid => "not-yet-valid",
             CertificateError::Expired => "expired",
             CertificateError::Revoked => "revoked",

@@ -9,8 +9,10 @@ use wire::certificate::{KEY_BYTES, SIGNATURE_BYTES};
 /// What is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
-    /// A certificate, by the root key.
+    /// A certificate, by the root key or an issuer.
     Certificate,
+    /// An issuer's right to sign certificates, by the root key.
+    Delegation,
     /// A record of groups, by its origin.
     Groups,
     /// A list of link states, by its origin.
@@ -26,6 +28,7 @@ impl Context {
     pub const fn as_str(self) -> &'static str {
         match self {
             Context::Certificate => "sinew certificate 1",
+            Context::Delegation => "sinew delegation 1",
             Context::LinkState => "sinew link state 1",
             Context::Groups => "sinew groups 1",
             Context::Request => "sinew request 1",

@@ -1,4 +1,4 @@
-//! Who a node is, said by the root key of its network; what a node asks to be called; and which
+//! Who a node is, said by the root key of its network or by an issuer ([`Delegation`]); what a node asks to be called; and which
 //! certificates no longer count.
 //!
 //! ```text
@@ -15,16 +15,21 @@
 //! | signing key, Ed25519      |  32       | signing key, Ed25519      |  32
 //! | count | domains           | 1+n(1+l)  | count | domains           | 1+n(1+l)
 //! | length | options          | 2+o       | length | options          | 2+o
-//! | signature by the root key |  64       | signature by signing key  |  64
+//! | signature by root, issuer |  64       | signature by signing key  |  64
 //! +---------------------------+           +---------------------------+
 //!
 //! revocations: version 4 | issued, unix seconds 8 | n x serial 4, ascending | signature 64
 //! option:      critical bit and type 1 | length 1 | value
+//!   0x81       critical: the delegation of the issuer that signed, in place of the root key
 //! ```
 //!
 //! A signature covers a context string (`secure::signature`) and everything in front of itself.
 //! There is exactly one way to write each value, so bytes can be compared, hashed and flooded as
 //! they came. Parsing checks form only; who signed and when it counts is for `secure`.
+
+mod delegation;
+
+pub use delegation::{Delegation, MAX_DELEGATION_BYTES};
 
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
@@ -89,7 +94,7 @@ pub struct Certificate<'a> {
     pub subject: Subject<'a>,
     /// Optional items, kept as they came.
     pub options: Options<'a>,
-    /// The root key's signature.
+    /// The signature by the root key, or by the issuer that the options name.
     pub signature: [u8; SIGNATURE_BYTES],
 }
 
@@ -293,6 +298,9 @@ impl core::fmt::Debug for Domains<'_> {
     }
 }
 
+/// The option with the delegation of the issuer that signed a certificate.
+const DELEGATION: u8 = CRITICAL | 1;
+
 /// Optional items as they stand on the wire, without the length in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options<'a>(&'a [u8]);
@@ -301,20 +309,48 @@ impl<'a> Options<'a> {
     /// No option.
     pub const NONE: Options<'static> = Options(&[]);
 
-    /// None is known yet, so every critical one is an error and the others are kept unread.
-    fn parse(r: &mut Reader<'a>) -> Result<Options<'a>, Malformed> {
+    /// Writes the option of a certificate that an issuer signs.
+    pub fn emit_delegation(delegation: &[u8], w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u16(2 + u16::try_from(delegation.len()).map_err(|_| Full)?)?;
+        w.u8(DELEGATION)?;
+        w.u8(u8::try_from(delegation.len()).map_err(|_| Full)?)?;
+        w.put(delegation)
+    }
+
+    /// Reads options with their length in front. Critical ones that are not known are an error, others
+    /// are kept unread.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Options<'a>, Malformed> {
         let length = r.u16()?;
         let all = r.take(length.into())?;
         let mut items = Reader::new(all);
+        let mut is_delegated = false;
         while !items.is_empty() {
             let kind = items.u8()?;
             let length = items.u8().map_err(|_| Malformed::Length)?;
-            items.take(length.into()).map_err(|_| Malformed::Length)?;
-            if kind & CRITICAL != 0 {
-                return Err(Malformed::Critical);
+            let value = items.take(length.into()).map_err(|_| Malformed::Length)?;
+            match kind {
+                DELEGATION if is_delegated => return Err(Malformed::Value),
+                DELEGATION => {
+                    Delegation::parse(value)?;
+                    is_delegated = true;
+                }
+                _ if kind & CRITICAL != 0 => return Err(Malformed::Critical),
+                _ => {}
             }
         }
         Ok(Options(all))
+    }
+
+    /// The delegation of the issuer that signed, as it stands there; none where the root key signed.
+    pub fn delegation(&self) -> Option<&'a [u8]> {
+        let mut items = Reader::new(self.0);
+        while let (Ok(kind), Ok(length)) = (items.u8(), items.u8()) {
+            let value = items.take(length.into()).ok()?;
+            if kind == DELEGATION {
+                return Some(value);
+            }
+        }
+        None
     }
 
     fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {

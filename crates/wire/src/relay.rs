@@ -39,6 +39,7 @@
 
 mod control;
 pub mod entry;
+pub mod join;
 mod route;
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::{Kind, Stripes};
 use super::tls::Trust;
+use crate::admission::{self, Admission, Admitted, Refused};
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
 use crate::log::{Lines, Log};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub roots: Vec<PathBuf>,
     /// Where a renewed certificate is.
     pub certificate: Option<PathBuf>,
+    /// Hosts become nodes by this one.
+    pub admission: Option<Arc<Admission>>,
 }
 
 /// Why a service cannot start.
@@ -103,6 +106,7 @@ impl Service {
             trust: Trust::new(identity, certificate, network, commander)?,
             roots,
             transfers: settings.transfers,
+            admission: settings.admission.clone(),
             ledger,
             stripes: Stripes::default(),
             clock: Clock::new(),
@@ -154,6 +158,7 @@ struct Node {
     trust: Trust,
     roots: Roots,
     transfers: usize,
+    admission: Option<Arc<Admission>>,
     ledger: Arc<Ledger>,
     stripes: Stripes,
     clock: Clock,
@@ -208,11 +213,18 @@ impl Node {
         asked: &Received,
     ) {
         let here = self.trust.own();
-        let Ok(Message::Open(open)) = asked.message() else {
-            let text = "this is not understood: run one version on all nodes";
-            control.fail(&Failure::new(here, FailureKind::Unusable, text));
-            self.ledger.turn_away(TurnedAway::Malformed);
-            return control.close();
+        let open = match asked.message() {
+            Ok(Message::Open(open)) => open,
+            Ok(asked @ (Message::Join(_) | Message::Renew(_))) => {
+                self.welcome(control, &asked, key);
+                return control.close();
+            }
+            _ => {
+                let text = "this is not understood: run one version on all nodes";
+                control.fail(&Failure::new(here, FailureKind::Unusable, text));
+                self.ledger.turn_away(TurnedAway::Malformed);
+                return control.close();
+            }
         };
         let who = match guest.socket.tcp() {
             None => Ok(here),
@@ -237,6 +249,69 @@ impl Node {
             self.log(&format!("a bulk transfer has failed: {failure}"));
         }
         control.close();
+    }
+
+    /// Answers a host that was invited, or a node whose certificate ends soon. The place of a stranger is
+    /// held until he has his answer.
+    fn welcome(&self, control: &Duplex, asked: &Message<'_>, key: Option<[u8; 32]>) {
+        let here = self.trust.own();
+        let admitted = self.admit_by(asked, key);
+        let (admitted, line) = match admitted {
+            Ok(admitted) => {
+                let fields = admitted.certificate.fields();
+                let line = format!(
+                    "{} has joined as {}, certificate {}",
+                    fields.subject.name, fields.subject.address, fields.serial
+                );
+                (admitted, line)
+            }
+            Err(why) => {
+                self.ledger.refuse(why.kind);
+                self.log(&format!("a host was not admitted: {}", why.text));
+                return control.fail(&Failure::new(here, why.kind, why.text));
+            }
+        };
+        let sent = admission::answer(&admitted, &self.trust.revocations(), |joined| {
+            control.send(&Message::Joined(joined))
+        });
+        match sent {
+            Ok(()) if admitted.is_repeated => {}
+            Ok(()) => self.log(&line),
+            Err(error) => self.log(&format!("{line}, and has gone before it was told: {error}")),
+        }
+    }
+
+    fn admit_by(&self, asked: &Message<'_>, key: Option<[u8; 32]>) -> Result<Admitted, Refused> {
+        let here = self.trust.own();
+        let refused = |text: String| Refused {
+            kind: FailureKind::Forbidden,
+            text,
+        };
+        let admission = self.admission.as_ref().ok_or_else(|| {
+            refused(format!(
+                "{here} issues no certificates: see `sinew net delegate`"
+            ))
+        })?;
+        let key = key.ok_or_else(|| refused("it shows no key".to_owned()))?;
+        let now_s = self.clock.unix_s();
+        match asked {
+            Message::Renew(certificate) => {
+                let judged = self.trust.judge(certificate, &key);
+                let address = judged.map_err(|why| refused(why.to_string()))?;
+                admission.renew(now_s, address, &key)
+            }
+            Message::Join(ask) => {
+                let known = self.trust.commander().network().ok();
+                let nodes = known.as_ref().map_or(&[][..], |known| &known.nodes[..]);
+                admission.join(now_s, ask, &key, |name, address| {
+                    let address = address.to_string();
+                    nodes
+                        .iter()
+                        .any(|node| node.address == address || node.name.as_deref() == Some(name))
+                })
+            }
+            _ => Err(refused("this is no question for an issuer".to_owned())),
+        }
     }
 
     fn judge(&self, open: &Open<'_>, key: Option<[u8; 32]>) -> Result<NodeAddr, Failure> {

@@ -12,10 +12,11 @@ use net::raw_key::{self, KEY_BYTES, Verifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
 use rustls::{
     ClientConfig, ClientConnection, Connection, Error, ServerConfig, ServerConnection, version,
 };
-use secure::{Certificate, CertificateError, Identity, Network};
+use secure::{Certificate, CertificateError, Identity, Keys, Network};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -97,6 +98,13 @@ impl Trust {
         Ok(peer.address())
     }
 
+    /// The newest list of revocations that this node knows; empty if there is none.
+    pub(super) fn revocations(&self) -> Vec<u8> {
+        let newest = self.commander.revocations().ok().flatten();
+        let newest = newest.or_else(|| self.network.revocations().cloned());
+        newest.map_or_else(Vec::new, |list| list.as_bytes().to_vec())
+    }
+
     pub(super) fn dialler(&self) -> Result<Connection, Error> {
         let name = ServerName::try_from(NAME).expect("it is a name");
         ClientConnection::new(Arc::clone(&self.client), name).map(Connection::from)
@@ -105,6 +113,14 @@ impl Trust {
     pub(super) fn acceptor(&self) -> Result<Connection, Error> {
         ServerConnection::new(Arc::clone(&self.server)).map(Connection::from)
     }
+}
+
+/// TLS of a host that is to become a node, or wants its next certificate, to the node with this key.
+pub(super) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connection, Error> {
+    let bare = raw_key::certified(&keys.signing_secret())?;
+    let config = client(&bare, Verifier::pinned([issuer]))?;
+    let name = ServerName::try_from(NAME).expect("it is a name");
+    ClientConnection::new(Arc::new(config), name).map(Connection::from)
 }
 
 /// Bytes that nobody can guess.
@@ -124,16 +140,8 @@ pub(super) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
 /// Any key is taken: whose it is, its certificate says, which comes first of all over the connection.
 fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerConfig>), Error> {
     let bare = raw_key::certified(&identity.keys().signing_secret())?;
-    let provider = raw_key::provider();
-    let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(&[&version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(Verifier::any())
-        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
-            Arc::clone(&bare),
-        )));
-    client.resumption = Resumption::disabled();
-    let mut server = ServerConfig::builder_with_provider(provider)
+    let client = client(&bare, Verifier::any())?;
+    let mut server = ServerConfig::builder_with_provider(raw_key::provider())
         .with_protocol_versions(&[&version::TLS13])?
         .with_client_cert_verifier(Verifier::any())
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(bare)));
@@ -141,4 +149,15 @@ fn configurations(identity: &Identity) -> Result<(Arc<ClientConfig>, Arc<ServerC
     server.send_tls13_tickets = 0;
     server.session_storage = Arc::new(NoServerSessionStorage {});
     Ok((Arc::new(client), Arc::new(server)))
+}
+
+fn client(bare: &Arc<CertifiedKey>, verifier: Arc<Verifier>) -> Result<ClientConfig, Error> {
+    let shown = AlwaysResolvesClientRawPublicKeys::new(Arc::clone(bare));
+    let mut client = ClientConfig::builder_with_provider(raw_key::provider())
+        .with_protocol_versions(&[&version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_cert_resolver(Arc::new(shown));
+    client.resumption = Resumption::disabled();
+    Ok(client)
 }

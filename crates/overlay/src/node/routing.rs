@@ -430,15 +430,17 @@ impl Node {
         if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
             return false;
         }
+        let has_revoked = |of: &NodeAddr| {
+            let body = self.database.certificate(*of);
+            let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
+            certificate.is_some_and(|it| self.handshakes.network().has_revoked(&it))
+        };
         let revoked: Vec<NodeAddr> = self
             .database
             .keys()
-            .filter(|key| {
-                key.kind == RecordKind::CERTIFICATE
-                    && self.handshakes.network().is_revoked(key.seq.0)
-            })
+            .filter(|key| key.kind == RecordKind::CERTIFICATE)
             .map(|key| key.origin)
-            .filter(|origin| *origin != self.addr)
+            .filter(|origin| *origin != self.addr && has_revoked(origin))
             .collect();
         for origin in revoked {
             self.database.remove_origin(origin);

@@ -11,8 +11,10 @@
 //!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
 //!              waited 16 and starved 16 (shares of 1000 of the time)
 //!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
+//!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
 //! ```
 
+use super::join::{Join, Joined};
 use super::{
     DIGEST_BYTES, Hop, TEXT_BYTES_MAX, TICKET_BYTES, TRANSFER_BYTES, read_long, read_text,
     write_long, write_text,
@@ -193,13 +195,19 @@ pub enum Message<'a> {
     Segment(NodeAddr, NodeAddr, Segment),
     /// A sink has all, has verified it, and has put it in its place.
     Done(NodeAddr, Done),
+    /// A host that was invited asks for its certificate.
+    Join(Join<'a>),
+    /// A node asks for its next certificate: the present one.
+    Renew(&'a [u8]),
+    /// A certificate, and what belongs to it.
+    Joined(Joined<'a>),
 }
 
 /// Kind and length of a body.
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=7).contains(&kind) {
+    if !(1..=10).contains(&kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -266,6 +274,10 @@ impl<'a> Message<'a> {
                     digest: r.array()?,
                 },
             ),
+            8 => return Join::parse(r).map(Message::Join),
+            9 if r.rest().len() > MAX_CERTIFICATE_BYTES => return Err(Malformed::Length),
+            9 => return Ok(Message::Renew(r.rest())),
+            10 => return Joined::parse(r).map(Message::Joined),
             _ => return Err(Malformed::Kind),
         };
         r.finish()?;
@@ -281,6 +293,9 @@ impl<'a> Message<'a> {
             Message::Ack(..) => 5,
             Message::Segment(..) => 6,
             Message::Done(..) => 7,
+            Message::Join(_) => 8,
+            Message::Renew(_) => 9,
+            Message::Joined(_) => 10,
         }
     }
 
@@ -329,6 +344,9 @@ impl<'a> Message<'a> {
                 w.u64(done.entries)?;
                 w.put(&done.digest)?;
             }
+            Message::Join(ref join) => join.emit(&mut w)?,
+            Message::Renew(certificate) => w.put(certificate)?,
+            Message::Joined(ref joined) => joined.emit(&mut w)?,
         }
         let len = w.len() - MESSAGE_HEAD_BYTES;
         if len > BODY_BYTES_MAX {

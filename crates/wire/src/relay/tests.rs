@@ -264,7 +264,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         }
     }
     assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([8, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([11, 0, 0, 0]), Err(Malformed::Kind));
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
 }
 
@@ -423,5 +423,81 @@ fn paths_stay_below_and_follow_each_other() {
                 "{before} {later}"
             );
         }
+    }
+}
+
+#[test]
+fn what_a_host_that_joins_says_and_hears_comes_back() {
+    let mut room = [0xa5; 64];
+    let mut w = Writer::new(&mut room);
+    join::Endpoints::emit(&["h:1"], &mut w).unwrap();
+    let join = Message::Join(join::Join {
+        secret: [7; 32],
+        static_key: [8; 32],
+        name: "home",
+        endpoints: join::Endpoints::parse(&mut Reader::new(w.written())).unwrap(),
+    });
+    let expected = [
+        &[8, 0, 0, 74][..],
+        &[7; 32],
+        &[8; 32],
+        &[4, b'h', b'o', b'm', b'e'],
+        &[1, 3, b'h', b':', b'1'],
+    ];
+    check_message(&join, &expected.concat());
+    check_message(&Message::Renew(&[1, 2, 3]), &[9, 0, 0, 3, 1, 2, 3]);
+    let mut room = [0xa5; 64];
+    let mut w = Writer::new(&mut room);
+    let nodes = [
+        (NodeAddr(0x0a07_0001), "ams", &["a:1", "b:2"][..]),
+        (NodeAddr(0x0a07_0002), "fra", &[]),
+    ];
+    join::Neighbors::emit(&nodes, &mut w).unwrap();
+    let neighbors = join::Neighbors::parse(&mut Reader::new(w.written())).unwrap();
+    let back: Vec<_> = neighbors.iter().collect();
+    assert_eq!(
+        (back.len(), back[0].name, back[1].address),
+        (2, "ams", nodes[1].0)
+    );
+    assert_eq!(back[0].endpoints.iter().collect::<Vec<_>>(), ["a:1", "b:2"]);
+    assert_eq!(back[1].endpoints.iter().count(), 0);
+    let joined = Message::Joined(join::Joined {
+        certificate: &[5, 5],
+        revocations: &[],
+        neighbors,
+    });
+    let expected = [
+        &[10, 0, 0, 32][..],
+        &[0, 2, 5, 5, 0, 0, 2],
+        &[
+            10, 7, 0, 1, 3, b'a', b'm', b's', 2, 3, b'a', b':', b'1', 3, b'b', b':', b'2',
+        ],
+        &[10, 7, 0, 2, 3, b'f', b'r', b'a', 0],
+    ];
+    let expected = expected.concat();
+    let len = (expected.len() - 4) as u8;
+    check_message(&joined, &[&[10, 0, 0, len], &expected[4..]].concat());
+    let too_many = [""; join::ENDPOINTS_MAX + 1];
+    assert_eq!(
+        join::Endpoints::emit(&too_many, &mut Writer::new(&mut [0; 64])),
+        Err(Full)
+    );
+    let nobody = [0_u8; 4 + 64].map(|_| 0);
+    assert!(Message::parse(8, &nobody).is_err(), "a node without a name");
+}
+
+/// A message and its bytes agree both ways; each shorter body is refused or another message.
+fn check_message(message: &Message<'_>, expected: &[u8]) {
+    let mut bytes = vec![0xa5; Message::BYTES_MAX];
+    let len = message.emit(&mut bytes).unwrap();
+    assert_eq!(&bytes[..len], expected);
+    let (kind, body) = (bytes[0], &bytes[MESSAGE_HEAD_BYTES..len]);
+    assert_eq!(head(*bytes.first_chunk().unwrap()), Ok((kind, body.len())));
+    assert_eq!(&Message::parse(kind, body).unwrap(), message);
+    for cut in 0..body.len() {
+        assert_ne!(
+            Message::parse(kind, &body[..cut]).ok().as_ref(),
+            Some(message)
+        );
     }
 }

@@ -1,0 +1,290 @@
+//! Hosts become nodes here: the issuer's books, and what it answers to who shows an invitation.
+//!
+//! ```text
+//!   sinew invite ──▶ invitations/HASH.json        sinew join TOKEN ═ TLS ═▶ relay's door ─▶ Admission
+//!                         │ read                                                            │
+//!                         └──────────────────────────────────────────────▶ members.json ◀───┘
+//! ```
+//! Of an invitation only the hash of its secret is kept, so whoever reads the books cannot join. The
+//! command writes invitations and the node reads them; members are written by the node alone, before
+//! it answers: a serial and an address are given once, whatever comes between. Whoever asks again
+//! with the same key gets the same certificate, so an answer that was lost costs nothing, and a token
+//! that is stolen after its last use opens nothing.
+
+mod books;
+#[cfg(test)]
+mod tests;
+
+pub use books::{Books, BooksError, Invitation, Member, hash_of};
+
+use crate::relay::failure::FailureKind;
+use base::NodeAddr;
+use secure::{Certificate, Issuer, Newcomer};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::Full;
+use wire::bytes::{Reader, Writer};
+use wire::certificate::KEY_BYTES;
+use wire::relay::join::{ENDPOINTS_MAX, Join, Joined, Neighbors};
+
+/// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
+/// failure of any two of them leaves it connected.
+const INTRODUCED: usize = 3;
+/// What the nodes that a newcomer is told need on the wire, at most: four with eight endpoints each.
+const ANSWER_BYTES_MAX: usize = 16 << 10;
+/// Members in the books. Choice: the addresses of a /22, more than one network of link state has.
+const MEMBERS_MAX: usize = 1_024;
+
+/// Who becomes a node by this one.
+#[derive(Debug)]
+pub struct Admission {
+    issuer: Issuer,
+    /// Where this node is reached.
+    endpoints: Vec<String>,
+    books: Mutex<Books>,
+}
+
+/// What a newcomer is given.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    /// Its certificate.
+    pub certificate: Certificate,
+    /// Nodes that it can dial, this one first: address, name, endpoints.
+    pub neighbors: Vec<(NodeAddr, String, Vec<String>)>,
+    /// It was given before, and is only told again.
+    pub is_repeated: bool,
+}
+
+/// Why somebody is not admitted, and whose turn it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Whose turn it is.
+    pub kind: FailureKind,
+    /// Why, and what to do.
+    pub text: String,
+}
+
+impl Refused {
+    fn forbidden(text: impl Into<String>) -> Refused {
+        Refused {
+            kind: FailureKind::Forbidden,
+            text: text.into(),
+        }
+    }
+}
+
+impl From<BooksError> for Refused {
+    fn from(error: BooksError) -> Refused {
+        Refused {
+            kind: FailureKind::File,
+            text: format!("the issuer's books: {error}"),
+        }
+    }
+}
+
+impl Admission {
+    /// Admits what the issuer may sign, by these books; others reach this node at `endpoints`.
+    pub fn new(issuer: Issuer, endpoints: Vec<String>, books: Books) -> Admission {
+        Admission {
+            issuer,
+            endpoints,
+            books: Mutex::new(books),
+        }
+    }
+
+    /// The address of this node.
+    pub fn own(&self) -> NodeAddr {
+        self.issuer.identity().address()
+    }
+
+    /// Somebody who has proved to have `key` shows an invitation. `is_taken` knows names and addresses
+    /// of nodes that the books do not have.
+    pub fn join(
+        &self,
+        now_s: u64,
+        ask: &Join<'_>,
+        key: &[u8; KEY_BYTES],
+        is_taken: impl Fn(&str, NodeAddr) -> bool,
+    ) -> Result<Admitted, Refused> {
+        let invitation = hash_of(&ask.secret);
+        let mut books = self.books();
+        let invited = books.invitation(&invitation)?.ok_or_else(|| {
+            Refused::forbidden(
+                "this token opens nothing here: it was withdrawn, or copied badly; ask for a new one",
+            )
+        })?;
+        let earlier = books.members().iter().find(|member| member.key == *key);
+        if let Some(member) = earlier.filter(|member| member.invitation == invitation) {
+            return Ok(self.admitted(&books, member, true));
+        }
+        if now_s > invited.expires_s {
+            return Err(Refused::forbidden(
+                "this token has expired: ask for a new one",
+            ));
+        }
+        if books.uses(&invitation) >= invited.uses {
+            return Err(Refused::forbidden(
+                "this token has been used: ask for a new one",
+            ));
+        }
+        let (name, address) = match earlier {
+            // It has lost its certificate, or that has ended: it stays who it was.
+            Some(member) => (member.name.clone(), member.address),
+            None => {
+                let name = invited.name.as_deref().unwrap_or(ask.name);
+                (
+                    name.to_owned(),
+                    self.place(&mut books, now_s, name, &is_taken)?,
+                )
+            }
+        };
+        let endpoints = ask.endpoints.iter().take(ENDPOINTS_MAX);
+        let member = Member {
+            name,
+            address,
+            key: *key,
+            static_key: ask.static_key,
+            domains: invited.domains,
+            endpoints: endpoints.map(str::to_owned).collect(),
+            invitation,
+            // These are set where it is certified.
+            serial: 0,
+            not_after_s: 0,
+            certificate: String::new(),
+        };
+        let member = self.certify(&mut books, now_s, member)?;
+        Ok(self.admitted(&books, &member, false))
+    }
+
+    /// A node that was admitted here asks for its next certificate; who it is was proved.
+    pub fn renew(
+        &self,
+        now_s: u64,
+        address: NodeAddr,
+        key: &[u8; KEY_BYTES],
+    ) -> Result<Admitted, Refused> {
+        let mut books = self.books();
+        let mut members = books.members().iter();
+        let known = members.find(|member| member.address == address && member.key == *key);
+        let member = known.cloned().ok_or_else(|| {
+            Refused::forbidden("this node did not issue that certificate: ask the one that did")
+        })?;
+        let member = self.certify(&mut books, now_s, member)?;
+        Ok(self.admitted(&books, &member, false))
+    }
+
+    /// An address for a newcomer of this name.
+    fn place(
+        &self,
+        books: &mut Books,
+        now_s: u64,
+        name: &str,
+        is_taken: &impl Fn(&str, NodeAddr) -> bool,
+    ) -> Result<NodeAddr, Refused> {
+        books.forget_expired(now_s);
+        if books.members().len() >= MEMBERS_MAX {
+            return Err(Refused {
+                kind: FailureKind::Busy,
+                text: format!("this issuer has {MEMBERS_MAX} members, as many as it keeps"),
+            });
+        }
+        let has_name = |member: &Member| member.name == name;
+        let none = NodeAddr(0);
+        if books.members().iter().any(has_name)
+            || self.issuer.identity().name() == name
+            || is_taken(name, none)
+        {
+            return Err(Refused::forbidden(format!(
+                "another node is called `{name}`: choose a name by --name"
+            )));
+        }
+        let (first, last) = self.issuer.delegation().fields().addresses;
+        let is_free = |address: &NodeAddr| {
+            *address != self.own()
+                && !books
+                    .members()
+                    .iter()
+                    .any(|member| member.address == *address)
+                && !is_taken("", *address)
+        };
+        let mut addresses = (first.0..=last.0).map(NodeAddr);
+        addresses.find(is_free).ok_or_else(|| Refused {
+            kind: FailureKind::Busy,
+            text: format!("no overlay address is left between {first} and {last}"),
+        })
+    }
+
+    /// Signs, and writes it down before anybody is told.
+    fn certify(
+        &self,
+        books: &mut Books,
+        now_s: u64,
+        mut member: Member,
+    ) -> Result<Member, Refused> {
+        let serial = books.next_serial();
+        let domains: Vec<&str> = member.domains.iter().map(String::as_str).collect();
+        let newcomer = Newcomer {
+            address: member.address,
+            name: &member.name,
+            static_key: member.static_key,
+            signing_key: member.key,
+            domains: &domains,
+        };
+        let validity = self.issuer.validity(now_s);
+        let issued = self.issuer.issue(&newcomer, serial, validity);
+        let certificate = issued.map_err(|why| Refused::forbidden(why.to_string()))?;
+        member.serial = serial;
+        member.not_after_s = validity.not_after_s;
+        member.certificate = certificate.to_text();
+        books.enter(member.clone())?;
+        Ok(member)
+    }
+
+    fn admitted(&self, books: &Books, member: &Member, is_repeated: bool) -> Admitted {
+        let own = self.issuer.identity();
+        let mut neighbors = vec![(own.address(), own.name().to_owned(), self.endpoints.clone())];
+        // Others than for the newcomer before, so that not all dial the same ones.
+        let others: Vec<&Member> = books
+            .members()
+            .iter()
+            .filter(|other| other.address != member.address && !other.endpoints.is_empty())
+            .collect();
+        let from = member.serial as usize % others.len().max(1);
+        let introduced = others.iter().cycle().skip(from);
+        for other in introduced.take(INTRODUCED.min(others.len())) {
+            neighbors.push((other.address, other.name.clone(), other.endpoints.clone()));
+        }
+        Admitted {
+            certificate: Certificate::from_text(&member.certificate)
+                .expect("the books hold what was signed here"),
+            neighbors,
+            is_repeated,
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives `send` the answer for one who was admitted.
+pub(crate) fn answer(
+    admitted: &Admitted,
+    revocations: &[u8],
+    send: impl FnOnce(Joined<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let too_long = |Full| io::Error::from(io::ErrorKind::InvalidInput);
+    let nodes = admitted.neighbors.iter();
+    let nodes: Vec<(NodeAddr, &str, &[String])> = nodes
+        .map(|(address, name, endpoints)| (*address, name.as_str(), endpoints.as_slice()))
+        .collect();
+    let mut room = vec![0; ANSWER_BYTES_MAX];
+    let mut w = Writer::new(&mut room);
+    Neighbors::emit(&nodes, &mut w).map_err(too_long)?;
+    let neighbors = Neighbors::parse(&mut Reader::new(w.written()));
+    send(Joined {
+        certificate: admitted.certificate.as_bytes(),
+        revocations,
+        neighbors: neighbors.map_err(io::Error::other)?,
+    })
+}

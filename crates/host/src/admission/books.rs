@@ -1,0 +1,320 @@
+//! The issuer's books: a directory with a file for each invitation, and one with the members.
+
+use crate::files::write_whole;
+use base::NodeAddr;
+use secure::Certificate;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use wire::certificate::KEY_BYTES;
+use wire::relay::join::SECRET_BYTES;
+
+/// Beside the members.
+const INVITATIONS: &str = "invitations";
+const MEMBERS: &str = "members.json";
+/// Invitations that a directory may hold. Choice: more than anybody has open at a time.
+const INVITATIONS_MAX: usize = 1_024;
+/// An invitation's file has some hundred bytes.
+const INVITATION_BYTES_MAX: u64 = 16 << 10;
+/// A member that has expired keeps its address for so long, for it may come back by a new token.
+const KEPT_AFTER_S: u64 = 30 * 86_400;
+
+/// An invitation as it is kept: without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invitation {
+    /// How many hosts may join by it.
+    pub uses: u32,
+    /// The last second in which they may.
+    pub expires_s: u64,
+    /// The name that the host gets; without, it says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The domains that it may serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
+}
+
+/// A node that was admitted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its overlay address.
+    #[serde(with = "as_text")]
+    pub address: NodeAddr,
+    /// Its signing key.
+    #[serde(with = "as_hex")]
+    pub key: [u8; KEY_BYTES],
+    /// Its key for handshakes.
+    #[serde(with = "as_hex")]
+    pub static_key: [u8; KEY_BYTES],
+    /// The domains that it may serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<String>,
+    /// Where others reach it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<String>,
+    /// The invitation by which it came, by its hash.
+    pub invitation: String,
+    /// The number of its present certificate.
+    pub serial: u32,
+    /// The last second of that.
+    pub not_after_s: u64,
+    /// The certificate itself.
+    pub certificate: String,
+}
+
+/// Why the books cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {error}")]
+pub struct BooksError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub error: io::Error,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members {
+    next_serial: u32,
+    members: Vec<Member>,
+}
+
+/// The books of one issuer.
+#[derive(Debug)]
+pub struct Books {
+    dir: PathBuf,
+    members: Members,
+}
+
+impl Books {
+    /// Opens the books in a directory, or begins them: the first certificate gets `first_serial`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is damaged.
+    pub fn open(dir: &Path, first_serial: u32) -> Result<Books, BooksError> {
+        let path = dir.join(MEMBERS);
+        let mut members = match fs::read_to_string(&path) {
+            Ok(text) => parse::<Members>(&path, &text)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Members {
+                next_serial: first_serial,
+                members: Vec::new(),
+            },
+            Err(error) => return Err(BooksError { path, error }),
+        };
+        if let Some(bad) = members
+            .members
+            .iter()
+            .find(|member| Certificate::from_text(&member.certificate).is_err())
+        {
+            let error = io::Error::other(format!("the certificate of {} is damaged", bad.name));
+            return Err(BooksError { path, error });
+        }
+        // A new delegation begins behind the old one.
+        members.next_serial = members.next_serial.max(first_serial);
+        Ok(Books {
+            dir: dir.to_owned(),
+            members,
+        })
+    }
+
+    /// Who was admitted, in the order of their coming.
+    pub fn members(&self) -> &[Member] {
+        &self.members.members
+    }
+
+    /// The number of the next certificate.
+    pub fn next_serial(&self) -> u32 {
+        self.members.next_serial
+    }
+
+    /// How many have joined by an invitation.
+    pub fn uses(&self, invitation: &str) -> u32 {
+        let joined = self.members.members.iter();
+        joined
+            .filter(|member| member.invitation == invitation)
+            .count() as u32
+    }
+
+    /// An invitation, by its hash.
+    pub fn invitation(&self, hash: &str) -> Result<Option<Invitation>, BooksError> {
+        read_invitation(&invitation_path(&self.dir, hash))
+    }
+
+    /// Enters a member, or its new certificate, on the disk first.
+    pub fn enter(&mut self, member: Member) -> Result<(), BooksError> {
+        let mut members = self.members.members.clone();
+        match members
+            .iter_mut()
+            .find(|known| known.address == member.address)
+        {
+            Some(known) => *known = member.clone(),
+            None => members.push(member.clone()),
+        }
+        let fresh = Members {
+            next_serial: member.serial.saturating_add(1),
+            members,
+        };
+        let path = self.dir.join(MEMBERS);
+        let text = serde_json::to_string_pretty(&fresh).expect("it has text and numbers only");
+        make_dir(&self.dir)?;
+        write_whole(&path, &text, 0o600).map_err(|error| BooksError { path, error })?;
+        self.members = fresh;
+        Ok(())
+    }
+
+    /// Lets go of members whose certificates have ended long ago.
+    pub fn forget_expired(&mut self, now_s: u64) {
+        self.members
+            .members
+            .retain(|member| member.not_after_s.saturating_add(KEPT_AFTER_S) >= now_s);
+    }
+
+    /// Writes an invitation into a directory, and lets go of those that have expired.
+    ///
+    /// # Errors
+    /// A file that cannot be written, or too many invitations.
+    pub fn invite(
+        dir: &Path,
+        secret: &[u8; SECRET_BYTES],
+        invitation: &Invitation,
+        now_s: u64,
+    ) -> Result<(), BooksError> {
+        let all = dir.join(INVITATIONS);
+        make_dir(&all)?;
+        let mut open = 0;
+        for (path, other) in Books::invitations(dir)? {
+            match other.expires_s < now_s {
+                // Another command may have been faster.
+                true => drop(fs::remove_file(path)),
+                false => open += 1,
+            }
+        }
+        if open >= INVITATIONS_MAX {
+            return Err(BooksError {
+                path: all,
+                error: io::Error::other("too many invitations are open: withdraw some"),
+            });
+        }
+        let path = invitation_path(dir, &hash_of(secret));
+        let text = serde_json::to_string_pretty(invitation).expect("it has text and numbers only");
+        write_whole(&path, &text, 0o600).map_err(|error| BooksError { path, error })
+    }
+
+    /// All invitations of a directory, with their files.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is damaged.
+    pub fn invitations(dir: &Path) -> Result<Vec<(PathBuf, Invitation)>, BooksError> {
+        let all = dir.join(INVITATIONS);
+        let entries = match fs::read_dir(&all) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| BooksError { path: all, error })?,
+        };
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|end| end == "json")
+                && let Some(invitation) = read_invitation(&path)?
+            {
+                found.push((path, invitation));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// How an invitation is named: nobody finds the secret by it.
+pub fn hash_of(secret: &[u8; SECRET_BYTES]) -> String {
+    blake3::derive_key("sinew invitation 1", secret)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn invitation_path(dir: &Path, hash: &str) -> PathBuf {
+    dir.join(INVITATIONS).join(hash).with_extension("json")
+}
+
+fn read_invitation(path: &Path) -> Result<Option<Invitation>, BooksError> {
+    let fail = |error| BooksError {
+        path: path.to_owned(),
+        error,
+    };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Ok(found) if found.len() > INVITATION_BYTES_MAX => {
+            return Err(fail(io::Error::other("not an invitation")));
+        }
+        other => drop(other.map_err(fail)?),
+    }
+    let text = fs::read_to_string(path).map_err(fail)?;
+    parse(path, &text).map(Some)
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(path: &Path, text: &str) -> Result<T, BooksError> {
+    serde_json::from_str(text).map_err(|error| BooksError {
+        path: path.to_owned(),
+        error: io::Error::new(ErrorKind::InvalidData, error),
+    })
+}
+
+fn make_dir(dir: &Path) -> Result<(), BooksError> {
+    let made = fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(dir);
+    made.map_err(|error| BooksError {
+        path: dir.to_owned(),
+        error,
+    })
+}
+
+mod as_text {
+    use base::NodeAddr;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(value: &NodeAddr, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<NodeAddr, D::Error> {
+        let text = String::deserialize(d)?;
+        text.parse()
+            .map_err(|error| D::Error::custom(format!("`{text}`: {error}")))
+    }
+}
+
+mod as_hex {
+    use super::KEY_BYTES;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &[u8; KEY_BYTES],
+        s: S,
+    ) -> Result<S::Ok, S::Error> {
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        s.serialize_str(&hex)
+    }
+
+    pub(super) fn deserialize<'de, D>(d: D) -> Result<[u8; KEY_BYTES], D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let text = String::deserialize(d)?;
+        let wrong = || D::Error::custom(format!("`{text}`: not a key of 64 hexadecimal digits"));
+        if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
+            return Err(wrong());
+        }
+        let mut key = [0; KEY_BYTES];
+        for (at, byte) in key.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(key)
+    }
+}

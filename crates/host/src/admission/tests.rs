@@ -1,0 +1,259 @@
+use super::*;
+use crate::files::test_directory;
+use secure::{Authority, Identity, Keys, Mandate, Validity};
+use std::path::PathBuf;
+use wire::relay::join::Endpoints;
+
+const NOW_S: u64 = 1_790_000_000;
+const DAY_S: u64 = 86_400;
+const SECRET: [u8; 32] = [5; 32];
+
+struct Scene {
+    authority: Authority,
+    issuer: Issuer,
+    dir: PathBuf,
+}
+
+impl Scene {
+    fn new(name: &str) -> Scene {
+        let mut authority = Authority::generate(&[1; 32]);
+        let keys = Keys::generate(&[2; 64]);
+        let validity = Validity {
+            not_before_s: NOW_S,
+            not_after_s: NOW_S + 90 * DAY_S,
+        };
+        let id = authority.network().id();
+        let request = keys.request(id, NodeAddr(0x0a07_0080), "ams", &[]).unwrap();
+        let certificate = authority.issue(&request, validity).unwrap();
+        let mandate = Mandate {
+            addresses: (NodeAddr(0x0a07_0080), NodeAddr(0x0a07_0083)),
+            certificates: 100,
+            validity,
+            lifetime_s: (30 * DAY_S) as u32,
+            names: "",
+            domains: &["*.example.net"],
+        };
+        let delegation = authority.delegate(&certificate, &mandate).unwrap();
+        let identity = Identity::new(keys, certificate).unwrap();
+        Scene {
+            authority,
+            issuer: Issuer::new(identity, delegation).unwrap(),
+            dir: test_directory(name),
+        }
+    }
+
+    fn admission(&self) -> Admission {
+        let first = self.issuer.delegation().fields().serials.0;
+        let books = Books::open(&self.dir, first).unwrap();
+        Admission::new(self.issuer.clone(), vec!["ams:7700".into()], books)
+    }
+
+    fn invite(&self, uses: u32) {
+        let invitation = Invitation {
+            uses,
+            expires_s: NOW_S + 3_600,
+            name: None,
+            domains: vec!["a.example.net".into()],
+        };
+        Books::invite(&self.dir, &SECRET, &invitation, NOW_S).unwrap();
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn key(n: u8) -> [u8; KEY_BYTES] {
+    let shown = Authority::generate(&[9; 32]).network().id();
+    let keys = Keys::generate(&[n; 64]);
+    let request = keys.request(shown, NodeAddr(1), "x", &[]).unwrap();
+    request.fields().subject.signing_key
+}
+
+fn join<'a>(name: &'a str, endpoints: &'a [u8]) -> Join<'a> {
+    Join {
+        secret: SECRET,
+        static_key: [7; 32],
+        name,
+        endpoints: Endpoints::parse(&mut Reader::new(endpoints)).unwrap(),
+    }
+}
+
+fn nobody(_: &str, _: NodeAddr) -> bool {
+    false
+}
+
+fn why(refused: Result<Admitted, Refused>) -> String {
+    refused.unwrap_err().text
+}
+
+#[test]
+fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
+    let scene = Scene::new("admission-uses");
+    let admission = scene.admission();
+    assert!(
+        why(admission.join(NOW_S, &join("home", &[0]), &key(10), nobody)).contains("opens nothing")
+    );
+    scene.invite(1);
+    let first = admission
+        .join(NOW_S, &join("home", &[0]), &key(10), nobody)
+        .unwrap();
+    let peer = scene
+        .authority
+        .network()
+        .verify(&first.certificate, NOW_S)
+        .unwrap();
+    assert_eq!(
+        (peer.name(), peer.address().to_string()),
+        ("home", "10.7.0.129".into())
+    );
+    let domains = first.certificate.fields().subject.domains;
+    assert_eq!(domains.iter().collect::<Vec<_>>(), ["a.example.net"]);
+    assert_eq!(
+        first.neighbors,
+        [(
+            NodeAddr(0x0a07_0080),
+            "ams".into(),
+            vec!["ams:7700".to_owned()]
+        )]
+    );
+    // Its answer was lost: it asks again, even after the node was started again.
+    let again = scene
+        .admission()
+        .join(NOW_S + 7_200, &join("home", &[0]), &key(10), nobody)
+        .unwrap();
+    assert_eq!(
+        (again.certificate, again.is_repeated),
+        (first.certificate, true)
+    );
+    // Whoever has found the token comes too late.
+    let thief = admission.join(NOW_S, &join("thief", &[0]), &key(11), nobody);
+    assert!(why(thief).contains("has been used"));
+}
+
+#[test]
+fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
+    let scene = Scene::new("admission-refused");
+    let admission = scene.admission();
+    scene.invite(10);
+    let late = admission.join(NOW_S + 3_601, &join("home", &[0]), &key(10), nobody);
+    assert!(why(late).contains("expired"));
+    let own = admission.join(NOW_S, &join("ams", &[0]), &key(10), nobody);
+    assert!(why(own).contains("another node is called `ams`"));
+    let known = admission.join(NOW_S, &join("fra", &[0]), &key(10), |name, _| name == "fra");
+    assert!(why(known).contains("another node is called `fra`"));
+    let wanted = NodeAddr(0x0a07_0081);
+    let second = admission.join(NOW_S, &join("home", &[0]), &key(10), |_, address| {
+        address == wanted
+    });
+    assert_eq!(
+        second
+            .unwrap()
+            .certificate
+            .fields()
+            .subject
+            .address
+            .to_string(),
+        "10.7.0.130"
+    );
+    admission
+        .join(NOW_S, &join("c", &[0]), &key(12), nobody)
+        .unwrap();
+    admission
+        .join(NOW_S, &join("d", &[0]), &key(13), nobody)
+        .unwrap();
+    let none_left = admission.join(NOW_S, &join("e", &[0]), &key(14), nobody);
+    assert!(why(none_left).contains("no overlay address is left"));
+}
+
+#[test]
+fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
+    let scene = Scene::new("admission-renewed");
+    let admission = scene.admission();
+    scene.invite(2);
+    let first = admission
+        .join(NOW_S, &join("home", &[0]), &key(10), nobody)
+        .unwrap();
+    let address = first.certificate.fields().subject.address;
+    assert!(why(admission.renew(NOW_S, address, &key(11))).contains("did not issue"));
+    let later_s = NOW_S + 20 * DAY_S;
+    let next = scene.admission().renew(later_s, address, &key(10)).unwrap();
+    assert_eq!(
+        next.certificate.fields().serial,
+        first.certificate.fields().serial + 1
+    );
+    assert_eq!(next.certificate.fields().not_after_s, later_s + 30 * DAY_S);
+    let rejoined = scene.admission();
+    // A host that has lost its certificate joins again and stays who it was.
+    let secret = [6; 32];
+    let invitation = Invitation {
+        uses: 1,
+        expires_s: NOW_S + DAY_S,
+        name: None,
+        domains: vec![],
+    };
+    Books::invite(&scene.dir, &secret, &invitation, NOW_S).unwrap();
+    let ask = Join {
+        secret,
+        ..join("other", &[0])
+    };
+    let again = rejoined.join(NOW_S, &ask, &key(10), nobody).unwrap();
+    let subject = again.certificate.fields().subject;
+    assert_eq!((subject.name, subject.address), ("home", address));
+    assert_eq!(
+        again.certificate.fields().serial,
+        next.certificate.fields().serial + 1
+    );
+}
+
+#[test]
+fn newcomers_are_told_of_others_that_can_be_dialled() {
+    let scene = Scene::new("admission-others");
+    let admission = scene.admission();
+    scene.invite(10);
+    let reachable = [1, 3, b'h', b':', b'1'];
+    let b = admission
+        .join(NOW_S, &join("b", &reachable), &key(10), nobody)
+        .unwrap();
+    assert_eq!(b.neighbors.len(), 1, "not of itself");
+    let c = admission
+        .join(NOW_S, &join("c", &[0]), &key(11), nobody)
+        .unwrap();
+    let names: Vec<&str> = c
+        .neighbors
+        .iter()
+        .map(|(_, name, _)| name.as_str())
+        .collect();
+    assert_eq!(names, ["ams", "b"]);
+    assert_eq!(c.neighbors[1].2, ["h:1"]);
+    answer(&c, &[], |joined| {
+        assert_eq!(joined.neighbors.iter().count(), 2);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn books_forget_expired_invitations_and_refuse_damage() {
+    let scene = Scene::new("admission-books");
+    scene.invite(1);
+    let other = Invitation {
+        uses: 1,
+        expires_s: NOW_S + 9_999,
+        name: None,
+        domains: vec![],
+    };
+    Books::invite(&scene.dir, &[6; 32], &other, NOW_S + 3_601).unwrap();
+    let left = Books::invitations(&scene.dir).unwrap();
+    assert_eq!(
+        left.into_iter().map(|(_, it)| it).collect::<Vec<_>>(),
+        [other]
+    );
+    let path = scene.dir.join("members.json");
+    for bad in ["", "{}", "{\"next_serial\":1,\"members\":[{}]}"] {
+        std::fs::write(&path, bad).unwrap();
+        assert!(Books::open(&scene.dir, 1).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,230 @@
+//! Issuers: what they sign counts within their delegation and nowhere else, and ends with it.
+
+use base::NodeAddr;
+use secure::{
+    Authority, Certificate, CertificateError, Delegation, Identity, IssueError, Issuer, Keys,
+    Mandate, Newcomer, Validity,
+};
+
+const NOW_S: u64 = 1_790_000_000;
+const DAY_S: u64 = 86_400;
+const FOR_90_DAYS: Validity = Validity {
+    not_before_s: NOW_S,
+    not_after_s: NOW_S + 90 * DAY_S,
+};
+const MANDATE: Mandate<'_> = Mandate {
+    addresses: (NodeAddr(0x0a07_0080), NodeAddr(0x0a07_00bf)),
+    certificates: 1_000,
+    validity: FOR_90_DAYS,
+    lifetime_s: 30 * DAY_S as u32,
+    names: "",
+    domains: &["*.example.net"],
+};
+
+fn identity(authority: &mut Authority, n: u8) -> Identity {
+    let keys = Keys::generate(&[100 + n; 64]);
+    let id = authority.network().id();
+    let request = keys.request(id, NodeAddr(0x0a07_0000 | u32::from(n)), "ams", &[]);
+    let certificate = authority.issue(&request.unwrap(), FOR_90_DAYS).unwrap();
+    Identity::new(keys, certificate).unwrap()
+}
+
+fn issuer(authority: &mut Authority) -> Issuer {
+    let identity = identity(authority, 1);
+    let delegation = authority
+        .delegate(identity.certificate(), &MANDATE)
+        .unwrap();
+    Issuer::new(identity, delegation).unwrap()
+}
+
+fn newcomer<'a>(domains: &'a [&'a str]) -> Newcomer<'a> {
+    let keys = Keys::generate(&[9; 64]);
+    let shown = Authority::generate(&[7; 32]).network().id();
+    let request = keys
+        .request(shown, NodeAddr(0x0a07_0080), "home", &[])
+        .unwrap();
+    let subject = request.fields().subject;
+    Newcomer {
+        address: NodeAddr(0x0a07_0080),
+        name: "home",
+        static_key: subject.static_key,
+        signing_key: subject.signing_key,
+        domains,
+    }
+}
+
+fn first_serial(issuer: &Issuer) -> u32 {
+    issuer.delegation().fields().serials.0
+}
+
+#[test]
+fn what_an_issuer_signs_counts_and_names_its_bearer() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let domains = ["a.example.net"];
+    let newcomer = newcomer(&domains);
+    let validity = issuer.validity(NOW_S + DAY_S);
+    let certificate = issuer
+        .issue(&newcomer, first_serial(&issuer), validity)
+        .unwrap();
+    let peer = authority
+        .network()
+        .verify(&certificate, NOW_S + DAY_S)
+        .unwrap();
+    assert_eq!((peer.name(), peer.address()), ("home", newcomer.address));
+    assert_eq!(peer.not_after_s(), NOW_S + 31 * DAY_S);
+    assert_eq!(
+        authority
+            .network()
+            .verify(&certificate, NOW_S + 31 * DAY_S + 1),
+        Err(CertificateError::Expired)
+    );
+    // The keys are the newcomer's own, so it can be a node.
+    assert!(Identity::new(Keys::generate(&[9; 64]), certificate.clone()).is_ok());
+    assert_eq!(
+        Certificate::from_text(&certificate.to_text()).unwrap(),
+        certificate
+    );
+    let text = issuer.delegation().to_text();
+    assert_eq!(&Delegation::from_text(&text).unwrap(), issuer.delegation());
+}
+
+#[test]
+fn nothing_counts_longer_than_the_delegation() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let late = issuer.validity(NOW_S + 80 * DAY_S);
+    assert_eq!(late.not_after_s, FOR_90_DAYS.not_after_s);
+    let too_late = issuer.validity(NOW_S + 91 * DAY_S);
+    let refused = issuer.issue(&newcomer(&[]), first_serial(&issuer), too_late);
+    assert_eq!(refused, Err(IssueError::NotDelegated));
+}
+
+#[test]
+fn an_issuer_refuses_what_is_not_delegated() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let (serial, validity) = (first_serial(&issuer), issuer.validity(NOW_S));
+    let good = newcomer(&[]);
+    assert!(issuer.issue(&good, serial, validity).is_ok());
+    let refused = |newcomer: Newcomer<'_>, serial, validity| {
+        issuer.issue(&newcomer, serial, validity).unwrap_err()
+    };
+    let elsewhere = Newcomer {
+        address: NodeAddr(0x0a07_0001),
+        ..good
+    };
+    assert_eq!(
+        refused(elsewhere, serial, validity),
+        IssueError::NotDelegated
+    );
+    let foreign = Newcomer {
+        domains: &["bank.example.org"],
+        ..good
+    };
+    assert_eq!(refused(foreign, serial, validity), IssueError::NotDelegated);
+    assert_eq!(
+        refused(good, serial - 1, validity),
+        IssueError::NotDelegated
+    );
+    assert_eq!(
+        refused(good, serial + 1_000, validity),
+        IssueError::NotDelegated
+    );
+    let longer = Validity {
+        not_after_s: validity.not_after_s + 1,
+        ..validity
+    };
+    assert_eq!(refused(good, serial, longer), IssueError::NotDelegated);
+    let nameless = Newcomer { name: "", ..good };
+    assert!(matches!(
+        refused(nameless, serial, validity),
+        IssueError::Malformed(_)
+    ));
+}
+
+/// What a captured issuer could make: its key signs anything, and the delegation is anybody's.
+#[test]
+fn nodes_refuse_what_a_dishonest_issuer_signs_beyond_its_delegation() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let honest = issuer(&mut authority);
+    // Another network's root delegates everything to the same key; the delegation is then exchanged.
+    let mut other = Authority::generate(&[2; 32]);
+    let wide = Mandate {
+        addresses: (NodeAddr(0x0a07_0001), NodeAddr(0x0a07_00fe)),
+        ..MANDATE
+    };
+    let identity = identity(&mut other, 1);
+    let delegation = other.delegate(identity.certificate(), &wide).unwrap();
+    let foreign = Issuer::new(identity, delegation).unwrap();
+    let validity = foreign.validity(NOW_S);
+    let serial = foreign.delegation().fields().serials.0;
+    let certificate = foreign.issue(&newcomer(&[]), serial, validity).unwrap();
+    assert_eq!(
+        authority.network().verify(&certificate, NOW_S),
+        Err(CertificateError::WrongNetwork)
+    );
+    // Each byte of an honest certificate, changed: nothing counts.
+    let validity = honest.validity(NOW_S);
+    let good = honest
+        .issue(&newcomer(&[]), first_serial(&honest), validity)
+        .unwrap();
+    for at in 0..good.as_bytes().len() {
+        let mut bytes = good.as_bytes().to_vec();
+        bytes[at] ^= 1;
+        if let Ok(changed) = Certificate::from_bytes(&bytes) {
+            assert!(
+                authority.network().verify(&changed, NOW_S).is_err(),
+                "byte {at}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_certificate_of_an_issuer_certifies_nobody() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let validity = issuer.validity(NOW_S);
+    let certificate = issuer
+        .issue(&newcomer(&[]), first_serial(&issuer), validity)
+        .unwrap();
+    assert!(authority.delegate(&certificate, &MANDATE).is_err());
+    let identity = Identity::new(Keys::generate(&[9; 64]), certificate).unwrap();
+    let stolen = Issuer::new(identity, issuer.delegation().clone());
+    assert_eq!(stolen.unwrap_err(), IssueError::OtherKey);
+}
+
+#[test]
+fn a_revoked_issuer_takes_along_what_it_signed_and_a_revoked_bearer_only_itself() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let validity = issuer.validity(NOW_S);
+    let serial = first_serial(&issuer);
+    let one = issuer.issue(&newcomer(&[]), serial, validity).unwrap();
+    let two = issuer.issue(&newcomer(&[]), serial + 1, validity).unwrap();
+    let mut network = authority.network();
+    let list = authority.revoke(&one, NOW_S).unwrap();
+    assert_eq!(network.apply(&list), Ok(true));
+    assert_eq!(network.verify(&one, NOW_S), Err(CertificateError::Revoked));
+    assert!(network.verify(&two, NOW_S).is_ok());
+    let list = authority
+        .revoke_delegation(issuer.delegation(), NOW_S)
+        .unwrap();
+    assert_eq!(network.apply(&list), Ok(true));
+    assert_eq!(network.verify(&two, NOW_S), Err(CertificateError::Revoked));
+    assert!(network.has_revoked(&two));
+}
+
+#[test]
+fn serials_of_the_root_and_of_issuers_never_meet() {
+    let mut authority = Authority::generate(&[1; 32]);
+    let issuer = issuer(&mut authority);
+    let (first, last) = issuer.delegation().fields().serials;
+    assert_eq!(last - first, 999);
+    let next = identity(&mut authority, 2);
+    assert!(next.certificate().fields().serial > last);
+    // The numbers are set aside over a restart, too.
+    let again = Authority::from_text(&authority.to_text()).unwrap();
+    assert_eq!(format!("{again:?}"), format!("{authority:?}"));
+}

@@ -1,0 +1,205 @@
+//! Messages by which a host becomes a node: it has been invited, or its certificate ends soon.
+//!
+//! ```text
+//!    8 Join     to the issuer: secret of the invitation 32 bytes, static key 32 bytes, name (text),
+//!               endpoints (count, texts)
+//!    9 Renew    to the issuer: the present certificate (the rest)
+//!   10 Joined   from the issuer: certificate (length 16 bits), revocations (length 16 bits; may be
+//!               empty), nodes to dial: count, each of address, name (text), endpoints (count, texts)
+//! ```
+//! They go over control ([`super::Message`]). The signing key is the one that TLS has proved.
+
+use super::{read_long, read_text, write_long, write_text};
+use crate::bytes::{Reader, Writer};
+use crate::certificate::{KEY_BYTES, MAX_CERTIFICATE_BYTES, MAX_REVOCATIONS_BYTES, is_name};
+use crate::{Full, Malformed};
+use base::NodeAddr;
+
+/// The secret of an invitation.
+pub const SECRET_BYTES: usize = 32;
+/// The most endpoints of one node.
+pub const ENDPOINTS_MAX: usize = 8;
+/// The most nodes that an issuer names.
+pub const NEIGHBORS_MAX: usize = 16;
+
+/// Shows an invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Join<'a> {
+    /// What the invitation holds.
+    pub secret: [u8; SECRET_BYTES],
+    /// The key by which the host will prove itself in handshakes.
+    pub static_key: [u8; KEY_BYTES],
+    /// The name that it wants.
+    pub name: &'a str,
+    /// Where others reach it.
+    pub endpoints: Endpoints<'a>,
+}
+
+/// The answer: what the host needs to be a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined<'a> {
+    /// Its certificate.
+    pub certificate: &'a [u8],
+    /// The newest list of revocations; empty if there is none.
+    pub revocations: &'a [u8],
+    /// Nodes that it can dial.
+    pub neighbors: Neighbors<'a>,
+}
+
+/// A node that can be dialled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbor<'a> {
+    /// Its overlay address.
+    pub address: NodeAddr,
+    /// Its name.
+    pub name: &'a str,
+    /// Where.
+    pub endpoints: Endpoints<'a>,
+}
+
+/// Endpoints as they stand on the wire: a count, then texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoints<'a>(&'a [u8]);
+
+/// Nodes as they stand on the wire, the count in front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbors<'a>(&'a [u8]);
+
+impl<'a> Join<'a> {
+    pub(super) fn parse(mut r: Reader<'a>) -> Result<Join<'a>, Malformed> {
+        let join = Join {
+            secret: r.array()?,
+            static_key: r.array()?,
+            name: name(&mut r)?,
+            endpoints: Endpoints::parse(&mut r)?,
+        };
+        r.finish()?;
+        Ok(join)
+    }
+
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.put(&self.secret)?;
+        w.put(&self.static_key)?;
+        write_text(w, self.name)?;
+        w.put(self.endpoints.0)
+    }
+}
+
+impl<'a> Joined<'a> {
+    pub(super) fn parse(mut r: Reader<'a>) -> Result<Joined<'a>, Malformed> {
+        let (certificate, revocations) = (read_long(&mut r)?, read_long(&mut r)?);
+        let is_too_long =
+            certificate.len() > MAX_CERTIFICATE_BYTES || revocations.len() > MAX_REVOCATIONS_BYTES;
+        if is_too_long {
+            return Err(Malformed::Length);
+        }
+        let neighbors = Neighbors::parse(&mut r)?;
+        r.finish()?;
+        Ok(Joined {
+            certificate,
+            revocations,
+            neighbors,
+        })
+    }
+
+    pub(super) fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        write_long(w, self.certificate)?;
+        write_long(w, self.revocations)?;
+        w.put(self.neighbors.0)
+    }
+}
+
+impl<'a> Endpoints<'a> {
+    /// Writes endpoints; [`Full`] also when there are too many.
+    pub fn emit<T: AsRef<str>>(endpoints: &[T], w: &mut Writer<'_>) -> Result<(), Full> {
+        if endpoints.len() > ENDPOINTS_MAX {
+            return Err(Full);
+        }
+        w.u8(endpoints.len() as u8)?;
+        let mut each = endpoints.iter();
+        each.try_for_each(|endpoint| write_text(w, endpoint.as_ref()))
+    }
+
+    /// Reads what [`Endpoints::emit`] wrote.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Endpoints<'a>, Malformed> {
+        let all = r.rest();
+        let count = r.u8()?;
+        if usize::from(count) > ENDPOINTS_MAX {
+            return Err(Malformed::Count);
+        }
+        for _ in 0..count {
+            read_text(r)?;
+        }
+        Ok(Endpoints(&all[..all.len() - r.rest().len()]))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let mut r = Reader::new(&self.0[1..]);
+        core::iter::from_fn(move || match r.is_empty() {
+            true => None,
+            false => read_text(&mut r).ok(),
+        })
+    }
+}
+
+impl<'a> Neighbors<'a> {
+    /// Writes nodes, each with its endpoints; [`Full`] also when there are too many.
+    pub fn emit<T: AsRef<str>>(
+        nodes: &[(NodeAddr, &str, &[T])],
+        w: &mut Writer<'_>,
+    ) -> Result<(), Full> {
+        if nodes.len() > NEIGHBORS_MAX {
+            return Err(Full);
+        }
+        w.u8(nodes.len() as u8)?;
+        for (address, name, endpoints) in nodes {
+            w.u32(address.0)?;
+            write_text(w, name)?;
+            Endpoints::emit(endpoints, w)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what [`Neighbors::emit`] wrote.
+    pub fn parse(r: &mut Reader<'a>) -> Result<Neighbors<'a>, Malformed> {
+        let all = r.rest();
+        let count = r.u8()?;
+        if usize::from(count) > NEIGHBORS_MAX {
+            return Err(Malformed::Count);
+        }
+        for _ in 0..count {
+            neighbor(r)?;
+        }
+        Ok(Neighbors(&all[..all.len() - r.rest().len()]))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Neighbor<'a>> + use<'a> {
+        let mut r = Reader::new(&self.0[1..]);
+        core::iter::from_fn(move || match r.is_empty() {
+            true => None,
+            false => neighbor(&mut r).ok(),
+        })
+    }
+}
+
+fn neighbor<'a>(r: &mut Reader<'a>) -> Result<Neighbor<'a>, Malformed> {
+    let address = NodeAddr(r.u32()?);
+    if !address.is_node() {
+        return Err(Malformed::Value);
+    }
+    Ok(Neighbor {
+        address,
+        name: name(r)?,
+        endpoints: Endpoints::parse(r)?,
+    })
+}
+
+fn name<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let name = read_text(r)?;
+    match is_name(name) {
+        true => Ok(name),
+        false => Err(Malformed::Value),
+    }
+}
