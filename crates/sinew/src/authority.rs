@@ -5,6 +5,7 @@
 //!   net init  DIR         root key                    net request: key and request, if the key
 //!   net add   DIR NODE    key, certificate, config      is not to leave that machine
 //!   net renew | set       a new certificate           node --config: takes it while it runs
+//!   net delegate          a delegation                invite: certifies others by itself
 //!   net revoke            a list                      likewise
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod add;
 mod configuration;
+mod delegate;
 pub mod directory;
 mod edit;
 mod list;
@@ -30,7 +32,10 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 pub use add::{Added, add};
-pub(crate) use configuration::is_endpoint;
+pub(crate) use add::{fresh_keys, init};
+pub(crate) use configuration::{Joined, is_endpoint, joined};
+pub(crate) use delegate::delegate;
+pub(crate) use register::is_file_name;
 pub use register::{Entry, Prefix, Register};
 
 /// The word for an empty list.
@@ -75,10 +80,19 @@ Examples:
   sinew net set voice ams --address ams2.example.net:7700
   sinew net set voice ams --link fra,par")]
     Set(Set),
-    /// Revoke a node's certificates
+    /// Let a node certify hosts that `sinew invite` invites
     #[command(after_help = "\
-Example:
-  sinew net revoke voice fra --node voice/ams")]
+Examples:
+  sinew net delegate voice ams
+  sinew net delegate voice ams --days 90 --lifetime 7 --names -lab \\
+    --domain '*.example.net'")]
+    Delegate(Delegate),
+    /// Revoke a node's certificates; of an issuer, all that it has certified, too
+    #[command(after_help = "\
+Examples:
+  sinew net revoke voice fra --node voice/ams
+  sinew invite voice/ams --show home > home.cert    # a member of an issuer
+  sinew net revoke voice home --certificate home.cert --node voice/ams")]
     Revoke(Revoke),
     /// Let clients on other hosts use a node, by TLS and a token
     #[command(after_help = "\
@@ -206,6 +220,39 @@ pub struct Set {
     pub json: bool,
 }
 
+/// Arguments of `net delegate`.
+#[derive(Debug, Args)]
+pub struct Delegate {
+    /// The network's directory
+    pub dir: PathBuf,
+    /// The node
+    pub node: String,
+    /// Where invited hosts reach it; default: its addresses
+    #[arg(long = "endpoint", value_name = "HOST:PORT")]
+    pub endpoints: Vec<String>,
+    /// Every name that it gives ends so
+    #[arg(
+        long,
+        value_name = "END",
+        default_value = "",
+        hide_default_value = true,
+        allow_hyphen_values = true
+    )]
+    pub names: String,
+    /// A domain, or a pattern like `*.example.net`, that its nodes may serve
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Vec<String>,
+    /// For how many days it may certify, and what it certifies counts
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// For how many days a certificate counts; nodes renew theirs by themselves
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
+    pub lifetime: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `net revoke`.
 #[derive(Debug, Args)]
 pub struct Revoke {
@@ -213,6 +260,9 @@ pub struct Revoke {
     pub dir: PathBuf,
     /// The node
     pub node: String,
+    /// Its certificate, if an issuer has certified it: `sinew invite --show` prints it
+    #[arg(long, value_name = "FILE")]
+    pub certificate: Option<PathBuf>,
     /// The control socket of any running node, or a directory with it; that node tells all others
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
@@ -239,6 +289,7 @@ pub fn run(command: &Net) -> Outcome {
         Net::Request(args) => request::run(args),
         Net::Renew(args) => renew::run_renew(args),
         Net::Set(args) => set::run(args),
+        Net::Delegate(args) => delegate::run(args),
         Net::Revoke(args) => renew::run_revoke(args),
         Net::Clients(args) => crate::gate::run(args),
         Net::List(args) => list::run(args),

@@ -31,6 +31,15 @@
 //! [relay]                            # bulk data: `sinew cp` through and to this node
 //! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed
 //! transfers = 64                     # how many at the same time; 0: none at all
+//!
+//! [issuer]                           # hosts that `sinew invite` has invited become nodes here
+//! delegation = "node.delegation"     # what it may certify: `sinew net delegate` makes it
+//! books = "issuer"                   # the directory of its invitations and members
+//! endpoints = ["ams.example.net:7700"]
+//!
+//! [renewal]                          # who issued this node's certificate issues the next one
+//! from = ["ams.example.net:7700"]
+//! key = "d75a98…"                    # the issuer's public key
 //! ```
 
 mod parse;
@@ -40,8 +49,8 @@ use gateway::allow::Rule;
 use host::control::GroupSet;
 use host::log::Level;
 use parse::{
-    congestion, default_mode, flows, group_address, hops, listen, mode, neighbors, node_address,
-    one_or_more, one_text, rate, settings, some_listen, span, strikes, text, yes,
+    congestion, default_mode, flows, group_address, hops, key, listen, mode, neighbors,
+    node_address, one_or_more, one_text, rate, settings, some_listen, span, strikes, text, yes,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -122,6 +131,12 @@ pub struct Config {
     /// Bulk data.
     #[serde(default)]
     pub relay: Relay,
+    /// Certifies hosts that were invited.
+    #[serde(default)]
+    pub issuer: Option<Issuer>,
+    /// Where the next certificate of the node is to be had.
+    #[serde(default)]
+    pub renewal: Option<Renewal>,
     /// Changes to the profile's timers and thresholds, by key.
     #[serde(default, deserialize_with = "settings")]
     pub settings: BTreeMap<String, String>,
@@ -356,6 +371,31 @@ impl Default for Relay {
     }
 }
 
+/// A node that certifies others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issuer {
+    /// The file of what it may certify.
+    pub delegation: PathBuf,
+    /// The directory of its invitations and members.
+    pub books: PathBuf,
+    /// Where hosts that were invited reach it, by TCP.
+    #[serde(deserialize_with = "one_or_more")]
+    pub endpoints: Vec<String>,
+}
+
+/// Where the next certificate is to be had.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Renewal {
+    /// The issuer's endpoints.
+    #[serde(deserialize_with = "one_or_more")]
+    pub from: Vec<String>,
+    /// The issuer's public key.
+    #[serde(deserialize_with = "key")]
+    pub key: [u8; wire::certificate::KEY_BYTES],
+}
+
 /// The real-time lane.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -503,10 +543,13 @@ impl Config {
             &mut self.log_file,
         ];
         let token_file = self.clients.as_mut().map(|clients| &mut clients.token_file);
+        let issuer = self.issuer.as_mut();
+        let issuer = issuer.map(|issuer| [&mut issuer.delegation, &mut issuer.books]);
         for path in paths
             .into_iter()
             .chain(options.into_iter().filter_map(Option::as_mut))
             .chain(token_file)
+            .chain(issuer.into_iter().flatten())
             .chain(&mut self.relay.roots)
         {
             if path.is_relative() {

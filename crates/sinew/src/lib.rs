@@ -1,6 +1,7 @@
 //! The command line: a node, and the tools to make, watch, measure and impair networks of nodes.
 //!
 //! ```text
+//!   up invite join    a network and its nodes, in one line each
 //!   sinew net ..      authority: keys, certificates, configurations (files only)
 //!   sinew node        a running node            <- host, overlay, net
 //!   status peers ..   asks a running node       <- its control socket, JSON
@@ -39,7 +40,9 @@ pub mod gate;
 pub mod gateway;
 pub mod groups;
 pub mod identity;
+pub mod invitation;
 pub mod lab;
+pub mod launch;
 pub mod link;
 pub mod names;
 pub mod node;
@@ -58,6 +61,7 @@ pub mod terminal;
 mod testing;
 pub mod trace;
 pub mod transfer;
+pub mod up;
 pub mod watch;
 pub mod why;
 
@@ -95,6 +99,26 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Make a network and its first node, which may invite others, and run it
+    #[command(after_help = "\
+Examples:
+  sinew up --address ams.example.net:7700
+  sinew up net --node ams --address 192.0.2.7:7700 --start no")]
+    Up(up::Up),
+    /// Print a token: one line by which another host joins the network
+    #[command(after_help = "\
+Examples:
+  sinew invite
+  sinew invite net/ams --uses 60 --expires 24h
+  sinew invite net/ams --list")]
+    Invite(invitation::Invite),
+    /// Become a node of the network that a token is of
+    #[command(after_help = "\
+Examples:
+  sinew join sinew1-…
+  sinew join - --name home < token
+  sinew join sinew1-… --address fra.example.net:7700 --start service")]
+    Join(invitation::Join),
     /// Make a network and the certificates of its nodes
     #[command(subcommand, after_help = "Example:\n  sinew net init net --name try")]
     Net(authority::Net),
@@ -265,6 +289,9 @@ Examples:
 /// Does what the command line asks.
 pub fn run(cli: &Cli) -> Outcome {
     match &cli.command {
+        Command::Up(args) => up::run(args),
+        Command::Invite(args) => invitation::invite(args),
+        Command::Join(args) => invitation::join(args),
         Command::Net(command) => authority::run(command),
         Command::Node(args) => node::run(args),
         Command::Status(args) => show::run(What::Status, args),

@@ -11,14 +11,17 @@ mod start;
 
 use crate::config::{self, Accept, Config, Profile};
 use crate::failure::{Failure, Outcome};
+use crate::identity;
 use base::{Duration, UnderlayAddr};
 use clap::Args;
+use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
 use host::log::Lines;
 use host::metrics::Metrics;
 use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
+use host::renewal::{Renewal, Source};
 use host::resolve::{Named, Resolver, socket_for};
 use host::{Driver, Setup};
 use net::addr::underlay;
@@ -29,7 +32,7 @@ use overlay::node::{Neighbor, Node};
 use overlay::request::Operation;
 use ready::Ready;
 use reload::{Reloader, Running};
-use secure::{Identity, Network};
+use secure::{Delegation, Identity, Issuer, Network};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -179,6 +182,7 @@ struct Services {
     _metrics: Option<Metrics>,
     _keeper: Keeper,
     _relay: Option<Service>,
+    _renewal: Option<Renewal>,
 }
 
 impl Services {
@@ -220,6 +224,14 @@ impl Services {
             }
         }
         let relay = relay(config, identity, network, driver, lines)?;
+        let renewal = config.renewal.as_ref().map(|renewal| {
+            let source = Source {
+                endpoints: renewal.from.clone(),
+                issuer: renewal.key,
+                file: config.certificate.clone(),
+            };
+            Renewal::start(source, identity.clone(), commander(), lines.clone())
+        });
         let stored = network.revocations_version();
         let keeper = Keeper::start(
             config.revocations.clone(),
@@ -232,6 +244,7 @@ impl Services {
             _metrics: metrics.transpose()?,
             _keeper: keeper.map_err(thread)?,
             _relay: relay,
+            _renewal: renewal.transpose().map_err(thread)?,
         })
     }
 }
@@ -245,7 +258,10 @@ fn relay(
     driver: &Driver,
     lines: &Lines,
 ) -> Result<Option<Service>, Failure> {
-    if config.relay.transfers == 0 {
+    let admission = config.issuer.as_ref();
+    let admission = admission.map(|issuer| admission_by(issuer, identity));
+    let admission = admission.transpose()?;
+    if config.relay.transfers == 0 && admission.is_none() {
         return Ok(None);
     }
     let control = config.control_socket.as_ref();
@@ -256,6 +272,7 @@ fn relay(
         transfers: config.relay.transfers,
         roots: config.relay.roots.clone(),
         certificate: Some(config.certificate.clone()),
+        admission: admission.map(Arc::new),
     };
     for root in config.relay.roots.iter().filter(|root| !root.is_dir()) {
         lines.warn(&format!(
@@ -279,6 +296,16 @@ fn relay(
         Err(error @ ServeError::Io(_)) => Err(Failure::failed(error)),
         Err(error) => Err(Failure::misused(error)),
     }
+}
+
+/// What makes this node an issuer.
+fn admission_by(issuer: &config::Issuer, identity: &Identity) -> Result<Admission, Failure> {
+    let delegation = identity::read_as(&issuer.delegation, Delegation::from_text);
+    let delegation = delegation.map_err(Failure::misused)?;
+    let first_serial = delegation.fields().serials.0;
+    let signs = Issuer::new(identity.clone(), delegation).map_err(Failure::misused)?;
+    let books = Books::open(&issuer.books, first_serial).map_err(Failure::misused)?;
+    Ok(Admission::new(signs, issuer.endpoints.clone(), books))
 }
 
 /// Descriptors that a node asks for: a connection and a stream for each client, and some for
@@ -317,7 +344,8 @@ fn take_priority(lines: &Lines) -> String {
     scheduling.to_string()
 }
 
-fn is_root() -> bool {
+/// True for the superuser.
+pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 

@@ -6,7 +6,7 @@ use wire::relay::join::Endpoints;
 
 const NOW_S: u64 = 1_790_000_000;
 const DAY_S: u64 = 86_400;
-const SECRET: [u8; 32] = [5; 32];
+const SECRET: [u8; 16] = [5; 16];
 
 struct Scene {
     authority: Authority,
@@ -187,7 +187,7 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
     assert_eq!(next.certificate.fields().not_after_s, later_s + 30 * DAY_S);
     let rejoined = scene.admission();
     // A host that has lost its certificate joins again and stays who it was.
-    let secret = [6; 32];
+    let secret = [6; 16];
     let invitation = Invitation {
         uses: 1,
         expires_s: NOW_S + DAY_S,
@@ -245,7 +245,7 @@ fn books_forget_expired_invitations_and_refuse_damage() {
         name: None,
         domains: vec![],
     };
-    Books::invite(&scene.dir, &[6; 32], &other, NOW_S + 3_601).unwrap();
+    Books::invite(&scene.dir, &[6; 16], &other, NOW_S + 3_601).unwrap();
     let left = Books::invitations(&scene.dir).unwrap();
     assert_eq!(
         left.into_iter().map(|(_, it)| it).collect::<Vec<_>>(),

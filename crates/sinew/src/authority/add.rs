@@ -31,15 +31,7 @@ pub struct Added {
 }
 
 pub(super) fn run_init(args: &Init) -> Outcome {
-    if !is_file_name(&args.name) {
-        return Err(bad_name(&args.name, "network"));
-    }
-    let register = Register {
-        name: args.name.clone(),
-        prefix: args.prefix,
-        nodes: Vec::new(),
-    };
-    let directory = Directory::create(&args.dir, register)?;
+    let directory = init(args)?;
     if args.json {
         let id = id_text(&directory);
         return terminal::json(&json!({
@@ -54,6 +46,20 @@ pub(super) fn run_init(args: &Init) -> Outcome {
          add nodes with: sinew net add {dir} NODE --address HOST:PORT",
         args.name
     ))
+}
+
+/// Makes a network.
+pub(crate) fn init(args: &Init) -> Result<Directory, Failure> {
+    if !is_file_name(&args.name) {
+        return Err(bad_name(&args.name, "network"));
+    }
+    let register = Register {
+        name: args.name.clone(),
+        prefix: args.prefix,
+        nodes: Vec::new(),
+        delegations: Vec::new(),
+    };
+    Directory::create(&args.dir, register)
 }
 
 pub(super) fn run_add(args: &Add) -> Outcome {
@@ -241,7 +247,7 @@ fn own_request(
 }
 
 /// Keys that nobody else knows.
-pub(super) fn fresh_keys() -> Result<Keys, Failure> {
+pub(crate) fn fresh_keys() -> Result<Keys, Failure> {
     let mut bytes = [0; 64];
     let (first, second) = bytes.split_at_mut(32);
     first.copy_from_slice(&entropy()?);
@@ -295,6 +301,16 @@ fn check_address(register: &Register, address: NodeAddr, name: &str) -> Outcome 
         return Err(Failure::misused(format_args!(
             "{address} is the address of {}",
             node.name
+        )));
+    }
+    let delegated = register.delegations.iter();
+    if let Some(given) = delegated
+        .into_iter()
+        .find(|given| (given.first..=given.last).contains(&address))
+    {
+        return Err(Failure::misused(format_args!(
+            "{address} is for the nodes that {} certifies: it gives {} to {}",
+            given.node, given.first, given.last
         )));
     }
     if !register.prefix.contains(address) {

@@ -2,26 +2,75 @@
 
 use super::register::Entry;
 use crate::failure::{Failure, Outcome};
+use base::NodeAddr;
 use std::net::SocketAddr;
 
 /// The port of a node that has no address of its own to be reached at.
 const DEFAULT_PORT: u16 = 7700;
 
+/// What `sinew join` configures beside certificate and key.
+pub(crate) struct Joined<'a> {
+    /// The node.
+    pub name: &'a str,
+    /// Where others reach it.
+    pub endpoints: &'a [String],
+    /// Where it listens, if that does not follow from its endpoints.
+    pub listen: Option<SocketAddr>,
+    /// The directory of its sockets, if they are not beside the configuration.
+    pub sockets: Option<&'a str>,
+    /// The nodes that it dials: overlay address, name, endpoints. The first has certified it.
+    pub neighbors: &'a [(NodeAddr, String, Vec<String>)],
+    /// The key of that one.
+    pub issuer: [u8; 32],
+    /// Where that one is asked for the next certificate.
+    pub from: &'a [String],
+}
+
+/// The configuration of a node that has joined by an invitation.
+pub(crate) fn joined(node: &Joined<'_>) -> String {
+    let entry = |address: NodeAddr, name: &str, endpoints: &[String]| Entry {
+        name: name.to_owned(),
+        address,
+        endpoints: endpoints.to_vec(),
+        serial: 0,
+        revoked: false,
+    };
+    let own = entry(NodeAddr(0), node.name, node.endpoints);
+    let neighbors = node.neighbors.iter();
+    let neighbors: Vec<Entry> = neighbors
+        .map(|(address, name, endpoints)| entry(*address, name, endpoints))
+        .collect();
+    let mut text = write(
+        &own,
+        node.listen,
+        node.sockets,
+        "that has joined by an invitation",
+    );
+    let key: String = node
+        .issuer
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    text += &format!(
+        "\n# Its certificate is renewed by the node that has issued it.\n\
+         [renewal]\nfrom = {:?}\nkey = \"{key}\"\n",
+        node.from
+    );
+    neighbors.iter().for_each(|node| text += &neighbor(node));
+    text
+}
+
+/// What makes a node an issuer.
+pub(super) fn issuer(endpoints: &[String]) -> String {
+    format!(
+        "\n# It certifies hosts that `sinew invite` has invited.\n\
+         [issuer]\ndelegation = \"node.delegation\"\nbooks = \"issuer\"\nendpoints = {endpoints:?}\n"
+    )
+}
+
 /// The configuration of a new node.
 pub(super) fn text(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> String {
-    let Entry { name, .. } = entry;
-    let listen: Vec<String> = listen(&entry.endpoints)
-        .iter()
-        .map(|addr| format!("{addr:?}"))
-        .collect();
-    let mut text = format!(
-        "# Node {name} of network {network}. Paths are relative to this file.\n\
-         certificate = \"node.cert\"\nkey = \"node.key\"\nnetwork = \"network.pub\"\n\
-         revocations = \"revocations\"\nlisten = [{}]\n\
-         client_socket = \"{name}.sock\"\ncontrol_socket = \"{name}.ctl\"\n\
-         # metrics = \"127.0.0.1:9700\"\n",
-        listen.join(", ")
-    );
+    let mut text = write(entry, None, None, &format!("of network {network}"));
     if lab {
         text.push_str("lab = true\n");
     }
@@ -29,6 +78,22 @@ pub(super) fn text(network: &str, entry: &Entry, lab: bool, links: &[Entry]) -> 
         text.push_str(&neighbor(link));
     }
     text
+}
+
+fn write(node: &Entry, at: Option<SocketAddr>, sockets: Option<&str>, what: &str) -> String {
+    let Entry { name, .. } = node;
+    let listen = match at {
+        Some(at) => vec![at.to_string()],
+        None => listen(&node.endpoints),
+    };
+    let beside = sockets.map_or_else(String::new, |dir| format!("{dir}/"));
+    format!(
+        "# Node {name} {what}. Paths are relative to this file.\n\
+         certificate = \"node.cert\"\nkey = \"node.key\"\nnetwork = \"network.pub\"\n\
+         revocations = \"revocations\"\nlisten = {listen:?}\n\
+         client_socket = \"{beside}{name}.sock\"\ncontrol_socket = \"{beside}{name}.ctl\"\n\
+         # metrics = \"127.0.0.1:9700\"\n"
+    )
 }
 
 pub(super) fn neighbor(node: &Entry) -> String {

@@ -5,10 +5,10 @@
 //!   network.pub           the root public key, which every node has
 //!   network.toml          the register
 //!   revocations           the signed list, once there is one
-//!   issued/SERIAL.cert    every certificate ever issued
+//!   issued/SERIAL.cert    every certificate ever issued; SERIAL.delegation for issuers
 //!   NODE/                 what goes to the node's machine, whole
 //!     node.key     0600   unless the key was made there
-//!     node.cert   network.pub   node.toml   revocations
+//!     node.cert   network.pub   node.toml   revocations   node.delegation (issuers)
 //! ```
 //!
 //! Commands hold the lock from reading to writing. The root key's file is written first, so that
@@ -17,7 +17,7 @@
 use super::register::Register;
 use crate::failure::Failure;
 use crate::identity::{FileError, read, read_as, read_secret_as, write, write_secret};
-use secure::{Authority, Certificate, Revocations};
+use secure::{Authority, Certificate, Delegation, Revocations};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -144,6 +144,17 @@ impl Directory {
         Ok(found)
     }
 
+    /// Keeps a delegation that was made.
+    pub fn keep_delegation(&self, delegation: &Delegation) -> Result<(), Failure> {
+        let path = self.delegated(delegation.fields().serial);
+        Ok(write(&path, &delegation.to_text())?)
+    }
+
+    /// The delegation of a serial.
+    pub fn delegation(&self, serial: u32) -> Result<Delegation, Failure> {
+        Ok(read_as(&self.delegated(serial), Delegation::from_text)?)
+    }
+
     /// Keeps the list of revocations here and with every node.
     pub fn spread(&self, list: &Revocations) -> Result<(), Failure> {
         let text = list.to_text();
@@ -165,6 +176,10 @@ impl Directory {
         } else {
             None
         })
+    }
+
+    fn delegated(&self, serial: u32) -> PathBuf {
+        self.issued(serial).with_extension("delegation")
     }
 
     fn issued(&self, serial: u32) -> PathBuf {

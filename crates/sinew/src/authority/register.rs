@@ -28,6 +28,33 @@ pub struct Register {
     /// Its nodes, in the order of their coming.
     #[serde(default, rename = "node", skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Entry>,
+    /// What its issuers may certify.
+    #[serde(default, rename = "delegation", skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<Delegated>,
+}
+
+/// Addresses that an issuer gives, and the authority does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Delegated {
+    /// The issuer.
+    pub node: String,
+    /// The number of the delegation.
+    pub serial: u32,
+    /// The first of its addresses.
+    #[serde(with = "as_text")]
+    pub first: NodeAddr,
+    /// The last.
+    #[serde(with = "as_text")]
+    pub last: NodeAddr,
+    /// The last second in which it counts.
+    pub not_after_s: u64,
+}
+
+impl Delegated {
+    fn has(&self, address: NodeAddr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
 }
 
 /// A node.
@@ -49,6 +76,9 @@ pub struct Entry {
     pub revoked: bool,
 }
 
+/// The smallest block for an issuer.
+const BLOCK_MIN: u32 = 4;
+
 /// A range of overlay addresses, written `10.7.0.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -69,8 +99,35 @@ impl Register {
 
     /// The lowest address that nobody has.
     pub fn free_address(&self) -> Option<NodeAddr> {
-        let taken = |address: &NodeAddr| self.nodes.iter().any(|node| node.address == *address);
-        self.prefix.addresses().find(|address| !taken(address))
+        self.prefix
+            .addresses()
+            .find(|address| self.is_free(*address))
+    }
+
+    /// Addresses for an issuer: a quarter of the range, from its end, or as much less as is free in
+    /// one piece.
+    pub fn free_block(&self) -> Option<(NodeAddr, NodeAddr)> {
+        let size = 1u32 << (32 - self.prefix.bits);
+        let mut length = size / 4;
+        while length >= BLOCK_MIN {
+            let mut at = size;
+            while at >= length {
+                at -= length;
+                // The first and the last address of the range are nobody's.
+                let first = self.prefix.first + at.max(1);
+                let last = self.prefix.first + (at + length).min(size - 1) - 1;
+                if (first..=last).all(|address| self.is_free(NodeAddr(address))) {
+                    return Some((NodeAddr(first), NodeAddr(last)));
+                }
+            }
+            length /= 2;
+        }
+        None
+    }
+
+    fn is_free(&self, address: NodeAddr) -> bool {
+        !self.nodes.iter().any(|node| node.address == address)
+            && !self.delegations.iter().any(|given| given.has(address))
     }
 }
 
@@ -135,7 +192,7 @@ mod as_text {
 }
 
 /// True for a name that can be a directory's and a host's: letters, digits, `-`, `_`, `.`.
-pub(super) fn is_file_name(name: &str) -> bool {
+pub(crate) fn is_file_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     wire::certificate::is_name(name)
         && name.bytes().all(allowed)
@@ -169,6 +226,7 @@ mod tests {
             name: "n".into(),
             prefix: "10.7.0.0/30".parse().unwrap(),
             nodes: vec![],
+            delegations: vec![],
         };
         let mut given = Vec::new();
         while let Some(address) = register.free_address() {
@@ -186,6 +244,33 @@ mod tests {
         assert_eq!(register.free_address().unwrap().to_string(), "10.7.0.1");
         assert!(register.prefix.contains("10.7.0.3".parse().unwrap()));
         assert!(!register.prefix.contains("10.7.0.4".parse().unwrap()));
+    }
+
+    #[test]
+    fn issuers_get_blocks_that_nobody_has() {
+        let mut register = Register {
+            name: "n".into(),
+            prefix: "10.7.0.0/24".parse().unwrap(),
+            nodes: vec![],
+            delegations: vec![],
+        };
+        let mut blocks = Vec::new();
+        while let Some((first, last)) = register.free_block() {
+            blocks.push(format!("{first}-{last}"));
+            register.delegations.push(Delegated {
+                node: "ams".into(),
+                serial: 1,
+                first,
+                last,
+                not_after_s: 0,
+            });
+        }
+        assert_eq!(blocks[0], "10.7.0.192-10.7.0.254");
+        assert_eq!(blocks[1], "10.7.0.128-10.7.0.191");
+        assert_eq!(blocks[3], "10.7.0.1-10.7.0.63");
+        assert_eq!((blocks.len(), register.free_address()), (4, None));
+        register.delegations.truncate(1);
+        assert_eq!(register.free_address().unwrap().to_string(), "10.7.0.1");
     }
 
     #[test]

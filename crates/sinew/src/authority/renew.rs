@@ -9,7 +9,7 @@ use super::{Renew, Revoke};
 use crate::control::{self, Control};
 use crate::date::day;
 use crate::failure::{Failure, Outcome};
-use crate::identity::write;
+use crate::identity::{read_as, write};
 use crate::show::text;
 use crate::terminal;
 use secure::Certificate;
@@ -56,9 +56,13 @@ pub(super) fn run_renew(args: &Renew) -> Outcome {
 
 pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     let mut directory = Directory::open(&args.dir)?;
-    if directory.register.node(&args.node).is_none() {
-        return Err(unknown(&args.node));
-    }
+    let member = match &args.certificate {
+        Some(path) => Some(member(path, &args.node)?),
+        None if directory.register.node(&args.node).is_none() => {
+            return Err(unknown(&args.node));
+        }
+        None => None,
+    };
     let socket = match args
         .socket
         .as_deref()
@@ -71,7 +75,11 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     let now_s = net::Clock::new().unix_s();
     let mut serials = Vec::new();
     // Certificates that were renewed count until they expire.
-    for certificate in directory.certificates_of(&args.node)? {
+    let certificates = match member {
+        Some(certificate) => vec![certificate],
+        None => directory.certificates_of(&args.node)?,
+    };
+    for certificate in certificates {
         let fields = certificate.fields();
         if fields.not_after_s >= now_s {
             serials.push(fields.serial);
@@ -80,6 +88,16 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
                 .revoke(&certificate, now_s)
                 .map_err(Failure::failed)?;
         }
+    }
+    // Whoever has the key of an issuer could certify others: what it has certified ends, too.
+    let delegations = directory.register.delegations.clone();
+    for given in delegations.iter().filter(|given| given.node == args.node) {
+        let delegation = directory.delegation(given.serial)?;
+        serials.push(given.serial);
+        directory
+            .authority
+            .revoke_delegation(&delegation, now_s)
+            .map_err(Failure::failed)?;
     }
     for node in directory
         .register
@@ -113,6 +131,19 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     );
     let told_so = "the running node has it and tells the others";
     tell(args.json, answer, &done, told_so, &otherwise, told)
+}
+
+/// The certificate of a node that an issuer has certified.
+fn member(path: &Path, name: &str) -> Result<Certificate, Failure> {
+    let certificate = read_as(path, Certificate::from_text)?;
+    match certificate.fields().subject.name == name {
+        true => Ok(certificate),
+        false => Err(Failure::misused(format_args!(
+            "{} is the certificate of `{}`, not of `{name}`",
+            path.display(),
+            certificate.fields().subject.name
+        ))),
+    }
 }
 
 /// A node of the register that is not revoked.
@@ -203,6 +234,7 @@ pub(super) fn tell(
 
 fn unknown(name: &str) -> Failure {
     Failure::misused(format_args!(
-        "no node `{name}` in this network: see `sinew net list`"
+        "no node `{name}` in this network: see `sinew net list`; one that an issuer has certified is \
+         named with `--certificate`"
     ))
 }

@@ -67,6 +67,12 @@ pub(super) fn listen<'de, D: Deserializer<'de>>(
     texts.iter().map(|text| parse(text)).collect()
 }
 
+pub(super) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    let text = String::deserialize(deserializer)?;
+    client::remote::from_hex(&text)
+        .ok_or_else(|| de::Error::custom(format!("`{text}`: not a key of 64 hexadecimal digits")))
+}
+
 pub(super) fn some_listen<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<SocketAddr>>, D::Error> {

@@ -1,7 +1,7 @@
 //! Messages by which a host becomes a node: it has been invited, or its certificate ends soon.
 //!
 //! ```text
-//!    8 Join     to the issuer: secret of the invitation 32 bytes, static key 32 bytes, name (text),
+//!    8 Join     to the issuer: secret of the invitation 16 bytes, static key 32 bytes, name (text),
 //!               endpoints (count, texts)
 //!    9 Renew    to the issuer: the present certificate (the rest)
 //!   10 Joined   from the issuer: certificate (length 16 bits), revocations (length 16 bits; may be
@@ -16,7 +16,7 @@ use crate::{Full, Malformed};
 use base::NodeAddr;
 
 /// The secret of an invitation.
-pub const SECRET_BYTES: usize = 32;
+pub const SECRET_BYTES: usize = 16;
 /// The most endpoints of one node.
 pub const ENDPOINTS_MAX: usize = 8;
 /// The most nodes that an issuer names.

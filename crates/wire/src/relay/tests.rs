@@ -432,14 +432,14 @@ fn what_a_host_that_joins_says_and_hears_comes_back() {
     let mut w = Writer::new(&mut room);
     join::Endpoints::emit(&["h:1"], &mut w).unwrap();
     let join = Message::Join(join::Join {
-        secret: [7; 32],
+        secret: [7; 16],
         static_key: [8; 32],
         name: "home",
         endpoints: join::Endpoints::parse(&mut Reader::new(w.written())).unwrap(),
     });
     let expected = [
-        &[8, 0, 0, 74][..],
-        &[7; 32],
+        &[8, 0, 0, 58][..],
+        &[7; 16],
         &[8; 32],
         &[4, b'h', b'o', b'm', b'e'],
         &[1, 3, b'h', b':', b'1'],

@@ -1,0 +1,112 @@
+//! `net delegate`: a node may certify others, within what the root key signs here.
+
+use super::Delegate;
+use super::add::validity;
+use super::configuration::{check_endpoint, issuer};
+use super::directory::Directory;
+use super::register::Delegated;
+use super::renew::present;
+use crate::date::day;
+use crate::failure::{Failure, Outcome};
+use crate::identity::{read, write};
+use crate::terminal;
+use secure::{Delegation, Mandate};
+use serde_json::json;
+
+/// Certificates that one delegation may sign. Choice: a thousand nodes, renewed every twenty days for
+/// three years.
+const CERTIFICATES: u32 = 65_536;
+
+pub(super) fn run(args: &Delegate) -> Outcome {
+    let (delegation, is_configured) = delegate(args)?;
+    let fields = delegation.fields();
+    let (first, last) = fields.addresses;
+    let dir = args.dir.join(&args.node);
+    if args.json {
+        return terminal::json(&json!({
+            "node": args.node, "serial": fields.serial, "first": first.to_string(),
+            "last": last.to_string(), "not_after_s": fields.not_after_s,
+            "lifetime_s": fields.lifetime_s, "names": fields.names,
+            "domains": fields.domains.iter().collect::<Vec<_>>(),
+            "delegation": dir.join("node.delegation").display().to_string(),
+        }));
+    }
+    let dir = dir.display();
+    let configured = match is_configured {
+        true => format!(
+            "{dir}/node.toml has `[issuer]` now: start {} again",
+            args.node
+        ),
+        false => format!("copy {dir}/node.delegation and node.toml to {}", args.node),
+    };
+    terminal::line(&format!(
+        "{} may certify {first} to {last} until {}\n{configured}\ninvite with: sinew invite {dir}",
+        args.node,
+        day(fields.not_after_s)
+    ))
+}
+
+/// Makes the delegation and writes it beside the node's other files; true if its configuration is there
+/// and names it.
+pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
+    let mut directory = Directory::open(&args.dir)?;
+    let entry = present(&directory, &args.node)?;
+    let endpoints = match args.endpoints.is_empty() {
+        true => entry.endpoints.clone(),
+        false => args.endpoints.clone(),
+    };
+    if endpoints.is_empty() {
+        return Err(Failure::misused(format_args!(
+            "invited hosts could not reach {}: give it an address, or name one by --endpoint",
+            args.node
+        )));
+    }
+    endpoints
+        .iter()
+        .try_for_each(|endpoint| check_endpoint(endpoint))?;
+    // One that is delegated to already goes on with the addresses that it has given.
+    let earlier = directory.register.delegations.iter();
+    let earlier = earlier.filter(|given| given.node == args.node);
+    let addresses = match earlier.last() {
+        Some(given) => (given.first, given.last),
+        None => directory.register.free_block().ok_or_else(|| {
+            Failure::failed(format_args!(
+                "no addresses are left for an issuer in {}",
+                directory.register.prefix
+            ))
+        })?,
+    };
+    let validity = validity(args.days);
+    let domains: Vec<&str> = args.domains.iter().map(String::as_str).collect();
+    let mandate = Mandate {
+        addresses,
+        certificates: CERTIFICATES,
+        validity,
+        lifetime_s: args.lifetime.saturating_mul(86_400),
+        names: &args.names,
+        domains: &domains,
+    };
+    let certificate = directory.certificate(entry.serial)?;
+    let delegation = directory.authority.delegate(&certificate, &mandate);
+    let delegation = delegation.map_err(Failure::misused)?;
+    directory.register.delegations.push(Delegated {
+        node: args.node.clone(),
+        serial: delegation.fields().serial,
+        first: addresses.0,
+        last: addresses.1,
+        not_after_s: validity.not_after_s,
+    });
+    directory.save()?;
+    directory.keep_delegation(&delegation)?;
+    let dir = directory.node(&args.node);
+    write(&dir.join("node.delegation"), &delegation.to_text())?;
+    let config = dir.join("node.toml");
+    if !config.exists() {
+        return Ok((delegation, false));
+    }
+    let text = read(&config)?;
+    if !text.lines().any(|line| line.trim() == "[issuer]") {
+        write(&config, &(text + &issuer(&endpoints)))?;
+    }
+    Ok((delegation, true))
+}

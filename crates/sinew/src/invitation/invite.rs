@@ -1,0 +1,286 @@
+//! `sinew invite`: makes a token, lists those that are open, withdraws them.
+
+use super::token::Token;
+use crate::authority::directory::entropy;
+use crate::config::{Config, Issuer};
+use crate::date::{clock, day};
+use crate::failure::{Failure, Outcome};
+use crate::quantity::span;
+use crate::{identity, terminal};
+use base::Duration;
+use clap::Args;
+use host::admission::{Books, Invitation, hash_of};
+use qrcode::QrCode;
+use qrcode::render::unicode::Dense1x2;
+use secure::Delegation;
+use serde_json::json;
+use std::fmt::Write;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use wire::relay::join::SECRET_BYTES;
+
+/// Digits of a hash that name an invitation for people.
+const SHORT: usize = 8;
+
+/// Arguments of `sinew invite`.
+#[derive(Debug, Args)]
+pub struct Invite {
+    /// The issuer's directory, with its node.toml; default: the only one below here or in /etc/sinew
+    pub dir: Option<PathBuf>,
+    /// How many hosts may join by this token
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub uses: u32,
+    /// For how long it opens anything
+    #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
+    pub expires: Duration,
+    /// The name that the host gets; default: the host's own, or what it says
+    #[arg(long, conflicts_with = "uses")]
+    pub name: Option<String>,
+    /// A domain that the host may serve; more than one for more than one
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    pub domains: Vec<String>,
+    /// List the open invitations and the members instead
+    #[arg(long)]
+    pub list: bool,
+    /// Print the certificate of a member instead, for `sinew net revoke --certificate`
+    #[arg(long, value_name = "NAME", conflicts_with = "list")]
+    pub show: Option<String>,
+    /// Withdraw an open invitation, by the first digits of its id
+    #[arg(long, value_name = "ID", conflicts_with = "list")]
+    pub withdraw: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does what the command line asks.
+pub fn run(args: &Invite) -> Outcome {
+    let (dir, config) = find(args.dir.as_deref())?;
+    let issuer = config.issuer.as_ref().ok_or_else(|| {
+        Failure::misused(format_args!(
+            "{} issues no certificates: `sinew net delegate` lets it, `sinew up` makes one that does",
+            dir.join("node.toml").display()
+        ))
+    })?;
+    if args.list {
+        return list(issuer, args.json);
+    }
+    if let Some(name) = &args.show {
+        return show(issuer, name);
+    }
+    if let Some(id) = &args.withdraw {
+        return withdraw(issuer, id, args.json);
+    }
+    let delegation = identity::read_as(&issuer.delegation, Delegation::from_text)?;
+    let now_s = net::Clock::new().unix_s();
+    let ends_s = delegation.fields().not_after_s;
+    if now_s > ends_s {
+        return Err(Failure::failed(format_args!(
+            "the delegation of this issuer has ended on {}: `sinew net delegate` makes a new one",
+            day(ends_s)
+        )));
+    }
+    let identity = identity::identity(&config.key, &config.certificate)?;
+    let network = identity::network(&config.network, None)?;
+    let random = entropy()?;
+    let secret: [u8; SECRET_BYTES] = *random.first_chunk().expect("it has 32 bytes");
+    let invitation = Invitation {
+        uses: args.uses,
+        expires_s: now_s
+            .saturating_add(args.expires.as_millis() / 1_000)
+            .min(ends_s),
+        name: args.name.clone(),
+        domains: args.domains.clone(),
+    };
+    Books::invite(&issuer.books, &secret, &invitation, now_s).map_err(Failure::failed)?;
+    let token = Token {
+        root: *network.root_key(),
+        issuer: identity.certificate().fields().subject.signing_key,
+        secret,
+        expires_s: invitation.expires_s,
+        endpoints: issuer.endpoints.clone(),
+    };
+    print(args, &token, &hash_of(&secret))
+}
+
+fn print(args: &Invite, token: &Token, hash: &str) -> Outcome {
+    if args.json {
+        return terminal::json(&json!({
+            "token": token.to_string(), "id": hash, "uses": args.uses,
+            "expires_s": token.expires_s, "endpoints": token.endpoints,
+        }));
+    }
+    let hosts = match args.uses {
+        1 => "one host".to_owned(),
+        many => format!("{many} hosts"),
+    };
+    // Data for a pipe, more for a person.
+    if std::io::stdout().is_terminal() {
+        let until = moment(token.expires_s);
+        eprintln!("For {hosts} until {until}, on the new host:\n");
+        eprintln!("  sinew join {token}\n");
+        if let Ok(code) = QrCode::new(token.to_string()) {
+            eprintln!("{}", code.render::<Dense1x2>().quiet_zone(true).build());
+        }
+        eprintln!(
+            "Whoever reads it can join. `sinew invite --withdraw {}` takes it back.",
+            &hash[..SHORT]
+        );
+        return Ok(());
+    }
+    terminal::line(&token.to_string())
+}
+
+/// A second in UTC.
+fn moment(unix_s: u64) -> String {
+    format!("{} {} UTC", day(unix_s), clock(unix_s))
+}
+
+fn books(issuer: &Issuer) -> Result<Books, Failure> {
+    let delegation = identity::read_as(&issuer.delegation, Delegation::from_text)?;
+    let books = Books::open(&issuer.books, delegation.fields().serials.0);
+    books.map_err(Failure::failed)
+}
+
+fn show(issuer: &Issuer, name: &str) -> Outcome {
+    let books = books(issuer)?;
+    let found = books.members().iter().find(|member| member.name == name);
+    let member = found.ok_or_else(|| {
+        Failure::misused(format_args!(
+            "no member `{name}`: `sinew invite --list` has them"
+        ))
+    })?;
+    terminal::line(member.certificate.trim_end())
+}
+
+fn list(issuer: &Issuer, as_json: bool) -> Outcome {
+    let now_s = net::Clock::new().unix_s();
+    let books = books(issuer)?;
+    let invitations = Books::invitations(&issuer.books).map_err(Failure::failed)?;
+    let open: Vec<(String, &Invitation, u32)> = invitations
+        .iter()
+        .map(|(path, it)| {
+            let id = path.file_stem().unwrap_or_default().to_string_lossy();
+            let used = books.uses(&id);
+            (id.into_owned(), it, used)
+        })
+        .filter(|(_, it, used)| it.expires_s >= now_s && *used < it.uses)
+        .collect();
+    if as_json {
+        let open: Vec<_> = open
+            .iter()
+            .map(|(id, it, used)| {
+                json!({"id": id, "uses": it.uses, "used": used, "expires_s": it.expires_s,
+                       "name": it.name, "domains": it.domains})
+            })
+            .collect();
+        let members: Vec<_> = books
+            .members()
+            .iter()
+            .map(|it| {
+                json!({"name": it.name, "address": it.address.to_string(), "serial": it.serial,
+                       "not_after_s": it.not_after_s, "endpoints": it.endpoints,
+                       "invitation": it.invitation})
+            })
+            .collect();
+        return terminal::json(&json!({"open": open, "members": members}));
+    }
+    let mut text = String::new();
+    for (id, it, used) in &open {
+        let _ = writeln!(
+            text,
+            "open   {}  {used} of {} used, until {}",
+            &id[..SHORT.min(id.len())],
+            it.uses,
+            moment(it.expires_s)
+        );
+    }
+    for it in books.members() {
+        let _ = writeln!(
+            text,
+            "member {:<15}  {}, certificate {} until {}",
+            it.address.to_string(),
+            it.name,
+            it.serial,
+            day(it.not_after_s)
+        );
+    }
+    if text.is_empty() {
+        text.push_str("no open invitation and no member yet\n");
+    }
+    terminal::line(text.trim_end())
+}
+
+fn withdraw(issuer: &Issuer, id: &str, as_json: bool) -> Outcome {
+    let invitations = Books::invitations(&issuer.books).map_err(Failure::failed)?;
+    let is_meant = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        id.len() >= SHORT && stem.starts_with(id)
+    };
+    let mut meant = invitations.iter().filter(|(path, _)| is_meant(path));
+    let (path, _) = meant.next().ok_or_else(|| {
+        Failure::misused(format_args!(
+            "no invitation `{id}`: `sinew invite --list` has them; give {SHORT} digits at least"
+        ))
+    })?;
+    fs::remove_file(path).map_err(|error| {
+        Failure::failed(format_args!("cannot remove {}: {error}", path.display()))
+    })?;
+    match as_json {
+        true => terminal::json(&json!({"withdrawn": id})),
+        false => terminal::line("withdrawn: the token opens nothing any more"),
+    }
+}
+
+/// The directory of the issuer and its configuration.
+fn find(dir: Option<&Path>) -> Result<(PathBuf, Config), Failure> {
+    if let Some(dir) = dir {
+        let config = Config::load(&dir.join("node.toml")).map_err(Failure::misused)?;
+        return Ok((dir.to_owned(), config));
+    }
+    let mut found = Vec::new();
+    let below = ["./*/*", "./*", ".", "/etc/sinew/*"];
+    for dir in below.iter().flat_map(|pattern| matching(pattern)) {
+        // What is no configuration of this version cannot be meant.
+        if let Ok(config) = Config::load(&dir.join("node.toml"))
+            && config.issuer.is_some()
+        {
+            found.push((dir, config));
+        }
+    }
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::misused(
+            "no issuer here or in /etc/sinew: name its directory, or make a network by `sinew up`",
+        )),
+        _ => {
+            let dirs: Vec<String> = found
+                .iter()
+                .map(|(dir, _)| dir.display().to_string())
+                .collect();
+            Err(Failure::misused(format_args!(
+                "several issuers are here: name one of {}",
+                dirs.join(", ")
+            )))
+        }
+    }
+}
+
+/// The directories that a pattern of `*` names means.
+fn matching(pattern: &str) -> Vec<PathBuf> {
+    let mut found = vec![PathBuf::new()];
+    for part in Path::new(pattern).components() {
+        let part = part.as_os_str();
+        found = match part == "*" {
+            false => found.into_iter().map(|dir| dir.join(part)).collect(),
+            true => found
+                .iter()
+                .filter_map(|dir| fs::read_dir(dir).ok())
+                .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+                .filter(|path| path.is_dir())
+                .collect(),
+        };
+    }
+    found
+}

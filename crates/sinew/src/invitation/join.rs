@@ -1,0 +1,222 @@
+//! `sinew join`: this host becomes a node of the network that a token is of.
+
+use super::token::Token;
+use crate::authority::{Joined, fresh_keys, is_endpoint, is_file_name, joined};
+use crate::date::day;
+use crate::failure::{Failure, Outcome};
+use crate::identity::{FileError, read_secret_as, write, write_secret};
+use crate::launch::{Launch, Start};
+use crate::terminal;
+use clap::Args;
+use host::relay::join::{Ask, AskError, Given, ask};
+use secure::{Identity, Keys, Network};
+use serde_json::json;
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A token has some 200 characters.
+const TOKEN_CHARS_MAX: u64 = 8_192;
+
+/// Arguments of `sinew join`.
+#[derive(Debug, Args)]
+pub struct Join {
+    /// What `sinew invite` has printed; `-` reads it from standard input, where no list of processes
+    /// shows it
+    pub token: String,
+    /// The node's name; default: that of this host
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Where other nodes reach it; none for a host behind NAT
+    #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
+    pub addresses: Vec<String>,
+    /// The UDP address to listen on; default: port 7700, or the port of its address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// The node's directory; default: NAME, or /etc/sinew/NAME for a service
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// How it starts.
+    #[command(flatten)]
+    pub launch: Launch,
+    /// Print JSON about the node
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Does what the command line asks.
+pub fn run(args: &Join) -> Outcome {
+    let token = token(&args.token)?;
+    let now_s = net::Clock::new().unix_s();
+    if now_s > token.expires_s {
+        return Err(Failure::failed(format_args!(
+            "this token has expired on {}: ask for a new one (or check this host's clock)",
+            day(token.expires_s)
+        )));
+    }
+    let bad = args.addresses.iter().find(|address| !is_endpoint(address));
+    if let Some(bad) = bad {
+        return Err(Failure::misused(format_args!(
+            "--address `{bad}`: write a host name or address and a port, like ams.example.net:7700"
+        )));
+    }
+    let network = Network::new(token.root).map_err(Failure::failed)?;
+    let wanted = match &args.name {
+        Some(name) => name.clone(),
+        None => host_name(),
+    };
+    if !is_file_name(&wanted) {
+        return Err(Failure::misused(format_args!(
+            "`{wanted}` is not a name for a node: give one by --name"
+        )));
+    }
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => args.launch.dir(&wanted)?,
+    };
+    let config = dir.join("node.toml");
+    if config.exists() {
+        return Err(Failure::misused(format_args!(
+            "{} is there already: start it with `sinew node --config {0}`, or choose another --dir",
+            config.display()
+        )));
+    }
+    let keys = keys(&dir)?;
+    let asked = Ask::Join {
+        secret: &token.secret,
+        name: &wanted,
+        endpoints: &args.addresses,
+    };
+    let given = ask(&token.endpoints, token.issuer, &keys, &asked).map_err(not_given)?;
+    let given = checked(given, &network, now_s)?;
+    let identity = Identity::new(keys, given.certificate.clone()).map_err(Failure::failed)?;
+    install(args, &token, &dir, &network, &identity, &given)?;
+    tell(args, &identity, &config)?;
+    args.launch.start(identity.name(), &config)
+}
+
+fn token(text: &str) -> Result<Token, Failure> {
+    if text != "-" {
+        return text.parse().map_err(Failure::misused);
+    }
+    let mut read = String::new();
+    let taken = std::io::stdin()
+        .take(TOKEN_CHARS_MAX)
+        .read_to_string(&mut read);
+    taken.map_err(|error| Failure::failed(format_args!("cannot read the token: {error}")))?;
+    read.parse().map_err(Failure::misused)
+}
+
+/// The name of this host, as far as it can be a node's.
+pub(crate) fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let first = name.trim().split('.').next().unwrap_or_default();
+    match is_file_name(first) {
+        true => first.to_owned(),
+        false => "node".to_owned(),
+    }
+}
+
+/// The key in the directory, or a new one there: an attempt that failed has left it.
+fn keys(dir: &Path) -> Result<Keys, Failure> {
+    let fail = |error| FileError::Write {
+        path: dir.to_owned(),
+        error,
+    };
+    let mut made = fs::DirBuilder::new();
+    made.mode(0o700).recursive(true).create(dir).map_err(fail)?;
+    let path = dir.join("node.key");
+    if path.exists() {
+        return Ok(read_secret_as(&path, Keys::from_text)?);
+    }
+    let keys = fresh_keys()?;
+    write_secret(&path, &keys.to_text())?;
+    Ok(keys)
+}
+
+fn not_given(why: AskError) -> Failure {
+    let advice = match &why {
+        AskError::Refused(_) | AskError::Nowhere => "",
+        AskError::Unreachable { error, .. } => match error.kind() {
+            std::io::ErrorKind::InvalidData => {
+                ": something else answers there than the node that has made the token"
+            }
+            _ => {
+                ": let TCP through to it, see that the node runs, and try again; the token still holds"
+            }
+        },
+    };
+    Failure::failed(format_args!("{why}{advice}"))
+}
+
+/// What counts in this network, and nothing else.
+fn checked(given: Given, network: &Network, now_s: u64) -> Result<Given, Failure> {
+    let mut network = network.clone();
+    if let Some(list) = &given.revocations {
+        network.apply(list).map_err(Failure::failed)?;
+    }
+    let verified = network.verify(&given.certificate, now_s);
+    verified.map_err(|why| {
+        Failure::failed(format_args!(
+            "the certificate that came does not count: {why}"
+        ))
+    })?;
+    match given.neighbors.is_empty() {
+        true => Err(Failure::failed("no node was named that could be dialled")),
+        false => Ok(given),
+    }
+}
+
+fn install(
+    args: &Join,
+    token: &Token,
+    dir: &Path,
+    network: &Network,
+    identity: &Identity,
+    given: &Given,
+) -> Outcome {
+    write(&dir.join("node.cert"), &given.certificate.to_text())?;
+    write(&dir.join("network.pub"), &network.to_text())?;
+    if let Some(list) = &given.revocations {
+        write(&dir.join("revocations"), &list.to_text())?;
+    }
+    let sockets = args.launch.sockets(identity.name())?;
+    let text = joined(&Joined {
+        name: identity.name(),
+        endpoints: &args.addresses,
+        listen: args.listen,
+        sockets: sockets.as_deref(),
+        neighbors: &given.neighbors,
+        issuer: token.issuer,
+        from: &token.endpoints,
+    });
+    // Last: a directory with it is complete.
+    Ok(write(&dir.join("node.toml"), &text)?)
+}
+
+fn tell(args: &Join, identity: &Identity, config: &Path) -> Outcome {
+    let fields = identity.certificate().fields();
+    if args.json {
+        return terminal::json(&json!({
+            "name": identity.name(), "address": identity.address().to_string(),
+            "serial": fields.serial, "not_after_s": fields.not_after_s,
+            "config": config.display().to_string(),
+        }));
+    }
+    terminal::line(&format!(
+        "this host is {} with overlay address {}, certificate {} until {}; renewed by itself",
+        identity.name(),
+        identity.address(),
+        fields.serial,
+        day(fields.not_after_s)
+    ))?;
+    match args.launch.how()? {
+        Start::No => terminal::line(&format!(
+            "run it with: sinew node --config {}",
+            config.display()
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,111 @@
+//! How a node that was just made is started: as a service, here, or not at all.
+
+use crate::failure::{Failure, Outcome};
+use crate::node::{self, NodeArgs};
+use crate::terminal;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a package puts the unit, and where an administrator does.
+const UNITS: [&str; 3] = [
+    "/etc/systemd/system/sinew@.service",
+    "/lib/systemd/system/sinew@.service",
+    "/usr/lib/systemd/system/sinew@.service",
+];
+/// systemd runs this host.
+const SYSTEMD: &str = "/run/systemd/system";
+/// Where nodes that are services have their files.
+pub const SERVICES: &str = "/etc/sinew";
+
+/// What starts a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Start {
+    /// systemd, now and at every boot: needs root and the installed unit
+    Service,
+    /// This command, which then is the node
+    Here,
+    /// Nothing; you start it
+    No,
+}
+
+/// Options of commands that make nodes.
+#[derive(Debug, Args)]
+pub struct Launch {
+    /// How the node starts; default: as a service where the unit is installed and you are root, else
+    /// here
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub start: Option<Start>,
+}
+
+impl Launch {
+    /// How it starts.
+    pub fn how(&self) -> Result<Start, Failure> {
+        let is_root = node::is_root();
+        let has_unit = UNITS.iter().any(|unit| Path::new(unit).exists());
+        let can_serve = is_root && has_unit && Path::new(SYSTEMD).is_dir();
+        match self.start {
+            Some(Start::Service) if !can_serve => Err(Failure::misused(
+                "--start service needs root, systemd, and its unit sinew@.service: install the package, \
+                 or copy packaging/sinew@.service",
+            )),
+            Some(start) => Ok(start),
+            None if can_serve => Ok(Start::Service),
+            None => Ok(Start::Here),
+        }
+    }
+
+    /// The directory of a node of this name.
+    pub fn dir(&self, name: &str) -> Result<PathBuf, Failure> {
+        Ok(match self.how()? {
+            Start::Service => Path::new(SERVICES).join(name),
+            Start::Here | Start::No => PathBuf::from(name),
+        })
+    }
+
+    /// The directory of its sockets; none for beside its configuration.
+    pub fn sockets(&self, name: &str) -> Result<Option<String>, Failure> {
+        Ok(match self.how()? {
+            Start::Service => Some(format!("{}/{name}", client::SYSTEM)),
+            Start::Here | Start::No => None,
+        })
+    }
+
+    /// Starts it, and is it where it runs here.
+    pub fn start(&self, name: &str, config: &Path) -> Outcome {
+        match self.how()? {
+            Start::No => Ok(()),
+            Start::Here => node::run(&NodeArgs {
+                config: config.to_owned(),
+                quiet: false,
+            }),
+            Start::Service => serve(name, config),
+        }
+    }
+}
+
+/// Has systemd run it, as the user of the unit.
+fn serve(name: &str, config: &Path) -> Outcome {
+    let dir = config.parent().unwrap_or(Path::new("."));
+    run("chown", &["-R", "sinew:", &dir.to_string_lossy()])?;
+    let unit = format!("sinew@{name}");
+    run("systemctl", &["enable", "--now", &unit])?;
+    terminal::line(&format!(
+        "{unit} runs, and starts with this host\nwatch it with: sinew links --node {}/{name}",
+        client::SYSTEM
+    ))
+}
+
+fn run(program: &str, words: &[&str]) -> Outcome {
+    let ended = Command::new(program).args(words).status();
+    let told = format!("{program} {}", words.join(" "));
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::failed(format_args!(
+            "`{told}` has failed: {status}"
+        ))),
+        Err(error) => Err(Failure::failed(format_args!(
+            "cannot run `{told}`: {error}"
+        ))),
+    }
+}

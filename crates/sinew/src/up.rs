@@ -1,0 +1,136 @@
+//! `sinew up`: a network, its first node, which may invite others, and that node running.
+
+use crate::authority::{Add, Delegate, Init, add, delegate, init};
+use crate::failure::{Failure, Outcome};
+use crate::invitation::host_name;
+use crate::launch::{Launch, SERVICES, Start};
+use crate::terminal;
+use clap::Args;
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+/// The port of a node, unless another one is said.
+const PORT: u16 = 7700;
+
+/// Arguments of `sinew up`.
+#[derive(Debug, Args)]
+pub struct Up {
+    /// The network's directory, made unless it is there; default: net, or /etc/sinew for a service
+    pub dir: Option<PathBuf>,
+    /// The network's name, where it is made
+    #[arg(long, default_value = "net")]
+    pub name: String,
+    /// The node's name; default: that of this host
+    #[arg(long)]
+    pub node: Option<String>,
+    /// Where other hosts reach this one; default: its address towards the Internet, port 7700
+    #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
+    pub addresses: Vec<String>,
+    /// How it starts.
+    #[command(flatten)]
+    pub launch: Launch,
+}
+
+/// Does what the command line asks.
+pub fn run(args: &Up) -> Outcome {
+    let start = args.launch.how()?;
+    let dir = match (&args.dir, start) {
+        (Some(dir), _) => dir.clone(),
+        (None, Start::Service) => PathBuf::from(SERVICES),
+        (None, Start::Here | Start::No) => PathBuf::from("net"),
+    };
+    let node = args.node.clone().unwrap_or_else(host_name);
+    let config = dir.join(&node).join("node.toml");
+    if !config.exists() {
+        make(args, &dir, &node)?;
+        if let Some(sockets) = args.launch.sockets(&node)? {
+            move_sockets(&config, &node, &sockets)?;
+        }
+        let network = dir.display();
+        terminal::line(&format!(
+            "network {} is in {network}; its root key is {network}/network.key: move it off this host, and \
+             back it up\n\
+             {node} is its first node, and may invite others: sinew invite {}",
+            args.name,
+            dir.join(&node).display()
+        ))?;
+    }
+    if start == Start::No {
+        return terminal::line(&format!(
+            "run it with: sinew node --config {}",
+            config.display()
+        ));
+    }
+    args.launch.start(&node, &config)
+}
+
+fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
+    let addresses = match args.addresses.is_empty() {
+        false => args.addresses.clone(),
+        true => vec![own_address()?],
+    };
+    if !dir.join("network.key").exists() {
+        init(&Init {
+            dir: dir.to_owned(),
+            name: args.name.clone(),
+            prefix: "10.7.0.0/24".parse().expect("it is a range"),
+            json: false,
+        })?;
+    }
+    add(&Add {
+        dir: dir.to_owned(),
+        node: node.to_owned(),
+        addresses,
+        overlay: None,
+        link: None,
+        days: 365,
+        domains: Vec::new(),
+        request: None,
+        lab: false,
+        json: false,
+    })?;
+    delegate(&Delegate {
+        dir: dir.to_owned(),
+        node: node.to_owned(),
+        endpoints: Vec::new(),
+        names: String::new(),
+        domains: Vec::new(),
+        days: 365,
+        lifetime: 30,
+        json: false,
+    })?;
+    Ok(())
+}
+
+/// The address from which this host would send to the Internet; nothing is sent.
+fn own_address() -> Result<String, Failure> {
+    let unknown = || {
+        Failure::misused(
+            "this host has no address that others reach: say one by --address HOST:PORT",
+        )
+    };
+    // Addresses of documentation: they are on no host, and a route to them is one to the Internet.
+    let own = |from: &str, to: &str| {
+        let socket = UdpSocket::bind(from).ok()?;
+        socket.connect(to).ok()?;
+        Some(socket.local_addr().ok()?.ip())
+    };
+    let found = own("0.0.0.0:0", "192.0.2.1:9").or_else(|| own("[::]:0", "[2001:db8::1]:9"));
+    match found.ok_or_else(unknown)? {
+        ip if ip.is_unspecified() => Err(unknown()),
+        IpAddr::V4(ip) => Ok(format!("{ip}:{PORT}")),
+        IpAddr::V6(ip) => Ok(format!("[{ip}]:{PORT}")),
+    }
+}
+
+/// A service has its sockets where commands look for them.
+fn move_sockets(config: &Path, node: &str, sockets: &str) -> Outcome {
+    let text = crate::identity::read(config)?;
+    let mut document: toml_edit::DocumentMut = text.parse().map_err(Failure::failed)?;
+    document["client_socket"] = toml_edit::value(format!("{sockets}/{node}.sock"));
+    document["control_socket"] = toml_edit::value(format!("{sockets}/{node}.ctl"));
+    fs::write(config, document.to_string()).map_err(|error| {
+        Failure::failed(format_args!("cannot write {}: {error}", config.display()))
+    })
+}
