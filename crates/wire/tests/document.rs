@@ -72,6 +72,10 @@ fn every_limit_has_its_value() {
             certificate::MAX_CERTIFICATE_BYTES,
         ),
         ("certificate::MAX_DOMAINS", certificate::MAX_DOMAINS),
+        (
+            "certificate::MAX_DELEGATION_BYTES",
+            certificate::MAX_DELEGATION_BYTES,
+        ),
         ("certificate::MAX_REVOKED", certificate::MAX_REVOKED),
         ("handshake::INIT_BYTES", handshake::INIT_BYTES),
         ("ipc::PAYLOAD_BYTES_MAX", ipc::PAYLOAD_BYTES_MAX),

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use base::{Duration, NodeAddr, Time, UnderlayAddr};
 use ring::{digest, hmac};
 use secure::{
-    Authority, Certificate, Handshakes, Identity, Keys, Network, Outcome, Request, Revocations,
-    Session, Validity,
+    Authority, Certificate, Delegation, Handshakes, Identity, Issuer, Keys, Mandate, Network,
+    Newcomer, Outcome, Request, Revocations, Session, Validity,
 };
 use wire::bytes::Writer;
 use wire::certificate::MAX_REVOCATIONS_BYTES;
@@ -18,6 +18,7 @@ use crate::Target;
 
 pub(crate) const TARGETS: &[Target] = &[
     ("secure_certificate", certificate),
+    ("secure_delegation", delegation),
     ("secure_request", request),
     ("secure_revocations", revocations),
     ("secure_text", text),
@@ -33,6 +34,10 @@ struct Fixture {
     authority: Authority,
     network: Network,
     nodes: [Identity; 2],
+    /// What lets the second of them certify others.
+    delegation: Delegation,
+    /// Whom it has certified.
+    member: Certificate,
 }
 
 fn fixture() -> &'static Fixture {
@@ -53,10 +58,33 @@ fn fixture() -> &'static Fixture {
             let certificate = authority.issue(&request, validity).expect("a good request");
             Identity::new(keys, certificate).expect("its own certificate")
         });
+        let mandate = Mandate {
+            addresses: (NodeAddr(0x0a07_0080), NodeAddr(0x0a07_00bf)),
+            certificates: 100,
+            validity,
+            lifetime_s: 3_600,
+            names: "",
+            domains: &["*.example"],
+        };
+        let issuer = nodes[1].clone();
+        let delegation = authority.delegate(issuer.certificate(), &mandate);
+        let delegation = delegation.expect("a good mandate");
+        let issuer = Issuer::new(issuer, delegation.clone()).expect("its own delegation");
+        let newcomer = Newcomer {
+            address: NodeAddr(0x0a07_0080),
+            name: "home",
+            static_key: [7; 32],
+            signing_key: nodes[0].certificate().fields().subject.signing_key,
+            domains: &["b.example"],
+        };
+        let serial = delegation.fields().serials.0;
+        let member = issuer.issue(&newcomer, serial, issuer.validity(NOW_S));
         Fixture {
+            member: member.expect("within the delegation"),
             authority,
             network,
             nodes,
+            delegation,
         }
     })
 }
@@ -87,12 +115,21 @@ fn certificate(data: &[u8]) {
         Ok(certificate.clone())
     );
     if fixture().network.verify(&certificate, NOW_S).is_ok() {
-        assert!(
-            fixture()
-                .nodes
-                .iter()
-                .any(|node| *node.certificate() == certificate)
-        );
+        let nodes = fixture().nodes.iter().map(Identity::certificate);
+        let mut issued = nodes.chain([&fixture().member]);
+        assert!(issued.any(|issued| *issued == certificate));
+    }
+}
+
+/// One way to write each value; only what the root key signed can be taken back.
+fn delegation(data: &[u8]) {
+    let Ok(delegation) = Delegation::from_bytes(data) else {
+        return;
+    };
+    written_again(data, |w| delegation.fields().emit(w));
+    let mut authority = fixture().authority.clone();
+    if authority.revoke_delegation(&delegation, NOW_S).is_ok() {
+        assert_eq!(delegation, fixture().delegation);
     }
 }
 
