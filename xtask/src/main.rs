@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask walls | ci | fuzz | readme`.
+//! The project's own chores: `cargo xtask walls | ci | dist | fuzz | readme`.
 //!
 //! One binary, no dependency but a TOML parser, so that it builds in seconds in a clean checkout.
 //! Exit status: 0 done, 1 a check failed, 2 misused.
@@ -9,6 +9,7 @@
 )]
 
 mod ci;
+mod dist;
 mod fuzz;
 mod readme;
 mod walls;
@@ -20,6 +21,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   walls                      check the walls between the crates and the rules of the text
   ci [--long]                everything that CI runs; --long adds the ignored tests and fuzzing
+  dist                       build the packages: archive, .deb, list of parts, checksums
   fuzz TARGET [--seconds N]  fuzz one decoder (default 60 s)
   fuzz --list                name the fuzz targets
   readme                     run the shell blocks of README.md as they are printed
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["walls"] => walls::run(root),
         ["ci"] => ci::run(root, ci::Length::Short),
         ["ci", "--long"] => ci::run(root, ci::Length::Long),
+        ["dist"] => dist::run(root),
         ["fuzz", "--list"] => fuzz::list(root),
         ["fuzz", target] => fuzz::run(root, target, fuzz::DEFAULT_SECONDS),
         ["fuzz", target, "--seconds", seconds] => match seconds.parse() {

@@ -44,6 +44,7 @@ pub mod invitation;
 pub mod lab;
 pub mod launch;
 pub mod link;
+pub mod manual;
 pub mod names;
 pub mod node;
 pub mod peers;
@@ -281,6 +282,15 @@ Examples:
         after_help = "Example:\n  sinew bench forward --payload 160"
     )]
     Bench(bench::Bench),
+    /// Print what completes commands in your shell
+    #[command(after_help = "\
+Examples:
+  sinew completions bash > /etc/bash_completion.d/sinew
+  sinew completions fish > ~/.config/fish/completions/sinew.fish")]
+    Completions(manual::Completions),
+    /// Write the manual pages into a directory
+    #[command(hide = true)]
+    Manual(manual::Manual),
     /// Print the version
     #[command(after_help = "Example:\n  sinew version")]
     Version,
@@ -320,6 +330,8 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Emulate(args) => emulate::run(args),
         Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
+        Command::Completions(args) => manual::completions(args),
+        Command::Manual(args) => manual::manual(args),
         Command::Version => terminal::line(concat!("sinew ", env!("CARGO_PKG_VERSION"))),
     }
 }
