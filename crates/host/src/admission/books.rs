@@ -6,7 +6,7 @@ use secure::Certificate;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use wire::certificate::KEY_BYTES;
 use wire::relay::join::SECRET_BYTES;
@@ -203,7 +203,15 @@ impl Books {
         }
         let path = invitation_path(dir, &hash_of(secret));
         let text = serde_json::to_string_pretty(invitation).expect("it has text and numbers only");
-        write_whole(&path, &text, 0o600).map_err(|error| BooksError { path, error })
+        let written = write_whole(&path, &text, 0o600);
+        // The superuser invites for a node that is another user.
+        let owned = written.and_then(|()| {
+            let node = dir.parent().unwrap_or(dir);
+            [dir, &all, &path]
+                .iter()
+                .try_for_each(|made| give_to_owner_of(node, made))
+        });
+        owned.map_err(|error| BooksError { path, error })
     }
 
     /// All invitations of a directory, with their files.
@@ -273,6 +281,14 @@ fn make_dir(dir: &Path) -> Result<(), BooksError> {
         path: dir.to_owned(),
         error,
     })
+}
+
+fn give_to_owner_of(model: &Path, made: &Path) -> io::Result<()> {
+    let (model, own) = (fs::metadata(model)?, fs::metadata(made)?);
+    match (model.uid(), model.gid()) == (own.uid(), own.gid()) {
+        true => Ok(()),
+        false => std::os::unix::fs::chown(made, Some(model.uid()), Some(model.gid())),
+    }
 }
 
 mod as_text {

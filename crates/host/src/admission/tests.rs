@@ -257,3 +257,30 @@ fn books_forget_expired_invitations_and_refuse_damage() {
         assert!(Books::open(&scene.dir, 1).is_err(), "{bad}");
     }
 }
+
+/// The superuser invites for a node that runs as another user.
+#[test]
+fn invitations_belong_to_the_owner_of_the_node() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    let scene = Scene::new("admission-owner");
+    let node = scene.dir.join("ams");
+    std::fs::create_dir(&node).unwrap();
+    if chown(&node, Some(4_242), Some(4_242)).is_err() {
+        eprintln!("SKIPPED: invitations_belong_to_the_owner_of_the_node: needs root");
+        return;
+    }
+    let invitation = Invitation {
+        uses: 1,
+        expires_s: NOW_S,
+        name: None,
+        domains: vec![],
+    };
+    Books::invite(&node.join("issuer"), &SECRET, &invitation, NOW_S).unwrap();
+    let file = Books::invitations(&node.join("issuer"))
+        .unwrap()
+        .remove(0)
+        .0;
+    for made in [&node.join("issuer"), &file] {
+        assert_eq!(std::fs::metadata(made).unwrap().uid(), 4_242);
+    }
+}
