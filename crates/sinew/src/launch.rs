@@ -78,6 +78,7 @@ impl Launch {
             Start::Here => node::run(&NodeArgs {
                 config: config.to_owned(),
                 quiet: false,
+                check: false,
             }),
             Start::Service => serve(name, config),
         }

@@ -30,6 +30,7 @@ pub mod control;
 pub mod cp;
 pub mod demo;
 pub mod discover;
+pub mod doctor;
 pub mod domains;
 pub mod echo;
 pub mod emulate;
@@ -124,8 +125,17 @@ Examples:
     #[command(subcommand, after_help = "Example:\n  sinew net init net --name try")]
     Net(authority::Net),
     /// Run a node
-    #[command(after_help = "Example:\n  sinew node --config net/ams/node.toml")]
+    #[command(after_help = "\
+Examples:
+  sinew node --config net/ams/node.toml
+  sinew node --config net/ams/node.toml --check")]
     Node(node::NodeArgs),
+    /// Say what is wrong with this host or its node, and what to do
+    #[command(after_help = "\
+Examples:
+  sinew doctor
+  sinew doctor net/ams --json")]
+    Doctor(doctor::Doctor),
     /// Show a running node: links, packets, drops, certificate
     #[command(after_help = "Example:\n  sinew status --node net/ams --watch")]
     Status(Show),
@@ -304,6 +314,7 @@ pub fn run(cli: &Cli) -> Outcome {
         Command::Join(args) => invitation::join(args),
         Command::Net(command) => authority::run(command),
         Command::Node(args) => node::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Status(args) => show::run(What::Status, args),
         Command::Links(args) => show::run(What::Links, args),
         Command::Peers(args) => peers::run(args),

@@ -51,6 +51,9 @@ pub struct NodeArgs {
     /// Say nothing but why it ends
     #[arg(long)]
     pub quiet: bool,
+    /// Check the configuration and the files that it names, and run nothing
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// Runs a node until it is told to stop.
@@ -58,6 +61,9 @@ pub fn run(args: &NodeArgs) -> Outcome {
     let config = Config::load(&args.config).map_err(Failure::misused)?;
     let (identity, network) = start::credentials(&config)?;
     start::check_neighbors(&args.config, &config, &identity)?;
+    if args.check {
+        return check(args, &config, &identity, &network);
+    }
     start::check_alone(&config)?;
     let clock = Clock::new();
     let (_flushed, lines) = Lines::new(identity.name(), clock, args.quiet);
@@ -128,6 +134,22 @@ pub fn run(args: &NodeArgs) -> Outcome {
     attended.notify.stopping();
     drop(services);
     ended.map_err(Failure::failed)
+}
+
+/// What a start would find wrong, as far as it can be seen without one.
+fn check(args: &NodeArgs, config: &Config, identity: &Identity, network: &Network) -> Outcome {
+    let verified = network.verify(identity.certificate(), Clock::new().unix_s());
+    verified.map_err(|why| Failure::misused(format_args!("this node's own certificate: {why}")))?;
+    if let Some(issuer) = &config.issuer {
+        admission_by(issuer, identity)?;
+    }
+    node(config, identity.clone(), network.clone(), Clock::new())?;
+    crate::terminal::line(&format!(
+        "{} is good: {} with overlay address {}",
+        args.config.display(),
+        identity.name(),
+        identity.address()
+    ))
 }
 
 /// What speaks with people and service managers, until it is dropped.

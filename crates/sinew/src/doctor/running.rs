@@ -1,0 +1,91 @@
+//! The node that runs, as it tells itself.
+
+use super::{Finding, configuration};
+use crate::config::Config;
+use crate::control::Control;
+use crate::failure::Failure;
+use crate::show::text;
+use serde_json::Value;
+use std::path::Path;
+
+/// Looks at the running node; false if there is none.
+pub(super) fn look(dir: Option<&Path>, findings: &mut Vec<Finding>) -> bool {
+    // The one of the directory, wherever its socket is.
+    let configured = dir.and_then(|dir| Config::load(&configuration(dir)).ok()?.control_socket);
+    let found = match (&configured, dir) {
+        (Some(socket), _) => Control::connect(socket),
+        (None, dir) => Control::find(dir),
+    };
+    let status = found.and_then(|mut control| control.status());
+    match status {
+        Ok(status) => {
+            findings.extend(node(&status));
+            true
+        }
+        // Which of several is meant has to be said.
+        Err(why @ Failure::Misused(_)) => {
+            let next = "name one: `sinew doctor DIR`";
+            findings.push(Finding::weak("node", why.text(), next));
+            true
+        }
+        Err(_) => {
+            let next = "start it: `sinew node --config FILE`, or the service";
+            findings.push(Finding::weak("node", "none is running", next));
+            false
+        }
+    }
+}
+
+fn node(status: &Value) -> Vec<Finding> {
+    let (snapshot, host) = (&status["snapshot"], &status["host"]);
+    let seen = format!(
+        "{} {}, version {}, pid {}",
+        text(&snapshot["name"]),
+        text(&snapshot["address"]),
+        text(&host["version"]),
+        host["pid"]
+    );
+    let mut findings = vec![Finding::good("node", seen)];
+    let links: Vec<&Value> = snapshot["links"].as_array().into_iter().flatten().collect();
+    if links.is_empty() {
+        findings.push(Finding::weak(
+            "links",
+            "none",
+            "invite another host by `sinew invite`, or add a `[[neighbor]]`",
+        ));
+    }
+    findings.extend(links.into_iter().map(link));
+    let dropped = &host["udp"]["dropped_by_kernel"];
+    if let Some(count @ 1..) = dropped.as_u64() {
+        findings.push(Finding::weak(
+            "kernel drops",
+            format!("{count} datagrams since the start"),
+            "see priority and UDP above: the node was not scheduled in time, or its buffer is small",
+        ));
+    }
+    findings
+}
+
+fn link(link: &Value) -> Finding {
+    let (name, state) = (text(&link["name"]), text(&link["state"]));
+    let trouble = link["trouble"].as_str();
+    let rtt = link["rtt_ms"]
+        .as_f64()
+        .map_or_else(String::new, |ms| format!(", {ms:.1} ms"));
+    let seen = format!("to {name}: {state}{rtt}");
+    match (state, trouble) {
+        ("up", None) => Finding::good("link", seen),
+        ("up", Some(trouble)) => Finding::weak(
+            "link",
+            format!("{seen}: {trouble}"),
+            "`sinew links` has the numbers, docs/troubleshooting.md what each word means",
+        ),
+        _ => Finding::bad(
+            "link",
+            trouble.map_or(seen.clone(), |trouble| format!("{seen}: {trouble}")),
+            format!(
+                "let UDP through on both hosts to the ports in `listen`, and see that {name} runs"
+            ),
+        ),
+    }
+}

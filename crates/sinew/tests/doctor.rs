@@ -1,0 +1,98 @@
+//! `sinew doctor` and `sinew node --check`: what is wrong is found, and said with the next step.
+
+mod world;
+
+use serde_json::Value;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use world::{World, failure};
+
+/// What the doctor says about one thing.
+fn finding(world: &World, words: &str, what: &str) -> Value {
+    let output = world.try_sinew(&format!("doctor {words} --json"));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = told["findings"].as_array().unwrap().clone();
+    let found = findings.iter().find(|it| it["what"] == what);
+    let found = found.unwrap_or_else(|| panic!("nothing about {what}: {told}"));
+    // What is not good says what to do.
+    for it in &findings {
+        assert_eq!(it["state"] == "good", it["next"] == "", "{it}");
+    }
+    found.clone()
+}
+
+#[test]
+fn a_good_node_is_good_and_each_fault_is_found() {
+    let mut world = World::new("doctor");
+    world.add("a", 1, "");
+    world.add("b", 2, "");
+    assert_eq!(finding(&world, "net/a", "configuration")["state"], "good");
+    assert_eq!(finding(&world, "net/a", "certificate")["state"], "good");
+    assert_eq!(finding(&world, "net/a", "ports")["state"], "good");
+    assert_eq!(finding(&world, "net/a", "node")["seen"], "none is running");
+    assert!(
+        world
+            .sinew("node --config net/a/node.toml --check")
+            .contains("is good: a with")
+    );
+    // Another program has a port.
+    let taken = UdpSocket::bind(world.endpoint(1)).unwrap();
+    let ports = finding(&world, "net/a", "ports");
+    assert!(
+        ports["state"] == "bad" && ports["seen"].to_string().contains("UDP"),
+        "{ports}"
+    );
+    drop(taken);
+    let taken = TcpListener::bind(world.endpoint(1)).unwrap();
+    let ports = finding(&world, "net/a", "ports");
+    assert!(
+        ports["state"] == "bad" && ports["seen"].to_string().contains("TCP"),
+        "{ports}"
+    );
+    drop(taken);
+    // A running node without its neighbour, then with it.
+    world.start("b");
+    world.wait("the link is looked at", || {
+        finding(&world, "net/b", "link")["state"] == "bad"
+    });
+    let (status, why) = failure(&world.try_sinew("doctor net/b"));
+    assert_eq!(status, 1);
+    assert!(why.contains("bad: see"), "{why}");
+    world.start("a");
+    world.wait_for_link("a", "b");
+    assert_eq!(finding(&world, "net/b", "node")["state"], "good");
+    assert!(
+        finding(&world, "net/b", "link")["seen"]
+            .to_string()
+            .contains("to a: up")
+    );
+}
+
+#[test]
+fn mistakes_in_files_are_found_by_both() {
+    let world = World::new("doctor-files");
+    world.add("a", 1, "");
+    let config = world.node("a").join("node.toml");
+    let good = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{good}\nlisten_to = 3\n")).unwrap();
+    let told = finding(&world, "net/a", "configuration");
+    assert_eq!(told["state"], "bad");
+    assert!(told["seen"].to_string().contains("listen_to"), "{told}");
+    let (status, why) = failure(&world.try_sinew("node --config net/a/node.toml --check"));
+    assert_eq!(status, 2);
+    assert!(why.contains("listen_to"), "{why}");
+    fs::write(
+        &config,
+        format!("{good}\n[[neighbor]]\nname = \"x\"\naddress = \"10.7.0.99\"\nendpoint = \"nobody.invalid:7700\"\n"),
+    )
+    .unwrap();
+    assert_eq!(finding(&world, "net/a", "names")["state"], "bad");
+    fs::write(&config, &good).unwrap();
+    // Another node's certificate.
+    world.add("b", 2, "");
+    let (a, b) = (world.node("a"), world.node("b"));
+    fs::copy(b.join("node.cert"), a.join("node.cert")).unwrap();
+    assert_eq!(finding(&world, "net/a", "certificate")["state"], "bad");
+    let (status, _) = failure(&world.try_sinew("node --config net/a/node.toml --check"));
+    assert_eq!(status, 2);
+}
