@@ -118,7 +118,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   sinew join sinew1-…
-  sinew join - --name home < token
+  sinew join - --name home
   sinew join sinew1-… --address fra.example.net:7700 --start service")]
     Join(invitation::Join),
     /// Make a network and the certificates of its nodes
