@@ -91,11 +91,13 @@ pub enum Drop {
     NoMember,
     /// A source sends more to a group than its rate.
     OverRate,
+    /// The source may not send to the group.
+    NotPermitted,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 40] = [
+    pub const ALL: [Drop; 41] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -136,6 +138,7 @@ impl Drop {
         Drop::ImpairedMtu,
         Drop::NoMember,
         Drop::OverRate,
+        Drop::NotPermitted,
     ];
 
     /// The metric's label.
@@ -181,6 +184,7 @@ impl Drop {
             Drop::ImpairedMtu => "impaired_mtu",
             Drop::NoMember => "no_member",
             Drop::OverRate => "over_rate",
+            Drop::NotPermitted => "not_permitted",
         }
     }
 }

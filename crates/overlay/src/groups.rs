@@ -21,6 +21,8 @@
 //! where the network has that, and meet again at every node that both lead to: whatever one node or link
 //! fails, nothing is lost meanwhile. The setting of the group asks for that, or the socket that sends.
 //!
+//! Who may send to a group and who may receive is said by permits ([`Permits`]); every node that a packet passes looks.
+//!
 //! A group of class E is anycast: a packet goes to the nearest member, hop by hop.
 //!
 //! Groups that Scribe builds ([`wire::groups::TreeBuilder`]) are not in the records: their tree is
@@ -29,6 +31,7 @@
 mod admission;
 mod local;
 mod membership;
+mod permits;
 mod reports;
 mod shared;
 mod trees;
@@ -36,8 +39,10 @@ mod trees;
 pub use admission::{
     Admission, Branches, admit, branches, edge_links, judge_links, metric_of, reserved, two_trees,
 };
-pub use local::{Change, JOINS_MAX, Local, Subscriber};
+pub use local::{Change, JOINS_MAX, Local, Subscriber, Told};
 pub use membership::Membership;
+pub(crate) use permits::written;
+pub use permits::{Permit, Permits};
 pub use reports::{REPORT_EVERY, Reports};
 pub use shared::{Errand, Passing, Shared};
 pub use trees::{Key, LINGER, LINGER_TWO_WAYS, SLOTS_MAX, Slot, Trees, View};

@@ -118,6 +118,7 @@ pub struct Node {
     doubts: Doubts,
     groups: Local,
     telling: groups::Telling,
+    refusing: groups::Refusing,
     trees: Trees,
     shared: Shared,
     /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
@@ -202,6 +203,7 @@ impl Node {
             doubts: Doubts::default(),
             groups: Local::default(),
             telling: groups::Telling::default(),
+            refusing: groups::Refusing::default(),
             trees: Trees::default(),
             shared: Shared::default(),
             ends: Vec::new(),

@@ -3,6 +3,7 @@
 //! One client is one overlay socket: it binds a virtual port, sets the class of what it sends, and
 //! exchanges datagrams. [Amir06 §III-A]
 
+use crate::groups::Permit;
 use crate::stream::{StreamReply, StreamRequest};
 use base::{Burst, NodeAddr, UnderlayAddr, VirtualPort, impair};
 use core::num::NonZeroU8;
@@ -121,6 +122,9 @@ pub enum Operation {
         /// How many bits the groups of a range have in common; 32 for one group.
         prefix: u8,
     },
+    /// Who may send to a group and who may receive, for the whole network; an open one takes back what this
+    /// node has said.
+    Permit(Permit),
     /// Scribe: the tree of a group is now so from here.
     Edges {
         /// The group.
@@ -182,6 +186,18 @@ pub enum RequestError {
         /// So many.
         kept: usize,
     },
+    /// Permits of more words than a record of this node holds.
+    TooManyPermits,
+    /// This node may not send to the group.
+    MayNotSend {
+        /// The group.
+        group: NodeAddr,
+    },
+    /// This node may not receive what is sent to the group.
+    MayNotReceive {
+        /// The group.
+        group: NodeAddr,
+    },
     /// The class or option is not carried by this version.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
@@ -230,6 +246,18 @@ impl core::fmt::Display for RequestError {
                 f,
                 "this client is in many groups, and the last {kept} places of this node are kept for \
                  others: leave some, or let Scribe build their trees"
+            ),
+            RequestError::TooManyPermits => f.write_str(
+                "what this node says of who may send and receive fits no record: name nodes by `cam-*` or \
+                 `@domain`, or say it of a range of groups",
+            ),
+            RequestError::MayNotSend { group } => write!(
+                f,
+                "this node may not send to {group}: `sinew group show {group}` says who may"
+            ),
+            RequestError::MayNotReceive { group } => write!(
+                f,
+                "this node may not receive {group}: `sinew group show {group}` says who may"
             ),
             RequestError::Unsupported => {
                 f.write_str("the class is not carried by this version of the node")

@@ -5,7 +5,8 @@ mod groups;
 mod network;
 
 pub use groups::{
-    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals, WaysStatus,
+    GroupSource, GroupStatus, GroupTotals, PermitStatus, ReceptionStatus, SettingStatus,
+    SourceTotals, WaysStatus,
 };
 pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
 

@@ -11,7 +11,7 @@ mod world;
 
 use base::{ClientId, Duration, NodeAddr, Rng, Time};
 use overlay::event::Drop;
-use overlay::request::{Delivery, Operation, Options};
+use overlay::request::{Delivery, Operation, Options, RequestError};
 use overlay::sockets::default_options;
 use overlay::{Reply, Request};
 use wire::data::LinkProtocol;
@@ -594,4 +594,104 @@ fn reports_that_a_client_makes_are_not_believed() {
     nodes.send_to_addr(nodes.world.now(), 0, SOURCE, to, 1, 100);
     nodes.run_ms(100);
     assert_eq!(nodes.count().drops(Drop::Malformed), 1);
+}
+
+/// The permit of a group, as node 1 of a chain says it.
+fn permit(nodes: &mut Nodes, at: usize, send: Option<&[&str]>, receive: Option<&[&str]>) {
+    let words = |words: Option<&[&str]>| {
+        words.map(|words| words.iter().map(|word| (*word).to_owned()).collect())
+    };
+    let permit = overlay::groups::Permit {
+        group: GROUP,
+        prefix: 32,
+        send: words(send),
+        receive: words(receive),
+    };
+    nodes.operate(at, Operation::Permit(permit));
+}
+
+#[test]
+fn who_may_not_send_is_told_so_and_stopped_where_he_enters() {
+    let mut nodes = settled(5, 4, &chain(4), "delay=10ms");
+    nodes.join(3, GROUP);
+    permit(&mut nodes, 1, Some(&[&addr(1).to_string()]), None);
+    nodes.run_ms(500);
+    nodes.set_sender(0, SOURCE, voice());
+    nodes.world.take_replies();
+    let begin = nodes.world.now();
+    for number in 0..400 {
+        let at = begin + Duration::from_millis(5 * number);
+        nodes.send_to_addr(at, 0, SOURCE, (GROUP, PORT), number, 160);
+    }
+    nodes.run_ms(3_000);
+    assert_eq!(nodes.count().drops(Drop::NotPermitted), 400);
+    // Nothing left the node, and its client was told, once in a second.
+    assert_eq!(nodes.count().forwarded, 0);
+    let told = nodes.world.take_replies();
+    let refused = Reply::Refused(RequestError::MayNotSend { group: GROUP });
+    let refusals = told
+        .iter()
+        .filter(|a| format!("{:?}", a.reply) == format!("{refused:?}"));
+    assert_eq!(refusals.count(), 2);
+    // The permit is taken back.
+    permit(&mut nodes, 1, None, None);
+    nodes.run_ms(500);
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 1_000);
+    cast.finish(&mut nodes);
+    assert_eq!(cast.got(3, Time::ZERO, Time::FAR), (200, 200));
+}
+
+#[test]
+fn a_node_that_does_not_obey_gets_no_farther_than_its_neighbour() {
+    let mut nodes = settled(7, 4, &chain(4), "delay=10ms");
+    nodes.join(3, GROUP);
+    nodes.run_ms(500);
+    // Node 0 hears of the permit 10 ms after node 1, and sends until then as one that does not obey.
+    permit(&mut nodes, 1, Some(&["nobody"]), None);
+    let mut cast = Cast::new(0, 1, voice());
+    cast.run_ms(&mut nodes, 9);
+    cast.finish(&mut nodes);
+    assert_eq!(cast.got(3, Time::ZERO, Time::FAR), (0, 9));
+    assert_eq!(nodes.count().drops(Drop::NotPermitted), 9);
+    assert_eq!(nodes.count().forwarded, 0);
+}
+
+#[test]
+fn who_may_not_receive_is_in_no_tree_and_is_refused_when_he_joins() {
+    let mut nodes = settled(6, 7, &TREE, "delay=10ms");
+    for member in [3, 5, 6] {
+        nodes.join(member, GROUP);
+    }
+    nodes.run_ms(200);
+    let may = [addr(3).to_string(), addr(5).to_string()];
+    let may: Vec<&str> = may.iter().map(String::as_str).collect();
+    permit(&mut nodes, 2, None, Some(&may));
+    nodes.run_ms(500);
+    nodes.arrivals();
+    let forwarded = nodes.count().forwarded;
+    let mut cast = Cast::new(0, 5, voice());
+    cast.run_ms(&mut nodes, 1_000);
+    cast.finish(&mut nodes);
+    let got = [3, 5, 6].map(|member| cast.got(member, Time::ZERO, Time::FAR).0);
+    assert_eq!(got, [200, 200, 0]);
+    // Behind the source's own link to 1: 1-2, 2-3, 2-5, and none towards 6.
+    assert_eq!(nodes.count().forwarded - forwarded, 200 * 3);
+    let now = nodes.world.now();
+    let told = nodes.running(0).unwrap().group_statuses(now, Some(GROUP));
+    assert_eq!(told[0].kept_out, [addr(6).to_string()]);
+    assert_eq!(told[0].permits[0].said_by, addr(2).to_string());
+    // A join is refused with a clear word.
+    nodes.join(4, GROUP);
+    nodes.run_ms(100);
+    let refused = nodes.world.take_replies();
+    let refused: Vec<_> = refused
+        .iter()
+        .filter_map(|arrival| match &arrival.reply {
+            Reply::NotJoined { why, .. } => Some(why.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0].contains("may not receive"), "{refused:?}");
 }

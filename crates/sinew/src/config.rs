@@ -263,9 +263,9 @@ impl Multicast {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its address.
+    /// Its address, or a range like `239.192.0.0/14`.
     #[serde(deserialize_with = "group_address")]
-    pub address: NodeAddr,
+    pub address: String,
     /// What its sources send together, like `10mbit`.
     #[serde(default, deserialize_with = "rate")]
     pub rate: Option<u64>,
@@ -293,18 +293,28 @@ pub struct Group {
     /// How long after its sending a packet is handed over.
     #[serde(default, deserialize_with = "span")]
     pub release: Option<base::Duration>,
+    /// Who may send: nodes (`ams`, `cam-*`, `10.7.0.3`) and domains (`@example.com`); everybody unless given.
+    #[serde(default)]
+    pub send: Option<Vec<String>>,
+    /// Who may receive.
+    #[serde(default)]
+    pub receive: Option<Vec<String>>,
 }
 
 impl Group {
     /// The same as the operator would say it.
     pub fn wanted(&self) -> GroupSet {
+        // What is not written is not limited, whatever was before.
+        let words = |words: &Option<Vec<String>>| {
+            Some(words.clone().unwrap_or_else(|| vec!["*".to_owned()]))
+        };
         let kbps = self.rate.unwrap_or(0).div_ceil(1_000);
         let ms = |time: Option<base::Duration>| {
             let ms = time.map_or(0, |time| time.as_millis().max(1));
             u16::try_from(ms).unwrap_or(u16::MAX)
         };
         GroupSet {
-            group: self.address.to_string(),
+            group: self.address.clone(),
             rate_kbps: u32::try_from(kbps).unwrap_or(u32::MAX),
             deadline_ms: ms(self.deadline),
             link: self.link.clone(),
@@ -314,6 +324,8 @@ impl Group {
             ways: self.ways,
             delivery: self.delivery.clone(),
             release_ms: ms(self.release),
+            send: words(&self.send),
+            receive: words(&self.receive),
             force: true,
         }
     }
@@ -513,7 +525,8 @@ impl Config {
             }
         }
         for group in &self.groups {
-            if let Err(why) = group.wanted().setting() {
+            let wanted = group.wanted();
+            if let Err(why) = wanted.operations() {
                 return Err((0, format!("group {}: {why}", group.address)));
             }
         }

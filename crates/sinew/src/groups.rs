@@ -41,6 +41,7 @@ dropped at the source.
 Examples:
   sinew group set 239.1.1.1 --rate 12mbit --deadline 500ms --node net/ams
   sinew group set 239.1.1.1 --ways 2 --deadline 500ms --node net/ams
+  sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
     Set(SetGroup),
     /// Take back what this node has said of a group
@@ -95,6 +96,13 @@ pub struct SetGroup {
     /// repairs have needed
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub release: Option<base::Duration>,
+    /// Who may send: nodes by name, like ams or cam-*, or address, and domains of certificates, like
+    /// @example.com; '*' for all; unless given it stays as it is
+    #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
+    pub send: Option<Vec<String>>,
+    /// Who may receive
+    #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
+    pub receive: Option<Vec<String>>,
     /// Set it though it does not fit
     #[arg(long)]
     pub force: bool,
@@ -233,6 +241,11 @@ fn set(args: &SetGroup) -> Outcome {
     }
     if let Some(ways) = args.ways {
         question["ways"] = ways.into();
+    }
+    for (key, words) in [("send", &args.send), ("receive", &args.receive)] {
+        if let Some(words) = words {
+            question[key] = json!(words);
+        }
     }
     let link = args.service.map(|service| service.link().label());
     for (key, word) in [
@@ -380,6 +393,28 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
             delivered(setting),
         ));
         lines.extend(reasons(&group["admission"]));
+    }
+    for permit in list(&group["permits"]) {
+        let who = |key: &str| match permit[key].as_array() {
+            None => "all".to_owned(),
+            Some(words) if words.is_empty() => "nobody".to_owned(),
+            Some(words) => words.iter().map(text).collect::<Vec<_>>().join(", "),
+        };
+        lines.push(format!(
+            "as {} says of {}: {} may send, {} may receive",
+            names.name(text(&permit["said_by"])),
+            text(&permit["group"]),
+            who("send"),
+            who("receive")
+        ));
+    }
+    let kept_out = list(&group["kept_out"]).iter();
+    let kept_out: Vec<&str> = kept_out.map(|node| names.name(text(node))).collect();
+    if !kept_out.is_empty() {
+        lines.push(format!(
+            "members that may not receive: {}",
+            kept_out.join(", ")
+        ));
     }
     if let Some(refused) = group["refused"].as_str() {
         lines.push(format!("not in the tree: {refused}"));
@@ -534,6 +569,8 @@ mod tests {
         let names = Names::of(&status);
         let group = json!({
             "group": "239.1.1.1", "kind": "multicast", "tree": "link-state",
+            "permits": [{"said_by": "10.7.0.1", "group": "239.1.0.0/16", "send": ["ams", "@a.b"], "receive": null}],
+            "kept_out": ["10.7.0.2"],
             "members": ["10.7.0.3"], "clients": 0, "admission": {"notes": ["a note"], "refusals": []},
             "setting": {"set_by": "10.7.0.1", "link": "real-time", "routing": "latency",
                         "priority": 4, "deadline_ms": 500, "rate_kbps": 1500},
@@ -564,6 +601,8 @@ mod tests {
         for part in [
             "set by ams: voice, latency, 500 ms, 1.5 Mbit/s",
             "note: a note",
+            "as ams says of 239.1.0.0/16: ams, @a.b may send, all may receive",
+            "members that may not receive: fra",
             "  └ fra 10.7.0.2\n    └ par 10.7.0.3",
             "par       10.7.0.3       999          9     1          1.000         0.100",
             "5 packets waited for in vain, 2 of them came too late",

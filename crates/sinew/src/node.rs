@@ -115,10 +115,9 @@ pub fn run(args: &NodeArgs) -> Outcome {
         driver.take_in(Box::new(bridge)).map_err(Failure::failed)?;
     }
     for group in &config.groups {
-        let setting = group.wanted().setting().map_err(Failure::misused)?;
-        driver
-            .operate(host::control::set(setting))
-            .map_err(Failure::failed)?;
+        for operation in group.wanted().operations().map_err(Failure::misused)? {
+            driver.operate(operation).map_err(Failure::failed)?;
+        }
     }
     if config.probe_hops {
         let configured = config.hops().map(|(neighbor, _)| neighbor).collect();

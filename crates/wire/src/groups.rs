@@ -50,6 +50,19 @@
 //! Delivery: 0 as each socket says, 1 as it comes, 2 in order, 3 as sent; release only of 3, 0 for as late
 //! as repairs need. A setting that says nothing of these stands in item 2, so that nodes that do not know item 3 read it.
 //!
+//! Item 4, who may: n times
+//!
+//! ```text
+//! +---------------------------------------------------------------+
+//! |                            group                             |
+//! +---------------+---------------+---------------+---------------+
+//! |R|S|   wide    |    senders    |   receivers   | length, word  |  R, S: who receives, who sends is limited
+//! +---------------+---------------+---------------+---------------+
+//! ```
+//!
+//! Each word names nodes (`overlay::groups::permits` says how), the senders' before the receivers'. Who is not
+//! named may not; what several permits say of a group counts together, whoever says it.
+//!
 //! A setting is for a group, or for all whose addresses begin with the same bits: `wide` (6 bits, above
 //! two of `tree`) is how many of the last bits may differ, 0 for one group. The longest range counts.
 
@@ -87,6 +100,14 @@ pub const SETTINGS_MAX: usize = (ITEMS_BYTES_MAX - 2 * ITEM_HEADER_BYTES) / FULL
 const MEMBERS: u8 = 1;
 const SETTINGS: u8 = 2;
 const FULL_SETTINGS: u8 = 3;
+const PERMITS: u8 = 4;
+
+/// Bytes of a permit without its words.
+pub const PERMIT_BYTES: usize = 7;
+/// The longest word of a permit: a domain, and the sign that it is one.
+pub const WORD_BYTES_MAX: usize = crate::certificate::MAX_DOMAIN_BYTES + 1;
+const SENDING: u8 = 0x40;
+const RECEIVING: u8 = 0x80;
 
 /// Who builds the tree of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -216,6 +237,15 @@ impl<'a> Groups<'a> {
         })
     }
 
+    /// Who may send and receive.
+    pub fn permits(&self) -> impl Iterator<Item = Permit<'a>> + Clone + use<'a> {
+        let values = self.items().filter(|item| item.kind == PERMITS);
+        values.flat_map(|item| {
+            let mut r = Reader::new(item.value);
+            core::iter::from_fn(move || Permit::read(&mut r).ok())
+        })
+    }
+
     fn items(&self) -> impl Iterator<Item = Item<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.items);
         core::iter::from_fn(move || Item::read(&mut r).ok())
@@ -269,6 +299,13 @@ fn check(item: &Item<'_>) -> Result<(), Malformed> {
                 return Err(Malformed::Length);
             }
             settings.try_for_each(|s| Setting::read(s).map(drop))
+        }
+        PERMITS => {
+            let mut r = Reader::new(item.value);
+            while !r.is_empty() {
+                Permit::read(&mut r)?;
+            }
+            Ok(())
         }
         kind if kind & CRITICAL != 0 => Err(Malformed::Critical),
         _ => Ok(()),
@@ -385,6 +422,92 @@ impl Setting {
     }
 }
 
+/// Who may send to a group, or to all of a range, and who may receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permit<'a> {
+    /// The group, or the first of a range of groups.
+    pub group: NodeAddr,
+    /// How many bits the groups of the range have in common, 4 to 32; 32 for one group.
+    pub prefix: u8,
+    /// Who may send; none for everybody.
+    pub send: Option<Words<'a>>,
+    /// Who may receive; none for everybody.
+    pub receive: Option<Words<'a>>,
+}
+
+/// Words that name nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words<'a>(&'a [u8]);
+
+impl<'a> Words<'a> {
+    /// The words, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let mut r = Reader::new(self.0);
+        core::iter::from_fn(move || word(&mut r).ok())
+    }
+
+    fn read(r: &mut Reader<'a>, count: u8) -> Result<Words<'a>, Malformed> {
+        let before = r.rest();
+        for _ in 0..count {
+            word(r)?;
+        }
+        Ok(Words(&before[..before.len() - r.rest().len()]))
+    }
+}
+
+fn word<'a>(r: &mut Reader<'a>) -> Result<&'a str, Malformed> {
+    let length = usize::from(r.u8()?);
+    let word = core::str::from_utf8(r.take(length)?).map_err(|_| Malformed::Text)?;
+    match word.is_empty() || word.len() > WORD_BYTES_MAX {
+        true => Err(Malformed::Length),
+        false => Ok(word),
+    }
+}
+
+impl<'a> Permit<'a> {
+    fn read(r: &mut Reader<'a>) -> Result<Permit<'a>, Malformed> {
+        let group = NodeAddr(r.u32()?);
+        let limits = r.u8()?;
+        let [senders, receivers] = r.array()?;
+        let prefix = 32u8.checked_sub(limits & 0x3f).ok_or(Malformed::Value)?;
+        if !is_group(group) || prefix < 4 || group.0 & !mask(prefix) != 0 {
+            return Err(Malformed::Value);
+        }
+        let mut words = |is_limited: bool, count: u8| match (is_limited, count) {
+            (false, 0) => Ok(None),
+            (false, _) => Err(Malformed::Count),
+            (true, count) => Words::read(r, count).map(Some),
+        };
+        Ok(Permit {
+            group,
+            prefix,
+            send: words(limits & SENDING != 0, senders)?,
+            receive: words(limits & RECEIVING != 0, receivers)?,
+        })
+    }
+
+    /// Writes who may send to a range of groups and who may receive, as one of [`Repr::permits`].
+    pub fn write<W: AsRef<str>>(
+        w: &mut Writer<'_>,
+        (group, prefix): (NodeAddr, u8),
+        send: Option<&[W]>,
+        receive: Option<&[W]>,
+    ) -> Result<(), Full> {
+        let flag = |words: Option<&[W]>, flag: u8| words.map_or(0, |_| flag);
+        let words = |words: Option<&[W]>| u8::try_from(words.map_or(0, <[W]>::len));
+        w.u32(group.0)?;
+        w.u8((32 - prefix.clamp(4, 32)) | flag(send, SENDING) | flag(receive, RECEIVING))?;
+        w.u8(words(send).map_err(|_| Full)?)?;
+        w.u8(words(receive).map_err(|_| Full)?)?;
+        for word in [send, receive].into_iter().flatten().flatten() {
+            let word = word.as_ref();
+            w.u8(u8::try_from(word.len()).map_err(|_| Full)?)?;
+            w.put(word.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
 /// A body to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repr<'a> {
@@ -402,6 +525,8 @@ pub struct Repr<'a> {
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
+    /// Who may send and receive, as [`Permit::write`] has written it.
+    pub permits: &'a [u8],
 }
 
 impl Repr<'_> {
@@ -439,6 +564,11 @@ impl Repr<'_> {
                     .into_iter()
                     .try_for_each(|setting| setting.write(&mut w))?;
             }
+        }
+        if !self.permits.is_empty() {
+            w.u8(PERMITS)?;
+            w.u16(length(self.permits.len())?)?;
+            w.put(self.permits)?;
         }
         if w.len() > BODY_BYTES_MAX - SIGNATURE_BYTES {
             return Err(Full);

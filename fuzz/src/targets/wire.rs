@@ -195,6 +195,15 @@ fn groups_body(data: &[u8]) {
     let members: Vec<_> = view.members().collect();
     let settings: Vec<_> = view.settings().collect();
     assert!(members.iter().all(|group| groups::is_group(*group)));
+    let mut permits = [0xa5; groups::ITEMS_BYTES_MAX];
+    let mut w = wire::bytes::Writer::new(&mut permits);
+    for permit in view.permits() {
+        let [send, receive] = [permit.send, permit.receive]
+            .map(|words| words.map(|words| words.iter().collect::<Vec<_>>()));
+        let range = (permit.group, permit.prefix);
+        groups::Permit::write(&mut w, range, send.as_deref(), receive.as_deref())
+            .expect("what came in one record fits one");
+    }
     let repr = groups::Repr {
         origin: view.origin,
         seq: view.seq,
@@ -203,6 +212,7 @@ fn groups_body(data: &[u8]) {
         part: view.part,
         members: &members,
         settings: &settings,
+        permits: w.written(),
     };
     let mut again = [0xa5; 1_200];
     let written = repr.emit(&mut again, |_| *view.signature());
@@ -210,6 +220,7 @@ fn groups_body(data: &[u8]) {
     let again = Groups::parse(kind, &again[..len]).expect("what was written is read");
     assert!(again.members().eq(members.iter().copied()));
     assert!(again.settings().eq(settings.iter().copied()));
+    assert!(again.permits().eq(view.permits()));
     assert_eq!(again.key(), view.key());
 }
 

@@ -470,9 +470,9 @@ pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
         RequestError::AlreadyBound => ErrorCode::AlreadyBound,
         RequestError::Exhausted => ErrorCode::TooManySockets,
         RequestError::TooLong { .. } => ErrorCode::TooLong,
-        RequestError::TooManyGroups { .. } | RequestError::TooManyOfOne { .. } => {
-            ErrorCode::TooManySockets
-        }
+        RequestError::TooManyGroups { .. }
+        | RequestError::TooManyOfOne { .. }
+        | RequestError::TooManyPermits => ErrorCode::TooManySockets,
         RequestError::Congested => ErrorCode::Congested,
         RequestError::Unsupported | RequestError::BadDestination | RequestError::NotAGroup => {
             ErrorCode::Unsupported
@@ -481,6 +481,8 @@ pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
         | RequestError::NotALab
         | RequestError::NoSuchNeighbor
         | RequestError::TooManyNeighbors
-        | RequestError::BadCredential => ErrorCode::Forbidden,
+        | RequestError::BadCredential
+        | RequestError::MayNotSend { .. }
+        | RequestError::MayNotReceive { .. } => ErrorCode::Forbidden,
     }
 }

@@ -4,10 +4,12 @@ use super::error_line;
 use crate::command::{Commander, Unavailable};
 use crate::files::write_whole;
 use base::{Duration, NodeAddr};
+use overlay::groups::Permit;
 use overlay::request::{Operation, RequestError};
 use secure::{Certificate, Identity, Keys, Revocations};
 use serde::Deserialize;
 use std::path::PathBuf;
+use wire::certificate::{is_domain, is_name};
 use wire::data::{LinkProtocol, Routing};
 use wire::groups::{Setting, TreeBuilder};
 use wire::ipc::{Delivery, RouteBy};
@@ -78,6 +80,12 @@ pub struct GroupSet {
     /// Of `as-sent`: so long after their sending; none or 0 for as late as repairs need.
     #[serde(default)]
     pub release_ms: u16,
+    /// Who may send, in words that name nodes; none to leave that as it is, `*` for everybody.
+    #[serde(default)]
+    pub send: Option<Vec<String>>,
+    /// The same for who may receive.
+    #[serde(default)]
+    pub receive: Option<Vec<String>>,
     /// Set it though it does not fit.
     #[serde(default)]
     pub force: bool,
@@ -146,6 +154,51 @@ impl GroupSet {
         })
     }
 
+    /// What the node is to do, and how the group is carried then. Who may comes first: no packet passes in
+    /// between to whom it should not.
+    pub fn operations(&self) -> Result<Vec<Operation>, String> {
+        let (setting, permit) = (self.setting()?, self.permit()?);
+        let says_who = permit.as_ref().is_some_and(|permit| !permit.is_open());
+        let mut operations: Vec<Operation> = permit.map(Operation::Permit).into_iter().collect();
+        // Who says only who may leaves it to the sources how the group is carried.
+        if !says_who || self.says_how() {
+            operations.push(set(setting));
+        }
+        Ok(operations)
+    }
+
+    fn says_how(&self) -> bool {
+        let words = [&self.link, &self.routing, &self.tree, &self.delivery];
+        let numbers = [
+            self.rate_kbps,
+            self.deadline_ms.into(),
+            self.release_ms.into(),
+        ];
+        words.iter().any(|word| word.is_some())
+            || numbers.iter().any(|number| *number > 0)
+            || self.priority.is_some()
+            || self.ways.is_some()
+    }
+
+    /// What takes all of it back.
+    pub fn taken_back(&self) -> Result<[Operation; 2], String> {
+        clear(&self.group)
+    }
+
+    /// Who may send and receive, if anything is said of that.
+    fn permit(&self) -> Result<Option<Permit>, String> {
+        if self.send.is_none() && self.receive.is_none() {
+            return Ok(None);
+        }
+        let (group, prefix) = range(&self.group)?;
+        Ok(Some(Permit {
+            group,
+            prefix,
+            send: limited(&self.send)?,
+            receive: limited(&self.receive)?,
+        }))
+    }
+
     fn delivery(&self) -> Result<Option<Delivery>, String> {
         let ms = self.release_ms;
         let after = (ms > 0).then(|| Duration::from_millis(ms.into()));
@@ -174,8 +227,52 @@ impl GroupSet {
     }
 }
 
+/// The words of a permit; none if all nodes are named.
+fn limited(words: &Option<Vec<String>>) -> Result<Option<Vec<String>>, String> {
+    let Some(words) = words
+        .as_ref()
+        .filter(|words| !words.iter().any(|word| word == "*"))
+    else {
+        return Ok(None);
+    };
+    let wrong = |word: &&String| {
+        let name = word.strip_suffix('*').unwrap_or(word);
+        let is_good = match name.strip_prefix('@') {
+            Some(domain) => is_domain(domain.as_bytes()) && name == word.as_str(),
+            None => is_name(name),
+        };
+        !is_good
+    };
+    if let Some(word) = words.iter().find(wrong) {
+        return Err(format!(
+            "`{word}`: write a node like ams, nodes like cam-*, an address, or a domain like @example.com"
+        ));
+    }
+    match u8::try_from(words.len()) {
+        Ok(_) => Ok(Some(words.clone())),
+        Err(_) => Err("a permit has 255 words at most: name nodes by cam-* or @domain".to_owned()),
+    }
+}
+
+/// Takes back what was said of a group or range.
+fn clear(word: &str) -> Result<[Operation; 2], String> {
+    let (group, prefix) = range(word)?;
+    let permit = Operation::Permit(Permit {
+        group,
+        prefix,
+        send: None,
+        receive: None,
+    });
+    let setting = Operation::SetGroup {
+        group,
+        prefix,
+        setting: None,
+    };
+    Ok([permit, setting])
+}
+
 /// A setting as an operation.
-pub fn set(setting: Setting) -> Operation {
+fn set(setting: Setting) -> Operation {
     Operation::SetGroup {
         group: setting.group,
         prefix: setting.prefix,
@@ -265,13 +362,10 @@ impl Operator {
             }
             Ask::GroupSet(wanted) => self.set_group(&wanted),
             Ask::GroupClear { group: word } => {
-                let (group, prefix) = range(&word)?;
-                let clear = Operation::SetGroup {
-                    group,
-                    prefix,
-                    setting: None,
-                };
-                self.operate(clear, "group_clear")
+                for operation in clear(&word)? {
+                    self.operate(operation, "group_clear")?;
+                }
+                Ok(done("group_clear"))
             }
             Ask::LinkSet { neighbor, model } => {
                 let model = model.parse().map_err(|error| format!("model: {error}"))?;
@@ -331,12 +425,15 @@ impl Operator {
     /// Judges first: what does not fit is refused, with the reasons.
     fn set_group(&mut self, wanted: &GroupSet) -> Result<String, String> {
         let setting = wanted.setting()?;
+        let operations = wanted.operations()?;
         let admission = self.commander.admission(setting).map_err(text)?;
         if !admission.admitted && !wanted.force {
             let reasons = admission.refusals.join("; ");
             return Err(format!("not admitted: {reasons}"));
         }
-        self.operate(set(setting), "group_set")?;
+        for operation in operations {
+            self.operate(operation, "group_set")?;
+        }
         let answer = serde_json::json!({ "done": "group_set", "admission": admission });
         Ok(answer.to_string())
     }

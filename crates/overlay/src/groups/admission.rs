@@ -222,7 +222,7 @@ pub fn reserved(database: &Database, but: NodeAddr) -> BTreeMap<(NodeAddr, NodeA
 
 /// The tree or trees from a source to the members of the group of a setting.
 fn trees_of(database: &Database, source: NodeAddr, setting: &Setting) -> Branches {
-    let members = database.membership().members(setting.group);
+    let members = database.membership().receivers(setting.group);
     match setting.two_ways {
         true => two_trees(database, source, members),
         false => branches(database, (source, metric_of(setting)), members),

@@ -3,10 +3,14 @@
 //! A node is in a group as long as any of its clients is: joins are counted. A group has a place in
 //! one part of the node's record and keeps it, so that a join or a leave renews one part.
 
+use super::Permit;
 use crate::request::RequestError;
 use base::{ClientId, Map, NodeAddr, VirtualPort};
 use std::collections::BTreeMap;
-use wire::groups::{GROUPS_MAX, PARTS, SETTINGS_MAX, Setting, TreeBuilder, is_group};
+use wire::groups::{
+    FULL_SETTING_BYTES, GROUPS_MAX, ITEM_HEADER_BYTES, ITEMS_BYTES_MAX, PARTS, SETTINGS_MAX,
+    Setting, TreeBuilder, is_group,
+};
 
 /// Joins of all clients of a node: 100 000 groups by Scribe, and as many again. At about 100 bytes
 /// each 26 MB.
@@ -65,6 +69,22 @@ pub struct Local {
     has_places: bool,
     parts: [Part; PARTS],
     settings: Vec<Setting>,
+    permits: Vec<Permit>,
+    /// As the record tells them.
+    written_permits: Vec<u8>,
+}
+
+/// What is to be told of one part.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    /// Which.
+    pub part: u8,
+    /// The groups that it names.
+    pub members: &'a [NodeAddr],
+    /// How groups are to be carried.
+    pub settings: &'a [Setting],
+    /// Who may send and receive, as records tell it.
+    pub permits: &'a [u8],
 }
 
 impl Local {
@@ -190,13 +210,41 @@ impl Local {
         let known = self.settings.iter().position(|s| of(s) == of(&setting));
         match known {
             Some(place) => self.settings[place] = setting,
-            None if self.settings.len() >= SETTINGS_MAX => {
+            None if self.settings.len() >= SETTINGS_MAX || !self.has_room_for_setting() => {
                 return Err(RequestError::TooManyGroups { max: SETTINGS_MAX });
             }
             None => self.settings.push(setting),
         }
         self.parts[usize::from(SETTINGS_PART)].is_dirty = true;
         Ok(())
+    }
+
+    /// Tells the network who may send to a group and receive; one that is open takes back what was told.
+    pub fn permit(&mut self, permit: Permit) -> Result<(), RequestError> {
+        let of = |one: &Permit| (one.group, one.prefix);
+        let others = self.permits.iter().filter(|one| of(one) != of(&permit));
+        let mut permits: Vec<Permit> = others.cloned().collect();
+        if !permit.is_open() {
+            permits.push(permit);
+        }
+        let room = self.room(self.settings.len());
+        let written = super::written(&permits, room).ok_or(RequestError::TooManyPermits)?;
+        if permits != self.permits {
+            (self.permits, self.written_permits) = (permits, written);
+            self.parts[usize::from(SETTINGS_PART)].is_dirty = true;
+        }
+        Ok(())
+    }
+
+    /// Bytes for permits in the record beside so many settings. 0 for none.
+    fn room(&self, settings: usize) -> usize {
+        // All settings in full, and the heads of three items.
+        (ITEMS_BYTES_MAX - 3 * ITEM_HEADER_BYTES).saturating_sub(settings * FULL_SETTING_BYTES)
+    }
+
+    fn has_room_for_setting(&self) -> bool {
+        self.written_permits.is_empty()
+            || self.room(self.settings.len() + 1) >= self.written_permits.len()
     }
 
     /// Settings have changed: each group goes to who is to build its tree. Those for which that is
@@ -254,16 +302,21 @@ impl Local {
         self.parts.iter().any(|part| part.is_dirty)
     }
 
-    /// The next part to be told, with its groups and settings.
-    pub fn take_dirty(&mut self) -> Option<(u8, &[NodeAddr], &[Setting])> {
+    /// The next part to be told.
+    pub fn take_dirty(&mut self) -> Option<Told<'_>> {
         let place = self.parts.iter().position(|part| part.is_dirty)?;
         let part = &mut self.parts[place];
         part.is_dirty = false;
-        let settings = match place == usize::from(SETTINGS_PART) {
-            true => &*self.settings,
-            false => &[],
+        let (settings, permits) = match place == usize::from(SETTINGS_PART) {
+            true => (&*self.settings, &*self.written_permits),
+            false => (&[][..], &[][..]),
         };
-        Some((place as u8, &part.members, settings))
+        Some(Told {
+            part: place as u8,
+            members: &part.members,
+            settings,
+            permits,
+        })
     }
 
     /// The first part with room; the group is in it from now on.

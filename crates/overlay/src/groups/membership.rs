@@ -1,5 +1,6 @@
 //! Which nodes are in which group, as their records say.
 
+use super::Permits;
 use base::NodeAddr;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::groups::{Groups, Setting, TreeBuilder, mask};
@@ -18,6 +19,7 @@ pub struct Membership {
     prefixes: Vec<u8>,
     settings_changed: bool,
     changed: BTreeSet<NodeAddr>,
+    permits: Permits,
 }
 
 impl Membership {
@@ -26,6 +28,22 @@ impl Membership {
         let all = self.members.get(&group).map_or(&[][..], Vec::as_slice);
         let is_first = |&i: &usize| i == 0 || all[i - 1] != all[i];
         (0..all.len()).filter(is_first).map(|i| all[i])
+    }
+
+    /// Those of them who may receive what is sent to the group.
+    pub fn receivers(&self, group: NodeAddr) -> impl Iterator<Item = NodeAddr> + Clone + '_ {
+        let may = move |member: &NodeAddr| self.permits.may_receive(*member, group);
+        self.members(group).filter(may)
+    }
+
+    /// Who may send to groups, and who may receive.
+    #[inline]
+    pub fn permits(&self) -> &Permits {
+        &self.permits
+    }
+
+    pub(crate) fn permits_mut(&mut self) -> &mut Permits {
+        &mut self.permits
     }
 
     /// All groups that have members, in order of address.
@@ -110,6 +128,8 @@ impl Membership {
             said.insert(key.origin, setting);
             self.settings_changed = true;
         }
+        let permits = now.into_iter().flat_map(Groups::permits);
+        self.permits.follow((key.origin, key.kind), permits);
         if self.settings_changed {
             self.prefixes = self.settings.keys().map(|(_, prefix)| *prefix).collect();
             self.prefixes

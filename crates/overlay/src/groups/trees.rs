@@ -204,6 +204,13 @@ impl Trees {
         (known.follows == generation).then_some(&known.tree)
     }
 
+    /// Who may receive has changed.
+    pub fn on_permits_changed(&mut self) {
+        for slot in &mut self.slots {
+            slot.follows = None;
+        }
+    }
+
     /// The members of a group have changed.
     pub fn on_group_changed(&mut self, group: NodeAddr) {
         for slot in self.slots.iter_mut().filter(|slot| slot.key.group == group) {
@@ -268,7 +275,7 @@ impl Trees {
             self.seen.clear();
             self.seen.resize(view.topology.node_count(), false);
             self.members.clear();
-            let members = view.membership.members(key.group);
+            let members = view.membership.receivers(key.group);
             let nodes = members.filter_map(|member| view.topology.index(member));
             let reached = nodes.filter_map(|node| Some((tree.distance(node)?, node)));
             self.members.extend(reached);
@@ -310,7 +317,7 @@ impl Ways {
             self.next.clear();
         }
         let mut work = 0;
-        let members = view.membership.members(key.group);
+        let members = view.membership.receivers(key.group);
         for member in members.filter(|member| *member != key.source) {
             let pair = (key.source, member);
             let next = match self.next.get(&pair) {

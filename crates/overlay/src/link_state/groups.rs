@@ -4,6 +4,7 @@ use super::own::refresh_interval;
 use super::{Claim, Database, LIFETIME_S, Name};
 use base::{NodeAddr, Time};
 use wire::Full;
+use wire::certificate::Certificate;
 use wire::groups::{PARTS, Repr, SIGNATURE_BYTES, Setting};
 use wire::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
 
@@ -16,6 +17,8 @@ pub struct OwnGroups<'a> {
     pub members: &'a [NodeAddr],
     /// How groups are to be carried.
     pub settings: &'a [Setting],
+    /// Who may send and receive, as records tell it.
+    pub permits: &'a [u8],
     /// The serial of the certificate whose key signs.
     pub certificate_serial: u32,
 }
@@ -69,17 +72,33 @@ impl Database {
             part: what.part,
             members: what.members,
             settings: what.settings,
+            permits: what.permits,
         };
         let mut body = [0; BODY_BYTES_MAX];
         let len = repr.emit(&mut body, sign)?;
         let claim = Claim::parse(kind, &body[..len]).map_err(|_| Full)?;
         self.store(now, claim.key(), 0, &claim, &body[..len]);
-        let says_something = !what.members.is_empty() || !what.settings.is_empty();
+        let says_something =
+            !(what.members.is_empty() && what.settings.is_empty() && what.permits.is_empty());
         self.own_groups.0[usize::from(what.part)] = OwnPart {
             seq,
             refresh_at: says_something.then(|| now + refresh_interval(self.own, seq)),
         };
         Ok(claim.key())
+    }
+
+    /// Finds out whom permits name if that may have changed; true if it may.
+    pub fn settle_permits(&mut self) -> bool {
+        if !self.membership.permits().is_stale() {
+            return false;
+        }
+        let certificates = self.entries.iter();
+        let certificates = certificates.filter(|(name, _)| name.kind == RecordKind::CERTIFICATE);
+        let certificates =
+            certificates.filter_map(|(_, entry)| Certificate::parse(&entry.body).ok());
+        let certificates: Vec<_> = certificates.collect();
+        self.membership.permits_mut().settle(&certificates);
+        true
     }
 
     /// The parts that are to be made anew even if nothing has changed.

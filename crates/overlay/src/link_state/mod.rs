@@ -394,6 +394,8 @@ impl Database {
         } else if let Claim::Groups(groups) = claim {
             let before = before.as_ref().map(|entry| &*entry.body);
             self.membership.follow(groups.key(), before, Some(groups));
+        } else if key.kind == RecordKind::CERTIFICATE {
+            self.membership.permits_mut().on_names_changed();
         }
     }
 
@@ -411,6 +413,8 @@ impl Database {
         {
             let key = name.at(part.seq);
             self.membership.follow(key, Some(&part.body), None);
+        } else if name.kind == RecordKind::CERTIFICATE {
+            self.membership.permits_mut().on_names_changed();
         }
     }
 

@@ -156,7 +156,7 @@ impl Node {
         let Some(tree) = self.trees.tree(key, self.database.generation()) else {
             return false;
         };
-        let members = self.database.membership().members(key.group);
+        let members = self.database.membership().receivers(key.group);
         let mut nodes = members.filter_map(|member| topology.index(member));
         nodes.any(|member| {
             let mut up = path(topology, tree, member);

@@ -2,12 +2,13 @@
 
 use super::Node;
 use crate::groups::{
-    Admission, Branches, Passing, REPORT_EVERY, Slot, admit, branches, edge_links, judge_links,
-    reserved, two_trees,
+    Admission, Branches, Passing, Permit, REPORT_EVERY, Slot, admit, branches, edge_links,
+    judge_links, reserved, two_trees,
 };
 use crate::link::LinkIndex;
 use crate::snapshot::{
-    GroupSource, GroupStatus, GroupTotals, ReceptionStatus, SettingStatus, SourceTotals, WaysStatus,
+    GroupSource, GroupStatus, GroupTotals, PermitStatus, ReceptionStatus, SettingStatus,
+    SourceTotals, WaysStatus,
 };
 use base::{Duration, NodeAddr, Outbox, Time};
 use graph::redundant::{Pair, common};
@@ -218,6 +219,7 @@ impl Node {
         let own = self.own_receptions();
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
+        groups.extend(membership.permits().groups().take(LISTED_MAX));
         groups.extend(
             self.groups
                 .groups()
@@ -255,6 +257,16 @@ impl Node {
                     .collect(),
                 refused: None,
                 admission,
+                permits: membership
+                    .permits()
+                    .said(group)
+                    .map(permit_status)
+                    .collect(),
+                kept_out: membership
+                    .members(group)
+                    .filter(|member| !membership.permits().may_receive(*member, group))
+                    .map(|member| member.to_string())
+                    .collect(),
             }
         });
         statuses.collect()
@@ -305,7 +317,7 @@ impl Node {
     ) -> GroupSource {
         let of = (slot.key.source, slot.key.group);
         let (receivers, receptions) = self.reports.below(now, of, own.get(&of).copied(), None);
-        let members = self.database.membership().members(slot.key.group);
+        let members = self.database.membership().receivers(slot.key.group);
         let key = &slot.key;
         let tree = match (in_full, key.two_ways) {
             (false, _) => Branches::default(),
@@ -397,6 +409,18 @@ fn status_of(origin: NodeAddr, setting: &Setting) -> SettingStatus {
             Some(Delivery::AsSent(Some(after))) => Some(after.as_micros() / 1_000),
             _ => None,
         },
+    }
+}
+
+fn permit_status((origin, permit): (NodeAddr, &Permit)) -> PermitStatus {
+    PermitStatus {
+        said_by: origin.to_string(),
+        group: match permit.prefix {
+            32 => permit.group.to_string(),
+            bits => format!("{}/{bits}", permit.group),
+        },
+        send: permit.send.clone(),
+        receive: permit.receive.clone(),
     }
 }
 

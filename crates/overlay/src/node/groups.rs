@@ -3,7 +3,7 @@
 use super::Node;
 use super::send::metric;
 use crate::event::{Drop, Event};
-use crate::groups::{Change, Errand, Key, Membership, View};
+use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
 use crate::link::LinkIndex;
 use crate::link_state::{Database, OwnGroups};
 use crate::request::{Options, Reply, RequestError};
@@ -21,11 +21,21 @@ use wire::ipc::Scheme;
 /// groups floods some records, not a thousand.
 const OWN_GROUPS_SPACING: Duration = Duration::from_millis(20);
 
+/// How often a client that sends to a group to which it may not is told so.
+const REFUSED_AGAIN: Duration = Duration::from_secs(1);
+
 /// A source may be ahead of its group's rate by so much: an encoder's burst.
 const POLICED_BURST: Duration = Duration::from_millis(250);
 
 /// What this node's sources may still send, in bytes, by group.
 pub(super) type Policers = Map<NodeAddr, (u32, TokenBucket)>;
+
+/// The client that was told last that it may not send to a group.
+#[derive(Debug, Default)]
+pub(super) struct Refusing {
+    last: Option<(ClientId, NodeAddr)>,
+    after: Time,
+}
 
 /// What is told of the node's groups, and when.
 #[derive(Debug, Default)]
@@ -42,6 +52,9 @@ impl Node {
         (group, port): (NodeAddr, VirtualPort),
     ) -> Result<Reply, RequestError> {
         self.sockets.open(client, &mut self.rng)?;
+        if !self.permits().may_receive(self.addr, group) {
+            return Err(RequestError::MayNotReceive { group });
+        }
         let builder = self.builder(group);
         let change = self.groups.join(client, group, port, builder)?;
         self.on_own_change(group, change);
@@ -90,6 +103,41 @@ impl Node {
         Ok(Reply::Done)
     }
 
+    /// Who may send to a group and receive.
+    pub(super) fn permit(&mut self, permit: Permit) -> Result<Reply, RequestError> {
+        if !wire::groups::is_group(permit.group) {
+            return Err(RequestError::NotAGroup);
+        }
+        self.groups.permit(permit)?;
+        Ok(Reply::Done)
+    }
+
+    /// Who may, as the network says.
+    pub(super) fn permits(&self) -> &Permits {
+        self.database.membership().permits()
+    }
+
+    /// This node has clients in the group, and may receive it.
+    #[inline]
+    pub(super) fn receives(&self, group: NodeAddr) -> bool {
+        self.groups.is_member(group) && self.permits().may_receive(self.addr, group)
+    }
+
+    /// A client of this node has sent to a group to which it may not: it is told so, but not for each packet.
+    pub(super) fn refuse_sending(
+        &mut self,
+        now: Time,
+        client: ClientId,
+        group: NodeAddr,
+    ) -> Result<(), RequestError> {
+        if now < self.refusing.after && self.refusing.last == Some((client, group)) {
+            return Ok(());
+        }
+        self.refusing.last = Some((client, group));
+        self.refusing.after = now + REFUSED_AGAIN;
+        Err(RequestError::MayNotSend { group })
+    }
+
     /// Who builds the tree of a group.
     pub(super) fn builder(&self, group: NodeAddr) -> TreeBuilder {
         builder_of(self.database.membership(), group)
@@ -124,6 +172,10 @@ impl Node {
     /// Tells what is new of the own groups, and takes in what others tell. Called once per flush,
     /// after the node's certificate is in the database.
     pub(super) fn update_groups(&mut self, now: Time) {
+        if self.database.settle_permits() {
+            self.trees.on_permits_changed();
+            self.tables.touch();
+        }
         if self.database.membership_mut().take_settings_changed() {
             self.sort_groups();
         }
@@ -151,11 +203,18 @@ impl Node {
     fn tell_groups(&mut self, now: Time) {
         let (identity, network) = (self.handshakes.identity(), self.handshakes.network());
         let certificate_serial = identity.certificate().fields().serial;
-        while let Some((part, members, settings)) = self.groups.take_dirty() {
+        while let Some(Told {
+            part,
+            members,
+            settings,
+            permits,
+        }) = self.groups.take_dirty()
+        {
             let what = OwnGroups {
                 part,
                 members,
                 settings,
+                permits,
                 certificate_serial,
             };
             let told = self.database.originate_groups(now, what, |signed| {
@@ -215,7 +274,7 @@ impl Node {
         let links = &self.links;
         let is_open = |link: &LinkIndex| Some(*link) != came && links.at(*link).carries();
         ways.extend(slot.links(now).filter(is_open));
-        let is_member = self.groups.is_member(group);
+        let is_member = self.receives(group);
         let mut left = ways.len() + usize::from(is_member);
         if left == 0 {
             let packets = run.segments() as u32;
@@ -278,10 +337,10 @@ impl Node {
     /// The member of an anycast group that is nearest by the metric; none without members in reach.
     /// The lowest address, of several.
     pub(super) fn nearest(&self, group: NodeAddr, metric: Metric) -> Option<NodeAddr> {
-        if self.groups.is_member(group) {
+        if self.receives(group) {
             return Some(self.addr);
         }
-        let members = self.database.membership().members(group);
+        let members = self.database.membership().receivers(group);
         let reached = members.filter_map(|member| {
             let route = self.tables.route(metric, member)?;
             Some((route.cost, member))
@@ -307,7 +366,7 @@ impl Node {
         }
         let ttl = header.ttl();
         if ttl <= 1 {
-            if self.groups.is_member(group) {
+            if self.receives(group) {
                 return Verdict::Local;
             }
             self.drop_one(Drop::TtlExceeded, out);
@@ -389,7 +448,7 @@ pub(super) fn rest_of_tree(
     (group, came): (NodeAddr, NodeAddr),
     in_time: Option<Duration>,
 ) -> Duration {
-    let members = database.membership().members(group);
+    let members = database.membership().receivers(group);
     let behind =
         members.filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) != Some(came));
     let ways = behind.filter_map(|member| tables.latency(member));
@@ -405,7 +464,7 @@ pub(super) fn rest_of_branch(
     group: NodeAddr,
     neighbor: NodeAddr,
 ) -> Duration {
-    let members = database.membership().members(group);
+    let members = database.membership().receivers(group);
     let behind = members
         .filter(|member| tables.next_hop(Metric::ExpectedLatency, *member) == Some(neighbor));
     let ways = behind.filter_map(|member| tables.latency_from(neighbor, member));

@@ -51,6 +51,7 @@ impl Node {
                 prefix,
                 setting,
             } => self.set_group(now, (group, prefix), setting),
+            Operation::Permit(permit) => self.permit(permit),
             Operation::Edges {
                 group,
                 ends,

@@ -241,14 +241,18 @@ impl Node {
                 return Verdict::Done;
             }
         }
+        if !destination.is_node() && !self.permits().may_send(source, destination) {
+            self.drop_one(Drop::NotPermitted, out);
+            return Verdict::Done;
+        }
         let key = FlowKey {
             source,
             source_port: header.source_port(),
             destination,
             destination_port: header.destination_port(),
         };
-        let local = destination == self.addr
-            || destination.is_anycast() && self.groups.is_member(destination);
+        let local =
+            destination == self.addr || destination.is_anycast() && self.receives(destination);
         let toward = match destination.is_anycast() && !local {
             true => metric(routing).and_then(|metric| self.nearest(destination, metric)),
             false => Some(destination),

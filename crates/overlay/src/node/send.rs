@@ -203,6 +203,10 @@ impl Node {
                 return Err(RequestError::Congested);
             }
         }
+        if !to.is_node() && !self.permits().may_send(self.addr, to) {
+            self.drop_one(Drop::NotPermitted, out);
+            return self.refuse_sending(now, client, to);
+        }
         if to.is_multicast() && !self.police(now, to, payload.len()) {
             self.drop_one(Drop::OverRate, out);
             return Ok(());

@@ -71,7 +71,7 @@ impl Node {
         let came = came.ok().filter(|_| !is_own).map(|edge| edge.from);
         let count = (run.segments() as u64, run.len() as u64);
         self.shared.on_passing(now, (source, group), came, count);
-        let is_member = self.groups.is_member(group);
+        let is_member = self.receives(group);
         let mut ends = core::mem::take(&mut self.ends);
         match self.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),

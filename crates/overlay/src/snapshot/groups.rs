@@ -26,6 +26,25 @@ pub struct GroupStatus {
     /// Whether what it asks for fits the links, if it asks for anything. Only where one group was
     /// asked for.
     pub admission: Option<Admission>,
+    /// Who may send and receive, as nodes say; all of them count together.
+    #[serde(default)]
+    pub permits: Vec<PermitStatus>,
+    /// The members that may not receive.
+    #[serde(default)]
+    pub kept_out: Vec<String>,
+}
+
+/// Who may send to a group and who may receive, as one node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermitStatus {
+    /// The node that says so.
+    pub said_by: String,
+    /// The group or range of groups.
+    pub group: String,
+    /// Words for who may send; none for everybody.
+    pub send: Option<Vec<String>>,
+    /// Words for who may receive; none for everybody.
+    pub receive: Option<Vec<String>>,
 }
 
 /// How a group is to be carried.

@@ -208,6 +208,7 @@ impl Neighbour {
             part: 0,
             members,
             settings: &[],
+            permits: &[],
         };
         let mut body = vec![0; BODY_BYTES_MAX];
         let sign = |signed: &[u8]| self.identity.sign(Context::Groups, signed);

@@ -199,16 +199,19 @@ pub(super) fn node_address<'de, D: Deserializer<'de>>(
     Ok(address)
 }
 
+/// A group, or a range of groups; what stands behind the slash is looked at with the rest of the entry.
 pub(super) fn group_address<'de, D: Deserializer<'de>>(
     deserializer: D,
-) -> Result<NodeAddr, D::Error> {
-    let address: NodeAddr = one_text(deserializer)?;
-    if !wire::groups::is_group(address) {
+) -> Result<String, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let address = word.split('/').next().unwrap_or_default();
+    let address = address.parse::<NodeAddr>();
+    if !address.is_ok_and(wire::groups::is_group) {
         return Err(de::Error::custom(format!(
-            "{address} is no group: write an address like 239.1.1.1"
+            "{word} is no group: write an address like 239.1.1.1, or a range like 239.192.0.0/14"
         )));
     }
-    Ok(address)
+    Ok(word)
 }
 
 pub(super) fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -109,3 +109,35 @@ fn hops_are_those_of_the_neighbours_that_have_them() {
     let expected = (NodeAddr(0x0a07_0002), NonZeroU8::MAX);
     assert_eq!(config.hops().collect::<Vec<_>>(), [expected]);
 }
+
+#[test]
+fn a_group_says_who_may_without_saying_how_it_is_carried() {
+    use overlay::request::Operation;
+    let group = |more: &str| {
+        let config = load(&format!(
+            "{GOOD}[[group]]\naddress = '239.1.0.0/16'\n{more}"
+        ))?;
+        config.groups[0].wanted().operations()
+    };
+    let who = group("send = ['studio', 'cam-*']").unwrap();
+    let [Operation::Permit(permit)] = &who[..] else {
+        panic!("not who may: {who:?}");
+    };
+    assert_eq!((permit.prefix, &permit.receive), (16, &None));
+    assert_eq!(permit.send.as_ref().map(Vec::len), Some(2));
+    let both = group("send = []\nrate = '5mbit'").unwrap();
+    assert!(matches!(
+        &both[..],
+        [Operation::Permit(_), Operation::SetGroup { prefix: 16, .. }]
+    ));
+    // Without words nobody is kept out, whatever was said before.
+    let how = group("ways = 2").unwrap();
+    let [Operation::Permit(permit), Operation::SetGroup { .. }] = &how[..] else {
+        panic!("not how it is carried: {how:?}");
+    };
+    assert!(permit.is_open());
+    for bad in ["send = ['']", "receive = ['@No Domain']", "send = ['@a*']"] {
+        let why = group(bad).unwrap_err();
+        assert!(why.contains("write a node like ams"), "{bad}: {why}");
+    }
+}

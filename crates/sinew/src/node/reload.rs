@@ -274,21 +274,25 @@ impl Running {
     fn take_groups(&mut self, config: &Config, changes: &mut Changes) -> Result<(), Failure> {
         for group in &config.groups {
             if !self.config.groups.contains(group) {
-                let setting = group.wanted().setting().map_err(Failure::misused)?;
-                let set = host::control::set(setting);
-                self.operate(set, format!("group {}", group.address), changes);
+                let wanted = group.wanted();
+                let mut operations = wanted.operations().map_err(Failure::misused)?;
+                let says_how = |one: &Operation| matches!(one, Operation::SetGroup { .. });
+                if !operations.iter().any(says_how) {
+                    // It may have said before how the group is carried.
+                    let back = wanted.taken_back().map_err(Failure::misused)?;
+                    operations.extend(back.into_iter().filter(says_how));
+                }
+                for operation in operations {
+                    self.operate(operation, format!("group {}", group.address), changes);
+                }
             }
         }
         for gone in &self.config.groups {
             if !config.groups.iter().any(|g| g.address == gone.address) {
-                let setting = gone.wanted().setting().map_err(Failure::misused)?;
-                let clear = Operation::SetGroup {
-                    group: setting.group,
-                    prefix: setting.prefix,
-                    setting: None,
-                };
-                let what = format!("group {} is no more set", gone.address);
-                self.operate(clear, what, changes);
+                for operation in gone.wanted().taken_back().map_err(Failure::misused)? {
+                    let what = format!("group {} is no more set", gone.address);
+                    self.operate(operation, what, changes);
+                }
             }
         }
         Ok(())

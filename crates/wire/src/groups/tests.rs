@@ -27,6 +27,7 @@ fn body(members: &[NodeAddr], settings: &[Setting]) -> Vec<u8> {
         part: 2,
         members,
         settings,
+        permits: &[],
     };
     let mut body = vec![0; BODY_BYTES_MAX];
     let len = repr.emit(&mut body, |_| [0xaa; SIGNATURE_BYTES]).unwrap();
@@ -177,6 +178,7 @@ fn the_longest_records_fit_and_longer_ones_do_not() {
         part: 0,
         members: &groups,
         settings: &[],
+        permits: &[],
     };
     assert_eq!(
         repr.emit(&mut [0; 2_000], |_| [0; SIGNATURE_BYTES]),
@@ -194,4 +196,82 @@ proptest! {
             let _ = groups.settings().count();
         }
     }
+}
+
+/// A body with these permits alone.
+fn permitting(permits: &[u8]) -> Result<Vec<u8>, Full> {
+    let repr = Repr {
+        origin: NodeAddr(0x0a07_0003),
+        seq: RecordSeq(7),
+        lifetime_s: 900,
+        certificate_serial: 3,
+        part: 2,
+        members: &[],
+        settings: &[],
+        permits,
+    };
+    let mut body = vec![0; BODY_BYTES_MAX];
+    let len = repr.emit(&mut body, |_| [0xaa; SIGNATURE_BYTES])?;
+    body.truncate(len);
+    Ok(body)
+}
+
+#[test]
+fn the_bytes_of_permits_are_these() {
+    let mut permits = [0; 64];
+    let mut w = Writer::new(&mut permits);
+    let range = (NodeAddr(0xef01_0000), 16);
+    Permit::write(&mut w, range, Some(&["ams"]), None).unwrap();
+    let group = (NodeAddr(0xef01_0101), 32);
+    Permit::write(&mut w, group, Some(&[]), Some(&["fra", "@a.b"])).unwrap();
+    let permits: &[u8] = &[
+        0xef, 1, 0, 0, 0x50, 1, 0, 3, b'a', b'm', b's', // who sends to a range
+        0xef, 1, 1, 1, 0xc0, 0, 2, 3, b'f', b'r', b'a', 4, b'@', b'a', b'.', b'b',
+    ];
+    assert_eq!(w.written(), permits);
+    let body = permitting(permits).unwrap();
+    assert_eq!(&body[16..19], [4, 0, 27]);
+    assert_eq!(&body[19..46], permits);
+    let read = Groups::parse(KIND, &body).unwrap();
+    let all: Vec<_> = read.permits().collect();
+    let words = |words: Option<Words<'_>>| {
+        let words = words.map(|words| words.iter().map(str::to_owned));
+        words.map(Iterator::collect::<Vec<_>>)
+    };
+    let these = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+    assert_eq!((all[0].group, all[0].prefix), range);
+    assert_eq!(
+        (words(all[0].send), words(all[0].receive)),
+        (these(&["ams"]), None)
+    );
+    assert_eq!((all[1].group, all[1].prefix), group);
+    assert_eq!(words(all[1].send), these(&[]));
+    assert_eq!(words(all[1].receive), these(&["fra", "@a.b"]));
+}
+
+#[test]
+fn permits_that_are_cut_or_wrong_are_refused() {
+    let good = [0xef, 1, 1, 1, 0x80, 0, 2, 1, b'a', 1, b'b'];
+    for len in 1..good.len() {
+        let body = permitting(&good[..len]).unwrap();
+        assert!(Groups::parse(KIND, &body).is_err(), "{len}");
+    }
+    for (place, byte) in [
+        (0, 10),   // no group
+        (3, 0),    // fine: the control
+        (4, 0x88), // bits behind the range
+        (4, 0x9d), // a range of more than a class
+        (4, 0x00), // words of nobody who is limited
+        (5, 1),    // the same
+        (7, 0),    // a word without letters
+        (8, 0xff), // no text
+    ] {
+        let mut bytes = good;
+        bytes[place] = byte;
+        let body = permitting(&bytes).unwrap();
+        let read = Groups::parse(KIND, &body);
+        assert_eq!(read.is_ok(), place == 3, "{place} {read:?}");
+    }
+    assert!(permitting(&[0; ITEMS_BYTES_MAX - 3]).is_ok());
+    assert!(permitting(&[0; ITEMS_BYTES_MAX - 2]).is_err());
 }

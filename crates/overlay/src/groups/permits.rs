@@ -1,0 +1,193 @@
+//! Who may send to a group, and who may receive.
+//!
+//! ```text
+//!   permits of any node ──flooding──▶ said ──┐
+//!   certificates: names, domains ────────────┴──▶ limits: range, addresses ──▶ may this node?
+//! ```
+//! A word of a permit names a node (`ams`), all nodes whose names begin so (`cam-*`), an address, or all nodes
+//! that may serve a domain (`@example.com`), by what certificates say: nobody names himself.
+//!
+//! All permits for a group count together, those for a range of groups too, whoever says them: each narrows, and
+//! none widens what another one has narrowed. So a node of the network can keep others out, and let nobody in.
+//! `// Choice:` this, because of settings the highest version counts, whoever says it, which would let any
+//! node permit itself what it likes.
+//!
+//! Every node that a packet passes looks, so that a node that does not obey gets no farther than its neighbours.
+//! A node whose certificate is not known yet is named by nothing but its address.
+
+use base::NodeAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::bytes::Writer;
+use wire::certificate::Certificate;
+use wire::groups::{self, ITEMS_BYTES_MAX, Words, mask};
+use wire::record::RecordKind;
+
+/// Who may send to a group, or a range of them, and who may receive, as it is said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// The group, or the first of a range.
+    pub group: NodeAddr,
+    /// How many bits the groups of a range have in common; 32 for one group.
+    pub prefix: u8,
+    /// Words for who may send; none for everybody.
+    pub send: Option<Vec<String>>,
+    /// Words for who may receive; none for everybody.
+    pub receive: Option<Vec<String>>,
+}
+
+impl Permit {
+    /// It forbids nothing.
+    pub fn is_open(&self) -> bool {
+        self.send.is_none() && self.receive.is_none()
+    }
+
+    fn covers(&self, group: NodeAddr) -> bool {
+        group.0 & mask(self.prefix) == self.group.0
+    }
+
+    fn of(permit: &groups::Permit<'_>) -> Permit {
+        let words =
+            |words: Option<Words<'_>>| Some(words?.iter().map(str::to_owned).collect::<Vec<_>>());
+        Permit {
+            group: permit.group,
+            prefix: permit.prefix,
+            send: words(permit.send),
+            receive: words(permit.receive),
+        }
+    }
+}
+
+/// As a record tells them; `None` if they do not fit one that has so many bytes for them.
+pub(crate) fn written(permits: &[Permit], room: usize) -> Option<Vec<u8>> {
+    let mut bytes = [0; ITEMS_BYTES_MAX];
+    let mut w = Writer::new(&mut bytes);
+    for permit in permits {
+        let range = (permit.group, permit.prefix);
+        let (send, receive) = (permit.send.as_deref(), permit.receive.as_deref());
+        groups::Permit::write(&mut w, range, send, receive).ok()?;
+    }
+    (w.len() <= room).then(|| w.written().to_vec())
+}
+
+/// Whom a permit names, as addresses.
+#[derive(Clone, Debug)]
+struct Limit {
+    group: NodeAddr,
+    prefix: u8,
+    send: Option<BTreeSet<NodeAddr>>,
+    receive: Option<BTreeSet<NodeAddr>>,
+}
+
+/// All permits of the network. No group is limited until somebody says so.
+#[derive(Clone, Debug, Default)]
+pub struct Permits {
+    /// By who says it and in which record.
+    said: BTreeMap<(NodeAddr, RecordKind), Vec<Permit>>,
+    limits: Vec<Limit>,
+    is_stale: bool,
+}
+
+impl Permits {
+    /// The node may send to the group.
+    #[inline]
+    pub fn may_send(&self, node: NodeAddr, group: NodeAddr) -> bool {
+        self.all(group, node, |limit| limit.send.as_ref())
+    }
+
+    /// The node may receive what is sent to the group.
+    #[inline]
+    pub fn may_receive(&self, node: NodeAddr, group: NodeAddr) -> bool {
+        self.all(group, node, |limit| limit.receive.as_ref())
+    }
+
+    #[inline]
+    fn all(
+        &self,
+        group: NodeAddr,
+        node: NodeAddr,
+        named: impl Fn(&Limit) -> Option<&BTreeSet<NodeAddr>>,
+    ) -> bool {
+        let of = |limit: &&Limit| group.0 & mask(limit.prefix) == limit.group.0;
+        let limits = self.limits.iter().filter(of);
+        limits.filter_map(named).all(|nodes| nodes.contains(&node))
+    }
+
+    /// What is said of a group, and by whom.
+    pub fn said(&self, group: NodeAddr) -> impl Iterator<Item = (NodeAddr, &Permit)> {
+        let said = self.said.iter();
+        let said = said.flat_map(|((who, _), permits)| permits.iter().map(|one| (*who, one)));
+        said.filter(move |(_, permit)| permit.covers(group))
+    }
+
+    /// The groups and ranges of which something is said.
+    pub fn groups(&self) -> impl Iterator<Item = NodeAddr> + '_ {
+        self.limits.iter().map(|limit| limit.group)
+    }
+
+    /// A node's record says this now.
+    pub(super) fn follow<'a>(
+        &mut self,
+        of: (NodeAddr, RecordKind),
+        permits: impl Iterator<Item = groups::Permit<'a>>,
+    ) {
+        let permits: Vec<Permit> = permits.map(|permit| Permit::of(&permit)).collect();
+        let before = match permits.is_empty() {
+            true => self.said.remove(&of).unwrap_or_default(),
+            false => self.said.insert(of, permits).unwrap_or_default(),
+        };
+        let now = self.said.get(&of).map_or(&[][..], Vec::as_slice);
+        self.is_stale |= before != now;
+    }
+
+    /// A certificate has come or gone: other nodes may have the names.
+    pub(crate) fn on_names_changed(&mut self) {
+        self.is_stale |= !self.said.is_empty();
+    }
+
+    /// Something has changed since [`Permits::settle`].
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Finds out whom the words name.
+    pub(crate) fn settle(&mut self, certificates: &[Certificate<'_>]) {
+        self.is_stale = false;
+        let named = |words: &Option<Vec<String>>| {
+            let words = words.as_ref()?;
+            let nodes = words.iter().flat_map(|word| named(word, certificates));
+            Some(nodes.collect::<BTreeSet<_>>())
+        };
+        let said = self.said.values().flatten();
+        let limits = said.map(|permit| Limit {
+            group: permit.group,
+            prefix: permit.prefix,
+            send: named(&permit.send),
+            receive: named(&permit.receive),
+        });
+        self.limits = limits.collect();
+    }
+}
+
+/// The nodes that a word names.
+fn named<'a>(
+    word: &'a str,
+    certificates: &'a [Certificate<'a>],
+) -> impl Iterator<Item = NodeAddr> + 'a {
+    let address = word.parse::<NodeAddr>().ok();
+    let subjects = certificates.iter().map(|certificate| certificate.subject);
+    let is_named = move |subject: &wire::certificate::Subject<'_>| match (
+        word.strip_prefix('@'),
+        word.strip_suffix('*'),
+    ) {
+        (Some(domain), _) => subject.domains.iter().any(|of| of == domain),
+        (None, Some(front)) => subject.name.starts_with(front),
+        (None, None) => subject.name == word,
+    };
+    let subjects = subjects.filter(move |subject| address.is_none() && is_named(subject));
+    address
+        .into_iter()
+        .chain(subjects.map(|subject| subject.address))
+}
+
+#[cfg(test)]
+mod tests;
