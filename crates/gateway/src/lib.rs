@@ -7,6 +7,7 @@
 //!   phone ──RTP/UDP──▶ media::Plane ──▶ node ══ overlay ══ node ──▶ media::Plane ──RTP/UDP──▶ phone
 //!   program ──IP multicast──▶ multicast::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──IP multicast──▶ programs
 //!   encoder ──SRT──▶ srt::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──SRT──▶ decoders
+//!   encoder ──RIST──▶ rist::Service ──▶ node ══ overlay ══ nodes ──▶ Services ──RIST──▶ decoders
 //!   source ══RTP by two ways══▶ rtp::Service ──▶ node ══ overlay ══ nodes ──▶ Services ══RTP by two ways══▶ receivers
 //!   receiver ──AMT/UDP──▶ amt::Service ──▶ node ══ overlay ══ node ──▶ multicast::Service ──IP multicast──▶ program
 //!   client on another host ══TLS══ remote::Gate ──Unix socket──▶ node
@@ -26,6 +27,7 @@ pub mod media;
 pub mod multicast;
 pub mod pump;
 pub mod remote;
+pub mod rist;
 pub mod rtp;
 pub mod sip;
 pub mod slots;

@@ -12,17 +12,14 @@ mod inward;
 mod leg;
 mod outward;
 
-use crate::video::{Inlet, Outlet, Place, Seen};
+use crate::video::line::{self, Core, Tell};
+use crate::video::{Inlet, Outlet, Outward, Place};
 use base::Duration;
 use client::{Node, Options, Target};
-use core::fmt;
 use inward::Inward;
-use net::Clock;
-use outward::{Outward, Wrap};
+use outward::{Senders, Wrap};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::sync::Arc;
 use voice::pair::{self, LEGS, Merged};
 
 pub use leg::{Interface, Leg};
@@ -50,48 +47,16 @@ pub enum Work {
     },
 }
 
-/// Something that happened.
-#[derive(Debug)]
-pub enum Event {
-    /// The node has gone, or refuses.
-    NodeAway(client::Error),
-    /// It is back.
-    NodeBack,
-    /// The gateway ends.
-    Failed(io::Error),
-}
-
-impl Event {
-    /// A word for it, for programs.
-    pub fn label(&self) -> &'static str {
-        match self {
-            Event::NodeAway(_) => "node_away",
-            Event::NodeBack => "node_back",
-            Event::Failed(_) => "failed",
-        }
-    }
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Event::NodeAway(error) => write!(f, "the gateway's node: {error}"),
-            Event::NodeBack => write!(f, "the gateway's node is back"),
-            Event::Failed(error) => write!(f, "the gateway stops: {error}"),
-        }
-    }
-}
+/// Of two ways in: each of them, and what became of both.
+pub type Ways = Option<([pair::Leg; LEGS], Merged)>;
 
 /// The gateway so far.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// The stream, as it enters the overlay or leaves it.
-    pub seen: Seen,
-    /// Packets that the node, or the network, did not take.
-    pub dropped: u64,
-    /// Of two ways in: each of them, and what became of both.
-    pub merged: Option<([pair::Leg; LEGS], Merged)>,
-}
+pub type Report = line::Report<Ways>;
+
+/// A running gateway.
+pub type Service = line::Service<Ways>;
+
+type Shared = line::Shared<Ways>;
 
 /// Why there is no gateway.
 #[derive(Debug, thiserror::Error)]
@@ -115,77 +80,12 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Who is told what happens; called on the gateway's thread. It should not wait.
-pub type Tell = Box<dyn Fn(Event) + Send + Sync>;
-
-/// A running gateway; it ends when [`Service::stop`] is called, or this is dropped.
-pub struct Service {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Shared {
-    clock: Clock,
-    stop: AtomicBool,
-    tell: Tell,
-    report: Mutex<Report>,
-}
-
-/// What a gateway's thread does, again and again.
-trait Core {
-    /// Waits for something, not for long, and serves it.
-    fn turn(&mut self) -> io::Result<()>;
-}
-
-impl Service {
-    /// Starts a gateway.
-    ///
-    /// # Errors
-    /// When the node or a way cannot be had.
-    pub fn start(node: &Node, work: Work, options: Options, tell: Tell) -> Result<Service, Error> {
-        let shared = Arc::new(Shared {
-            clock: Clock::new(),
-            stop: AtomicBool::new(false),
-            tell,
-            report: Mutex::default(),
-        });
-        let core = core(shared.clone(), node, work, options)?;
-        let of_thread = shared.clone();
-        let thread = Builder::new().name("rtp".into());
-        let thread = thread.spawn(move || run(&of_thread, core))?;
-        Ok(Service {
-            shared,
-            thread: Some(thread),
-        })
-    }
-
-    /// The gateway as it is.
-    #[must_use]
-    pub fn report(&self) -> Report {
-        self.shared.report().clone()
-    }
-
-    /// Ends the gateway, and tells how it was.
-    pub fn stop(&mut self) -> Report {
-        self.shared.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A panic there was told on standard error.
-            let _ = thread.join();
-        }
-        self.report()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Shared {
-    fn report(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Starts a gateway.
+///
+/// # Errors
+/// When the node or a way cannot be had.
+pub fn start(node: &Node, work: Work, options: Options, tell: Tell) -> Result<Service, Error> {
+    Service::begin("rtp", tell, |shared| core(shared, node, work, options))
 }
 
 fn core(
@@ -228,16 +128,8 @@ fn core(
                 seq: u16::from_be_bytes([e, f]),
             });
             let inlet = Inlet::open(node.clone(), place, options)?;
-            Ok(Box::new(Outward::new(shared, inlet, ways, wrap)?))
-        }
-    }
-}
-
-fn run(shared: &Shared, mut core: Box<dyn Core + Send>) {
-    while !shared.stop.load(Ordering::Acquire) {
-        if let Err(error) = core.turn() {
-            (shared.tell)(Event::Failed(error));
-            return;
+            let ways = Senders::new(ways, wrap);
+            Ok(Box::new(Outward::new(shared, inlet, ways)?))
         }
     }
 }

@@ -9,11 +9,14 @@
 
 pub mod backoff;
 mod inlet;
+pub mod line;
 mod outlet;
+mod outward;
 mod watch;
 
 pub use inlet::{Inlet, Packet, Place};
 pub use outlet::Outlet;
+pub(crate) use outward::{Outward, Sink};
 pub use watch::{Seen, Watch};
 
 use base::Duration;

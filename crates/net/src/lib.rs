@@ -1,5 +1,5 @@
 //! System calls: UDP in bursts, TCP's options and splice, files below a directory, TAP devices, packet sockets, interfaces, readiness, local message sockets, clocks, scheduling,
-//! namespaces, hops to a host; TLS with raw keys ([`raw_key`]), for all who connect by TCP; SRT by libsrt ([`srt`]).
+//! namespaces, hops to a host; TLS with raw keys ([`raw_key`]), for all who connect by TCP; SRT by libsrt ([`srt`]), RIST by librist ([`rist`]).
 //!
 //! ```text
 //!   engine thread:  Poller::wait -> udp::Socket::recv_batch -> engine -> SendQueue -> send_batch
@@ -9,7 +9,7 @@
 //!
 //! Of all crates only this one talks to the kernel, so unsafe code is at home here; every block
 //! names the rule of the manual page that it relies on. Nothing blocks but [`epoll::Poller::wait`],
-//! [`poll::poll`], [`hops::probe`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
+//! [`poll::poll`], [`hops::probe`], [`rist::Receiver::receive`] and the benchmark loops of [`bare`]. Nothing is allocated per packet after warm-up.
 //!
 //! [`bare`] holds the leanest forwarders that we know how to write over the same calls: the
 //! baselines that the node is measured against.
@@ -21,10 +21,12 @@ pub mod clock;
 pub mod epoll;
 pub mod hops;
 pub mod interface;
+mod library;
 pub mod netns;
 pub mod packet;
 pub mod poll;
 pub mod raw_key;
+pub mod rist;
 pub mod sched;
 pub mod signals;
 pub mod splice;

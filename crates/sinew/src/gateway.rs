@@ -5,6 +5,7 @@ pub mod exchange;
 mod metrics;
 pub(crate) mod multicast;
 pub mod record;
+mod rist;
 mod rtp;
 mod sip;
 mod srt;
@@ -76,6 +77,16 @@ Examples:
   sinew gateway srt --call cdn.example:9000 --stream-id studio --from :5004 \\
     --passphrase-file secret --status 10s --json")]
     Srt(srt::SrtArgs),
+    /// Carry live video that encoders send and decoders receive by RIST
+    #[command(after_help = "\
+Examples:
+  sinew gateway rist --listen 0.0.0.0:1968 --to 239.1.1.1:5004 --node net/ams
+  ristsender -i udp://127.0.0.1:5000 -o rist://ams.example:1968
+  sinew gateway rist --listen 0.0.0.0:1968 --from 239.1.1.1:5004 --node net/fra
+  ristreceiver -i rist://fra.example:1968 -o udp://127.0.0.1:1234
+  sinew gateway rist --call cdn.example:1968 --from :5004 \\
+    --secret-file secret --key-bits 256 --status 10s --json")]
+    Rist(rist::RistArgs),
     /// Carry RTP and transport streams over UDP, by one way or by two (SMPTE ST 2022-7)
     #[command(after_help = "\
 Examples:
@@ -124,6 +135,7 @@ pub fn run(command: &Gateway) -> Outcome {
         Gateway::Sip(args) => sip::run(args),
         Gateway::Multicast(args) => multicast::run(args),
         Gateway::Srt(args) => srt::run(args),
+        Gateway::Rist(args) => rist::run(args),
         Gateway::Rtp(args) => rtp::run(args),
         Gateway::Amt(args) => amt::run(args),
     }

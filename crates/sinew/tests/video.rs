@@ -1,4 +1,4 @@
-//! Video by SRT and RTP across real nodes: encoders and decoders of this test, and real programs where they are
+//! Video by SRT, RIST and RTP across real nodes: encoders and decoders of this test, and real programs where they are
 //! installed.
 #![allow(
     clippy::unwrap_used,
@@ -8,6 +8,7 @@
 
 mod world;
 
+use net::rist;
 use net::srt::{self, Options, PAYLOAD_BYTES_TS, Poll, Socket, Wanted};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -333,16 +334,71 @@ impl Drop for Running {
     }
 }
 
-/// `srt-live-transmit` from one address to another; `None`, loudly, where there is none.
-fn transmit(from: &str, to: &str) -> Option<Running> {
-    let mut command = Command::new("srt-live-transmit");
-    command.args(["-q", from, to]);
+/// A program of a protocol's makers; `None`, loudly, where there is none.
+fn tool(program: &str, package: &str, words: &[&str]) -> Option<Running> {
+    let mut command = Command::new(program);
+    command.args(words);
     command.stdout(Stdio::null()).stdin(Stdio::null());
     let Ok(child) = command.stderr(Stdio::null()).spawn() else {
-        eprintln!("SKIPPED: srt-live-transmit is not tested: install srt-tools");
+        eprintln!("SKIPPED: {program} is not tested: install {package}");
         return None;
     };
     Some(Running(child))
+}
+
+/// `srt-live-transmit` from one address to another.
+fn transmit(from: &str, to: &str) -> Option<Running> {
+    tool("srt-live-transmit", "srt-tools", &["-q", from, to])
+}
+
+/// Where programs send a stream from and to, by UDP.
+struct Ends {
+    source: UdpSocket,
+    sink: UdpSocket,
+}
+
+impl Ends {
+    fn open(world: &World) -> Ends {
+        let here = world.endpoint(0).ip();
+        let sink = UdpSocket::bind((here, 0)).unwrap();
+        sink.set_read_timeout(Some(MOMENT)).unwrap();
+        net::udp::enlarge(&sink);
+        let source = UdpSocket::bind((here, 0)).unwrap();
+        Ends { source, sink }
+    }
+
+    fn sink(&self) -> SocketAddr {
+        self.sink.local_addr().unwrap()
+    }
+
+    /// Sends to a program at `port`, and wants all in order once the first has come.
+    fn carry(self, world: &World, port: SocketAddr) {
+        let Ends { source, sink } = self;
+        let mut buffer = [0; 2_000];
+        let mut sent = 0;
+        world.wait("the stream begins", || {
+            source.send_to(&datagram(sent), port).unwrap();
+            sent += 1;
+            sink.recv(&mut buffer)
+                .is_ok_and(|len| len == PAYLOAD_BYTES_TS)
+        });
+        let sender = std::thread::spawn(move || {
+            for number in sent..sent + COUNT {
+                source.send_to(&datagram(number), port).unwrap();
+                std::thread::sleep(INTERVAL);
+            }
+        });
+        let mut last = number(&buffer);
+        world.wait("the stream has come", || {
+            while let Ok(len) = sink.recv(&mut buffer) {
+                let number = number(&buffer[..len]);
+                assert_eq!((len, number), (PAYLOAD_BYTES_TS, last + 1));
+                last = number;
+            }
+            last == sent + COUNT - 1
+        });
+        sender.join().unwrap();
+    }
 }
 
 #[test]
@@ -352,10 +408,7 @@ fn the_tool_of_srt_sends_and_receives() {
     }
     let world = row("srt-tool");
     let here = world.endpoint(0).ip();
-    let source = UdpSocket::bind((here, 0)).unwrap();
-    let sink = UdpSocket::bind((here, 0)).unwrap();
-    sink.set_read_timeout(Some(MOMENT)).unwrap();
-    net::udp::enlarge(&sink);
+    let ends = Ends::open(&world);
     // The gateway calls the tool at one end, and is called by it at the other.
     let tool_listens = world.endpoint(90);
     let port = world.endpoint(91);
@@ -370,34 +423,125 @@ fn the_tool_of_srt_sends_and_receives() {
     let exit = format!("srt --listen {here}:0 --from :5004 --latency 20ms --node net/c");
     let exit = Gateway::start(&world, &exit);
     let exit_at = exit.listening(&world);
-    let to = format!("udp://{}", sink.local_addr().unwrap());
+    let to = format!("udp://{}", ends.sink());
     let _decoder = transmit(&format!("srt://{exit_at}?mode=caller"), &to);
     entry.event(&world, "connected");
     exit.event(&world, "connected");
+    ends.carry(&world, port);
+}
+
+/// True when librist is here; says so, loudly, when not.
+fn has_rist(test: &str) -> bool {
+    let loaded = rist::load();
+    if let Err(error) = &loaded {
+        eprintln!("SKIPPED: {test}: {error}");
+    }
+    loaded.is_ok()
+}
+
+#[test]
+fn an_encoder_reaches_decoders_by_rist() {
+    if !has_rist("an_encoder_reaches_decoders_by_rist") {
+        return;
+    }
+    let world = row("rist");
+    let secret = world.node("a").join("secret");
+    std::fs::write(&secret, "a good secret\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&secret, mode).unwrap();
+    let sealed = format!("--latency 60ms --secret-file {}", secret.display());
+    let [enters, leaves, player] = [83, 84, 85].map(|port| world.endpoint(port));
+    let entry = format!("rist --listen {enters} --to {GROUP} {sealed} --node net/a");
+    let entry = Gateway::start(&world, &entry);
+    // One player calls, and one is called.
+    let exit = format!("rist --listen {leaves} --from {GROUP} {sealed} --node net/c");
+    let exit = Gateway::start(&world, &exit);
+    let calls = format!("rist --call {player} --from {GROUP} {sealed} --node net/b");
+    let calls = Gateway::start(&world, &calls);
+    let options = rist::Options {
+        profile: rist::Profile::Main,
+        latency: Duration::from_millis(60),
+        secret: Some(("a good secret".to_owned(), 128)),
+    };
+    let open = |end| rist::Receiver::open(&[end], &options).unwrap();
+    let players = [
+        open(rist::End::Call(leaves.to_string())),
+        open(rist::End::Listen(player)),
+    ];
+    let encoder = rist::Sender::open(&[rist::End::Call(enters.to_string())], &options).unwrap();
+    for gateway in [&entry, &exit, &calls] {
+        gateway.event(&world, "connected");
+    }
+    wait_for_member(&world);
     let mut buffer = [0; 2_000];
-    let mut sent = 0;
+    // The library takes a moment more before it lets data pass: until the first has come everywhere.
+    let mut first = 0;
+    let mut numbers = [Vec::new(), Vec::new()];
     world.wait("the stream begins", || {
-        source.send_to(&datagram(sent), port).unwrap();
-        sent += 1;
-        sink.recv(&mut buffer)
-            .is_ok_and(|len| len == PAYLOAD_BYTES_TS)
+        assert!(encoder.send(&datagram(first)));
+        first += 1;
+        for (player, numbers) in players.iter().zip(&mut numbers) {
+            while let Some(len) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
+                assert_eq!(len, PAYLOAD_BYTES_TS);
+                numbers.push(number(&buffer));
+            }
+        }
+        numbers.iter().all(|numbers| !numbers.is_empty())
     });
     let sender = std::thread::spawn(move || {
-        for number in sent..sent + COUNT {
-            source.send_to(&datagram(number), port).unwrap();
+        for number in first..first + COUNT {
+            encoder.send(&datagram(number));
             std::thread::sleep(INTERVAL);
         }
+        encoder
     });
-    let mut last = number(&buffer);
-    world.wait("the stream has come", || {
-        while let Ok(len) = sink.recv(&mut buffer) {
-            let number = number(&buffer[..len]);
-            assert_eq!(number, last + 1);
-            last = number;
+    world.wait("each player has the last", || {
+        for (player, numbers) in players.iter().zip(&mut numbers) {
+            while let Some(_len) = player.receive(&mut buffer, MOMENT / 10).unwrap() {
+                numbers.push(number(&buffer));
+            }
         }
-        last == sent + COUNT - 1
+        let last = Some(first + COUNT - 1);
+        numbers
+            .iter()
+            .all(|numbers| numbers.last().copied() == last)
     });
-    sender.join().unwrap();
+    let _encoder = sender.join().unwrap();
+    for numbers in numbers {
+        let all: Vec<u32> = (numbers[0]..first + COUNT).collect();
+        assert_eq!(numbers, all);
+    }
+    let status = entry.wait(&world, "all is counted", |line| {
+        line["packets"]
+            .as_u64()
+            .is_some_and(|packets| packets >= u64::from(COUNT))
+    });
+    assert_eq!(status["tr101290"]["sync_byte_error"], 0);
+    assert_eq!(status["connected"], 1);
+}
+
+#[test]
+fn the_tools_of_rist_send_and_receive() {
+    if !has_rist("the_tools_of_rist_send_and_receive") {
+        return;
+    }
+    let world = row("rist-tool");
+    let ends = Ends::open(&world);
+    let [port, enters, leaves] = [86, 87, 88].map(|port| world.endpoint(port));
+    let entry = format!("rist --listen {enters} --to {GROUP} --latency 60ms --node net/a");
+    let _entry = Gateway::start(&world, &entry);
+    let exit = format!("rist --listen {leaves} --from {GROUP} --latency 60ms --node net/c");
+    let _exit = Gateway::start(&world, &exit);
+    let url = |scheme: &str, at: SocketAddr| format!("{scheme}://{at}");
+    let (from, into) = (format!("udp://@{port}"), url("rist", enters));
+    let words = ["-p", "1", "-b", "60", "-i", &from, "-o", &into];
+    let Some(_encoder) = tool("ristsender", "rist-tools", &words) else {
+        return;
+    };
+    let (out, to) = (url("rist", leaves), url("udp", ends.sink()));
+    let words = ["-p", "1", "-b", "60", "-i", &out, "-o", &to];
+    let _decoder = tool("ristreceiver", "rist-tools", &words).unwrap();
+    ends.carry(&world, port);
 }
 
 /// A datagram of RTP.
@@ -475,4 +619,54 @@ fn two_ways_in_and_two_ways_out_carry_one_stream() {
     let status = exit.wait(&world, "all has left", |line| line["packets"] == COUNT);
     assert_eq!(status["tr101290"]["continuity_count_error"], 0);
     assert_eq!(status["dropped"], 0);
+}
+
+#[test]
+fn who_may_not_receive_a_group_is_told_so_and_may_when_the_permit_is_taken_back() {
+    let world = row("permits");
+    let here = world.endpoint(0).ip();
+    world.sinew("group set 239.1.0.0/16 --send a --receive b,@nobody.example --node net/a");
+    world.wait("c knows who may", || {
+        let shown = world.json("group show 239.1.1.1 --node net/c");
+        shown["permits"]
+            .as_array()
+            .is_some_and(|all| all.len() == 1)
+    });
+    let shown = world.sinew("group show 239.1.1.1 --node net/c");
+    assert!(
+        shown.contains("a may send, b, @nobody.example may receive"),
+        "{shown}"
+    );
+    let refused = world.try_sinew(&format!(
+        "gateway rtp --from {GROUP} --out {here}:9 --node net/c"
+    ));
+    let (status, why) = world::failure(&refused);
+    assert!(
+        status == 1 && why.contains("may not receive 239.1.1.1"),
+        "{status} {why}"
+    );
+    // Who may not send hears of it from his node.
+    let enters = world.endpoint(89);
+    let other = Gateway::start(
+        &world,
+        &format!("rtp --in {enters} --to {GROUP} --node net/c"),
+    );
+    other.event(&world, "running");
+    let source = UdpSocket::bind((here, 0)).unwrap();
+    let told = other.wait(&world, "the node refuses", |line| {
+        source.send_to(&datagram(0), enters).unwrap();
+        line["event"] == "node_away"
+    });
+    let text = told["text"].as_str().unwrap();
+    assert!(text.contains("may not send to 239.1.1.1"), "{text}");
+    world.sinew("group set 239.1.0.0/16 --send * --receive * --node net/a");
+    world.wait("c may", || {
+        let shown = world.json("group show 239.1.1.1 --node net/c");
+        shown["permits"].as_array().is_none_or(Vec::is_empty)
+    });
+    let may = Gateway::start(
+        &world,
+        &format!("rtp --from {GROUP} --out {here}:9 --node net/c"),
+    );
+    may.event(&world, "running");
 }

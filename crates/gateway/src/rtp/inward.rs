@@ -1,6 +1,7 @@
 //! From UDP into the overlay: one way as it is, two ways merged.
 
-use super::{Core, Event, Shared};
+use super::Shared;
+use crate::video::line::Core;
 use crate::video::{Outlet, Watch};
 use base::{Duration, Time};
 use client::Target;
@@ -101,15 +102,11 @@ impl Core for Inward {
             self.release(now);
         }
         self.outlet.flush();
-        match self.outlet.look(now) {
-            Ok(false) => {}
-            Ok(true) => (self.shared.tell)(Event::NodeBack),
-            Err(error) => (self.shared.tell)(Event::NodeAway(error)),
-        }
+        self.shared.tell_node(self.outlet.look(now));
         let mut report = self.shared.report();
         report.seen = self.watch.seen();
         report.dropped = self.outlet.dropped();
-        report.merged = self
+        report.more = self
             .merger
             .as_ref()
             .map(|merger| (*merger.legs(), merger.merged()));

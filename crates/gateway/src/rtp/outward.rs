@@ -1,29 +1,49 @@
 //! From the overlay to UDP: by one way or the same by two.
 
-use super::{Core, Event, Leg, Shared};
-use crate::video::{Inlet, Watch};
-use base::{Duration, Time};
-use client::Error;
-use net::epoll::{Interest, Poller};
-use std::io;
+use super::{Leg, Ways};
+use crate::video::Sink;
+use crate::video::line::Event;
+use base::Time;
 use std::net::UdpSocket;
-use std::sync::Arc;
 use voice::rtp::{HEADER_BYTES, Header};
 use voice::ts::{RTP_PAYLOAD_TYPE, SYNC};
 
-/// Messages of the node in a turn: each brings up to 64 packets.
-const MESSAGES_PER_TURN: usize = 8;
-/// How often the end is looked for, and a node that is away.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-pub(super) struct Outward {
-    shared: Arc<Shared>,
-    poller: Poller,
-    inlet: Inlet,
+/// The ways out.
+pub(super) struct Senders {
     ways: Vec<(UdpSocket, Leg)>,
     wrap: Option<Wrap>,
-    watch: Watch,
-    failed: u64,
+    wrapped: Vec<u8>,
+}
+
+impl Senders {
+    pub(super) fn new(ways: Vec<(UdpSocket, Leg)>, wrap: Option<Wrap>) -> Senders {
+        Senders {
+            ways,
+            wrap,
+            wrapped: Vec::new(),
+        }
+    }
+}
+
+impl Sink for Senders {
+    type Counts = Ways;
+
+    fn send(&mut self, now: Time, payload: &[u8]) -> u64 {
+        let bytes = match &mut self.wrap {
+            Some(wrap) => {
+                wrap.write(now, payload, &mut self.wrapped);
+                &self.wrapped
+            }
+            None => payload,
+        };
+        let ways = self.ways.iter();
+        let failed = ways.filter(|(socket, leg)| socket.send_to(bytes, leg.address).is_err());
+        failed.count() as u64
+    }
+
+    fn look(&mut self, _tell: &dyn Fn(Event)) -> Ways {
+        None
+    }
 }
 
 /// Puts an RTP header in front of bare transport streams (SMPTE ST 2022-2).
@@ -52,86 +72,6 @@ impl Wrap {
             out.extend(header.to_bytes());
         }
         out.extend_from_slice(packet);
-    }
-}
-
-impl Outward {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        inlet: Inlet,
-        ways: Vec<(UdpSocket, Leg)>,
-        wrap: Option<Wrap>,
-    ) -> io::Result<Outward> {
-        let this = Outward {
-            shared,
-            poller: Poller::new()?,
-            inlet,
-            ways,
-            wrap,
-            watch: Watch::default(),
-            failed: 0,
-        };
-        this.wait_for_node()?;
-        Ok(this)
-    }
-
-    fn wait_for_node(&self) -> io::Result<()> {
-        match self.inlet.fd() {
-            Some(fd) => self.poller.add(fd, 0, Interest::READ),
-            None => Ok(()),
-        }
-    }
-
-    /// Passes on what came together; false when there is nothing.
-    fn pass(&mut self, now: Time) -> Result<bool, Error> {
-        let Outward {
-            inlet,
-            ways,
-            wrap,
-            watch,
-            failed,
-            ..
-        } = self;
-        let mut wrapped = Vec::new();
-        inlet.receive(now, |packet| {
-            watch.on_packet(now, packet.payload, packet.recovered);
-            let bytes = match wrap {
-                Some(wrap) => {
-                    wrap.write(now, packet.payload, &mut wrapped);
-                    &wrapped
-                }
-                None => packet.payload,
-            };
-            for (socket, leg) in &*ways {
-                *failed += u64::from(socket.send_to(bytes, leg.address).is_err());
-            }
-        })
-    }
-}
-
-impl Core for Outward {
-    fn turn(&mut self) -> io::Result<()> {
-        let mut ready = Vec::new();
-        self.poller.wait(Some(LOOK_EVERY), &mut ready)?;
-        let now = self.shared.clock.now();
-        for _ in 0..MESSAGES_PER_TURN {
-            match self.pass(now) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    (self.shared.tell)(Event::NodeAway(error));
-                    break;
-                }
-            }
-        }
-        if self.inlet.look(now) {
-            (self.shared.tell)(Event::NodeBack);
-            self.wait_for_node()?;
-        }
-        let mut report = self.shared.report();
-        report.seen = self.watch.seen();
-        report.dropped = self.failed;
-        Ok(())
     }
 }
 

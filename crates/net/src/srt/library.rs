@@ -3,6 +3,7 @@
 //! The build needs neither the library nor its headers: who carries no SRT has no use for them. What is
 //! declared here is the C interface of libsrt 1.5, whose file name promises that it stays (`libsrt.so.1.5`).
 
+use crate::library::functions;
 use libc::{c_char, c_int, c_void, sockaddr};
 use std::sync::OnceLock;
 
@@ -71,28 +72,9 @@ pub(super) type OnCaller = unsafe extern "C" fn(
     stream_id: *const c_char,
 ) -> c_int;
 
-macro_rules! library {
-    ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// The functions that are used, under their own names.
-        pub(super) struct Library {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
-        }
-
-        impl Library {
-            fn resolve(file: &libloading::Library) -> Result<Library, libloading::Error> {
-                Ok(Library {
-                    $($name: {
-                        let symbol = concat!(stringify!($name), "\0").as_bytes();
-                        // SAFETY: the type is that of the declaration of this name in srt.h of libsrt 1.5.
-                        *unsafe { file.get::<unsafe extern "C" fn($($argument),*) -> $result>(symbol) }?
-                    },)*
-                })
-            }
-        }
-    };
-}
-
-library! {
+functions! {
+    /// The functions that are used, under their own names.
+    Library of "srt.h of libsrt 1.5":
     srt_startup: fn() -> c_int;
     srt_setloglevel: fn(c_int) -> ();
     srt_getversion: fn() -> u32;

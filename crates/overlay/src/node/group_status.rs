@@ -220,6 +220,8 @@ impl Node {
         let mut groups: BTreeSet<NodeAddr> = membership.groups().take(LISTED_MAX).collect();
         groups.extend(membership.settings().map(|(_, setting)| setting.group));
         groups.extend(membership.permits().groups().take(LISTED_MAX));
+        // Of a range that is limited each group can be asked for.
+        groups.extend(only.filter(|group| membership.permits().said(*group).next().is_some()));
         groups.extend(
             self.groups
                 .groups()

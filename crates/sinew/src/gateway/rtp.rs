@@ -4,7 +4,7 @@ use super::video::{self, VideoArgs, Wait};
 use crate::failure::{Failure, Outcome};
 use crate::{quantity, terminal};
 use clap::Args;
-use gateway::rtp::{Event, Leg, Report, Service, Work};
+use gateway::rtp::{self, Leg, Report, Work};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use voice::pair;
@@ -72,9 +72,9 @@ pub(super) fn run(args: &RtpArgs) -> Outcome {
     };
     let as_json = args.video.json;
     let wait = Wait::new()?;
-    let tell = Box::new(move |event: Event| tell(&event, as_json));
+    let tell = video::teller(as_json);
     let mut service =
-        Service::start(&node, work, args.video.options(), tell).map_err(Failure::failed)?;
+        rtp::start(&node, work, args.video.options(), tell).map_err(Failure::failed)?;
     if as_json {
         terminal::json(&json!({"event": "running"}))?;
     }
@@ -84,23 +84,12 @@ pub(super) fn run(args: &RtpArgs) -> Outcome {
     show("stopped", &service.stop(), as_json)
 }
 
-fn tell(event: &Event, as_json: bool) {
-    // A closed pipe ends the command where it waits.
-    let _ = match as_json {
-        true => {
-            let line = json!({"event": event.label(), "text": event.to_string()});
-            writeln!(io::stdout(), "{line}")
-        }
-        false => writeln!(io::stderr(), "{event}"),
-    };
-}
-
 fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     if as_json {
         let mut value = video::seen(&report.seen);
         value["event"] = json!(event);
         value["dropped"] = json!(report.dropped);
-        if let Some((legs, merged)) = &report.merged {
+        if let Some((legs, merged)) = &report.more {
             value["legs"] = legs.iter().map(leg).collect();
             value["merged"] =
                 json!({"sent": merged.sent, "lost": merged.lost, "restarts": merged.restarts});
@@ -110,7 +99,7 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     let mut err = io::stderr();
     let words = video::seen_in_words(&report.seen);
     let _ = writeln!(err, "{words}, dropped {}", report.dropped);
-    if let Some((legs, merged)) = &report.merged {
+    if let Some((legs, merged)) = &report.more {
         for (number, leg) in legs.iter().enumerate() {
             let _ = writeln!(
                 err,

@@ -12,6 +12,7 @@ use net::srt::{Options, PASSPHRASE_BYTES, STREAM_ID_BYTES_MAX};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ fn stream_id(text: &str) -> Result<String, String> {
 
 /// Runs the gateway until Ctrl-C.
 pub(super) fn run(args: &SrtArgs) -> Outcome {
-    let passphrase = args.passphrase_file.as_deref().map(passphrase);
+    let passphrase = args.passphrase_file.as_deref();
+    let passphrase = passphrase.map(|path| self::passphrase(path, PASSPHRASE_BYTES));
     let (node, known) = super::find(args.video.node.as_deref())?;
     let settings = Settings {
         listen: args.listen.clone(),
@@ -118,12 +120,16 @@ pub(super) fn run(args: &SrtArgs) -> Outcome {
 }
 
 /// The passphrase of a file, without the end of its line.
-fn passphrase(path: &Path) -> Result<String, Failure> {
+pub(super) fn passphrase(path: &Path, bytes: RangeInclusive<usize>) -> Result<String, Failure> {
     let read = |text: &str| {
         let word = text.trim_end_matches(['\r', '\n']);
-        match PASSPHRASE_BYTES.contains(&word.len()) {
+        match bytes.contains(&word.len()) {
             true => Ok(word.to_owned()),
-            false => Err("a passphrase has 10 to 79 characters"),
+            false => Err(format!(
+                "a passphrase has {} to {} characters here",
+                bytes.start(),
+                bytes.end()
+            )),
         }
     };
     Ok(crate::identity::read_secret_as(path, read)?)

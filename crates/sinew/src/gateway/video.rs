@@ -6,10 +6,12 @@ use crate::{quantity, service};
 use base::NodeAddr;
 use clap::Args;
 use client::{Options, Target};
+use gateway::video::line::Tell;
 use gateway::video::{Place, Seen};
 use net::epoll::{Interest, Poller};
 use net::signals::Termination;
 use serde_json::{Value, json};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -98,6 +100,20 @@ pub(super) fn place(word: &str) -> Result<Place, Failure> {
     let group = host.parse::<NodeAddr>().ok();
     let group = group.filter(|group| group.is_multicast()).ok_or_else(bad)?;
     Ok(Place::Group(group, port))
+}
+
+/// Tells what happens to a gateway of one stream.
+pub(super) fn teller(as_json: bool) -> Tell {
+    Box::new(move |event| {
+        // A closed pipe ends the command where it waits.
+        let _ = match as_json {
+            true => {
+                let line = json!({"event": event.label(), "text": event.to_string()});
+                writeln!(io::stdout(), "{line}")
+            }
+            false => writeln!(io::stderr(), "{event}"),
+        };
+    })
 }
 
 /// Waits for Ctrl-C, and calls `status` as often as is asked for.
