@@ -28,7 +28,7 @@ use base::{Duration, Time};
 
 use crate::delivery::Delivered;
 use crate::{Acked, Congestion, Control, Settings};
-use loss::Losses;
+pub(crate) use loss::Losses;
 use path::{Aggregation, Path, Plateau};
 
 /// Startup doubles the rate each round: 4 ln 2.

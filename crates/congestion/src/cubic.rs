@@ -23,12 +23,17 @@ use crate::{Acked, Congestion, Control, Settings};
 /// How fast the function grows, in segments per second cubed [RFC 9438 §5].
 const C: f64 = 0.4;
 /// The share of the window that is kept on congestion [RFC 9438 §4.6].
-const BETA: f64 = 0.7;
+pub(crate) const BETA: f64 = 0.7;
 /// The increase that takes as much as Reno with this decrease: 3(1-β)/(1+β) [RFC 9438 §4.3].
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// The function never asks for more than this times the window within a round trip
 /// [RFC 9438 §4.2].
 const STEP_MAX: f64 = 1.5;
+
+/// A window of whole segments that no curve asks to grow does so by one in so many round trips.
+const SLOWEST: f64 = 100.0;
+/// How often kernels look at the curves while the window stays: a thirty-second of a second.
+const LOOK: Duration = Duration::from_micros(31_250);
 
 /// The window of CUBIC.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ pub struct Cubic {
     w_max: f64,
     epoch: Option<Epoch>,
     last_ack: Time,
+    /// Of the next segment of the window, so much is acknowledged, where it grows by whole ones.
+    counted: f64,
 }
 
 /// One stretch of congestion avoidance.
@@ -50,6 +57,12 @@ struct Epoch {
     plateau: f64,
     /// What Reno's window would be by now.
     w_est: f64,
+    /// Where windows are whole: acknowledged beyond that; when the curves were looked at, at which window; and
+    /// how many acknowledged segments they asked for until the next.
+    est_counted: f64,
+    looked_at: Time,
+    looked_size: f64,
+    per_segment: f64,
 }
 
 impl Cubic {
@@ -60,10 +73,46 @@ impl Cubic {
             w_max: 0.0,
             epoch: None,
             last_ack: Time::ZERO,
+            counted: 0.0,
         }
     }
 
+    /// The same in whole segments: a curve that lies so far ahead asks for a segment in so many
+    /// acknowledged ones, in two at least. It is looked at when the window has changed, or after a while.
+    fn avoid_whole(&mut self, ack: &Acked, segments: f64) {
+        let (size, w_max) = (self.window.size(), self.w_max);
+        let epoch = self
+            .epoch
+            .get_or_insert_with(|| Epoch::new(ack.now, size, w_max));
+        epoch.est_counted += segments;
+        if size != epoch.looked_size || ack.now.since(epoch.looked_at) > LOOK {
+            (epoch.looked_size, epoch.looked_at) = (size, ack.now);
+            let grown = (epoch.est_counted * ALPHA / size).floor();
+            epoch.est_counted -= grown * size / ALPHA;
+            epoch.w_est += grown;
+            let target = epoch.cubic(ack.now.since(epoch.start) + ack.srtt).floor();
+            let ahead = target.max(epoch.w_est) - size;
+            epoch.per_segment = match ahead > 0.0 {
+                true => (size / ahead).max(2.0),
+                false => SLOWEST * size,
+            };
+        }
+        let per_segment = epoch.per_segment;
+        let mut grown = 0.0;
+        if self.counted >= per_segment {
+            (self.counted, grown) = (0.0, 1.0);
+        }
+        self.counted += segments;
+        let more = (self.counted / per_segment).floor();
+        self.counted -= more * per_segment;
+        grown += more;
+        self.window.set(size + grown);
+    }
+
     fn avoid(&mut self, ack: &Acked, segments: f64) {
+        if self.window.settings().whole {
+            return self.avoid_whole(ack, segments);
+        }
         let size = self.window.size();
         let w_max = self.w_max;
         let epoch = self
@@ -105,6 +154,10 @@ impl Epoch {
             k: ((plateau - size) / C).cbrt(),
             plateau,
             w_est: size,
+            est_counted: 0.0,
+            looked_at: start,
+            looked_size: 0.0,
+            per_segment: SLOWEST * size,
         }
     }
 
@@ -132,7 +185,10 @@ impl Control for Cubic {
 
     fn on_congestion(&mut self, _now: Time, in_flight: f64, _why: Congestion) {
         self.remember();
-        self.window.cut(in_flight * BETA);
+        let kept = in_flight * BETA;
+        let is_whole = self.window.settings().whole;
+        self.window.cut(if is_whole { kept.floor() } else { kept });
+        self.counted = 0.0;
     }
 
     fn on_partial(&mut self, deflate: f64) {

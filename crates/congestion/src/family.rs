@@ -60,6 +60,10 @@ pub struct Settings {
     /// Every acknowledgement counts as one segment, however many it acknowledges, as in ns-2 and
     /// RFC 2581.
     pub count_acks: bool,
+    /// CUBIC counts in whole segments, as kernels do: what it keeps on a loss is rounded down, and each of its
+    /// two curves asks for a segment only when it has passed the next one. With ten segments in flight that is a
+    /// fifth of the rate.
+    pub whole: bool,
 }
 
 /// No member of the family has this label.
@@ -99,6 +103,21 @@ impl Family {
             Family::Real => "real",
             Family::Cubic => "cubic",
             Family::Bbr => "bbr",
+        }
+    }
+
+    /// The share of the window that is left after a loss, for members that take each for congestion and
+    /// go on from there.
+    pub fn kept_on_loss(self, settings: &Settings) -> Option<f64> {
+        match self {
+            Family::Reno | Family::NewReno | Family::Sack | Family::Fack => Some(settings.beta),
+            Family::Cubic => Some(crate::cubic::BETA),
+            Family::Tahoe
+            | Family::Vegas
+            | Family::Westwood
+            | Family::WestwoodPlus
+            | Family::Real
+            | Family::Bbr => None,
         }
     }
 
@@ -154,6 +173,7 @@ impl Default for Settings {
             beta: 0.5,
             gamma: 0.125,
             count_acks: false,
+            whole: false,
         }
     }
 }
@@ -201,6 +221,7 @@ mod tests {
             beta: 7.0,
             gamma: -1.0,
             count_acks: true,
+            whole: false,
         };
         for family in Family::ALL {
             let control = family.control(absurd);

@@ -21,7 +21,9 @@
 //!   others.
 //! - [`mod@bbr`] goes by a model of the path, and losses are to it what they are to the path. Its
 //!   samples are made by [`mod@delivery`].
-//! - [`mod@queue`] is no window either: it tells congestion from random losses by the delay.
+//! - [`Causes`] is no window: it tells losses of the path's own from congestion, for all members that take
+//!   each for congestion.
+//! - [`mod@queue`] is none either: it tells congestion from random losses by the delay.
 //! - [`model`] says what a window of this kind comes to at a loss rate and a round trip.
 //! - [`mod@brake`] is no window: it slows a lane down that never waits.
 #![forbid(unsafe_code)]
@@ -33,6 +35,7 @@ pub mod aimd;
 mod baseline;
 pub mod bbr;
 pub mod brake;
+mod cause;
 pub mod cubic;
 pub mod delivery;
 mod family;
@@ -43,6 +46,7 @@ pub mod vegas;
 pub mod westwood;
 mod window;
 
+pub use cause::Causes;
 pub use family::{Family, Settings, UnknownFamily};
 
 /// One acknowledgement of new data, as the sender sees it.

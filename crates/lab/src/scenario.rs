@@ -35,6 +35,7 @@ pub use trace::TraceFile;
 
 use base::impair::Model;
 use base::{Duration, NodeAddr};
+use congestion::Family;
 use overlay::Settings;
 use overlay::request::Options;
 use sim::traffic::Pattern;
@@ -78,6 +79,8 @@ pub struct Scenario {
     pub profile: Profile,
     /// Numbers that differ from the profile's, by key. [`Settings::set`] takes each.
     pub settings: Vec<(String, String)>,
+    /// What the nodes' reliable links do, where that differs from the profile's.
+    pub reliable: ReliableLinks,
     /// Whether nodes seal and sign what they say, as they do in earnest.
     pub sealing: bool,
     /// The nodes.
@@ -90,6 +93,17 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What is reported.
     pub measure: Measure,
+}
+
+/// What reliable links do, where that differs from the profile's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReliableLinks {
+    /// Their congestion control.
+    pub congestion: Option<Family>,
+    /// As how many flows one behaves at most.
+    pub flows: Option<usize>,
+    /// Whether a loss that is no congestion leaves the window as it is.
+    pub spares_random_losses: Option<bool>,
 }
 
 /// Timers and thresholds of all nodes.
@@ -152,6 +166,10 @@ pub struct Flow {
     pub expires: bool,
     /// What carries it.
     pub carrier: Carrier,
+    /// Its sender writes as much as is taken; then the pattern says nothing.
+    pub is_bulk: bool,
+    /// Each message is sent back, and its delay is the time until it has come back.
+    pub is_answered: bool,
     /// When packets are sent.
     pub pattern: Pattern,
     /// Bytes of payload in each.
@@ -175,6 +193,11 @@ impl Flow {
         }
     }
 
+    /// From when until when its packets are judged, if those before `from` are not.
+    pub(crate) fn judged(&self, from: Duration) -> (Duration, Duration) {
+        (self.start.max(from), self.stop)
+    }
+
     /// The receiving nodes: one, or the members of its group.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = usize> + '_ {
         [self.to].into_iter().chain(self.also.iter().copied())
@@ -188,6 +211,17 @@ pub enum Carrier {
     Overlay(Options),
     /// UDP over a path of its own, beside the overlay.
     Direct(Box<BothWays>),
+    /// The simulator's TCP, beside the overlay.
+    Tcp(Family, Way),
+}
+
+/// Where TCP goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Way {
+    /// Over a path of its own.
+    Own(Box<BothWays>),
+    /// Over the path of a link, by its place: through the same rate, queue and losses.
+    Link(usize),
 }
 
 /// Something that happens at a moment.
@@ -259,11 +293,13 @@ pub enum Column {
     Reordered,
     /// Rows of missed packets.
     Gaps,
+    /// Payload that came, per second.
+    Rate,
 }
 
 impl Column {
     /// All of them, with the words for them.
-    pub const ALL: [(&'static str, Column); 8] = [
+    pub const ALL: [(&'static str, Column); 9] = [
         ("sent", Column::Sent),
         ("lost", Column::Lost),
         ("late", Column::Late),
@@ -272,6 +308,7 @@ impl Column {
         ("duplicates", Column::Duplicates),
         ("reordered", Column::Reordered),
         ("gaps", Column::Gaps),
+        ("rate", Column::Rate),
     ];
 }
 
@@ -283,6 +320,11 @@ impl Scenario {
             Profile::Modern => Settings::modern(),
             Profile::Paper => Settings::paper(),
         };
+        let reliable = &mut settings.reliable;
+        reliable.family = self.reliable.congestion.unwrap_or(reliable.family);
+        reliable.flows_max = self.reliable.flows.unwrap_or(reliable.flows_max);
+        let spares = self.reliable.spares_random_losses;
+        reliable.spares_random_losses = spares.unwrap_or(reliable.spares_random_losses);
         for (key, value) in &self.settings {
             settings
                 .set(key, value)

@@ -261,9 +261,10 @@ fn a_neighbour_that_restarts_is_sent_to_anew() {
 }
 
 /// What one lane carries of a source that always has something, in bits per second.
-fn carried(seed: u64, family: Family, path: &str, seconds: u64) -> f64 {
+fn carried(seed: u64, (family, spares): (Family, bool), path: &str, seconds: u64) -> f64 {
     let mut settings = Settings::modern();
     settings.reliable.family = family;
+    settings.reliable.spares_random_losses = spares;
     let mut nodes = Nodes::with(seed, 2, &chain(2), path, settings);
     nodes.run_ms(3_000);
     nodes.bind(1, reliable());
@@ -296,7 +297,10 @@ fn padhye(rtt_s: f64, rto_s: f64, p: f64) -> f64 {
 #[test]
 fn a_lossy_long_link_carries_about_what_a_tcp_would() {
     let path = "delay=50ms rate=10mbit queue=100 loss=1%";
-    let rate = carried(7, Family::NewReno, path, 65);
+    let rate = carried(7, (Family::NewReno, false), path, 65);
     let ratio = rate / padhye(0.1, 0.2, 0.01);
     assert!((0.75..1.35).contains(&ratio), "{ratio}");
+    // One that tells these losses from congestion has what there is.
+    let rate = carried(7, (Family::Cubic, true), path, 65);
+    assert!(rate > 8e6, "{rate}");
 }

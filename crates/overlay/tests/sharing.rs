@@ -166,37 +166,13 @@ fn echo_cell(links: Family, mbit: u64, loss: &str, bulks: usize, ms: u64) {
     let path = path(mbit, loss);
     let alone = echo_beside(&path, links, 0, ms);
     let beside = echo_beside(&path, links, bulks, ms);
-    // The link; but CUBIC takes each loss for congestion, and then what the bulk gets without the echo.
-    let bulk_alone = match (links, loss) {
-        (Family::Cubic, "1%") => bulk_only(&path, bulks, ms),
-        _ => mbit as f64,
-    };
+    let bulk_alone = mbit as f64;
     let faults = judged(&beside, &alone, bulk_alone);
     println!(
         "echo over {links}, {mbit} Mbit/s loss {loss} {bulks} bulk: alone p50 {:.0} p99 {:.0} max {:.0}, beside p50 {:.0} p99 {:.0} max {:.0} ms, bulk {:.1} of {bulk_alone:.1} {faults:?}",
         alone.p50, alone.p99, alone.most, beside.p50, beside.p99, beside.most, beside.bulk
     );
     assert!(faults.is_empty(), "{faults:?}: {beside:?} alone {alone:?}");
-}
-
-/// What bulk streams get with nobody beside them.
-fn bulk_only(path: &str, bulks: usize, ms: u64) -> f64 {
-    let mut nodes = row(1, path, Family::Cubic);
-    nodes.run_ms(3_000);
-    let mut sessions = Sessions::default();
-    sessions.listen(&mut nodes, 2, None);
-    sessions.run_ms(&mut nodes, 5);
-    let mut far = Vec::new();
-    for _ in 0..bulks {
-        let ends = open(&mut nodes, &mut sessions, (0, 2), Framing::Bytes, 2);
-        sessions.end(ends.1).finishes = false;
-        sessions.end(ends.0).to_write = PLENTY;
-        far.push(ends.1);
-    }
-    sessions.run_ms(&mut nodes, WARM_MS);
-    let before = read(&mut sessions, &far);
-    sessions.run_ms(&mut nodes, ms);
-    (read(&mut sessions, &far) - before) as f64 * 8.0 / ms as f64 / 1e3
 }
 
 #[test]

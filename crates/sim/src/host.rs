@@ -64,6 +64,8 @@ pub(crate) struct Wire {
     pub(crate) line: Line<Burst>,
     pub(crate) from: HostId,
     pub(crate) to: HostId,
+    /// The wire whose rate, queue and losses it shares, if it has none of its own.
+    pub(crate) through: Option<u32>,
     /// Cut by a partition.
     pub(crate) cut: bool,
     /// Bytes of all datagrams that were handed in, without what UDP and IP add.
@@ -133,6 +135,15 @@ impl<E: Engine> Desk<'_, E> {
     fn trace_all(&mut self, to: UnderlayAddr, burst: &Burst, fate: Fate) {
         self.journal.trace_all(self.now, self.addr, to, burst, fate);
     }
+
+    /// Lends a wire the pipe of the one whose bottleneck it shares, or gives it back.
+    fn swap_pipes(&mut self, id: u32, through: Option<u32>) {
+        if let Some(other) = through
+            && let Ok([mine, its]) = self.wires.get_disjoint_mut([id as usize, other as usize])
+        {
+            mine.line.swap_pipes(&mut its.line);
+        }
+    }
 }
 
 impl<E: Engine> Outbox<E> for Desk<'_, E> {
@@ -152,10 +163,14 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
         };
         let wire = &mut self.wires[id as usize];
         wire.bytes += burst.len() as u64;
-        if wire.cut {
+        let through = wire.through;
+        let is_cut = |id: u32| self.wires[id as usize].cut;
+        if is_cut(id) || through.is_some_and(is_cut) {
             self.journal.counters.cut += datagrams;
             return self.trace_all(to, &burst, Fate::Cut);
         }
+        self.swap_pipes(id, through);
+        let wire = &mut self.wires[id as usize];
         match &mut self.journal.trace {
             None => wire.line.push_burst(self.now, burst, self.under_way),
             Some(trace) => {
@@ -177,7 +192,8 @@ impl<E: Engine> Outbox<E> for Desk<'_, E> {
                 line.push_burst_before(at, burst, self.under_way, Some(&mut witness));
             }
         }
-        wire.schedule(id, self.queue);
+        self.swap_pipes(id, through);
+        self.wires[id as usize].schedule(id, self.queue);
     }
 
     fn deliver(&mut self, client: ClientId, reply: E::Reply) {

@@ -146,12 +146,24 @@ impl<E: Engine> World<E> {
             line: Line::new(model, rng),
             from,
             to,
+            through: None,
             cut: false,
             bytes: 0,
             queued: Time::FAR,
         });
         let to = self.hosts[to.place()].addr;
         self.hosts[from.place()].wires.insert(to, id);
+    }
+
+    /// Links a host to another, in this direction, through the bottleneck of a link that exists: what
+    /// goes here and what goes there share its rate, queue and losses, and what happens to it. Panics if there
+    /// is no such link.
+    pub fn link_through(&mut self, from: HostId, to: HostId, of: (HostId, HostId)) {
+        let through = self.wire_id(of.0, of.1);
+        let through = through.expect("the link whose bottleneck is shared exists");
+        self.link_one_way(from, to, Model::default());
+        let id = self.wire_id(from, to).expect("it was just made");
+        self.wires[id as usize].through = Some(through);
     }
 
     /// A generator made of the world's seed and `words`, for a source of randomness that belongs

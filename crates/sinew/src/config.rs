@@ -427,6 +427,19 @@ pub struct Reliable {
     /// A link that carries n flows behaves like n of them, up to this number.
     #[serde(default, deserialize_with = "flows")]
     pub flows: Option<usize>,
+    /// What a loss costs that is no congestion.
+    #[serde(default)]
+    pub random_losses: Option<RandomLosses>,
+}
+
+/// What a loss costs that is no congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RandomLosses {
+    /// Nothing but its repetition.
+    Spared,
+    /// A part of the window, as any other.
+    Cut,
 }
 
 /// Timers and thresholds.

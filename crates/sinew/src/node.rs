@@ -9,7 +9,7 @@ mod ready;
 mod reload;
 mod start;
 
-use crate::config::{self, Accept, Config, Profile};
+use crate::config::{self, Accept, Config, Profile, RandomLosses};
 use crate::failure::{Failure, Outcome};
 use crate::identity;
 use base::{Duration, UnderlayAddr};
@@ -388,6 +388,9 @@ fn node(
     }
     if let Some(flows) = config.reliable.flows {
         settings.reliable.flows_max = flows;
+    }
+    if let Some(losses) = config.reliable.random_losses {
+        settings.reliable.spares_random_losses = losses == RandomLosses::Spared;
     }
     for (key, value) in &config.settings {
         let set = settings.set(key, value);

@@ -37,6 +37,12 @@ impl<T> Line<T> {
         self.pipe.set_model(model);
     }
 
+    /// Lets two lines change their pipes: what is under way stays where it is. So what is pushed in
+    /// between goes through the other's rate, queue and losses.
+    pub fn swap_pipes(&mut self, other: &mut Line<T>) {
+        core::mem::swap(&mut self.pipe, &mut other.pipe);
+    }
+
     /// Takes the path down, or up again.
     pub fn set_outage(&mut self, outage: bool) {
         self.pipe.set_outage(outage);

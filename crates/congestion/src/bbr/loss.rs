@@ -18,7 +18,7 @@ const MEMORY: f64 = 2_000.0;
 
 /// The losses of one sender, in segments.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     usual: f64,
     seen: f64,
     lost: f64,
@@ -26,18 +26,18 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    pub(super) fn on_delivered(&mut self, arrived: f64, lost: f64) {
+    pub(crate) fn on_delivered(&mut self, arrived: f64, lost: f64) {
         self.arrived += arrived;
         self.lost += lost;
     }
 
     /// The round that goes on has lost too many.
-    pub(super) fn are_too_many(&self) -> bool {
+    pub(crate) fn are_too_many(&self) -> bool {
         self.exceed(self.usual + BEYOND)
     }
 
     /// More than any path loses of itself.
-    pub(super) fn are_a_flood(&self) -> bool {
+    pub(crate) fn are_a_flood(&self) -> bool {
         self.exceed(USUAL_MAX + BEYOND)
     }
 
@@ -47,7 +47,7 @@ impl Losses {
     }
 
     /// The round is over: whether it has lost too many. What it has lost is usual if it `learns`.
-    pub(super) fn end_round(&mut self, learns: bool) -> bool {
+    pub(crate) fn end_round(&mut self, learns: bool) -> bool {
         let too_many = self.are_too_many();
         let count = self.lost + self.arrived;
         if learns && count > 0.0 {
@@ -59,7 +59,7 @@ impl Losses {
         too_many
     }
 
-    pub(super) fn forget_round(&mut self) {
+    pub(crate) fn forget_round(&mut self) {
         (self.lost, self.arrived) = (0.0, 0.0);
     }
 }

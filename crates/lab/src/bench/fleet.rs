@@ -12,6 +12,7 @@ use super::{BenchError, go_on};
 use crate::control;
 use crate::files::{Scratch, write, write_secret};
 use crate::interrupt::Interrupt;
+use crate::scenario::ReliableLinks;
 use base::impair::Model;
 use base::{Duration, NodeAddr};
 use net::netns::Namespace;
@@ -50,8 +51,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) paper: bool,
     /// Numbers that differ from the profile's.
     pub(crate) settings: &'a [(String, String)],
-    /// The congestion control of its reliable links, and as how many flows they behave at most.
-    pub(crate) reliable: Option<(&'a str, usize)>,
+    /// What its reliable links do.
+    pub(crate) reliable: ReliableLinks,
     /// A multicast bridge in it: the TAP interface that it makes, and that one's address.
     pub(crate) bridge: Option<(&'a str, Ipv4Addr)>,
 }
@@ -392,12 +393,7 @@ impl Fleet {
         for (key, value) in spec.settings {
             let _ = writeln!(text, "{key} = \"{value}\"");
         }
-        if let Some((family, flows)) = spec.reliable {
-            let _ = write!(
-                text,
-                "\n[reliable]\ncongestion = \"{family}\"\nflows = {flows}\n"
-            );
-        }
+        text.push_str(&reliable(spec.reliable));
         if let Some((tap, address)) = spec.bridge {
             let _ = write!(
                 text,
@@ -425,4 +421,21 @@ impl Fleet {
 /// A port that is free on `at`'s address now.
 pub(crate) fn free(at: SocketAddr) -> io::Result<SocketAddr> {
     UdpSocket::bind((at.ip(), 0))?.local_addr()
+}
+
+/// The table of a node's file that says what its reliable links do.
+fn reliable(links: ReliableLinks) -> String {
+    let congestion = links
+        .congestion
+        .map(|family| format!("congestion = \"{family}\"\n"));
+    let flows = links.flows.map(|flows| format!("flows = {flows}\n"));
+    let losses = links.spares_random_losses.map(|spares| {
+        let word = if spares { "spared" } else { "cut" };
+        format!("random_losses = \"{word}\"\n")
+    });
+    let lines: String = [congestion, flows, losses].into_iter().flatten().collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\n[reliable]\n{lines}"),
+    }
 }

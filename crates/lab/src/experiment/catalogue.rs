@@ -2,8 +2,8 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, two_ways,
-    video,
+    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, streams,
+    two_ways, video,
 };
 
 /// An experiment, as `sinew lab list` shows it.
@@ -48,6 +48,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         messy::EXPERIMENTS,
         video::EXPERIMENTS,
         two_ways::EXPERIMENTS,
+        streams::EXPERIMENTS,
     ]
     .concat()
 }
@@ -64,7 +65,8 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         video::CLAIMS,
         two_ways::CLAIMS,
     ];
-    papers.into_iter().flatten().chain(messy::claims())
+    let papers = papers.into_iter().flatten();
+    papers.chain(messy::claims()).chain(streams::claims())
 }
 
 /// The claims that an experiment judges.

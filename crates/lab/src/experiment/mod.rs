@@ -32,6 +32,7 @@ mod papadimitriou06;
 mod row;
 mod run;
 mod shard;
+mod streams;
 mod sweep;
 mod two_ways;
 mod video;

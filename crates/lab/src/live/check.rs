@@ -47,6 +47,11 @@ pub(super) fn can_run(scenario: &Scenario) -> Result<(), Refusal> {
                 "flows to groups are for the simulator: simulate it, or give each receiver a flow";
             return refuse(format!("flow {}: also", flow.name), what.into());
         }
+        if let Carrier::Tcp(..) = flow.carrier {
+            let what =
+                "the simulator's TCP is for the simulator: simulate it, or leave the flow out";
+            return refuse(format!("flow {}: tcp", flow.name), what.into());
+        }
         if let Carrier::Direct(both) = &flow.carrier {
             path(both, || format!("flow {}", flow.name))?;
         }

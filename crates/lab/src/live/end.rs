@@ -1,7 +1,7 @@
 //! A socket at one end of a stream: a client of a node, which opens its socket again when the node is
 //! back, or plain UDP.
 
-use super::session::{Caller, Taker};
+use super::session::{Caller, Load, Taker};
 use client::{DatagramSocket, Node, Options, RouteBy, Routing, Target};
 use net::epoll::{Interest, Poller};
 use std::io;
@@ -45,15 +45,15 @@ impl End {
     }
 
     /// The sending end of a reliable stream.
-    pub(super) fn calling(socket: PathBuf, to: Target, options: Options) -> End {
+    pub(super) fn calling(socket: PathBuf, to: Target, options: Options, load: Load) -> End {
         let node = Node::at(socket).with_timeout(BIND_PATIENCE);
-        End::Calling(Box::new(Caller::new(node, to, options)))
+        End::Calling(Box::new(Caller::new(node, to, options, load)))
     }
 
     /// The receiving end of a reliable stream.
-    pub(super) fn taking(socket: PathBuf, port: u16, options: Options) -> End {
+    pub(super) fn taking(socket: PathBuf, port: u16, options: Options, load: Load) -> End {
         let node = Node::at(socket).with_timeout(BIND_PATIENCE);
-        End::Taking(Box::new(Taker::new(node, port, options)))
+        End::Taking(Box::new(Taker::new(node, port, options, load)))
     }
 
     /// Waits for what [`End::open`] has begun.
@@ -132,6 +132,20 @@ impl End {
         match self {
             End::Calling(caller) => caller.flush(),
             End::Overlay(_) | End::Direct(_) | End::Taking(_) => false,
+        }
+    }
+
+    /// Writes bulk, as much as the node takes.
+    pub(super) fn write_bulk(&mut self) {
+        if let End::Calling(caller) = self {
+            caller.write_bulk();
+        }
+    }
+
+    /// Takes the answers that have come to who calls.
+    pub(super) fn take_answers(&mut self, take: impl FnMut(&[u8])) {
+        if let End::Calling(caller) = self {
+            caller.take_answers(take);
         }
     }
 

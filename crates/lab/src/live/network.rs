@@ -258,7 +258,7 @@ impl<'s> Network<'s> {
             realtime: true,
             paper: self.scenario.profile == Profile::Paper,
             settings: &self.scenario.settings,
-            reliable: None,
+            reliable: self.scenario.reliable,
             bridge: None,
         }
     }

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! A stream that ends before its time is opened again, as in the simulator; what it had taken and not
-//! delivered is lost, what still waits here is not.
+//! delivered is lost, what still waits here is not. Bulk goes as bytes, and who is called may answer.
 
 use super::end::DATAGRAM_BYTES_MAX;
 use crate::scenario::PACKET_BYTES_MIN;
-use client::{Accepted, Listener, MessageStream, Node, Options, Target};
+use client::{Accepted, Listener, MessageStream, Node, Options, Stream, Target};
 use net::epoll::{Interest, Poller, Registry};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::JoinHandle;
 
 /// Packets that wait for one stream: more are refused. Only their heads are kept.
@@ -24,17 +25,73 @@ const READS_PER_TURN: usize = 64;
 /// when the last has ended, which the receiver may not know yet.
 const CONNECTIONS_MAX: usize = 4;
 
+/// Bytes of bulk written or read at once.
+const BULK_BYTES: usize = 16 << 10;
+/// Answers that wait for one stream: the oldest goes for more, and counts as lost.
+const ANSWERS_MAX: usize = 1_000;
+
 /// What a packet of a scenario begins with; behind it are zeros.
 type Head = [u8; PACKET_BYTES_MIN];
+
+/// What a stream carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// Messages.
+    Messages,
+    /// Messages that are sent back.
+    Answered,
+    /// Bytes, as many as are taken.
+    Bulk,
+}
+
+/// A connected stream.
+enum Line {
+    Messages(MessageStream),
+    Bytes(Stream),
+}
+
+impl Line {
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Line::Messages(stream) => stream.set_nonblocking(true),
+            Line::Bytes(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    /// Sends a message, or as many bytes as are taken.
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Line::Messages(stream) => stream.send(bytes),
+            Line::Bytes(stream) => (&*stream).write(bytes).map(drop),
+        }
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Line::Messages(stream) => stream.recv(buffer),
+            Line::Bytes(stream) => (&*stream).read(buffer),
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Line::Messages(stream) => stream.as_fd(),
+            Line::Bytes(stream) => stream.as_fd(),
+        }
+    }
+}
 
 /// The sending end.
 pub(super) struct Caller {
     node: Node,
     to: Target,
     options: Options,
-    stream: Option<MessageStream>,
+    load: Load,
+    stream: Option<Line>,
     /// A peer that cannot be reached is waited for without holding up the other senders.
-    connecting: Option<JoinHandle<Option<MessageStream>>>,
+    connecting: Option<JoinHandle<Option<Line>>>,
     waiting: VecDeque<(Head, usize)>,
 }
 
@@ -43,18 +100,27 @@ pub(super) struct Taker {
     node: Node,
     port: u16,
     options: Options,
+    load: Load,
     listener: Option<Listener>,
-    streams: Vec<MessageStream>,
+    streams: Vec<Called>,
     /// Where what comes is told, and as what.
     registry: Option<(Registry, u64)>,
 }
 
+/// A stream at who was called.
+struct Called {
+    line: Line,
+    /// Answers that the node has not taken.
+    answers: VecDeque<(Head, usize)>,
+}
+
 impl Caller {
-    pub(super) fn new(node: Node, to: Target, options: Options) -> Caller {
+    pub(super) fn new(node: Node, to: Target, options: Options, load: Load) -> Caller {
         Caller {
             node,
             to,
             options,
+            load,
             stream: None,
             connecting: None,
             waiting: VecDeque::new(),
@@ -74,10 +140,14 @@ impl Caller {
             }
             None => {
                 let (node, to, options) = (self.node.clone(), self.to, self.options);
+                let is_bulk = self.load == Load::Bulk;
                 let connect = move || {
-                    let stream = node.connect_messages(to, options).ok()?;
-                    stream.set_nonblocking(true).ok()?;
-                    Some(stream)
+                    let line = match is_bulk {
+                        true => Line::Bytes(node.connect(to, options).ok()?),
+                        false => Line::Messages(node.connect_messages(to, options).ok()?),
+                    };
+                    line.set_nonblocking().ok()?;
+                    Some(line)
                 };
                 // Without a thread it is tried again.
                 self.connecting = std::thread::Builder::new()
@@ -96,7 +166,7 @@ impl Caller {
         }
     }
 
-    fn connected(&mut self, thread: JoinHandle<Option<MessageStream>>) -> bool {
+    fn connected(&mut self, thread: JoinHandle<Option<Line>>) -> bool {
         self.stream = thread.join().ok().flatten();
         self.stream.is_some()
     }
@@ -137,21 +207,48 @@ impl Caller {
     }
 }
 
+impl Caller {
+    /// Writes as much as the node takes.
+    pub(super) fn write_bulk(&mut self) {
+        let block = [0; BULK_BYTES];
+        while let Some(stream) = &self.stream {
+            match stream.send(&block) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.stream = None,
+            }
+        }
+    }
+
+    /// Takes the answers that have come.
+    pub(super) fn take_answers(&mut self, mut take: impl FnMut(&[u8])) {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        while let Some(stream) = &self.stream {
+            match stream.recv(&mut buffer) {
+                Ok(len) if len > 0 => take(&buffer[..len]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Ok(_) | Err(_) => self.stream = None,
+            }
+        }
+    }
+}
+
 impl Drop for Caller {
     /// The node goes on with what it has taken.
     fn drop(&mut self) {
-        if let Some(stream) = &self.stream {
+        if let Some(Line::Messages(stream)) = &self.stream {
             let _ = stream.shutdown_write();
         }
     }
 }
 
 impl Taker {
-    pub(super) fn new(node: Node, port: u16, options: Options) -> Taker {
+    pub(super) fn new(node: Node, port: u16, options: Options, load: Load) -> Taker {
         Taker {
             node,
             port,
             options,
+            load,
             listener: None,
             streams: Vec::new(),
             registry: None,
@@ -180,26 +277,32 @@ impl Taker {
         }
     }
 
-    /// Takes what has come.
+    /// Takes what has come: messages, or bytes of bulk. What is to be answered goes back instead.
     pub(super) fn take_all(&mut self, mut take: impl FnMut(&[u8])) {
         self.accept();
-        let mut buffer = [0; DATAGRAM_BYTES_MAX];
-        self.streams.retain(|stream| {
+        let mut buffer = [0; BULK_BYTES];
+        let is_answered = self.load == Load::Answered;
+        self.streams.retain_mut(|stream| {
             for _ in 0..READS_PER_TURN {
-                match stream.recv(&mut buffer) {
+                match stream.line.recv(&mut buffer) {
                     Ok(0) => return false,
+                    Ok(len) if is_answered => stream.answer(&buffer[..len]),
                     Ok(len) => take(&buffer[..len]),
-                    Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(_) => return false,
                 }
             }
-            true
+            stream.flush()
         });
     }
 
     fn accept(&mut self) {
         while let Some(listener) = &self.listener {
             match listener.accept() {
-                Ok(Accepted::Messages(stream)) => self.begin(stream),
+                Ok(Accepted::Messages(stream)) => self.begin(Line::Messages(stream)),
+                Ok(Accepted::Bytes(stream)) if self.load == Load::Bulk => {
+                    self.begin(Line::Bytes(stream));
+                }
                 Ok(Accepted::Bytes(stream)) => stream.reset(),
                 Err(client::Error::WouldBlock) => return,
                 // Its node has gone. Closing the descriptor takes it out of the poller.
@@ -208,17 +311,45 @@ impl Taker {
         }
     }
 
-    fn begin(&mut self, stream: MessageStream) {
+    fn begin(&mut self, line: Line) {
         let Some((registry, token)) = &self.registry else {
             return;
         };
-        let is_watched = stream.set_nonblocking(true).is_ok()
-            && registry.add(&stream, *token, Interest::READ).is_ok();
+        let is_watched =
+            line.set_nonblocking().is_ok() && registry.add(&line, *token, Interest::READ).is_ok();
         if is_watched {
             if self.streams.len() == CONNECTIONS_MAX {
                 self.streams.remove(0);
             }
-            self.streams.push(stream);
+            self.streams.push(Called {
+                line,
+                answers: VecDeque::new(),
+            });
         }
+    }
+}
+
+impl Called {
+    fn answer(&mut self, message: &[u8]) {
+        if let Some(head) = message.first_chunk() {
+            if self.answers.len() == ANSWERS_MAX {
+                self.answers.pop_front();
+            }
+            self.answers.push_back((*head, message.len()));
+        }
+    }
+
+    /// Sends answers, as far as the node takes them; whether the stream lives. The rest is tried again when
+    /// something comes.
+    fn flush(&mut self) -> bool {
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        while let Some((head, len)) = self.answers.front() {
+            packet[..head.len()].copy_from_slice(head);
+            match self.line.send(&packet[..*len]) {
+                Ok(()) => drop(self.answers.pop_front()),
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
     }
 }

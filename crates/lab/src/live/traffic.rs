@@ -11,10 +11,11 @@
 use super::LiveError;
 use super::end::{DATAGRAM_BYTES_MAX, End, options_of};
 use super::network::Network;
+use super::session::Load;
 use crate::emulator::Emulator;
 use crate::pace::{prepare_thread, sleep_until};
 use crate::scenario::meter::{Judgement, Meter};
-use crate::scenario::{BothWays, Carrier, Scenario, stamp};
+use crate::scenario::{BothWays, Carrier, Flow, Scenario, stamp};
 use base::{Duration, Rng, Time};
 use client::Target;
 use net::Clock;
@@ -37,6 +38,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const STALL_STEP: Duration = Duration::from_millis(1);
 /// How often it is tried to send what waits at a reliable stream: 1.6 ms of 1 Gbit/s fit the socket.
 const FLUSH_STEP: Duration = Duration::from_millis(1);
+/// How long answers are taken after the last question: the scenario drains for as long as that, and longer.
+const ANSWERS_DRAIN: Duration = Duration::from_millis(500);
 /// Whose random numbers these are.
 const TRAFFIC_RNG: u64 = 3;
 
@@ -59,6 +62,8 @@ struct Path {
 }
 
 struct Shared {
+    /// Of each stream: from when until when it is judged, if it is bulk.
+    bulk: Vec<Option<(Time, Time)>>,
     /// Of each node: until when nothing there is scheduled, in nanoseconds of the clock.
     stalled_until: Vec<AtomicU64>,
     meters: Mutex<Vec<(usize, Meter)>>,
@@ -87,6 +92,7 @@ struct Sender {
     start: Time,
     stop: Time,
     bytes: usize,
+    load: Load,
     retry_at: Time,
 }
 
@@ -100,13 +106,16 @@ impl Traffic {
     ) -> Result<Traffic, LiveError> {
         let mut rng = Rng::new(scenario.seed ^ TRAFFIC_RNG);
         let (mut meters, mut senders, mut receivers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut paths = Vec::new();
+        let (mut paths, mut bulk) = (Vec::new(), Vec::new());
         for (n, flow) in scenario.flows.iter().enumerate() {
             let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;
             let path = match &flow.carrier {
                 Carrier::Direct(both) => Some(direct(both, rng.next_u64())?),
                 Carrier::Overlay(_) => None,
+                Carrier::Tcp(..) => unreachable!("real nodes were refused it"),
             };
+            let load = load_of(flow);
+            let (judged, over) = flow.judged(scenario.measure.from);
             for i in 0..flow.count as u64 {
                 let port = PORTS + meters.len() as u16;
                 let phase = (interval * i).div(flow.count as u64);
@@ -116,8 +125,8 @@ impl Traffic {
                     (Carrier::Overlay(options), _) if flow.is_stream => {
                         let options = options_of(&flow.stream_options(*options));
                         (
-                            End::calling(at(flow.from), target, options),
-                            End::taking(at(flow.to), port, options),
+                            End::calling(at(flow.from), target, options, load),
+                            End::taking(at(flow.to), port, options, load),
                         )
                     }
                     (Carrier::Overlay(options), _) => {
@@ -133,9 +142,10 @@ impl Traffic {
                         socket.set_nonblocking(true)?;
                         (End::Direct(socket), End::Direct(receiver.try_clone()?))
                     }
-                    (Carrier::Direct(_), None) => continue,
+                    (Carrier::Direct(_), None) | (Carrier::Tcp(..), _) => continue,
                 };
                 meters.push((n, Meter::new(interval, flow.deadline)));
+                bulk.push(flow.is_bulk.then_some((zero + judged, zero + over)));
                 senders.push(Sender {
                     node: flow.from,
                     end: from,
@@ -144,6 +154,7 @@ impl Traffic {
                     start: zero + flow.start + phase,
                     stop: zero + flow.stop,
                     bytes: flow.packet,
+                    load,
                     retry_at: Time::ZERO,
                 });
                 receivers.push((flow.to, to));
@@ -153,6 +164,7 @@ impl Traffic {
         let nowhere = (0..scenario.nodes.len()).map(|_| AtomicU64::new(0));
         let shared = Arc::new(Shared {
             stalled_until: nowhere.collect(),
+            bulk,
             meters: Mutex::new(meters),
             stop_sending: AtomicBool::new(false),
             stop_receiving: AtomicBool::new(false),
@@ -283,6 +295,7 @@ fn send(
     prepare_thread();
     let due = |sender: &Sender| sender.start + sender.source.peek();
     let first = senders.iter().enumerate();
+    let first = first.filter(|(_, sender)| sender.load != Load::Bulk);
     let mut next: BinaryHeap<Reverse<(Time, usize)>> =
         first.map(|(n, sender)| Reverse((due(sender), n))).collect();
     let (mut waits, mut flush_at) = (false, clock.now());
@@ -290,7 +303,7 @@ fn send(
         let now = clock.now();
         if now >= flush_at {
             flush_at = now + FLUSH_STEP;
-            waits = flush(&mut senders, shared, now);
+            waits = flush(&mut senders, shared, clock);
         }
         let Some(&Reverse((at, n))) = next.peek() else {
             if !waits {
@@ -321,21 +334,52 @@ fn send(
         let refused = sender.send((n as u32, number), clock);
         shared.meters()[n].1.refused += u64::from(refused);
     }
+    let until = clock.now() + ANSWERS_DRAIN;
+    while clock.now() < until && senders.iter().any(|sender| sender.load == Load::Answered) {
+        flush(&mut senders, shared, clock);
+        sleep_until(clock, clock.now() + FLUSH_STEP);
+    }
     Ok(())
 }
 
-/// Sends what waits at reliable streams of nodes that are not stalled; whether something still does.
-fn flush(senders: &mut [Sender], shared: &Shared, now: Time) -> bool {
-    let mut waits = false;
+/// Sends what waits at reliable streams of nodes that are not stalled, writes bulk and takes answers; whether
+/// there is more of that to come.
+fn flush(senders: &mut [Sender], shared: &Shared, clock: Clock) -> bool {
+    let (mut waits, now) = (false, clock.now());
     for sender in senders {
+        match sender.load {
+            Load::Bulk if now >= sender.stop => continue,
+            Load::Bulk | Load::Answered => waits = true,
+            Load::Messages => {}
+        }
         if shared.stalled_until(sender.node) > now {
             waits = true;
-        } else if sender.end.flush() {
+            continue;
+        }
+        if sender.load == Load::Bulk && now >= sender.start {
+            sender.end.write_bulk();
+            sender.reopen(now);
+        }
+        if sender.load == Load::Answered {
+            sender
+                .end
+                .take_answers(|packet| take(packet, shared, clock.now()));
+        }
+        if sender.end.flush() {
             sender.reopen(now);
             waits = true;
         }
     }
     waits
+}
+
+/// What the streams of a flow carry.
+fn load_of(flow: &Flow) -> Load {
+    match (flow.is_bulk, flow.is_answered) {
+        (true, _) => Load::Bulk,
+        (false, true) => Load::Answered,
+        (false, false) => Load::Messages,
+    }
 }
 
 impl Sender {
@@ -366,6 +410,20 @@ fn take(packet: &[u8], shared: &Shared, now: Time) {
     }
 }
 
+/// Bytes of bulk have come.
+fn take_bulk(
+    stream: usize,
+    bytes: &[u8],
+    (from, until): (Time, Time),
+    (shared, now): (&Shared, Time),
+) {
+    if (from..until).contains(&now)
+        && let Some((_, meter)) = shared.meters().get_mut(stream)
+    {
+        meter.bulk_bytes += bytes.len() as u64;
+    }
+}
+
 fn receive(mut ends: Vec<(usize, End)>, shared: &Shared, clock: Clock) -> io::Result<()> {
     prepare_thread();
     let mut poller = Poller::new()?;
@@ -383,7 +441,11 @@ fn receive(mut ends: Vec<(usize, End)>, shared: &Shared, clock: Clock) -> io::Re
                     waits = true;
                     continue;
                 }
-                end.take_all(|packet| take(packet, shared, clock.now()));
+                let stream = event.token as usize;
+                end.take_all(|bytes| match shared.bulk[stream] {
+                    Some(judged) => take_bulk(stream, bytes, judged, (shared, clock.now())),
+                    None => take(bytes, shared, clock.now()),
+                });
             }
         }
         if waits {

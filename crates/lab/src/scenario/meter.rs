@@ -28,6 +28,10 @@ pub(crate) struct Meter {
     last_transit: Option<u64>,
     /// Requests that the node refused.
     pub(crate) refused: u64,
+    /// Connections that ended before their time and were opened again.
+    pub(crate) reopened: u64,
+    /// Of bulk, which is not in packets: bytes that came while it was judged.
+    pub(crate) bulk_bytes: u64,
 }
 
 /// The streams of a flow, judged together.
@@ -59,6 +63,10 @@ pub struct Judgement {
     pub longest_gap_ms: f64,
     /// Requests that the sending or receiving node refused.
     pub refused: u64,
+    /// Reliable streams that ended before their time and were opened again.
+    pub reopened: u64,
+    /// Of bulk: bytes that came while it was judged.
+    pub bulk_bytes: u64,
 }
 
 /// One-way delay; nothing when no packet came. Percentiles are nearest-rank.
@@ -92,6 +100,8 @@ impl Meter {
             jitter_16: 0,
             last_transit: None,
             refused: 0,
+            reopened: 0,
+            bulk_bytes: 0,
         }
     }
 
@@ -172,6 +182,8 @@ impl Judgement {
             judgement.duplicates += meter.duplicates;
             judgement.reordered += meter.reordered;
             judgement.refused += meter.refused;
+            judgement.reopened += meter.reopened;
+            judgement.bulk_bytes += meter.bulk_bytes;
             jitter_ns += meter.jitter_16 as f64 / 16.0 / meters.len() as f64;
             for row in meter.misses() {
                 let span = meter.interval * row;

@@ -8,12 +8,15 @@ mod topology;
 use super::error::Mistake;
 use super::table::{Table, Text, Value};
 use super::{
-    BothWays, Column, DURATION_MAX, FILE_BYTES_MAX, LINKS_MAX, Link, Measure, NODE_SECONDS_MAX,
-    NODES_MAX, Node, PACKETS_MAX, Profile, Scenario,
+    BothWays, Carrier, Column, DURATION_MAX, FILE_BYTES_MAX, LINKS_MAX, Link, Measure,
+    NODE_SECONDS_MAX, NODES_MAX, Node, PACKETS_MAX, Profile, ReliableLinks, Scenario, Way,
 };
 use base::impair::{self, Model};
 use base::{Duration, Map, NodeAddr};
+use congestion::Family;
 use overlay::Settings;
+use overlay::node::MAX_PAYLOAD;
+use overlay::reliable::FLOWS_MAX;
 use std::collections::BTreeMap;
 use toml::de::DeTable;
 
@@ -33,8 +36,8 @@ const TIME: &str = "a time such as \"10s\" (ns, us, ms, s)";
 const PATH: &str = "a path such as \"delay=10ms loss=5% burst=25%\", or \"clean\"";
 const NODE: &str = "the name of a node";
 
-const TOP: [&str; 8] = [
-    "scenario", "settings", "topology", "node", "link", "flow", "fault", "measure",
+const TOP: [&str; 9] = [
+    "scenario", "settings", "reliable", "topology", "node", "link", "flow", "fault", "measure",
 ];
 
 /// What has been read so far, for what refers to it.
@@ -80,10 +83,17 @@ pub(super) fn scenario(text: Text<'_>) -> Result<Scenario, Mistake> {
         )));
     }
     scenario.flows = flow::flows(&top, &draft)?;
+    let fastest_bps = draft.fastest_bps();
     let packets = |flow: &super::Flow| {
         let span = flow.stop - flow.start;
         let copies = flow.count * (1 + flow.also.len());
-        flow.pattern.packets_per_s() * span.as_secs_f64() * copies as f64
+        // All bulk of a flow together has at most what the fastest path carries.
+        let per_s = match (flow.is_bulk, &flow.carrier) {
+            (false, _) => flow.pattern.packets_per_s() * copies as f64,
+            (true, Carrier::Tcp(_, way)) => bulk_per_s(way.fastest_bps().unwrap_or(fastest_bps)),
+            (true, _) => bulk_per_s(fastest_bps),
+        };
+        per_s * span.as_secs_f64()
     };
     let packets: f64 = scenario.flows.iter().map(packets).sum();
     if packets > PACKETS_MAX as f64 {
@@ -120,6 +130,26 @@ fn settings(top: &Table<'_>) -> Result<Vec<(String, String)>, Mistake> {
         set.push((key.to_owned(), text));
     }
     Ok(set)
+}
+
+/// What reliable links do.
+fn reliable(top: &Table<'_>) -> Result<ReliableLinks, Mistake> {
+    let Some(value) = top.optional("reliable") else {
+        return Ok(ReliableLinks::default());
+    };
+    let table = value.table("reliable", &["congestion", "flows", "random_losses"])?;
+    let family = |value: Value<'_>| value.word(&Family::ALL.map(|f| (f.label(), f)));
+    let flows = |value: Value<'_>| value.integer(1, FLOWS_MAX as i64);
+    let spares = |value: Value<'_>| value.word(&[("spared", true), ("cut", false)]);
+    Ok(ReliableLinks {
+        congestion: table.optional("congestion").map(family).transpose()?,
+        flows: table
+            .optional("flows")
+            .map(flows)
+            .transpose()?
+            .map(|n| n as usize),
+        spares_random_losses: table.optional("random_losses").map(spares).transpose()?,
+    })
 }
 
 fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
@@ -160,6 +190,7 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
         settle,
         profile,
         settings: settings(top)?,
+        reliable: reliable(top)?,
         sealing: match table.optional("sealing") {
             Some(value) => value.bool()?,
             None => true,
@@ -176,7 +207,32 @@ fn head(top: &Table<'_>) -> Result<Scenario, Mistake> {
     })
 }
 
+/// Full packets per second of so many bits.
+fn bulk_per_s(rate_bps: u64) -> f64 {
+    rate_bps as f64 / 8.0 / MAX_PAYLOAD as f64
+}
+
+impl Way {
+    /// The rate of a path of its own.
+    fn fastest_bps(&self) -> Option<u64> {
+        match self {
+            Way::Own(path) => path.there.rate().map(|(rate_bps, _)| rate_bps),
+            Way::Link(_) => None,
+        }
+    }
+}
+
 impl Draft {
+    /// The highest rate of a link.
+    fn fastest_bps(&self) -> u64 {
+        let rates = self
+            .links
+            .iter()
+            .flat_map(|link| [&link.path.there, &link.path.back]);
+        let rates = rates.filter_map(|path| Some(path.rate()?.0));
+        rates.max().unwrap_or_default()
+    }
+
     fn read_nodes(&mut self, top: &Table<'_>) -> Result<(), Mistake> {
         const KEYS: [&str; 4] = ["name", "address", "clock_ahead", "clock_drift_ppm"];
         const EXPECTED: &str = "tables: write [[node]] with a name for each node, or [topology]";

@@ -1,6 +1,6 @@
 //! What a scenario has come to: a table for people, JSON for programs.
 
-use super::meter::{DelayMs, Judgement};
+use super::meter::{DelayMs, Judgement, rounded};
 use super::{Carrier, Column, Flow, Scenario};
 use crate::table;
 use serde::Serialize;
@@ -43,12 +43,14 @@ pub struct FlowReport {
     pub from: String,
     /// The receiving node; of a group, all of them.
     pub to: String,
-    /// `overlay` or `direct`.
+    /// `overlay`, `direct` or `tcp`.
     pub carrier: &'static str,
     /// How many streams it has.
     pub count: usize,
     /// When its packets are late.
     pub deadline_ms: Option<f64>,
+    /// Payload that came while it was judged, per second.
+    pub goodput_bps: f64,
     /// What became of its packets.
     #[serde(flatten)]
     pub packets: Judgement,
@@ -99,12 +101,25 @@ impl FlowReport {
             carrier: match flow.carrier {
                 Carrier::Overlay(_) => "overlay",
                 Carrier::Direct(_) => "direct",
+                Carrier::Tcp(..) => "tcp",
             },
             count: flow.count,
             deadline_ms: flow.deadline.map(|d| d.as_secs_f64() * 1e3),
+            goodput_bps: goodput_bps(scenario, flow, &packets),
             packets,
         }
     }
+}
+
+/// The payload of all receivers together, per second of the time in which it was judged.
+fn goodput_bps(scenario: &Scenario, flow: &Flow, packets: &Judgement) -> f64 {
+    let (from, until) = flow.judged(scenario.measure.from);
+    let bytes = match flow.is_bulk {
+        true => packets.bulk_bytes,
+        false => packets.received * flow.packet as u64,
+    };
+    let span = until.saturating_sub(from).as_secs_f64();
+    rounded(bytes as f64 * 8.0 / span.max(1e-9), 0)
 }
 
 impl Report {
@@ -142,10 +157,12 @@ impl Column {
             Column::Duplicates => &["duplicates"],
             Column::Reordered => &["reordered"],
             Column::Gaps => &["gaps", "longest ms"],
+            Column::Rate => &["Mbit/s"],
         }
     }
 
-    fn cells(self, packets: &Judgement) -> Vec<String> {
+    fn cells(self, flow: &FlowReport) -> Vec<String> {
+        let packets = &flow.packets;
         let delay = |ms: Option<f64>| ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
         let DelayMs {
             mean,
@@ -166,6 +183,7 @@ impl Column {
                 packets.gaps.to_string(),
                 format!("{:.0}", packets.longest_gap_ms),
             ],
+            Column::Rate => vec![format!("{:.3}", flow.goodput_bps / 1e6)],
         }
     }
 }
@@ -182,13 +200,17 @@ impl fmt::Display for Report {
         rows[0].extend(titles.map(|&title| title.to_owned()));
         for flow in &self.flows {
             let mut row = vec![flow.name.clone()];
-            row.extend(self.columns.iter().flat_map(|c| c.cells(&flow.packets)));
+            row.extend(self.columns.iter().flat_map(|c| c.cells(flow)));
             rows.push(row);
         }
         f.write_str(&table::fold(&rows, table::COLUMNS))?;
         for flow in self.flows.iter().filter(|flow| flow.packets.refused > 0) {
             let refused = flow.packets.refused;
             writeln!(f, "{}: its node refused {refused} requests", flow.name)?;
+        }
+        for flow in self.flows.iter().filter(|flow| flow.packets.reopened > 0) {
+            let reopened = flow.packets.reopened;
+            writeln!(f, "{}: opened again {reopened} times", flow.name)?;
         }
         writeln!(f, "\n{}", self.overlay)
     }

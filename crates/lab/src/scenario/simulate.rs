@@ -11,13 +11,15 @@
 mod network;
 mod sessions;
 mod streams;
+mod tcp;
 
 use super::report::{FlowReport, Report};
-use super::{Fault, FaultKind, Place, Scenario};
+use super::{Fault, FaultKind, Flow, Place, Scenario};
 use crate::scenario::meter::rounded;
 use base::impair::Model;
 use base::{Duration, Pool, Time};
 use network::{Network, Party};
+use overlay::node::MAX_PAYLOAD;
 use overlay::snapshot::NetworkSnapshot;
 use overlay::{Event, Settings};
 use sim::{Either, HostId, World};
@@ -27,6 +29,8 @@ use wire::{HEADROOM, TAG_BYTES};
 /// How far ahead packets are scheduled, and how long replies wait: their buffers are in use until
 /// then. 10 ms of 600 000 packets/s are 6 000 buffers, of 131 072.
 const SLICE: Duration = Duration::from_millis(10);
+/// The same where something is answered, or written as fast as it is taken: programs act once a slice.
+const SHORT_SLICE: Duration = Duration::from_millis(1);
 /// What the socket of a program holds while nobody reads: Linux's default of old, 64 KiB, in which a
 /// small datagram takes some 512 bytes with the kernel's own.
 pub(crate) const SOCKET_DATAGRAMS: usize = (64 << 10) / 512;
@@ -55,6 +59,7 @@ pub struct Simulation<'s> {
     network: Network<'s>,
     world: World<Party>,
     streams: Streams<'s>,
+    slice: Duration,
     report: Report,
     /// Faults that have not happened yet.
     faults: core::slice::Iter<'s, Fault>,
@@ -89,6 +94,11 @@ impl<'s> Simulation<'s> {
             seed,
             next_fault: faults.next(),
             faults,
+            slice: {
+                let acts = |flow: &Flow| flow.is_bulk || flow.is_answered;
+                let acts = scenario.flows.iter().any(acts);
+                if acts { SHORT_SLICE } else { SLICE }
+            },
             network,
             streams,
             report: Report::head(scenario, seed),
@@ -136,6 +146,20 @@ impl<'s> Simulation<'s> {
         }
     }
 
+    /// Bytes that the reliable lanes of a node hold at this moment: what waits, and what is not acknowledged, each
+    /// packet of that taken for a full one. None while it is down.
+    pub(crate) fn held_bytes(&self, node: usize) -> usize {
+        let Some(Either::A(node)) = self.world.engine(self.network.hosts[node]) else {
+            return 0;
+        };
+        let links = node.snapshot(self.world.now()).links.into_iter();
+        let held = links.map(|link| {
+            let lane = link.reliable;
+            lane.queued_bytes + lane.in_flight * MAX_PAYLOAD
+        });
+        held.sum()
+    }
+
     /// How far it has come, from 0 to 1.
     #[must_use]
     pub fn progress(&self) -> f64 {
@@ -145,7 +169,8 @@ impl<'s> Simulation<'s> {
     /// What it has come to so far.
     #[must_use]
     pub fn finish(mut self) -> Report {
-        let flows = self.scenario.flows.iter().zip(self.streams.judge());
+        let judged = self.streams.judge(&self.world, &self.network);
+        let flows = self.scenario.flows.iter().zip(judged);
         self.report.flows = flows
             .map(|(flow, packets)| FlowReport::of(self.scenario, flow, packets))
             .collect();
@@ -163,7 +188,7 @@ impl<'s> Simulation<'s> {
 
     /// The same, and the packets of each flow's streams.
     pub(crate) fn finish_with_calls(self) -> (Report, Vec<Vec<Call>>) {
-        let calls = self.streams.calls();
+        let calls = self.streams.calls(&self.world, &self.network);
         (self.finish(), calls)
     }
 
@@ -187,12 +212,15 @@ impl<'s> Simulation<'s> {
             self.happen(&fault.kind);
             self.next_fault = self.faults.next();
         }
-        let mut end = (now + SLICE).min(until);
+        let mut end = (now + self.slice).min(until);
         for moment in [Some(Duration::ZERO), self.next_fault.map(|fault| fault.at)] {
             let moment = moment.map_or(Time::FAR, |at| self.zero() + at);
             if now < moment {
                 end = end.min(moment);
             }
+        }
+        for connection in &mut self.network.connections {
+            connection.look(&self.world, self.scenario);
         }
         self.streams.send(&mut self.world, &self.network, end);
         self.streams.write(&mut self.world, &self.network);

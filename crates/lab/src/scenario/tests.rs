@@ -1,3 +1,5 @@
+mod streams;
+
 use super::*;
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use sim::trace::{Packet, json_line};
@@ -242,20 +244,6 @@ fn a_group_gets_each_packet_at_each_member() {
 }
 
 #[test]
-fn a_reliable_stream_brings_everything_however_late() {
-    let outage = "[[fault]]\nat = '500ms'\nkind = 'link-down'\na = 'a'\nb = 'b'\n\
-                  [[fault]]\nat = '900ms'\nkind = 'link-up'\na = 'a'\nb = 'b'\n";
-    let flow =
-        "[[flow]]\nfrom = 'a'\nto = 'b'\nstream = true\nclass = 'reliable'\ndeadline = '100ms'\n";
-    let long = PAIR.replace("duration = '2s'", "duration = '4s'");
-    let scenario = parsed(&format!("{long}{flow}{outage}"));
-    let packets = &simulate(&scenario, 1).flows[0].packets;
-    assert_eq!((packets.sent, packets.lost), (200, 0), "{packets:?}");
-    assert!((15..60).contains(&packets.late), "{packets:?}");
-    assert_eq!(packets.reordered, 0);
-}
-
-#[test]
 fn what_is_sent_before_the_measurement_is_not_judged() {
     let report = run("[[flow]]\nfrom = 'a'\nto = 'b'\nstart = '500ms'\n\
                       [[fault]]\nat = '600ms'\nkind = 'crash'\nnode = 'b'\n\
@@ -331,7 +319,7 @@ fn every_mistake_names_file_line_and_key() {
         (
             "[weather]",
             1,
-            "weather: no such key; there are `scenario`, `settings`, `topology`",
+            "weather: no such key; there are `scenario`, `settings`, `reliable`, `topology`",
         ),
         (
             "[[flow]]\nfrom = 'a'",
@@ -416,7 +404,7 @@ fn every_mistake_names_file_line_and_key() {
         (
             "[[flow]]\nfrom = 'a'\nto = 'b'\npath = 'clean'",
             1,
-            "`path` is for direct flows: add `direct = true`",
+            "`path` is for flows beside the overlay: add `direct = true`",
         ),
         (
             "[[flow]]\nfrom = 'a'\nto = 'b'\ndirect = true\npath = 'clean'\nrouting = 'hops'",

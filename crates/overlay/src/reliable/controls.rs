@@ -9,18 +9,21 @@
 //! the clock of their acknowledgements; a lane that spread its losses evenly would take a third
 //! more than they do.
 //!
+//! A loss that is no congestion ([`Causes`]) costs nobody anything, where the settings say so.
+//!
 //! BBR is one, whatever the lane carries: a model of the path is not that of a share of it.
 
 use super::Settings;
 use base::{Duration, Time};
 use congestion::delivery::Delivered;
-use congestion::{Acked, Congestion, Control, Family};
+use congestion::{Acked, Causes, Congestion, Control, Family};
 
 /// The controls of a lane.
 #[derive(Debug)]
 pub(super) struct Controls {
     settings: Settings,
     flows: Vec<One>,
+    causes: Causes,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,7 @@ impl Controls {
     pub(super) fn new(settings: Settings) -> Controls {
         Controls {
             flows: vec![One::new(&settings, 0)],
+            causes: Causes::default(),
             settings,
         }
     }
@@ -83,6 +87,7 @@ impl Controls {
 
     /// What an acknowledgement tells of the path.
     pub(super) fn on_delivered(&mut self, told: &Delivered) {
+        self.causes.on_delivered(told);
         for one in &mut self.flows {
             one.control.on_delivered(told);
         }
@@ -119,6 +124,9 @@ impl Controls {
     /// The transmission `order` is lost; `next` is the number of the next one. True when a window
     /// was cut.
     pub(super) fn on_loss(&mut self, now: Time, order: u64, next: u64) -> bool {
+        let Some(at_least) = self.left_by_loss() else {
+            return false;
+        };
         let is_open = |one: &&mut One| order >= one.cut_at;
         let widest = |a: &&mut One, b: &&mut One| a.control.window().total_cmp(&b.control.window());
         let Some(one) = self.flows.iter_mut().filter(is_open).max_by(widest) else {
@@ -126,11 +134,24 @@ impl Controls {
         };
         // Choice: cut from the window and not from what is in flight: a window that an application
         // does not fill does not grow either.
-        let in_flight = one.window();
+        let in_flight = one.window() * at_least;
         one.control.on_congestion(now, in_flight, Congestion::Loss);
         one.cut_at = next;
         one.recovering = true;
         true
+    }
+
+    /// By how much more than its window a control is to be cut from, so that it keeps what it may; none where it
+    /// may keep all.
+    fn left_by_loss(&self) -> Option<f64> {
+        let kept = self.settings.family.kept_on_loss(&self.settings.control());
+        match kept.filter(|_| self.settings.spares_random_losses) {
+            None => Some(1.0),
+            Some(kept) => {
+                let may_keep = self.causes.kept(kept);
+                (may_keep < 1.0).then_some(may_keep / kept)
+            }
+        }
     }
 
     /// The path has room by what all of them know: the timer is not to be backed off.

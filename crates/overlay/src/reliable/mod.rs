@@ -106,6 +106,9 @@ pub struct Settings {
     pub flows_max: usize,
     /// The window at the start, in packets.
     pub initial_window: f64,
+    /// A loss that is not congestion ([`congestion::Causes`]) leaves the window as it is. Else each is taken for
+    /// congestion, as [Amir03 §III] has it.
+    pub spares_random_losses: bool,
 }
 
 impl Default for Settings {
@@ -114,6 +117,7 @@ impl Default for Settings {
             family: Family::Cubic,
             flows_max: 1,
             initial_window: 10.0,
+            spares_random_losses: true,
         }
     }
 }
@@ -124,6 +128,7 @@ impl Settings {
         Settings {
             family: Family::NewReno,
             initial_window: 2.0,
+            spares_random_losses: false,
             ..Settings::default()
         }
     }

@@ -41,7 +41,7 @@ mod traffic;
 mod tests;
 
 pub use host::TcpHost;
-pub use network::{Flow, Forward, Network, Relay};
+pub use network::{Flow, Forward, Network, Party, Relay};
 pub use partial::PartialSettings;
 pub use receiver::{Delivery, Received};
 pub use sender::Sent;

@@ -7,10 +7,11 @@ use super::sender::{Sender, Sent};
 use super::settings::Settings;
 use super::traffic::{Application, Traffic, Write};
 use crate::arrival::Arrivals;
+use crate::either::Either;
 use crate::host::{HostId, underlay};
 use crate::world::World;
 use base::impair::Model;
-use base::{Duration, Time, UnderlayAddr};
+use base::{Duration, Engine, Time, UnderlayAddr};
 use std::collections::VecDeque;
 
 /// Bytes of IP and UDP header beside each datagram of a flow without a connection.
@@ -35,9 +36,37 @@ const UDP_HEADER_BYTES: usize = 28;
 /// ```
 #[derive(Default)]
 pub struct Network {
+    /// Hosts that its world has already, of other kinds.
+    before: u32,
     hosts: u32,
-    links: Vec<(u32, u32, Model)>,
+    links: Vec<(u32, u32, Way)>,
     flows: Vec<Plan>,
+}
+
+/// What a link is like.
+enum Way {
+    Own(Model),
+    /// It shares the bottleneck of a link that its world has already.
+    Through(HostId, HostId),
+}
+
+/// Who may be a TCP host: an engine of a world in which flows are looked at.
+pub trait Party: Engine {
+    /// The TCP host, if this is one.
+    fn tcp_host(&self) -> Option<&TcpHost>;
+}
+
+impl Party for TcpHost {
+    fn tcp_host(&self) -> Option<&TcpHost> {
+        Some(self)
+    }
+}
+
+/// TCP hosts are of the second kind.
+impl<A: Engine, B: Party> Party for Either<A, B> {
+    fn tcp_host(&self) -> Option<&TcpHost> {
+        self.b().and_then(Party::tcp_host)
+    }
 }
 
 /// A flow of a network, from one host to another.
@@ -85,6 +114,15 @@ struct Plan {
 }
 
 impl Network {
+    /// A network whose hosts join a world that has so many others already.
+    pub fn beside(hosts: usize) -> Network {
+        Network {
+            before: hosts as u32,
+            hosts: hosts as u32,
+            ..Network::default()
+        }
+    }
+
     /// Adds a host; it routes as well.
     pub fn host(&mut self) -> HostId {
         self.hosts += 1;
@@ -99,7 +137,12 @@ impl Network {
 
     /// Links a host to another, in this direction.
     pub fn link_one_way(&mut self, from: HostId, to: HostId, model: Model) {
-        self.links.push((from.0, to.0, model));
+        self.links.push((from.0, to.0, Way::Own(model)));
+    }
+
+    /// Links a host to another, in this direction, through the bottleneck of a link that the world has already.
+    pub fn link_through(&mut self, from: HostId, to: HostId, of: (HostId, HostId)) {
+        self.links.push((from.0, to.0, Way::Through(of.0, of.1)));
     }
 
     /// A connection, and what its application writes.
@@ -163,26 +206,39 @@ impl Network {
     pub fn build(self, seed: u64) -> World<TcpHost> {
         let mut world = World::new(seed);
         world.set_arrivals(Arrivals::Single);
-        let mut hosts: Vec<TcpHost> = (0..self.hosts)
+        self.join(&mut world, |host| host);
+        world
+    }
+
+    /// Adds the hosts and links to a world that has as many hosts as the network was told; each host
+    /// becomes what `party` makes of it.
+    pub fn join<E: Party>(self, world: &mut World<E>, party: impl Fn(TcpHost) -> E) {
+        let place = |host: u32| (host - self.before) as usize;
+        let mut hosts: Vec<TcpHost> = (self.before..self.hosts)
             .map(|me| TcpHost::new(me, self.routes(me)))
             .collect();
         for (id, plan) in self.flows.iter().enumerate() {
-            self.add_sender(id as u32, plan, &mut hosts[plan.from as usize], &world);
+            self.add_sender(id as u32, plan, &mut hosts[place(plan.from)], world);
         }
         for (id, plan) in self.flows.iter().enumerate() {
             let incoming = incoming(id as u32, plan);
-            hosts[plan.to as usize].add_incoming(id as u32, incoming);
+            hosts[place(plan.to)].add_incoming(id as u32, incoming);
         }
         for (upstream, plan) in self.flows.iter().enumerate() {
             if let Some((onward, _)) = plan.onward {
-                hosts[plan.to as usize].join(upstream as u32, onward);
+                hosts[place(plan.to)].join(upstream as u32, onward);
             }
         }
-        let ids: Vec<HostId> = hosts.into_iter().map(|host| world.add_host(host)).collect();
-        for (from, to, model) in self.links {
-            world.link_one_way(ids[from as usize], ids[to as usize], model);
+        for (host, me) in hosts.into_iter().zip(self.before..) {
+            let id = world.add_host(party(host));
+            debug_assert_eq!(id, HostId(me), "the world has as many hosts as was said");
         }
-        world
+        for (from, to, way) in self.links {
+            match way {
+                Way::Own(model) => world.link_one_way(HostId(from), HostId(to), model),
+                Way::Through(a, b) => world.link_through(HostId(from), HostId(to), (a, b)),
+            }
+        }
     }
 
     fn add(
@@ -207,7 +263,7 @@ impl Network {
         Flow { id, from, to }
     }
 
-    fn add_sender(&self, id: u32, plan: &Plan, host: &mut TcpHost, world: &World<TcpHost>) {
+    fn add_sender<E: Engine>(&self, id: u32, plan: &Plan, host: &mut TcpHost, world: &World<E>) {
         let phase = world.rng_of(&[FLOWS, u64::from(id)]).unit();
         let kind = match (&plan.settings, plan.partial) {
             (Some(settings), _) => {
@@ -256,7 +312,7 @@ impl Network {
 const FLOWS: u64 = 0x7463_7000;
 
 /// The application of a flow. Equal seeds and numbers of flows write alike, whatever carries them.
-fn application(id: u32, traffic: Traffic, world: &World<TcpHost>) -> Application {
+fn application<E: Engine>(id: u32, traffic: Traffic, world: &World<E>) -> Application {
     let mut rng = world.rng_of(&[FLOWS, u64::from(id)]);
     // The first is the phase of a sender's clock.
     let _ = rng.unit();
@@ -302,31 +358,31 @@ impl Flow {
     }
 
     /// What its sender has done.
-    pub fn sent(&self, world: &World<TcpHost>) -> Sent {
-        let host = world.engine(self.from);
+    pub fn sent<E: Party>(&self, world: &World<E>) -> Sent {
+        let host = world.engine(self.from).and_then(Party::tcp_host);
         host.and_then(|host| host.sent(self.id)).unwrap_or_default()
     }
 
     /// What its receiver has got.
-    pub fn received(&self, world: &World<TcpHost>) -> Received {
-        let host = world.engine(self.to);
+    pub fn received<E: Party>(&self, world: &World<E>) -> Received {
+        let host = world.engine(self.to).and_then(Party::tcp_host);
         host.and_then(|host| host.received(self.id))
             .unwrap_or_default()
     }
 
     /// The messages that it delivered, in order.
-    pub fn deliveries<'a>(&self, world: &'a World<TcpHost>) -> &'a [Delivery] {
-        let host = world.engine(self.to);
+    pub fn deliveries<'a, E: Party>(&self, world: &'a World<E>) -> &'a [Delivery] {
+        let host = world.engine(self.to).and_then(Party::tcp_host);
         host.map_or(&[], |host| host.deliveries(self.id))
     }
 
     /// When its application writes, message by message, as the world's seed has it: also what was
     /// never delivered. `traffic` is what the flow was made with; of a file nothing is known.
-    pub fn writes(
+    pub fn writes<E: Engine>(
         &self,
-        world: &World<TcpHost>,
+        world: &World<E>,
         traffic: Traffic,
-    ) -> impl Iterator<Item = Time> + use<> {
+    ) -> impl Iterator<Item = Time> + use<E> {
         let mut application = application(self.id, traffic, world);
         let mut is_file = false;
         std::iter::from_fn(move || {
@@ -337,8 +393,8 @@ impl Flow {
     }
 
     /// Its congestion window in segments; 0 for datagrams.
-    pub fn window(&self, world: &World<TcpHost>) -> f64 {
-        let host = world.engine(self.from);
+    pub fn window<E: Party>(&self, world: &World<E>) -> f64 {
+        let host = world.engine(self.from).and_then(Party::tcp_host);
         host.and_then(|host| host.window(self.id)).unwrap_or(0.0)
     }
 }

@@ -92,7 +92,10 @@ impl Settings {
     /// 200 ms, losses by RACK, an acknowledgement for two segments or after 40 ms.
     pub fn linux(family: Family) -> Settings {
         Settings {
-            control: congestion::Settings::default(),
+            control: congestion::Settings {
+                whole: true,
+                ..congestion::Settings::default()
+            },
             segment_bytes: 1500,
             window: 32_768,
             timer: Timer {

@@ -262,3 +262,44 @@ fn equal_seeds_go_the_same_way() {
     assert_eq!(digest(1), digest(1));
     assert_ne!(digest(1), digest(2));
 }
+
+#[test]
+fn hosts_that_join_a_world_share_the_bottleneck_of_a_link_there() {
+    type Both = crate::Either<crate::UdpHost, TcpHost>;
+    let mut world: crate::World<Both> = crate::World::new(1);
+    let mut plain = || world.add_host(crate::Either::A(crate::UdpHost::default()));
+    let (a, b) = (plain(), plain());
+    let wire: Model = "rate=10mbit delay=10ms queue=50".parse().unwrap();
+    world.link_one_way(a, b, wire.clone());
+    world.link_one_way(b, a, wire);
+    let mut network = Network::beside(2);
+    let file = |network: &mut Network| {
+        let (from, to) = (network.host(), network.host());
+        network.link_through(from, to, (a, b));
+        network.link_through(to, from, (b, a));
+        network.connect(
+            from,
+            to,
+            Settings::linux(Family::NewReno),
+            Traffic::unlimited(),
+        )
+    };
+    let files = [file(&mut network), file(&mut network)];
+    network.join(&mut world, crate::Either::B);
+    let got = |world: &crate::World<Both>| files.map(|file| file.received(world).delivered);
+    world.run_until(Time::ZERO + Duration::from_secs(30));
+    let before = got(&world);
+    // 10 Mbit/s are 833 segments of 1500 bytes a second for both together.
+    let sum = before[0] + before[1];
+    assert!((23_000..=25_000).contains(&sum), "{before:?}");
+    assert!(before.iter().all(|count| *count > 8_000), "{before:?}");
+    // What happens to the link happens to them.
+    world.set_outage(a, b, true);
+    world.run_until(Time::ZERO + Duration::from_secs(40));
+    let during = got(&world);
+    assert!(during[0] + during[1] - sum < 100, "{during:?}");
+    world.set_outage(a, b, false);
+    world.partition(&[a]);
+    world.run_until(Time::ZERO + Duration::from_secs(50));
+    assert_eq!(got(&world), during);
+}

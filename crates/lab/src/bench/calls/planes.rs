@@ -182,7 +182,7 @@ fn start_nodes(options: &Options, interrupt: &Interrupt) -> Result<Fleet, BenchE
             realtime: true,
             paper: false,
             settings: &[],
-            reliable: None,
+            reliable: crate::scenario::ReliableLinks::default(),
             bridge: None,
         };
         fleet.start(index, &spec)?;

@@ -22,6 +22,7 @@ use super::{BenchError, go_on, usage};
 use crate::control;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
+use crate::scenario::ReliableLinks;
 use client::{Node, Options as SocketOptions, Stream, Target};
 use congestion::Family;
 use std::io::{Read, Write};
@@ -90,17 +91,16 @@ impl Options {
     }
 
     /// Congestion controls of the link and of the kernel.
-    fn pairs(&self) -> Vec<(&'static str, &'static str)> {
-        const PAIRS: [(&str, &str); 4] = [
-            ("newreno", "reno"),
-            ("cubic", "cubic"),
-            ("newreno", "cubic"),
-            ("cubic", "reno"),
+    fn pairs(&self) -> Vec<(Family, &'static str)> {
+        const PAIRS: [(Family, &str); 5] = [
+            (Family::NewReno, "reno"),
+            (Family::Cubic, "cubic"),
+            (Family::NewReno, "cubic"),
+            (Family::Cubic, "reno"),
+            (Family::Cubic, "bbr"),
         ];
         match self.link {
-            Some(link) => ["reno", "cubic", "bbr"]
-                .map(|tcp| (link.label(), tcp))
-                .into(),
+            Some(link) => ["reno", "cubic", "bbr"].map(|tcp| (link, tcp)).into(),
             None if self.crossed => PAIRS.into(),
             None => PAIRS[..2].into(),
         }
@@ -162,11 +162,12 @@ fn measure(
 fn trial(
     options: &Options,
     link: &Link,
-    (family, control): (&str, &str),
+    (family, control): (Family, &str),
     count: usize,
     interrupt: &Interrupt,
 ) -> Result<Option<Run>, BenchError> {
-    link.set("clean", "clean");
+    // From the beginning: what a link has once seen of a shorter path it takes for the path.
+    link.set(LINK, LINK);
     let (fleet, streams) = nodes(options, link, family, count, interrupt)?;
     let mut connections = Vec::new();
     for _ in 0..count {
@@ -175,7 +176,6 @@ fn trial(
             None => return Ok(None),
         }
     }
-    link.set(LINK, LINK);
     let stop = AtomicBool::new(false);
     let taken: Vec<AtomicU64> = (0..2 * count).map(|_| AtomicU64::new(0)).collect();
     let measured = std::thread::scope(|scope| {
@@ -235,7 +235,7 @@ fn trial(
 fn nodes(
     options: &Options,
     link: &Link,
-    family: &str,
+    family: Family,
     count: usize,
     interrupt: &Interrupt,
 ) -> Result<(Fleet, Vec<(Stream, Stream)>), BenchError> {
@@ -255,7 +255,11 @@ fn nodes(
             realtime: true,
             paper: false,
             settings: &[],
-            reliable: Some((family, count)),
+            reliable: ReliableLinks {
+                congestion: Some(family),
+                flows: Some(count),
+                spares_random_losses: None,
+            },
             bridge: None,
         };
         fleet.start(host, &spec)?;

@@ -2,6 +2,7 @@
 
 use crate::bench::heading;
 use crate::table::align;
+use congestion::Family;
 use serde::Serialize;
 use std::fmt;
 
@@ -34,6 +35,8 @@ pub struct Pairing {
     pub tcp: String,
     /// Streams, and connections.
     pub count: usize,
+    /// The goals hold for it: links that take congestion as TCP does.
+    pub judged: bool,
     /// One after the other.
     pub runs: Vec<Run>,
 }
@@ -84,11 +87,14 @@ impl Run {
 }
 
 impl Pairing {
-    pub(super) fn new(link: &str, tcp: &str, count: usize) -> Pairing {
+    pub(super) fn new(link: Family, tcp: &str, count: usize) -> Pairing {
         Pairing {
-            link: link.to_owned(),
+            link: link.label().to_owned(),
             tcp: tcp.to_owned(),
             count,
+            judged: link
+                .kept_on_loss(&congestion::Settings::default())
+                .is_some(),
             runs: Vec::new(),
         }
     }
@@ -143,16 +149,30 @@ impl fmt::Display for Report {
                 format!("{jain:.3}"),
                 format!("{:.0} %", used * 100.0),
                 format!("{:.1} %", again * 100.0),
-                if holds { "ok" } else { "MISSED" }.to_owned(),
+                match (pairing.judged, holds) {
+                    (false, _) => "-",
+                    (true, true) => "ok",
+                    (true, false) => "MISSED",
+                }
+                .to_owned(),
             ]);
         }
         f.write_str(&align(&table))?;
-        writeln!(
-            f,
-            "\ngoals: share 40-60 %, Jain's index {JAIN_GOAL} at least, link used {:.0} % at least; \
-             rates in Mbit/s of payload",
-            USED_GOAL * 100.0
-        )
+        write!(f, "\nrates in Mbit/s of payload")?;
+        if self.pairings.iter().any(|pairing| pairing.judged) {
+            write!(
+                f,
+                "; goals: share 40-60 %, Jain's index {JAIN_GOAL} at least, link used {:.0} % at least",
+                USED_GOAL * 100.0
+            )?;
+        }
+        if self.pairings.iter().any(|pairing| !pairing.judged) {
+            write!(
+                f,
+                "; a link with this control has no goal: it does not take losses for congestion"
+            )?;
+        }
+        writeln!(f)
     }
 }
 
@@ -166,8 +186,24 @@ mod tests {
         assert_eq!((even.share, even.jain), (0.5, 1.0));
         let odd = Run::new(&[3.0], &[1.0], 2.0, [0; 3]);
         assert_eq!((odd.share, odd.jain, odd.used), (0.75, 0.8, 1.0));
-        let mut pairing = Pairing::new("cubic", "cubic", 1);
+        let mut pairing = Pairing::new(Family::Cubic, "cubic", 1);
         pairing.runs = vec![odd, Run::new(&[1.0], &[3.0], 1.0, [0; 3])];
         assert_eq!(pairing.jain(), 1.0, "of the mean rates");
+        let report = |link| {
+            let mut pairing = Pairing::new(link, "reno", 1);
+            pairing.runs = vec![Run::new(&[3.0], &[1.0], 1.0, [0; 3])];
+            let report = Report {
+                link: "path",
+                load: [0.0; 2],
+                seconds: 1.0,
+                repeats: 1,
+                pairings: vec![pairing],
+            };
+            report.to_string()
+        };
+        assert!(report(Family::Cubic).contains("MISSED"));
+        assert!(report(Family::Cubic).contains("goals"));
+        assert!(!report(Family::Bbr).contains("MISSED"));
+        assert!(!report(Family::Bbr).contains("goals"));
     }
 }

@@ -86,7 +86,7 @@ impl Chain {
                 realtime: true,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
             },
         )?;

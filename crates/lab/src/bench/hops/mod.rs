@@ -218,7 +218,7 @@ fn nodes(options: &Options, hosts: &Hosts, interrupt: &Interrupt) -> Result<Flee
             realtime: true,
             paper: false,
             settings: &[],
-            reliable: None,
+            reliable: crate::scenario::ReliableLinks::default(),
             bridge: None,
         };
         fleet.start(host, &spec)?;

@@ -160,7 +160,7 @@ impl Star {
                 realtime: true,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
             };
             fleet.start(index, &spec)?;

@@ -52,7 +52,7 @@ impl Chain {
                 realtime: arena.realtime,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
             };
             fleet.start(host, &spec)?;

@@ -48,7 +48,7 @@ impl Chain {
                 realtime: false,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
             };
             fleet.start(host, &spec)?;

@@ -100,7 +100,7 @@ impl Overlay {
                 realtime: true,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: ends.contains(&host).then(|| (TAP, tap_address(host))),
             };
             let started = self.fleet.start(host, &spec);

@@ -1,7 +1,7 @@
 //! `[[fault]]`: what happens, when, and how often.
 
 use super::super::table::Table;
-use super::super::{Carrier, FAULTS_MAX, Fault, FaultKind, Flow, Place};
+use super::super::{Carrier, FAULTS_MAX, Fault, FaultKind, Flow, Place, Way};
 use super::{Draft, Mistake, TIME, both_ways, time};
 use base::Duration;
 
@@ -110,6 +110,15 @@ fn stall(table: &Table<'_>) -> Result<Duration, Mistake> {
     }
 }
 
+/// Whether a flow has a path of its own.
+fn has_path(carrier: &Carrier) -> bool {
+    match carrier {
+        Carrier::Overlay(_) => false,
+        Carrier::Direct(_) => true,
+        Carrier::Tcp(_, way) => matches!(way, Way::Own(_)),
+    }
+}
+
 fn place(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<Place, Mistake> {
     if let Some(value) = table.optional("flow") {
         if let Some(key) = table.present(&["a", "b"]).next() {
@@ -119,7 +128,7 @@ fn place(table: &Table<'_>, draft: &Draft, flows: &[Flow]) -> Result<Place, Mist
         let name = value.text("the name of a direct flow")?;
         let found = flows
             .iter()
-            .position(|flow| flow.name == name && matches!(flow.carrier, Carrier::Direct(_)));
+            .position(|flow| flow.name == name && has_path(&flow.carrier));
         return found
             .map(Place::Flow)
             .ok_or_else(|| value.mistake(format!("there is no direct flow `{name}`")));

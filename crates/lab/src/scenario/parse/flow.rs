@@ -1,27 +1,29 @@
 //! `[[flow]]`: from where to where, carried by what, and when packets are sent.
 
 use super::super::table::{Table, Value};
-use super::super::{Carrier, FLOWS_MAX, Flow, PACKET_BYTES_MIN};
+use super::super::{BothWays, Carrier, FLOWS_MAX, Flow, PACKET_BYTES_MIN, Way};
 use super::{Draft, Mistake, TIME, both_ways, time, too_many};
 use base::{Duration, impair};
+use congestion::Family;
 use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Delivery, Options};
 use overlay::sockets::default_options;
 use sim::traffic::{Pattern, Spread, VOICE_BYTES};
 use wire::data::{Class, LinkProtocol, Routing, TTL_MAX};
-use wire::ipc::RouteBy;
+use wire::ipc::{RouteBy, StreamControl};
 
-const KEYS: [&str; 24] = [
-    "name", "from", "to", "also", "stream", "start", "stop", "count", "pattern", "rate", "packet",
-    "on", "off", "shape", "class", "link", "routing", "priority", "deadline", "delivery", "ttl",
-    "direct", "path", "back",
+const KEYS: [&str; 29] = [
+    "name", "from", "to", "also", "stream", "expires", "answered", "control", "start", "stop",
+    "count", "pattern", "rate", "packet", "on", "off", "shape", "class", "link", "routing",
+    "priority", "deadline", "delivery", "ttl", "direct", "tcp", "shared", "path", "back",
 ];
 /// Keys that say how the overlay carries a flow, and to whom.
-const OVERLAY_KEYS: [&str; 7] = [
-    "also", "class", "link", "routing", "priority", "delivery", "ttl",
+const OVERLAY_KEYS: [&str; 10] = [
+    "also", "class", "link", "routing", "priority", "delivery", "ttl", "stream", "expires",
+    "control",
 ];
-/// Keys that say what the path of a direct flow is like.
-const DIRECT_KEYS: [&str; 2] = ["path", "back"];
+/// Keys that say what the path of a flow beside the overlay is like.
+const DIRECT_KEYS: [&str; 3] = ["path", "back", "shared"];
 
 /// [Papadimitriou06 §4.2] The rate of a Pareto source during its spurts.
 const PARETO_BPS: u64 = 64_000;
@@ -55,59 +57,58 @@ pub(super) fn flows(top: &Table<'_>, draft: &Draft) -> Result<Vec<Flow>, Mistake
 fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow, Mistake> {
     let (from, to) = draft.ends(table, "from", "to")?;
     let also = also(table, draft, [from, to])?;
-    let is_direct = match table.optional("direct") {
-        Some(value) => value.bool()?,
-        None => false,
+    let is_direct = flag(table, "direct")?;
+    let tcp = match table.optional("tcp") {
+        Some(value) if is_direct => {
+            return Err(value.mistake("`direct` is UDP: leave out one of the two"));
+        }
+        Some(value) => Some(value.word(&Family::ALL.map(|f| (f.label(), f)))?),
+        None => None,
     };
     let ends = format!("{}-{}", draft.nodes[from].name, draft.nodes[to].name);
-    let name = match table.optional("name") {
-        Some(value) => value.text("a text")?.to_owned(),
-        None if is_direct => format!("{ends} direct"),
-        None => ends,
+    let name = match (table.optional("name"), tcp) {
+        (Some(value), _) => value.text("a text")?.to_owned(),
+        (None, Some(family)) => format!("{ends} {family}"),
+        (None, None) if is_direct => format!("{ends} direct"),
+        (None, None) => ends,
     };
     table.what = format!("flow {name}");
-    let carrier = if is_direct {
-        if let Some(key) = table.present(&OVERLAY_KEYS).next() {
-            let what = format!("`{key}` is for flows over the overlay: this one is direct");
-            return Err(table.mistake(what));
-        }
-        Carrier::Direct(Box::new(both_ways(table, "the direct path")?))
-    } else {
-        if let Some(key) = table.present(&DIRECT_KEYS).next() {
-            let what = format!("`{key}` is for direct flows: add `direct = true`");
-            return Err(table.mistake(what));
-        }
-        let unreachable = |to: &&usize| !islands.connected(from, **to);
-        if let Some(to) = [to].iter().chain(&also).find(unreachable) {
-            return Err(table.mistake(format!(
-                "no links lead from `{}` to `{}`: add a [[link]], or `direct = true`",
-                draft.nodes[from].name, draft.nodes[*to].name
-            )));
-        }
-        Carrier::Overlay(options(table)?)
+    let carrier = match tcp {
+        Some(family) => Carrier::Tcp(family, way(table, draft, (from, to))?),
+        None if is_direct => direct(table)?,
+        None => overlay(table, draft, islands, (from, &[&[to], &also[..]].concat()))?,
     };
     let deadline = match (table.optional("deadline"), &carrier) {
         (Some(value), _) => Some(time(&value)?),
         (None, Carrier::Overlay(options)) => options.deadline,
-        (None, Carrier::Direct(_)) => None,
+        (None, Carrier::Direct(_) | Carrier::Tcp(..)) => None,
     };
-    let is_stream = match table.optional("stream") {
-        Some(value) if !also.is_empty() && value.bool()? => {
-            return Err(value.mistake("a group has no reliable streams: leave out one of the two"));
-        }
-        Some(value) => value.bool()?,
-        None => false,
-    };
-    let expires = match table.optional("expires") {
-        Some(value) if value.bool()? && (!is_stream || deadline.is_none()) => {
-            return Err(
-                value.mistake("messages of a stream expire: add `stream = true` and a deadline")
-            );
-        }
-        Some(value) => value.bool()?,
-        None => false,
-    };
-    let (pattern, packet) = pattern(table)?;
+    let is_stream = flag(table, "stream")?;
+    if is_stream && !also.is_empty() {
+        let what = "a group has no reliable streams: leave out one of the two";
+        return Err(table.required("stream", "")?.mistake(what));
+    }
+    let expires = flag(table, "expires")?;
+    if expires && (!is_stream || deadline.is_none()) {
+        let what = "messages of a stream expire: add `stream = true` and a deadline";
+        return Err(table.required("expires", "")?.mistake(what));
+    }
+    let is_answered = flag(table, "answered")?;
+    let (load, packet) = pattern(table)?;
+    let is_connected = is_stream || tcp.is_some();
+    if !is_connected && (is_answered || load.is_none()) {
+        let key = if is_answered { "answered" } else { "pattern" };
+        let what = "only over a connection: add `stream = true`, or `tcp`";
+        return Err(table.required(key, "")?.mistake(what));
+    }
+    if load.is_none() && (is_answered || expires) {
+        let key = if is_answered { "answered" } else { "expires" };
+        let what = "bulk has no messages: choose another `pattern`, or leave it out";
+        return Err(table.required(key, "")?.mistake(what));
+    }
+    if load.is_none() {
+        bulk_is_bounded(table, draft, &carrier)?;
+    }
     let (start, stop) = when(table, draft.duration)?;
     Ok(Flow {
         name,
@@ -117,7 +118,9 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         is_stream,
         expires,
         carrier,
-        pattern,
+        is_bulk: load.is_none(),
+        is_answered,
+        pattern: load.unwrap_or(Pattern::voice()),
         packet,
         count: match table.optional("count") {
             Some(value) => value.integer(1, FLOWS_MAX as i64)? as usize,
@@ -127,6 +130,97 @@ fn flow(table: &mut Table<'_>, draft: &Draft, islands: &Islands) -> Result<Flow,
         stop,
         deadline,
     })
+}
+
+/// A word that is true or false; false if it is not there.
+fn flag(table: &Table<'_>, key: &str) -> Result<bool, Mistake> {
+    table.optional(key).map_or(Ok(false), |value| value.bool())
+}
+
+fn direct(table: &Table<'_>) -> Result<Carrier, Mistake> {
+    if let Some(key) = table.present(&OVERLAY_KEYS).next() {
+        let what = format!("`{key}` is for flows over the overlay: this one is direct");
+        return Err(table.mistake(what));
+    }
+    if let Some(value) = table.optional("shared") {
+        return Err(value.mistake("only TCP shares the path of a link: add `tcp`, or leave it out"));
+    }
+    Ok(Carrier::Direct(Box::new(both_ways(
+        table,
+        "the direct path",
+    )?)))
+}
+
+/// Where TCP goes.
+fn way(table: &Table<'_>, draft: &Draft, (from, to): (usize, usize)) -> Result<Way, Mistake> {
+    if let Some(key) = table.present(&OVERLAY_KEYS).next() {
+        let what = format!("`{key}` is for flows over the overlay: this one goes by TCP");
+        return Err(table.mistake(what));
+    }
+    if !flag(table, "shared")? {
+        let purpose = "the path of TCP; or `shared = true`, over that of the link between its ends";
+        return Ok(Way::Own(Box::new(both_ways(table, purpose)?)));
+    }
+    if let Some(key) = table.present(&["path", "back"]).next() {
+        let what = format!("`shared` and `{key}` exclude each other: keep one");
+        return Err(table.mistake(what));
+    }
+    draft.link(from, to).map(Way::Link).ok_or_else(|| {
+        let name = |n: usize| &draft.nodes[n].name;
+        table.mistake(format!(
+            "no link joins `{}` and `{}`: add a [[link]], or give it a `path` of its own",
+            name(from),
+            name(to)
+        ))
+    })
+}
+
+fn overlay(
+    table: &Table<'_>,
+    draft: &Draft,
+    islands: &Islands,
+    (from, to): (usize, &[usize]),
+) -> Result<Carrier, Mistake> {
+    if let Some(key) = table.present(&DIRECT_KEYS).next() {
+        let what =
+            format!("`{key}` is for flows beside the overlay: add `direct = true`, or `tcp`");
+        return Err(table.mistake(what));
+    }
+    if let Some(to) = to.iter().find(|to| !islands.connected(from, **to)) {
+        return Err(table.mistake(format!(
+            "no links lead from `{}` to `{}`: add a [[link]], or `direct = true`",
+            draft.nodes[from].name, draft.nodes[*to].name
+        )));
+    }
+    let mut options = options(table)?;
+    if let Some(value) = table.optional("control") {
+        options.control = Some(value.word(&StreamControl::ALL.map(|c| (c.label(), c)))?);
+        if !flag(table, "stream")? {
+            return Err(value.mistake("says nothing without `stream = true`: leave it out"));
+        }
+    }
+    Ok(Carrier::Overlay(options))
+}
+
+/// Bulk takes what there is, so something has to bound it.
+fn bulk_is_bounded(table: &Table<'_>, draft: &Draft, carrier: &Carrier) -> Result<(), Mistake> {
+    let bounded = |path: &BothWays| path.there.rate().is_some() && path.back.rate().is_some();
+    let (is_bounded, where_) = match carrier {
+        Carrier::Tcp(_, way) => match way {
+            Way::Own(path) => (bounded(path), "its path"),
+            Way::Link(link) => (bounded(&draft.links[*link].path), "the link"),
+        },
+        Carrier::Overlay(_) | Carrier::Direct(_) => {
+            let all = draft.links.iter().all(|link| bounded(&link.path));
+            (all, "every link")
+        }
+    };
+    match is_bounded {
+        true => Ok(()),
+        false => Err(table.mistake(format!(
+            "bulk takes all that there is: give {where_} a `rate`"
+        ))),
+    }
 }
 
 /// The further members of a group.
@@ -235,16 +329,18 @@ fn options(table: &Table<'_>) -> Result<Options, Mistake> {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
+    Bulk,
     Cbr,
     Pareto,
     Talkspurts,
     Voice,
 }
 
-/// When packets are sent, and how long each is.
-fn pattern(table: &Table<'_>) -> Result<(Pattern, usize), Mistake> {
+/// When packets are sent, and how long each is; bulk has no pattern.
+fn pattern(table: &Table<'_>) -> Result<(Option<Pattern>, usize), Mistake> {
     let kind = match table.optional("pattern") {
         Some(value) => value.word(&[
+            ("bulk", Kind::Bulk),
             ("cbr", Kind::Cbr),
             ("pareto", Kind::Pareto),
             ("talkspurts", Kind::Talkspurts),
@@ -256,7 +352,7 @@ fn pattern(table: &Table<'_>) -> Result<(Pattern, usize), Mistake> {
         Kind::Cbr => &["rate"],
         Kind::Pareto => &["rate", "on", "off", "shape"],
         Kind::Talkspurts => &["on", "off"],
-        Kind::Voice => &[],
+        Kind::Voice | Kind::Bulk => &[],
     };
     let given = table.present(&["rate", "on", "off", "shape"]);
     if let Some(key) = given.into_iter().find(|key| !allowed.contains(key)) {
@@ -272,6 +368,7 @@ fn pattern(table: &Table<'_>) -> Result<(Pattern, usize), Mistake> {
         value.read(RATE, positive)
     };
     let mut pattern = match kind {
+        Kind::Bulk => return Ok((None, packet)),
         Kind::Voice => Pattern::voice(),
         Kind::Talkspurts => Pattern::talkspurts(),
         Kind::Cbr => Pattern::cbr(rate(table.required("rate", RATE)?)?, packet),
@@ -300,7 +397,7 @@ fn pattern(table: &Table<'_>) -> Result<(Pattern, usize), Mistake> {
             *spread = Spread::Pareto { shape };
         }
     }
-    Ok((pattern, packet))
+    Ok((Some(pattern), packet))
 }
 
 /// Which nodes links connect, whatever becomes of them later.

@@ -1,15 +1,17 @@
-//! The hosts of a scenario: overlay nodes with keys and certificates, and for each direct flow two
-//! plain hosts with a path of their own.
+//! The hosts of a scenario: overlay nodes with keys and certificates, and for each flow beside the overlay
+//! two hosts, with a path of their own or in the bottleneck of a link.
 
 use super::shifted;
+use super::tcp::{self, Connection};
 use crate::members::Members;
 use crate::scenario::{Carrier, Scenario};
 use base::{ClientId, Duration, NodeAddr};
 use overlay::{Neighbor, Node, Settings};
+use sim::tcp::TcpHost;
 use sim::{Clock, Either, HostId, UdpHost, World};
 
 /// Who stands on a host.
-pub(super) type Party = Either<Node, UdpHost>;
+pub(super) type Party = Either<Node, Either<UdpHost, TcpHost>>;
 
 /// Who is given what arrives at a plain host.
 const PLAIN_LISTENER: ClientId = ClientId(0);
@@ -24,8 +26,10 @@ pub(super) struct Network<'s> {
     settings: Settings,
     /// Of each node.
     pub(super) hosts: Vec<HostId>,
-    /// Of each flow, the two ends of its own path if it has one.
+    /// Of each flow, its two ends if it goes beside the overlay.
     pub(super) direct: Vec<Option<(HostId, HostId)>>,
+    /// The connections of TCP, each with its flow.
+    pub(super) connections: Vec<Connection>,
     members: Members,
     /// The links of each node.
     links_of: Vec<Vec<usize>>,
@@ -53,6 +57,7 @@ impl<'s> Network<'s> {
             settings,
             hosts: Vec::new(),
             direct: vec![None; scenario.flows.len()],
+            connections: Vec::new(),
             members,
             links_of,
             starts: 0,
@@ -70,13 +75,21 @@ impl<'s> Network<'s> {
         }
         for (n, flow) in scenario.flows.iter().enumerate() {
             if let Carrier::Direct(path) = &flow.carrier {
-                let plain = || Either::B(UdpHost::default().listening(PLAIN_LISTENER));
+                let plain = || {
+                    let host = UdpHost::default().listening(PLAIN_LISTENER);
+                    Either::B(Either::A(host))
+                };
                 let (a, b) = (world.add_host(plain()), world.add_host(plain()));
                 world.link_one_way(a, b, shifted(&path.there, scenario.settle));
                 world.link_one_way(b, a, shifted(&path.back, scenario.settle));
                 network.direct[n] = Some((a, b));
             }
         }
+        let (connections, ends) = tcp::connect(scenario, &network.hosts, world);
+        for (flow, ends) in ends {
+            network.direct[flow] = Some(ends);
+        }
+        network.connections = connections;
         network
     }
 

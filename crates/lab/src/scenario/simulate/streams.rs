@@ -30,8 +30,8 @@ pub(super) struct Streams<'s> {
     streams: Vec<Stream>,
     /// Of each stream: its connection, if it is a reliable one.
     sessions: Vec<Option<Session>>,
-    /// Connections that were accepted.
-    accepted: u32,
+    /// Of each connection that was accepted, its stream.
+    accepted: Vec<usize>,
     /// Of each node: until when nothing there is scheduled.
     stalled_until: Vec<Time>,
 }
@@ -57,6 +57,9 @@ impl<'s> Streams<'s> {
         let zero = Time::ZERO + scenario.settle;
         let mut streams = Vec::new();
         for (n, flow) in scenario.flows.iter().enumerate() {
+            if matches!(flow.carrier, Carrier::Tcp(..)) {
+                continue;
+            }
             let (Pattern::Cbr { interval } | Pattern::OnOff { interval, .. }) = flow.pattern;
             for i in 0..flow.count as u64 {
                 let phase = Duration::from_nanos(
@@ -76,11 +79,18 @@ impl<'s> Streams<'s> {
             }
         }
         let is_reliable = |stream: &Stream| scenario.flows[stream.flow].is_stream;
-        let sessions = streams.iter().map(|s| is_reliable(s).then(Session::new));
+        let session = |stream: &Stream| {
+            let flow = &scenario.flows[stream.flow];
+            let bulk = flow
+                .is_bulk
+                .then_some((zero + flow.start, zero + flow.stop));
+            is_reliable(stream).then(|| Session::new(bulk))
+        };
+        let sessions = streams.iter().map(session);
         let mut streams = Streams {
             scenario,
             sessions: sessions.collect(),
-            accepted: 0,
+            accepted: Vec::new(),
             streams,
             stalled_until: vec![Time::ZERO; scenario.nodes.len()],
         };
@@ -132,6 +142,9 @@ impl<'s> Streams<'s> {
     pub(super) fn send(&mut self, world: &mut World<Party>, network: &Network<'_>, until: Time) {
         let from = Time::ZERO + self.scenario.settle + self.scenario.measure.from;
         for (n, stream) in self.streams.iter_mut().enumerate() {
+            if self.scenario.flows[stream.flow].is_bulk {
+                continue;
+            }
             loop {
                 let at = stream.start + stream.source.peek();
                 if at >= until.min(stream.stop) {
@@ -167,7 +180,7 @@ impl<'s> Streams<'s> {
                     Some((host, to)) => {
                         let to = world.addr(to);
                         let request = udp::Send { to, payload };
-                        world.request_at(at, host, sender(n), Either::B(request));
+                        world.request_at(at, host, sender(n), Either::B(Either::A(request)));
                     }
                 }
             }
@@ -179,7 +192,8 @@ impl<'s> Streams<'s> {
         for (n, session) in self.sessions.iter_mut().enumerate() {
             if let Some(session) = session {
                 let flow = &self.scenario.flows[self.streams[n].flow];
-                session.write(world, network, n, flow);
+                let stalled = [flow.from, flow.to].map(|node| self.stalled_until[node]);
+                session.write(world, network, n, (flow, stalled));
             }
         }
     }
@@ -195,8 +209,10 @@ impl<'s> Streams<'s> {
         let known = (&mut self.accepted, self.sessions.as_mut_slice());
         match sessions::on_reply(world, host, client, reply, known) {
             Told::Nothing => {}
-            Told::Message(payload) => self.arrived(at, None, &payload),
+            Told::Called(n, payload) => self.came(n, at, &payload),
+            Told::Answered(payload) => self.arrived(at, None, &payload),
             Told::Over(n) => {
+                self.streams[n].meters[0].reopened += 1;
                 let flow = &self.scenario.flows[self.streams[n].flow];
                 if let (Carrier::Overlay(options), Some(session)) =
                     (&flow.carrier, &mut self.sessions[n])
@@ -204,6 +220,24 @@ impl<'s> Streams<'s> {
                     session.connect(world, network, n, flow, *options);
                 }
             }
+        }
+    }
+
+    /// Something has come over a reliable stream for whoever was called.
+    fn came(&mut self, n: usize, at: Time, payload: &Burst) {
+        let flow = &self.scenario.flows[self.streams[n].flow];
+        if flow.is_bulk {
+            let (from, until) = flow.judged(self.scenario.measure.from);
+            let zero = Time::ZERO + self.scenario.settle;
+            if (zero + from..zero + until).contains(&at) {
+                self.streams[n].meters[0].bulk_bytes += payload.len() as u64;
+            }
+        } else if !flow.is_answered {
+            self.arrived(at, None, payload);
+        } else if let (Some(session), Some((_, number, sent))) =
+            (&mut self.sessions[n], stamp::read(payload.bytes()))
+        {
+            session.answer(number, sent);
         }
     }
 
@@ -215,7 +249,7 @@ impl<'s> Streams<'s> {
                 Either::A(Reply::Datagram { payload, .. }) => {
                     self.arrived(answer.at, place, &payload);
                 }
-                Either::B(udp::Arrived { payload, .. }) => {
+                Either::B(Either::A(udp::Arrived { payload, .. })) => {
                     self.arrived(answer.at, None, &payload);
                 }
                 Either::A(Reply::Stream(reply)) => {
@@ -224,26 +258,35 @@ impl<'s> Streams<'s> {
                 }
                 Either::A(Reply::Refused(_)) => self.refused(answer.client),
                 Either::A(_) => {}
+                Either::B(Either::B(never)) => match never {},
             }
         }
     }
 
     /// The packets of each flow's streams; of a group's, for each member in turn.
-    pub(super) fn calls(&self) -> Vec<Vec<Call>> {
+    pub(super) fn calls(&self, world: &World<Party>, network: &Network<'_>) -> Vec<Vec<Call>> {
         let mut calls: Vec<Vec<Call>> = vec![Vec::new(); self.scenario.flows.len()];
         for stream in &self.streams {
             let received = stream.meters.iter().map(Meter::delays_us);
             calls[stream.flow].extend(received);
         }
+        for connection in &network.connections {
+            let meter = connection.meter(world, self.scenario);
+            calls[connection.flow()].push(meter.delays_us());
+        }
         calls
     }
 
     /// The streams of each flow, judged together.
-    pub(super) fn judge(&mut self) -> Vec<Judgement> {
+    pub(super) fn judge(&mut self, world: &World<Party>, network: &Network<'_>) -> Vec<Judgement> {
         let mut meters: Vec<Vec<Meter>> = Vec::new();
         meters.resize_with(self.scenario.flows.len(), Vec::new);
         for stream in self.streams.drain(..) {
             meters[stream.flow].extend(stream.meters);
+        }
+        for connection in &network.connections {
+            let meter = connection.meter(world, self.scenario);
+            meters[connection.flow()].push(meter);
         }
         let gap = self.scenario.measure.gap;
         let judged = meters.iter().map(|meters| Judgement::of(meters, gap));
@@ -307,4 +350,9 @@ fn sender(stream: usize) -> ClientId {
 pub(super) fn receiver(stream: usize) -> (ClientId, VirtualPort) {
     let port = VirtualPort(PORTS + stream as u16);
     (ClientId(RECEIVERS + stream as u32), port)
+}
+
+/// The stream of a listening client.
+pub(super) fn receiver_of(client: ClientId) -> Option<usize> {
+    client.0.checked_sub(RECEIVERS).map(|n| n as usize)
 }

@@ -147,6 +147,7 @@ fn the_receivers_rate_tells_real_that_random_losses_are_no_congestion() {
     let took = |family| {
         let settings = Settings {
             family,
+            spares_random_losses: false,
             ..Settings::default()
         };
         let world = run(7, settings, path, 6_000);

@@ -33,8 +33,29 @@ fn arrive(lane: &mut Lane, ms: u64, numbers: &[u32]) {
 }
 
 #[test]
-fn a_loss_is_found_by_three_later_ones_and_its_repetition_like_it() {
+fn a_loss_without_a_queue_is_sent_again_and_leaves_the_window_as_it_is() {
     let (mut from, mut to) = ready();
+    push(&mut from, 100, 0..8);
+    assert_eq!(send_all(&mut from, 100, 105), [0, 1, 2, 3, 4, 5, 6, 7]);
+    for (ms, number) in [(106, 1), (107, 2), (108, 3)] {
+        arrive(&mut to, ms, &[number]);
+        let bytes = ack(&mut to, at(ms), 100);
+        hear(&mut from, at(ms), &bytes);
+    }
+    assert_eq!(send_all(&mut from, 108, 108), [0]);
+    assert_eq!(from.sender.stats().cuts, 0);
+    push(&mut from, 109, 8..12);
+    assert_eq!(send_all(&mut from, 109, 116), [8, 9, 10, 11]);
+}
+
+#[test]
+fn a_loss_is_found_by_three_later_ones_and_its_repetition_like_it() {
+    let mut to = lane();
+    let mut from = Lane::new(Settings {
+        spares_random_losses: false,
+        ..Settings::default()
+    });
+    from.sender.seed_rtt(at(0), ms(10));
     push(&mut from, 100, 0..8);
     assert_eq!(send_all(&mut from, 100, 105), [0, 1, 2, 3, 4, 5, 6, 7]);
     // Two later ones within a quarter of a round trip say nothing yet.

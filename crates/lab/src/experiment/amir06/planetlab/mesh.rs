@@ -242,6 +242,8 @@ impl Trial<'_> {
                     is_stream: false,
                     expires: false,
                     carrier,
+                    is_bulk: false,
+                    is_answered: false,
                     pattern: Pattern::voice(),
                     packet: VOICE_BYTES,
                     count: 1,

@@ -70,7 +70,7 @@ impl Relays {
                 realtime: true,
                 paper: false,
                 settings: &[],
-                reliable: None,
+                reliable: crate::scenario::ReliableLinks::default(),
                 bridge: None,
             };
             fleet.start(host, &spec).map_err(|error| text(&error))?;

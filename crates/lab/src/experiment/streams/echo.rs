@@ -1,0 +1,210 @@
+//! Questions and answers beside bulk, over two hops.
+//!
+//! ```text
+//!   a ── rate, 10 ms, a buffer of 20 ms, losses ── relay ── the same ── b      a question each 50 ms, n bulk
+//! ```
+
+use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
+use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
+use super::{chart, flow, head, link, links, run, stream, verdict};
+
+/// Bytes of a full datagram of a reliable link.
+const DATAGRAM_BYTES: u64 = 1_372;
+/// Streams come to their shares before anything is judged.
+const WARM_S: u64 = 5;
+/// The bars: beside bulk no more than so much later than alone, and so much of the link for the bulk.
+const P99_MORE_MS: f64 = 30.0;
+const MAX_MORE_MS: f64 = 100.0;
+const BULK_SHARE: f64 = 0.9;
+
+pub(super) struct Echo;
+const ID: &str = "streams/echo";
+
+pub(super) const CLAIMS: &[ClaimText] = &[
+    claim(
+        ID,
+        "echo",
+        SOURCE,
+        "answers beside 1 to 16 bulk streams, at every rate and loss, over links as they come",
+        "p99 at most alone and 30 ms, the longest at most alone and 100 ms",
+    ),
+    claim(
+        ID,
+        "bulk",
+        SOURCE,
+        "the bulk streams beside these answers, over links as they come",
+        "at least 90 % of the link",
+    ),
+    claim(
+        ID,
+        "echo-bbr",
+        SOURCE,
+        "answers beside 1 to 16 bulk streams, at every rate and loss, over links with BBR",
+        "p99 at most alone and 30 ms, the longest at most alone and 100 ms",
+    ),
+    claim(
+        ID,
+        "bulk-bbr",
+        SOURCE,
+        "the bulk streams beside these answers, over links with BBR",
+        "at least 90 % of the link",
+    ),
+];
+
+fn scenario(cell: &Cell, size: Size, bulk: usize) -> String {
+    let (mbit, loss) = (cell.parameter("mbit/s") as u64, cell.parameter("loss %"));
+    let queue = (mbit * 20_000 / 8 / DATAGRAM_BYTES).max(10);
+    let path = format!("delay=10ms rate={mbit}mbit queue={queue} loss={loss}%");
+    let seconds = match size {
+        Size::Quick => 15,
+        Size::Full => 25,
+    };
+    let mut text = head("echo", seconds, &["a", "relay", "b"]);
+    text += links(cell.parameter("links"));
+    text += &link("a", "relay", &path);
+    text += &link("relay", "b", &path);
+    text += &stream(
+        "echo",
+        "a",
+        "b",
+        "pattern = \"cbr\"\nrate = \"10240bit\"\npacket = 64\nanswered = true\n",
+    );
+    if bulk > 0 {
+        let more = format!("count = {bulk}\npattern = \"bulk\"\n");
+        text += &stream("bulk", "a", "b", &more);
+    }
+    text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
+}
+
+impl Experiment for Echo {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn title(&self) -> &'static str {
+        "Questions and answers beside bulk streams over two hops"
+    }
+
+    fn method(&self, _: Size) -> String {
+        "Production nodes in the simulator, three in a row, 10 ms each, buffers of 20 ms. A stream asks with 64 bytes every 50 ms and is \
+         answered at once, alone and beside bulk streams of its direction, class and priority. Programs act once a millisecond. Loss is of \
+         single packets, in both directions."
+            .into()
+    }
+
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let (rates, bulks): (&[f64], &[f64]) = match size {
+            Size::Quick => (&[10.0, 50.0], &[1.0, 16.0]),
+            Size::Full => (&[10.0, 50.0, 100.0], &[1.0, 4.0, 16.0]),
+        };
+        let mut cells = Vec::new();
+        for links in [0.0, 1.0] {
+            for rate in rates {
+                for loss in [0.0, 1.0] {
+                    let cell = |bulk: &f64| {
+                        let at = [("links", links), ("mbit/s", *rate), ("loss %", loss)];
+                        Cell::at(&[&at[..], &[("bulk", *bulk)]].concat())
+                    };
+                    cells.extend(bulks.iter().map(cell));
+                }
+            }
+        }
+        cells
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
+        let mut row = Row::of(cell);
+        let bulk = cell.parameter("bulk") as usize;
+        for (name, bulk) in [("alone", 0), ("beside", bulk)] {
+            let report = run(&scenario(cell, plan.size, bulk), seed)?;
+            let echo = &flow(&report, "echo")?.packets;
+            let ms = |value: Option<f64>| match echo.lost {
+                0 => value.unwrap_or(f64::NAN),
+                _ => f64::INFINITY,
+            };
+            row.set(format!("{name} p50 ms"), ms(echo.delay_ms.p50));
+            row.set(format!("{name} p99 ms"), ms(echo.delay_ms.p99));
+            row.set(format!("{name} max ms"), ms(echo.delay_ms.max));
+            if bulk > 0 {
+                row.set("bulk mbit/s", flow(&report, "bulk")?.goodput_bps / 1e6);
+            }
+        }
+        Ok(row)
+    }
+
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+        let of = |links: f64| -> Vec<&Row> { rows.with(&[("links", links)]).collect() };
+        let more = |row: &Row, what: &str| {
+            row.value(&format!("beside {what} ms")) - row.value(&format!("alone {what} ms"))
+        };
+        let echo = |key, links| -> Verdict {
+            verdict(
+                key,
+                &of(links),
+                |row| (more(row, "p99") / P99_MORE_MS).max(more(row, "max") / MAX_MORE_MS),
+                |row| {
+                    format!(
+                        "p99 {:+.1} ms, longest {:+.1} ms",
+                        more(row, "p99"),
+                        more(row, "max")
+                    )
+                },
+            )
+        };
+        let share = |row: &Row| row.value("bulk mbit/s") / row.parameter("mbit/s");
+        let bulk = |key, links| -> Verdict {
+            verdict(
+                key,
+                &of(links),
+                |row| BULK_SHARE / share(row),
+                |row| format!("{:.1} % of the link", 100.0 * share(row)),
+            )
+        };
+        Findings {
+            charts: vec![chart("p99 beside bulk", "ms", &rows.0, "beside p99 ms")],
+            verdicts: vec![
+                echo("echo", 0.0),
+                bulk("bulk", 0.0),
+                echo("echo-bbr", 1.0),
+                bulk("bulk-bbr", 1.0),
+            ],
+        }
+    }
+
+    fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
+        let head = [
+            "links",
+            "Mbit/s",
+            "loss %",
+            "bulk",
+            "alone p50",
+            "p99",
+            "max",
+            "beside p50",
+            "p99",
+            "max",
+            "bulk Mbit/s",
+        ];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        for row in &rows.0 {
+            let mut line = vec![LINKS[row.parameter("links") as usize].to_owned()];
+            line.extend(["mbit/s", "loss %", "bulk"].map(|key| row.parameter(key).to_string()));
+            for name in ["alone", "beside"] {
+                let ms = |what| format!("{:.0}", row.value(&format!("{name} {what} ms")));
+                line.extend(["p50", "p99", "max"].map(ms));
+            }
+            line.push(format!("{:.1}", row.value("bulk mbit/s")));
+            table.push(line);
+        }
+        table
+    }
+
+    fn files(&self, plan: &Plan) -> Vec<(String, String)> {
+        let file = |cell: Cell| {
+            let name = cell.key.replace([' ', '=', '/', '%'], "-");
+            let bulk = cell.parameter("bulk") as usize;
+            (format!("{name}.toml"), scenario(&cell, plan.size, bulk))
+        };
+        self.cells(plan.size).into_iter().map(file).collect()
+    }
+}

@@ -1,0 +1,174 @@
+//! A reliable link and TCP in one bottleneck.
+//!
+//! ```text
+//!   a ═╗ n bulk streams                              ╔═ b
+//!      ╠══ 10 Mbit/s, 10 ms, 50 packets, losses ═════╣
+//!   TCP╝ n connections                               ╚═ TCP
+//! ```
+
+use super::super::{Cell, Findings, Plan, Rows, Size, Verdict, claim};
+use super::{CellError, ClaimText, Experiment, LINKS, Row, SOURCE};
+use super::{chart, flow, head, link, links, run, stream, verdict};
+
+const WARM_S: u64 = 10;
+const MBIT: f64 = 10.0;
+/// TCP's families, as a coordinate.
+const TCPS: [&str; 3] = ["newreno", "cubic", "bbr"];
+/// The bars: the streams' share of what both have, and both together.
+const SHARE: [f64; 2] = [0.4, 0.6];
+const USED: f64 = 0.9;
+
+pub(super) struct Shares;
+const ID: &str = "streams/shares";
+
+pub(super) const CLAIMS: &[ClaimText] = &[
+    claim(
+        ID,
+        "share",
+        SOURCE,
+        "streams of a link as it comes beside as many TCP connections of NewReno, CUBIC or BBR, without other losses",
+        "a share of 40 to 60 %",
+    ),
+    claim(
+        ID,
+        "used",
+        SOURCE,
+        "both together, without other losses",
+        "at least 90 % of the bottleneck",
+    ),
+];
+
+fn scenario(cell: &Cell, size: Size) -> String {
+    let (count, loss) = (cell.parameter("n") as usize, cell.parameter("loss %"));
+    let tcp = TCPS[cell.parameter("tcp") as usize];
+    let seconds = match size {
+        Size::Quick => 40,
+        Size::Full => 130,
+    };
+    let mut text = head("shares", seconds, &["a", "b"]);
+    text += match links(cell.parameter("links")) {
+        "" => "[reliable]\n",
+        table => table,
+    };
+    text += &format!("flows = {count}\n");
+    text += &link(
+        "a",
+        "b",
+        &format!("delay=10ms rate=10mbit queue=50 loss={loss}%"),
+    );
+    let more = format!("count = {count}\npattern = \"bulk\"\n");
+    text += &stream("streams", "a", "b", &more);
+    text += &format!(
+        "[[flow]]\nname = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"{tcp}\"\nshared = true\n{more}"
+    );
+    text + &format!("[measure]\nfrom = \"{WARM_S}s\"\n")
+}
+
+impl Experiment for Shares {
+    fn id(&self) -> &'static str {
+        ID
+    }
+
+    fn title(&self) -> &'static str {
+        "Streams of a reliable link beside as many TCP connections in one bottleneck"
+    }
+
+    fn method(&self, _: Size) -> String {
+        "Production nodes in the simulator with a link of 10 Mbit/s, 10 ms and 50 packets, and through the same queue the simulator's TCP \
+         with the numbers of today's kernels. The link behaves like as many flows as it carries (`reliable.flows`). With 1 % loss of \
+         single packets no share is judged: TCP leaves what it cannot use. `sinew bench fairness` does the same with real nodes and the \
+         kernel's TCP."
+            .into()
+    }
+
+    fn cells(&self, size: Size) -> Vec<Cell> {
+        let counts: &[f64] = match size {
+            Size::Quick => &[1.0, 4.0],
+            Size::Full => &[1.0, 2.0, 4.0, 8.0],
+        };
+        let mut cells = Vec::new();
+        for links in [0.0, 1.0] {
+            for tcp in 0..TCPS.len() {
+                for n in counts {
+                    cells.extend([0.0, 1.0].map(|loss| {
+                        let at = [("links", links), ("tcp", tcp as f64), ("n", *n)];
+                        Cell::at(&[&at[..], &[("loss %", loss)]].concat())
+                    }));
+                }
+            }
+        }
+        cells
+    }
+
+    fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
+        let report = run(&scenario(cell, plan.size), seed)?;
+        let mut row = Row::of(cell);
+        let mbit = |name| flow(&report, name).map(|flow| flow.goodput_bps / 1e6);
+        let (streams, tcp) = (mbit("streams")?, mbit("tcp")?);
+        row.set("streams mbit/s", streams);
+        row.set("tcp mbit/s", tcp);
+        row.set("share", streams / (streams + tcp));
+        row.set("used", (streams + tcp) / MBIT);
+        Ok(row)
+    }
+
+    fn conclude(&self, _: &Plan, rows: &Rows) -> Findings {
+        let judged: Vec<&Row> = rows.with(&[("links", 0.0), ("loss %", 0.0)]).collect();
+        let share = |row: &Row| row.value("share");
+        let half = (SHARE[1] - SHARE[0]) / 2.0;
+        let used = |row: &Row| row.value("used");
+        let bbr: Vec<String> = rows
+            .with(&[("links", 1.0), ("loss %", 0.0)])
+            .map(|row| format!("{:.0}", 100.0 * share(row)))
+            .collect();
+        let share: Verdict = verdict(
+            "share",
+            &judged,
+            |row| (share(row) - 0.5).abs() / half,
+            |row| format!("{:.1} %", 100.0 * share(row)),
+        );
+        Findings {
+            charts: vec![chart("Share of the streams", "share", &rows.0, "share")],
+            verdicts: vec![
+                share
+                    .because(
+                        "the simulator's TCP sends in bursts at moments that repeat, and loses more in a full queue than what is \
+                         paced; a link that takes each loss for congestion (`random_losses = \"cut\"`) has as much here, and beside the \
+                         kernel's Reno and CUBIC 43 to 55 % (`sinew bench fairness`)",
+                    )
+                    .note(format!("links with BBR have {} %", bbr.join(", "))),
+                verdict(
+                    "used",
+                    &judged,
+                    |row| USED / used(row),
+                    |row| format!("{:.1} %", 100.0 * used(row)),
+                ),
+            ],
+        }
+    }
+
+    fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
+        let head = ["links", "TCP", "n", "loss %", "streams", "TCP", "share"];
+        let mut table = vec![head.map(str::to_owned).to_vec()];
+        for row in &rows.0 {
+            table.push(vec![
+                LINKS[row.parameter("links") as usize].to_owned(),
+                TCPS[row.parameter("tcp") as usize].to_owned(),
+                row.parameter("n").to_string(),
+                row.parameter("loss %").to_string(),
+                format!("{:.2}", row.value("streams mbit/s")),
+                format!("{:.2}", row.value("tcp mbit/s")),
+                format!("{:.0} %", 100.0 * row.value("share")),
+            ]);
+        }
+        table
+    }
+
+    fn files(&self, plan: &Plan) -> Vec<(String, String)> {
+        let file = |cell: Cell| {
+            let name = cell.key.replace([' ', '=', '%'], "-");
+            (format!("{name}.toml"), scenario(&cell, plan.size))
+        };
+        self.cells(plan.size).into_iter().map(file).collect()
+    }
+}
