@@ -158,7 +158,10 @@ impl GroupSet {
     /// between to whom it should not.
     pub fn operations(&self) -> Result<Vec<Operation>, String> {
         let (setting, permit) = (self.setting()?, self.permit()?);
-        let says_who = permit.as_ref().is_some_and(|permit| !permit.is_open());
+        // A configuration, which is not judged, says of each group that all may if it names nobody.
+        let says_who = permit
+            .as_ref()
+            .is_some_and(|permit| !(permit.is_open() && self.force));
         let mut operations: Vec<Operation> = permit.map(Operation::Permit).into_iter().collect();
         // Who says only who may leaves it to the sources how the group is carried.
         if !says_who || self.says_how() {
