@@ -41,9 +41,14 @@
 //!   the path, but with many losses                              it was a queue: as before
 //! ```
 //!
+//! Losses answer too: given less than leaves it, a queue that was full loses nothing. So the rate falls once, every flow
+//! gives a part, and what is lost then decides: much less, and it was a queue; as much as before, and the path
+//! loses by itself, with or without one: off.
+//!
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
+mod answer;
 mod flows;
 mod growth;
 #[cfg(test)]
@@ -51,6 +56,7 @@ mod tests;
 
 pub use growth::Echo;
 
+use answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
 use flows::{Flows, State};
 use growth::{Growth, Line};
 
@@ -110,10 +116,6 @@ const TRY_AFTER: Duration = Duration::from_secs(1);
 const TRY_AFTER_MAX: Duration = Duration::from_secs(64);
 /// The same while no flow is served whole: a trial disturbs nobody then.
 const TRY_AFTER_UNSERVED: Duration = Duration::from_secs(2);
-/// A queue that falls by less than this share of what it should, is others'.
-const ANSWERS: f64 = 0.3;
-/// What should fall by less, in seconds per second, proves nothing.
-const FALLS_LEAST: f64 = 0.1;
 /// Where others give more than this share to the link, it is not clear who makes the queue.
 const OTHERS_SHARE: f64 = 0.25;
 /// A queue that was others' is let grow for so long.
@@ -154,6 +156,10 @@ pub struct Brake {
     try_after: Duration,
     /// The queue is others' until then.
     others_until: Time,
+    /// Losses as usual are no queue's until then.
+    unanswered_until: Time,
+    /// When jitter was taken for a queue last.
+    chance_at: Option<Time>,
 }
 
 /// A packet that is about to be sent for the first time.
@@ -210,6 +216,10 @@ struct Limit {
     deaf_until: Time,
     /// The queue has answered to what it fell to.
     is_proved: bool,
+    /// The losses that it fell for, while it is not known whether they answer.
+    cut: Option<Cut>,
+    /// One was made.
+    has_asked: bool,
 }
 
 impl Default for Settings {
@@ -246,6 +256,8 @@ impl Brake {
             has_begun: false,
             try_after: TRY_AFTER,
             others_until: Time::ZERO,
+            unanswered_until: Time::ZERO,
+            chance_at: None,
         }
     }
 
@@ -324,6 +336,8 @@ impl Brake {
     /// Decides whom the lane serves.
     fn decide(&mut self, now: Time) {
         match &self.limit {
+            // Whether anybody has to be refused is not known yet.
+            Some(limit) if limit.cut.is_some() => {}
             Some(limit) => self.flows.decide(now, limit.rate_bps),
             None if self.flows.refuses() || self.flows.served_bps() > 0.0 => self.flows.free(),
             None => {}
@@ -380,6 +394,10 @@ impl Brake {
             if let Some(limit) = &mut self.limit {
                 limit.is_proved |= is_gone;
             }
+            if is_gone && self.was_chance(now, fell) {
+                self.chance_at = Some(now);
+                self.release(now);
+            }
             return;
         }
         if self.is_others(fell) {
@@ -387,12 +405,7 @@ impl Brake {
             self.release(now);
             return;
         }
-        let is_there = self
-            .growth
-            .last()
-            .is_some_and(|last| self.baseline.is_long(last.there));
-        if !is_there {
-            // It is on the way back.
+        if !self.is_there() {
             return;
         }
         let leaves = self.limit.as_ref().and_then(|limit| limit.leaves);
@@ -407,16 +420,10 @@ impl Brake {
         }
     }
 
-    /// The queue has not answered to less.
-    fn is_others(&self, fell: Time) -> bool {
-        let Some(limit) = self.limit.as_ref().filter(|limit| !limit.is_proved) else {
-            return false;
-        };
-        let Some(((leaves, _), line)) = limit.leaves.zip(self.growth.since(fell)) else {
-            return false;
-        };
-        let should_fall = 1.0 - line.given_bps / leaves.max(1.0);
-        should_fall > FALLS_LEAST && -line.slope < ANSWERS * should_fall
+    /// What makes the round trip long is not on the way back.
+    fn is_there(&self) -> bool {
+        let last = self.growth.last();
+        last.is_none_or(|last| self.baseline.is_long(last.there))
     }
 
     /// A queue grows: the lane sends what leaves it, less a little.
@@ -431,6 +438,7 @@ impl Brake {
         let mut limit = before.unwrap_or_else(|| Limit::new(now, rate_bps));
         limit.rate_bps = rate_bps.min(held);
         limit.leaves = Some((leaves, line.other_bps));
+        limit.cut = None;
         self.falls(now, limit);
         self.congested = true;
     }
@@ -534,20 +542,30 @@ impl Brake {
         let packet_bps = self.packet_bytes * 8.0 / rtt.as_secs_f64().max(1e-3);
         let flows = epoch.flows();
         let doubt = self.doubt(now, epoch);
+        let lost_so_far = match self.baseline.steady() {
+            Some(_) if self.trial.told > 0 => self.trial.lost_share(),
+            _ => self.loss,
+        };
         self.try_out(now, rtt, epoch);
-        let queued = self.baseline.is_queued();
+        self.hear_answer(now, epoch);
+        let queued = self.baseline.is_queued() && self.is_there();
         let may_try = self.may_try(now);
         // Nor what was lost while a queue may have begun to stand.
-        if !queued && !self.baseline.is_above(rtt) {
+        let there = self.growth.last().map_or(rtt, |last| last.there);
+        if !queued && !self.baseline.is_above(there) {
             self.usual_loss += 0.1 * (share - self.usual_loss);
         }
+        let is_usual = doubt == Doubt::AsUsual
+            || now < self.unanswered_until && self.loss <= self.usual_most(ANSWER_PACKETS);
         match (&mut self.limit, epoch.lost > 0, queued) {
-            (None, true, true) if doubt == Doubt::AsUsual => {}
+            (None, true, true) if is_usual => {}
             // What was sent before the rate fell is lost still: one cut for each round trip.
             (Some(limit), true, true) if now < limit.deaf_until => {
                 self.congested = true;
             }
-            (Some(_), true, true) if doubt != Doubt::None => self.congested = true,
+            (Some(limit), true, true) if doubt != Doubt::None || limit.cut.is_some() => {
+                self.congested = true;
+            }
             (limit, true, true) => {
                 self.congested = true;
                 let arrived = epoch.sent_bytes as f64 * per_s * (1.0 - share);
@@ -558,9 +576,20 @@ impl Brake {
                     .max(if held < f64::MAX { held / 2.0 } else { 0.0 });
                 // Mathis et al. 1997: a TCP has 1.22 / √p packets per round trip.
                 let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
-                let rate_bps = (slower * (1.0 - self.settings.gamma)).max(fair);
-                let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, rate_bps));
-                limit.rate_bps = rate_bps;
+                let slower = slower * (1.0 - self.settings.gamma);
+                let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, slower));
+                // To hear an answer a lane sends less than is fair, once, if it must send less at all.
+                let is_too_much = fair < epoch.offered_bytes as f64 * per_s;
+                let asks = !limit.has_asked && is_too_much && self.loss <= ASKS_BELOW;
+                limit.rate_bps = if asks { slower } else { slower.max(fair) };
+                if asks {
+                    limit.has_asked = true;
+                    limit.cut = Some(Cut {
+                        lost_share: share.min(lost_so_far),
+                        fair_bps: fair,
+                        since: Epoch::new(now),
+                    });
+                }
                 // It loses what was thought to leave it.
                 limit.leaves = None;
                 self.falls(now, limit);
@@ -713,6 +742,8 @@ impl Limit {
             leaves: None,
             deaf_until: now,
             is_proved: false,
+            cut: None,
+            has_asked: false,
         }
     }
 

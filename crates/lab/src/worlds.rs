@@ -76,6 +76,8 @@ pub struct Options {
     pub tell: bool,
     /// Messy worlds, in which flows are held against twins by plain UDP.
     pub messy: bool,
+    /// How often a messy world that fails is lived again, each time with other losses and delays of the same paths.
+    pub again: u64,
 }
 
 /// Why worlds were not lived to their end.
@@ -156,6 +158,9 @@ pub struct Failed {
     /// The world as a scenario file, if it is messy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scene: Option<String>,
+    /// How many of the times that it was lived again failed too. What seldom fails is chance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again: Option<u64>,
 }
 
 /// Lives the worlds.
@@ -252,7 +257,6 @@ struct Lived {
     told: Vec<String>,
 }
 
-/// A panic is a failure like any other.
 fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     let witness = trace.map(|file| {
         let mut sink = file.sink();
@@ -262,18 +266,18 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     });
     let told = history::Told::default();
     let teller = options.tell.then(|| told.clone());
-    let past = catch_unwind(AssertUnwindSafe(|| match options.messy {
-        true => messy::live(seed, teller, witness),
+    let past = guarded(seed, options, || match options.messy {
+        true => messy::live(seed, 0, teller, witness),
         false => history::live(seed, teller, witness).map_err(Worse::from),
-    }));
-    let past = past.unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        let text = format!("panic: {}", text.unwrap_or("without words"));
-        let scene = options.messy.then(|| messy::scene_of(seed));
-        Err(Worse { why: text, scene })
+    });
+    let past = past.map_err(|worse| Worse {
+        again: (options.messy && options.again > 0).then(|| {
+            let fails = |draw: &u64| {
+                guarded(seed, options, || messy::live(seed, *draw, None, None)).is_err()
+            };
+            (1..=options.again).filter(fails).count() as u64
+        }),
+        ..worse
     });
     Lived {
         seed,
@@ -282,16 +286,41 @@ fn live(seed: u64, options: &Options, trace: Option<&TraceFile>) -> Lived {
     }
 }
 
+/// A panic is a failure like any other.
+fn guarded(
+    seed: u64,
+    options: &Options,
+    live: impl FnOnce() -> Result<Past, Worse>,
+) -> Result<Past, Worse> {
+    catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Worse {
+            why: format!("panic: {}", text.unwrap_or("without words")),
+            scene: options.messy.then(|| messy::scene_of(seed)),
+            again: None,
+        })
+    })
+}
+
 /// Why a world failed.
 struct Worse {
     why: String,
     /// The world as a scenario file, if it is messy.
     scene: Option<String>,
+    /// How often it failed when it was lived again.
+    again: Option<u64>,
 }
 
 impl From<String> for Worse {
     fn from(why: String) -> Worse {
-        Worse { why, scene: None }
+        Worse {
+            why,
+            scene: None,
+            again: None,
+        }
     }
 }
 
@@ -345,6 +374,7 @@ impl Report {
                 why: worse.why,
                 replay: format!("sinew sim world{messy} --seed {seed} --trace world-{seed}.jsonl"),
                 scene: worse.scene,
+                again: worse.again,
             });
         }
     }
@@ -378,10 +408,14 @@ impl fmt::Display for Report {
             writeln!(f, "{line}")?;
         }
         for failed in &self.failed {
+            let again = failed.again.map(|n| format!(" (lived again: {n} failed)"));
             writeln!(
                 f,
-                "seed {}: {}\n  {}",
-                failed.seed, failed.why, failed.replay
+                "seed {}: {}{}\n  {}",
+                failed.seed,
+                failed.why,
+                again.unwrap_or_default(),
+                failed.replay
             )?;
         }
         // Who asks for one world is told it already.

@@ -12,6 +12,7 @@ fn lived(first: u64, seeds: u64, tell: bool) -> Report {
         trace: None,
         tell,
         messy: false,
+        again: 0,
     };
     run(&options, Progress::Silent).unwrap()
 }
@@ -38,6 +39,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         trace: Some(path.clone()),
         tell: false,
         messy: false,
+        again: 0,
     };
     let traced = run(&options, Progress::Silent).unwrap();
     assert_eq!(traced.trace_hash, again.trace_hash);
@@ -45,7 +47,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
     std::fs::remove_file(&path).unwrap();
     assert!(trace.lines().count() as u64 > traced.sent);
 
-    // Three of the first 200 messy worlds are worse than their twins. None is to be; no more may become so.
+    // None of the first 200 messy worlds is worse than its twins.
     let messy = Options {
         first: 0,
         seeds: 200,
@@ -54,7 +56,7 @@ fn nothing_happens_in_500_worlds_that_must_not() {
         ..options.clone()
     };
     let messy = run(&messy, Progress::Silent).unwrap();
-    assert!(messy.failed.len() <= 3 && messy.compared > 400, "{messy}");
+    assert!(messy.failed.is_empty() && messy.compared > 400, "{messy}");
 
     for (seeds, jobs) in [(0, None), (2, Some(1)), (1, Some(0)), (1, Some(1_000))] {
         let wrong = Options {

@@ -25,9 +25,11 @@
 
 mod inbound;
 mod rtt;
+mod split;
 
 pub use inbound::Inbound;
 pub use rtt::Rtt;
+pub use split::Split;
 
 use std::collections::VecDeque;
 

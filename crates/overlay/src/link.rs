@@ -20,7 +20,7 @@ pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
 use crate::announce::Announce;
-use crate::estimate::{Inbound, Loss};
+use crate::estimate::{Inbound, Loss, Split};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
 use crate::hello::{self, Hello};
@@ -106,6 +106,8 @@ pub struct Link {
     pub brake: Option<Brake>,
     /// How late the neighbour's hellos are.
     pub(crate) inbound: Inbound,
+    pub(crate) split: Split,
+    way_here: Duration,
     /// What the neighbour has told last of what arrived there and what was lost.
     told: Option<(u32, u32)>,
     /// The last hellos that were sent, by their stamps, for what the link carries until the answer.
@@ -205,6 +207,8 @@ impl Link {
             receiver: Receiver::new(settings.realtime.clone()),
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
+            split: Split::default(),
+            way_here: Duration::ZERO,
             told: None,
             asked: VecDeque::with_capacity(ASKED),
             reliable: Lane::new(settings.reliable),
@@ -267,10 +271,27 @@ impl Link {
         };
     }
 
-    /// What the link takes from a packet's time to its deadline; zero before it is measured.
+    /// What the link has taken from the time of a packet that comes; zero before it is measured.
     #[inline]
-    pub fn one_way(&self) -> Duration {
-        self.hello.rtt().one_way().unwrap_or_default()
+    pub fn way_here(&self) -> Duration {
+        self.way_here
+    }
+
+    /// What it takes from one that is sent.
+    #[inline]
+    pub fn way_there(&self) -> Duration {
+        self.hello.rtt().least().unwrap_or_default() - self.way_here
+    }
+
+    /// Measures both ways anew.
+    fn split_ways(&mut self) {
+        let rtt = self.hello.rtt();
+        let least = rtt.least().unwrap_or_default();
+        self.way_here = match self.metric {
+            // Half of the round trip. [Amir06 §III-A]
+            MetricOf::Paper => least.div(2),
+            MetricOf::Measured => self.split.way_here(least, rtt.deviation()),
+        };
     }
 
     /// What the link suffers at present, in a word: nothing comes, packets wait, or some are lost.
@@ -321,13 +342,11 @@ impl Link {
     /// What the direction to the neighbour costs at the moment: what leaves here is lost as the
     /// neighbour measures it.
     pub fn measured_cost(&self, now: Time) -> LinkCost {
-        let rtt = self.hello.rtt();
         let latency = match self.metric {
             // Half of the average round trip. [Amir06 §III-A]
-            MetricOf::Paper => rtt.smoothed(),
-            MetricOf::Measured => rtt.least(),
+            MetricOf::Paper => self.hello.rtt().smoothed().unwrap_or_default().div(2),
+            MetricOf::Measured => self.way_there(),
         };
-        let latency = latency.unwrap_or_default().div(2);
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
         LinkCost {
             price_us: self.hello.price_us(now),
@@ -461,10 +480,10 @@ impl Link {
     /// says of the next one, if there is one.
     #[inline]
     pub(crate) fn admitted(&mut self, now: Time, run: &Burst) -> (usize, Option<Verdict>) {
+        let way_there = self.way_there();
         let Some(brake) = &mut self.brake else {
             return (run.segments(), None);
         };
-        let one_way = self.hello.rtt().one_way().unwrap_or_default();
         let mut judge = |i: usize| {
             let packet = &run.segment(i)[CLEAR_BYTES..];
             let header = Header::trusted(packet);
@@ -478,7 +497,7 @@ impl Link {
                 priority: class.priority,
                 flow: FlowKey::of(&header).hash(),
                 is_elastic: header.has_transport(),
-                slack: left.saturating_sub(one_way),
+                slack: left.saturating_sub(way_there),
             };
             brake.admit(now, &packet)
         };
@@ -511,6 +530,15 @@ impl Link {
             lane_bytes: brake.lane_bytes(),
         };
         self.asked.push_back((stamp_us, echo));
+    }
+
+    /// A hello with this stamp came; it brought a round trip if there are more than `measured` now.
+    pub(crate) fn on_stamp(&mut self, came: Time, stamp_us: u32, measured: u64) {
+        let rtt = self.hello.rtt();
+        let round_trip = (rtt.samples() > measured).then(|| rtt.latest());
+        self.inbound.on_stamp(came, stamp_us);
+        self.split.on_hello(came, stamp_us, round_trip);
+        self.split_ways();
     }
 
     /// A hello has brought a round trip: the answer to the one with this stamp. What its own way back took

@@ -58,6 +58,9 @@ pub struct World {
     /// Messy worlds: everything that goes wrong on the Internet, and each call beside plain UDP
     #[arg(long)]
     pub messy: bool,
+    /// Live each messy world that fails N times more, with other losses, and count how often it fails
+    #[arg(long, default_value_t = 0, value_name = "N", requires = "messy")]
+    pub again: u64,
     /// Worlds at the same time; as many as there are processors if not said
     #[arg(long, value_name = "J")]
     pub jobs: Option<usize>,
@@ -86,6 +89,7 @@ impl World {
             trace: self.trace.clone(),
             tell: self.seed.is_some(),
             messy: self.messy,
+            again: self.again,
         };
         let report =
             worlds::run(&options, Progress::choose(false)).map_err(|error| match error {

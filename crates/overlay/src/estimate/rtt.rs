@@ -102,13 +102,6 @@ impl Rtt {
         self.samples
     }
 
-    /// What the link surely takes from a packet's time: half of the least round trip, as nothing
-    /// better is known. What a packet waits in queues beyond that nobody has measured.
-    #[inline]
-    pub fn one_way(&self) -> Option<Duration> {
-        self.least().map(|rtt| rtt.div(2))
-    }
-
     /// How long to wait for an answer before it counts as lost (RFC 6298: average plus four
     /// deviations), `initial` before the first sample.
     pub fn patience(&self, initial: Duration) -> Duration {

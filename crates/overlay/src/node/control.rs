@@ -285,7 +285,7 @@ impl Node {
         let link = self.links.at_mut(index);
         let measured = link.hello.rtt().samples();
         let event = link.hello.on_hello(now, waited, hello);
-        link.inbound.on_stamp(now - waited, hello.stamp_us);
+        link.on_stamp(now - waited, hello.stamp_us, measured);
         link.on_told(hello.arrived, hello.lost);
         if link.hello.rtt().samples() > measured {
             link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));

@@ -148,15 +148,17 @@ impl Node {
             return Verdict::Done;
         }
         link.on_data_received(now, len);
-        let one_way = link.one_way();
+        let (way_here, way_there) = (link.way_here(), link.way_there());
         // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
-        let remaining = header.remaining().minus(one_way);
+        let remaining = header.remaining().minus(way_here);
         match class.link {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
                 let (to, came) = (header.destination(), link.peer);
                 let (tables, database) = (&self.tables, &self.database);
-                let in_time = remaining.duration().map(|left| left - one_way * 2);
+                let in_time = remaining
+                    .duration()
+                    .map(|left| left - (way_here + way_there));
                 let rest = || match to.is_multicast() {
                     true => rest_of_tree(tables, database, (to, came), in_time),
                     false => tables.latency(to).unwrap_or_default(),

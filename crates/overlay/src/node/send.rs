@@ -346,9 +346,9 @@ impl Node {
         if !link.carries() {
             return;
         }
-        let (peer, one_way) = (link.peer, link.one_way());
+        let (peer, way_there) = (link.peer, link.way_there());
         let rest = |to: NodeAddr| self.tables.latency_from(peer, to);
-        let mut answer = link.history.answer(now, seq, strike, one_way, rest);
+        let mut answer = link.history.answer(now, seq, strike, way_there, rest);
         if let Some(brake) = &link.brake
             && !brake.allows_redundancy()
         {
