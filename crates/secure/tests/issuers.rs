@@ -1,4 +1,5 @@
 //! Issuers: what they sign counts within their delegation and nowhere else, and ends with it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use base::NodeAddr;
 use secure::{

@@ -1,4 +1,5 @@
 //! `sinew doctor` and `sinew node --check`: what is wrong is found, and said with the next step.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 mod world;
 

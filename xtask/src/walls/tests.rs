@@ -450,7 +450,7 @@ fn fuzz_targets_are_listed_replayed_and_fed() {
             .map(|found| found.line)
             .collect::<Vec<_>>()
     };
-    assert_eq!(rules(list, replay, "fuzz/corpus/wire_a/1"), []);
+    assert!(rules(list, replay, "fuzz/corpus/wire_a/1").is_empty());
     assert_eq!(rules("", replay, "fuzz/corpus/wire_a/1"), [1]);
     assert_eq!(rules(list, "", "fuzz/corpus/wire_a/1"), [1]);
     assert_eq!(rules(list, replay, "README.md"), [2]);

@@ -259,7 +259,8 @@ fn read_invitation(path: &Path) -> Result<Option<Invitation>, BooksError> {
         Ok(found) if found.len() > INVITATION_BYTES_MAX => {
             return Err(fail(io::Error::other("not an invitation")));
         }
-        other => drop(other.map_err(fail)?),
+        Err(error) => return Err(fail(error)),
+        Ok(_) => {}
     }
     let text = fs::read_to_string(path).map_err(fail)?;
     parse(path, &text).map(Some)

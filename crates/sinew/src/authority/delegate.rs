@@ -65,9 +65,8 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
         .iter()
         .try_for_each(|endpoint| check_endpoint(endpoint))?;
     // One that is delegated to already goes on with the addresses that it has given.
-    let earlier = directory.register.delegations.iter();
-    let earlier = earlier.filter(|given| given.node == args.node);
-    let addresses = match earlier.last() {
+    let mut latest = directory.register.delegations.iter().rev();
+    let addresses = match latest.find(|given| given.node == args.node) {
         Some(given) => (given.first, given.last),
         None => directory.register.free_block().ok_or_else(|| {
             Failure::failed(format_args!(
