@@ -41,9 +41,9 @@
 //!   the path, but with many losses                              it was a queue: as before
 //! ```
 //!
-//! Losses answer too: given less than leaves it, a queue that was full loses nothing. So the rate falls once, every flow
-//! gives a part, and what is lost then decides: much less, and it was a queue; as much as before, and the path
-//! loses by itself, with or without one: off.
+//! Losses answer too: given less than leaves it, a queue that was full loses nothing. So the rate falls once, the flows
+//! that do not fit share what is left, and what is lost then decides: much less, and it was a queue; as much as before,
+//! and the path loses by itself, with or without one: off.
 //!
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
@@ -208,6 +208,8 @@ struct Limit {
     rate_bps: f64,
     level_bytes: f64,
     filled: Time,
+    /// Since when there is one.
+    began: Time,
     /// When it fell last.
     fell: Time,
     /// What left the queue when it grew, and what of that was not the lane's.
@@ -337,7 +339,7 @@ impl Brake {
     fn decide(&mut self, now: Time) {
         match &self.limit {
             // Whether anybody has to be refused is not known yet.
-            Some(limit) if limit.cut.is_some() => {}
+            Some(limit) if limit.cut.is_some() => self.flows.serve_first(limit.rate_bps),
             Some(limit) => self.flows.decide(now, limit.rate_bps),
             None if self.flows.refuses() || self.flows.served_bps() > 0.0 => self.flows.free(),
             None => {}
@@ -738,6 +740,7 @@ impl Limit {
             // Full: what a full bucket is depends on the rate.
             level_bytes: f64::MAX,
             filled: now,
+            began: now,
             fell: now,
             leaves: None,
             deaf_until: now,

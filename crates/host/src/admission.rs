@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Full;
 use wire::bytes::{Reader, Writer};
 use wire::certificate::KEY_BYTES;
-use wire::relay::join::{ENDPOINTS_MAX, Join, Joined, Neighbors};
+use wire::relay::join::{Join, Joined, Neighbors};
 
 /// Nodes that a newcomer is told, beside the issuer. Choice: with the issuer four links, so that the
 /// failure of any two of them leaves it connected.
@@ -138,7 +138,7 @@ impl Admission {
                 )
             }
         };
-        let endpoints = ask.endpoints.iter().take(ENDPOINTS_MAX);
+        let endpoints = ask.endpoints.iter().filter(|text| is_endpoint(text));
         let member = Member {
             name,
             address,
@@ -181,6 +181,11 @@ impl Admission {
         name: &str,
         is_taken: &impl Fn(&str, NodeAddr) -> bool,
     ) -> Result<NodeAddr, Refused> {
+        if !is_host_name(name) {
+            return Err(Refused::forbidden(
+                "not a name for a node: use letters, digits, `-`, `_` and `.`, as --name",
+            ));
+        }
         books.forget_expired(now_s);
         if books.members().len() >= MEMBERS_MAX {
             return Err(Refused {
@@ -188,10 +193,11 @@ impl Admission {
                 text: format!("this issuer has {MEMBERS_MAX} members, as many as it keeps"),
             });
         }
-        let has_name = |member: &Member| member.name == name;
+        // Names that differ in capitals alone are one to the DNS and to people.
+        let is_same = |other: &str| other.eq_ignore_ascii_case(name);
         let none = NodeAddr(0);
-        if books.members().iter().any(has_name)
-            || self.issuer.identity().name() == name
+        if books.members().iter().any(|member| is_same(&member.name))
+            || is_same(self.issuer.identity().name())
             || is_taken(name, none)
         {
             return Err(Refused::forbidden(format!(
@@ -265,6 +271,19 @@ impl Admission {
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What may stand in configurations, in the DNS and in the names of files: a newcomer's name is told to
+/// others.
+fn is_host_name(name: &str) -> bool {
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.bytes().all(is_part)
+}
+
+/// Host and port, as far as others need not look at it: they do where they dial.
+fn is_endpoint(text: &str) -> bool {
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || b"-_.:[]%".contains(&b);
+    text.contains(':') && text.bytes().all(is_part)
 }
 
 /// Gives `send` the answer for one who was admitted.

@@ -72,10 +72,12 @@ fn pair(data: &[u8]) {
         }
         .to_bytes();
         packet[0] ^= *leg & 0xf0;
-        merger.on_packet(now, usize::from(leg & 1), &packet, &mut |packet| {
+        let mut take = |packet: &[u8]| {
             let header = Packet::parse(packet).expect("it went in").header();
             sent.push((header.ssrc, header.seq));
-        });
+        };
+        merger.on_timeout(now, &mut take);
+        merger.on_packet(now, usize::from(leg & 1), &packet, &mut take);
         assert!(
             merger
                 .next_timeout()

@@ -80,9 +80,12 @@ impl Brake {
         self.decide(now);
     }
 
-    /// What looked like a queue that grows may have been jitter: none stands. The second time it is believed.
+    /// What looked like a queue that grows may have been jitter: none stands. The second time it is believed, and
+    /// so is a queue in front of which the lane was held back before.
     pub(super) fn was_chance(&self, now: Time, fell: Time) -> bool {
-        let grew = self.limit.as_ref().and_then(|limit| limit.leaves);
+        let limit = self.limit.as_ref();
+        let young = limit.filter(|limit| now.since(limit.began) <= GONE_WITHIN);
+        let grew = young.and_then(|limit| limit.leaves);
         let is_first = self.chance_at.is_none_or(|at| fell >= at + CHANCE_FOR);
         let is_rough = self.baseline.jitter() > CHANCE_ROUGH;
         grew.is_some() && is_first && is_rough && now.since(fell) <= GONE_WITHIN

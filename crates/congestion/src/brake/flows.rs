@@ -164,13 +164,7 @@ impl Flows {
 
     /// Decides whom a lane of this rate serves.
     pub(super) fn decide(&mut self, now: Time, limit_bps: f64) {
-        let mut order: Vec<usize> = (0..self.flows.len())
-            .filter(|at| !self.flows[*at].is_elastic)
-            .collect();
-        order.sort_unstable_by_key(|at| {
-            let flow = &self.flows[*at];
-            (core::cmp::Reverse(flow.priority), flow.first, flow.key)
-        });
+        let order = self.order();
         let mut served = 0.0;
         let mut waits = None;
         for &at in &order {
@@ -193,6 +187,35 @@ impl Flows {
             // Too much for the lane alone: a part of it is better than nothing for everybody.
             first.state = State::Open;
         }
+    }
+
+    /// While it is not known whether anybody has to be refused: the flows that fit are served, and those that
+    /// might be refused share what is left. A call that was good stays good.
+    pub(super) fn serve_first(&mut self, limit_bps: f64) {
+        self.served_bps = 0.0;
+        for at in self.order() {
+            let flow = &mut self.flows[at];
+            if matches!(flow.state, State::Refused(_)) {
+                continue;
+            }
+            flow.state = State::Open;
+            if self.served_bps + flow.rate_bps <= limit_bps {
+                flow.state = State::Served;
+                self.served_bps += flow.rate_bps;
+            }
+        }
+    }
+
+    /// The flows that are served or refused, who is served first in front.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.flows.len())
+            .filter(|at| !self.flows[*at].is_elastic)
+            .collect();
+        order.sort_unstable_by_key(|at| {
+            let flow = &self.flows[*at];
+            (core::cmp::Reverse(flow.priority), flow.first, flow.key)
+        });
+        order
     }
 
     /// Serves a flow that was refused, if there has been room for it.

@@ -142,6 +142,14 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
     assert!(why(late).contains("expired"));
     let own = admission.join(NOW_S, &join("ams", &[0]), &key(10), nobody);
     assert!(why(own).contains("another node is called `ams`"));
+    for name in ["AMS", "Ams"] {
+        let capitals = admission.join(NOW_S, &join(name, &[0]), &key(10), nobody);
+        assert!(why(capitals).contains("another node is called"), "{name}");
+    }
+    for name in ["x\"y", "../x", "-x", "a b", "é", "."] {
+        let bad = admission.join(NOW_S, &join(name, &[0]), &key(10), nobody);
+        assert!(why(bad).contains("not a name for a node"), "{name}");
+    }
     let known = admission.join(NOW_S, &join("fra", &[0]), &key(10), |name, _| name == "fra");
     assert!(why(known).contains("another node is called `fra`"));
     let wanted = NodeAddr(0x0a07_0081);
@@ -213,7 +221,8 @@ fn newcomers_are_told_of_others_that_can_be_dialled() {
     let scene = Scene::new("admission-others");
     let admission = scene.admission();
     scene.invite(10);
-    let reachable = [1, 3, b'h', b':', b'1'];
+    // The second is none, and would spoil the configuration of others.
+    let reachable = [2, 3, b'h', b':', b'1', 3, b'"', b':', b'1'];
     let b = admission
         .join(NOW_S, &join("b", &reachable), &key(10), nobody)
         .unwrap();

@@ -305,9 +305,11 @@ impl Node {
                 let nodes = known.as_ref().map_or(&[][..], |known| &known.nodes[..]);
                 admission.join(now_s, ask, &key, |name, address| {
                     let address = address.to_string();
-                    nodes
-                        .iter()
-                        .any(|node| node.address == address || node.name.as_deref() == Some(name))
+                    nodes.iter().any(|node| {
+                        let known = node.name.as_deref().unwrap_or_default();
+                        let is_same = !name.is_empty() && known.eq_ignore_ascii_case(name);
+                        is_same || node.address == address
+                    })
                 })
             }
             _ => Err(refused("this is no question for an issuer".to_owned())),

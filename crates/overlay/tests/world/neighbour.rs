@@ -121,7 +121,8 @@ impl Neighbour {
         let hello = Hello {
             i_hear_you: true,
             interval_ms: 50,
-            stamp_us: now.as_micros() as u32,
+            // What has waited in a queue was said before that.
+            stamp_us: (now - self.queued).as_micros() as u32,
             echo: stamp.map(|(stamp_us, at)| Echo {
                 stamp_us: stamp_us.wrapping_sub(self.queued.as_micros() as u32),
                 hold_us: now.since(at).as_micros() as u32,

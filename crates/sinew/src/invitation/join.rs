@@ -152,7 +152,7 @@ fn not_given(why: AskError) -> Failure {
 }
 
 /// What counts in this network, and nothing else.
-fn checked(given: Given, network: &Network, now_s: u64) -> Result<Given, Failure> {
+fn checked(mut given: Given, network: &Network, now_s: u64) -> Result<Given, Failure> {
     let mut network = network.clone();
     if let Some(list) = &given.revocations {
         network.apply(list).map_err(Failure::failed)?;
@@ -163,6 +163,19 @@ fn checked(given: Given, network: &Network, now_s: u64) -> Result<Given, Failure
             "the certificate that came does not count: {why}"
         ))
     })?;
+    // What others have said of themselves goes into a configuration.
+    for (_, _, endpoints) in &mut given.neighbors {
+        endpoints.retain(|endpoint| is_endpoint(endpoint));
+    }
+    given
+        .neighbors
+        .retain(|(_, name, endpoints)| is_file_name(name) && !endpoints.is_empty());
+    let own = given.certificate.fields().subject.name;
+    if !is_file_name(own) {
+        return Err(Failure::failed(format_args!(
+            "the issuer gave this host a name that is none: {own:?}"
+        )));
+    }
     match given.neighbors.is_empty() {
         true => Err(Failure::failed("no node was named that could be dialled")),
         false => Ok(given),
