@@ -82,6 +82,29 @@ impl From<BooksError> for Refused {
     }
 }
 
+/// What the node knows of its network beside the issuer's books.
+pub trait Known {
+    /// Another node is called so.
+    fn has_name(&self, name: &str) -> bool;
+    /// Another node has this address.
+    fn has_address(&self, address: NodeAddr) -> bool;
+    /// The certificate was revoked.
+    fn has_revoked(&self, certificate: &Certificate) -> bool;
+}
+
+/// Refuses a member of whose certificates one was revoked.
+fn check_standing(member: &Member, known: &impl Known) -> Result<(), Refused> {
+    let is_out = |text: &String| {
+        Certificate::from_text(text).is_ok_and(|certificate| known.has_revoked(&certificate))
+    };
+    match member.certificates().iter().any(is_out) {
+        false => Ok(()),
+        true => Err(Refused::forbidden(
+            "this key was revoked: to come back, delete node.key and join by a new token and name",
+        )),
+    }
+}
+
 impl Admission {
     /// Admits what the issuer may sign, by these books; others reach this node at `endpoints`.
     pub fn new(issuer: Issuer, endpoints: Vec<String>, books: Books) -> Admission {
@@ -97,14 +120,14 @@ impl Admission {
         self.issuer.identity().address()
     }
 
-    /// Somebody who has proved to have `key` shows an invitation. `is_taken` knows names and addresses
-    /// of nodes that the books do not have.
+    /// Somebody who has proved to have `key` shows an invitation. `known` knows names and addresses
+    /// of nodes that the books do not have, and what was revoked.
     pub fn join(
         &self,
         now_s: u64,
         ask: &Join<'_>,
         key: &[u8; KEY_BYTES],
-        is_taken: impl Fn(&str, NodeAddr) -> bool,
+        known: &impl Known,
     ) -> Result<Admitted, Refused> {
         let invitation = hash_of(&ask.secret);
         let mut books = self.books();
@@ -113,8 +136,9 @@ impl Admission {
                 "this token opens nothing here: it was withdrawn, or copied badly; ask for a new one",
             )
         })?;
-        let earlier = books.members().iter().find(|member| member.key == *key);
-        if let Some(member) = earlier.filter(|member| member.invitation == invitation) {
+        let mut members = books.members().iter();
+        let earlier = members.find(|member| member.key == *key).cloned();
+        if let Some(member) = earlier.as_ref().filter(|it| it.invitation == invitation) {
             return Ok(self.admitted(&books, member, true));
         }
         if now_s > invited.expires_s {
@@ -127,15 +151,15 @@ impl Admission {
                 "this token has been used: ask for a new one",
             ));
         }
-        let (name, address) = match earlier {
+        let (name, address) = match &earlier {
             // It has lost its certificate, or that has ended: it stays who it was.
-            Some(member) => (member.name.clone(), member.address),
+            Some(member) => {
+                check_standing(member, known)?;
+                (member.name.clone(), member.address)
+            }
             None => {
                 let name = invited.name.as_deref().unwrap_or(ask.name);
-                (
-                    name.to_owned(),
-                    self.place(&mut books, now_s, name, &is_taken)?,
-                )
+                (name.to_owned(), self.place(&mut books, now_s, name, known)?)
             }
         };
         let endpoints = ask.endpoints.iter().filter(|text| is_endpoint(text));
@@ -151,24 +175,36 @@ impl Admission {
             serial: 0,
             not_after_s: 0,
             certificate: String::new(),
+            earlier: earlier.as_ref().map_or_else(Vec::new, Member::certificates),
         };
         let member = self.certify(&mut books, now_s, member)?;
         Ok(self.admitted(&books, &member, false))
     }
 
-    /// A node that was admitted here asks for its next certificate; who it is was proved.
+    /// A node that was admitted here asks for its next certificate; who it is was proved. One that has more
+    /// than half of its present one left is told that again, so that nobody can gather certificates.
     pub fn renew(
         &self,
         now_s: u64,
         address: NodeAddr,
         key: &[u8; KEY_BYTES],
+        known: &impl Known,
     ) -> Result<Admitted, Refused> {
         let mut books = self.books();
         let mut members = books.members().iter();
-        let known = members.find(|member| member.address == address && member.key == *key);
-        let member = known.cloned().ok_or_else(|| {
+        let found = members.find(|member| member.address == address && member.key == *key);
+        let member = found.cloned().ok_or_else(|| {
             Refused::forbidden("this node did not issue that certificate: ask the one that did")
         })?;
+        check_standing(&member, known)?;
+        let lifetime_s = u64::from(self.issuer.delegation().fields().lifetime_s);
+        if member.not_after_s > now_s + lifetime_s / 2 {
+            return Ok(self.admitted(&books, &member, true));
+        }
+        let member = Member {
+            earlier: member.certificates(),
+            ..member
+        };
         let member = self.certify(&mut books, now_s, member)?;
         Ok(self.admitted(&books, &member, false))
     }
@@ -179,7 +215,7 @@ impl Admission {
         books: &mut Books,
         now_s: u64,
         name: &str,
-        is_taken: &impl Fn(&str, NodeAddr) -> bool,
+        known: &impl Known,
     ) -> Result<NodeAddr, Refused> {
         if !is_host_name(name) {
             return Err(Refused::forbidden(
@@ -195,10 +231,9 @@ impl Admission {
         }
         // Names that differ in capitals alone are one to the DNS and to people.
         let is_same = |other: &str| other.eq_ignore_ascii_case(name);
-        let none = NodeAddr(0);
         if books.members().iter().any(|member| is_same(&member.name))
             || is_same(self.issuer.identity().name())
-            || is_taken(name, none)
+            || known.has_name(name)
         {
             return Err(Refused::forbidden(format!(
                 "another node is called `{name}`: choose a name by --name"
@@ -211,7 +246,7 @@ impl Admission {
                     .members()
                     .iter()
                     .any(|member| member.address == *address)
-                && !is_taken("", *address)
+                && !known.has_address(*address)
         };
         let mut addresses = (first.0..=last.0).map(NodeAddr);
         addresses.find(is_free).ok_or_else(|| Refused {
@@ -240,6 +275,11 @@ impl Admission {
         let issued = self.issuer.issue(&newcomer, serial, validity);
         let certificate = issued.map_err(|why| Refused::forbidden(why.to_string()))?;
         member.serial = serial;
+        // What has ended need not be revoked.
+        member.earlier.retain(|text| {
+            let certificate = Certificate::from_text(text);
+            certificate.is_ok_and(|it| it.fields().not_after_s >= now_s)
+        });
         member.not_after_s = validity.not_after_s;
         member.certificate = certificate.to_text();
         books.enter(member.clone())?;
@@ -254,6 +294,7 @@ impl Admission {
             .members()
             .iter()
             .filter(|other| other.address != member.address && !other.endpoints.is_empty())
+            .filter(|other| other.not_after_s >= member.not_before_s())
             .collect();
         let from = member.serial as usize % others.len().max(1);
         let introduced = others.iter().cycle().skip(from);

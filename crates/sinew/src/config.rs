@@ -57,6 +57,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
+use wire::relay::join::ENDPOINTS_MAX;
 
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -536,6 +537,11 @@ impl Config {
             if neighbor.impair.is_some() && !self.lab {
                 return wrong(format!("`impair` of neighbor `{name}` needs `lab = true`"));
             }
+        }
+        let endpoints = self.issuer.as_ref().map(|issuer| issuer.endpoints.len());
+        if endpoints.is_some_and(|count| !(1..=ENDPOINTS_MAX).contains(&count)) {
+            let what = format!("`[issuer] endpoints` needs 1 to {ENDPOINTS_MAX} addresses");
+            return Err((0, what));
         }
         for group in &self.groups {
             let wanted = group.wanted();

@@ -80,6 +80,13 @@ impl Launch {
                 quiet: false,
                 check: false,
             }),
+            Start::Service if config != Path::new(SERVICES).join(name).join("node.toml") => {
+                Err(Failure::misused(format_args!(
+                    "the service of {name} reads {SERVICES}/{name}/node.toml, and this is {}: leave the \
+                     directory out, or say --start here",
+                    config.display()
+                )))
+            }
             Start::Service => serve(name, config),
         }
     }

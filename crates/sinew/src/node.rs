@@ -310,7 +310,7 @@ fn relay(
         lines.clone(),
     ) {
         Ok(service) => Ok(Some(service)),
-        Err(error @ ServeError::Listen { .. }) if listen.is_none() => {
+        Err(error @ ServeError::Listen { .. }) if listen.is_none() && config.issuer.is_none() => {
             lines.error(&format!("NO BULK DATA: {error}"));
             Ok(None)
         }

@@ -4,6 +4,7 @@ use crate::files::write_whole;
 use base::NodeAddr;
 use secure::Certificate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -66,6 +67,23 @@ pub struct Member {
     pub not_after_s: u64,
     /// The certificate itself.
     pub certificate: String,
+    /// Those before it that have not ended: they count as long as they are not revoked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
+}
+
+impl Member {
+    /// All of its certificates that count, the present one first.
+    pub fn certificates(&self) -> Vec<String> {
+        let present = std::iter::once(&self.certificate).filter(|text| !text.is_empty());
+        present.chain(&self.earlier).cloned().collect()
+    }
+
+    /// The first second of its present certificate.
+    pub(super) fn not_before_s(&self) -> u64 {
+        let certificate = Certificate::from_text(&self.certificate);
+        certificate.map_or(0, |certificate| certificate.fields().not_before_s)
+    }
 }
 
 /// Why the books cannot be used.
@@ -83,6 +101,9 @@ pub struct BooksError {
 struct Members {
     next_serial: u32,
     members: Vec<Member>,
+    /// How many have joined by an invitation, by its hash. Members come and go; this stays.
+    #[serde(default)]
+    uses: BTreeMap<String, u32>,
 }
 
 /// The books of one issuer.
@@ -104,6 +125,7 @@ impl Books {
             Err(error) if error.kind() == ErrorKind::NotFound => Members {
                 next_serial: first_serial,
                 members: Vec::new(),
+                uses: BTreeMap::new(),
             },
             Err(error) => return Err(BooksError { path, error }),
         };
@@ -135,10 +157,7 @@ impl Books {
 
     /// How many have joined by an invitation.
     pub fn uses(&self, invitation: &str) -> u32 {
-        let joined = self.members.members.iter();
-        joined
-            .filter(|member| member.invitation == invitation)
-            .count() as u32
+        self.members.uses.get(invitation).copied().unwrap_or(0)
     }
 
     /// An invitation, by its hash.
@@ -149,16 +168,26 @@ impl Books {
     /// Enters a member, or its new certificate, on the disk first.
     pub fn enter(&mut self, member: Member) -> Result<(), BooksError> {
         let mut members = self.members.members.clone();
-        match members
+        let mut uses = self.members.uses.clone();
+        let known = members
             .iter_mut()
-            .find(|known| known.address == member.address)
-        {
+            .find(|known| known.address == member.address);
+        let is_renewed = known
+            .as_ref()
+            .is_some_and(|known| known.invitation == member.invitation);
+        if !is_renewed {
+            *uses.entry(member.invitation.clone()).or_default() += 1;
+        }
+        match known {
             Some(known) => *known = member.clone(),
             None => members.push(member.clone()),
         }
+        // Of an invitation that is there no more the count is of no use.
+        uses.retain(|hash, _| invitation_path(&self.dir, hash).exists());
         let fresh = Members {
             next_serial: member.serial.saturating_add(1),
             members,
+            uses,
         };
         let path = self.dir.join(MEMBERS);
         let text = serde_json::to_string_pretty(&fresh).expect("it has text and numbers only");
@@ -187,6 +216,16 @@ impl Books {
     ) -> Result<(), BooksError> {
         let all = dir.join(INVITATIONS);
         make_dir(&all)?;
+        for made in [dir, &all] {
+            // The superuser may invite for another user, who must not lead him elsewhere.
+            if !fs::symlink_metadata(made).is_ok_and(|found| found.is_dir()) {
+                let error = io::Error::other("it is a link, not a directory");
+                return Err(BooksError {
+                    path: made.to_owned(),
+                    error,
+                });
+            }
+        }
         let mut open = 0;
         for (path, other) in Books::invitations(dir)? {
             match other.expires_s < now_s {
@@ -285,10 +324,10 @@ fn make_dir(dir: &Path) -> Result<(), BooksError> {
 }
 
 fn give_to_owner_of(model: &Path, made: &Path) -> io::Result<()> {
-    let (model, own) = (fs::metadata(model)?, fs::metadata(made)?);
+    let (model, own) = (fs::metadata(model)?, fs::symlink_metadata(made)?);
     match (model.uid(), model.gid()) == (own.uid(), own.gid()) {
         true => Ok(()),
-        false => std::os::unix::fs::chown(made, Some(model.uid()), Some(model.gid())),
+        false => std::os::unix::fs::lchown(made, Some(model.uid()), Some(model.gid())),
     }
 }
 

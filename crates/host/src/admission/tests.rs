@@ -81,9 +81,30 @@ fn join<'a>(name: &'a str, endpoints: &'a [u8]) -> Join<'a> {
     }
 }
 
-fn nobody(_: &str, _: NodeAddr) -> bool {
-    false
+/// A network of which the node knows this much.
+struct Elsewhere {
+    name: &'static str,
+    address: Option<NodeAddr>,
+    revoked: Option<u32>,
 }
+
+impl Known for Elsewhere {
+    fn has_name(&self, name: &str) -> bool {
+        name == self.name
+    }
+    fn has_address(&self, address: NodeAddr) -> bool {
+        self.address == Some(address)
+    }
+    fn has_revoked(&self, certificate: &Certificate) -> bool {
+        self.revoked == Some(certificate.fields().serial)
+    }
+}
+
+const NOBODY: Elsewhere = Elsewhere {
+    name: "",
+    address: None,
+    revoked: None,
+};
 
 fn why(refused: Result<Admitted, Refused>) -> String {
     refused.unwrap_err().text
@@ -94,11 +115,12 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
     let scene = Scene::new("admission-uses");
     let admission = scene.admission();
     assert!(
-        why(admission.join(NOW_S, &join("home", &[0]), &key(10), nobody)).contains("opens nothing")
+        why(admission.join(NOW_S, &join("home", &[0]), &key(10), &NOBODY))
+            .contains("opens nothing")
     );
     scene.invite(1);
     let first = admission
-        .join(NOW_S, &join("home", &[0]), &key(10), nobody)
+        .join(NOW_S, &join("home", &[0]), &key(10), &NOBODY)
         .unwrap();
     let peer = scene
         .authority
@@ -122,14 +144,14 @@ fn a_token_admits_as_often_as_it_says_and_the_same_host_again() {
     // Its answer was lost: it asks again, even after the node was started again.
     let again = scene
         .admission()
-        .join(NOW_S + 7_200, &join("home", &[0]), &key(10), nobody)
+        .join(NOW_S + 7_200, &join("home", &[0]), &key(10), &NOBODY)
         .unwrap();
     assert_eq!(
         (again.certificate, again.is_repeated),
         (first.certificate, true)
     );
     // Whoever has found the token comes too late.
-    let thief = admission.join(NOW_S, &join("thief", &[0]), &key(11), nobody);
+    let thief = admission.join(NOW_S, &join("thief", &[0]), &key(11), &NOBODY);
     assert!(why(thief).contains("has been used"));
 }
 
@@ -138,24 +160,38 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
     let scene = Scene::new("admission-refused");
     let admission = scene.admission();
     scene.invite(10);
-    let late = admission.join(NOW_S + 3_601, &join("home", &[0]), &key(10), nobody);
+    let late = admission.join(NOW_S + 3_601, &join("home", &[0]), &key(10), &NOBODY);
     assert!(why(late).contains("expired"));
-    let own = admission.join(NOW_S, &join("ams", &[0]), &key(10), nobody);
+    let own = admission.join(NOW_S, &join("ams", &[0]), &key(10), &NOBODY);
     assert!(why(own).contains("another node is called `ams`"));
     for name in ["AMS", "Ams"] {
-        let capitals = admission.join(NOW_S, &join(name, &[0]), &key(10), nobody);
+        let capitals = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(capitals).contains("another node is called"), "{name}");
     }
     for name in ["x\"y", "../x", "-x", "a b", "é", "."] {
-        let bad = admission.join(NOW_S, &join(name, &[0]), &key(10), nobody);
+        let bad = admission.join(NOW_S, &join(name, &[0]), &key(10), &NOBODY);
         assert!(why(bad).contains("not a name for a node"), "{name}");
     }
-    let known = admission.join(NOW_S, &join("fra", &[0]), &key(10), |name, _| name == "fra");
+    let known = admission.join(
+        NOW_S,
+        &join("fra", &[0]),
+        &key(10),
+        &Elsewhere {
+            name: "fra",
+            ..NOBODY
+        },
+    );
     assert!(why(known).contains("another node is called `fra`"));
     let wanted = NodeAddr(0x0a07_0081);
-    let second = admission.join(NOW_S, &join("home", &[0]), &key(10), |_, address| {
-        address == wanted
-    });
+    let second = admission.join(
+        NOW_S,
+        &join("home", &[0]),
+        &key(10),
+        &Elsewhere {
+            address: Some(wanted),
+            ..NOBODY
+        },
+    );
     assert_eq!(
         second
             .unwrap()
@@ -167,12 +203,12 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
         "10.7.0.130"
     );
     admission
-        .join(NOW_S, &join("c", &[0]), &key(12), nobody)
+        .join(NOW_S, &join("c", &[0]), &key(12), &NOBODY)
         .unwrap();
     admission
-        .join(NOW_S, &join("d", &[0]), &key(13), nobody)
+        .join(NOW_S, &join("d", &[0]), &key(13), &NOBODY)
         .unwrap();
-    let none_left = admission.join(NOW_S, &join("e", &[0]), &key(14), nobody);
+    let none_left = admission.join(NOW_S, &join("e", &[0]), &key(14), &NOBODY);
     assert!(why(none_left).contains("no overlay address is left"));
 }
 
@@ -180,14 +216,30 @@ fn what_has_expired_or_is_taken_is_refused_with_the_reason() {
 fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
     let scene = Scene::new("admission-renewed");
     let admission = scene.admission();
-    scene.invite(2);
+    scene.invite(1);
     let first = admission
-        .join(NOW_S, &join("home", &[0]), &key(10), nobody)
+        .join(NOW_S, &join("home", &[0]), &key(10), &NOBODY)
         .unwrap();
     let address = first.certificate.fields().subject.address;
-    assert!(why(admission.renew(NOW_S, address, &key(11))).contains("did not issue"));
+    assert!(why(admission.renew(NOW_S, address, &key(11), &NOBODY)).contains("did not issue"));
+    let early = admission
+        .renew(NOW_S + DAY_S, address, &key(10), &NOBODY)
+        .unwrap();
+    assert!(early.is_repeated && early.certificate == first.certificate);
     let later_s = NOW_S + 20 * DAY_S;
-    let next = scene.admission().renew(later_s, address, &key(10)).unwrap();
+    let next = scene
+        .admission()
+        .renew(later_s, address, &key(10), &NOBODY)
+        .unwrap();
+    // Whatever of it was revoked, it is out: the one before counts still, and would be renewed.
+    let before = Elsewhere {
+        revoked: Some(first.certificate.fields().serial),
+        ..NOBODY
+    };
+    let out = scene
+        .admission()
+        .renew(later_s + 20 * DAY_S, address, &key(10), &before);
+    assert!(why(out).contains("this key was revoked"));
     assert_eq!(
         next.certificate.fields().serial,
         first.certificate.fields().serial + 1
@@ -207,7 +259,16 @@ fn a_certificate_is_renewed_for_its_key_and_serials_rise_over_restarts() {
         secret,
         ..join("other", &[0])
     };
-    let again = rejoined.join(NOW_S, &ask, &key(10), nobody).unwrap();
+    let revoked = Elsewhere {
+        revoked: Some(next.certificate.fields().serial),
+        ..NOBODY
+    };
+    assert!(why(rejoined.join(NOW_S, &ask, &key(10), &revoked)).contains("this key was revoked"));
+    let again = rejoined.join(NOW_S, &ask, &key(10), &NOBODY).unwrap();
+    // The first token stays used, though its host has come by another.
+    assert!(
+        why(rejoined.join(NOW_S, &join("x", &[0]), &key(20), &NOBODY)).contains("has been used")
+    );
     let subject = again.certificate.fields().subject;
     assert_eq!((subject.name, subject.address), ("home", address));
     assert_eq!(
@@ -224,11 +285,11 @@ fn newcomers_are_told_of_others_that_can_be_dialled() {
     // The second is none, and would spoil the configuration of others.
     let reachable = [2, 3, b'h', b':', b'1', 3, b'"', b':', b'1'];
     let b = admission
-        .join(NOW_S, &join("b", &reachable), &key(10), nobody)
+        .join(NOW_S, &join("b", &reachable), &key(10), &NOBODY)
         .unwrap();
     assert_eq!(b.neighbors.len(), 1, "not of itself");
     let c = admission
-        .join(NOW_S, &join("c", &[0]), &key(11), nobody)
+        .join(NOW_S, &join("c", &[0]), &key(11), &NOBODY)
         .unwrap();
     let names: Vec<&str> = c
         .neighbors

@@ -20,14 +20,15 @@ use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::{Kind, Stripes};
 use super::tls::Trust;
-use crate::admission::{self, Admission, Admitted, Refused};
+use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
 use crate::log::{Lines, Log};
 use base::NodeAddr;
 use net::Clock;
 use net::epoll::Waker;
-use secure::{Identity, Network};
+use overlay::snapshot::NamedNode;
+use secure::{Certificate, Identity, Network};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -110,7 +111,8 @@ impl Service {
             ledger,
             stripes: Stripes::default(),
             clock: Clock::new(),
-            log: Mutex::new(Log::new(lines)),
+            log: Mutex::new(Log::new(lines.clone())),
+            lines,
         });
         let mut doors = Vec::new();
         for &listen in &settings.listen {
@@ -154,6 +156,28 @@ impl Drop for Service {
     }
 }
 
+/// What the node knows of others.
+struct Neighbourhood<'a> {
+    nodes: &'a [NamedNode],
+    revoked: Network,
+}
+
+impl Known for Neighbourhood<'_> {
+    fn has_name(&self, name: &str) -> bool {
+        let mut names = self.nodes.iter().filter_map(|node| node.name.as_deref());
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    fn has_address(&self, address: NodeAddr) -> bool {
+        let address = address.to_string();
+        self.nodes.iter().any(|node| node.address == address)
+    }
+
+    fn has_revoked(&self, certificate: &Certificate) -> bool {
+        self.revoked.has_revoked(certificate)
+    }
+}
+
 struct Node {
     trust: Trust,
     roots: Roots,
@@ -163,6 +187,8 @@ struct Node {
     stripes: Stripes,
     clock: Clock,
     log: Mutex<Log>,
+    /// For what strangers cannot provoke.
+    lines: Lines,
 }
 
 impl Node {
@@ -259,8 +285,12 @@ impl Node {
         let (admitted, line) = match admitted {
             Ok(admitted) => {
                 let fields = admitted.certificate.fields();
+                let did = match asked {
+                    Message::Renew(_) => "renewed",
+                    _ => "joined",
+                };
                 let line = format!(
-                    "{} has joined as {}, certificate {}",
+                    "{} at {} has {did}: certificate {}",
                     fields.subject.name, fields.subject.address, fields.serial
                 );
                 (admitted, line)
@@ -276,7 +306,7 @@ impl Node {
         });
         match sent {
             Ok(()) if admitted.is_repeated => {}
-            Ok(()) => self.log(&line),
+            Ok(()) => self.lines.say(&line),
             Err(error) => self.log(&format!("{line}, and has gone before it was told: {error}")),
         }
     }
@@ -294,24 +324,21 @@ impl Node {
         })?;
         let key = key.ok_or_else(|| refused("it shows no key".to_owned()))?;
         let now_s = self.clock.unix_s();
+        let network = self.trust.commander().network().map_err(|why| Refused {
+            kind: FailureKind::Busy,
+            text: why.to_string(),
+        })?;
+        let known = Neighbourhood {
+            nodes: &network.nodes,
+            revoked: self.trust.network(),
+        };
         match asked {
             Message::Renew(certificate) => {
                 let judged = self.trust.judge(certificate, &key);
                 let address = judged.map_err(|why| refused(why.to_string()))?;
-                admission.renew(now_s, address, &key)
+                admission.renew(now_s, address, &key, &known)
             }
-            Message::Join(ask) => {
-                let known = self.trust.commander().network().ok();
-                let nodes = known.as_ref().map_or(&[][..], |known| &known.nodes[..]);
-                admission.join(now_s, ask, &key, |name, address| {
-                    let address = address.to_string();
-                    nodes.iter().any(|node| {
-                        let known = node.name.as_deref().unwrap_or_default();
-                        let is_same = !name.is_empty() && known.eq_ignore_ascii_case(name);
-                        is_same || node.address == address
-                    })
-                })
-            }
+            Message::Join(ask) => admission.join(now_s, ask, &key, &known),
             _ => Err(refused("this is no question for an issuer".to_owned())),
         }
     }

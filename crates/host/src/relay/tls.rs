@@ -83,15 +83,19 @@ impl Trust {
         identity.certificate().as_bytes().to_vec()
     }
 
-    /// Whose this certificate is, shown by one who has proved to have `key`.
-    pub(super) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
-        let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
+    /// The network with what the node has learned since it started. A loop that does not answer knows no more.
+    pub(super) fn network(&self) -> Network {
         let mut network = self.network.clone();
-        // What the node has learned since it started. A loop that does not answer knows no more.
         if let Ok(Some(list)) = self.commander.revocations() {
             let _ = network.apply(&list);
         }
-        let peer = network.verify(&certificate, Clock::new().unix_s())?;
+        network
+    }
+
+    /// Whose this certificate is, shown by one who has proved to have `key`.
+    pub(super) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
+        let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
+        let peer = self.network().verify(&certificate, Clock::new().unix_s())?;
         if peer.signing_key() != key {
             return Err(Distrust::OtherKey);
         }

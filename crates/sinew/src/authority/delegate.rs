@@ -106,6 +106,11 @@ pub(crate) fn delegate(args: &Delegate) -> Result<(Delegation, bool), Failure> {
     let text = read(&config)?;
     if !text.lines().any(|line| line.trim() == "[issuer]") {
         write(&config, &(text + &issuer(&endpoints)))?;
+        return Ok((delegation, true));
     }
+    let mut document: toml_edit::DocumentMut = text.parse().map_err(Failure::failed)?;
+    let endpoints: toml_edit::Array = endpoints.into_iter().collect();
+    document["issuer"]["endpoints"] = toml_edit::value(endpoints);
+    write(&config, &document.to_string())?;
     Ok((delegation, true))
 }

@@ -53,9 +53,11 @@ impl Directory {
             .create(path)
             .map_err(fail)?;
         let lock = Lock::take(path)?;
-        if path.join("network.key").exists() {
+        // The root key may have been moved to a safer place.
+        let files = ["network.key", "network.pub", "network.toml"];
+        if files.iter().any(|file| path.join(file).exists()) {
             return Err(Failure::failed(format_args!(
-                "{} holds a network already: choose another directory",
+                "{} holds a network already: choose another directory, or put its network.key back",
                 path.display()
             )));
         }

@@ -108,7 +108,7 @@ impl Register {
     /// one piece.
     pub fn free_block(&self) -> Option<(NodeAddr, NodeAddr)> {
         let size = 1u32 << (32 - self.prefix.bits);
-        let mut length = size / 4;
+        let mut length = (size / 4).max(BLOCK_MIN);
         while length >= BLOCK_MIN {
             let mut at = size;
             while at >= length {

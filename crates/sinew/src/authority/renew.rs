@@ -56,8 +56,8 @@ pub(super) fn run_renew(args: &Renew) -> Outcome {
 
 pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     let mut directory = Directory::open(&args.dir)?;
-    let member = match &args.certificate {
-        Some(path) => Some(member(path, &args.node)?),
+    let members = match &args.certificate {
+        Some(path) => Some(certificates_in(path, &args.node)?),
         None if directory.register.node(&args.node).is_none() => {
             return Err(unknown(&args.node));
         }
@@ -75,8 +75,9 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     let now_s = net::Clock::new().unix_s();
     let mut serials = Vec::new();
     // Certificates that were renewed count until they expire.
-    let certificates = match member {
-        Some(certificate) => vec![certificate],
+    let is_registered = members.is_none();
+    let certificates = match members {
+        Some(certificates) => certificates,
         None => directory.certificates_of(&args.node)?,
     };
     for certificate in certificates {
@@ -91,7 +92,10 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     }
     // Whoever has the key of an issuer could certify others: what it has certified ends, too.
     let delegations = directory.register.delegations.clone();
-    for given in delegations.iter().filter(|given| given.node == args.node) {
+    for given in delegations
+        .iter()
+        .filter(|given| is_registered && given.node == args.node)
+    {
         let delegation = directory.delegation(given.serial)?;
         serials.push(given.serial);
         directory
@@ -103,7 +107,7 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
         .register
         .nodes
         .iter_mut()
-        .filter(|node| node.name == args.node)
+        .filter(|node| is_registered && node.name == args.node)
     {
         node.revoked = true;
     }
@@ -133,15 +137,29 @@ pub(super) fn run_revoke(args: &Revoke) -> Outcome {
     tell(args.json, answer, &done, told_so, &otherwise, told)
 }
 
-/// The certificate of a node that an issuer has certified.
-fn member(path: &Path, name: &str) -> Result<Certificate, Failure> {
-    let certificate = read_as(path, Certificate::from_text)?;
-    match certificate.fields().subject.name == name {
-        true => Ok(certificate),
-        false => Err(Failure::misused(format_args!(
-            "{} is the certificate of `{}`, not of `{name}`",
+/// The certificates of a node that an issuer has certified: all in a file, one after the other.
+fn certificates_in(path: &Path, name: &str) -> Result<Vec<Certificate>, Failure> {
+    let blocks = |text: &str| {
+        let begins = format!("-----BEGIN {}-----", Certificate::LABEL);
+        let each = text.split(&begins).skip(1);
+        let each: Result<Vec<_>, _> = each
+            .map(|rest| Certificate::from_text(&format!("{begins}{rest}")))
+            .collect();
+        match each {
+            Ok(found) if found.is_empty() => Certificate::from_text(text).map(|one| vec![one]),
+            other => other,
+        }
+    };
+    let certificates = read_as(path, blocks)?;
+    let other = certificates
+        .iter()
+        .find(|it| it.fields().subject.name != name);
+    match other {
+        None => Ok(certificates),
+        Some(other) => Err(Failure::misused(format_args!(
+            "{} has a certificate of `{}`, not of `{name}`",
             path.display(),
-            certificate.fields().subject.name
+            other.fields().subject.name
         ))),
     }
 }

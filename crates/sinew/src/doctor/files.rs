@@ -55,7 +55,10 @@ fn certificate(config: &Config) -> Finding {
         day(not_after_s)
     );
     let renewed = match config.renewal {
-        Some(_) => "it renews itself from the issuer in `[renewal]`: see the node's log",
+        Some(_) => {
+            "the node renews it while it counts, and its log says why not; one that has ended needs a new \
+             token: `sinew join TOKEN --dir DIR`"
+        }
         None => "run `sinew net renew` where the root key is",
     };
     match network.verify(own.certificate(), now_s) {

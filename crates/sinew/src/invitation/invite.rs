@@ -2,6 +2,7 @@
 
 use super::token::Token;
 use crate::authority::directory::entropy;
+use crate::authority::is_file_name;
 use crate::config::{Config, Issuer};
 use crate::date::{clock, day};
 use crate::failure::{Failure, Outcome};
@@ -43,7 +44,7 @@ pub struct Invite {
     /// List the open invitations and the members instead
     #[arg(long)]
     pub list: bool,
-    /// Print the certificate of a member instead, for `sinew net revoke --certificate`
+    /// Print the certificates of a member instead, for `sinew net revoke --certificate`
     #[arg(long, value_name = "NAME", conflicts_with = "list")]
     pub show: Option<String>,
     /// Withdraw an open invitation, by the first digits of its id
@@ -81,6 +82,7 @@ pub fn run(args: &Invite) -> Outcome {
             day(ends_s)
         )));
     }
+    check(args, &delegation)?;
     let identity = identity::identity(&config.key, &config.certificate)?;
     let network = identity::network(&config.network, None)?;
     let random = entropy()?;
@@ -102,6 +104,25 @@ pub fn run(args: &Invite) -> Outcome {
         endpoints: issuer.endpoints.clone(),
     };
     print(args, &token, &hash_of(&secret))
+}
+
+/// What the delegation does not permit is said here, and not on the far host.
+fn check(args: &Invite, delegation: &Delegation) -> Outcome {
+    let fields = delegation.fields();
+    let name = args.name.as_deref();
+    if let Some(name) = name.filter(|name| !is_file_name(name) || !name.ends_with(fields.names)) {
+        return Err(Failure::misused(format_args!(
+            "this issuer gives no such name: `{name}`; its names are of letters, digits, `-`, `_` and `.`, \
+             and end with `{}`",
+            fields.names
+        )));
+    }
+    match args.domains.iter().find(|domain| !fields.permits(domain)) {
+        None => Ok(()),
+        Some(domain) => Err(Failure::misused(format_args!(
+            "this issuer may not give the domain `{domain}`: `sinew net delegate --domain` lets it"
+        ))),
+    }
 }
 
 fn print(args: &Invite, token: &Token, hash: &str) -> Outcome {
@@ -151,7 +172,7 @@ fn show(issuer: &Issuer, name: &str) -> Outcome {
             "no member `{name}`: `sinew invite --list` has them"
         ))
     })?;
-    terminal::line(member.certificate.trim_end())
+    terminal::line(member.certificates().concat().trim_end())
 }
 
 fn list(issuer: &Issuer, as_json: bool) -> Outcome {
@@ -243,6 +264,10 @@ fn find(dir: Option<&Path>) -> Result<(PathBuf, Config), Failure> {
     let below = ["./*/*", "./*", ".", "/etc/sinew/*"];
     for dir in below.iter().flat_map(|pattern| matching(pattern)) {
         // What is no configuration of this version cannot be meant.
+        let dir = fs::canonicalize(&dir).unwrap_or(dir);
+        if found.iter().any(|(known, _)| *known == dir) {
+            continue;
+        }
         if let Ok(config) = Config::load(&dir.join("node.toml"))
             && config.issuer.is_some()
         {

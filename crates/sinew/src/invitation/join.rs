@@ -9,7 +9,7 @@ use crate::launch::{Launch, Start};
 use crate::terminal;
 use clap::Args;
 use host::relay::join::{Ask, AskError, Given, ask};
-use secure::{Identity, Keys, Network};
+use secure::{Certificate, Identity, Keys, Network};
 use serde_json::json;
 use std::fs;
 use std::io::Read;
@@ -17,6 +17,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+/// The port of a node, unless another one is said.
+const PORT: u16 = 7700;
 /// A token has some 200 characters.
 const TOKEN_CHARS_MAX: u64 = 8_192;
 
@@ -76,8 +78,9 @@ pub fn run(args: &Join) -> Outcome {
         Some(dir) => dir.clone(),
         None => args.launch.dir(&wanted)?,
     };
-    let config = dir.join("node.toml");
-    if config.exists() {
+    let mut dir = dir;
+    if dir.join("node.toml").exists() && !has_expired(&dir, now_s) {
+        let config = dir.join("node.toml");
         return Err(Failure::misused(format_args!(
             "{} is there already: start it with `sinew node --config {0}`, or choose another --dir",
             config.display()
@@ -92,9 +95,26 @@ pub fn run(args: &Join) -> Outcome {
     let given = ask(&token.endpoints, token.issuer, &keys, &asked).map_err(not_given)?;
     let given = checked(given, &network, now_s)?;
     let identity = Identity::new(keys, given.certificate.clone()).map_err(Failure::failed)?;
+    // A service's directory has the name that the host was given.
+    if args.dir.is_none() && args.launch.how()? == Start::Service && identity.name() != wanted {
+        let named = args.launch.dir(identity.name())?;
+        fs::rename(&dir, &named).map_err(|error| FileError::Write {
+            path: named.clone(),
+            error,
+        })?;
+        dir = named;
+    }
+    let config = dir.join("node.toml");
     install(args, &token, &dir, &network, &identity, &given)?;
     tell(args, &identity, &config)?;
     args.launch.start(identity.name(), &config)
+}
+
+/// A node whose certificate has ended may join again, and stays who it was.
+fn has_expired(dir: &Path, now_s: u64) -> bool {
+    let text = fs::read_to_string(dir.join("node.cert")).unwrap_or_default();
+    let certificate = Certificate::from_text(&text);
+    certificate.is_ok_and(|it| it.fields().not_after_s < now_s)
 }
 
 fn token(text: &str) -> Result<Token, Failure> {
@@ -195,11 +215,21 @@ fn install(
     if let Some(list) = &given.revocations {
         write(&dir.join("revocations"), &list.to_text())?;
     }
+    // One that joins again keeps what was configured.
+    if dir.join("node.toml").exists() {
+        return Ok(());
+    }
+    // IPv6 is spoken where the issuer is.
+    let is_v6 = token
+        .endpoints
+        .iter()
+        .any(|endpoint| endpoint.starts_with('['));
+    let both = (is_v6 && args.addresses.is_empty()).then(|| ([0_u16; 8], PORT).into());
     let sockets = args.launch.sockets(identity.name())?;
     let text = joined(&Joined {
         name: identity.name(),
         endpoints: &args.addresses,
-        listen: args.listen,
+        listen: args.listen.or(both),
         sockets: sockets.as_deref(),
         neighbors: &given.neighbors,
         issuer: token.issuer,

@@ -132,7 +132,7 @@ impl<'a> Delegation<'a> {
     }
 
     /// True for a domain that a certificate may have.
-    fn permits(&self, domain: &str) -> bool {
+    pub fn permits(&self, domain: &str) -> bool {
         let within = |pattern: &str| match pattern.strip_prefix('*') {
             // `*.example.net` covers `a.example.net` and `*.a.example.net`.
             Some(end) => domain.ends_with(end) && domain.len() > end.len(),
