@@ -219,16 +219,23 @@ fn up_makes_a_network_whose_first_node_invites() {
         key
     );
     world.start("a");
-    let token = world
-        .sinew("invite --name home --domain none.example")
-        .trim()
-        .to_owned();
     // The delegation of `up` gives no domains.
-    let (_, why) = failure(&world.try_sinew(&join(&world, &token, "home", 2)));
+    let (status, why) = failure(&world.try_sinew("invite --domain none.example"));
+    assert_eq!(status, 2);
     assert!(
-        why.contains("may not give that name, address, domain"),
+        why.contains("may not give the domain `none.example`"),
         "{why}"
     );
+    let (status, why) = failure(&world.try_sinew("invite --name a/b"));
+    assert_eq!(status, 2);
+    assert!(why.contains("gives no such name"), "{why}");
+    // A network whose root key was moved away is not overwritten.
+    let key = world.dir.join("net/network.key");
+    fs::rename(&key, world.dir.join("safe.key")).unwrap();
+    let (status, why) =
+        failure(&world.try_sinew(&format!("up net --node b --address {at} --start no")));
+    assert_eq!(status, 1);
+    assert!(why.contains("holds a network already"), "{why}");
     let token = world.sinew("invite").trim().to_owned();
     world.sinew(&join(&world, &token, "home", 2));
     world.start("home");
