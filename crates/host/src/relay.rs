@@ -16,6 +16,7 @@
 //! told to all and shuts everything.
 
 mod account;
+mod allow;
 mod dial;
 mod door;
 mod duplex;
@@ -39,10 +40,12 @@ mod tls;
 mod transfer;
 pub mod tree;
 
+pub use allow::Allowed;
 pub use failure::Failure;
 pub use ledger::Ledger;
 pub use origin::{Order, Progress, Report, pull, push};
 pub use place::{Named, Place};
+pub use roots::Root;
 pub use service::{ServeError, Service, Settings};
 pub use tree::Tree;
 

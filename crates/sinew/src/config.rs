@@ -29,8 +29,10 @@
 //! token_file = "clients.token"
 //!
 //! [relay]                            # bulk data: `sinew cp` through and to this node
-//! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed
+//! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed. One that only
+//!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
+//! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here
 //! delegation = "node.delegation"     # what it may certify: `sinew net delegate` makes it
@@ -50,7 +52,8 @@ use host::control::GroupSet;
 use host::log::Level;
 use parse::{
     congestion, default_mode, flows, group_address, hops, key, listen, mode, neighbors,
-    node_address, one_or_more, one_text, rate, settings, some_listen, span, strikes, text, yes,
+    node_address, one_or_more, one_text, rate, rules, settings, some_listen, span, strikes, text,
+    yes,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -371,7 +374,58 @@ pub struct Relay {
     /// How many transfers it has a part in at the same time; with 0 it serves none.
     pub transfers: usize,
     /// The directories whose files it keeps and gives.
-    pub roots: Vec<PathBuf>,
+    pub roots: Vec<Root>,
+    /// The addresses that it dials for other nodes, besides those of its neighbours.
+    #[serde(deserialize_with = "rules")]
+    pub allow: Vec<Rule>,
+}
+
+/// A directory that is served: its path, or that and what is done with it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a path, or a table of path, read and write: { path = \"/srv\", write = false }"
+)]
+pub enum Root {
+    /// It gives and keeps.
+    Open(PathBuf),
+    /// It does what is said.
+    Told(RootRights),
+}
+
+/// What is done with a directory.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RootRights {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its files are given.
+    #[serde(default = "yes")]
+    pub read: bool,
+    /// Files are kept in it.
+    #[serde(default = "yes")]
+    pub write: bool,
+}
+
+impl Root {
+    /// The same for the service.
+    pub fn open(&self) -> host::relay::Root {
+        match self {
+            Root::Open(path) => host::relay::Root::open(path.clone()),
+            Root::Told(told) => host::relay::Root {
+                path: told.path.clone(),
+                read: told.read,
+                write: told.write,
+            },
+        }
+    }
+
+    fn path_mut(&mut self) -> &mut PathBuf {
+        match self {
+            Root::Open(path) => path,
+            Root::Told(told) => &mut told.path,
+        }
+    }
 }
 
 impl Default for Relay {
@@ -380,6 +434,7 @@ impl Default for Relay {
             listen: None,
             transfers: relay::TRANSFERS,
             roots: Vec::new(),
+            allow: Vec::new(),
         }
     }
 }
@@ -582,7 +637,7 @@ impl Config {
             .chain(options.into_iter().filter_map(Option::as_mut))
             .chain(token_file)
             .chain(issuer.into_iter().flatten())
-            .chain(&mut self.relay.roots)
+            .chain(self.relay.roots.iter_mut().map(Root::path_mut))
         {
             if path.is_relative() {
                 *path = dir.join(&*path);

@@ -10,18 +10,28 @@
 //! command is run again.
 
 mod progress;
+mod retry;
 mod route;
 
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
 use crate::names::Names;
+use crate::quantity;
+use crate::terminal;
+use base::NodeAddr;
 use clap::Args;
+use host::relay::origin::Done;
 use host::relay::{Named, Order, Place, Tree};
 use progress::Meter;
-use route::{Ends, Route};
-use std::ffi::OsStr;
+use retry::{Avoided, Next, Patience};
+use route::{Ends, Planned, Route};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Arguments of `sinew cp`.
 #[derive(Debug, Args)]
@@ -30,7 +40,7 @@ pub struct Copy {
     /// output. A path with a colon in it is local if a slash comes before the colon: ./a:b. Several
     /// sources need a directory to go into
     #[arg(value_names = ["SRC", "DST"], num_args = 2.., required = true)]
-    pub paths: Vec<String>,
+    pub paths: Vec<OsString>,
     /// The nodes between, in order, from here to the node that is named; NODE@HOST:PORT for one that
     /// is no neighbour of the one before
     #[arg(
@@ -58,6 +68,13 @@ pub struct Copy {
     /// Begin anew, whatever an earlier attempt has left
     #[arg(long)]
     pub fresh: bool,
+    /// Leave what is there under the target's name as it is, and fail
+    #[arg(long)]
+    pub no_clobber: bool,
+    /// When something breaks, go on for as long as nothing moves, by another way if there is one; 0
+    /// fails at once. One hour unless said; what could not even begin is waited for only if said
+    #[arg(long, value_name = "TIME", value_parser = quantity::seconds)]
+    pub give_up: Option<base::Duration>,
     /// Throw the data away where it arrives, after it was checked: to measure
     #[arg(long)]
     pub discard: bool,
@@ -68,7 +85,7 @@ pub struct Copy {
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
-    /// Print JSON when it is done
+    /// Print JSON when it is done, or has failed
     #[arg(long)]
     pub json: bool,
 }
@@ -83,149 +100,288 @@ fn stripes(text: &str) -> Result<u8, String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Remote {
     node: String,
-    path: String,
+    path: Vec<u8>,
 }
 
 impl Remote {
     /// What goes there goes into a directory, which must be there: a slash at the end says so.
     fn into_directory(mut self) -> Remote {
-        match self.path.as_str() {
+        match &self.path[..] {
             // A path without a root is below the first one.
-            "" => self.path.push_str("./"),
-            path if path.ends_with('/') => {}
-            _ => self.path.push('/'),
+            b"" => self.path.extend(b"./"),
+            path if path.ends_with(b"/") => {}
+            _ => self.path.push(b'/'),
         }
         self
+    }
+
+    fn shown(&self) -> String {
+        format!("{}:{}", self.node, String::from_utf8_lossy(&self.path))
     }
 }
 
 /// What is to be copied where.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
-    Push(Vec<String>, Vec<Remote>),
-    Pull(Vec<Remote>, String),
+    Push(Vec<OsString>, Vec<Remote>),
+    Pull(Vec<Remote>, OsString),
+}
+
+/// One copy.
+#[derive(Clone, Copy)]
+enum Job<'a> {
+    Push(&'a OsStr, &'a [Remote]),
+    Pull(&'a Remote, &'a OsStr),
+}
+
+/// Why a copy did not come to its end.
+struct Broke {
+    failure: Failure,
+    /// What a node said of it; without that this host's own node was not to be had.
+    cause: Option<host::relay::Failure>,
+    /// Another attempt may do better.
+    again: bool,
+}
+
+impl Broke {
+    /// By something that is as it is.
+    fn for_good(failure: Failure) -> Broke {
+        Broke {
+            failure,
+            cause: None,
+            again: false,
+        }
+    }
+
+    fn of_own_node(failure: Failure) -> Broke {
+        Broke {
+            again: matches!(failure, Failure::Failed(_)),
+            failure,
+            cause: None,
+        }
+    }
 }
 
 /// Copies.
 pub fn run(args: &Copy) -> Outcome {
-    let wanted = wanted(&args.paths)?;
-    let mut control = Control::find(args.node.as_deref())?;
-    let socket = control.path().with_extension(host::relay::SUFFIX);
-    if !socket.exists() {
-        return Err(Failure::failed(format_args!(
-            "the node at {} serves no bulk data: see `[relay]` in its configuration",
-            control.path().display()
-        )));
-    }
-    let status = control.status()?;
-    let names = Names::of(&status);
-    let route = Route::new(&mut control, &status, &names, args)?;
-    match wanted {
+    let copied = copy_all(args);
+    copied.map_err(|broke| {
+        if args.json && !matches!(broke.failure, Failure::NobodyReads) {
+            let cause = broke.cause.as_ref();
+            let value = json!({
+                "error": broke.failure.text(),
+                "kind": cause.map_or("own-node", |cause| cause.kind.label()),
+                "node": cause.map(|cause| cause.node.to_string()),
+            });
+            // What is said on standard error, and the exit status, say it as well.
+            let _ = terminal::json(&value);
+        }
+        broke.failure
+    })
+}
+
+fn copy_all(args: &Copy) -> Result<(), Broke> {
+    match wanted(&args.paths).map_err(Broke::for_good)? {
         Wanted::Push(sources, targets) => {
             let targets = match sources.len() {
                 1 => targets,
                 _ => targets.into_iter().map(Remote::into_directory).collect(),
             };
             for source in &sources {
-                push(args, &route, &socket, &names, source, &targets)?;
+                copy(args, Job::Push(source, &targets))?;
             }
         }
         Wanted::Pull(sources, target) => {
             let is_place = !args.discard && target != "-";
             if sources.len() > 1 && is_place && !Path::new(&target).is_dir() {
-                return Err(Failure::misused(format_args!(
-                    "{target} is no directory, and {} sources need one: make it first",
+                return Err(Broke::for_good(Failure::misused(format_args!(
+                    "{} is no directory, and {} sources need one: make it first",
+                    target.display(),
                     sources.len()
-                )));
+                ))));
             }
             for source in &sources {
-                pull(args, &route, &socket, &names, source, &target)?;
+                copy(args, Job::Pull(source, &target))?;
             }
         }
     }
     Ok(())
 }
 
-fn push(
-    args: &Copy,
-    route: &Route,
-    socket: &Path,
-    names: &Names,
-    source: &str,
-    targets: &[Remote],
-) -> Outcome {
-    let (tree, name, total) = match source {
-        "-" => (Tree::stream(Box::new(io::stdin())), None, None),
-        path => {
-            let tree = Tree::open(Path::new(path)).map_err(|error| unread(path, &error))?;
-            (tree, named(path), size(Path::new(path)))
+/// One copy, in as many attempts as it takes.
+fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
+    let asked = args
+        .give_up
+        .map(|span| std::time::Duration::from_nanos(span.as_nanos()));
+    let mut patience = Patience::new(asked);
+    let mut meter = Meter::new(args, job.total());
+    let mut last: Option<Broke> = None;
+    loop {
+        let broke = match attempt(args, job, &mut meter, &patience.avoided, &mut last) {
+            Ok(done) => return meter.finish(&job.words(), done).map_err(Broke::for_good),
+            Err(broke) if !broke.again || !job.can_repeat() => return Err(broke),
+            Err(broke) => broke,
+        };
+        let (begun, idle) = meter.on_broken();
+        if meter.has_moved() {
+            patience.on_moved();
         }
-    };
-    let mut ends = Ends::new();
-    for target in targets {
-        let node = names.address(&target.node)?;
-        let mut path = target.path.clone();
-        if let Some(name) = &name {
-            path.push(wire::relay::NAME_SEPARATOR);
-            path.push_str(name);
-        }
-        if ends.insert(node, path).is_some() {
-            return Err(Failure::misused(format_args!(
-                "two copies to node {} at once: run them one after the other",
-                target.node
-            )));
+        let ends = meter.ends().clone();
+        match patience.next(broke.cause.as_ref(), &ends, (begun, idle), Instant::now()) {
+            Next::Around(false) => last = Some(broke),
+            Next::Around(true) => meter.wait(broke.failure.text(), patience.give_up()),
+            Next::Wait(pause) => {
+                meter.wait(broke.failure.text(), patience.give_up());
+                std::thread::sleep(pause);
+            }
+            Next::GiveUp => return Err(broke),
         }
     }
-    let planned = route.to(&ends)?;
-    let order = order(args, route, socket, planned.bytes);
-    let meter = Meter::new(args, names, planned.predicted, total);
-    let done = host::relay::push(&order, tree, &|progress| meter.on(progress));
-    let words: Vec<String> = targets
-        .iter()
-        .map(|t| format!("{}:{}", t.node, t.path))
-        .collect();
-    meter.finish("to", &words, done.map_err(|failure| told(names, &failure))?)
 }
 
-fn pull(
-    args: &Copy,
-    route: &Route,
-    socket: &Path,
-    names: &Names,
-    source: &Remote,
-    target: &str,
-) -> Outcome {
-    let node = names.address(&source.node)?;
-    let name = Path::new(&source.path).file_name();
-    let place = match target {
-        "-" => Place::Stream(Box::new(io::stdout())),
-        _ if args.discard => Place::Discard,
-        path => {
-            let named = Named::at(Path::new(path), name);
-            Place::Named(named.map_err(|error| unread(path, &error))?)
+impl Job<'_> {
+    /// A stream is gone when it was read or written.
+    fn can_repeat(self) -> bool {
+        !matches!(self, Job::Push(path, _) | Job::Pull(_, path) if path == "-")
+    }
+
+    /// Bytes, where they are known before.
+    fn total(self) -> Option<u64> {
+        match self {
+            Job::Push(source, _) if source != "-" => size(Path::new(source)),
+            _ => None,
         }
-    };
-    let ends = Ends::from([(node, source.path.clone())]);
-    let planned = route.to(&ends)?;
-    let order = order(args, route, socket, planned.bytes);
-    let meter = Meter::new(args, names, planned.predicted, None);
-    let done = host::relay::pull(&order, place, &|progress| meter.on(progress));
-    let words = [format!("{}:{}", source.node, source.path)];
-    meter.finish(
-        "from",
-        &words,
-        done.map_err(|failure| told(names, &failure))?,
-    )
+    }
+
+    /// How it is told what came of it.
+    fn words(self) -> (&'static str, Vec<String>) {
+        match self {
+            Job::Push(_, targets) => ("to", targets.iter().map(Remote::shown).collect()),
+            Job::Pull(source, _) => ("from", vec![source.shown()]),
+        }
+    }
 }
 
-fn order(args: &Copy, route: &Route, socket: &Path, bytes: Vec<u8>) -> Order {
+/// One attempt. Where the only way is one that was to be avoided, and nothing has begun, it is not
+/// gone again: `last` is what came of it.
+fn attempt(
+    args: &Copy,
+    job: Job<'_>,
+    meter: &mut Meter,
+    avoided: &Avoided,
+    last: &mut Option<Broke>,
+) -> Result<Done, Broke> {
+    let own = Broke::of_own_node;
+    let mut control = Control::find(args.node.as_deref()).map_err(own)?;
+    let socket = control.path().with_extension(host::relay::SUFFIX);
+    if !socket.exists() {
+        return Err(own(Failure::failed(format_args!(
+            "the node at {} serves no bulk data: see `[relay]` in its configuration",
+            control.path().display()
+        ))));
+    }
+    let status = control.status().map_err(own)?;
+    let names = Names::of(&status);
+    let route = Route::new(&mut control, &status, &names, args, avoided).map_err(own)?;
+    let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
+    let planned = route.to(&work.ends()).map_err(own)?;
+    if !planned.is_around
+        && let Some(last) = last.take()
+    {
+        return Err(Broke {
+            again: false,
+            ..last
+        });
+    }
+    let ends: BTreeSet<NodeAddr> = work.ends().into_keys().chain([route.own()]).collect();
+    meter.begin(&names, planned.predicted, ends);
+    let order = order(args, &route, &socket, &planned);
+    let meter = &*meter;
+    let done = match work {
+        Work::Push(tree, _) => host::relay::push(&order, *tree, &|told| meter.on(told)),
+        Work::Pull(_, place) => host::relay::pull(&order, place, &|told| meter.on(told)),
+    };
+    done.map_err(|cause| Broke {
+        failure: told(&names, &cause),
+        cause: Some(cause),
+        again: true,
+    })
+}
+
+/// What an attempt reads or writes here, and its other ends.
+enum Work {
+    Push(Box<Tree>, Ends),
+    Pull(Ends, Place),
+}
+
+impl Work {
+    fn of(args: &Copy, job: Job<'_>, names: &Names) -> Result<Work, Failure> {
+        match job {
+            Job::Push(source, targets) => {
+                let (tree, name) = match source.as_bytes() {
+                    b"-" => (Tree::stream(Box::new(io::stdin())), None),
+                    _ => {
+                        let path = Path::new(source);
+                        let tree = Tree::open(path).map_err(|error| unread(source, &error))?;
+                        (tree, named(path))
+                    }
+                };
+                let mut ends = Ends::new();
+                for target in targets {
+                    let node = names.address(&target.node)?;
+                    let mut path = target.path.clone();
+                    if let Some(name) = &name {
+                        path.push(wire::relay::NAME_SEPARATOR);
+                        path.extend_from_slice(name.as_bytes());
+                    }
+                    if ends.insert(node, path).is_some() {
+                        return Err(Failure::misused(format_args!(
+                            "two copies to node {} at once: run them one after the other",
+                            target.node
+                        )));
+                    }
+                }
+                Ok(Work::Push(Box::new(tree), ends))
+            }
+            Job::Pull(source, target) => {
+                let node = names.address(&source.node)?;
+                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
+                let place = match target.as_bytes() {
+                    b"-" => Place::Stream(Box::new(io::stdout())),
+                    _ if args.discard => Place::Discard,
+                    _ => {
+                        let named = Named::at(Path::new(target), name);
+                        let named = named.map_err(|error| unread(target, &error))?;
+                        if args.no_clobber && named.is_there() {
+                            return Err(Failure::failed(format_args!(
+                                "{} is there, and stays as it is: that is what --no-clobber asks for",
+                                target.display()
+                            )));
+                        }
+                        Place::Named(named)
+                    }
+                };
+                Ok(Work::Pull(Ends::from([(node, source.path.clone())]), place))
+            }
+        }
+    }
+
+    fn ends(&self) -> Ends {
+        match self {
+            Work::Push(_, ends) | Work::Pull(ends, _) => ends.clone(),
+        }
+    }
+}
+
+fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order {
     Order {
         socket: socket.to_owned(),
         node: route.own(),
-        route: bytes,
+        route: planned.bytes.clone(),
         plain: args.plain,
         scavenge: args.scavenge,
         fresh: args.fresh,
+        keep: args.no_clobber,
         congestion: args.congestion.clone().unwrap_or_default(),
     }
 }
@@ -254,13 +410,13 @@ fn size(path: &Path) -> Option<u64> {
 const COUNTED_MAX: usize = 10_000;
 
 /// The name that a copy of `path` has in a directory.
-fn named(path: &str) -> Option<String> {
-    let whole = Path::new(path).canonicalize().ok()?;
-    whole.file_name().and_then(OsStr::to_str).map(str::to_owned)
+fn named(path: &Path) -> Option<OsString> {
+    let whole = path.canonicalize().ok()?;
+    whole.file_name().map(OsStr::to_owned)
 }
 
-fn unread(path: &str, error: &io::Error) -> Failure {
-    Failure::failed(format_args!("{path}: {error}"))
+fn unread(path: &OsStr, error: &io::Error) -> Failure {
+    Failure::failed(format_args!("{}: {error}", path.display()))
 }
 
 fn told(names: &Names, failure: &host::relay::Failure) -> Failure {
@@ -268,18 +424,20 @@ fn told(names: &Names, failure: &host::relay::Failure) -> Failure {
     Failure::failed(format_args!("{}: {}", names.name(&node), failure.text))
 }
 
-fn remote(word: &str) -> Option<Remote> {
-    let (node, path) = word.split_once(':')?;
+fn remote(word: &OsStr) -> Option<Remote> {
+    let bytes = word.as_bytes();
+    let colon = bytes.iter().position(|byte| *byte == b':')?;
+    let node = std::str::from_utf8(&bytes[..colon]).ok()?;
     if node.is_empty() || node.contains('/') {
         return None;
     }
     Some(Remote {
         node: node.to_owned(),
-        path: path.to_owned(),
+        path: bytes[colon + 1..].to_vec(),
     })
 }
 
-fn wanted(words: &[String]) -> Result<Wanted, Failure> {
+fn wanted(words: &[OsString]) -> Result<Wanted, Failure> {
     let remotes: Vec<Option<Remote>> = words.iter().map(|word| remote(word)).collect();
     let first = remotes.iter().position(Option::is_some);
     let misused = || {
@@ -314,18 +472,19 @@ fn wanted(words: &[String]) -> Result<Wanted, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     #[test]
     fn what_comes_first_says_which_way_it_goes() {
         let parse = |text: &str| {
-            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
             wanted(&words)
         };
         let remote = |node: &str, path: &str| Remote {
             node: node.to_owned(),
-            path: path.to_owned(),
+            path: path.as_bytes().to_vec(),
         };
-        let list = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let list = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         assert_eq!(
             parse("a ./b:c fra:/d lon:e").unwrap(),
             Wanted::Push(
@@ -337,12 +496,18 @@ mod tests {
             parse("fra:/d 10.7.0.3:e -").unwrap(),
             Wanted::Pull(
                 vec![remote("fra", "/d"), remote("10.7.0.3", "e")],
-                "-".to_owned()
+                "-".into()
             )
         );
         for bad in ["a b", "fra:a lon:b", "a fra:b c", "fra:a b c"] {
             assert!(matches!(parse(bad), Err(Failure::Misused(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_path_is_any_bytes() {
+        let word = OsString::from_vec(b"fra:/d/\xff\xfe".to_vec());
+        assert_eq!(remote(&word).unwrap().path, b"/d/\xff\xfe");
     }
 
     #[test]
@@ -360,12 +525,12 @@ mod tests {
     #[test]
     fn several_sources_go_into_a_directory() {
         let path = |path: &str| {
-            let (node, path) = ("d".to_owned(), path.to_owned());
+            let (node, path) = ("d".to_owned(), path.as_bytes().to_vec());
             Remote { node, path }.into_directory().path
         };
         assert_eq!(
             [path("collect"), path("/srv/a/"), path("")],
-            ["collect/", "/srv/a/", "./"]
+            [&b"collect/"[..], b"/srv/a/", b"./"]
         );
     }
 

@@ -14,6 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::identity;
 use base::{Duration, UnderlayAddr};
 use clap::Args;
+use gateway::allow::Rule;
 use host::admission::{Admission, Books};
 use host::control::{Control, Files, Operator};
 use host::keeper::Keeper;
@@ -37,6 +38,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use wire::exit::Host;
 
 /// The real-time priority that is asked for: above other programs, below the kernel's own threads,
 /// which have 50.
@@ -291,14 +293,16 @@ fn relay(
         listen: listen.unwrap_or(&config.listen).clone(),
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
         transfers: config.relay.transfers,
-        roots: config.relay.roots.clone(),
+        roots: config.relay.roots.iter().map(config::Root::open).collect(),
+        allow: allowed(&config.relay.allow),
         certificate: Some(config.certificate.clone()),
         admission: admission.map(Arc::new),
     };
-    for root in config.relay.roots.iter().filter(|root| !root.is_dir()) {
+    let missing = settings.roots.iter().filter(|root| !root.path.is_dir());
+    for root in missing {
         lines.warn(&format!(
             "bulk data: {} is no directory: make it, or change `[relay] roots`",
-            root.display()
+            root.path.display()
         ));
     }
     let (identity, network) = (identity.clone(), network.clone());
@@ -320,6 +324,15 @@ fn relay(
 }
 
 /// What makes this node an issuer.
+/// What is dialled for other nodes.
+fn allowed(rules: &[Rule]) -> host::relay::Allowed {
+    let rules = gateway::allow::Allowed::new(rules.to_vec());
+    host::relay::Allowed::by(move |host, at| {
+        let port = at.port();
+        rules.lists(&Host::Name(host), port) || rules.lists(&Host::Ip(at.ip()), port)
+    })
+}
+
 fn admission_by(issuer: &config::Issuer, identity: &Identity) -> Result<Admission, Failure> {
     let delegation = identity::read_as(&issuer.delegation, Delegation::from_text);
     let delegation = delegation.map_err(Failure::misused)?;

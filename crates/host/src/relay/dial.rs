@@ -1,5 +1,6 @@
 //! Reaching the next node of a route: control, the question, then the stripes.
 
+use super::allow::Rights;
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
 use super::socket::{Data, Socket};
@@ -37,7 +38,7 @@ pub(super) struct Next {
 /// How to reach it.
 pub(super) enum Way<'a> {
     /// Over the network.
-    Tcp(&'a Trust),
+    Tcp(&'a Trust, Rights<'a>),
     /// The node that runs here, by its socket.
     Local(&'a Path),
 }
@@ -47,20 +48,20 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
     let hop = open.route;
     let broken = |error: &io::Error| unreachable(here, hop.node, error);
     let addr = match way {
-        Way::Tcp(trust) => Some(endpoint(trust, hop.node, hop.endpoint)?),
+        Way::Tcp(trust, rights) => Some(endpoint((trust, *rights), hop.node, hop.endpoint)?),
         Way::Local(_) => None,
     };
     let connect = || -> io::Result<Socket> {
         match (way, addr) {
             (Way::Local(path), _) => UnixStream::connect(path).map(Socket::Unix),
-            (Way::Tcp(_), Some(addr)) => {
+            (Way::Tcp(..), Some(addr)) => {
                 TcpStream::connect_timeout(&addr, PATIENCE).map(Socket::Tcp)
             }
-            (Way::Tcp(_), None) => Err(ErrorKind::AddrNotAvailable.into()),
+            (Way::Tcp(..), None) => Err(ErrorKind::AddrNotAvailable.into()),
         }
     };
     let trust = match way {
-        Way::Tcp(trust) => Some(*trust),
+        Way::Tcp(trust, _) => Some(*trust),
         Way::Local(_) => None,
     };
     let (control, ticket) = ask(connect, trust, here, open).map_err(|why| match why {
@@ -138,7 +139,17 @@ fn ask(
             }
             Ok((control, ticket))
         }
-        Message::Failed { node, kind, text } => Err(Why::Failed(Failure::new(node, kind, text))),
+        Message::Failed {
+            node,
+            kind,
+            about,
+            text,
+        } => Err(Why::Failed(Failure {
+            node,
+            kind,
+            about,
+            text: text.to_owned(),
+        })),
         _ => Err(Why::Io(ErrorKind::InvalidData.into())),
     }
 }
@@ -214,34 +225,66 @@ fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {
         _ => "",
     };
     let text = format!("cannot reach {node} by TCP: {error}{advice}");
-    Failure::new(here, FailureKind::Broken, text)
+    Failure::new(here, FailureKind::Broken, text).about(node)
 }
 
 /// Where a node is reached by TCP: as the route says, or where the overlay reaches this neighbour.
-fn endpoint(trust: &Trust, node: NodeAddr, told: &str) -> Result<SocketAddr, Failure> {
+fn endpoint(
+    (trust, rights): (&Trust, Rights<'_>),
+    node: NodeAddr,
+    told: &str,
+) -> Result<SocketAddr, Failure> {
     let here = trust.own();
-    if !told.is_empty() {
-        let found = told
-            .to_socket_addrs()
-            .and_then(|mut all| all.next().ok_or_else(|| ErrorKind::AddrNotAvailable.into()));
-        return found.map_err(|error| {
-            let text = format!("`{told}`, where {node} is said to be: {error}");
-            Failure::new(here, FailureKind::NotFound, text)
-        });
+    let known = known(trust, node)?;
+    if told.is_empty() {
+        return match known {
+            Known::At(at) => Ok(at),
+            Known::No => {
+                let text = format!(
+                    "{node} is no neighbor of {here}: name the nodes between by --via, or where it is \
+                     by --via NODE@HOST:PORT"
+                );
+                Err(Failure::new(here, FailureKind::NotFound, text).about(node))
+            }
+            Known::Down => {
+                let text = format!("it is not known where {node} is: its link is not up yet");
+                Err(Failure::new(here, FailureKind::Broken, text).about(node))
+            }
+        };
     }
+    // What is resolved here is what is dialled: a name that changes its mind in between leads nowhere else.
+    let found = told.to_socket_addrs().map_err(|error| {
+        let text = format!("`{told}`, where {node} is said to be: {error}");
+        Failure::new(here, FailureKind::NotFound, text)
+    })?;
+    let is_its_own = |at: &SocketAddr| matches!(known, Known::At(own) if own == *at);
+    let mut permitted = found.filter(|at| is_its_own(at) || rights.permit(told, *at));
+    permitted.next().ok_or_else(|| {
+        let text = format!(
+            "`{told}` is not where this node knows {node} to be, and others may have it dial only what \
+             `[relay] allow` of its configuration lists"
+        );
+        Failure::new(here, FailureKind::Forbidden, text)
+    })
+}
+
+/// What the overlay knows of where a node is.
+enum Known {
+    At(SocketAddr),
+    Down,
+    No,
+}
+
+fn known(trust: &Trust, node: NodeAddr) -> Result<Known, Failure> {
     let status = trust.commander().status();
-    let status = status.map_err(|why| Failure::new(here, FailureKind::Busy, why))?;
+    let status = status.map_err(|why| Failure::new(trust.own(), FailureKind::Busy, why))?;
     let peer = node.to_string();
     let link = status.snapshot.links.iter().find(|link| link.peer == peer);
-    let at = link.and_then(|link| link.at.as_ref()?.parse().ok());
-    at.ok_or_else(|| {
-        let text = match link {
-            None => format!(
-                "{node} is no neighbor of {here}: name the nodes between by --via, or where it is \
-                 by --via NODE@HOST:PORT"
-            ),
-            Some(_) => format!("it is not known where {node} is: its link is not up yet"),
-        };
-        Failure::new(here, FailureKind::NotFound, text)
+    Ok(match link {
+        None => Known::No,
+        Some(link) => match link.at.as_ref().and_then(|at| at.parse().ok()) {
+            Some(at) => Known::At(at),
+            None => Known::Down,
+        },
     })
 }

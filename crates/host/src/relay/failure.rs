@@ -13,18 +13,45 @@ pub struct Failure {
     pub node: NodeAddr,
     /// Whose turn it is.
     pub kind: FailureKind,
+    /// The node that was not reached, or was lost, if that is why.
+    pub about: Option<NodeAddr>,
     /// What, and what to do.
     pub text: String,
 }
 
 impl Failure {
     pub(super) fn new(node: NodeAddr, kind: FailureKind, text: impl fmt::Display) -> Failure {
-        let text = text.to_string();
-        Failure { node, kind, text }
+        Failure {
+            node,
+            kind,
+            about: None,
+            text: text.to_string(),
+        }
+    }
+
+    /// The same, because of another node.
+    pub(super) fn about(self, peer: NodeAddr) -> Failure {
+        Failure {
+            about: Some(peer),
+            ..self
+        }
     }
 
     /// A connection to `peer` broke.
-    pub(super) fn broken(node: NodeAddr, peer: impl fmt::Display, error: &io::Error) -> Failure {
+    pub(super) fn broken(node: NodeAddr, peer: NodeAddr, error: &io::Error) -> Failure {
+        Failure::lost(node, peer, error).about(peer)
+    }
+
+    /// The connection to one of two broke, and nobody can tell which.
+    pub(super) fn either_broken(
+        node: NodeAddr,
+        (a, b): (NodeAddr, NodeAddr),
+        error: &io::Error,
+    ) -> Failure {
+        Failure::lost(node, format_args!("{a} or {b}"), error)
+    }
+
+    fn lost(node: NodeAddr, peer: impl fmt::Display, error: &io::Error) -> Failure {
         // What is sealed badly, or not in the format, is not a line that went down.
         let kind = match error.kind() {
             ErrorKind::InvalidData => FailureKind::Corrupt,
@@ -34,11 +61,8 @@ impl Failure {
             ErrorKind::UnexpectedEof => format!("the connection to {peer} has ended"),
             _ => format!("the connection to {peer} broke: {error}"),
         };
-        Failure::new(
-            node,
-            kind,
-            text + "; run the same command again to go on from here",
-        )
+        let advice = "; run the same command again to go on from here";
+        Failure::new(node, kind, text + advice)
     }
 
     /// Something with a file failed.
@@ -63,6 +87,7 @@ impl Failure {
         Message::Failed {
             node: self.node,
             kind: self.kind,
+            about: self.about,
             text: &self.text,
         }
     }

@@ -235,7 +235,7 @@ mod tests {
                 node,
                 stripes: 1,
                 endpoint: "",
-                path: ends.then_some("copy"),
+                path: ends.then_some(b"copy"),
                 discard: false,
                 below,
             };
@@ -255,6 +255,7 @@ mod tests {
             plain: false,
             scavenge: true,
             fresh: false,
+            keep: false,
             congestion: "",
             certificate: &[],
             route: Hop::parse(&route).unwrap(),

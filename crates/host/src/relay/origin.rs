@@ -37,6 +37,8 @@ pub struct Order {
     pub scavenge: bool,
     /// Do not go on where an earlier attempt has ended.
     pub fresh: bool,
+    /// What is there under the target's name stays, and nothing is copied.
+    pub keep: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
 }
@@ -73,6 +75,7 @@ impl Order {
             plain: self.plain,
             scavenge: self.scavenge,
             fresh: self.fresh,
+            keep: self.keep,
             congestion: &self.congestion,
             certificate: &[],
             route: Hop::parse(&self.route).map_err(|why| unusable(&why))?,
@@ -163,6 +166,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
         }
         let sink = Sink {
             here,
+            peer: here,
             control,
             inflow,
             transfer,

@@ -65,9 +65,6 @@ impl Named {
             (true, None, Some(name)) => (path.parent().unwrap_or(Path::new("")), name),
             (_, _, None) => return Err(ErrorKind::InvalidInput.into()),
         };
-        if name.len() + PART.len().max(JOURNAL.len()) + 1 > NAME_BYTES_MAX {
-            return Err(ErrorKind::InvalidFilename.into());
-        }
         let name = name.to_owned();
         let parent = directory.below(parent)?;
         Ok(Named { parent, name })
@@ -94,9 +91,27 @@ impl Named {
         Named::below(&Directory::open(&parent)?, &path, None)
     }
 
+    /// Something has the name.
+    pub fn is_there(&self) -> bool {
+        self.parent.look_at(&self.name).is_ok()
+    }
+
+    /// What is said of one that is there and stays.
+    pub(super) fn kept(&self, here: NodeAddr) -> Failure {
+        let name = shown(&self.name);
+        let text =
+            format!("`{name}` is there, and stays as it is: that is what --no-clobber asks for");
+        Failure::new(here, FailureKind::Exists, text)
+    }
+
+    /// A name for what lies beside it while it is copied. A name that is too long for that gives way to
+    /// its digest, so that every attempt finds what another has left.
     fn with(&self, suffix: &str) -> OsString {
         let mut name = OsString::from(".");
-        name.push(&self.name);
+        match 1 + self.name.len() + suffix.len() > NAME_BYTES_MAX {
+            true => name.push(blake3::hash(self.name.as_bytes()).to_hex().as_str()),
+            false => name.push(&self.name),
+        }
         name.push(suffix);
         name
     }

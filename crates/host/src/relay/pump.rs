@@ -51,7 +51,7 @@ pub(super) fn splice(
 ) -> Outcome {
     let broken = |error: io::Error| {
         // Which of the two broke, the kernel does not say.
-        Failure::broken(at.here, format_args!("{} or {next}", at.peer), &error)
+        Failure::either_broken(at.here, (at.peer, next), &error)
     };
     let ready = from.socket.set_nonblocking(true);
     ready

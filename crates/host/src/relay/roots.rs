@@ -7,41 +7,77 @@ use base::NodeAddr;
 use net::beneath::Directory;
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use wire::relay::NAME_SEPARATOR;
+
+/// A directory that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it is given to who asks.
+    pub read: bool,
+    /// What comes is kept in it.
+    pub write: bool,
+}
+
+impl Root {
+    /// One that gives and keeps.
+    pub fn open(path: PathBuf) -> Root {
+        Root {
+            path,
+            read: true,
+            write: true,
+        }
+    }
+}
+
+/// What is to be done with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read,
+    Write,
+}
 
 /// The directories that are served.
 #[derive(Clone, Debug)]
 pub(super) struct Roots {
     here: NodeAddr,
-    roots: Vec<PathBuf>,
+    roots: Vec<Root>,
 }
 
 impl Roots {
-    pub(super) fn new(here: NodeAddr, roots: Vec<PathBuf>) -> Roots {
+    pub(super) fn new(here: NodeAddr, roots: Vec<Root>) -> Roots {
         Roots { here, roots }
     }
 
-    /// Where a copy to `path` goes, behind which may be the name that it has at its source.
-    pub(super) fn place(&self, path: &str) -> Result<Place, Failure> {
-        let (path, hint) = match path.split_once(NAME_SEPARATOR) {
-            Some((path, hint)) => (path, Some(OsStr::new(hint))),
-            None => (path, None),
-        };
-        let (root, below) = self.find(path)?;
-        if is_meant_as_directory(Path::new(path)) && !is_directory(&root, &below) {
-            let text = format!("`{path}` is no directory here: make it first");
+    /// Where a copy to `path` goes, behind which may be the name that it has at its source. With `keep`
+    /// nothing may be there.
+    pub(super) fn place(&self, path: &[u8], keep: bool) -> Result<Place, Failure> {
+        let mut parts = path
+            .splitn(2, |byte| *byte == NAME_SEPARATOR)
+            .map(OsStr::from_bytes);
+        let path = Path::new(parts.next().unwrap_or_default());
+        let hint = parts.next();
+        let shown = path.to_string_lossy();
+        let (root, below) = self.find(path, Use::Write)?;
+        if is_meant_as_directory(path) && !is_directory(&root, &below) {
+            let text = format!("`{shown}` is no directory here: make it first");
             return Err(Failure::new(self.here, FailureKind::NotFound, text));
         }
         let named = Named::below(&root, &below, hint);
-        named
-            .map(Place::Named)
-            .map_err(|error| self.refused(path, &error))
+        let named = named.map_err(|error| self.refused(&shown, &error))?;
+        if keep && named.is_there() {
+            return Err(named.kept(self.here));
+        }
+        Ok(Place::Named(named))
     }
 
     /// What is at `path`.
-    pub(super) fn tree(&self, path: &str) -> Result<Tree, Failure> {
-        let (root, below) = self.find(path)?;
+    pub(super) fn tree(&self, path: &[u8]) -> Result<Tree, Failure> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let (root, below) = self.find(path, Use::Read)?;
         let opened = match below.file_name() {
             // The root itself.
             None => {
@@ -52,7 +88,7 @@ impl Roots {
                 .below(below.parent().unwrap_or(Path::new("")))
                 .and_then(|parent| Tree::named(parent, name)),
         };
-        opened.map_err(|error| self.refused(path, &error))
+        opened.map_err(|error| self.refused(&path.to_string_lossy(), &error))
     }
 
     fn refused(&self, path: &str, error: &io::Error) -> Failure {
@@ -60,11 +96,11 @@ impl Roots {
     }
 
     /// The root that a path is below, and the way from there. A relative path is below the first.
-    fn find(&self, path: &str) -> Result<(Directory, PathBuf), Failure> {
+    fn find(&self, asked: &Path, to: Use) -> Result<(Directory, PathBuf), Failure> {
         let forbidden = |text: String| Failure::new(self.here, FailureKind::Forbidden, text);
-        let asked = Path::new(path);
+        let shown = asked.display();
         if asked.components().any(|part| part == Component::ParentDir) {
-            return Err(forbidden(format!("`{path}`: write it without `..`")));
+            return Err(forbidden(format!("`{shown}`: write it without `..`")));
         }
         let Some(first) = self.roots.first() else {
             let text = "this node keeps and gives no files: name directories in `[relay] roots` of \
@@ -74,19 +110,29 @@ impl Roots {
         let found = match asked.is_absolute() {
             false => Some((first, asked)),
             true => {
-                let below = |root| asked.strip_prefix(root).ok().map(|below| (root, below));
-                let mut fitting: Vec<_> = self.roots.iter().filter_map(below).collect();
-                fitting.sort_by_key(|(root, _)| root.as_os_str().len());
-                fitting.pop()
+                let below = |root: &Root| asked.strip_prefix(&root.path).map(Path::to_owned);
+                let fitting = self.roots.iter().filter(|root| below(root).is_ok());
+                let longest = fitting.max_by_key(|root| root.path.as_os_str().len());
+                longest.and_then(|root| Some((root, asked.strip_prefix(&root.path).ok()?)))
             }
         };
         let Some((root, below)) = found else {
             return Err(forbidden(format!(
-                "`{path}` is in none of the directories that are served here (`[relay] roots`)"
+                "`{shown}` is in none of the directories that are served here (`[relay] roots`)"
             )));
         };
-        let opened = Directory::open(root);
-        let root = opened.map_err(|error| self.refused(&root.to_string_lossy(), &error))?;
+        let refusal = match to {
+            Use::Read if !root.read => Some("gives nothing: it has `read = false`"),
+            Use::Write if !root.write => Some("keeps nothing: it has `write = false`"),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            return Err(forbidden(format!(
+                "`{shown}`: the directory that it is in {refusal} in `[relay] roots`"
+            )));
+        }
+        let opened = Directory::open(&root.path);
+        let root = opened.map_err(|error| self.refused(&root.path.to_string_lossy(), &error))?;
         // Without `.` and doubled slashes.
         let below = below
             .components()
@@ -117,14 +163,15 @@ mod tests {
         symlink("../secret", a.join("out")).unwrap();
         symlink("..", a.join("up")).unwrap();
         symlink("b", a.join("in")).unwrap();
-        let roots = Roots::new(NodeAddr(1), vec![a.clone(), b.clone()]);
+        let roots = [a.clone(), b.clone()].map(Root::open).to_vec();
+        let roots = Roots::new(NodeAddr(1), roots);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         for good in ["b/file", "./b//file", "in/file", &text(&b.join("file"))] {
-            roots.tree(good).map(drop).unwrap();
-            roots.place(good).map(drop).unwrap();
+            roots.tree(good.as_bytes()).map(drop).unwrap();
+            roots.place(good.as_bytes(), false).map(drop).unwrap();
         }
         // A link is copied as such, and where it leads is nobody's business.
-        roots.tree("out").map(drop).unwrap();
+        roots.tree(b"out").map(drop).unwrap();
         for bad in [
             "../secret",
             "b/../../secret",
@@ -132,16 +179,46 @@ mod tests {
             &text(&dir.join("secret")),
             "/etc/passwd",
         ] {
-            let failure = roots.tree(bad).map(drop).unwrap_err();
+            let failure = roots.tree(bad.as_bytes()).map(drop).unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
-            let failure = roots.place(bad).map(drop).unwrap_err();
+            let failure = roots.place(bad.as_bytes(), false).map(drop).unwrap_err();
             assert_eq!(failure.kind, FailureKind::Forbidden, "{bad}: {failure}");
         }
-        let missing = roots.tree("nothing").map(drop).unwrap_err();
+        let missing = roots.tree(b"nothing").map(drop).unwrap_err();
         assert_eq!(missing.kind, FailureKind::NotFound);
         let none = Roots::new(NodeAddr(1), Vec::new());
-        let failure = none.place("x").map(drop).unwrap_err();
+        let failure = none.place(b"x", false).map(drop).unwrap_err();
         assert!(failure.text.contains("[relay] roots"), "{failure}");
+        let kept = roots.place(b"b/file", true).map(drop).unwrap_err();
+        assert_eq!(kept.kind, FailureKind::Exists);
+        roots.place(b"b/other", true).map(drop).unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_root_gives_or_keeps_as_it_is_told() {
+        let dir = test_directory("roots-rights");
+        let (given, kept) = (dir.join("given"), dir.join("kept"));
+        for path in [&given, &kept] {
+            fs::create_dir_all(path).unwrap();
+            fs::write(path.join("file"), "x").unwrap();
+        }
+        let root = |path: &Path, read: bool| Root {
+            path: path.to_owned(),
+            read,
+            write: !read,
+        };
+        let roots = Roots::new(NodeAddr(1), vec![root(&given, true), root(&kept, false)]);
+        let path = |below: &Path| below.join("file").as_os_str().as_bytes().to_vec();
+        roots.tree(&path(&given)).map(drop).unwrap();
+        roots.place(&path(&kept), false).map(drop).unwrap();
+        let refused = [
+            roots.tree(&path(&kept)).map(drop).unwrap_err(),
+            roots.place(&path(&given), false).map(drop).unwrap_err(),
+        ];
+        for failure in refused {
+            assert_eq!(failure.kind, FailureKind::Forbidden, "{failure}");
+        }
         fs::remove_dir_all(dir).unwrap();
     }
 }

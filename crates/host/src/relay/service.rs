@@ -7,6 +7,7 @@
 //! Who is no node of this network costs a place and a thread while he greets; nothing is kept of
 //! him. All that happens is in the [`Ledger`].
 
+use super::allow::{Allowed, Rights};
 use super::dial::prepare;
 use super::door::{Door, GREETING_MAX, GREETING_SHARE, Guest};
 use super::duplex::{Duplex, Peer, Received};
@@ -15,7 +16,7 @@ use super::greeting::{self, Wish};
 use super::ledger::{Entered, Ledger, TurnedAway};
 use super::place::Place;
 use super::places::Places;
-use super::roots::Roots;
+use super::roots::{Root, Roots};
 use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::{Kind, Stripes};
@@ -50,7 +51,9 @@ pub struct Settings {
     /// How many transfers it has a part in at the same time.
     pub transfers: usize,
     /// The directories that are served.
-    pub roots: Vec<PathBuf>,
+    pub roots: Vec<Root>,
+    /// What it dials for others besides nodes that it knows.
+    pub allow: Allowed,
     /// Where a renewed certificate is.
     pub certificate: Option<PathBuf>,
     /// Hosts become nodes by this one.
@@ -106,6 +109,7 @@ impl Service {
         let node = Arc::new(Node {
             trust: Trust::new(identity, certificate, network, commander)?,
             roots,
+            allow: settings.allow.clone(),
             transfers: settings.transfers,
             admission: settings.admission.clone(),
             ledger,
@@ -181,6 +185,7 @@ impl Known for Neighbourhood<'_> {
 struct Node {
     trust: Trust,
     roots: Roots,
+    allow: Allowed,
     transfers: usize,
     admission: Option<Arc<Admission>>,
     ledger: Arc<Ledger>,
@@ -365,7 +370,12 @@ impl Node {
         };
         let stripes = self.stripes(open, peer, key);
         let served = stripes.and_then(|stripes| {
-            stage::run(&self.trust, open, peer, stripes, end, &entered.account)
+            let rights = match key {
+                None => Rights::Operator,
+                Some(_) => Rights::Others(&self.allow),
+            };
+            let trust = (&self.trust, rights);
+            stage::run(trust, open, peer, stripes, end, &entered.account)
         });
         entered.end(&served);
         served
@@ -396,7 +406,7 @@ impl Node {
         Ok(match (open.route.path, open.pull) {
             (None, _) => End::Nothing,
             (Some(_), false) if open.route.discard => End::Sink(Place::Discard),
-            (Some(path), false) => End::Sink(self.roots.place(path)?),
+            (Some(path), false) => End::Sink(self.roots.place(path, open.keep)?),
             (Some(path), true) => End::Source(Box::new(self.roots.tree(path)?)),
         })
     }

@@ -30,6 +30,8 @@ pub(super) type Inflow = Shared<Reassembly>;
 /// A sink.
 pub(super) struct Sink<'a> {
     pub(super) here: NodeAddr,
+    /// Where the data comes from.
+    pub(super) peer: NodeAddr,
     /// Towards the source.
     pub(super) control: &'a Arc<Duplex>,
     pub(super) inflow: &'a Inflow,
@@ -183,7 +185,7 @@ impl Sink<'_> {
 
     fn say(&self, message: &Message<'_>) -> Outcome {
         let said = self.control.send(message);
-        said.map_err(|error| Failure::broken(self.here, "the source", &error))
+        said.map_err(|error| Failure::broken(self.here, self.peer, &error))
     }
 
     /// The transfer has failed in another thread.

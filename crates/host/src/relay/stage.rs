@@ -8,6 +8,7 @@
 //! When data is pulled it goes the other way, and a source is at the last node.
 
 use super::account::Account;
+use super::allow::Rights;
 use super::dial::{self, Next, Way};
 use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
@@ -37,7 +38,7 @@ pub(super) enum End {
 
 /// Runs the transfer that `open` asks for, until it is over, and has it in the books.
 pub(super) fn run(
-    trust: &Trust,
+    (trust, rights): (&Trust, Rights<'_>),
     open: &Open<'_>,
     before: &Peer,
     stripes: Vec<Data>,
@@ -52,7 +53,7 @@ pub(super) fn run(
     transfer.add_control(&before.control);
     transfer.add_data(&stripes);
     let monitor = Monitor::new(trust.own(), &before.control, account, open.scavenge);
-    let reached = reach(trust, open, &transfer);
+    let reached = reach((trust, rights), open, &transfer);
     let stage = Stage {
         here: trust.own(),
         before,
@@ -77,7 +78,11 @@ pub(super) fn run(
 }
 
 /// Connects to all nodes behind.
-fn reach(trust: &Trust, open: &Open<'_>, transfer: &Transfer) -> Result<Vec<Next>, Failure> {
+fn reach(
+    (trust, rights): (&Trust, Rights<'_>),
+    open: &Open<'_>,
+    transfer: &Transfer,
+) -> Result<Vec<Next>, Failure> {
     let certificate = trust.certificate();
     let mut behind = Vec::new();
     for hop in open.route.below() {
@@ -86,7 +91,7 @@ fn reach(trust: &Trust, open: &Open<'_>, transfer: &Transfer) -> Result<Vec<Next
             route: hop,
             ..*open
         };
-        let next = dial::dial(&Way::Tcp(trust), trust.own(), &onward)?;
+        let next = dial::dial(&Way::Tcp(trust, rights), trust.own(), &onward)?;
         transfer.add_control(&next.control);
         transfer.add_data(&next.data);
         behind.push(next);
@@ -339,6 +344,7 @@ impl Stage<'_> {
         };
         let sink = Sink {
             here: self.here,
+            peer: self.before.node,
             control: &self.before.control,
             inflow,
             transfer: self.transfer,
@@ -383,9 +389,19 @@ pub(super) fn hear(
             Err(error) => return Err(broken(&error)),
         };
         let message = received.message().map_err(|error| broken(&error))?;
-        if let Message::Failed { node, kind, text } = message {
-            let text = text.to_owned();
-            transfer.fail_at_once(Failure { node, kind, text });
+        if let Message::Failed {
+            node,
+            kind,
+            about,
+            text,
+        } = message
+        {
+            transfer.fail_at_once(Failure {
+                node,
+                kind,
+                about,
+                text: text.to_owned(),
+            });
             return Ok(());
         }
         act(&received, &message)?;

@@ -123,6 +123,11 @@ impl<'de> Deserialize<'de> for Exits {
     }
 }
 
+/// Lines of what may be dialled.
+pub(super) fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rule>, D::Error> {
+    Ok(exit_rules(deserializer)?.unwrap_or_default())
+}
+
 fn exit_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Rule>>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let rules: Result<Vec<Rule>, D::Error> = texts.iter().map(|text| parse(text)).collect();

@@ -12,15 +12,17 @@ use host::relay::Progress;
 use host::relay::origin::{Done, Segment};
 use net::Clock;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
 /// Hears how a copy goes on.
-pub(super) struct Meter<'a> {
-    names: &'a Names,
+pub(super) struct Meter {
+    names: Names,
+    ends: BTreeSet<NodeAddr>,
     predicted: Option<Prediction>,
     as_json: bool,
+    is_quiet: bool,
     draws: bool,
     clock: Clock,
     begun: base::Time,
@@ -32,6 +34,17 @@ pub(super) struct Meter<'a> {
 #[derive(Default)]
 struct State {
     written: u64,
+    /// What earlier attempts of this copy have written.
+    before: u64,
+    attempts: u64,
+    /// What the first attempt found.
+    found: Option<(u64, u64)>,
+    /// An attempt has reached its end; when something moved last, and whether in this attempt.
+    begun: bool,
+    moved: Option<base::Time>,
+    has_moved: bool,
+    waited: base::Duration,
+    said: String,
     kept: (u64, u64),
     /// Bytes of the entries that have begun, and how many these are.
     announced: u64,
@@ -75,21 +88,18 @@ impl Told {
     }
 }
 
-impl<'a> Meter<'a> {
+impl Meter {
     /// Of a copy of `total` bytes, if that is known.
-    pub(super) fn new(
-        args: &Copy,
-        names: &'a Names,
-        predicted: Option<Prediction>,
-        total: Option<u64>,
-    ) -> Meter<'a> {
+    pub(super) fn new(args: &Copy, total: Option<u64>) -> Meter {
         let clock = Clock::new();
         let to_terminal =
             args.paths.last().is_some_and(|last| last == "-") && io::stdout().is_terminal();
         Meter {
-            names,
-            predicted,
+            names: Names::default(),
+            ends: BTreeSet::new(),
+            predicted: None,
             as_json: args.json,
+            is_quiet: args.quiet,
             // Data that scrolls by on the same terminal would be torn apart.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
             begun: clock.now(),
@@ -99,11 +109,76 @@ impl<'a> Meter<'a> {
         }
     }
 
+    /// An attempt begins.
+    pub(super) fn begin(
+        &mut self,
+        names: &Names,
+        predicted: Option<Prediction>,
+        ends: BTreeSet<NodeAddr>,
+    ) {
+        self.names = names.clone();
+        self.predicted = predicted;
+        self.ends = ends;
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.attempts += 1;
+        state.before += std::mem::take(&mut state.written);
+        (state.announced, state.entries) = (0, 0);
+        (state.has_moved, state.pace) = (false, Pace::default());
+        state.segments.clear();
+    }
+
+    /// The nodes that no way leads around.
+    pub(super) fn ends(&self) -> &BTreeSet<NodeAddr> {
+        &self.ends
+    }
+
+    /// An attempt has ended before its time: whether one has ever begun, and how long nothing moved.
+    pub(super) fn on_broken(&self) -> (bool, std::time::Duration) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.clock.now().since(state.moved.unwrap_or(self.begun));
+        let idle = std::time::Duration::from_nanos(idle.as_nanos());
+        (state.begun, idle)
+    }
+
+    /// Something has moved in this attempt.
+    pub(super) fn has_moved(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.has_moved
+    }
+
+    /// Says what is waited for.
+    pub(super) fn wait(&self, why: &str, give_up: std::time::Duration) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = why.split("; run the same command").next().unwrap_or(why);
+        let (now, moved) = (self.clock.now(), state.moved.unwrap_or(self.begun));
+        let idle = now.since(moved).as_secs_f64();
+        let left = crate::date::span((give_up.as_secs_f64() - idle).max(0.0).ceil());
+        let text = format!("waits: {why}; gives up in {left}");
+        if self.draws {
+            let width = net::terminal::size(io::stderr()).map_or(table::WIDTH, |(w, _)| w);
+            let _ = write!(io::stderr(), "\r{}\x1b[K", table::cut(&text, width));
+            state.drawn = Some(now);
+        } else if !self.is_quiet && state.said != why {
+            why.clone_into(&mut state.said);
+            let _ = writeln!(io::stderr(), "sinew: {text}");
+        }
+    }
+
     pub(super) fn on(&self, progress: Progress) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
+        if !matches!(progress, Progress::Segment(..)) {
+            if state.attempts > 1 && !state.has_moved {
+                let moved = state.moved.unwrap_or(self.begun);
+                state.waited += now.since(moved);
+            }
+            (state.begun, state.has_moved, state.moved) = (true, true, Some(now));
+        }
         match progress {
-            Progress::Begins(entries, bytes) => state.kept = (entries, bytes),
+            Progress::Begins(entries, bytes) => {
+                state.kept = (entries, bytes);
+                state.found.get_or_insert((entries, bytes));
+            }
             Progress::Entry(bytes) => {
                 state.announced += bytes;
                 state.entries += 1;
@@ -154,12 +229,14 @@ impl<'a> Meter<'a> {
     }
 
     /// Tells what came of it.
-    pub(super) fn finish(&self, word: &str, paths: &[String], done: Done) -> Outcome {
+    pub(super) fn finish(&self, (word, paths): &(&str, Vec<String>), done: Done) -> Outcome {
+        let mut done = done;
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = self.clock.now().since(self.begun).as_secs_f64();
         if state.drawn.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+        done.bytes += state.before;
         let achieved = (done.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
         if self.as_json {
             return terminal::json(&self.value(&state, word, paths, done, seconds, achieved));
@@ -173,8 +250,9 @@ impl<'a> Meter<'a> {
             progress::whole(done.bytes, seconds)
         );
         text += &self.predicted.map_or_else(String::new, foretold);
-        if state.kept != (0, 0) {
-            let (entries, bytes) = state.kept;
+        let found = state.found.unwrap_or_default();
+        if found != (0, 0) {
+            let (entries, bytes) = found;
             text += &format!("; resumed after {entries} entries and {bytes} bytes");
         }
         let limits = limiting(&state.segments).map(|ends| self.segment(ends));
@@ -211,6 +289,7 @@ impl<'a> Meter<'a> {
                 })
             })
             .collect();
+        let found = state.found.unwrap_or_default();
         let digest: String = done
             .digest
             .iter()
@@ -220,7 +299,8 @@ impl<'a> Meter<'a> {
             word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
             "rate_bps": achieved, "predicted_bps": self.predicted.map(|p| p.rate_bps),
             "predicted_by": self.predicted.map(|p| p.confidence), "digest": digest,
-            "resumed_entries": state.kept.0, "resumed_bytes": state.kept.1,
+            "resumed_entries": found.0, "resumed_bytes": found.1,
+            "attempts": state.attempts, "waited_s": state.waited.as_secs_f64(),
             "segments": segments,
         })
     }

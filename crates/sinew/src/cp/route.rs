@@ -1,6 +1,7 @@
 //! The way of a copy: a path, or, to several nodes, a tree.
 
 use super::Copy;
+use super::retry::Avoided;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::Names;
@@ -14,7 +15,7 @@ use wire::bytes::Writer;
 use wire::relay::{HopRepr, STRIPES_MAX};
 
 /// Where data ends, or begins when it is pulled: nodes, and paths there.
-pub(super) type Ends = BTreeMap<NodeAddr, String>;
+pub(super) type Ends = BTreeMap<NodeAddr, Vec<u8>>;
 
 /// The longest route that is written.
 const ROUTE_BYTES_MAX: usize = 32 * 1024;
@@ -27,10 +28,39 @@ pub(super) struct Route {
     discard: bool,
     pull: bool,
     stripes: Vec<u8>,
+    /// Whatever the overlay has.
+    all: Ways,
+    /// The same without what is to be avoided, if anything is.
+    around: Option<Ways>,
+}
+
+/// What a route may take.
+struct Ways {
     /// The node before each on the shortest way from here, as the overlay sees it.
     before: BTreeMap<NodeAddr, NodeAddr>,
     /// The network, for plans.
     view: View,
+}
+
+impl Ways {
+    fn new(own: NodeAddr, view: View) -> Ways {
+        Ways {
+            before: shortest(own, view.snapshot()),
+            view,
+        }
+    }
+
+    /// Without what is avoided.
+    fn without(&self, own: NodeAddr, avoided: &Avoided) -> Option<Ways> {
+        let mut network = self.view.snapshot().clone();
+        network
+            .links
+            .retain(|link| match (link.from.parse(), link.to.parse()) {
+                (Ok(from), Ok(to)) => !avoided.has(from, to),
+                _ => false,
+            });
+        Some(Ways::new(own, View::new(network).ok()?))
+    }
 }
 
 /// What a route is expected to carry.
@@ -47,6 +77,8 @@ pub(super) struct Planned {
     pub(super) bytes: Vec<u8>,
     /// What it is expected to carry.
     pub(super) predicted: Option<Prediction>,
+    /// It takes nothing that was to be avoided.
+    pub(super) is_around: bool,
 }
 
 impl Route {
@@ -55,6 +87,7 @@ impl Route {
         status: &Value,
         names: &Names,
         args: &Copy,
+        avoided: &Avoided,
     ) -> Result<Route, Failure> {
         let own = text(&status["snapshot"]["address"]);
         let own: NodeAddr = own.parse().map_err(Failure::failed)?;
@@ -66,7 +99,11 @@ impl Route {
                 via.push((node, at.to_owned()));
             }
         }
-        let view = crate::why::ask(control)?;
+        let all = Ways::new(own, crate::why::ask(control)?);
+        let around = match avoided.is_empty() {
+            true => None,
+            false => all.without(own, avoided),
+        };
         Ok(Route {
             own,
             via,
@@ -77,8 +114,8 @@ impl Route {
                 .first()
                 .is_some_and(|word| super::remote(word).is_some()),
             stripes: args.stripes.clone(),
-            before: shortest(own, view.snapshot()),
-            view,
+            all,
+            around,
         })
     }
 
@@ -93,8 +130,11 @@ impl Route {
                 "--via leads to one node: leave it out for several",
             ));
         }
+        let reaches = |ways: &&Ways| ends.keys().all(|end| ways.before.contains_key(end));
+        let around = self.around.as_ref().filter(|_| self.is_free());
+        let ways = around.filter(reaches).unwrap_or(&self.all);
         let plan = match ends.keys().next() {
-            Some(end) if ends.len() == 1 && self.is_free() => self.plan(*end),
+            Some(end) if ends.len() == 1 && self.is_free() => self.plan(ways, *end),
             _ => None,
         };
         let mut below: BTreeMap<NodeAddr, BTreeSet<NodeAddr>> = BTreeMap::new();
@@ -103,7 +143,7 @@ impl Route {
         for &end in ends.keys() {
             path = match &plan {
                 Some((path, _)) => path.clone(),
-                None => self.path(end)?,
+                None => self.path(ways, end)?,
             };
             for pair in path.windows(2) {
                 below.entry(pair[0]).or_default().insert(pair[1]);
@@ -128,9 +168,10 @@ impl Route {
         Ok(Planned {
             bytes: shape.hop(self.own, 0)?,
             predicted: match ends.len() {
-                1 => self.predict(&path, &shape),
+                1 => self.predict(ways, &path, &shape),
                 _ => None,
             },
+            is_around: !std::ptr::eq(ways, &raw const self.all),
         })
     }
 
@@ -141,13 +182,13 @@ impl Route {
 
     /// The way and the stripes that are expected to be the fastest, from here to `end`; none if the
     /// shortest way is as good as any.
-    fn plan(&self, end: NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)> {
+    fn plan(&self, ways: &Ways, end: NodeAddr) -> Option<(Vec<NodeAddr>, Vec<u8>)> {
         let (src, dst) = match self.pull {
             true => (end, self.own),
             false => (self.own, end),
         };
         let asked = PlanAsked::default();
-        let plan = explain::plan(&self.view, &src.to_string(), &dst.to_string(), &asked).ok()?;
+        let plan = explain::plan(&ways.view, &src.to_string(), &dst.to_string(), &asked).ok()?;
         // Choice: where no loss is known, nothing says that more connections would be faster.
         let is_neighbor = plan
             .direct
@@ -177,7 +218,7 @@ impl Route {
     }
 
     /// What a path is expected to carry: its slowest segment.
-    fn predict(&self, path: &[NodeAddr], shape: &Shape<'_>) -> Option<Prediction> {
+    fn predict(&self, ways: &Ways, path: &[NodeAddr], shape: &Shape<'_>) -> Option<Prediction> {
         let asked = PlanAsked {
             relays: 0,
             connections: 1,
@@ -189,7 +230,7 @@ impl Route {
                 true => (pair[1], pair[0]),
                 false => (pair[0], pair[1]),
             };
-            let plan = explain::plan(&self.view, &from.to_string(), &to.to_string(), &asked);
+            let plan = explain::plan(&ways.view, &from.to_string(), &to.to_string(), &asked);
             let one = plan.ok()?.direct;
             let stripes = u64::from(shape.stripes(segment + 1));
             let segment = Prediction {
@@ -204,7 +245,7 @@ impl Route {
     }
 
     /// From here to a node.
-    fn path(&self, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
+    fn path(&self, ways: &Ways, end: NodeAddr) -> Result<Vec<NodeAddr>, Failure> {
         let mut path = vec![self.own];
         if !self.via.is_empty() || self.direct {
             path.extend(self.via.iter().map(|(node, _)| *node));
@@ -216,7 +257,7 @@ impl Route {
             let mut at = end;
             while at != self.own {
                 back.push(at);
-                at = *self.before.get(&at).ok_or_else(|| {
+                at = *ways.before.get(&at).ok_or_else(|| {
                     Failure::failed(format_args!(
                         "the overlay has no way to {end}: see `sinew links`, or name where it is by \
                          --via NODE@HOST:PORT"
@@ -253,7 +294,7 @@ impl Shape<'_> {
             node,
             stripes: self.stripes(depth),
             endpoint: via.map_or("", |(_, at)| at.as_str()),
-            path: path.map(String::as_str),
+            path: path.map(Vec::as_slice),
             discard: self.route.discard && !self.route.pull && path.is_some(),
             below: &below,
         };
@@ -336,15 +377,43 @@ mod tests {
             discard: false,
             pull: false,
             stripes: Vec::new(),
-            before: [(2, 1), (3, 2), (4, 2)]
-                .map(|(n, b)| (node(n), node(b)))
-                .into(),
+            all: ways([(2, 1), (3, 2), (4, 2)]),
+            around: None,
+        }
+    }
+
+    fn ways<const N: usize>(before: [(u8, u8); N]) -> Ways {
+        Ways {
+            before: before.map(|(n, b)| (node(n), node(b))).into(),
             view: View::new(network(Vec::new())).unwrap(),
         }
     }
 
     fn ends(nodes: &[u8]) -> Ends {
-        nodes.iter().map(|n| (node(*n), format!("/p{n}"))).collect()
+        let path = |n: &u8| format!("/p{n}").into_bytes();
+        nodes.iter().map(|n| (node(*n), path(n))).collect()
+    }
+
+    #[test]
+    fn what_is_avoided_is_gone_around_where_there_is_a_way() {
+        let one = |planned: &Planned| {
+            let first = Hop::parse(&planned.bytes).unwrap();
+            first.below().next().unwrap().node
+        };
+        let route = Route {
+            around: Some(ways([(5, 1), (3, 5)])),
+            ..route()
+        };
+        let around = route.to(&ends(&[3])).unwrap();
+        assert_eq!((one(&around), around.is_around), (node(5), true));
+        // Nothing else leads there.
+        let same = route.to(&ends(&[4])).unwrap();
+        assert_eq!((one(&same), same.is_around), (node(2), false));
+        let named = Route {
+            via: vec![(node(2), String::new())],
+            ..route
+        };
+        assert!(!named.to(&ends(&[3])).unwrap().is_around);
     }
 
     #[test]
@@ -353,9 +422,12 @@ mod tests {
         let first = Hop::parse(&planned.bytes).unwrap();
         assert_eq!((first.node, first.ends(), first.path), (node(1), 3, None));
         let second = first.below().next().unwrap();
-        assert_eq!((second.node, second.path), (node(2), Some("/p2")));
+        assert_eq!((second.node, second.path), (node(2), Some(&b"/p2"[..])));
         let last: Vec<_> = second.below().map(|hop| (hop.node, hop.path)).collect();
-        assert_eq!(last, [(node(3), Some("/p3")), (node(4), Some("/p4"))]);
+        assert_eq!(
+            last,
+            [(node(3), Some(&b"/p3"[..])), (node(4), Some(&b"/p4"[..]))]
+        );
     }
 
     #[test]

@@ -20,13 +20,23 @@ impl Chain {
         chain
     }
 
-    /// The same, not yet started.
+    /// Four nodes in a ring, not yet started: from ams to lon there are two ways, over fra and over par.
+    pub(crate) fn ring(test: &str) -> Chain {
+        Chain::prepared(test, 4, "--link lon,ams")
+    }
+
+    /// The same in a row, not yet started.
     pub(crate) fn stopped(test: &str, nodes: usize) -> Chain {
+        Chain::prepared(test, nodes, "--link lon")
+    }
+
+    fn prepared(test: &str, nodes: usize, last: &str) -> Chain {
         let world = World::new(test);
         let names: Vec<&str> = ["ams", "fra", "lon", "par"][..nodes].to_vec();
         for (i, name) in names.iter().enumerate() {
             let link = match i {
                 0 => String::new(),
+                3 => last.to_owned(),
                 i => format!("--link {}", names[i - 1]),
             };
             world.add(name, i as u16 + 1, &link);

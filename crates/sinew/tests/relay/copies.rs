@@ -199,6 +199,38 @@ fn several_sources_need_a_directory_and_all_of_them_arrive_in_it() {
 }
 
 #[test]
+fn names_are_any_bytes_and_as_long_as_the_kernel_has_them() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let chain = Chain::new("cp-names", 2);
+    let long = "n".repeat(255);
+    let odd = OsStr::from_bytes(b"odd-\xff\xfe");
+    fs::write(chain.world.dir.join(odd), "odd").unwrap();
+    fs::write(chain.world.dir.join("data"), "long").unwrap();
+    for len in [242, 243, 255] {
+        chain.cp(&format!("data fra:{}", &long[..len]));
+        assert_eq!(names(&chain.root("fra")), [&long[..len]]);
+        fs::remove_file(chain.root("fra").join(&long[..len])).unwrap();
+    }
+    let mut target = b"fra:".to_vec();
+    target.extend(odd.as_bytes());
+    for (from, to) in [
+        (odd, OsStr::from_bytes(&target)),
+        (OsStr::from_bytes(&target), OsStr::new("back")),
+    ] {
+        let status = std::process::Command::new(env!("CARGO_BIN_EXE_sinew"))
+            .current_dir(&chain.world.dir)
+            .arg("cp")
+            .args([from, to])
+            .args(["--node", "net/ams"])
+            .status();
+        assert!(status.unwrap().success(), "{}", from.display());
+    }
+    assert_eq!(fs::read(chain.root("fra").join(odd)).unwrap(), b"odd");
+    assert_eq!(fs::read(chain.world.dir.join("back")).unwrap(), b"odd");
+}
+
+#[test]
 fn what_is_discarded_is_checked_and_leaves_nothing() {
     let chain = Chain::new("cp-discard", 3);
     let sparse = chain.world.dir.join("sparse");

@@ -13,6 +13,7 @@ mod world;
 mod chain;
 mod copies;
 mod faults;
+mod outage;
 mod rates;
 mod refusals;
 mod resume;

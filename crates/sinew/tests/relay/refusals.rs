@@ -36,6 +36,74 @@ fn nothing_outside_the_roots_is_written_or_read() {
 }
 
 #[test]
+fn a_relay_dials_for_others_only_nodes_that_it_knows_and_what_is_listed() {
+    let mut chain = Chain::stopped("cp-dials", 3);
+    let lon = chain.world.endpoint(3);
+    chain.start();
+    chain.file("data", 1_000);
+    for at in ["127.0.0.1:9", "localhost:22", "169.254.169.254:80"] {
+        let words = format!("data lon:x --via fra,lon@{at}");
+        let (status, text) = failure(&chain.try_cp(&words));
+        assert!(
+            status == 1 && text.contains("`[relay] allow`"),
+            "{at}: {text}"
+        );
+    }
+    // Where it is known to be, and what the operator of the first node asks for himself.
+    chain.cp(&format!("data lon:x --via fra,lon@{lon}"));
+    chain.cp(&format!("data lon:y --via lon@{lon}"));
+    let (status, text) = failure(&chain.try_cp("data lon:x --via lon@127.0.0.1:9"));
+    assert!(status == 1 && text.contains("cannot reach"), "{text}");
+    // What is listed.
+    chain.world.stop("fra");
+    chain.append("fra", "allow = [\"127.0.0.1:9\"]");
+    chain.world.start("fra");
+    chain.wait_for_links();
+    let (status, text) = failure(&chain.try_cp("data lon:x --via fra,lon@127.0.0.1:9"));
+    assert!(status == 1 && text.contains("cannot reach"), "{text}");
+}
+
+#[test]
+fn a_directory_that_only_gives_keeps_nothing() {
+    let mut chain = Chain::stopped("cp-rights", 2);
+    let path = chain.world.node("fra").join("node.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let root = chain.root("fra");
+    let open = format!("roots = [{root:?}]");
+    assert!(text.contains(&open), "{text}");
+    let given = format!("roots = [{{ path = {root:?}, write = false }}]");
+    fs::write(&path, text.replace(&open, &given)).unwrap();
+    chain.start();
+    fs::write(root.join("data"), "given").unwrap();
+    chain.cp("fra:data got");
+    let (status, text) = failure(&chain.try_cp("got fra:data"));
+    assert!(status == 1 && text.contains("write = false"), "{text}");
+    assert_eq!(fs::read(root.join("data")).unwrap(), b"given");
+}
+
+#[test]
+fn what_is_there_stays_where_that_is_asked() {
+    let chain = Chain::new("cp-no-clobber", 2);
+    chain.file("data", 1_000);
+    let there = chain.root("fra").join("there");
+    fs::write(&there, "old").unwrap();
+    let output = chain.try_cp("data fra:there --no-clobber --json");
+    let (status, text) = failure(&output);
+    assert!(status == 1 && text.contains("stays as it is"), "{text}");
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&said["kind"], &said["node"]),
+        (&"exists".into(), &"10.7.0.2".into())
+    );
+    fs::write(chain.world.dir.join("got"), "old").unwrap();
+    let (status, text) = failure(&chain.try_cp("fra:there got --no-clobber"));
+    assert!(status == 1 && text.contains("stays as it is"), "{text}");
+    chain.cp("data fra:new --no-clobber");
+    assert_eq!(fs::read(there).unwrap(), b"old");
+    assert_eq!(names(&chain.root("fra")), ["new", "there"]);
+}
+
+#[test]
 fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
     let mut chain = Chain::stopped("cp-words", 3);
     let path = chain.world.node("lon").join("node.toml");
@@ -91,7 +159,7 @@ fn a_node_takes_part_in_so_many_transfers_and_a_target_has_one_writer() {
     chain
         .world
         .wait("the first transfer has begun", || part.exists());
-    let (status, text) = failure(&chain.try_cp("data fra:other"));
+    let (status, text) = failure(&chain.try_cp("data fra:other --give-up 0"));
     assert!(
         status == 1 && text.contains("fra: ") && text.contains("relay] transfers"),
         "{text}"

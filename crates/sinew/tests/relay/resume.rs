@@ -11,7 +11,7 @@ const BYTES: usize = 60_000_000;
 fn kill_and_go_on(chain: &mut Chain, who: &str, after: usize, options: &str) -> u64 {
     let target = chain.root("lon").join("copy");
     let _ = fs::remove_file(&target);
-    let mut child = chain.begin_cp(&format!("data lon:copy {options}"));
+    let mut child = chain.begin_cp(&format!("data lon:copy --give-up 0 {options}"));
     let begun = Instant::now();
     loop {
         let written = fs::metadata(part(&target)).map_or(0, |part| part.len() as usize);

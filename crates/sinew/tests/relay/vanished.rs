@@ -108,6 +108,7 @@ impl Row {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
         command.current_dir(&self.world.dir);
         command.args(["cp", "data", "lon:copy", "--json", "--node", "net/ams"]);
+        command.args(["--give-up", "0"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(Stdio::piped()).spawn().unwrap()
     }

@@ -4,7 +4,7 @@
 //!   1 Open     to the acceptor: transfer 16, flags 8 bits, congestion control (text), certificate
 //!              (length 16 bits), route (the rest)
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
-//!   3 Failed   to the ends: node, kind 8 bits, text (the rest)
+//!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
 //!   4 Have     sink to source: node, entries 64, partial 64, digest of the entries 32 bytes, digest
 //!              of the partial content 32 bytes
 //!   5 Ack      sink to source: node, offset 64: all before it is written
@@ -34,6 +34,7 @@ const FLAG_PULL: u8 = 1;
 const FLAG_PLAIN: u8 = 2;
 const FLAG_SCAVENGE: u8 = 4;
 const FLAG_FRESH: u8 = 8;
+const FLAG_KEEP: u8 = 16;
 
 /// Why a transfer has failed, and hence whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,13 +55,15 @@ pub enum FailureKind {
     Corrupt,
     /// A connection broke.
     Broken,
+    /// The target is there, and is to be kept.
+    Exists,
     /// A kind that this code does not know.
     Other(u8),
 }
 
 impl FailureKind {
     /// All that this code knows.
-    pub const ALL: [FailureKind; 8] = [
+    pub const ALL: [FailureKind; 9] = [
         FailureKind::Busy,
         FailureKind::Forbidden,
         FailureKind::NotFound,
@@ -69,6 +72,7 @@ impl FailureKind {
         FailureKind::File,
         FailureKind::Corrupt,
         FailureKind::Broken,
+        FailureKind::Exists,
     ];
 
     /// The number on the wire.
@@ -99,6 +103,7 @@ impl FailureKind {
             FailureKind::File => "file",
             FailureKind::Corrupt => "corrupt",
             FailureKind::Broken => "broken",
+            FailureKind::Exists => "exists",
             FailureKind::Other(_) => "other",
         }
     }
@@ -117,6 +122,8 @@ pub struct Open<'a> {
     pub scavenge: bool,
     /// What an earlier attempt has left is of no use.
     pub fresh: bool,
+    /// What is there under the target's name stays.
+    pub keep: bool,
     /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
@@ -184,6 +191,8 @@ pub enum Message<'a> {
         node: NodeAddr,
         /// Why.
         kind: FailureKind,
+        /// The node that it could not reach, or lost, if that is why.
+        about: Option<NodeAddr>,
         /// What, and what to do.
         text: &'a str,
     },
@@ -238,11 +247,20 @@ impl<'a> Message<'a> {
             }
             3 => {
                 let (node, kind) = (NodeAddr(r.u32()?), FailureKind::from_byte(r.u8()?));
+                let about = match r.u32()? {
+                    0 => None,
+                    about => Some(NodeAddr(about)),
+                };
                 let text = core::str::from_utf8(r.rest()).map_err(|_| Malformed::Text)?;
                 if text.len() > TEXT_BYTES_MAX {
                     return Err(Malformed::Length);
                 }
-                return Ok(Message::Failed { node, kind, text });
+                return Ok(Message::Failed {
+                    node,
+                    kind,
+                    about,
+                    text,
+                });
             }
             4 => Message::Have(
                 NodeAddr(r.u32()?),
@@ -312,9 +330,15 @@ impl<'a> Message<'a> {
                 w.put(ticket)?;
                 w.put(certificate)?;
             }
-            Message::Failed { node, kind, text } => {
+            Message::Failed {
+                node,
+                kind,
+                about,
+                text,
+            } => {
                 w.u32(node.0)?;
                 w.u8(kind.to_byte())?;
+                w.u32(about.map_or(0, |about| about.0))?;
                 w.put(shortened(text).as_bytes())?;
             }
             Message::Have(node, ref have) => {
@@ -362,7 +386,7 @@ impl<'a> Open<'a> {
         let (transfer, flags) = (r.array()?, r.u8()?);
         let congestion = read_text(&mut r)?;
         let certificate = read_long(&mut r)?;
-        if flags & !(FLAG_PULL | FLAG_PLAIN | FLAG_SCAVENGE | FLAG_FRESH) != 0 {
+        if flags & !(FLAG_PULL | FLAG_PLAIN | FLAG_SCAVENGE | FLAG_FRESH | FLAG_KEEP) != 0 {
             return Err(Malformed::Value);
         }
         let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
@@ -378,6 +402,7 @@ impl<'a> Open<'a> {
             plain: flags & FLAG_PLAIN != 0,
             scavenge: flags & FLAG_SCAVENGE != 0,
             fresh: flags & FLAG_FRESH != 0,
+            keep: flags & FLAG_KEEP != 0,
             congestion,
             certificate,
             route: Hop::parse(r.rest())?,
@@ -391,6 +416,7 @@ impl<'a> Open<'a> {
             (self.plain, FLAG_PLAIN),
             (self.scavenge, FLAG_SCAVENGE),
             (self.fresh, FLAG_FRESH),
+            (self.keep, FLAG_KEEP),
         ];
         let set = flags.iter().filter(|(on, _)| *on);
         w.u8(set.fold(0, |flags, (_, flag)| flags | flag))?;

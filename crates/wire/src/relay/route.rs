@@ -23,7 +23,7 @@ const FLAG_DISCARD: u8 = 2;
 
 /// What stands between the path of a sink and the name that what is copied has at its source: if the
 /// path is a directory, it gets that name in there.
-pub const NAME_SEPARATOR: char = '\0';
+pub const NAME_SEPARATOR: u8 = 0;
 
 /// A node of a route, and what is below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Hop<'a> {
     /// Where it is reached by TCP; empty if the node before it knows, because it is a neighbour.
     pub endpoint: &'a str,
     /// The data ends here (or begins, when it is pulled): the path.
-    pub path: Option<&'a str>,
+    pub path: Option<&'a [u8]>,
     /// What comes is thrown away, after it has been checked.
     pub discard: bool,
     below: &'a [u8],
@@ -52,7 +52,7 @@ pub struct HopRepr<'a> {
     /// Where it is reached; empty for a neighbour.
     pub endpoint: &'a str,
     /// The path of an end.
-    pub path: Option<&'a str>,
+    pub path: Option<&'a [u8]>,
     /// Throw away what comes.
     pub discard: bool,
     /// Hops below it, as [`HopRepr::emit`] has written them.
@@ -85,7 +85,7 @@ impl<'a> Hop<'a> {
         let start = r.rest();
         let (flags, node, stripes) = (r.u8()?, NodeAddr(r.u32()?), r.u8()?);
         let endpoint = read_text(r)?;
-        let path = core::str::from_utf8(read_long(r)?).map_err(|_| Malformed::Text)?;
+        let path = read_long(r)?;
         let below = read_long(r)?;
         let is_end = flags & FLAG_END != 0;
         let discard = flags & FLAG_DISCARD != 0;
@@ -158,7 +158,7 @@ impl HopRepr<'_> {
         w.u32(self.node.0)?;
         w.u8(self.stripes)?;
         write_text(w, self.endpoint)?;
-        write_long(w, self.path.unwrap_or("").as_bytes())?;
+        write_long(w, self.path.unwrap_or(&[]))?;
         write_long(w, self.below)
     }
 }

@@ -14,7 +14,7 @@ const LEAF: HopRepr<'_> = HopRepr {
     node: NodeAddr(0x0a07_0003),
     stripes: 2,
     endpoint: "",
-    path: Some("/d"),
+    path: Some(b"/d"),
     discard: false,
     below: &[],
 };
@@ -43,7 +43,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     };
     let mut bytes = [0xa5; DATA_PREAMBLE_BYTES];
     assert_eq!(data.emit(&mut bytes), Ok(DATA_PREAMBLE_BYTES));
-    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 1, 1, 3, 0]);
+    assert_eq!(bytes[..8], [b'S', b'N', b'R', b'L', 2, 1, 3, 0]);
     assert_eq!(bytes[8..24], [7; 16]);
     assert_eq!(bytes[24..], [9; 32]);
     assert_eq!(Preamble::parse(&bytes), Ok(data));
@@ -55,7 +55,7 @@ fn a_preamble_comes_back_and_nothing_else_is_one() {
     assert_eq!(Preamble::parse(&control), Ok(Preamble::Control));
     for (at, value, expected) in [
         (0, 0x16, Malformed::Kind),
-        (4, 2, Malformed::Version),
+        (4, 1, Malformed::Version),
         (5, 2, Malformed::Value),
         (6, STRIPES_MAX, Malformed::Value),
         (7, 1, Malformed::Value),
@@ -111,7 +111,7 @@ fn a_route_comes_back_and_what_is_below_a_hop_is_passed_on_as_it_stands() {
     let below: Vec<_> = relay.below().collect();
     assert_eq!(below.len(), 1);
     assert_eq!(below[0].as_bytes(), LEAF_BYTES);
-    assert_eq!((below[0].path, below[0].stripes), (Some("/d"), 2));
+    assert_eq!((below[0].path, below[0].stripes), (Some(&b"/d"[..]), 2));
     for cut in 0..bytes.len() {
         assert!(Hop::parse(&bytes[..cut]).is_err(), "cut at {cut}");
     }
@@ -161,6 +161,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         plain: false,
         scavenge: true,
         fresh: false,
+        keep: true,
         congestion: "bbr",
         certificate: &[8, 9],
         route: Hop::parse(route).unwrap(),
@@ -190,7 +191,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
     vec![
         (
             Message::Open(open),
-            words(&[&[1; 16], &[5, 3], b"bbr", &[0, 2, 8, 9], route]),
+            words(&[&[1; 16], &[21, 3], b"bbr", &[0, 2, 8, 9], route]),
         ),
         (
             Message::Attach {
@@ -203,9 +204,10 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             Message::Failed {
                 node,
                 kind: FailureKind::InUse,
+                about: Some(other),
                 text: "no",
             },
-            words(&[&n, &[3], b"no"]),
+            words(&[&n, &[3], &m, b"no"]),
         ),
         (
             Message::Have(node, have),
@@ -274,6 +276,7 @@ fn a_long_text_is_cut_between_characters() {
     let message = Message::Failed {
         node: NodeAddr(1),
         kind: FailureKind::Other(77),
+        about: None,
         text: &text,
     };
     let mut bytes = vec![0; 4_096];
