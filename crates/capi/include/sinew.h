@@ -119,6 +119,11 @@ const char *sinew_error(void);
  * which bears random losses and may take more than its share beside TCP. */
 #define SINEW_CONTROL 11
 
+/* 1: connect succeeds at once where this node and the peer's have met before, and what is written goes
+ * with the opening of the stream: it may be read before an answer is back, and at most once. Whether
+ * anybody takes it is then told by read or write. */
+#define SINEW_EARLY 12
+
 #ifdef __cplusplus
 }
 #endif

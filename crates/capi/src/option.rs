@@ -17,6 +17,7 @@ pub(crate) const GIVE_UP: libc::c_int = 8;
 pub(crate) const GIVEN_UP: libc::c_int = 9;
 pub(crate) const MISSED: libc::c_int = 10;
 pub(crate) const CONTROL: libc::c_int = 11;
+pub(crate) const EARLY: libc::c_int = 12;
 
 const LINKS: [LinkProtocol; 3] = [
     LinkProtocol::BestEffort,
@@ -51,9 +52,10 @@ pub(crate) fn set(
             let byte = u8::try_from(value).map_err(|_| libc::EINVAL)?;
             changed.control = StreamControl::from_byte(byte).map_err(|_| libc::EINVAL)?;
         }
+        EARLY if value <= 1 => changed.early = value == 1,
         DELIVERY => changed.delivery = *DELIVERIES.get(place).ok_or(libc::EINVAL)?,
         TTL if (1..=63).contains(&value) => changed.ttl = value as u8,
-        PRIORITY | TTL => return Err(libc::EINVAL),
+        PRIORITY | TTL | EARLY => return Err(libc::EINVAL),
         _ => return Err(libc::ENOPROTOOPT),
     }
     Ok(changed)
@@ -73,6 +75,7 @@ pub(crate) fn value(options: Options, name: libc::c_int) -> Result<libc::c_int, 
             libc::c_int::try_from(give_up.as_millis()).unwrap_or(libc::c_int::MAX)
         })),
         CONTROL => Ok(StreamControl::to_byte(options.control).into()),
+        EARLY => Ok(options.early.into()),
         DELIVERY => place(DELIVERIES.iter().position(|d| *d == options.delivery)),
         TTL => Ok(options.ttl.into()),
         _ => Err(libc::ENOPROTOOPT),
@@ -95,6 +98,7 @@ mod tests {
             (GIVE_UP, 86_400_000),
             (DELIVERY, 2),
             (CONTROL, 2),
+            (EARLY, 1),
             (TTL, 63),
         ] {
             for chosen in [1, most] {
@@ -134,6 +138,7 @@ mod tests {
             ("SINEW_TTL", TTL),
             ("SINEW_GIVE_UP", GIVE_UP),
             ("SINEW_CONTROL", CONTROL),
+            ("SINEW_EARLY", EARLY),
             ("SINEW_MAX_PAYLOAD", MAX_PAYLOAD),
             ("SINEW_GIVEN_UP", GIVEN_UP),
             ("SINEW_MISSED", MISSED),

@@ -26,6 +26,11 @@ pub struct Options {
     /// What decides the window of a stream: CUBIC, as kernels have it, or BBR, which bears random
     /// losses; none for what the node has set, CUBIC.
     pub control: Option<StreamControl>,
+    /// Bytes go with the opening of a stream where this node and the peer's have met before: the stream is
+    /// open at once, and what is written may be read before an answer is back. Whether somebody takes
+    /// it is then known later, from reading or writing. What goes with the opening is delivered at most
+    /// once; if the peer's node restarts just then, the stream may end in an error.
+    pub early: bool,
 }
 
 impl Options {
@@ -40,6 +45,7 @@ impl Options {
             ttl: wire::ipc::Options::TTL_DEFAULT,
             give_up: None,
             control: None,
+            early: false,
         }
     }
 
@@ -79,6 +85,7 @@ impl Options {
             ttl: self.ttl.clamp(1, TTL_MAX),
             give_up: self.give_up.map(span),
             control: self.control,
+            early: self.early,
         }
     }
 }

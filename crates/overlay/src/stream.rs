@@ -21,6 +21,7 @@ mod rtt;
 mod sender;
 mod sent;
 mod table;
+mod tickets;
 
 pub(crate) use connection::{Connection, Key, Phase};
 pub(crate) use ranges::Ranges;
@@ -28,6 +29,7 @@ pub use receiver::MESSAGE_BYTES_MAX;
 pub(crate) use receiver::Taken;
 pub(crate) use sent::Chunk;
 pub(crate) use table::{Ended, Streams};
+pub(crate) use tickets::{Admission, Tickets};
 
 use base::{Burst, Duration, NodeAddr, VirtualPort};
 use congestion::Family;

@@ -37,6 +37,7 @@ fn deliveries(seed: u64, arrivals: Arrivals) -> (Vec<(usize, base::Time, Option<
             scheme: None,
             give_up: None,
             control: None,
+            early: false,
         },
     };
     let mut streams = Streams::begin(&mut nodes, (0..40).map(stream).collect());

@@ -82,6 +82,8 @@ pub fn run(args: &Forward) -> Outcome {
     let options = Options {
         give_up: args.give_up,
         control: args.control,
+        // The TCP client is connected already, so a refusal finds it in the midst in any case.
+        early: true,
         ..Options::stream()
     };
     if let (Some(port), Some(word)) = (args.serve, &args.target) {

@@ -129,6 +129,8 @@ fn stream_options(give_up: Option<Duration>, control: Option<StreamControl>) -> 
     Options {
         give_up,
         control,
+        // A refusal is told by the first word that comes back.
+        early: true,
         ..Options::stream()
     }
 }

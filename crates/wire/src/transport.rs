@@ -21,7 +21,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
-//! |    kind 2     |S|A|F|R|C|M|P|X|   ranges, n   |    reason     |   0
+//! |    kind 2     |S|A|F|R|C|M|P|X|   ranges, n   | reason, early |   0
 //! +---------------+-+-+-+-+-+-+-+-+---------------+---------------+
 //! |                         connection id                         |   4
 //! +---------------------------------------------------------------+
@@ -37,6 +37,8 @@
 //! +---------------------------------------------------------------+
 //! |  n times: first offset (32 bits), offset after the last (32)  |  28
 //! +---------------------------------------------------------------+
+//! |  with T: ticket (64 bits), number of the opening (32)          |  28 + 8 n
+//! +---------------------------------------------------------------+
 //! |  bytes of the stream from offset on ...
 //! +---------------------------------------------------------------+
 //! ```
@@ -47,6 +49,10 @@
 //! behind its length in 32 bits; P: asks for an answer (keep-alive, closed window). The offset of a
 //! direction's first byte is 0.
 //! Ranges name what has come beyond acknowledged. A stamp of 0 is none.
+//!
+//! With S the fourth byte says how far bytes may go with the opening: 1, T, a [`Ticket`] stands
+//! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
+//! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
 //! X with S and M: messages expire. Each stands behind its number in 32 bits, from 0 on, and its
 //! length in 16, so that the receiver knows which it has missed; a length of 0 is no message, but
@@ -67,8 +73,15 @@ pub const RANGE_BYTES: usize = 8;
 /// several acknowledgements.
 pub const RANGES_MAX: usize = 16;
 
+/// Bytes of a ticket and the number of an opening.
+pub const TICKET_BYTES: usize = 12;
+
 const FRAGMENT: u8 = 1;
 const SEGMENT: u8 = 2;
+/// What an initiator that knows tickets acknowledges with its call.
+const ASKS: u32 = 1;
+const HAS_TICKET: u8 = 1;
+const TAKES_EARLY: u8 = 2;
 
 /// What stands behind a transport header's first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,6 +197,16 @@ impl Flags {
     }
 }
 
+/// What lets bytes go with the opening of a connection: the peer's node has given it, and knows it
+/// until it restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// What the peer's node has chosen at random.
+    pub secret: u64,
+    /// Which opening under this ticket: from 1 on, each once. 0 from the node that gives the ticket.
+    pub number: u32,
+}
+
 /// The header of a segment, without ranges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -203,6 +226,10 @@ pub struct Segment {
     pub stamp_us: u32,
     /// The stamp of what came last; 0 for none.
     pub echo_us: u32,
+    /// With S: the ticket under which the connection is opened, or one for those to come.
+    pub ticket: Option<Ticket>,
+    /// With S and A: what came with the opening has been taken.
+    pub takes_early: bool,
 }
 
 /// What has come beyond what is acknowledged: from the first place to before the second, low bits.
@@ -236,13 +263,30 @@ impl Parsed<'_> {
         flags.has(Flags::EXPIRES) && !flags.has(Flags::SYN)
     }
 
-    /// Bytes of header and ranges.
+    /// Bytes of header, ranges and ticket.
     pub fn header_bytes(&self) -> usize {
-        SEGMENT_BYTES + self.ranges.len()
+        SEGMENT_BYTES + self.ranges.len() + self.segment.ticket.map_or(0, |_| TICKET_BYTES)
     }
 }
 
 impl Segment {
+    /// It opens a connection.
+    pub fn calls(&self) -> bool {
+        self.flags.has(Flags::SYN) && !self.flags.has(Flags::ACK)
+    }
+
+    /// It opens a connection, and asks for a ticket.
+    pub fn asks_for_ticket(&self) -> bool {
+        self.calls() && self.acknowledged == ASKS
+    }
+
+    /// The same, of one that opens a connection, which also asks for a ticket.
+    #[must_use]
+    pub fn asking(mut self) -> Segment {
+        self.acknowledged = ASKS;
+        self
+    }
+
     /// Reads a segment.
     pub fn parse(payload: &[u8]) -> Result<Parsed<'_>, Malformed> {
         let mut r = Reader::new(payload);
@@ -255,7 +299,14 @@ impl Segment {
         if ranges > RANGES_MAX {
             return Err(Malformed::Count);
         }
-        if (reason != 0) != flags.has(Flags::RST) {
+        let is_reset = flags.has(Flags::RST);
+        let early = if is_reset { 0 } else { reason };
+        if is_reset && reason == 0 || early > HAS_TICKET | TAKES_EARLY {
+            return Err(Malformed::Value);
+        }
+        let takes_early = early & TAKES_EARLY != 0;
+        let opens = flags.has(Flags::SYN) && (!takes_early || flags.has(Flags::ACK));
+        if early != 0 && !opens {
             return Err(Malformed::Value);
         }
         if flags.has(Flags::EXPIRES) {
@@ -264,11 +315,11 @@ impl Segment {
                 return Err(Malformed::Value);
             }
         }
-        let reason = match reason {
-            0 => None,
-            byte => Some(ResetReason::from_byte(byte)?),
+        let reason = match is_reset {
+            false => None,
+            true => Some(ResetReason::from_byte(reason)?),
         };
-        let segment = Segment {
+        let mut segment = Segment {
             flags,
             reason,
             connection: r.u32()?,
@@ -277,10 +328,19 @@ impl Segment {
             window: r.u32()?,
             stamp_us: r.u32()?,
             echo_us: r.u32()?,
+            ticket: None,
+            takes_early,
         };
+        let ranges = r.take(ranges * RANGE_BYTES)?;
+        if early & HAS_TICKET != 0 {
+            segment.ticket = Some(Ticket {
+                secret: r.u64()?,
+                number: r.u32()?,
+            });
+        }
         let parsed = Parsed {
             segment,
-            ranges: r.take(ranges * RANGE_BYTES)?,
+            ranges,
             bytes: r.rest(),
         };
         match parsed.tells_expired() && !parsed.bytes.is_empty() {
@@ -289,10 +349,11 @@ impl Segment {
         }
     }
 
-    /// Writes header and ranges, of which there are at most [`RANGES_MAX`], and returns how many
-    /// bytes they take; the bytes of the stream follow.
+    /// Writes header, ranges, of which there are at most [`RANGES_MAX`], and ticket, and returns how
+    /// many bytes they take; the bytes of the stream follow.
     pub fn emit(&self, ranges: &[Range], payload: &mut [u8]) -> Result<usize, Full> {
-        let len = SEGMENT_BYTES + ranges.len() * RANGE_BYTES;
+        let ticket = self.ticket.map_or(0, |_| TICKET_BYTES);
+        let len = SEGMENT_BYTES + ranges.len() * RANGE_BYTES + ticket;
         if ranges.len() > RANGES_MAX || payload.len() < len {
             return Err(Full);
         }
@@ -300,7 +361,9 @@ impl Segment {
         w.u8(SEGMENT)?;
         w.u8(self.flags.0)?;
         w.u8(ranges.len() as u8)?;
-        w.u8(self.reason.map_or(0, ResetReason::to_byte))?;
+        let ticket = self.ticket.map_or(0, |_| HAS_TICKET);
+        let early = ticket | if self.takes_early { TAKES_EARLY } else { 0 };
+        w.u8(self.reason.map_or(early, ResetReason::to_byte))?;
         for word in [
             self.connection,
             self.offset,
@@ -314,6 +377,10 @@ impl Segment {
         for (first, end) in ranges {
             w.u32(*first)?;
             w.u32(*end)?;
+        }
+        if let Some(ticket) = self.ticket {
+            w.u64(ticket.secret)?;
+            w.u32(ticket.number)?;
         }
         Ok(len)
     }

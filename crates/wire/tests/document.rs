@@ -143,7 +143,7 @@ fn reading(format: &str, bytes: &[u8]) -> String {
             let segment = parsed.segment;
             let ranges: Vec<_> = parsed.ranges().collect();
             format!(
-                "{:x} {:x} {} {ranges:?} {:?}{}",
+                "{:x} {:x} {} {ranges:?} {:?}{}{}",
                 segment.connection,
                 segment.acknowledged,
                 segment.window,
@@ -152,7 +152,10 @@ fn reading(format: &str, bytes: &[u8]) -> String {
                     " expired"
                 } else {
                     ""
-                }
+                },
+                segment.ticket.map_or(String::new(), |ticket| {
+                    format!(" opening {} under {:x}", ticket.number, ticket.secret)
+                })
             )
         }
         "stamp" => match stamp::Stamp::parse(bytes).expect(FITS) {
@@ -265,8 +268,9 @@ fn every_example_reads_as_told() {
         "Reply 10.7.0.3 2",
         "cafe0001 fffffff0 262144 [(16, 32), (48, 64)] [104, 105]",
         "cafe0001 7 262144 [(16, 32), (48, 64)] [] expired",
+        "cafe0001 1 131072 [] [104, 105] opening 7 under 1122334455667788",
         "Options(Options { class: Class { link: RealTime, routing: ExpectedLatency, priority: 5 }, \
-         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr) })",
+         scheme: None, deadline: Some(65.0ms), delivery: InOrder, ttl: 16, give_up: Some(60.00s), control: Some(Bbr), early: true })",
         "Datagram(Datagram { source: NodeAddr(168230915), source_port: VirtualPort(5000), \
          recovered: true, remaining: Remaining(650), group: None }, [104, 105])",
         "ConnectStream(Destination { node: NodeAddr(168230915), port: VirtualPort(5000) }, Messages)",

@@ -21,7 +21,7 @@ use wire::ipc::{Scheme, StreamControl};
 use wire::link::{Kind, SEAL_BYTES};
 use wire::link_state::{Link, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Record, RecordKind, RecordSeq};
-use wire::transport::{Flags, RANGES_MAX, Range, Segment};
+use wire::transport::{Flags, RANGES_MAX, Range, Segment, Ticket};
 use wire::{CLEAR_BYTES, HEADROOM, Latency, Loss};
 
 use crate::Target;
@@ -288,6 +288,7 @@ impl Scene {
             give_up: (flags & 4 != 0).then(|| Duration::from_millis(to.into())),
             scheme: Scheme::ALL.get(usize::from(to % 5)).copied(),
             control: StreamControl::ALL.get(usize::from(to % 3)).copied(),
+            early: flags & 8 != 0,
         };
         self.ask(who, Request::Options(options));
         let payload = self.out.pool.copy_of(HEADROOM, &bytes[3..]);
@@ -433,10 +434,12 @@ fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
         let opened = scene.session.open(&mut datagram).ok()?;
         let header = wire::data::Header::parse(&datagram[opened.plaintext]).ok()?;
         let segment = Segment::parse(header.payload()).ok()?.segment;
-        Some((segment.connection, header.source_port()))
+        let given = segment.ticket.map(|ticket| ticket.secret);
+        Some((segment.connection, header.source_port(), given))
     });
+    let given = called.and_then(|(.., given)| given);
     let (connection, port) = match (who >> 7, called) {
-        (1, Some(called)) => called,
+        (1, Some((connection, port, _))) => (connection, port),
         _ => (u32::from(who & 7), PORT),
     };
     let far = |place: u8| match place {
@@ -454,6 +457,20 @@ fn say_segment(scene: &mut Scene, bytes: &[u8], number: u32) {
         window: u32::from(window) << 10,
         stamp_us: scene.now.as_micros() as u32,
         echo_us: u32::from(window) << (window % 24),
+        ticket: None,
+        takes_early: known.has(Flags::SYN.with(Flags::ACK)) && offset & 1 != 0,
+    };
+    // A ticket that the node has given, or one of nobody's.
+    let ticket = Ticket {
+        secret: given.unwrap_or(u64::from(window)),
+        number: u32::from(offset & 3),
+    };
+    let segment = Segment {
+        ticket: known
+            .has(Flags::SYN)
+            .then_some(ticket)
+            .filter(|_| acknowledged & 1 != 0 && !known.has(Flags::RST)),
+        ..segment
     };
     let ranges: Vec<Range> = (0..usize::from(ranges) % (RANGES_MAX + 1))
         .map(|i| (far(offset ^ i as u8), far(ranges.rotate_left(i as u32))))

@@ -138,7 +138,12 @@ impl<'a> Session<'a> {
             Way::Node(target) => settings.node.connect(target, settings.streams)?,
             Way::Exit(exit) => {
                 let exit = Target::new(exit, STREAM_PORT);
-                let stream = settings.node.connect(exit, settings.streams)?;
+                // The exit answers for itself, so the question goes with the opening.
+                let options = client::Options {
+                    early: true,
+                    ..settings.streams
+                };
+                let stream = settings.node.connect(exit, options)?;
                 match ask_exit(&stream, ask).map_err(Refusal::Exit)? {
                     Code::Granted => stream,
                     code => return Err(Refusal::Code(code)),

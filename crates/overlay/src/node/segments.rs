@@ -10,7 +10,7 @@
 use super::Node;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
-use crate::stream::{Content, Key, Phase, ResetReason, StreamReply, Taken};
+use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
 use base::{Burst, Outbox, Time};
 use core::ops::Range;
 use wire::data::{Header, Repr};
@@ -32,8 +32,7 @@ impl Node {
             let flags = parsed.segment.flags;
             let Some(index) = self.streams.by_key(&key) else {
                 let header = header.repr();
-                let said = (&parsed.segment, !parsed.bytes.is_empty());
-                self.on_unknown(now, &header, key, said, last, out);
+                self.on_unknown(now, &header, key, &parsed, last, out);
                 last = Some(flags);
                 continue;
             };
@@ -55,6 +54,12 @@ impl Node {
                 }
             };
             self.streams.touch(index);
+            if let Some(ticket) = parsed.segment.ticket
+                && flags.has(Flags::ACK)
+                && ticket.number == 0
+            {
+                self.streams.tickets.hold(key.peer, ticket);
+            }
             if reaction.opened {
                 self.tell_connected(index, out);
             }
@@ -124,9 +129,11 @@ impl Node {
             return self.streams.retire(now, index);
         }
         self.tell_expired(index, out);
-        self.streams.remove(index);
+        let why = why.unwrap_or(ResetReason::Peer);
+        if let Some(stream) = self.streams.remove(index) {
+            self.forget_ticket(&stream, why);
+        }
         if let Some(client) = client {
-            let why = why.unwrap_or(ResetReason::Peer);
             tell(client, StreamReply::Reset(why), out);
         }
     }
@@ -138,15 +145,16 @@ impl Node {
         now: Time,
         header: &Repr,
         key: Key,
-        (segment, has_bytes): (&Segment, bool),
+        parsed: &Parsed<'_>,
         last: Option<Flags>,
         out: &mut impl Outbox<Node>,
     ) {
+        let (segment, has_bytes) = (&parsed.segment, !parsed.bytes.is_empty());
         let flags = segment.flags;
         if flags.has(Flags::RST) || last.is_some() {
             return self.drop_one(Drop::StreamUnknown, out);
         }
-        let calls = flags.has(Flags::SYN) && !flags.has(Flags::ACK);
+        let calls = segment.calls();
         if let Some(ended) = self.streams.ended(&key) {
             if calls {
                 // It was repeated and held up on the way: the connection has been, and is over.
@@ -161,7 +169,7 @@ impl Node {
             return;
         }
         if calls {
-            return match self.on_call(now, key, segment, out) {
+            return match self.on_call(now, key, parsed, out) {
                 Ok(()) => {}
                 Err(why) => self.refuse(now, header, segment.connection, why, out),
             };
@@ -175,18 +183,29 @@ impl Node {
         &mut self,
         now: Time,
         key: Key,
-        segment: &Segment,
+        call: &Parsed<'_>,
         out: &mut impl Outbox<Node>,
     ) -> Result<(), ResetReason> {
         let listener = self.streams.listener(key.port)?;
         if !self.streams.has_room_for(key.peer) {
             return Err(ResetReason::Exhausted);
         }
+        let segment = &call.segment;
+        let early = match self.streams.tickets.admit(key.peer, segment.ticket) {
+            Admission::Early => true,
+            Admission::Plain => false,
+            // It was taken, and is no more: what came with it is not delivered again.
+            Admission::Seen => return Err(ResetReason::Unknown),
+        };
+        let ticket = (!early && segment.asks_for_ticket()).then(|| {
+            let secret = self.rng.next_u64();
+            self.streams.tickets.give(key.peer, secret)
+        });
         let content = Content::called(segment.flags);
         let options = self.listener_options(listener);
         let stream = self.streams.next_stream();
         let mut connection = self.new_stream(now, key, Phase::Waiting(stream), content, &options);
-        connection.on_call(segment);
+        connection.on_call(call, early, ticket)?;
         let index = self.streams.add(connection);
         self.streams.wait(stream, index, key.port);
         let incoming = StreamReply::Incoming {

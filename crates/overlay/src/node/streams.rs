@@ -27,7 +27,7 @@ impl Node {
         let done = match request {
             StreamRequest::Listen { backlog } => self.listen(client, backlog, out),
             StreamRequest::Connect { to, port, framing } => {
-                self.connect(now, client, (to, port), framing)
+                self.connect(now, client, (to, port), framing, out)
             }
             other => return self.on_open_stream(now, client, other, out),
         };
@@ -46,7 +46,11 @@ impl Node {
         match request {
             StreamRequest::Accept { stream } => {
                 match self.streams.accept(now, stream, client) {
-                    Some(index) => self.tell_connected(index, out),
+                    Some(index) => {
+                        self.tell_connected(index, out);
+                        // What came with the call.
+                        self.deliver_stream(now, index, out);
+                    }
                     // It has given up meanwhile.
                     None => tell(client, StreamReply::Reset(ResetReason::Peer), out),
                 }
@@ -70,8 +74,7 @@ impl Node {
         };
         match request {
             StreamRequest::Write { payload } => {
-                let open = stream.is_open();
-                if !open || !stream.sender.write(now, payload.bytes()) {
+                if !stream.may_write() || !stream.sender.write(now, payload.bytes()) {
                     self.abort(now, index, ResetReason::Protocol, out);
                 }
             }
@@ -119,6 +122,7 @@ impl Node {
         client: ClientId,
         (to, port): (NodeAddr, VirtualPort),
         framing: Framing,
+        out: &mut impl Outbox<Node>,
     ) -> Result<(), RequestError> {
         if !to.is_node() {
             return Err(RequestError::BadDestination);
@@ -147,9 +151,15 @@ impl Node {
             }
         };
         let content = Content::asked(framing, options.deadline);
-        let mut stream = self.new_stream(now, key, Phase::Calling, content, &options);
+        let ticket = options.early.then(|| self.streams.tickets.next(to));
+        let phase = ticket.flatten().map_or(Phase::Calling, Phase::Early);
+        let mut stream = self.new_stream(now, key, phase, content, &options);
         stream.client = Some(client);
-        self.streams.add(stream);
+        let may_write = stream.may_write();
+        let index = self.streams.add(stream);
+        if may_write {
+            self.tell_connected(index, out);
+        }
         Ok(())
     }
 
@@ -191,7 +201,7 @@ impl Node {
         let Some(stream) = self.streams.at(index) else {
             return;
         };
-        if stream.is_open() && stream.sender.is_finished() {
+        if stream.may_write() && stream.sender.is_finished() {
             stream.orphan(now);
             self.streams.touch(index);
         } else {
@@ -242,12 +252,20 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) {
         if let Some(mut stream) = self.streams.remove(index) {
+            self.forget_ticket(&stream, why);
             let why = match stream.phase {
                 Phase::Waiting(_) => ResetReason::Refused,
-                Phase::Calling | Phase::Open => why,
+                Phase::Calling | Phase::Early(_) | Phase::Open => why,
             };
             let header = stream.header(self.addr, true);
             self.send_reset(now, header, stream.key.connection, why, out);
+        }
+    }
+
+    /// A call with bytes that has come to nothing: the next one is an ordinary one.
+    pub(super) fn forget_ticket(&mut self, stream: &Connection, why: ResetReason) {
+        if stream.is_early() && why != ResetReason::Refused {
+            self.streams.tickets.forget(stream.key.peer);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::stream::{
 use base::{Burst, Outbox, Time};
 use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, LinkProtocol, Repr, Routing};
 use wire::stamp::STAMP_BYTES_MAX;
-use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment};
+use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment, TICKET_BYTES};
 use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
 /// Bursts that one stream sends in one flush: about a millisecond of 2 Gbit/s.
@@ -97,7 +97,7 @@ impl Node {
         let Some((stream, budget)) = self.streams.with_budget(index) else {
             return;
         };
-        let Some(client) = stream.client.filter(|_| stream.is_open()) else {
+        let Some(client) = stream.client.filter(|_| stream.may_write()) else {
             return;
         };
         if let Some(bytes) = stream.sender.grant(budget) {
@@ -167,8 +167,9 @@ impl Node {
                 (usable, EXTENSION_LENGTH_BYTES + len)
             }
         };
-        let around = HEADROOM + stamp + SEGMENT_BYTES + TAG_BYTES;
         if let Some(stream) = self.streams.at(index) {
+            let ticket = if stream.is_early() { TICKET_BYTES } else { 0 };
+            let around = HEADROOM + stamp + SEGMENT_BYTES + ticket + TAG_BYTES;
             stream.sender.set_fit(usize::from(usable) - around);
         }
     }
@@ -190,6 +191,9 @@ impl Node {
             .streams
             .at(index)
             .is_some_and(|stream| stream.control_due() && stream.has_ranges());
+        if self.streams.at(index).is_some_and(|s| s.is_early()) {
+            return self.send_early(now, index, way, stamp, out);
+        }
         if tells || !self.is_open(index) {
             self.send_control(now, index, way, stamp, out);
         }
@@ -229,6 +233,45 @@ impl Node {
         bursts
     }
 
+    /// Sends a call and what goes with it; how many bursts that was. Never over a reliable lane: that keeps what
+    /// its neighbour has not acknowledged, and would tell it to the next life of a neighbour that has restarted.
+    fn send_early(
+        &mut self,
+        now: Time,
+        index: u32,
+        way: Way,
+        stamp: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) -> usize {
+        let mut bursts = 0;
+        let own = self.addr;
+        while let Some(stream) = self.streams.at(index) {
+            let Some(mut burst) = out.pool().small() else {
+                stream.retry_after(now, BUFFER_RETRY);
+                break;
+            };
+            let Some(chunk) = stream.sender.poll(now) else {
+                break;
+            };
+            let mut segment = stream.segment(now, chunk.offset, chunk.fin);
+            segment.ticket = stream.ticket();
+            let mut header = stream.header(own, true);
+            let head = SEGMENT_BYTES + TICKET_BYTES;
+            let packet = write_headers(&mut burst, 0, &mut header, stamp);
+            segment
+                .emit(&[], &mut packet[..head])
+                .expect("a small buffer holds all headers");
+            let len = chunk.len as usize;
+            stream.sender.read(chunk, &mut packet[head..head + len]);
+            let len = HEADROOM + extension_bytes(stamp) + head + len + TAG_BYTES;
+            burst.fill(len, len);
+            self.send_on(now, way, burst, out);
+            bursts += 1;
+        }
+        self.send_control(now, index, way, stamp, out);
+        bursts
+    }
+
     fn is_open(&mut self, index: u32) -> bool {
         self.streams
             .at(index)
@@ -262,11 +305,14 @@ impl Node {
         let (segment, count) = match stream.control_due() {
             true => {
                 let count = stream.ranges(&mut ranges);
-                (stream.segment(now, stream.sender.end_place(), false), count)
+                let ticket = stream.ticket();
+                let segment = stream.segment(now, stream.sender.end_place(), false);
+                (Segment { ticket, ..segment }, count)
             }
             false => stream.expired(now, &mut ranges),
         };
-        let len = SEGMENT_BYTES + count * RANGE_BYTES;
+        let ticket = segment.ticket.map_or(0, |_| TICKET_BYTES);
+        let len = SEGMENT_BYTES + count * RANGE_BYTES + ticket;
         let packet = write_headers(&mut burst, 0, &mut header, stamp);
         segment
             .emit(&ranges[..count], &mut packet[..len])

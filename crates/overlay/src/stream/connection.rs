@@ -9,6 +9,9 @@
 //!   anything else that ends it: RST with the reason; an end that knows nothing answers with RST
 //! ```
 //!
+//! A peer that has met this node before has given it a ticket: then the stream is open for the client at
+//! once (Early), and its first bytes go with the SYN, see [`super::tickets`].
+//!
 //! The initiator is not answered before somebody accepts, and repeats itself. After silence the peer
 //! is asked whether it is there, again and again, until it is given up. A path that is gone for a
 //! while is no reason to end a stream: only a peer that says so is, or one that is silent for longer
@@ -17,6 +20,7 @@
 use super::receiver::{Receiver, Taken};
 use super::rtt;
 use super::sender::{Heard, Sender};
+use super::tickets::EARLY_BYTES;
 use super::{Budget, Content, ResetReason, Settings, StreamId, StreamReply};
 use crate::flow::FlowKey;
 use crate::snapshot::StreamStatus;
@@ -24,7 +28,7 @@ use base::{ClientId, Duration, NodeAddr, Time, VirtualPort};
 use congestion::Family;
 use wire::data::{Class, LinkProtocol, Repr, Routing};
 use wire::ipc::{Options, Scheme, StreamControl};
-use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Segment};
+use wire::transport::{Flags, Parsed, RANGES_MAX, Range, Segment, Ticket};
 
 /// The first answer to a SYN is waited for so long; each next one twice as long as that before.
 const CALL_START: Duration = Duration::from_millis(500);
@@ -60,6 +64,8 @@ pub(crate) struct Key {
 pub(crate) enum Phase {
     /// This end has asked for it.
     Calling,
+    /// The same with a ticket of the peer: bytes go with the call.
+    Early(Ticket),
     /// The peer has; nobody has accepted yet.
     Waiting(StreamId),
     /// Bytes flow.
@@ -92,6 +98,12 @@ pub(crate) struct Connection {
     pub(crate) scheme: Option<Scheme>,
     pub(crate) deadline: Option<Duration>,
     is_initiator: bool,
+    /// Of the acceptor: bytes that came with the call are taken.
+    takes_early: bool,
+    /// Of the acceptor: what the peer is given for its next call.
+    ticket: Option<Ticket>,
+    /// The stamp from which on a call with bytes was sent again.
+    repeated: Option<u32>,
     /// The peer has answered.
     confirmed: bool,
     call_due: bool,
@@ -136,31 +148,38 @@ impl Connection {
             Routing::Stamped => super::STAMPED_BYTES,
             _ => super::SEGMENT_BYTES,
         };
-        let is_initiator = phase == Phase::Calling;
+        let is_initiator = matches!(phase, Phase::Calling | Phase::Early(_));
         let give_up = options.give_up.unwrap_or(settings.give_up);
         let control = match options.control {
             None => settings.congestion,
             Some(StreamControl::Cubic) => Family::Cubic,
             Some(StreamControl::Bbr) => Family::Bbr,
         };
+        let mut sender = Sender::new(
+            now,
+            control,
+            class.link,
+            segment,
+            (content, options.deadline),
+        );
+        if let Phase::Early(_) = phase {
+            sender.open(EARLY_BYTES);
+        }
         Connection {
             key,
             client: None,
             phase,
             content,
-            sender: Sender::new(
-                now,
-                control,
-                class.link,
-                segment,
-                (content, options.deadline),
-            ),
+            sender,
             receiver: Receiver::new(now, content),
             class,
             ttl: options.ttl,
             scheme: options.scheme,
             deadline: options.deadline,
             is_initiator,
+            takes_early: false,
+            ticket: None,
+            repeated: None,
             confirmed: false,
             call_due: is_initiator,
             ack_due: false,
@@ -229,10 +248,67 @@ impl Connection {
         self.sender.is_done() && heard_out
     }
 
-    /// Takes the peer's call.
-    pub(crate) fn on_call(&mut self, call: &Segment) {
-        self.echo_us = call.stamp_us;
-        self.sender.open(call.window);
+    /// Takes the peer's call, with its bytes if it is `early`; the answer brings `ticket`.
+    pub(crate) fn on_call(
+        &mut self,
+        call: &Parsed<'_>,
+        early: bool,
+        ticket: Option<Ticket>,
+    ) -> Result<(), ResetReason> {
+        self.echo_us = call.segment.stamp_us;
+        self.sender.open(call.segment.window);
+        self.takes_early = early;
+        self.ticket = ticket;
+        match early {
+            true => self.take_early(call),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps what has come with a call until somebody accepts.
+    fn take_early(&mut self, call: &Parsed<'_>) -> Result<(), ResetReason> {
+        let segment = &call.segment;
+        let fin = segment.flags.has(Flags::FIN);
+        if u64::from(segment.offset) + call.bytes.len() as u64 <= EARLY_BYTES.into() {
+            self.receiver
+                .keep_segment(segment.offset, call.bytes, fin)?;
+        }
+        Ok(())
+    }
+
+    /// What stands in a segment that begins the connection and has room for it.
+    pub(crate) fn ticket(&self) -> Option<Ticket> {
+        match self.phase {
+            Phase::Early(ticket) => Some(ticket),
+            _ => self.ticket.filter(|_| !self.confirmed),
+        }
+    }
+
+    /// Bytes go with its call.
+    pub(crate) fn is_early(&self) -> bool {
+        matches!(self.phase, Phase::Early(_))
+    }
+
+    /// The client may write.
+    pub(crate) fn may_write(&self) -> bool {
+        self.is_open() || self.is_early()
+    }
+
+    /// The peer has answered a call with bytes: those that it has not taken go again. Not if another life
+    /// of its node may have taken them: nothing is delivered twice.
+    fn on_early_answer(&mut self, answer: &Segment) -> Result<(), ResetReason> {
+        if answer.takes_early {
+            self.sender.on_early_answer(true);
+            return Ok(());
+        }
+        let is_first = self.repeated.is_none_or(|repeated| {
+            answer.echo_us != 0 && answer.echo_us.wrapping_sub(repeated) > u32::MAX / 2
+        });
+        if self.sender.end_place() > 0 && !is_first {
+            return Err(ResetReason::Unknown);
+        }
+        self.sender.on_early_answer(false);
+        Ok(())
     }
 
     /// Something waits to be sent, or to be acknowledged.
@@ -274,16 +350,22 @@ impl Connection {
             is_bad: false,
         };
         if matches!(self.phase, Phase::Waiting(_)) {
+            if self.takes_early && segment.calls() {
+                self.take_early(parsed)?;
+            }
             return Ok(reaction);
         }
-        if self.phase == Phase::Calling {
+        if !self.is_open() {
             if !flags.has(Flags::ACK) {
                 return Ok(reaction);
+            }
+            match self.phase {
+                Phase::Early(_) => self.on_early_answer(segment)?,
+                _ => reaction.opened = true,
             }
             self.phase = Phase::Open;
             self.call_due = false;
             self.call_at = None;
-            reaction.opened = true;
         }
         if self.is_silent() {
             self.lingers = now;
@@ -291,7 +373,8 @@ impl Connection {
         self.heard = now;
         self.questions = 0;
         let rtt = rtt::since(now, segment.echo_us);
-        let carries = !parsed.bytes.is_empty() || flags.has(Flags::FIN);
+        let taken = !segment.calls() || self.takes_early;
+        let carries = taken && (!parsed.bytes.is_empty() || flags.has(Flags::FIN));
         let expired = parsed.tells_expired();
         let asks = carries || expired || flags.has(Flags::SYN) || flags.has(Flags::PROBE);
         self.ack_due |= asks;
@@ -386,7 +469,7 @@ impl Connection {
 
     /// The header of the next segment; `offset` is its place.
     pub(crate) fn segment(&mut self, now: Time, offset: u64, fin: bool) -> Segment {
-        let is_calling = self.phase == Phase::Calling;
+        let is_calling = self.is_initiator && !self.is_open();
         let syn = is_calling || (!self.is_initiator && !self.confirmed);
         let flags = Flags::NONE
             .with_if(Flags::SYN, syn)
@@ -405,7 +488,7 @@ impl Connection {
         self.ack_due = false;
         self.question_due = false;
         self.congested = false;
-        Segment {
+        let segment = Segment {
             flags,
             reason: None,
             connection: self.key.connection,
@@ -414,6 +497,12 @@ impl Connection {
             window: self.receiver.window(),
             stamp_us: rtt::stamp(now),
             echo_us: self.echo(now),
+            ticket: None,
+            takes_early: syn && self.takes_early,
+        };
+        match is_calling {
+            true => segment.asking(),
+            false => segment,
         }
     }
 
@@ -442,7 +531,7 @@ impl Connection {
     /// The peer is to be told what has expired, and knows of the connection: what begins it has no
     /// ranges of that kind.
     pub(crate) fn expired_due(&self) -> bool {
-        self.sender.expired_due() && (self.is_initiator || self.confirmed)
+        self.sender.expired_due() && self.is_open() && (self.is_initiator || self.confirmed)
     }
 
     /// A segment that tells what has expired.
@@ -463,7 +552,7 @@ impl Connection {
         if matches!(self.phase, Phase::Waiting(_)) {
             return Some(self.began + CALL_TIMEOUT);
         }
-        let calling = (self.phase == Phase::Calling).then_some(self.began + CALL_TIMEOUT);
+        let calling = (!self.is_open()).then_some(self.began + CALL_TIMEOUT);
         let silent = self.is_open().then(|| self.question_at());
         let all = [
             self.call_at,
@@ -494,6 +583,10 @@ impl Connection {
         if is_due(self.retry_at) {
             self.retry_at = None;
         }
+        let repeats = is_due(self.call_at) || is_due(self.sender.next_timeout());
+        if self.is_early() && repeats {
+            self.repeated.get_or_insert(rtt::stamp(now));
+        }
         if is_due(self.call_at) {
             self.call_at = None;
             self.call_due = true;
@@ -521,7 +614,7 @@ impl Connection {
     pub(crate) fn on_route_change(&mut self, now: Time) {
         self.retry_at = None;
         if self.no_route_since.is_some() {
-            self.call_due |= self.phase == Phase::Calling;
+            self.call_due |= self.is_initiator && !self.is_open();
         }
         self.sender.on_route_change(now);
     }
@@ -529,7 +622,7 @@ impl Connection {
     /// For people.
     pub(crate) fn status(&self, own: NodeAddr) -> StreamStatus {
         let state = match (self.phase, self.client) {
-            (Phase::Calling, _) => "calling",
+            (Phase::Calling | Phase::Early(_), _) => "calling",
             (Phase::Waiting(_), _) => "waiting",
             (Phase::Open, Some(_)) => "open",
             (Phase::Open, None) => "closing",

@@ -142,6 +142,26 @@ impl Receiver {
         bytes: &[u8],
         fin: bool,
     ) -> Result<Taken, ResetReason> {
+        self.take(offset_low, bytes, fin, self.content == Content::Bytes)
+    }
+
+    /// The same where nobody is there yet to whom they could be handed.
+    pub(crate) fn keep_segment(
+        &mut self,
+        offset_low: u32,
+        bytes: &[u8],
+        fin: bool,
+    ) -> Result<Taken, ResetReason> {
+        self.take(offset_low, bytes, fin, false)
+    }
+
+    fn take(
+        &mut self,
+        offset_low: u32,
+        bytes: &[u8],
+        fin: bool,
+        hands_over: bool,
+    ) -> Result<Taken, ResetReason> {
         let offset = seq::widen(offset_low.into(), 32, self.next);
         let end = offset + bytes.len() as u64;
         if fin {
@@ -164,7 +184,7 @@ impl Receiver {
         }
         let skip = (from - offset) as usize;
         let len = (to - from) as usize;
-        let at_once = self.content == Content::Bytes && self.delivered == self.next;
+        let at_once = hands_over && self.delivered == self.next;
         if from == self.next && self.ranges.is_empty() && at_once {
             self.next = to;
             self.delivered = to;

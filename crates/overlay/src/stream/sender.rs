@@ -87,6 +87,8 @@ pub(crate) struct Sender {
     recovering: Option<u64>,
     /// Places up to which all was sent again after a timeout: losses on the way there are no news.
     restarting: u64,
+    /// The place up to which bytes went with the call, over best-effort links.
+    early: u64,
     marked: u64,
     /// Payload that the host may still write.
     credit: u64,
@@ -153,6 +155,7 @@ impl Sender {
             edge: 0,
             recovering: None,
             restarting: 0,
+            early: 0,
             marked: 0,
             credit: 0,
             limit: BUFFER_START,

@@ -1,6 +1,8 @@
 //! All streams of a node: by connection and by client, who listens, and when each wants attention.
 
-use super::{Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId};
+use super::{
+    Budget, Connection, GROWTH_MAX, Key, Phase, ResetReason, STREAMS_MAX, StreamId, Tickets,
+};
 use base::{ClientId, Duration, Map, NodeAddr, Time, VirtualPort};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -56,6 +58,7 @@ pub(crate) struct Streams {
     ended_order: VecDeque<(Time, Key)>,
     next_stream: u32,
     pub(crate) budget: Budget,
+    pub(crate) tickets: Tickets,
 }
 
 impl Default for Streams {
@@ -74,6 +77,7 @@ impl Default for Streams {
             ended_order: VecDeque::new(),
             next_stream: 0,
             budget: Budget { left: GROWTH_MAX },
+            tickets: Tickets::default(),
         }
     }
 }

@@ -42,7 +42,7 @@ impl Delivery {
 /// +---------------+---------------+---------------+---------------+
 /// |                   give up after, ms; 0: the node's own        |
 /// +---------------+---------------+-------------------------------+
-/// |    control    |    scheme     |   the second only with routing "stamped": 1 best,
+/// |E|   control   |    scheme     |   the second only with routing "stamped": 1 best,
 /// +---------------+---------------+   2 disjoint, 3 disjoint-3, 4 flooding
 /// +---------------+-----------------------------------------------+
 /// |              release after, us: only with delivery 3          |
@@ -65,7 +65,13 @@ pub struct Options {
     pub give_up: Option<Duration>,
     /// What decides the window of a stream of this socket; none for what the node has set.
     pub control: Option<StreamControl>,
+    /// E: a stream of this socket to a node that knows this one is open at once, and what is written
+    /// goes with its opening.
+    pub early: bool,
 }
+
+/// In the byte of the control.
+const EARLY: u8 = 0x80;
 
 impl Options {
     /// The time to live of a client that does not choose.
@@ -96,7 +102,9 @@ impl Options {
             return Err(Malformed::Value);
         }
         let give_up_ms = r.u32()?;
-        let control = StreamControl::from_byte(r.u8()?)?;
+        let control = r.u8()?;
+        let early = control & EARLY != 0;
+        let control = StreamControl::from_byte(control & !EARLY)?;
         let scheme = match class.routing {
             Routing::Stamped => Some(Scheme::from_byte(r.u8()?).ok_or(Malformed::Value)?),
             _ => None,
@@ -116,6 +124,7 @@ impl Options {
             ttl,
             give_up: (give_up_ms != 0).then(|| Duration::from_millis(give_up_ms.into())),
             control,
+            early,
         })
     }
 
@@ -139,7 +148,7 @@ impl Options {
             let ms = give_up.as_micros() / 1_000;
             u32::try_from(ms).unwrap_or(u32::MAX).max(1)
         }))?;
-        w.u8(StreamControl::to_byte(self.control))?;
+        w.u8(StreamControl::to_byte(self.control) | if self.early { EARLY } else { 0 })?;
         match (self.class.routing, self.scheme) {
             // Of which nobody said how: the node refuses it.
             (Routing::Stamped, None) => w.u8(0),
@@ -165,6 +174,7 @@ impl Default for Options {
             ttl: Options::TTL_DEFAULT,
             give_up: None,
             control: None,
+            early: false,
         }
     }
 }

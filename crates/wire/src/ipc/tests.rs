@@ -23,8 +23,12 @@ fn requests() -> [(Request<'static>, &'static [u8]); 16] {
         ttl: 16,
         give_up: Some(Duration::from_secs(60)),
         control: Some(StreamControl::Bbr),
+        early: true,
     };
-    let stamped = options.routed_by(Scheme::Disjoint);
+    let stamped = Options {
+        early: false,
+        ..options.routed_by(Scheme::Disjoint)
+    };
     [
         (Request::Hello { version: 2 }, &[1, 2]),
         (
@@ -35,7 +39,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 16] {
         ),
         (
             Request::Options(options),
-            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 2],
+            &[3, 0x5d, 0, 0, 0xfd, 0xe8, 1, 16, 0, 0, 0xea, 0x60, 0x82],
         ),
         (
             Request::SendTo(DESTINATION, b"hi"),

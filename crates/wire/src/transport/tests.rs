@@ -32,6 +32,36 @@ const SEGMENT_VALUE: Segment = Segment {
     window: 0x4_0000,
     stamp_us: 0x0102_0304,
     echo_us: 0x0506_0708,
+    ticket: None,
+    takes_early: false,
+};
+/// An opening under a ticket, which carries bytes.
+#[rustfmt::skip]
+const EARLY_VECTOR: [u8; SEGMENT_BYTES + TICKET_BYTES + 2] = [
+    2, 0x80, 0, 1,
+    0xca, 0xfe, 0x00, 0x01,
+    0x00, 0x00, 0x00, 0x00,
+    0x00, 0x00, 0x00, 0x01,
+    0x00, 0x02, 0x00, 0x00,
+    0x01, 0x02, 0x03, 0x04,
+    0x00, 0x00, 0x00, 0x00,
+    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x00, 0x00, 0x00, 0x07,
+    b'h', b'i',
+];
+const EARLY_VALUE: Segment = Segment {
+    flags: Flags::SYN,
+    reason: None,
+    connection: 0xcafe_0001,
+    offset: 0,
+    acknowledged: 1,
+    window: 0x2_0000,
+    stamp_us: 0x0102_0304,
+    echo_us: 0,
+    ticket: Some(Ticket {
+        secret: 0x1122_3344_5566_7788,
+        number: 7,
+    }),
+    takes_early: false,
 };
 const RANGES: [Range; 2] = [(0x10, 0x20), (0x30, 0x40)];
 
@@ -63,6 +93,39 @@ fn truncated_fragments_are_short_and_wrong_ones_refused() {
     reserved[1] = 1;
     assert_eq!(Fragment::parse(&reserved), Err(Malformed::Value));
     assert_eq!(Fragment::parse(&SEGMENT_VECTOR), Err(Malformed::Kind));
+}
+
+#[test]
+fn openings_with_bytes_agree_with_theirs_both_ways() {
+    let parsed = Segment::parse(&EARLY_VECTOR).unwrap();
+    assert_eq!(parsed.segment, EARLY_VALUE);
+    assert!(parsed.segment.calls() && parsed.segment.asks_for_ticket());
+    assert_eq!(parsed.bytes, b"hi");
+    assert_eq!(parsed.header_bytes(), SEGMENT_BYTES + TICKET_BYTES);
+    let mut written = [0xa5; EARLY_VECTOR.len()];
+    let len = EARLY_VALUE.emit(&[], &mut written).unwrap();
+    assert_eq!(written[..len], EARLY_VECTOR[..len]);
+    for cut in 0..len {
+        assert_eq!(Segment::parse(&EARLY_VECTOR[..cut]), Err(Malformed::Short));
+        let full = EARLY_VALUE.emit(&[], &mut [0; EARLY_VECTOR.len()][..cut]);
+        assert_eq!(full, Err(Full), "{cut}");
+    }
+    // Only what opens a connection has a ticket, and only its answer takes what came with it.
+    for (flags, early, is_right) in [
+        (0xc0, 1, true),
+        (0xc0, 2, true),
+        (0xc0, 3, true),
+        (0x80, 2, false),
+        (0x80, 3, false),
+        (0x40, 1, false),
+        (0x40, 2, false),
+        (0xc0, 4, false),
+    ] {
+        let mut bytes = EARLY_VECTOR;
+        (bytes[1], bytes[3]) = (flags, early);
+        let parsed = Segment::parse(&bytes);
+        assert_eq!(parsed.is_ok(), is_right, "{flags:#x} {early}");
+    }
 }
 
 #[test]

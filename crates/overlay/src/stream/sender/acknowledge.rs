@@ -124,6 +124,11 @@ impl Sender {
         let rtt = self.rtt.cautious();
         let quarter = rtt.div(4).max(Duration::from_millis(1));
         let patience = match self.link {
+            // No hop repairs what went with the call.
+            _ if self.una < self.early => Patience {
+                by_count: false,
+                time: rtt + quarter * self.patience.max(1),
+            },
             LinkProtocol::BestEffort => Patience {
                 by_count: self.patience == 0,
                 time: rtt + quarter * self.patience.max(1),

@@ -69,6 +69,16 @@ impl Sender {
         self.pace = now;
     }
 
+    /// The peer has answered the call that bytes went with; unless they are `taken`, all go again.
+    pub(crate) fn on_early_answer(&mut self, taken: bool) {
+        self.early = self.next;
+        if !taken {
+            self.board.lose_all();
+            self.restarting = self.next;
+            self.rto_at = None;
+        }
+    }
+
     /// The window after a timeout. Choice: reliable links repair what they lose, and mark what waits long. So silence
     /// on a path of them is an outage, which says nothing of its queues.
     fn begin_anew(&mut self, now: Time) {
