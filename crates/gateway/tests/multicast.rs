@@ -15,7 +15,7 @@ use net::epoll::Waker;
 use net::netns::{Namespace, available};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -40,9 +40,15 @@ struct Member {
 
 impl Hub {
     /// Waits until `site` is a member of `group`, of source A if members name sources, or is none.
-    fn wait_for(&self, site: usize, group: Ipv4Addr, is_member: bool) {
+    fn wait_for(&self, site: usize, group: impl Into<IpAddr>, is_member: bool) {
         let (members, changed) = &*self.0;
-        let group = carrier(group, A);
+        let group = group.into();
+        let source: IpAddr = if group.is_ipv4() {
+            A.into()
+        } else {
+            v6(A).into()
+        };
+        let group = carrier(group, source);
         let is = |members: &mut Vec<Member>| members[site].groups.contains(&group) != is_member;
         let waited = changed.wait_timeout_while(members.lock().unwrap(), PATIENCE, is);
         assert!(
@@ -200,12 +206,45 @@ fn tap(address: Ipv4Addr) -> Place {
     Place::Tap {
         name: "mc0".into(),
         address: Some((address, 24)),
+        address_v6: Some(v6(address)),
         mtu: Some(9_000),
         routes: vec![
-            (Ipv4Addr::new(239, 0, 0, 0), 8),
-            (Ipv4Addr::new(232, 0, 0, 0), 8),
+            (Ipv4Addr::new(239, 0, 0, 0).into(), 8),
+            (Ipv4Addr::new(232, 0, 0, 0).into(), 8),
+            (Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0).into(), 16),
+            (Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0, 0).into(), 16),
         ],
     }
+}
+
+/// The address of IPv6 of a host with this one of IPv4.
+fn v6(address: Ipv4Addr) -> Ipv6Addr {
+    let [a, b, c, d] = address.octets().map(u16::from);
+    Ipv6Addr::new(0xfd53, 0, 0, 0, a, b, c, d)
+}
+
+/// A program's socket of IPv6, which leaves the interface to the kernel.
+fn program_v6(inside: &Namespace) -> Socket {
+    let opened = inside.run(|| {
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        let any = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, PORT, 0, 0);
+        socket.bind(&any.into()).unwrap();
+        socket.set_multicast_loop_v6(false).unwrap();
+        socket.set_read_timeout(Some(MOMENT)).unwrap();
+        socket
+    });
+    opened.unwrap()
+}
+
+fn reaches_v6(from: &Socket, to: &Socket, group: Ipv6Addr, payload: &[u8]) {
+    let tries = PATIENCE.as_millis() / MOMENT.as_millis();
+    let mut tries = (0..tries).map(|_| {
+        let group = SocketAddrV6::new(group, PORT, 0, 0).into();
+        from.send_to(payload, &group).unwrap();
+        comes(to, payload)
+    });
+    assert!(tries.any(|came| came), "nothing comes");
 }
 
 /// A program's socket in a namespace; it leads multicast out by `own`.
@@ -285,6 +324,33 @@ fn programs_that_join_get_packets_of_another_site_until_they_leave() {
     hub.wait_for(1, GROUP, false);
     let report = two.service.stop();
     assert!(report.counters.injected >= 4, "{report:?}");
+}
+
+#[test]
+fn hosts_of_ipv6_join_by_mld_and_get_packets_until_they_leave() {
+    let Some([a, b]) = namespaces("hosts_of_ipv6_join_by_mld") else {
+        return;
+    };
+    if a.sysctl("net/ipv6/conf/lo/accept_dad", "0").is_err() {
+        eprintln!("SKIPPED hosts_of_ipv6_join_by_mld: this kernel has no IPv6");
+        return;
+    }
+    let group = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101);
+    let hub = Hub::default();
+    let one = start(&a, &hub, tap(A), |_| ());
+    let mut two = start(&b, &hub, tap(B), |_| ());
+    let (sender, receiver) = (program_v6(&a), program_v6(&b));
+    // Of the route of the groups follows the interface.
+    receiver.join_multicast_v6(&group, 0).unwrap();
+    hub.wait_for(1, group, true);
+    one.wait_for("this bridge carries");
+    reaches_v6(&sender, &receiver, group, b"hello");
+    reaches_v6(&sender, &receiver, group, &vec![7; 8_900]);
+    one.wait_for("TTL 1");
+    receiver.leave_multicast_v6(&group, 0).unwrap();
+    hub.wait_for(1, group, false);
+    let report = two.service.stop();
+    assert!(report.counters.injected >= 2, "{report:?}");
 }
 
 #[test]

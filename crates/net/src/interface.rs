@@ -2,12 +2,14 @@
 //!
 //! Everything is of the calling thread's network.
 
+mod route;
+
 use crate::sys;
 use crate::tap::is_interface_name;
 use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// An interface as it is now.
@@ -81,6 +83,37 @@ pub fn set_address(name: &str, address: Ipv4Addr, bits: u8) -> io::Result<()> {
     control.ask(&mut request, libc::SIOCSIFNETMASK)
 }
 
+/// Gives an interface an address of IPv6 more.
+pub fn add_address_v6(name: &str, address: Ipv6Addr, bits: u8) -> io::Result<()> {
+    let index = find(name)?.ok_or(io::ErrorKind::NotFound)?.index;
+    let control = sys::socket(libc::AF_INET6, libc::SOCK_DGRAM)?;
+    let request = AddressV6 {
+        address: address.octets(),
+        bits: bits.into(),
+        index: index as libc::c_int,
+    };
+    // SAFETY: on a socket of IPv6 SIOCSIFADDR reads an `in6_ifreq`, which has this layout; it outlives the call.
+    let added = sys::check(unsafe {
+        libc::ioctl(
+            control.as_raw_fd(),
+            libc::SIOCSIFADDR as _,
+            &raw const request,
+        )
+    });
+    match added {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// The kernel's `struct in6_ifreq`, of `linux/ipv6.h`.
+#[repr(C)]
+struct AddressV6 {
+    address: [u8; 16],
+    bits: u32,
+    index: libc::c_int,
+}
+
 /// Switches an interface on.
 pub fn set_up(name: &str) -> io::Result<()> {
     let control = Control::new()?;
@@ -104,7 +137,14 @@ pub fn set_queue(name: &str, packets: u16) -> io::Result<()> {
 
 /// Leads what goes to a network to an interface; nothing when it is led there already. It goes with
 /// the interface.
-pub fn add_route(name: &str, network: Ipv4Addr, bits: u8) -> io::Result<()> {
+pub fn add_route(name: &str, network: IpAddr, bits: u8) -> io::Result<()> {
+    match network {
+        IpAddr::V4(network) => add_route_v4(name, network, bits),
+        IpAddr::V6(network) => route::add_multicast_v6(name, network, bits),
+    }
+}
+
+fn add_route_v4(name: &str, network: Ipv4Addr, bits: u8) -> io::Result<()> {
     let control = Control::new()?;
     Request::new(name)?;
     let mut device = CString::new(name)?.into_bytes_with_nul();

@@ -1,7 +1,7 @@
 //! Multicast frames of an existing interface, by a packet socket.
 //!
 //! ```text
-//!   interface ══▶ filter in the kernel: multicast IPv4, and frames of our own kind ══▶ Port::receive
+//!   interface ══▶ filter in the kernel: multicast IP, and frames of our own kind ════▶ Port::receive
 //!             ◀══════════════════════════════════════════════════════════════════ Port::send_batch
 //! ```
 //! Frames that programs of this host send by the interface are seen too; those that are sent here
@@ -109,8 +109,8 @@ pub fn permitted() -> io::Result<()> {
 }
 
 impl Port {
-    /// Opens the interface of this number in the calling thread's network, for multicast IPv4 and
-    /// frames of the type `own`.
+    /// Opens the interface of this number in the calling thread's network, for multicast IPv4 and IPv6
+    /// and frames of the type `own`.
     ///
     /// # Errors
     /// What the kernel says, such as `PermissionDenied` without root.
@@ -304,10 +304,16 @@ fn cut(
     each: &mut impl FnMut(&mut [u8]),
 ) -> bool {
     const ETHERNET: usize = 14;
-    // The length of an IPv4 header with one word, and of UDP's.
-    if segment == 0 || udp < ETHERNET + 20 || frame.len() < udp + 8 || frame[ETHERNET] >> 4 != 4 {
+    // The length of an IP header, and of UDP's.
+    let header_len = match frame.get(ETHERNET).map(|first| first >> 4) {
+        Some(4) => 20,
+        Some(6) => 40,
+        _ => return false,
+    };
+    if segment == 0 || udp < ETHERNET + header_len || frame.len() < udp + 8 {
         return false;
     }
+    let is_v6 = header_len == 40;
     let (head, payload) = frame.split_at(udp + 8);
     let id = u16::from_be_bytes([head[ETHERNET + 4], head[ETHERNET + 5]]);
     for (n, part) in payload.chunks(segment).enumerate() {
@@ -317,14 +323,20 @@ fn cut(
         let (header, datagram) = single[ETHERNET..].split_at_mut(udp - ETHERNET);
         let udp_len = datagram.len() as u16;
         let total = header.len() as u16 + udp_len;
-        header[2..4].copy_from_slice(&total.to_be_bytes());
-        header[4..6].copy_from_slice(&id.wrapping_add(n as u16).to_be_bytes());
-        header[10..12].fill(0);
-        let right = !fold(add(0, header));
-        header[10..12].copy_from_slice(&right.to_be_bytes());
+        let addresses = if is_v6 {
+            header[4..6].copy_from_slice(&(total - 40).to_be_bytes());
+            &header[8..40]
+        } else {
+            header[2..4].copy_from_slice(&total.to_be_bytes());
+            header[4..6].copy_from_slice(&id.wrapping_add(n as u16).to_be_bytes());
+            header[10..12].fill(0);
+            let right = !fold(add(0, header));
+            header[10..12].copy_from_slice(&right.to_be_bytes());
+            &header[12..20]
+        };
         datagram[4..6].copy_from_slice(&udp_len.to_be_bytes());
         // The pseudo header: both addresses, the protocol, the length.
-        let pseudo = add(17 + u64::from(udp_len), &header[12..20]);
+        let pseudo = add(17 + u64::from(udp_len), addresses);
         datagram[6..8].copy_from_slice(&fold(pseudo).to_be_bytes());
         fill_in_checksum(datagram, 6);
         each(single);
@@ -367,7 +379,7 @@ fn bind(fd: BorrowedFd<'_>, index: u32) -> io::Result<()> {
     .map(drop)
 }
 
-/// Lets only multicast frames through that carry IPv4 or are of the type `own`, and of no VLAN.
+/// Lets only multicast frames through that carry IP or are of the type `own`, and of no VLAN.
 fn filter(fd: BorrowedFd<'_>, own: u16) -> io::Result<()> {
     let step = |code: u32, yes, no, k| libc::sock_filter {
         code: code as u16,
@@ -383,11 +395,12 @@ fn filter(fd: BorrowedFd<'_>, own: u16) -> io::Result<()> {
     let end = libc::BPF_RET | libc::BPF_K;
     let mut steps = [
         step(byte, 0, 0, 0),
-        step(has, 0, 6, 1),
+        step(has, 0, 7, 1),
         step(byte, 0, 0, vlan),
-        step(is, 0, 4, 0),
+        step(is, 0, 5, 0),
         step(half, 0, 0, 12),
-        step(is, 1, 0, 0x0800),
+        step(is, 2, 0, 0x0800),
+        step(is, 1, 0, 0x86dd),
         step(is, 0, 1, own.into()),
         step(end, 0, 0, u32::MAX),
         step(end, 0, 0, 0),
@@ -480,6 +493,30 @@ mod tests {
         assert!(all.iter().all(|frame| is_right(frame)));
         let whole: Vec<u8> = all.iter().flat_map(|frame| frame[42..].to_vec()).collect();
         assert_eq!(whole, payload);
+    }
+
+    #[test]
+    fn a_train_of_ipv6_is_cut_too() {
+        let payload: Vec<u8> = (0..=255).cycle().take(1_500).collect();
+        let mut frame = vec![0; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 8]);
+        frame.extend([0xfd; 16]);
+        frame.extend([0xff; 16]);
+        frame.extend([0x12, 0x34, 0x13, 0x8c, 0, 0, 0, 0]);
+        frame.extend(&payload);
+        let train = Offload {
+            checksum_start: 54,
+            ..offload(GSO_UDP, 1_000)
+        };
+        let all = finished(train, &mut frame).unwrap();
+        let lens: Vec<_> = all.iter().map(|frame| frame.len() - 62).collect();
+        assert_eq!(lens, [1_000, 500]);
+        for frame in &all {
+            let (header, datagram) = frame[14..].split_at(40);
+            assert_eq!(header[4..6], (datagram.len() as u16).to_be_bytes());
+            let pseudo = add(17 + datagram.len() as u64, &header[8..40]);
+            assert_eq!(fold(add(pseudo, datagram)), 0xffff);
+        }
     }
 
     #[test]

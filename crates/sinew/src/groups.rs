@@ -18,7 +18,7 @@ use client::{RouteBy, Routing};
 use gateway::multicast::channel::carrier;
 use gateway::multicast::rules::is_source_specific;
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 
 /// The subcommands of `sinew group`.
@@ -52,7 +52,7 @@ Examples:
 /// Arguments of `group show`.
 #[derive(Debug, Args)]
 pub struct ShowGroup {
-    /// The group, or a source-specific one with its source, like 232.1.1.1@10.0.0.5
+    /// The group, of IPv4 or IPv6, or a source-specific one with its source, like 232.1.1.1@10.0.0.5
     #[arg(value_parser = one_group)]
     pub group: NodeAddr,
     #[command(flatten)]
@@ -138,17 +138,28 @@ fn metrics() -> Vec<&'static str> {
     by_table.map(RouteBy::label).collect()
 }
 
-/// The overlay's group of a source-specific one with its source; other words as they are.
+/// The overlay's group of a group of IPv6, and of a source-specific one with its source; other words as they are.
 fn groups(text: &str) -> Result<String, String> {
     let Some((group, source)) = text.split_once('@') else {
-        return Ok(text.to_owned());
+        return match text.parse() {
+            Ok(IpAddr::V6(group)) if group.is_multicast() && !is_source_specific(group) => {
+                Ok(carrier(group, Ipv6Addr::UNSPECIFIED).to_string())
+            }
+            Ok(IpAddr::V6(group)) if group.is_multicast() => Err(format!(
+                "{group} has a tree for each source: name one, like {group}@fd00::5"
+            )),
+            _ => Ok(text.to_owned()),
+        };
     };
     let bad = || format!("{text:?} is no group with a source, like 232.1.1.1@10.0.0.5");
-    let group: Ipv4Addr = group.parse().map_err(|_| bad())?;
-    let source: Ipv4Addr = source.parse().map_err(|_| bad())?;
+    let group: IpAddr = group.parse().map_err(|_| bad())?;
+    let source: IpAddr = source.parse().map_err(|_| bad())?;
+    if group.is_ipv4() != source.is_ipv4() {
+        return Err(bad());
+    }
     if !is_source_specific(group) {
         return Err(format!(
-            "{group}: only groups of 232.0.0.0/8 have a tree for each source"
+            "{group}: only groups of 232.0.0.0/8 and ff3x::/32 have a tree for each source"
         ));
     }
     Ok(carrier(group, source).to_string())
@@ -550,12 +561,23 @@ mod tests {
 
     #[test]
     fn a_source_specific_group_is_named_with_its_source() {
-        let [group, source] = ["232.1.1.1", "10.0.0.5"].map(|text| text.parse().unwrap());
+        let read = |text: &str| text.parse::<IpAddr>().unwrap();
+        let [group, source] = ["232.1.1.1", "10.0.0.5"].map(read);
         let named = one_group("232.1.1.1@10.0.0.5");
         assert_eq!(named, Ok(carrier(group, source)));
         assert_eq!(one_group("239.1.1.1"), Ok(NodeAddr(0xef01_0101)));
         assert_eq!(groups("239.192.0.0/14"), Ok("239.192.0.0/14".to_owned()));
-        for text in ["232.1.1.1@", "x@10.0.0.5", "239.1.1.1@10.0.0.5"] {
+        let ours = ["ff1e::101", "fd00::5"].map(read);
+        assert_eq!(one_group("ff1e::101"), Ok(carrier(ours[0], ours[1])));
+        let channel = carrier(read("ff3e::8000:1"), ours[1]);
+        assert_eq!(one_group("ff3e::8000:1@fd00::5"), Ok(channel));
+        for text in [
+            "232.1.1.1@",
+            "x@10.0.0.5",
+            "239.1.1.1@10.0.0.5",
+            "ff3e::8000:1",
+            "ff3e::8000:1@10.0.0.5",
+        ] {
             assert!(groups(text).is_err(), "{text}");
         }
     }

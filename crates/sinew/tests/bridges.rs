@@ -487,7 +487,7 @@ fn receivers_without_a_node_are_served(site: &Site, source: &UdpSocket) {
             return false;
         };
         let ip = packet::Ip::parse(whole).unwrap();
-        assert_eq!((ip.source, ip.destination), (TAP, group));
+        assert_eq!((ip.source, ip.destination), (TAP.into(), group.into()));
         whole.ends_with(b"by amt")
     });
 }

@@ -2,13 +2,15 @@
 //! and send.
 
 use base::{Duration, NodeAddr, Time};
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use gateway::multicast::bridge::{self, Bridge};
 use gateway::multicast::channel::carrier;
 use gateway::multicast::drops::Drop;
 use gateway::multicast::hello::{Rank, Role};
 use gateway::multicast::igmp::emit::Speaker;
-use gateway::multicast::igmp::{self, Host, Message, Querier, Query, RecordKind, Timing, emit};
+use gateway::multicast::igmp::{
+    self, Address, Host, Message, Querier, Query, RecordKind, Timing, emit, mld,
+};
 use gateway::multicast::notice::Notice;
 use gateway::multicast::{Rules, packet};
 use gateway::socks::message;
@@ -20,6 +22,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("gateway_rules", rules),
     ("gateway_sip", sip),
     ("gateway_igmp", hosts),
+    ("gateway_mld", hosts_v6),
     ("gateway_bridge", multicast_bridge),
     ("gateway_amt", amt),
 ];
@@ -84,19 +87,68 @@ fn hosts(data: &[u8]) {
             .collect();
         survives(&records);
     }
+    let own = [1, 2, 9].map(|n| Ipv4Addr::new(10, 0, 0, n));
+    ends(&message, own, Ipv4Addr::new(239, 1, 1, 1));
+}
+
+/// The same of MLD: the bytes of a whole packet.
+fn hosts_v6(data: &[u8]) {
+    let mut packet = data.to_vec();
+    mend_v6(&mut packet);
+    let Ok(ip) = packet::Ip::parse(&packet) else {
+        return;
+    };
+    if !mld::is_mld(&ip, &packet) {
+        return;
+    }
+    let Ok(message) = mld::parse(&ip, &packet) else {
+        return;
+    };
+    if let Message::ReportV3(records) = &message {
+        let records: Vec<SaidV6> = records
+            .iter()
+            .map(|record| (record.kind, record.group, record.sources.iter().collect()))
+            .collect();
+        let mut frame = Vec::new();
+        let from = Speaker {
+            mac: [2, 0, 0, 0, 0, 1],
+            address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9),
+        };
+        let each = records
+            .iter()
+            .map(|(kind, group, sources)| (*kind, *group, &sources[..]));
+        let count = mld::report(&mut frame, from, each);
+        let packet = &frame[packet::ETHERNET_BYTES..];
+        let ip = packet::Ip::parse(packet).expect("a right header");
+        let Ok(Message::ReportV3(again)) = mld::parse(&ip, packet) else {
+            panic!("what was written is not read");
+        };
+        let again = again.iter().map(|record| {
+            let said: SaidV6 = (record.kind, record.group, record.sources.iter().collect());
+            said
+        });
+        assert!(again.eq(records[..count].iter().cloned()));
+    }
+    let own = [1, 2, 9].map(|n| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n));
+    ends(&message, own, Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 1));
+}
+
+type SaidV6 = (RecordKind, Ipv6Addr, Vec<Ipv6Addr>);
+
+/// Whatever hosts and routers say, a table ends when nobody says anything any more.
+fn ends<A: Address>(message: &Message<'_, A>, [lower, own, higher]: [A; 3], wanted: A) {
     let timing = Timing::default();
-    let own = Ipv4Addr::new(10, 0, 0, 2);
     let mut querier = Querier::new(timing, own, true, Time::ZERO);
     let mut host = Host::new(&timing, 1);
-    host.want(Time::ZERO, Ipv4Addr::new(239, 1, 1, 1), Vec::new());
+    host.want(Time::ZERO, wanted, Vec::new());
     let (mut now, mut members) = (Time::from_nanos(1), Counted::default());
-    for from in [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 9)] {
+    for from in [lower, higher] {
         let from = Speaker {
             mac: [2, 0, 0, 0, 0, 9],
             address: from,
         };
-        querier.on_message(now, from, &message, &Rules::default(), &mut members);
-        if let Message::Query(asked) = &message {
+        querier.on_message(now, from, message, &Rules::default(), &mut members);
+        if let Message::Query(asked) = message {
             host.on_query(now, asked, &timing);
         }
         now += Duration::from_millis(300);
@@ -142,14 +194,14 @@ fn survives(records: &[Said]) {
 #[derive(Default)]
 struct Counted(i64);
 
-impl igmp::Outlet for Counted {
-    fn query(&mut self, _: &Query<'_>) {}
-    fn member(&mut self, _: Ipv4Addr, is_wanted: bool) {
+impl<A> igmp::Outlet<A> for Counted {
+    fn query(&mut self, _: &Query<'_, A>) {}
+    fn member(&mut self, _: A, is_wanted: bool) {
         self.0 += if is_wanted { 1 } else { -1 };
     }
-    fn channel(&mut self, _: Ipv4Addr, _: Ipv4Addr, _: bool) {}
-    fn refused(&mut self, _: Speaker, _: Ipv4Addr, _: Drop) {}
-    fn unanswered(&mut self, _: Ipv4Addr) {}
+    fn channel(&mut self, _: A, _: A, _: bool) {}
+    fn refused(&mut self, _: Speaker<A>, _: A, _: Drop) {}
+    fn unanswered(&mut self, _: A) {}
 }
 
 impl bridge::Outlet for Counted {
@@ -202,11 +254,10 @@ fn multicast_bridge(mut data: &[u8]) {
             }
             3 => {
                 mend(&mut bytes);
-                let address = |at: usize| {
-                    let octets = bytes.get(at..at + 4).and_then(|o| o.first_chunk::<4>());
-                    Ipv4Addr::from(octets.copied().unwrap_or([239, 1, 1, 1]))
+                let group = match packet::Ip::parse(&bytes) {
+                    Ok(ip) => carrier(ip.destination, ip.source),
+                    Err(_) => NodeAddr(0xef01_0101),
                 };
-                let group = carrier(address(16), address(12));
                 let put = &mut |head: &[u8], body: &[u8]| {
                     let frame = [head, body].concat();
                     assert!(frame.len() <= packet::ETHERNET_BYTES + MTU);
@@ -264,9 +315,23 @@ fn amt(data: &[u8]) {
     }
 }
 
-/// Mends lengths and checksums of an IPv4 packet, and of IGMP in it, so that what was changed gets
+/// Mends the length of an IPv6 packet, and the checksum of MLD behind a router alert.
+fn mend_v6(packet: &mut [u8]) {
+    const MESSAGE_AT: usize = packet::IPV6_BYTES + 8;
+    if let Some(payload) = packet.len().checked_sub(packet::IPV6_BYTES) {
+        packet[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+        if packet[6] == packet::PROTOCOL_OPTIONS {
+            mld::put_checksum(packet, MESSAGE_AT);
+        }
+    }
+}
+
+/// Mends lengths and checksums of a packet, and of IGMP or MLD in it, so that what was changed gets
 /// further.
 fn mend(packet: &mut [u8]) {
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        return mend_v6(packet);
+    }
     let total = packet.len() as u16;
     let header = usize::from(packet.first().copied().unwrap_or(0) & 0xf) * 4;
     if header < packet::IPV4_BYTES || packet.len() < header {

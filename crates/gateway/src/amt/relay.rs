@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Discovery ──▶ Advertisement        Request ──▶ Query, with a MAC of the asker's address
-//!   Update with that MAC ──▶ tunnel ── IGMP ──▶ its groups ──▶ join, leave
+//!   Update with that MAC ──▶ tunnel ── IGMP, MLD ──▶ its groups ──▶ join, leave
 //!   packet of the overlay ──▶ Data to each tunnel that wants it
 //! ```
 //! Until an update brings the MAC back that was sent to an address, nothing is kept for that address, and it
@@ -11,13 +11,13 @@
 use super::message::{MAC_BYTES, Mac, Message};
 use crate::multicast::channel::carrier;
 use crate::multicast::drops::Drop as Why;
-use crate::multicast::igmp::emit::{self, Speaker};
-use crate::multicast::igmp::{self, Message as Igmp, Querier, Query, Timing};
+use crate::multicast::igmp::emit::Speaker;
+use crate::multicast::igmp::{self, Address, Message as Igmp, Querier, Query, Timing, mld};
 use crate::multicast::packet::{ETHERNET_BYTES, Ip, PROTOCOL_IGMP};
 use crate::multicast::rules::{Rules, is_source_specific};
 use base::token_bucket::TokenBucket;
 use base::{Duration, NodeAddr, Time};
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use subtle::ConstantTimeEq as _;
 
@@ -25,7 +25,7 @@ use subtle::ConstantTimeEq as _;
 pub const TUNNELS_MAX: usize = 1_024;
 /// Of one address: so many receivers may be behind one translator of addresses.
 pub const TUNNELS_PER_ADDRESS_MAX: usize = 32;
-/// Groups of one receiver.
+/// Groups of one receiver, of each family of addresses.
 pub const GROUPS_PER_TUNNEL_MAX: usize = 64;
 /// Answers to who has not shown yet that it is where it says, in a second: 1000 of 60 bytes are half a
 /// Mbit/s, whomever they hit.
@@ -46,9 +46,7 @@ pub enum Refused {
     Full,
     /// As many of one address.
     AddressFull,
-    /// MLD: only IPv4 groups are relayed.
-    Mld,
-    /// IGMP that is not right.
+    /// IGMP or MLD that is not right.
     Igmp,
     /// A group that may not be relayed, or a join that names no source where it must.
     Group,
@@ -62,13 +60,12 @@ pub enum Refused {
 
 impl Refused {
     /// All, in the order of their counters.
-    pub const ALL: [Refused; 11] = [
+    pub const ALL: [Refused; 10] = [
         Refused::Malformed,
         Refused::Mac,
         Refused::Flood,
         Refused::Full,
         Refused::AddressFull,
-        Refused::Mld,
         Refused::Igmp,
         Refused::Group,
         Refused::TooMany,
@@ -85,7 +82,6 @@ impl Refused {
             Refused::Flood => "flood",
             Refused::Full => "full",
             Refused::AddressFull => "address_full",
-            Refused::Mld => "mld",
             Refused::Igmp => "igmp",
             Refused::Group => "group",
             Refused::TooMany => "too_many",
@@ -132,7 +128,7 @@ pub struct Settings {
 pub struct Relay {
     settings: Settings,
     started: Time,
-    tunnels: BTreeMap<SocketAddr, Querier>,
+    tunnels: BTreeMap<SocketAddr, Tunnel>,
     per_address: BTreeMap<IpAddr, usize>,
     /// By the overlay's group, who wants something of it.
     wanted: BTreeMap<NodeAddr, BTreeMap<SocketAddr, u32>>,
@@ -142,6 +138,45 @@ pub struct Relay {
     query: Vec<u8>,
 }
 
+/// What one receiver wants.
+#[derive(Debug)]
+struct Tunnel {
+    v4: Querier,
+    v6: Querier<Ipv6Addr>,
+}
+
+impl Tunnel {
+    fn new(now: Time) -> Tunnel {
+        Tunnel {
+            v4: Tunnel::side(Ipv4Addr::UNSPECIFIED, now),
+            v6: Tunnel::side(ASKS, now),
+        }
+    }
+
+    fn side<A: Address>(own: A, now: Time) -> Querier<A> {
+        let side = Querier::new(Timing::default(), own, true, now);
+        side.with_host_groups(GROUPS_PER_TUNNEL_MAX)
+    }
+
+    fn wants(&self, now: Time, ip: &Ip) -> bool {
+        match (ip.destination, ip.source) {
+            (IpAddr::V4(group), IpAddr::V4(source)) => self.v4.wants(now, group, source),
+            (IpAddr::V6(group), IpAddr::V6(source)) => self.v6.wants(now, group, source),
+            _ => false,
+        }
+    }
+
+    fn next_timeout(&self) -> Time {
+        self.v4.next_timeout().min(self.v6.next_timeout())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.v4.groups().len() + self.v6.groups().len() == 0
+    }
+}
+
+/// From where queries of MLD come: any address of the link, as that of a router must be. [RFC 3810 §5.1.14]
+const ASKS: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
 /// One host behind a tunnel, to the tables of IGMP.
 const HOST: [u8; 6] = [0x02, 0x53, 0x4e, 0, 0, 0];
 
@@ -207,7 +242,7 @@ impl Relay {
         Message::Data { packet }.emit(&mut self.bytes);
         for to in all.keys() {
             let tunnel = self.tunnels.get(to);
-            if tunnel.is_some_and(|tunnel| tunnel.wants(now, ip.destination, ip.source)) {
+            if tunnel.is_some_and(|tunnel| tunnel.wants(now, &ip)) {
                 out.send(*to, &self.bytes);
                 self.counters.sent += 1;
                 self.counters.sent_bytes += self.bytes.len() as u64;
@@ -223,7 +258,8 @@ impl Relay {
         for at in due {
             let mut said = Said::default();
             if let Some(tunnel) = self.tunnels.get_mut(&at) {
-                tunnel.on_timeout(now, &mut said);
+                tunnel.v4.on_timeout(now, &mut said);
+                tunnel.v6.on_timeout(now, &mut said);
             }
             self.follow(at, said, out);
         }
@@ -232,7 +268,7 @@ impl Relay {
     /// When something is due next. Looking at all receivers takes microseconds, once a second.
     #[must_use]
     pub fn next_timeout(&self) -> Time {
-        let next = self.tunnels.values().map(Querier::next_timeout).min();
+        let next = self.tunnels.values().map(Tunnel::next_timeout).min();
         next.unwrap_or(Time::FAR)
     }
 
@@ -248,8 +284,16 @@ impl Relay {
                 let relay = self.settings.address;
                 self.answer(now, from, &Message::Advertisement { nonce, relay }, out)
             }
-            Message::Request { is_mld: true, .. } => Err(Refused::Mld),
-            Message::Request { nonce, .. } => self.ask(now, from, nonce, out),
+            Message::Request { is_mld, nonce } => {
+                let mut query = core::mem::take(&mut self.query);
+                match is_mld {
+                    false => write_query(&mut query, Ipv4Addr::UNSPECIFIED),
+                    true => write_query(&mut query, ASKS),
+                }
+                let asked = self.ask(now, from, (nonce, &query), out);
+                self.query = query;
+                asked
+            }
             Message::Update { mac, nonce, packet } => {
                 self.check(now, from, nonce, mac)?;
                 self.update(now, from, packet, out)
@@ -290,24 +334,9 @@ impl Relay {
         &mut self,
         now: Time,
         from: SocketAddr,
-        nonce: u32,
+        (nonce, query): (u32, &[u8]),
         out: &mut impl Outlet,
     ) -> Result<(), Refused> {
-        let timing = Timing::default();
-        let speaker = Speaker {
-            mac: HOST,
-            address: Ipv4Addr::UNSPECIFIED,
-        };
-        let asked = Query {
-            group: None,
-            sources: &[],
-            suppress: false,
-            max_response: timing.startup_response,
-            robustness: timing.robustness,
-            interval: timing.query_interval,
-        };
-        let mut query = core::mem::take(&mut self.query);
-        emit::query(&mut query, speaker, &asked);
         // What fills a frame of Ethernet up is none of the packet.
         let bytes = Ip::parse(&query[ETHERNET_BYTES..]).map_or(0, |ip| ip.total_bytes);
         let message = Message::Query {
@@ -317,9 +346,7 @@ impl Relay {
             packet: &query[ETHERNET_BYTES..ETHERNET_BYTES + bytes],
             gateway: Some(from),
         };
-        let answered = self.answer(now, from, &message, out);
-        self.query = query;
-        answered
+        self.answer(now, from, &message, out)
     }
 
     fn update(
@@ -330,10 +357,28 @@ impl Relay {
         out: &mut impl Outlet,
     ) -> Result<(), Refused> {
         let ip = Ip::parse(packet).map_err(|_| Refused::Igmp)?;
-        if ip.protocol != PROTOCOL_IGMP || ip.is_fragment {
-            return Err(Refused::Igmp);
+        match ip.source {
+            IpAddr::V4(source) if ip.protocol == PROTOCOL_IGMP && !ip.is_fragment => {
+                let message = Igmp::parse(&packet[ip.header_bytes..ip.total_bytes]);
+                self.hear(now, (from, source), message, |tunnel| &mut tunnel.v4, out)
+            }
+            IpAddr::V6(source) if mld::is_mld(&ip, packet) => {
+                let message = mld::parse(&ip, packet);
+                self.hear(now, (from, source), message, |tunnel| &mut tunnel.v6, out)
+            }
+            _ => Err(Refused::Igmp),
         }
-        let message = Igmp::parse(&packet[ip.header_bytes..ip.total_bytes]);
+    }
+
+    /// What the receiver at `from`, of the address `source` behind its tunnel, says.
+    fn hear<A: Address>(
+        &mut self,
+        now: Time,
+        (from, source): (SocketAddr, A),
+        message: Result<Igmp<'_, A>, Why>,
+        side: impl FnOnce(&mut Tunnel) -> &mut Querier<A>,
+        out: &mut impl Outlet,
+    ) -> Result<(), Refused> {
         let message = message.map_err(|_| Refused::Igmp)?;
         if matches!(message, Igmp::Query(_)) {
             return Err(Refused::Igmp);
@@ -344,11 +389,11 @@ impl Relay {
         let mut said = Said::default();
         let speaker = Speaker {
             mac: HOST,
-            address: ip.source,
+            address: source,
         };
         if let Some(tunnel) = self.tunnels.get_mut(&from) {
             let rules = &self.settings.rules;
-            tunnel.on_message(now, speaker, &message, rules, &mut said);
+            side(tunnel).on_message(now, speaker, &message, rules, &mut said);
         }
         self.follow(from, said, out);
         Ok(())
@@ -361,9 +406,7 @@ impl Relay {
         if !self.has_room(from) {
             return Err(Refused::AddressFull);
         }
-        let tunnel = Querier::new(Timing::default(), Ipv4Addr::UNSPECIFIED, true, now);
-        let tunnel = tunnel.with_host_groups(GROUPS_PER_TUNNEL_MAX);
-        self.tunnels.insert(from, tunnel);
+        self.tunnels.insert(from, Tunnel::new(now));
         *self.per_address.entry(from.ip()).or_insert(0) += 1;
         Ok(())
     }
@@ -378,7 +421,8 @@ impl Relay {
     fn tear_down(&mut self, at: SocketAddr, out: &mut impl Outlet) {
         let mut said = Said::default();
         if let Some(tunnel) = self.tunnels.get_mut(&at) {
-            tunnel.forget(&mut said);
+            tunnel.v4.forget(&mut said);
+            tunnel.v6.forget(&mut said);
         }
         self.follow(at, said, out);
     }
@@ -407,8 +451,7 @@ impl Relay {
                 out.member(by, is);
             }
         }
-        let is_idle = |tunnel: &Querier| tunnel.groups().len() == 0;
-        if self.tunnels.get(&at).is_some_and(is_idle) {
+        if self.tunnels.get(&at).is_some_and(Tunnel::is_idle) {
             self.tunnels.remove(&at);
             if let Some(count) = self.per_address.get_mut(&at.ip()) {
                 *count -= 1;
@@ -424,6 +467,7 @@ impl Relay {
         let is_right = carrier(ip.destination, ip.source) == by
             && ip.total_bytes == packet.len()
             && ip.protocol != PROTOCOL_IGMP
+            && !mld::is_mld(&ip, packet)
             && self.settings.rules.allows(ip.destination);
         is_right.then_some(ip)
     }
@@ -462,6 +506,24 @@ impl Relay {
     }
 }
 
+/// What every receiver is asked: what it wants.
+fn write_query<A: Address>(frame: &mut Vec<u8>, own: A) {
+    let timing = Timing::default();
+    let speaker = Speaker {
+        mac: HOST,
+        address: own,
+    };
+    let asked = Query {
+        group: None,
+        sources: &[],
+        suppress: false,
+        max_response: timing.startup_response,
+        robustness: timing.robustness,
+        interval: timing.query_interval,
+    };
+    A::query(frame, speaker, &asked);
+}
+
 /// What followed from a receiver's words.
 #[derive(Debug, Default)]
 struct Said {
@@ -469,28 +531,29 @@ struct Said {
     refused: BTreeSet<Refused>,
 }
 
-impl igmp::Outlet for Said {
+impl<A: Address> igmp::Outlet<A> for Said {
     // Choice: a receiver is asked by the answers to its own requests only.
-    fn query(&mut self, _: &Query<'_>) {}
+    fn query(&mut self, _: &Query<'_, A>) {}
 
-    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+    fn member(&mut self, group: A, is_wanted: bool) {
         if !is_source_specific(group) {
-            self.changes.push((NodeAddr(group.to_bits()), is_wanted));
+            let by = carrier(group, A::UNSPECIFIED);
+            self.changes.push((by, is_wanted));
         }
     }
 
-    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+    fn channel(&mut self, group: A, source: A, is_wanted: bool) {
         self.changes.push((carrier(group, source), is_wanted));
     }
 
-    fn refused(&mut self, _: Speaker, _: Ipv4Addr, reason: Why) {
+    fn refused(&mut self, _: Speaker<A>, _: A, reason: Why) {
         self.refused.insert(match reason {
             Why::JoinNotAllowed | Why::JoinWithoutSource => Refused::Group,
             _ => Refused::TooMany,
         });
     }
 
-    fn unanswered(&mut self, _: Ipv4Addr) {}
+    fn unanswered(&mut self, _: A) {}
 }
 
 #[cfg(test)]

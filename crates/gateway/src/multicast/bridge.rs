@@ -1,7 +1,7 @@
 //! What crosses between one network and the overlay, and what does not: all that a bridge decides.
 //!
 //! ```text
-//!   frame ──on_frame──▶ IGMP ──────▶ Querier ──▶ join, leave
+//!   frame ──on_frame──▶ IGMP, MLD ─▶ Querier ──▶ join, leave
 //!                       hello ─────▶ Election
 //!                       a packet ──▶ rules, TTL, rate, loops ──▶ to the overlay, whole
 //!   packet of a group ──on_overlay──▶ members, source filters, loops ──▶ frame
@@ -25,13 +25,13 @@ use super::digest::Digest;
 use super::drops::Drop;
 use super::flood::Flood;
 use super::hello::{self, Election, Hello, Rank, Role};
-use super::igmp::emit::{self, Speaker};
-use super::igmp::{Host, Querier, Timing};
+use super::igmp::{Address as _, Querier, Timing, mld};
 use super::notice::{Notice, Said};
-use super::packet::{self, ETHERNET_BYTES, Ethernet, Ip, Mac, PROTOCOL_IGMP, TYPE_IPV4};
+use super::packet::{self, ETHERNET_BYTES, Ethernet, Ip, Mac, PROTOCOL_IGMP, TYPE_IPV4, TYPE_IPV6};
 use super::rules::{Rules, is_link_local};
 use base::{Duration, NodeAddr, Rng, Time};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use membership::{Own, Side};
 use std::collections::BTreeMap;
 
 /// Longest packet that crosses: what one datagram of the overlay carries.
@@ -47,14 +47,16 @@ pub struct Bridge {
     rules: Rules,
     timing: Timing,
     asks: bool,
-    wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    /// The same of IPv6, if groups of it may cross.
+    asks_v6: bool,
+    wants: Vec<(IpAddr, Vec<IpAddr>)>,
     router_ttl: bool,
     mac: Mac,
     port: Option<Port>,
-    querier: Querier,
+    v4: Side<Ipv4Addr>,
+    v6: Side<Ipv6Addr>,
     /// The overlay's groups that carry what members want, and for how many groups or channels each.
     carriers: BTreeMap<NodeAddr, u32>,
-    host: Host,
     election: Election,
     flood: Flood,
     /// Packets that came from this network, and that were put onto it.
@@ -78,18 +80,22 @@ impl Bridge {
             nonce: rng.next_u64(),
         };
         let timing = settings.timing;
+        let (mac, asks) = (hello::mac(rank.nonce), settings.asks);
+        let asks_v6 = asks && settings.rules.has_ipv6();
+        let (hosts, seed) = (settings.host_groups, rng.next_u64());
+        let own_v6 = mld::link_local(mac);
         Bridge {
+            v4: Side::new(&timing, Ipv4Addr::UNSPECIFIED, (asks, hosts, seed), now),
+            v6: Side::new(&timing, own_v6, (asks_v6, hosts, rng.next_u64()), now),
             rules: settings.rules,
             timing,
-            asks: settings.asks,
+            asks,
+            asks_v6,
             wants: settings.wants,
             router_ttl: settings.router_ttl,
-            mac: hello::mac(rank.nonce),
+            mac,
             port: None,
-            querier: Querier::new(timing, Ipv4Addr::UNSPECIFIED, settings.asks, now)
-                .with_host_groups(settings.host_groups),
             carriers: BTreeMap::new(),
-            host: Host::new(&timing, rng.next_u64()),
             election: Election::new(rank, now),
             flood: Flood::new(settings.limit, now),
             captured: Digest::new(rng.next_u64()),
@@ -114,10 +120,10 @@ impl Bridge {
         self.election.role()
     }
 
-    /// Members of the network.
+    /// Members of the network, of IPv4 and of IPv6.
     #[must_use]
-    pub fn querier(&self) -> &Querier {
-        &self.querier
+    pub fn queriers(&self) -> (&Querier, &Querier<Ipv6Addr>) {
+        (&self.v4.querier, &self.v6.querier)
     }
 
     /// What crossed so far.
@@ -138,17 +144,20 @@ impl Bridge {
         match (was, port) {
             (None, Some(_)) => {
                 self.election.restart(now);
-                self.querier.restart(now, self.speaker().address);
+                let own = self.own();
+                self.v4.querier.restart(now, own.v4);
+                self.v6.querier.restart(now, own.v6);
                 for (group, sources) in self.wants.clone() {
-                    self.host.want(now, group, sources);
+                    self.want(now, group, &sources);
                 }
             }
             (Some(was), Some(port)) if was.address != port.address => {
-                self.querier.restart(now, self.speaker().address);
+                self.v4.querier.restart(now, self.own().v4);
             }
             (Some(_), None) => {
-                let (querier, mut effects) = self.split(out);
-                querier.forget(&mut effects);
+                let (v4, v6, mut effects) = self.split(out);
+                v4.querier.forget(&mut effects);
+                v6.querier.forget(&mut effects);
                 self.election.restart(now);
             }
             _ => {}
@@ -220,7 +229,7 @@ impl Bridge {
                 let ethernet = Ethernet {
                     to: packet::group_mac(ip.destination),
                     from: self.mac,
-                    kind: TYPE_IPV4,
+                    kind: ip.kind(),
                 };
                 let head = ethernet.emit();
                 if packet.len() <= mtu {
@@ -248,17 +257,18 @@ impl Bridge {
         let before = self.election.role();
         self.say_hello(now, out);
         self.follow(now, before, out);
-        let (querier, mut effects) = self.split(out);
-        querier.on_timeout(now, &mut effects);
-        let from = self.speaker();
-        if now >= self.host.next_timeout() {
-            let send = |frame: &[u8]| out.transmit(frame);
-            self.host.on_timeout(now, from, &mut self.frame, send);
-        }
+        let (v4, v6, mut effects) = self.split(out);
+        v4.on_timeout(now, &mut effects);
+        v6.on_timeout(now, &mut effects);
         if self.asks && now >= self.next_router_here {
             self.next_router_here = now + ROUTER_HERE_EVERY;
-            emit::router_here(&mut self.frame, from, ROUTER_HERE_EVERY);
+            let own = self.own();
+            Ipv4Addr::router_here(&mut self.frame, own.speaker(), ROUTER_HERE_EVERY);
             out.transmit(&self.frame);
+            if self.asks_v6 {
+                Ipv6Addr::router_here(&mut self.frame, own.speaker(), ROUTER_HERE_EVERY);
+                out.transmit(&self.frame);
+            }
         }
     }
 
@@ -273,9 +283,8 @@ impl Bridge {
         } else {
             Time::FAR
         };
-        self.querier
-            .next_timeout()
-            .min(self.host.next_timeout())
+        let sides = self.v4.next_timeout().min(self.v6.next_timeout());
+        sides
             .min(self.election.next_timeout())
             .min(router_here)
             .min(self.next_tidy)
@@ -285,9 +294,9 @@ impl Bridge {
     pub fn leave(&mut self, out: &mut impl Outlet) {
         if self.port.is_some() {
             out.transmit(&self.election.leave().frame(self.mac));
-            let from = self.speaker();
-            let send = |frame: &[u8]| out.transmit(frame);
-            self.host.leave_all(from, &mut self.frame, send);
+            let (v4, v6, mut effects) = self.split(out);
+            v4.leave_all(&mut effects);
+            v6.leave_all(&mut effects);
         }
     }
 
@@ -308,7 +317,7 @@ impl Bridge {
             return Ok(None);
         }
         match ethernet.kind {
-            TYPE_IPV4 => {}
+            TYPE_IPV4 | TYPE_IPV6 => {}
             hello::KIND => {
                 let before = self.election.role();
                 self.election.on_hello(now, Hello::parse(packet)?);
@@ -318,9 +327,16 @@ impl Bridge {
             _ => return Err(Drop::NotMulticast),
         }
         let ip = Ip::parse(packet)?;
-        if ip.protocol == PROTOCOL_IGMP {
-            let said = (ethernet.from, &*packet);
-            return self.on_igmp(now, &ip, said, out).map(|()| None);
+        if ip.kind() != ethernet.kind {
+            return Err(Drop::Malformed);
+        }
+        let said = (ethernet.from, &*packet);
+        if is_of_members(&ip, packet) {
+            return match ip.destination {
+                IpAddr::V4(_) => self.on_igmp(now, &ip, said, out),
+                IpAddr::V6(_) => self.on_mld(now, &ip, said, out),
+            }
+            .map(|()| None);
         }
         let group = ip.destination;
         if !group.is_multicast() {
@@ -391,7 +407,7 @@ impl Bridge {
         let group = ip.destination;
         let is_right = carrier(group, ip.source) == by
             && ip.total_bytes == packet.len()
-            && ip.protocol != PROTOCOL_IGMP
+            && !is_of_members(&ip, packet)
             && ip.ttl > 0
             && ip.has_host_source()
             && self.rules.allows(group);
@@ -402,9 +418,10 @@ impl Bridge {
         if self.election.role() != Role::Forwarding {
             return Err(Drop::Standby);
         }
-        let members = self.querier.group(group).ok_or(Drop::NoMember)?;
-        if !members.wants(now, ip.source) {
-            return Err(Drop::Filtered);
+        match (group, ip.source) {
+            (IpAddr::V4(group), IpAddr::V4(source)) => self.v4.admits(now, group, source)?,
+            (IpAddr::V6(group), IpAddr::V6(source)) => self.v6.admits(now, group, source)?,
+            _ => return Err(Drop::Forged),
         }
         if self.captured.contains(now, self.captured.print(packet)) {
             return Err(Drop::Echo);
@@ -418,8 +435,12 @@ impl Bridge {
             self.say(notice, out);
             return Err(Drop::Mtu);
         }
-        let is_near = |(own, bits)| is_of(ip.source, own, bits);
-        if port.filters_path && !port.address.is_some_and(is_near) {
+        // The kernel looks so at sources of IPv4 only.
+        let is_near = |source| {
+            port.address
+                .is_some_and(|(own, bits)| is_of(source, own, bits))
+        };
+        if port.filters_path && matches!(ip.source, IpAddr::V4(source) if !is_near(source)) {
             self.say(Notice::PathFilter { source: ip.source }, out);
         }
         self.injected.insert(now, self.injected.print(packet));
@@ -450,12 +471,21 @@ impl Bridge {
         self.say_hello(now, out);
     }
 
-    fn speaker(&self) -> Speaker {
+    fn own(&self) -> Own {
         let address = self.port.and_then(|port| port.address);
-        Speaker {
+        Own {
             mac: self.mac,
-            address: address.map_or(Ipv4Addr::UNSPECIFIED, |(address, _)| address),
+            v4: address.map_or(Ipv4Addr::UNSPECIFIED, |(address, _)| address),
+            v6: mld::link_local(self.mac),
         }
+    }
+}
+
+/// Whether a packet is what hosts and routers of one network say to each other of groups.
+fn is_of_members(ip: &Ip, packet: &[u8]) -> bool {
+    match ip.destination {
+        IpAddr::V4(_) => ip.protocol == PROTOCOL_IGMP,
+        IpAddr::V6(_) => mld::is_mld(ip, packet),
     }
 }
 

@@ -3,32 +3,52 @@
 //! ```text
 //!   239.1.1.1, from anybody          ──▶ 239.1.1.1
 //!   232.1.1.1, from 10.0.0.5         ──▶ 232.x.y.z   one of its own for each source
+//!   ff1e::101, from anybody          ──▶ 236.x.y.z
+//!   ff3e::8000:1, from fd00::5       ──▶ 237.x.y.z   one of its own for each source
 //! ```
 //! A member of a source-specific group names the sources that it wants [RFC 4607 §1]: a group and a source
 //! are a channel, and to each channel belongs a group of the overlay. So a source that nobody wants stays
 //! at home, by the same membership that keeps groups at home, and of two sources of one group each goes to
 //! its own members only.
 //!
-//! // Choice: the 64 bits of a channel are mixed to the 24 that 232.0.0.0/8 leaves. Two channels that meet
-//! there, one pair among 6000 channels, cost each other's members the way, and nothing else: packets cross
-//! whole, and the members' bridge looks at their addresses.
+//! // Choice: the 64 bits of a channel are mixed to the 24 that 232.0.0.0/8 leaves, and so are the 128 bits of a
+//! group of IPv6, with a source 256. Two that meet there, one pair among 6000, cost each other's members the way,
+//! and nothing else: packets cross whole, and the members' bridge looks at their addresses. 236.0.0.0/8 and
+//! 237.0.0.0/8 are of those that nobody of IPv4 may use (reserved by IANA, RFC 5771 §3).
 
 use super::rules::is_source_specific;
 use base::NodeAddr;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv6Addr};
 
 /// Bits of an overlay's group that a channel chooses.
 const BITS: u32 = 24;
+/// What carries IPv6: groups from anybody, and channels.
+const IPV6: u32 = 236;
+const IPV6_CHANNELS: u32 = 237;
 
 /// The overlay's group of what `source` sends to `group`.
 #[must_use]
-pub fn carrier(group: Ipv4Addr, source: Ipv4Addr) -> NodeAddr {
-    if !is_source_specific(group) {
-        return NodeAddr(group.to_bits());
+pub fn carrier(group: impl Into<IpAddr>, source: impl Into<IpAddr>) -> NodeAddr {
+    let (group, source) = (group.into(), source.into());
+    let is_channel = is_source_specific(group);
+    let within =
+        |network: u32, mixed: u64| NodeAddr(network << BITS | (mixed >> (64 - BITS)) as u32);
+    match (group, source) {
+        (IpAddr::V4(group), IpAddr::V4(source)) if is_channel => {
+            let both = u64::from(group.to_bits()) << 32 | u64::from(source.to_bits());
+            within(group.octets()[0].into(), mixed(both))
+        }
+        (IpAddr::V4(group), _) => NodeAddr(group.to_bits()),
+        (IpAddr::V6(group), IpAddr::V6(source)) if is_channel => {
+            within(IPV6_CHANNELS, mixed_in(mixed_in(0, group), source))
+        }
+        (IpAddr::V6(group), _) => within(IPV6, mixed_in(0, group)),
     }
-    let both = u64::from(group.to_bits()) << 32 | u64::from(source.to_bits());
-    let [first, ..] = group.octets();
-    NodeAddr(u32::from(first) << BITS | (mixed(both) >> (64 - BITS)) as u32)
+}
+
+fn mixed_in(before: u64, address: Ipv6Addr) -> u64 {
+    let bits = address.to_bits();
+    mixed(mixed(before ^ (bits >> 64) as u64) ^ bits as u64)
 }
 
 /// One round of SplitMix64 (Stafford's mix 13): every bit of the input turns each bit of the output with
@@ -43,10 +63,12 @@ const fn mixed(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use std::collections::BTreeSet;
 
     fn of(group: &str, source: &str) -> NodeAddr {
-        carrier(group.parse().unwrap(), source.parse().unwrap())
+        let read = |text: &str| text.parse::<IpAddr>().unwrap();
+        carrier(read(group), read(source))
     }
 
     #[test]
@@ -57,6 +79,17 @@ mod tests {
         assert_eq!(of("232.1.1.1", "10.0.0.5"), NodeAddr(0xe836_e904));
         assert_eq!(of("232.1.1.1", "10.0.0.6"), NodeAddr(0xe8b4_cb6c));
         assert_ne!(of("232.1.1.2", "10.0.0.5"), of("232.1.1.1", "10.0.0.5"));
+    }
+
+    #[test]
+    fn a_group_of_ipv6_has_one_and_each_of_its_channels() {
+        assert_eq!(of("ff1e::101", "fd00::5"), of("ff1e::101", "fd00::6"));
+        assert_ne!(of("ff1e::101", "fd00::5"), of("ff1e::102", "fd00::5"));
+        assert_ne!(of("ff3e::8000:1", "fd00::5"), of("ff3e::8000:1", "fd00::6"));
+        assert_ne!(of("ff3e::8000:1", "fd00::5"), of("ff3e::8000:2", "fd00::5"));
+        // Bridges of all versions have to agree.
+        assert_eq!(of("ff1e::101", "fd00::5").to_string(), "236.170.145.136");
+        assert_eq!(of("ff3e::8000:1", "fd00::5").to_string(), "237.94.77.11");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use net::packet::{self, Frame};
 use net::tap::{FRAME_BYTES_MAX, Tap};
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Frames that may wait at a TAP that was made: a burst of 127 kB of a program that does not pace
@@ -31,10 +31,12 @@ pub enum Place {
         name: String,
         /// The address that it is given, and the bits of its network.
         address: Option<(Ipv4Addr, u8)>,
+        /// Its address of IPv6, without which programs cannot send to groups beyond the link.
+        address_v6: Option<Ipv6Addr>,
         /// Longest packet that it shall take.
         mtu: Option<usize>,
         /// Networks of groups that are led to it.
-        routes: Vec<(Ipv4Addr, u8)>,
+        routes: Vec<(IpAddr, u8)>,
     },
     /// An interface that others made, now or later.
     Interface {
@@ -230,6 +232,7 @@ impl Device {
         let Place::Tap {
             name,
             address,
+            address_v6,
             mtu,
             routes,
         } = &self.place
@@ -247,8 +250,15 @@ impl Device {
         // What comes in here is of sources elsewhere. The setting is this interface's alone, and
         // whether another one overrides it is looked at later.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0");
+        // Nobody else is on its wire who could have the same address.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0");
         interface::set_up(name)?;
-        for &(network, bits) in routes {
+        let mut has_v6 = false;
+        if let Some(address) = *address_v6 {
+            // A host may be without IPv6: it then has no programs that miss it.
+            has_v6 = interface::add_address_v6(name, address, 128).is_ok();
+        }
+        for &(network, bits) in routes.iter().filter(|(n, _)| n.is_ipv4() || has_v6) {
             interface::add_route(name, network, bits)?;
         }
         let buffer = vec![0; FRAME_BYTES_MAX].into_boxed_slice();

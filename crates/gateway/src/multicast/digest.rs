@@ -3,6 +3,7 @@
 //! Frames of bridges are known by their Ethernet address. This is for what a router, a wireless
 //! network or a cable that closes a circle puts back under another one.
 
+use super::packet::{IPV4_BYTES, IPV6_BYTES};
 use base::{Duration, Time};
 
 /// How long a packet is remembered: what goes round an Ethernet is back within milliseconds, what
@@ -48,8 +49,8 @@ impl Digest {
         }
     }
 
-    /// The fingerprint of an IPv4 packet: all but the TTL and the header's checksum, which routers
-    /// change.
+    /// The fingerprint of an IP packet: all but the TTL or hop limit and the header's checksum, which
+    /// routers change.
     #[must_use]
     pub fn print(&self, packet: &[u8]) -> Print {
         let mut mixed = self.seed;
@@ -57,13 +58,16 @@ impl Digest {
             let wide = u128::from(mixed.rotate_left(23) ^ word) * u128::from(MULTIPLIER);
             mixed = (wide as u64) ^ ((wide >> 64) as u64);
         };
-        let upto = packet.len().min(20 + PAYLOAD_BYTES);
+        let is_v6 = packet.first().is_some_and(|first| first >> 4 == 6);
+        let header = if is_v6 { IPV6_BYTES } else { IPV4_BYTES };
+        let upto = packet.len().min(header + PAYLOAD_BYTES);
         for (n, chunk) in packet[..upto].chunks(8).enumerate() {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            if n == 1 {
-                word[0] = 0;
-                (word[2], word[3]) = (0, 0);
+            match (n, is_v6) {
+                (0, true) => word[7] = 0,
+                (1, false) => (word[0], word[2], word[3]) = (0, 0, 0),
+                _ => {}
             }
             mix(u64::from_le_bytes(word));
         }
@@ -104,6 +108,20 @@ mod tests {
         assert_eq!(digest.print(&packet), print);
         assert!(digest.contains(Time::ZERO, print));
         assert!(!digest.contains(Time::ZERO + HOLD, print));
+    }
+
+    #[test]
+    fn a_packet_of_ipv6_is_known_whatever_its_hop_limit_and_by_its_payload() {
+        let digest = Digest::new(1);
+        let mut packet = [0x60u8; 140];
+        let print = digest.print(&packet);
+        packet[7] = 1;
+        assert_eq!(digest.print(&packet), print);
+        for at in (0..IPV6_BYTES + PAYLOAD_BYTES).filter(|&at| at != 7) {
+            let mut changed = packet;
+            changed[at] ^= 1;
+            assert_ne!(digest.print(&changed), print, "{at}");
+        }
     }
 
     #[test]

@@ -18,17 +18,14 @@ pub enum Drop {
     /// A VLAN's frame: the bridge is to be put on the VLAN's own interface.
     #[error("of a VLAN: put the bridge on the VLAN's own interface")]
     Vlan,
-    /// IPv6: no group of the overlay has such an address.
-    #[error("IPv6")]
-    Ipv6,
     /// A source address that no host has.
     #[error("a source address that no host has")]
     Source,
     /// Not to a group: a host's own traffic, seen because the interface is promiscuous.
     #[error("not to a group")]
     NotMulticast,
-    /// To 224.0.0.0/24, which no router forwards.
-    #[error("to 224.0.0.0/24, which never leaves a network")]
+    /// To 224.0.0.0/24, or to a scope of IPv6 up to the link, which no router forwards.
+    #[error("to a group that never leaves a network")]
     LinkLocal,
     /// To a group that is not among those that may cross.
     #[error("to a group that is not allowed")]
@@ -58,27 +55,27 @@ pub enum Drop {
     #[error("longer than the overlay carries")]
     TooLong,
     /// IGMP with another TTL than 1: it came from beyond this network.
-    #[error("IGMP with another TTL than 1")]
+    #[error("IGMP or MLD with another TTL than 1")]
     IgmpTtl,
     /// IGMP in fragments.
     #[error("IGMP in fragments")]
     IgmpFragment,
     /// IGMP cut short, or with lengths that do not fit.
-    #[error("malformed IGMP")]
+    #[error("malformed IGMP or MLD")]
     IgmpMalformed,
     /// The checksum of IGMP is wrong.
-    #[error("wrong checksum in IGMP")]
+    #[error("wrong checksum in IGMP or MLD")]
     IgmpChecksum,
     /// IGMP of a kind that says nothing about members.
-    #[error("IGMP of another kind")]
+    #[error("IGMP or MLD of another kind")]
     IgmpUnknown,
     /// A report from an address that is not of this network.
-    #[error("IGMP from an address that is not of this network")]
+    #[error("IGMP or MLD from an address that is not of this network")]
     IgmpForeign,
     /// A report for a group that may not cross.
     #[error("a join of a group that is not allowed")]
     JoinNotAllowed,
-    /// A join of a group of 232.0.0.0/8 that names no source (RFC 4604 §2.2).
+    /// A join of a group of 232.0.0.0/8 or ff3x::/32 that names no source (RFC 4604 §2.2).
     #[error("a join of a source-specific group without a source")]
     JoinWithoutSource,
     /// A join when there are as many groups as there can be.
@@ -118,12 +115,11 @@ pub enum Drop {
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 36] = [
+    pub const ALL: [Drop; 35] = [
         Drop::Truncated,
         Drop::Malformed,
         Drop::Checksum,
         Drop::Vlan,
-        Drop::Ipv6,
         Drop::Source,
         Drop::NotMulticast,
         Drop::LinkLocal,
@@ -165,7 +161,6 @@ impl Drop {
             Drop::Malformed => "malformed",
             Drop::Checksum => "checksum",
             Drop::Vlan => "vlan",
-            Drop::Ipv6 => "ipv6",
             Drop::Source => "source",
             Drop::NotMulticast => "not_multicast",
             Drop::LinkLocal => "link_local",

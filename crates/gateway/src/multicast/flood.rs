@@ -2,7 +2,7 @@
 
 use base::token_bucket::TokenBucket;
 use base::{Duration, Map, Time};
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 /// Sources that have a measure of their own; those beyond share one. Each takes some 100 bytes.
 pub const SOURCES_MAX: usize = 4_096;
@@ -34,7 +34,7 @@ impl Default for Limit {
 #[derive(Debug)]
 pub struct Flood {
     limit: Limit,
-    sources: Map<Ipv4Addr, Meter>,
+    sources: Map<IpAddr, Meter>,
     /// Of those that have none of their own.
     others: Meter,
 }
@@ -58,7 +58,7 @@ impl Flood {
     }
 
     /// Whether a packet of so many bytes is within its source's limit.
-    pub fn allows(&mut self, now: Time, source: Ipv4Addr, bytes: usize) -> bool {
+    pub fn allows(&mut self, now: Time, source: IpAddr, bytes: usize) -> bool {
         if let Some(meter) = self.sources.get_mut(&source) {
             return meter.take(now, bytes);
         }
@@ -98,8 +98,8 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn source(n: u32) -> Ipv4Addr {
-        Ipv4Addr::from_bits(0x0a00_0000 + n)
+    fn source(n: u32) -> IpAddr {
+        core::net::Ipv4Addr::from_bits(0x0a00_0000 + n).into()
     }
 
     #[test]

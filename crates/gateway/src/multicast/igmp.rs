@@ -7,16 +7,22 @@
 //! ```
 //! Version 3 (RFC 3376, 9776) with hosts of versions 2 (RFC 2236) and 1 (RFC 1112) among the
 //! others. Messages are read by `etherparse`; what is written is written here.
+//!
+//! MLD is the same for IPv6, word for word but for the messages: version 2 (RFC 3810) is IGMPv3, version 1
+//! (RFC 2710) is IGMPv2. So tables and timers are of any [`Address`], and [`mld`] has the messages.
 
+pub mod address;
 pub mod emit;
 pub mod group;
 pub mod host;
 pub mod message;
+pub mod mld;
 pub mod querier;
 
 #[cfg(test)]
 mod model;
 
+pub use address::Address;
 pub use host::Host;
 pub use message::{Message, Record, RecordKind};
 pub use querier::{Outlet, Querier, Query};

@@ -2,7 +2,7 @@
 
 use super::packet::Mac;
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 /// Notices that are remembered as said; after so many there are no more.
@@ -15,26 +15,26 @@ pub enum Notice {
     /// A source sends with TTL 1.
     TtlOne {
         /// The source.
-        source: Ipv4Addr,
+        source: IpAddr,
         /// The group.
-        group: Ipv4Addr,
+        group: IpAddr,
         /// It is carried nevertheless.
         carried: bool,
     },
     /// A source sends to a group that may not cross.
     NotAllowed {
         /// The group.
-        group: Ipv4Addr,
+        group: IpAddr,
     },
     /// A host wants a group that may not cross.
     JoinNotAllowed {
         /// The group.
-        group: Ipv4Addr,
+        group: IpAddr,
     },
     /// A host wants a source-specific group without naming a source.
     WithoutSource {
         /// The group.
-        group: Ipv4Addr,
+        group: IpAddr,
     },
     /// There are as many groups or sources as there can be.
     TooManyJoins,
@@ -46,36 +46,36 @@ pub enum Notice {
     /// A host joined a group, and nobody answers what this bridge asks.
     Unanswered {
         /// The group.
-        group: Ipv4Addr,
+        group: IpAddr,
     },
     /// Queries go out without an address.
     NoAddress,
     /// Another router asks, and decides how long members are believed.
     OtherQuerier {
         /// Its address.
-        address: Ipv4Addr,
-        /// The version of IGMP that it speaks.
+        address: IpAddr,
+        /// The version of IGMP that it speaks, or that its MLD is like.
         version: u8,
     },
     /// A report from an address that is not of this network.
     Foreign {
         /// The address.
-        host: Ipv4Addr,
+        host: IpAddr,
     },
     /// The kernel drops what comes from a source that it would not answer here.
     PathFilter {
         /// The source.
-        source: Ipv4Addr,
+        source: IpAddr,
     },
     /// A source sends more than it may.
     Flood {
         /// The source.
-        source: Ipv4Addr,
+        source: IpAddr,
     },
     /// A packet from the overlay is longer than the interface takes.
     TooLong {
         /// Its source.
-        source: Ipv4Addr,
+        source: IpAddr,
         /// Its bytes.
         bytes: usize,
         /// What the interface takes.
@@ -113,7 +113,8 @@ impl fmt::Display for Notice {
             Notice::WithoutSource { group } => write!(
                 f,
                 "a program joined {group} without naming a source, which source-specific groups \
-                 (232.0.0.0/8) need: join with a source, or use a group of 239.0.0.0/8"
+                 (232.0.0.0/8, ff3x::/32) need: join with a source, or use a group of 239.0.0.0/8 or \
+                 ff1e::/16"
             ),
             Notice::TooManyJoins => f.write_str(
                 "there are as many joined groups or sources as the bridge keeps: further ones are \
@@ -128,7 +129,7 @@ impl fmt::Display for Notice {
             Notice::Unanswered { group } => write!(
                 f,
                 "a host joined {group} and answers no queries: a firewall may drop IGMP (protocol \
-                 2), and the group ends when its time is over"
+                 2) or MLD (ICMPv6), and the group ends when its time is over"
             ),
             Notice::NoAddress => f.write_str(
                 "the interface has no IPv4 address: queries go out from 0.0.0.0, which some switches \
@@ -136,8 +137,11 @@ impl fmt::Display for Notice {
             ),
             Notice::OtherQuerier { address, version } => write!(
                 f,
-                "{address} asks for members by IGMPv{version} and has the lower address: it decides \
+                "{address} asks for members by {}v{} and has the lower address: it decides \
                  how fast a leave takes effect{}",
+                if address.is_ipv6() { "MLD" } else { "IGMP" },
+                // MLD counts one less. [RFC 3810 §1]
+                version - u8::from(address.is_ipv6()),
                 if version < 3 {
                     ", and source filters do not work"
                 } else {

@@ -1,13 +1,14 @@
-//! Ethernet frames and IPv4 headers, as far as a bridge looks at them and changes them.
+//! Ethernet frames and IP headers, as far as a bridge looks at them and changes them.
 //!
 //! ```text
 //!   |  to (6)  |  from (6)  | type (2) | IPv4 header (20..60) | payload        | padding |
 //!    01:00:5e + 23 bits of the group    |<------------ total length ---------->|
 //! ```
-//! A packet crosses whole: of its bytes only the TTL changes, and the header's checksum by as much.
+//! A packet crosses whole: of its bytes only the TTL changes, and the header's checksum by as much. IPv6 has
+//! no such checksum, calls the TTL a hop limit, has 40 bytes and the type 86dd, and is sent to 33:33 and 32 bits.
 
 use super::drops::Drop;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv6Addr};
 use etherparse::{IpNumber, Ipv4HeaderSlice};
 
 /// An Ethernet address.
@@ -17,13 +18,23 @@ pub type Mac = [u8; 6];
 pub const ETHERNET_BYTES: usize = 14;
 /// Type of a frame with IPv4.
 pub const TYPE_IPV4: u16 = 0x0800;
-/// Types of frames with IPv6, and with a VLAN's tag before the type.
-const TYPE_IPV6: u16 = 0x86dd;
+/// Type of a frame with IPv6.
+pub const TYPE_IPV6: u16 = 0x86dd;
+/// Types of frames with a VLAN's tag before the type.
 const TYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
 /// IP's number of IGMP.
 pub const PROTOCOL_IGMP: u8 = 2;
 /// IP's number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
+/// IP's number of ICMPv6, which carries MLD.
+pub const PROTOCOL_ICMPV6: u8 = 58;
+/// IP's number of the options that each hop looks at.
+pub const PROTOCOL_OPTIONS: u8 = 0;
+/// IP's number of a part of a packet of IPv6.
+const PROTOCOL_FRAGMENT: u8 = 44;
+/// Bytes of an IPv6 header, and where its hop limit stands.
+pub const IPV6_BYTES: usize = 40;
+const HOP_LIMIT_AT: usize = 7;
 /// Bytes of an IPv4 header without options.
 pub const IPV4_BYTES: usize = 20;
 /// Bytes of the longest one.
@@ -43,24 +54,24 @@ pub struct Ethernet {
     pub kind: u16,
 }
 
-/// What matters of an IPv4 header that was checked.
+/// What matters of an IP header that was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ip {
     /// Who sent it.
-    pub source: Ipv4Addr,
+    pub source: IpAddr,
     /// To whom or to which group.
-    pub destination: Ipv4Addr,
+    pub destination: IpAddr,
     /// Routers that it may still cross, and one.
     pub ttl: u8,
-    /// What it carries.
+    /// What it carries, behind options for each hop.
     pub protocol: u8,
-    /// Bytes of the header.
+    /// Bytes of the header, with options for each hop.
     pub header_bytes: usize,
     /// Bytes of the packet, less than there are when the frame is padded.
     pub total_bytes: usize,
     /// A part of a packet.
     pub is_fragment: bool,
-    /// May not be cut in parts.
+    /// May not be cut in parts: no packet of IPv6 may on its way.
     pub dont_fragment: bool,
 }
 
@@ -68,15 +79,13 @@ impl Ethernet {
     /// Reads the header of a frame.
     ///
     /// # Errors
-    /// When the frame is shorter, or what it carries is nothing for a bridge of IPv4 that should be
-    /// counted under a reason of its own.
+    /// When the frame is shorter, or has a VLAN's tag, which is counted under a reason of its own.
     pub fn parse(frame: &[u8]) -> Result<Ethernet, Drop> {
         let (&to, rest) = frame.split_first_chunk().ok_or(Drop::Truncated)?;
         let (&from, rest) = rest.split_first_chunk().ok_or(Drop::Truncated)?;
         let &kind = rest.first_chunk().ok_or(Drop::Truncated)?;
         let kind = u16::from_be_bytes(kind);
         match kind {
-            TYPE_IPV6 => Err(Drop::Ipv6),
             kind if TYPES_VLAN.contains(&kind) => Err(Drop::Vlan),
             kind => Ok(Ethernet { to, from, kind }),
         }
@@ -99,6 +108,13 @@ impl Ip {
     /// # Errors
     /// When it is malformed, cut short, or its checksum is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Ip, Drop> {
+        match bytes.first().ok_or(Drop::Truncated)? >> 4 {
+            6 => Ip::parse_v6(bytes),
+            _ => Ip::parse_v4(bytes),
+        }
+    }
+
+    fn parse_v4(bytes: &[u8]) -> Result<Ip, Drop> {
         let header = Ipv4HeaderSlice::from_slice(bytes).map_err(|error| match error {
             etherparse::err::ipv4::HeaderSliceError::Len(_) => Drop::Truncated,
             etherparse::err::ipv4::HeaderSliceError::Content(_) => Drop::Malformed,
@@ -115,8 +131,8 @@ impl Ip {
         }
         let IpNumber(protocol) = header.protocol();
         Ok(Ip {
-            source: header.source_addr(),
-            destination: header.destination_addr(),
+            source: header.source_addr().into(),
+            destination: header.destination_addr().into(),
             ttl: header.ttl(),
             protocol,
             header_bytes,
@@ -126,16 +142,58 @@ impl Ip {
         })
     }
 
-    /// Whether a host can have sent from this address: not a group, not a broadcast, not loopback,
-    /// and known.
+    fn parse_v6(bytes: &[u8]) -> Result<Ip, Drop> {
+        let header = bytes.first_chunk::<IPV6_BYTES>().ok_or(Drop::Truncated)?;
+        let total_bytes = IPV6_BYTES + usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let payload = bytes.get(IPV6_BYTES..total_bytes).ok_or(Drop::Truncated)?;
+        let address = |at: usize| {
+            let octets = header[at..].first_chunk::<16>();
+            IpAddr::from(Ipv6Addr::from(octets.copied().unwrap_or_default()))
+        };
+        let (mut protocol, mut header_bytes) = (header[6], IPV6_BYTES);
+        if protocol == PROTOCOL_OPTIONS {
+            // Eight bytes, and as many more as it says. [RFC 8200 §4.3]
+            let &[next, eights] = payload.first_chunk().ok_or(Drop::Malformed)?;
+            header_bytes += 8 + 8 * usize::from(eights);
+            if header_bytes > total_bytes {
+                return Err(Drop::Malformed);
+            }
+            protocol = next;
+        }
+        Ok(Ip {
+            source: address(8),
+            destination: address(24),
+            ttl: header[HOP_LIMIT_AT],
+            protocol,
+            header_bytes,
+            total_bytes,
+            is_fragment: protocol == PROTOCOL_FRAGMENT,
+            dont_fragment: true,
+        })
+    }
+
+    /// Whether a host can have sent from this address, and be known by it elsewhere: not a group, not a
+    /// broadcast, not loopback, not of one link of IPv6, and known.
     #[must_use]
     pub fn has_host_source(&self) -> bool {
         let source = self.source;
-        !source.is_unspecified()
-            && !source.is_loopback()
-            && !source.is_multicast()
+        let is_known = match source {
             // Class E, and the broadcast address among it.
-            && source.octets()[0] < 240
+            IpAddr::V4(source) => source.octets()[0] < 240,
+            IpAddr::V6(source) => {
+                !source.is_unicast_link_local() && source.to_ipv4_mapped().is_none()
+            }
+        };
+        is_known && !source.is_unspecified() && !source.is_loopback() && !source.is_multicast()
+    }
+
+    /// The type of a frame with such a packet.
+    #[must_use]
+    pub fn kind(&self) -> u16 {
+        match self.destination {
+            IpAddr::V4(_) => TYPE_IPV4,
+            IpAddr::V6(_) => TYPE_IPV6,
+        }
     }
 }
 
@@ -144,6 +202,10 @@ pub fn decrement_ttl(packet: &mut [u8]) {
     let Some(header) = packet.first_chunk_mut::<IPV4_BYTES>() else {
         return;
     };
+    if header[0] >> 4 == 6 {
+        header[HOP_LIMIT_AT] = header[HOP_LIMIT_AT].saturating_sub(1);
+        return;
+    }
     // [RFC 1624]: HC' = ~(~HC + ~m + m'). The TTL is the high half of its word, so m' = m - 0x0100.
     let word = u16::from_be_bytes([header[TTL_AT], header[TTL_AT + 1]]);
     let checksum = u16::from_be_bytes([header[CHECKSUM_AT], header[CHECKSUM_AT + 1]]);
@@ -155,7 +217,7 @@ pub fn decrement_ttl(packet: &mut [u8]) {
     header[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
-/// Cuts a packet that is longer than `mtu` in fragments, as a router does: each is given to `put` as
+/// Cuts a packet of IPv4 that is longer than `mtu` in fragments, as a router does: each is given to `put` as
 /// its head, after `ethernet`, and its part of the packet. [RFC 791 §3.2]
 pub fn fragment<'p>(
     ethernet: &[u8; ETHERNET_BYTES],
@@ -231,16 +293,25 @@ pub fn sum(bytes: &[u8]) -> u16 {
     total as u16
 }
 
-/// The Ethernet address of a group. [RFC 1112 §6.4]
+/// The Ethernet address of a group. [RFC 1112 §6.4, RFC 2464 §7]
 #[must_use]
-pub const fn group_mac(group: Ipv4Addr) -> Mac {
-    let [_, b, c, d] = group.octets();
-    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+pub fn group_mac(group: impl Into<IpAddr>) -> Mac {
+    match group.into() {
+        IpAddr::V4(group) => {
+            let [_, b, c, d] = group.octets();
+            [0x01, 0x00, 0x5e, b & 0x7f, c, d]
+        }
+        IpAddr::V6(group) => {
+            let [.., a, b, c, d] = group.octets();
+            [0x33, 0x33, a, b, c, d]
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use proptest::prelude::*;
 
     /// A header that Linux sent: 10.0.0.1 to 239.1.1.1, UDP, 32 bytes of payload, TTL 8.
@@ -292,6 +363,50 @@ mod tests {
         assert_eq!(Ethernet::parse(&frame), Err(Drop::Vlan));
     }
 
+    /// ff1e::101 from fd53::7: UDP, behind options of `options` bytes.
+    fn packet_v6(options: usize) -> Vec<u8> {
+        let mut packet = vec![0x6b, 0x80, 0, 1, 0, 20 + options as u8, 17, 8];
+        packet.extend(Ipv6Addr::new(0xfd53, 0, 0, 0, 0, 0, 0, 7).octets());
+        packet.extend(Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101).octets());
+        if options > 0 {
+            packet[6] = PROTOCOL_OPTIONS;
+            packet.extend([17, (options / 8 - 1) as u8, 1, (options - 4) as u8]);
+            packet.resize(IPV6_BYTES + options, 0);
+        }
+        packet.resize(packet.len() + 20, 0x55);
+        packet
+    }
+
+    #[test]
+    fn a_header_of_ipv6_is_read_with_options_and_cut_at_any_length_is_none() {
+        for options in [0, 8, 16] {
+            let whole = packet_v6(options);
+            let mut padded = whole.clone();
+            padded.extend([0; 6]);
+            let ip = Ip::parse(&padded).unwrap();
+            assert_eq!(ip.total_bytes, whole.len());
+            assert_eq!((ip.header_bytes, ip.protocol), (40 + options, PROTOCOL_UDP));
+            assert_eq!((ip.ttl, ip.dont_fragment, ip.kind()), (8, true, TYPE_IPV6));
+            assert_eq!(ip.source.to_string(), "fd53::7");
+            assert_eq!(ip.destination.to_string(), "ff1e::101");
+            assert!(ip.has_host_source() && !ip.is_fragment);
+            for len in 0..whole.len() {
+                assert_eq!(Ip::parse(&whole[..len]), Err(Drop::Truncated), "{len}");
+            }
+            let mut one_hop_less = whole.clone();
+            decrement_ttl(&mut one_hop_less);
+            one_hop_less[HOP_LIMIT_AT] += 1;
+            assert_eq!(one_hop_less, whole);
+        }
+        // Options that are longer than the packet.
+        let mut beyond = packet_v6(8);
+        beyond[IPV6_BYTES + 1] = 3;
+        assert_eq!(Ip::parse(&beyond), Err(Drop::Malformed));
+        let mut of_link = packet_v6(0);
+        of_link[8..10].copy_from_slice(&[0xfe, 0x80]);
+        assert!(!Ip::parse(&of_link).unwrap().has_host_source());
+    }
+
     #[test]
     fn fragments_make_the_packet_again() {
         for (more, mtu, options) in [(0x0000u16, 576, 0), (0x2010, 1_500, 8), (0x0010, 68, 40)] {
@@ -340,6 +455,8 @@ mod tests {
     fn a_groups_ethernet_address_has_its_low_23_bits() {
         let mac = group_mac(Ipv4Addr::new(239, 129, 2, 3));
         assert_eq!(mac, [0x01, 0x00, 0x5e, 0x01, 2, 3]);
+        let mac = group_mac(Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0x8102, 0x0304));
+        assert_eq!(mac, [0x33, 0x33, 0x81, 0x02, 3, 4]);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use super::notice::Notice;
 use base::Duration;
 use client::Error;
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The bridge so far.
 #[derive(Clone, Debug)]
@@ -19,8 +19,10 @@ pub struct Report {
     pub role: Role,
     /// It asks for members.
     pub is_querier: bool,
-    /// Who asks in its place, and by which version.
+    /// Who asks in its place, and by which version of IGMP.
     pub other_querier: Option<(Ipv4Addr, u8)>,
+    /// Who asks by MLD in its place, and by which version's like of IGMP.
+    pub other_querier_v6: Option<(Ipv6Addr, u8)>,
     /// The node is connected.
     pub connected: bool,
     /// Groups that have members on the network.
@@ -45,9 +47,9 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupReport {
     /// The group.
-    pub group: Ipv4Addr,
+    pub group: IpAddr,
     /// These sources only; `None` for all but some.
-    pub sources: Option<Vec<Ipv4Addr>>,
+    pub sources: Option<Vec<IpAddr>>,
 }
 
 impl Default for Report {
@@ -58,6 +60,7 @@ impl Default for Report {
             role: Role::Listening,
             is_querier: false,
             other_querier: None,
+            other_querier_v6: None,
             connected: false,
             groups: 0,
             is_cut_off: false,

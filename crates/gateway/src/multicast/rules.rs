@@ -1,29 +1,40 @@
-//! Which groups may cross: networks of class D, and exceptions to them.
+//! Which groups may cross: networks of groups, of IPv4 and IPv6, and exceptions to them.
 //!
-//! 224.0.0.0/24 never crosses, whatever the rules say: routing protocols, IGMP and discovery on
-//! one network live there, and no router forwards it (RFC 5771 §4).
+//! What is of one link never crosses, whatever the rules say: 224.0.0.0/24, where routing protocols, IGMP and
+//! discovery live (RFC 5771 §4), and the scopes 0 to 2 of IPv6, of an interface and of a link (RFC 7346 §2).
 
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 /// Networks that one list may name.
 pub const NETWORKS_MAX: usize = 64;
+/// The widest scope of IPv6 that never leaves a link.
+const SCOPE_LINK: u8 = 2;
 
-/// Whether a group is of 224.0.0.0/24.
+/// Whether a group never leaves its link.
 #[must_use]
-pub const fn is_link_local(group: Ipv4Addr) -> bool {
-    let [a, b, c, _] = group.octets();
-    a == 224 && b == 0 && c == 0
+pub fn is_link_local(group: impl Into<IpAddr>) -> bool {
+    match group.into() {
+        IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(group) => group.octets()[1] & 0xf <= SCOPE_LINK,
+    }
 }
 
-/// Whether a group is of 232.0.0.0/8, where a member names the sources it wants (RFC 4607).
+/// Whether a group is of 232.0.0.0/8 or ff30::/12 less the scope, where a member names the sources it wants
+/// (RFC 4607 §1).
 #[must_use]
-pub const fn is_source_specific(group: Ipv4Addr) -> bool {
-    group.octets()[0] == 232
+pub fn is_source_specific(group: impl Into<IpAddr>) -> bool {
+    match group.into() {
+        IpAddr::V4(group) => group.octets()[0] == 232,
+        IpAddr::V6(group) => {
+            let [first, second, third, fourth, ..] = group.octets();
+            first == 0xff && second >> 4 == 3 && [third, fourth] == [0, 0]
+        }
+    }
 }
 
-/// The groups that may cross, as `239.0.0.0/8,232.0.0.0/8,!239.255.255.250`.
+/// The groups that may cross, as `239.0.0.0/8,232.0.0.0/8,!239.255.255.250,ff1e::/16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     networks: Vec<Network>,
@@ -31,7 +42,7 @@ pub struct Rules {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
-    address: Ipv4Addr,
+    address: IpAddr,
     bits: u8,
     is_exception: bool,
 }
@@ -40,17 +51,29 @@ impl Default for Rules {
     /// What is meant for private use, without the local scope, which ends where a site does, and where
     /// discovery such as SSDP lives [RFC 2365 §6.1]; and source-specific multicast. The scope of an
     /// organization, 239.192.0.0/14, is among it.
+    ///
+    /// Of IPv6 likewise: the scopes of an organization (8) and of the world (e) [RFC 7346 §2], and of them groups
+    /// that programs choose (ff1x), those that belong to a prefix, source-specific ones among them (ff3x), and
+    /// those of a rendezvous point (ff7x). What IANA has assigned for good (ff0x), as 224.0.1.0/24, stays at home.
     fn default() -> Rules {
-        let network = |a, b, bits, is_exception| Network {
-            address: Ipv4Addr::new(a, b, 0, 0),
+        let network = |address: IpAddr, bits, is_exception| Network {
+            address,
             bits,
             is_exception,
         };
+        let v4 = |a, b, bits, is| network(Ipv4Addr::new(a, b, 0, 0).into(), bits, is);
+        let v6 = |first| network(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 16, false);
         Rules {
             networks: vec![
-                network(239, 0, 8, false),
-                network(239, 255, 16, true),
-                network(232, 0, 8, false),
+                v4(239, 0, 8, false),
+                v4(239, 255, 16, true),
+                v4(232, 0, 8, false),
+                v6(0xff18),
+                v6(0xff1e),
+                v6(0xff38),
+                v6(0xff3e),
+                v6(0xff78),
+                v6(0xff7e),
             ],
         }
     }
@@ -59,7 +82,8 @@ impl Default for Rules {
 impl Rules {
     /// Whether a group may cross: an exception is stronger than a network.
     #[must_use]
-    pub fn allows(&self, group: Ipv4Addr) -> bool {
+    pub fn allows(&self, group: impl Into<IpAddr>) -> bool {
+        let group = group.into();
         let has = |is_exception| {
             let mut those = self.networks.iter();
             those.any(|n| n.is_exception == is_exception && n.contains(group))
@@ -68,22 +92,40 @@ impl Rules {
     }
 
     /// The networks, without the exceptions.
-    pub fn networks(&self) -> impl Iterator<Item = (Ipv4Addr, u8)> + '_ {
+    pub fn networks(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         let networks = self.networks.iter().filter(|n| !n.is_exception);
-        networks.map(|network| {
-            let first = network.address.to_bits() & network.mask();
-            (Ipv4Addr::from_bits(first), network.bits)
-        })
+        networks.map(|network| (network.first(), network.bits))
+    }
+
+    /// Whether groups of IPv6 may cross at all.
+    #[must_use]
+    pub fn has_ipv6(&self) -> bool {
+        self.networks().any(|(network, _)| network.is_ipv6())
     }
 }
 
 impl Network {
-    fn contains(&self, group: Ipv4Addr) -> bool {
-        (group.to_bits() ^ self.address.to_bits()) & self.mask() == 0
+    fn contains(&self, group: IpAddr) -> bool {
+        let of_group = Network {
+            address: group,
+            ..*self
+        };
+        group.is_ipv4() == self.address.is_ipv4() && of_group.first() == self.first()
     }
 
-    fn mask(&self) -> u32 {
-        u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0)
+    /// Its lowest address.
+    fn first(&self) -> IpAddr {
+        let bits = u32::from(self.bits);
+        match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & mask).into()
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & mask).into()
+            }
+        }
     }
 }
 
@@ -92,11 +134,13 @@ impl Network {
 pub enum BadRules {
     /// Not a group or a network of groups.
     #[error(
-        "{0:?} is no group or network of groups: write 239.1.0.0/16, 239.1.1.1, or !239.1.1.1 for one that may not cross"
+        "{0:?} is no group or network of groups: write 239.1.0.0/16, 239.1.1.1, ff1e::/16, or !239.1.1.1 for one that may not cross"
     )]
     NotGroups(String),
-    /// 224.0.0.0/24 or a part of it.
-    #[error("{0:?} never leaves a network: groups of 224.0.0.0/24 cannot be bridged")]
+    /// 224.0.0.0/24 or a part of it, or of a scope of IPv6 that ends at the link.
+    #[error(
+        "{0:?} never leaves a network: groups of 224.0.0.0/24 and of ff00::/12 to ff02::/16 cannot be bridged"
+    )]
     LinkLocal(String),
     /// Nothing may cross by this list.
     #[error("no groups are left: name at least one network without `!`")]
@@ -129,13 +173,21 @@ impl Network {
             Some(rest) => (rest, true),
             None => (word, false),
         };
-        let (address, bits) = rest.split_once('/').unwrap_or((rest, "32"));
-        let address: Ipv4Addr = address.parse().map_err(|_| bad())?;
-        let bits: u8 = bits.parse().map_err(|_| bad())?;
-        if !(4..=32).contains(&bits) || !address.is_multicast() {
+        let (address, bits) = match rest.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (rest, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        // All of multicast; and what is wholly of a link.
+        let (least, most, of_link) = match address {
+            IpAddr::V4(_) => (4, 32, 24),
+            IpAddr::V6(_) => (8, 128, 16),
+        };
+        let bits: u8 = bits.map_or(Ok(most), str::parse).map_err(|_| bad())?;
+        if !(least..=most).contains(&bits) || !address.is_multicast() {
             return Err(bad());
         }
-        if bits >= 24 && is_link_local(address) && !is_exception {
+        if bits >= of_link && is_link_local(address) && !is_exception {
             return Err(BadRules::LinkLocal(word.to_owned()));
         }
         Ok(Network {
@@ -162,13 +214,14 @@ mod tests {
     use super::*;
 
     fn allows(rules: &Rules, group: &str) -> bool {
-        rules.allows(group.parse().unwrap())
+        rules.allows(group.parse::<IpAddr>().unwrap())
     }
 
     #[test]
     fn networks_let_in_and_exceptions_keep_out() {
         let rules = Rules::default();
-        assert_eq!(rules.to_string(), "239.0.0.0/8,!239.255.0.0/16,232.0.0.0/8");
+        let text = rules.to_string();
+        assert!(text.starts_with("239.0.0.0/8,!239.255.0.0/16,232.0.0.0/8,ff18::/16,ff1e::/16,"));
         assert!(allows(&rules, "239.192.0.1") && allows(&rules, "239.254.255.255"));
         assert!(!allows(&rules, "239.255.255.250") && !allows(&rules, "239.255.0.1"));
         assert!(allows(&rules, "239.1.1.1") && allows(&rules, "232.255.255.255"));
@@ -181,16 +234,65 @@ mod tests {
         assert_eq!(rules.to_string().parse(), Ok(rules));
         let rules: Rules = "239.1.2.3/16,!239.1.9.9".parse().unwrap();
         let networks: Vec<_> = rules.networks().collect();
-        assert_eq!(networks, [(Ipv4Addr::new(239, 1, 0, 0), 16)]);
+        assert_eq!(networks, [(Ipv4Addr::new(239, 1, 0, 0).into(), 16)]);
+    }
+
+    #[test]
+    fn scopes_of_ipv6_cross_from_an_organization_on_and_never_those_of_a_link() {
+        let rules = Rules::default();
+        for may in ["ff1e::101", "ff18::1", "ff3e::8000:1", "ff38::1", "ff7e::1"] {
+            assert!(allows(&rules, may), "{may}");
+        }
+        // Of the site and less; assigned for good; of a link; and no group.
+        for not in [
+            "ff15::1",
+            "ff14::1",
+            "ff35::1",
+            "ff0e::101",
+            "ff02::fb",
+            "ff12::1",
+            "fd00::1",
+        ] {
+            assert!(!allows(&rules, not), "{not}");
+        }
+        let all: Rules = "ff00::/8,!ff05::/16".parse().unwrap();
+        assert!(allows(&all, "ff15::1") && allows(&all, "ff0e::101"));
+        for never in [
+            "ff05::c",
+            "ff02::1",
+            "ff11::1",
+            "ff32::1",
+            "ff00::1",
+            "239.1.1.1",
+        ] {
+            assert!(!allows(&all, never), "{never}");
+        }
+        assert_eq!(all.to_string().parse(), Ok(all.clone()));
+        assert!(all.has_ipv6() && !"239.1.1.1".parse::<Rules>().unwrap().has_ipv6());
+        let only: Rules = "ff15::7".parse().unwrap();
+        assert!(allows(&only, "ff15::7") && !allows(&only, "ff15::8"));
+        let is_ssm = |text: &str| is_source_specific(text.parse::<IpAddr>().unwrap());
+        assert!(is_ssm("ff3e::8000:1") && is_ssm("ff35::1"));
+        // Of a prefix, and so of nobody's channels.
+        assert!(!is_ssm("ff3e:40:2001:db8::1") && !is_ssm("ff1e::1"));
     }
 
     #[test]
     fn what_is_no_list_of_groups_is_refused_with_the_word() {
-        for text in ["10.0.0.0/8", "239.0.0.0/33", "239.0.0.0/0", "239.1", "x"] {
+        for text in [
+            "10.0.0.0/8",
+            "239.0.0.0/33",
+            "239.0.0.0/0",
+            "239.1",
+            "x",
+            "fd00::/8",
+            "ff00::/7",
+            "ff1e::/129",
+        ] {
             let refused = text.parse::<Rules>().unwrap_err();
             assert_eq!(refused, BadRules::NotGroups(text.to_owned()));
         }
-        for text in ["224.0.0.251", "224.0.0.0/24"] {
+        for text in ["224.0.0.251", "224.0.0.0/24", "ff02::fb", "ff12::/16"] {
             let refused = text.parse::<Rules>().unwrap_err();
             assert_eq!(refused, BadRules::LinkLocal(text.to_owned()));
         }

@@ -16,7 +16,7 @@ use net::epoll::{Interest, Poller};
 use net::signals::Termination;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ pub struct MulticastArgs {
     /// The TAP's address [default: the node's overlay address]
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = network, conflicts_with = "interface")]
     pub address: Option<(Ipv4Addr, u8)>,
+    /// The TAP's address of IPv6 [default: fd53:696e:6577:: and the overlay address]
+    #[arg(long, value_name = "ADDRESS", value_parser = address_v6, conflicts_with = "interface")]
+    pub address6: Option<Ipv6Addr>,
     /// The TAP's longest packet, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..=65_521), conflicts_with = "interface")]
     pub mtu: Option<u16>,
@@ -60,7 +63,7 @@ pub struct MulticastArgs {
     pub no_querier: bool,
     /// Join this group on the network, for switches that pass it to members only; may be given again
     #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
-    pub join: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    pub join: Vec<(IpAddr, Vec<IpAddr>)>,
     /// Groups that one host, by its Ethernet address, may be the first to join
     #[arg(long, value_name = "NUMBER", default_value_t = HOST_GROUPS)]
     pub host_groups: usize,
@@ -172,7 +175,7 @@ pub(crate) fn options(args: &MulticastArgs) -> Options {
 
 fn place(args: &MulticastArgs, overlay: &ByNode) -> Result<Place, Failure> {
     let node = match (&args.interface, args.address) {
-        (None, None) => overlay.connect()?.node(),
+        (None, _) => overlay.connect()?.node(),
         _ => base::NodeAddr::default(),
     };
     Ok(place_at(args, node))
@@ -188,9 +191,27 @@ pub(crate) fn place_at(args: &MulticastArgs, node: base::NodeAddr) -> Place {
     Place::Tap {
         name: args.tap.clone().unwrap_or_else(|| TAP.to_owned()),
         address: Some(address),
+        address_v6: Some(args.address6.unwrap_or_else(|| own_v6(node))),
         mtu: args.mtu.map(usize::from),
         routes: args.groups.networks().collect(),
     }
+}
+
+/// Choice: of a prefix for local use [RFC 4193], "Sinew" in letters, which stands on no wire but the TAP's: hosts
+/// elsewhere see it as a source, and two networks of Sinew that a host is in differ by their nodes' addresses.
+fn own_v6(node: base::NodeAddr) -> Ipv6Addr {
+    let [high, low] = [(node.0 >> 16) as u16, node.0 as u16];
+    Ipv6Addr::new(0xfd53, 0x696e, 0x6577, 0, 0, 0, high, low)
+}
+
+fn address_v6(text: &str) -> Result<Ipv6Addr, String> {
+    let address: Option<Ipv6Addr> = text.parse().ok();
+    let is_host = |a: &Ipv6Addr| !a.is_multicast() && !a.is_unspecified() && !a.is_loopback();
+    let is_far = |a: &Ipv6Addr| !a.is_unicast_link_local();
+    let address = address.filter(|a| is_host(a) && is_far(a));
+    address.ok_or_else(|| {
+        format!("{text:?} is no address that hosts elsewhere know, like fd12:3456:789a::1")
+    })
 }
 
 pub(crate) fn settings(args: &MulticastArgs, node: base::NodeAddr, seed: u64) -> Settings {
@@ -263,6 +284,7 @@ fn value(report: &Report) -> Value {
         "role": report.role.label(),
         "is_querier": report.is_querier,
         "querier": report.other_querier.map(|(address, _)| address),
+        "querier_v6": report.other_querier_v6.map(|(address, _)| address),
         "connected": report.connected,
         "cut_off": report.is_cut_off,
         "groups": report.groups,
@@ -289,18 +311,19 @@ fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
     Ok((address, bits.filter(|_| is_host).ok_or_else(bad)?))
 }
 
-fn wanted(text: &str) -> Result<(Ipv4Addr, Vec<Ipv4Addr>), String> {
-    let bad = || format!("{text:?} is no group, like 239.1.1.1, or 232.1.1.1@10.0.0.5");
+fn wanted(text: &str) -> Result<(IpAddr, Vec<IpAddr>), String> {
+    let bad = || format!("{text:?} is no group, like 239.1.1.1, ff1e::101, or 232.1.1.1@10.0.0.5");
     let (group, sources) = match text.split_once('@') {
         Some((group, sources)) => (group, sources.split(',').collect()),
         None => (text, Vec::new()),
     };
-    let group: Ipv4Addr = group.parse().map_err(|_| bad())?;
+    let group: IpAddr = group.parse().map_err(|_| bad())?;
     let sources = sources.into_iter().map(str::parse);
     let sources = sources
-        .collect::<Result<Vec<Ipv4Addr>, _>>()
+        .collect::<Result<Vec<IpAddr>, _>>()
         .map_err(|_| bad())?;
-    if !group.is_multicast() || sources.len() > SOURCES_MAX {
+    let is_other = |source: &IpAddr| source.is_ipv4() != group.is_ipv4();
+    if !group.is_multicast() || sources.len() > SOURCES_MAX || sources.iter().any(is_other) {
         return Err(bad());
     }
     Ok((group, sources))
@@ -320,9 +343,21 @@ mod tests {
             assert!(network(text).is_err_and(|said| said.contains(text)));
         }
         let group = Ipv4Addr::new(232, 1, 1, 1);
+        let group = IpAddr::from(group);
         assert_eq!(wanted("232.1.1.1"), Ok((group, vec![])));
-        assert_eq!(wanted("232.1.1.1@10.1.0.1"), Ok((group, vec![own])));
-        for text in ["10.1.0.1", "232.1.1.1@", "232.1.1.1@x"] {
+        assert_eq!(wanted("232.1.1.1@10.1.0.1"), Ok((group, vec![own.into()])));
+        assert!(wanted("ff3e::8000:1@fd00::5").is_ok_and(|(_, sources)| sources.len() == 1));
+        assert_eq!(
+            own_v6(base::NodeAddr(0x0a07_0003)).to_string(),
+            "fd53:696e:6577::a07:3"
+        );
+        assert!(address_v6("fe80::1").is_err() && address_v6("fd00::1").is_ok());
+        for text in [
+            "10.1.0.1",
+            "232.1.1.1@",
+            "232.1.1.1@x",
+            "ff3e::8000:1@10.0.0.5",
+        ] {
             assert!(wanted(text).is_err_and(|said| said.contains(text)));
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::message::Message;
 use super::*;
-use crate::multicast::igmp::RecordKind;
+use crate::multicast::igmp::{RecordKind, emit};
 use crate::multicast::packet;
 use proptest::prelude::*;
 
@@ -308,4 +308,53 @@ proptest! {
         let sum: i32 = world.out.members.iter().map(|(_, on)| if *on { 1 } else { -1 }).sum();
         prop_assert_eq!(sum, 0);
     }
+}
+
+#[test]
+fn a_receiver_asks_by_mld_and_gets_ipv6() {
+    let group = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101);
+    let source = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 5);
+    let mut world = World::new();
+    world.say(
+        at(1),
+        &Message::Request {
+            is_mld: true,
+            nonce: 5,
+        },
+    );
+    let (_, bytes) = world.out.sent.pop().unwrap();
+    let Ok(Message::Query { mac, packet, .. }) = Message::parse(&bytes) else {
+        panic!("{bytes:?}");
+    };
+    let ip = Ip::parse(packet).unwrap();
+    assert!(matches!(mld::parse(&ip, packet), Ok(Igmp::Query(asked)) if asked.group.is_none()));
+    let speaker = Speaker {
+        mac: [2, 0, 0, 0, 0, 1],
+        address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
+    };
+    let mut frame = Vec::new();
+    let joins = (RecordKind::ToExclude, group, &[][..]);
+    mld::report(&mut frame, speaker, [joins].into_iter());
+    let ip = Ip::parse(&frame[ETHERNET_BYTES..]).unwrap();
+    let packet = &frame[ETHERNET_BYTES..ETHERNET_BYTES + ip.total_bytes];
+    world.say(
+        at(1),
+        &Message::Update {
+            mac,
+            nonce: 5,
+            packet,
+        },
+    );
+    let by = carrier(group, source);
+    assert_eq!(world.out.members, [(by, true)]);
+    let mut sent = vec![0x60, 0, 0, 0, 0, 20, 17, 7];
+    sent.extend(source.octets());
+    sent.extend(group.octets());
+    sent.extend([9; 20]);
+    world.relay.on_overlay(world.now, by, &sent, &mut world.out);
+    let (to, bytes) = world.out.sent.pop().unwrap();
+    assert_eq!((to, &bytes[2..]), (at(1), &sent[..]));
+    world.wait(Timing::default().membership());
+    assert_eq!(world.out.members.last(), Some(&(by, false)));
+    assert_eq!(world.relay.tunnels(), 0);
 }

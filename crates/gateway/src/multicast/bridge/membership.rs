@@ -1,17 +1,115 @@
-//! What hosts of the network say by IGMP, and what follows from it.
+//! What hosts of the network say by IGMP and MLD, and what follows from it.
 
 use super::{Bridge, Outlet, is_of};
 use crate::multicast::channel::carrier;
 use crate::multicast::drops::{Drop, Drops};
 use crate::multicast::hello::Role;
-use crate::multicast::igmp::emit::{self, Speaker};
-use crate::multicast::igmp::{self, Message, Querier, Query};
+use crate::multicast::igmp::emit::Speaker;
+use crate::multicast::igmp::{self, Address, Host, Message, Querier, Query, Timing, mld};
 use crate::multicast::notice::{Notice, Said};
 use crate::multicast::packet::{Ip, Mac};
 use crate::multicast::rules::{Rules, is_source_specific};
 use base::{NodeAddr, Time};
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
+
+/// Members of one family of addresses, and what the bridge itself wants of the network.
+#[derive(Debug)]
+pub(super) struct Side<A> {
+    pub(super) querier: Querier<A>,
+    host: Host<A>,
+}
+
+/// The addresses from which the bridge speaks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    pub(super) mac: Mac,
+    pub(super) v4: Ipv4Addr,
+    pub(super) v6: Ipv6Addr,
+}
+
+/// A family of which the bridge has an address.
+pub(super) trait Spoken: Address {
+    fn of(own: &Own) -> Self;
+}
+
+impl Spoken for Ipv4Addr {
+    fn of(own: &Own) -> Ipv4Addr {
+        own.v4
+    }
+}
+
+impl Spoken for Ipv6Addr {
+    fn of(own: &Own) -> Ipv6Addr {
+        own.v6
+    }
+}
+
+impl Own {
+    pub(super) fn speaker<A: Spoken>(&self) -> Speaker<A> {
+        Speaker {
+            mac: self.mac,
+            address: A::of(self),
+        }
+    }
+}
+
+impl<A: Spoken> Side<A> {
+    pub(super) fn new(
+        timing: &Timing,
+        own: A,
+        (asks, host_groups, seed): (bool, usize, u64),
+        now: Time,
+    ) -> Side<A> {
+        Side {
+            querier: Querier::new(*timing, own, asks, now).with_host_groups(host_groups),
+            host: Host::new(timing, seed),
+        }
+    }
+
+    /// Whether somebody here wants what a source sends to a group.
+    pub(super) fn admits(&self, now: Time, group: A, source: A) -> Result<(), Drop> {
+        let members = self.querier.group(group).ok_or(Drop::NoMember)?;
+        let is_wanted = members.wants(now, source);
+        is_wanted.then_some(()).ok_or(Drop::Filtered)
+    }
+
+    pub(super) fn on_timeout<O: Outlet>(&mut self, now: Time, effects: &mut Effects<'_, O>) {
+        self.querier.on_timeout(now, effects);
+        if now >= self.host.next_timeout() {
+            let (from, out) = (effects.own.speaker(), &mut *effects.out);
+            let send = |frame: &[u8]| out.transmit(frame);
+            self.host.on_timeout(now, from, effects.frame, send);
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Time {
+        self.querier.next_timeout().min(self.host.next_timeout())
+    }
+
+    pub(super) fn leave_all<O: Outlet>(&mut self, effects: &mut Effects<'_, O>) {
+        let (from, out) = (effects.own.speaker(), &mut *effects.out);
+        let send = |frame: &[u8]| out.transmit(frame);
+        self.host.leave_all(from, effects.frame, send);
+    }
+
+    /// What `from` says. Who asks in this bridge's place, if that is news.
+    fn on_message<O: Outlet>(
+        &mut self,
+        now: Time,
+        from: Speaker<A>,
+        message: &Message<'_, A>,
+        effects: &mut Effects<'_, O>,
+    ) -> Option<Notice> {
+        let before = self.querier.other();
+        let rules = effects.rules;
+        self.querier.on_message(now, from, message, rules, effects);
+        let other = self.querier.other();
+        let (address, version) = other.filter(|_| before != other)?;
+        let address = address.into();
+        Some(Notice::OtherQuerier { address, version })
+    }
+}
 
 impl Bridge {
     pub(super) fn on_igmp(
@@ -21,6 +119,9 @@ impl Bridge {
         (from, packet): (Mac, &[u8]),
         out: &mut impl Outlet,
     ) -> Result<(), Drop> {
+        let IpAddr::V4(source) = ip.source else {
+            return Err(Drop::Malformed);
+        };
         // From beyond this network it would have been counted down. [RFC 3376 §4]
         if ip.ttl != 1 {
             return Err(Drop::IgmpTtl);
@@ -30,24 +131,74 @@ impl Bridge {
         }
         let message = Message::parse(&packet[ip.header_bytes..ip.total_bytes])?;
         match &message {
-            Message::Query(asked) => self.host.on_query(now, asked, &self.timing),
-            _ => self.check_reporter(ip.source, out)?,
+            Message::Query(asked) => self.v4.host.on_query(now, asked, &self.timing),
+            _ => self.check_reporter(source, out)?,
         }
         self.counters.igmp += 1;
-        let before = self.querier.other();
         let from = Speaker {
             mac: from,
-            address: ip.source,
+            address: source,
         };
-        let (querier, mut effects) = self.split(out);
-        let rules = effects.rules;
-        querier.on_message(now, from, &message, rules, &mut effects);
-        if let Some((address, version)) = self.querier.other()
-            && before != Some((address, version))
-        {
-            self.say(Notice::OtherQuerier { address, version }, out);
+        let (v4, _, mut effects) = self.split(out);
+        if let Some(notice) = v4.on_message(now, from, &message, &mut effects) {
+            effects.say(notice);
         }
         Ok(())
+    }
+
+    pub(super) fn on_mld(
+        &mut self,
+        now: Time,
+        ip: &Ip,
+        (from, packet): (Mac, &[u8]),
+        out: &mut impl Outlet,
+    ) -> Result<(), Drop> {
+        let IpAddr::V6(source) = ip.source else {
+            return Err(Drop::Malformed);
+        };
+        let message = mld::parse(ip, packet)?;
+        // Who has no address yet may report, and not ask. [RFC 3810 §5.1.14, §5.2.13]
+        let is_query = matches!(message, Message::Query(_));
+        if !source.is_unicast_link_local() && (is_query || !source.is_unspecified()) {
+            let host = source.into();
+            self.say(Notice::Foreign { host }, out);
+            return Err(Drop::IgmpForeign);
+        }
+        if let Message::Query(asked) = &message {
+            self.v6.host.on_query(now, asked, &self.timing);
+        }
+        self.counters.igmp += 1;
+        let from = Speaker {
+            mac: from,
+            address: source,
+        };
+        let (_, v6, mut effects) = self.split(out);
+        if let Some(notice) = v6.on_message(now, from, &message, &mut effects) {
+            effects.say(notice);
+        }
+        Ok(())
+    }
+
+    /// A group is joined on the network, of these sources only if there are any.
+    pub(super) fn want(&mut self, now: Time, group: IpAddr, sources: &[IpAddr]) {
+        match group {
+            IpAddr::V4(group) => {
+                let of_v4 = |source: &IpAddr| match source {
+                    IpAddr::V4(source) => Some(*source),
+                    IpAddr::V6(_) => None,
+                };
+                let sources = sources.iter().filter_map(of_v4).collect();
+                self.v4.host.want(now, group, sources);
+            }
+            IpAddr::V6(group) => {
+                let of_v6 = |source: &IpAddr| match source {
+                    IpAddr::V4(_) => None,
+                    IpAddr::V6(source) => Some(*source),
+                };
+                let sources = sources.iter().filter_map(of_v6).collect();
+                self.v6.host.want(now, group, sources);
+            }
+        }
     }
 
     /// Whether who reports is of this network, or has no address yet. [RFC 3376 §9.2]
@@ -57,6 +208,7 @@ impl Bridge {
         if is_here || host.is_unspecified() {
             return Ok(());
         }
+        let host = host.into();
         self.say(Notice::Foreign { host }, out);
         Err(Drop::IgmpForeign)
     }
@@ -64,10 +216,13 @@ impl Bridge {
     pub(super) fn split<'b, O: Outlet>(
         &'b mut self,
         out: &'b mut O,
-    ) -> (&'b mut Querier, Effects<'b, O>) {
-        let from = self.speaker();
+    ) -> (
+        &'b mut Side<Ipv4Addr>,
+        &'b mut Side<Ipv6Addr>,
+        Effects<'b, O>,
+    ) {
         let effects = Effects {
-            from,
+            own: self.own(),
             rules: &self.rules,
             is_forwarding: self.election.role() == Role::Forwarding,
             carriers: &mut self.carriers,
@@ -76,13 +231,13 @@ impl Bridge {
             said: &mut self.said,
             out,
         };
-        (&mut self.querier, effects)
+        (&mut self.v4, &mut self.v6, effects)
     }
 }
 
 /// What follows from what hosts say.
 pub(super) struct Effects<'b, O> {
-    from: Speaker,
+    own: Own,
     rules: &'b Rules,
     is_forwarding: bool,
     carriers: &'b mut BTreeMap<NodeAddr, u32>,
@@ -117,25 +272,26 @@ impl<O: Outlet> Effects<'_, O> {
     }
 }
 
-impl<O: Outlet> igmp::Outlet for Effects<'_, O> {
-    fn query(&mut self, query: &Query<'_>) {
-        emit::query(self.frame, self.from, query);
+impl<A: Spoken, O: Outlet> igmp::Outlet<A> for Effects<'_, O> {
+    fn query(&mut self, query: &Query<'_, A>) {
+        A::query(self.frame, self.own.speaker(), query);
         self.out.transmit(self.frame);
     }
 
-    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+    fn member(&mut self, group: A, is_wanted: bool) {
         // Of the others each channel is joined.
         if !is_source_specific(group) {
-            self.want(NodeAddr(group.to_bits()), is_wanted);
+            self.want(carrier(group, A::UNSPECIFIED), is_wanted);
         }
     }
 
-    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+    fn channel(&mut self, group: A, source: A, is_wanted: bool) {
         self.want(carrier(group, source), is_wanted);
     }
 
-    fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop) {
+    fn refused(&mut self, from: Speaker<A>, group: A, reason: Drop) {
         self.drops.count(reason);
+        let group = group.into();
         match reason {
             Drop::HostTooMany => self.say(Notice::HostLimit { mac: from.mac }),
             Drop::JoinNotAllowed => self.say(Notice::JoinNotAllowed { group }),
@@ -144,7 +300,8 @@ impl<O: Outlet> igmp::Outlet for Effects<'_, O> {
         }
     }
 
-    fn unanswered(&mut self, group: Ipv4Addr) {
+    fn unanswered(&mut self, group: A) {
+        let group = group.into();
         self.say(Notice::Unanswered { group });
     }
 }

@@ -8,7 +8,7 @@ use crate::multicast::igmp::querier::HOST_GROUPS;
 use crate::multicast::notice::Notice;
 use crate::multicast::rules::Rules;
 use base::NodeAddr;
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 /// What a bridge is to do.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Settings {
     /// Ask for members, and tell switches that a router is here.
     pub asks: bool,
     /// Groups that are joined on the network whatever members say: of these sources, or all.
-    pub wants: Vec<(Ipv4Addr, Vec<Ipv4Addr>)>,
+    pub wants: Vec<(IpAddr, Vec<IpAddr>)>,
     /// Drop packets with TTL 1.
     pub router_ttl: bool,
     /// Groups that one host may be the first to join.
@@ -57,7 +57,7 @@ impl Settings {
 /// The interface that the bridge is at, as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its address and the bits of its network.
+    /// Its address of IPv4 and the bits of its network.
     pub address: Option<(Ipv4Addr, u8)>,
     /// Longest packet that it takes.
     pub mtu: usize,
@@ -91,7 +91,7 @@ pub struct Counters {
     pub injected_bytes: u64,
     /// Packets that were cut in parts for the network.
     pub fragmented: u64,
-    /// IGMP messages heard, right ones.
+    /// IGMP and MLD messages heard, right ones.
     pub igmp: u64,
     /// What did not cross.
     pub drops: Drops,

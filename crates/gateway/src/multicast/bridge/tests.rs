@@ -3,6 +3,8 @@
 use super::*;
 use crate::multicast::hello::{HOLD, MAC_PREFIX};
 use crate::multicast::igmp::RecordKind;
+use crate::multicast::igmp::emit;
+use crate::multicast::igmp::emit::Speaker;
 use base::Rng;
 use proptest::prelude::*;
 
@@ -175,8 +177,8 @@ fn ttl_1_crosses_and_is_told_once_unless_a_router_is_wanted() {
             assert!(sent.is_none_or(|(_, packet)| packet[8] == 1));
         }
         let told = Notice::TtlOne {
-            source: HOST,
-            group: GROUP,
+            source: HOST.into(),
+            group: GROUP.into(),
             carried: !router_ttl,
         };
         assert_eq!(one.out.notices, [told]);
@@ -208,7 +210,7 @@ fn what_may_not_cross_is_dropped_by_its_reason() {
     let cases = [
         (checksum, Drop::Checksum),
         (vlan, Drop::Vlan),
-        (ipv6, Drop::Ipv6),
+        (ipv6, Drop::Malformed),
         (frame(HOST_MAC, &good)[..60].to_vec(), Drop::Truncated),
         (to(Ipv4Addr::new(224, 0, 0, 5)), Drop::LinkLocal),
         (to(Ipv4Addr::new(224, 0, 0, 251)), Drop::LinkLocal),
@@ -390,7 +392,12 @@ fn a_source_that_floods_is_held_back_and_others_are_not() {
     assert_eq!(crossed(HOST, 1_000), 25);
     assert_eq!(crossed(FAR, 20), 20);
     assert_eq!(one.dropped(), [(Drop::Flood, 975)]);
-    assert_eq!(one.out.notices, [Notice::Flood { source: HOST }]);
+    assert_eq!(
+        one.out.notices,
+        [Notice::Flood {
+            source: HOST.into()
+        }]
+    );
 }
 
 #[test]
@@ -447,13 +454,13 @@ fn an_interface_without_address_and_the_way_back_are_told() {
     }
     assert_eq!(
         one.out.notices,
-        [Notice::NoAddress, Notice::PathFilter { source: FAR }]
+        [Notice::NoAddress, Notice::PathFilter { source: FAR.into() }]
     );
 }
 
 #[test]
 fn it_asks_at_once_says_hello_and_that_a_router_is_here() {
-    let mut one = One::new(|settings| settings.wants = vec![(GROUP, vec![])]);
+    let mut one = One::new(|settings| settings.wants = vec![(GROUP.into(), vec![])]);
     one.wait(Duration::from_millis(1));
     let kinds: Vec<_> = one
         .out
@@ -461,10 +468,12 @@ fn it_asks_at_once_says_hello_and_that_a_router_is_here() {
         .iter()
         .map(|frame| match Ethernet::parse(frame).unwrap().kind {
             hello::KIND => 0,
+            TYPE_IPV6 => frame[14 + 48],
             _ => frame[14 + 24],
         })
         .collect();
-    assert_eq!(kinds, [0, 0x11, 0x22, 0x30], "hello, query, report, router");
+    let expected = [0, 0x11, 0x22, 130, 0x30, 151];
+    assert_eq!(kinds, expected, "hello, query, report, query, routers");
     let mut silent = One::new(|settings| settings.asks = false);
     silent.wait(Duration::from_secs(60));
     let hellos = silent.out.frames.iter();
@@ -557,7 +566,7 @@ proptest! {
         for frame in frames.iter().chain([&good]) {
             if let Some((group, sent)) = one.capture(frame) {
                 let ip = Ip::parse(&sent).unwrap();
-                prop_assert_eq!(node(ip.destination), group);
+                prop_assert_eq!(carrier(ip.destination, ip.source), group);
                 prop_assert!(ip.ttl >= 1);
             }
             let _ = one.inject(GROUP, frame);
@@ -609,4 +618,124 @@ fn of_a_source_specific_group_each_source_crosses_by_itself_and_to_who_wants_it(
     // The other one leads to nobody: it is the one that stands by.
     one.bridge.set_reach(one.now, false, &mut one.out);
     assert!(one.bridge.is_cut_off());
+}
+
+const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff1e, 0, 0, 0, 0, 0, 0, 0x101);
+const SSM_V6: Ipv6Addr = Ipv6Addr::new(0xff3e, 0, 0, 0, 0, 0, 0x8000, 1);
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 2, 0, 0, 0, 9);
+const HOST_V6: Speaker<Ipv6Addr> = Speaker {
+    mac: HOST_MAC,
+    address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0x5054, 0xff, 0xfe00, 9),
+};
+
+fn packet_v6(source: Ipv6Addr, group: Ipv6Addr, hops: u8, bytes: u16) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((bytes - 40).to_be_bytes());
+    packet.extend([17, hops]);
+    packet.extend(source.octets());
+    packet.extend(group.octets());
+    packet.extend((40..bytes).map(|n| n as u8));
+    packet
+}
+
+fn frame_v6(from: Mac, packet: &[u8]) -> Vec<u8> {
+    let ethernet = Ethernet {
+        to: packet::group_mac(Ip::parse(packet).unwrap().destination),
+        from,
+        kind: TYPE_IPV6,
+    };
+    [&ethernet.emit()[..], packet].concat()
+}
+
+impl One {
+    fn join_v6(&mut self, kind: RecordKind, group: Ipv6Addr, sources: &[Ipv6Addr]) {
+        let mut frame = Vec::new();
+        mld::report(&mut frame, HOST_V6, [(kind, group, sources)].into_iter());
+        assert_eq!(self.capture(&frame), None);
+    }
+
+    fn inject_v6(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
+        let ip = Ip::parse(packet).unwrap();
+        let by = carrier(ip.destination, ip.source);
+        let mut frames = Vec::new();
+        let put = &mut |head: &[u8], body: &[u8]| frames.push([head, body].concat());
+        self.bridge
+            .on_overlay(self.now, by, packet, &mut self.out, put);
+        frames
+    }
+}
+
+#[test]
+fn ipv6_crosses_whole_but_for_one_hop_both_ways() {
+    let mut one = One::carrying(|_| ());
+    let original = packet_v6(FAR_V6, GROUP_V6, 8, 1_400);
+    let (by, sent) = one.capture(&frame_v6(HOST_MAC, &original)).unwrap();
+    assert_eq!(by, carrier(GROUP_V6, FAR_V6));
+    let mut one_less = original.clone();
+    one_less[7] = 7;
+    assert_eq!(sent, one_less);
+    // Members only, and it is no more than the interface takes: nobody cuts IPv6 on its way.
+    let came = packet_v6(FAR_V6, GROUP_V6, 6, 1_500);
+    assert_eq!(one.inject_v6(&came).len(), 0);
+    one.join_v6(RecordKind::ToExclude, GROUP_V6, &[]);
+    assert_eq!(one.members(), [(by, true)]);
+    assert_eq!(one.inject_v6(&came), [frame_v6(one.bridge.mac(), &came)]);
+    let long = packet_v6(FAR_V6, GROUP_V6, 6, 1_501);
+    assert_eq!(one.inject_v6(&long).len(), 0);
+    assert_eq!(one.dropped(), [(Drop::NoMember, 1), (Drop::Mtu, 1)]);
+    one.join_v6(RecordKind::ToInclude, GROUP_V6, &[]);
+    one.wait(Duration::from_millis(400));
+    assert_eq!(one.members(), [(by, false)]);
+}
+
+#[test]
+fn channels_of_ipv6_come_from_their_sources_only() {
+    let mut one = One::carrying(|_| ());
+    let other = Ipv6Addr::new(0xfd00, 0, 0, 2, 0, 0, 0, 10);
+    one.join_v6(RecordKind::Allow, SSM_V6, &[FAR_V6]);
+    assert_eq!(one.members(), [(carrier(SSM_V6, FAR_V6), true)]);
+    assert_eq!(one.inject_v6(&packet_v6(FAR_V6, SSM_V6, 6, 100)).len(), 1);
+    assert_eq!(one.inject_v6(&packet_v6(other, SSM_V6, 6, 100)).len(), 0);
+    assert_eq!(one.dropped(), [(Drop::Filtered, 1)]);
+}
+
+#[test]
+fn what_may_not_cross_of_ipv6_is_dropped_by_its_reason() {
+    let mut one = One::carrying(|_| ());
+    let group = |text: &str| packet_v6(FAR_V6, text.parse().unwrap(), 8, 100);
+    let from = |text: &str| packet_v6(text.parse().unwrap(), GROUP_V6, 8, 100);
+    let mut join = Vec::new();
+    mld::report_old(&mut join, HOST_V6, GROUP_V6);
+    let changed = |at: usize, to: u8| {
+        let mut packet = join[ETHERNET_BYTES..].to_vec();
+        packet[at] = to;
+        mld::put_checksum(&mut packet, 48);
+        packet
+    };
+    let cases = [
+        (group("ff02::fb"), Drop::LinkLocal),
+        (group("ff15::1"), Drop::NotAllowed),
+        (group("fd00::1"), Drop::NotMulticast),
+        (from("fe80::9"), Drop::Source),
+        (from("::"), Drop::Source),
+        (packet_v6(FAR_V6, GROUP_V6, 0, 100), Drop::TtlZero),
+        (changed(7, 2), Drop::IgmpTtl),
+        (changed(8, 0xfd), Drop::IgmpForeign),
+        (changed(44, 9), Drop::IgmpMalformed),
+    ];
+    for (packet, reason) in &cases {
+        let before = one.bridge.counters().drops.of(*reason);
+        assert_eq!(one.capture(&frame_v6(HOST_MAC, packet)), None);
+        let now = one.bridge.counters().drops.of(*reason);
+        assert_eq!(now, before + 1, "{reason:?}");
+    }
+    assert_eq!(one.members(), []);
+    // Where no group of IPv6 may cross nobody is asked for any.
+    let mut only_v4 = One::new(|settings| settings.rules = "239.0.0.0/8".parse().unwrap());
+    only_v4.wait(Duration::from_secs(60));
+    let is_v6 = |frame: &Vec<u8>| frame[12..14] == TYPE_IPV6.to_be_bytes();
+    assert!(!only_v4.out.frames.iter().any(is_v6));
+    let mut both = One::new(|_| ());
+    both.wait(Duration::from_secs(60));
+    assert!(both.out.frames.iter().filter(|frame| is_v6(frame)).count() >= 4);
 }

@@ -28,11 +28,11 @@ pub const REPORT_RECORDS_MAX: usize = (1_500 - HEADER_BYTES - 8) / 8;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speaker {
+pub struct Speaker<A = Ipv4Addr> {
     /// The Ethernet address.
     pub mac: Mac,
-    /// The address; 0.0.0.0 when there is none.
-    pub address: Ipv4Addr,
+    /// The address; all zero when there is none.
+    pub address: A,
 }
 
 /// A query of version 3: of all groups, of one, or of some sources of one.
@@ -138,14 +138,17 @@ fn message(frame: &mut Vec<u8>, from: Speaker, to: Ipv4Addr, body: impl FnOnce(&
     header[2..4].copy_from_slice(&total.to_be_bytes());
     let right = checksum(header);
     header[10..12].copy_from_slice(&right.to_be_bytes());
-    if frame.len() < FRAME_BYTES_MIN {
-        frame.resize(FRAME_BYTES_MIN, 0);
-    }
+    fill_up(frame);
+}
+
+/// Fills a frame that is shorter than Ethernet's shortest.
+pub(in crate::multicast) fn fill_up(frame: &mut Vec<u8>) {
+    frame.resize(frame.len().max(FRAME_BYTES_MIN), 0);
 }
 
 /// The code of a number: itself up to 127, then four bits of mantissa and three of exponent; the
 /// greatest that is not above it. [RFC 3376 §4.1.1]
-fn code(value: u64) -> u8 {
+pub(in crate::multicast) fn code(value: u64) -> u8 {
     if value < 128 {
         return value as u8;
     }

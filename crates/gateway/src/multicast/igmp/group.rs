@@ -7,8 +7,8 @@
 //! ```
 //! One sorted list holds A, or X and Y together: the timers of Y stand at zero.
 
-use super::Timing;
 use super::message::RecordKind;
+use super::{Address, Timing};
 use crate::multicast::packet::Mac;
 use base::Time;
 use core::net::Ipv4Addr;
@@ -21,12 +21,12 @@ pub const SOURCES_PER_HOST_MAX: usize = 32;
 
 /// One group's members.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct Group<A = Ipv4Addr> {
     is_exclude: bool,
     /// When nobody excludes any more, in EXCLUDE.
     expires: Time,
     /// By address.
-    sources: Vec<Source>,
+    sources: Vec<Source<A>>,
     /// Hosts of these versions are there until then. [RFC 3376 §7.3.2]
     pub(super) v1_until: Time,
     pub(super) v2_until: Time,
@@ -42,8 +42,8 @@ pub struct Group {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Source {
-    address: Ipv4Addr,
+struct Source<A> {
+    address: A,
     /// [`Time::ZERO`] for one of Y.
     expires: Time,
     /// Queries of it that are still to be sent.
@@ -76,14 +76,14 @@ pub(super) struct Terms<'a> {
 
 /// A query that is due.
 #[derive(Debug)]
-pub(super) struct Due<'a> {
-    pub(super) sources: &'a [Ipv4Addr],
+pub(super) struct Due<'a, A> {
+    pub(super) sources: &'a [A],
     pub(super) suppress: bool,
 }
 
-impl Group {
+impl<A: Address> Group<A> {
     /// Nobody wants it: INCLUDE of nothing. `owner` is about to join.
-    pub(super) fn of(owner: Mac) -> Group {
+    pub(super) fn of(owner: Mac) -> Group<A> {
         Group {
             owner,
             is_exclude: false,
@@ -106,7 +106,7 @@ impl Group {
 
     /// Whether a packet of `source` is for anybody.
     #[must_use]
-    pub fn wants(&self, now: Time, source: Ipv4Addr) -> bool {
+    pub fn wants(&self, now: Time, source: A) -> bool {
         let found = self.find(source).ok().map(|at| self.sources[at].expires);
         match found {
             Some(expires) => expires > now,
@@ -116,7 +116,7 @@ impl Group {
 
     /// Whether only some sources are wanted, and which.
     #[must_use]
-    pub fn included(&self) -> Option<impl Iterator<Item = Ipv4Addr> + '_> {
+    pub fn included(&self) -> Option<impl Iterator<Item = A> + '_> {
         let addresses = self.sources.iter().map(|source| source.address);
         (!self.is_exclude).then_some(addresses)
     }
@@ -158,15 +158,10 @@ impl Group {
 
     /// What a host says of the group, with its sources sorted and each once. Tells how many of them
     /// had no room. The tables of RFC 3376 §6.4.1 and §6.4.2, row by row.
-    pub(super) fn apply(
-        &mut self,
-        kind: RecordKind,
-        named: &[Ipv4Addr],
-        terms: Terms<'_>,
-    ) -> Refused {
+    pub(super) fn apply(&mut self, kind: RecordKind, named: &[A], terms: Terms<'_>) -> Refused {
         use RecordKind::{Allow, Block, IsExclude, IsInclude, ToExclude, ToInclude};
         let fresh = terms.now + terms.timing.membership();
-        let is_named = |source: &Source| named.binary_search(&source.address).is_ok();
+        let is_named = |source: &Source<A>| named.binary_search(&source.address).is_ok();
         let mut refused = Refused::default();
         match kind {
             IsInclude | Allow | ToInclude => {
@@ -211,7 +206,7 @@ impl Group {
 
     /// Another router asked, and who answers will be heard: as long as last members may take.
     /// [RFC 3376 §6.6.1]
-    pub(super) fn on_asked(&mut self, named: &[Ipv4Addr], now: Time, timing: &Timing) {
+    pub(super) fn on_asked(&mut self, named: &[A], now: Time, timing: &Timing) {
         let soon = now + timing.last_member();
         if named.is_empty() {
             self.expires = self.expires.min(soon);
@@ -230,8 +225,8 @@ impl Group {
         &mut self,
         now: Time,
         timing: &Timing,
-        scratch: &mut Vec<Ipv4Addr>,
-        mut send: impl FnMut(Due<'_>),
+        scratch: &mut Vec<A>,
+        mut send: impl FnMut(Due<'_, A>),
     ) {
         if self.next_query > now {
             return;
@@ -265,19 +260,19 @@ impl Group {
         };
     }
 
-    fn find(&self, address: Ipv4Addr) -> Result<usize, usize> {
+    fn find(&self, address: A) -> Result<usize, usize> {
         self.sources.binary_search_by_key(&address, |s| s.address)
     }
 
     /// Adds a source, or sets the timer of one that is there if `renew` says so, where there is room.
     fn put(
         &mut self,
-        address: Ipv4Addr,
+        address: A,
         (expires, renew): (Time, bool),
         terms: Terms<'_>,
         refused: &mut Refused,
     ) {
-        let of_host = |source: &&Source| source.owner == terms.host;
+        let of_host = |source: &&Source<A>| source.owner == terms.host;
         match self.find(address) {
             Ok(at) => {
                 if renew {
@@ -303,7 +298,7 @@ impl Group {
     }
 
     /// Asks whether anybody still wants the sources that `is_meant` picks of those with a timer.
-    fn ask(&mut self, terms: Terms<'_>, is_meant: impl Fn(&Source) -> bool) {
+    fn ask(&mut self, terms: Terms<'_>, is_meant: impl Fn(&Source<A>) -> bool) {
         if !terms.is_querier {
             return;
         }

@@ -8,9 +8,9 @@
 //!   want(group) ──▶ reports, twice      query ──▶ a moment ──▶ report      forget ──▶ leave
 //! ```
 
-use super::Timing;
-use super::emit::{self, Speaker};
+use super::emit::Speaker;
 use super::message::{Asked, RecordKind};
+use super::{Address, Timing};
 use base::{Duration, Rng, Time};
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ const UNSOLICITED: Duration = Duration::from_secs(1);
 
 /// Groups that are wanted of a network.
 #[derive(Debug)]
-pub struct Host {
-    wanted: BTreeMap<Ipv4Addr, Wanted>,
+pub struct Host<A = Ipv4Addr> {
+    wanted: BTreeMap<A, Wanted<A>>,
     rng: Rng,
     /// Routers of these versions ask. [RFC 3376 §7.2]
     v1_until: Time,
@@ -32,19 +32,19 @@ pub struct Host {
 }
 
 #[derive(Clone, Debug)]
-struct Wanted {
+struct Wanted<A> {
     /// Only these; all if there are none.
-    sources: Vec<Ipv4Addr>,
+    sources: Vec<A>,
     /// When it is said again.
     due: Time,
     /// Unasked reports that are still to be said.
     unsolicited: u8,
 }
 
-impl Host {
+impl<A: Address> Host<A> {
     /// Wants nothing yet.
     #[must_use]
-    pub fn new(timing: &Timing, seed: u64) -> Host {
+    pub fn new(timing: &Timing, seed: u64) -> Host<A> {
         Host {
             wanted: BTreeMap::new(),
             rng: Rng::new(seed),
@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// Wants a group, of these sources only if there are any; false when there are too many groups.
-    pub fn want(&mut self, now: Time, group: Ipv4Addr, sources: Vec<Ipv4Addr>) -> bool {
+    pub fn want(&mut self, now: Time, group: A, sources: Vec<A>) -> bool {
         if self.wanted.len() >= WANTED_MAX && !self.wanted.contains_key(&group) {
             return false;
         }
@@ -69,7 +69,7 @@ impl Host {
     }
 
     /// A router asks.
-    pub fn on_query(&mut self, now: Time, asked: &Asked<'_>, timing: &Timing) {
+    pub fn on_query(&mut self, now: Time, asked: &Asked<'_, A>, timing: &Timing) {
         let until = now + timing.membership();
         match asked.version {
             1 => self.v1_until = until,
@@ -91,7 +91,7 @@ impl Host {
     pub fn on_timeout(
         &mut self,
         now: Time,
-        from: Speaker,
+        from: Speaker<A>,
         frame: &mut Vec<u8>,
         mut send: impl FnMut(&[u8]),
     ) {
@@ -104,7 +104,7 @@ impl Host {
         match old {
             Some(version) => {
                 for (&group, _) in due {
-                    emit::report_old(frame, from, version, group);
+                    A::report_old(frame, from, version, group);
                     send(frame);
                 }
             }
@@ -112,7 +112,7 @@ impl Host {
                 let mut said = 0;
                 loop {
                     let records = due.clone().map(record).skip(said);
-                    let count = emit::report(frame, from, records);
+                    let count = A::report(frame, from, records);
                     if count == 0 {
                         break;
                     }
@@ -138,13 +138,18 @@ impl Host {
     }
 
     /// Says that nothing is wanted any more, at the end.
-    pub fn leave_all(&mut self, from: Speaker, frame: &mut Vec<u8>, mut send: impl FnMut(&[u8])) {
+    pub fn leave_all(
+        &mut self,
+        from: Speaker<A>,
+        frame: &mut Vec<u8>,
+        mut send: impl FnMut(&[u8]),
+    ) {
         for (group, wanted) in core::mem::take(&mut self.wanted) {
             let kind = match wanted.sources.is_empty() {
                 true => RecordKind::ToInclude,
                 false => RecordKind::Block,
             };
-            emit::report(
+            A::report(
                 frame,
                 from,
                 [(kind, group, &wanted.sources[..])].into_iter(),
@@ -154,7 +159,7 @@ impl Host {
     }
 }
 
-fn record<'a>((&group, wanted): (&Ipv4Addr, &'a Wanted)) -> (RecordKind, Ipv4Addr, &'a [Ipv4Addr]) {
+fn record<'a, A: Address>((&group, wanted): (&A, &'a Wanted<A>)) -> (RecordKind, A, &'a [A]) {
     // Joins and answers alike: a router treats them the same, and a lost join is repaired.
     let kind = match wanted.sources.is_empty() {
         true => RecordKind::IsExclude,

@@ -1,34 +1,39 @@
-//! Reading IGMP messages: what was checked once need not be checked again.
+//! Reading IGMP messages: what was checked once need not be checked again. The types hold for MLD as well.
 
+use super::Address;
 use crate::multicast::drops::Drop;
 use crate::multicast::packet::sum;
 use base::Duration;
+use core::marker::PhantomData;
 use core::net::Ipv4Addr;
-use etherparse::igmp::{MaxResponseCode, ReportGroupRecordV3SliceIter};
-use etherparse::{IgmpSlice, igmp::ReportGroupRecordV3Slice};
+use etherparse::IgmpSlice;
+use etherparse::igmp::MaxResponseCode;
+
+/// Bytes of a record before its group: kind, length of auxiliary data, number of sources.
+const RECORD_BYTES: usize = 4;
 
 /// A message of hosts or of routers.
 #[derive(Clone, Debug)]
-pub enum Message<'a> {
+pub enum Message<'a, A = Ipv4Addr> {
     /// A router asks.
-    Query(Asked<'a>),
+    Query(Asked<'a, A>),
     /// A host of version 1 wants a group.
-    ReportV1(Ipv4Addr),
+    ReportV1(A),
     /// A host of version 2 wants a group.
-    ReportV2(Ipv4Addr),
+    ReportV2(A),
     /// A host of version 2 does not want a group any more.
-    Leave(Ipv4Addr),
+    Leave(A),
     /// A host of version 3 says what it wants.
-    ReportV3(Records<'a>),
+    ReportV3(Records<'a, A>),
 }
 
 /// What a router asks.
 #[derive(Clone, Debug)]
-pub struct Asked<'a> {
-    /// The version that it speaks: 1, 2 or 3.
+pub struct Asked<'a, A = Ipv4Addr> {
+    /// The version of IGMP that it speaks: 1, 2 or 3. MLD counts one less, and is told as what it equals.
     pub version: u8,
     /// The group; `None` for all.
-    pub group: Option<Ipv4Addr>,
+    pub group: Option<A>,
     /// Within how long hosts answer.
     pub max_response: Duration,
     /// Other routers need not lower their timers.
@@ -38,25 +43,26 @@ pub struct Asked<'a> {
     /// From one general query to the next; zero when it does not tell.
     pub interval: Duration,
     /// The sources; none for all.
-    pub sources: Sources<'a>,
+    pub sources: Sources<'a, A>,
 }
 
 /// The records of a report, all of them whole.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub struct Records<'a, A = Ipv4Addr> {
     records: &'a [u8],
     count: u16,
+    of: PhantomData<A>,
 }
 
 /// What a host of version 3 says of one group.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct Record<'a, A = Ipv4Addr> {
     /// What about it.
     pub kind: RecordKind,
     /// The group.
-    pub group: Ipv4Addr,
+    pub group: A,
     /// The sources that it is about.
-    pub sources: Sources<'a>,
+    pub sources: Sources<'a, A>,
 }
 
 /// What a record says. [RFC 3376 §4.2.12]
@@ -77,8 +83,14 @@ pub enum RecordKind {
 }
 
 /// Addresses of sources.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sources<'a>(&'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a, A = Ipv4Addr>(&'a [u8], PhantomData<A>);
+
+impl<A> Default for Sources<'_, A> {
+    fn default() -> Self {
+        Sources(&[], PhantomData)
+    }
+}
 
 impl<'a> Message<'a> {
     /// Reads what an IP packet of protocol 2 carries, without padding.
@@ -106,7 +118,7 @@ impl<'a> Message<'a> {
             }
             IgmpSlice::MembershipQueryWithSources(query) => {
                 let group = group_or_all(query.group_address().octets)?;
-                let sources = Sources(query.source_addrs_bytes());
+                let sources = Sources::of(query.source_addrs_bytes());
                 if group.is_none() && !sources.is_empty() {
                     return Err(Drop::IgmpMalformed);
                 }
@@ -132,30 +144,50 @@ impl<'a> Message<'a> {
             }
             IgmpSlice::LeaveGroup(leave) => group(leave.group_address().octets).map(Message::Leave),
             IgmpSlice::MembershipReportV3(report) => {
-                for record in report.group_records() {
-                    record.map_err(|_| Drop::IgmpMalformed)?;
-                }
-                Ok(Message::ReportV3(Records {
-                    records: report.payload(),
-                    count: report.num_of_records(),
-                }))
+                Records::checked(report.payload(), report.num_of_records()).map(Message::ReportV3)
             }
             IgmpSlice::Unknown(_) => Err(Drop::IgmpUnknown),
         }
     }
 }
 
-impl<'a> Records<'a> {
+impl<'a, A: Address> Records<'a, A> {
+    /// The records of a report, `count` of them, if they are whole.
+    ///
+    /// # Errors
+    /// When one is cut short.
+    pub(in crate::multicast) fn checked(records: &'a [u8], count: u16) -> Result<Self, Drop> {
+        let of = PhantomData;
+        let this = Records { records, count, of };
+        match this.raw().count() == usize::from(count) {
+            true => Ok(this),
+            false => Err(Drop::IgmpMalformed),
+        }
+    }
+
     /// The records, in their order. Those of a kind that nobody knows, and of what is no group, are
     /// left out. [RFC 3376 §4.2.12]
-    pub fn iter(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
-        let records = ReportGroupRecordV3SliceIter::new(self.records, self.count);
-        records.filter_map(Result::ok).filter_map(|slice| {
+    pub fn iter(&self) -> impl Iterator<Item = Record<'a, A>> + use<'a, A> {
+        self.raw().filter_map(|(kind, group, sources)| {
+            let mut kinds = RecordKind::ALL.into_iter();
             Some(Record {
-                kind: RecordKind::of(&slice)?,
-                group: group(slice.multicast_address()).ok()?,
-                sources: Sources(slice.source_addrs_bytes()),
+                kind: kinds.find(|&known| known as u8 == kind)?,
+                group: Some(group).filter(|&group| group.into().is_multicast())?,
+                sources: Sources::of(sources),
             })
+        })
+    }
+
+    /// Each record's kind, group and sources, up to the first that is not whole.
+    fn raw(&self) -> impl Iterator<Item = (u8, A, &'a [u8])> + use<'a, A> {
+        let mut rest = self.records;
+        (0..self.count).map_while(move |_| {
+            let (&[kind, words, high, low], after) = rest.split_first_chunk::<RECORD_BYTES>()?;
+            let (group, after) = after.split_at_checked(A::BYTES)?;
+            let count = usize::from(u16::from_be_bytes([high, low]));
+            let (sources, after) = after.split_at_checked(count * A::BYTES)?;
+            rest = after.split_at_checked(usize::from(words) * 4)?.1;
+            Some((kind, A::read(group), sources))
         })
     }
 }
@@ -170,20 +202,18 @@ impl RecordKind {
         RecordKind::Allow,
         RecordKind::Block,
     ];
-
-    fn of(record: &ReportGroupRecordV3Slice<'_>) -> Option<RecordKind> {
-        let number = record.record_type().0;
-        RecordKind::ALL
-            .into_iter()
-            .find(|&kind| kind as u8 == number)
-    }
 }
 
-impl<'a> Sources<'a> {
+impl<'a, A: Address> Sources<'a, A> {
+    /// Of addresses one after the other.
+    pub(in crate::multicast) fn of(bytes: &'a [u8]) -> Self {
+        Sources(bytes, PhantomData)
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len() / 4
+        self.0.len() / A::BYTES
     }
 
     /// None.
@@ -193,12 +223,8 @@ impl<'a> Sources<'a> {
     }
 
     /// The addresses, as they stand in the message.
-    pub fn iter(&self) -> impl Iterator<Item = Ipv4Addr> + use<'a> {
-        self.0
-            .as_chunks()
-            .0
-            .iter()
-            .map(|&octets: &[u8; 4]| octets.into())
+    pub fn iter(&self) -> impl Iterator<Item = A> + use<'a, A> {
+        self.0.chunks_exact(A::BYTES).map(A::read)
     }
 }
 

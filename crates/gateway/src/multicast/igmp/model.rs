@@ -4,7 +4,7 @@
 use super::emit::Speaker;
 use super::message::{Message, RecordKind};
 use super::querier::{GROUPS_MAX, HOST_GROUPS, Outlet, Querier, Query};
-use super::{Timing, emit};
+use super::{Address, Timing, emit};
 use crate::multicast::drops::Drop;
 use crate::multicast::packet::{ETHERNET_BYTES, Ip};
 use crate::multicast::rules::Rules;
@@ -26,30 +26,42 @@ fn source(n: u8) -> Ipv4Addr {
 }
 
 /// What came out.
-#[derive(Debug, Default)]
-struct Out {
-    queries: Vec<(Option<Ipv4Addr>, Vec<Ipv4Addr>, bool)>,
-    members: Vec<(Ipv4Addr, bool)>,
-    channels: Vec<(Ipv4Addr, Ipv4Addr, bool)>,
-    refused: Vec<Drop>,
-    unanswered: Vec<Ipv4Addr>,
+#[derive(Debug)]
+pub(super) struct Out<A = Ipv4Addr> {
+    pub(super) queries: Vec<(Option<A>, Vec<A>, bool)>,
+    pub(super) members: Vec<(A, bool)>,
+    pub(super) channels: Vec<(A, A, bool)>,
+    pub(super) refused: Vec<Drop>,
+    unanswered: Vec<A>,
 }
 
-impl Outlet for Out {
-    fn query(&mut self, query: &Query<'_>) {
+impl<A> Default for Out<A> {
+    fn default() -> Self {
+        Out {
+            queries: Vec::new(),
+            members: Vec::new(),
+            channels: Vec::new(),
+            refused: Vec::new(),
+            unanswered: Vec::new(),
+        }
+    }
+}
+
+impl<A: Address> Outlet<A> for Out<A> {
+    fn query(&mut self, query: &Query<'_, A>) {
         let sources = query.sources.to_vec();
         self.queries.push((query.group, sources, query.suppress));
     }
-    fn member(&mut self, group: Ipv4Addr, is_wanted: bool) {
+    fn member(&mut self, group: A, is_wanted: bool) {
         self.members.push((group, is_wanted));
     }
-    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool) {
+    fn channel(&mut self, group: A, source: A, is_wanted: bool) {
         self.channels.push((group, source, is_wanted));
     }
-    fn refused(&mut self, _: Speaker, _: Ipv4Addr, reason: Drop) {
+    fn refused(&mut self, _: Speaker<A>, _: A, reason: Drop) {
         self.refused.push(reason);
     }
-    fn unanswered(&mut self, group: Ipv4Addr) {
+    fn unanswered(&mut self, group: A) {
         self.unanswered.push(group);
     }
 }

@@ -12,7 +12,7 @@
 use super::emit::Speaker;
 use super::group::{Group, Refused, Terms};
 use super::message::{Asked, Message, RecordKind, Sources};
-use super::{Timing, message};
+use super::{Address, Timing, message};
 use crate::multicast::drops::Drop;
 use crate::multicast::packet::Mac;
 use crate::multicast::rules::{Rules, is_link_local, is_source_specific};
@@ -30,11 +30,11 @@ pub const HOST_GROUPS: usize = 256;
 
 /// A query to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Query<'a> {
+pub struct Query<'a, A = Ipv4Addr> {
     /// The group; `None` for all.
-    pub group: Option<Ipv4Addr>,
+    pub group: Option<A>,
     /// Its sources; none for all.
-    pub sources: &'a [Ipv4Addr],
+    pub sources: &'a [A],
     /// Other routers need not lower their timers.
     pub suppress: bool,
     /// Within how long hosts answer.
@@ -46,64 +46,64 @@ pub struct Query<'a> {
 }
 
 /// Where a querier puts what it wants done.
-pub trait Outlet {
+pub trait Outlet<A = Ipv4Addr> {
     /// Sends a query.
-    fn query(&mut self, query: &Query<'_>);
+    fn query(&mut self, query: &Query<'_, A>);
     /// A group has its first member on this network, or lost its last one.
-    fn member(&mut self, group: Ipv4Addr, is_wanted: bool);
+    fn member(&mut self, group: A, is_wanted: bool);
     /// A source of a source-specific group is wanted on this network, or is not any more.
-    fn channel(&mut self, group: Ipv4Addr, source: Ipv4Addr, is_wanted: bool);
+    fn channel(&mut self, group: A, source: A, is_wanted: bool);
     /// A join of a host was refused.
-    fn refused(&mut self, from: Speaker, group: Ipv4Addr, reason: Drop);
+    fn refused(&mut self, from: Speaker<A>, group: A, reason: Drop);
     /// A group's only sign of life was the join itself: nobody answered this router's queries.
-    fn unanswered(&mut self, group: Ipv4Addr);
+    fn unanswered(&mut self, group: A);
 }
 
 /// The members of one network.
 #[derive(Debug)]
-pub struct Querier {
+pub struct Querier<A = Ipv4Addr> {
     timing: Timing,
-    own: Ipv4Addr,
+    own: A,
     asks: bool,
-    groups: BTreeMap<Ipv4Addr, Group>,
+    groups: BTreeMap<A, Group<A>>,
     /// How many groups each host was the first to join; hosts without any are not here.
     hosts: BTreeMap<Mac, usize>,
     host_groups: usize,
-    due: BTreeSet<(Time, Ipv4Addr)>,
+    due: BTreeSet<(Time, A)>,
     /// Of all groups.
     sources: usize,
-    other: Option<Other>,
+    other: Option<Other<A>>,
     next_general: Time,
     startup_left: u8,
     /// General queries sent since it is the querier.
     asked: u64,
-    named: Vec<Ipv4Addr>,
-    scratch: Vec<Ipv4Addr>,
+    named: Vec<A>,
+    scratch: Vec<A>,
 }
 
 /// Another router that asks, and what it goes by.
 #[derive(Clone, Copy, Debug)]
-struct Other {
-    address: Ipv4Addr,
+struct Other<A> {
+    address: A,
     version: u8,
     until: Time,
     timing: Timing,
 }
 
 /// What one report is applied by.
-struct Change<'a> {
+struct Change<'a, A> {
     now: Time,
-    from: Speaker,
+    from: Speaker<A>,
     rules: &'a Rules,
     /// More than a join: an answer to a query, or a leave.
     is_current: bool,
 }
 
-impl Querier {
+impl<A: Address> Querier<A> {
     /// A table without members, for a router with the address `own`, 0.0.0.0 if it has none. It
     /// asks at once, unless `asks` is false: then it only listens.
     #[must_use]
-    pub fn new(timing: Timing, own: Ipv4Addr, asks: bool, now: Time) -> Querier {
+    pub fn new(timing: Timing, own: A, asks: bool, now: Time) -> Querier<A> {
         Querier {
             timing,
             own,
@@ -124,7 +124,7 @@ impl Querier {
 
     /// One host may be the first to join so many groups.
     #[must_use]
-    pub fn with_host_groups(self, host_groups: usize) -> Querier {
+    pub fn with_host_groups(self, host_groups: usize) -> Querier<A> {
         Querier {
             host_groups,
             ..self
@@ -133,19 +133,19 @@ impl Querier {
 
     /// Whether a packet is for anybody here.
     #[must_use]
-    pub fn wants(&self, now: Time, group: Ipv4Addr, source: Ipv4Addr) -> bool {
+    pub fn wants(&self, now: Time, group: A, source: A) -> bool {
         let group = self.groups.get(&group);
         group.is_some_and(|group| group.wants(now, source))
     }
 
     /// The group, if anybody wants anything of it.
     #[must_use]
-    pub fn group(&self, group: Ipv4Addr) -> Option<&Group> {
+    pub fn group(&self, group: A) -> Option<&Group<A>> {
         self.groups.get(&group)
     }
 
     /// The groups that have members, by address.
-    pub fn groups(&self) -> impl ExactSizeIterator<Item = (Ipv4Addr, &Group)> {
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (A, &Group<A>)> {
         self.groups.iter().map(|(&address, group)| (address, group))
     }
 
@@ -157,12 +157,12 @@ impl Querier {
 
     /// The router that asks in the place of this one, and the version that it speaks.
     #[must_use]
-    pub fn other(&self) -> Option<(Ipv4Addr, u8)> {
+    pub fn other(&self) -> Option<(A, u8)> {
         self.other.map(|other| (other.address, other.version))
     }
 
     /// The router has got another address, or asks anew because its network came back.
-    pub fn restart(&mut self, now: Time, own: Ipv4Addr) {
+    pub fn restart(&mut self, now: Time, own: A) {
         self.own = own;
         self.other = None;
         self.startup_left = self.timing.robustness;
@@ -170,7 +170,7 @@ impl Querier {
     }
 
     /// Forgets all members: their network is gone.
-    pub fn forget(&mut self, out: &mut impl Outlet) {
+    pub fn forget(&mut self, out: &mut impl Outlet<A>) {
         self.due.clear();
         self.hosts.clear();
         self.sources = 0;
@@ -186,10 +186,10 @@ impl Querier {
     pub fn on_message(
         &mut self,
         now: Time,
-        from: Speaker,
-        message: &Message<'_>,
+        from: Speaker<A>,
+        message: &Message<'_, A>,
         rules: &Rules,
-        out: &mut impl Outlet,
+        out: &mut impl Outlet<A>,
     ) {
         let mut change = Change {
             now,
@@ -232,7 +232,7 @@ impl Querier {
     }
 
     /// Does what is due.
-    pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet) {
+    pub fn on_timeout(&mut self, now: Time, out: &mut impl Outlet<A>) {
         if self.other.is_some_and(|other| other.until <= now) {
             self.restart(now, self.own);
         }
@@ -264,11 +264,11 @@ impl Querier {
             .map_or(&self.timing, |other| &other.timing)
     }
 
-    fn on_query(&mut self, now: Time, from: Ipv4Addr, asked: &Asked<'_>, out: &mut impl Outlet) {
+    fn on_query(&mut self, now: Time, from: A, asked: &Asked<'_, A>, out: &mut impl Outlet<A>) {
         // Switches that ask in nobody's name win no election. [RFC 4541 §2.1.1]
-        let has_lower = !from.is_unspecified()
+        let has_lower = !from.into().is_unspecified()
             && from != self.own
-            && (self.own.is_unspecified() || from < self.own);
+            && (self.own.into().is_unspecified() || from < self.own);
         if !has_lower || self.other.is_some_and(|other| other.address < from) {
             return;
         }
@@ -304,11 +304,11 @@ impl Querier {
     /// What a host says of one group, if it may.
     fn change(
         &mut self,
-        change: &Change<'_>,
-        address: Ipv4Addr,
+        change: &Change<'_, A>,
+        address: A,
         kind: RecordKind,
-        sources: Sources<'_>,
-        out: &mut impl Outlet,
+        sources: Sources<'_, A>,
+        out: &mut impl Outlet<A>,
     ) {
         if is_link_local(address) {
             // Hosts report some of them; nothing of them is ever bridged.
@@ -382,9 +382,9 @@ impl Querier {
     fn touch(
         &mut self,
         now: Time,
-        address: Ipv4Addr,
-        out: &mut impl Outlet,
-        act: impl FnOnce(&mut Group, usize),
+        address: A,
+        out: &mut impl Outlet<A>,
+        act: impl FnOnce(&mut Group<A>, usize),
     ) {
         let (timing, is_querier) = (*self.terms(), self.is_querier());
         let Some(group) = self.groups.get_mut(&address) else {
@@ -438,7 +438,7 @@ impl Querier {
         }
     }
 
-    fn remove(&mut self, address: Ipv4Addr) {
+    fn remove(&mut self, address: A) {
         let Some(group) = self.groups.remove(&address) else {
             return;
         };
@@ -450,7 +450,7 @@ impl Querier {
         }
     }
 
-    fn ask_all(&mut self, now: Time, out: &mut impl Outlet) {
+    fn ask_all(&mut self, now: Time, out: &mut impl Outlet<A>) {
         let timing = &self.timing;
         let is_startup = self.startup_left > 0;
         self.startup_left = self.startup_left.saturating_sub(1);
@@ -472,7 +472,7 @@ impl Querier {
 }
 
 /// The sources of a source-specific group that are wanted; none of another group.
-fn channels(address: Ipv4Addr, group: &Group) -> impl Iterator<Item = Ipv4Addr> + '_ {
+fn channels<A: Address>(address: A, group: &Group<A>) -> impl Iterator<Item = A> + '_ {
     let included = is_source_specific(address).then(|| group.included());
     included.flatten().into_iter().flatten()
 }

@@ -4,7 +4,7 @@ use super::{Loop, TOKEN_NODE, TOKEN_PORT};
 use crate::multicast::GROUPS_TOLD_MAX;
 use crate::multicast::device::Found;
 use crate::multicast::drops::Drop;
-use crate::multicast::igmp::group::Group;
+use crate::multicast::igmp::{Address, Querier};
 use crate::multicast::overlay::{Link, Overlay};
 use crate::multicast::report::{Event, GroupReport, Report};
 use base::{Duration, Time};
@@ -118,20 +118,21 @@ impl<O: Overlay> Loop<O> {
         let new = unknown.saturating_sub(self.unknown);
         self.bridge.on_refused(Drop::Offload, new);
         self.unknown = unknown;
-        let querier = self.bridge.querier();
-        let told = querier.groups().take(GROUPS_TOLD_MAX);
+        let (v4, v6) = self.bridge.queriers();
+        let told = groups(v4).chain(groups(v6)).take(GROUPS_TOLD_MAX);
         let report = Report {
             interface: self.device.name().to_owned(),
             is_here: self.device.is_here(),
             role: self.bridge.role(),
-            is_querier: querier.is_querier(),
-            other_querier: querier.other(),
+            is_querier: v4.is_querier(),
+            other_querier: v4.other(),
+            other_querier_v6: v6.other(),
             connected: self.link.is_some(),
-            groups: querier.groups().len(),
+            groups: v4.groups().len() + v6.groups().len(),
             is_cut_off: self.bridge.is_cut_off(),
             joined: self.effects.members.joined(),
             refused: self.effects.members.refused(),
-            members: told.map(|(group, state)| of_group(group, state)).collect(),
+            members: told.collect(),
             counters: *self.bridge.counters(),
             cpu: sched::thread_cpu(),
             reported: 0,
@@ -142,9 +143,11 @@ impl<O: Overlay> Loop<O> {
     }
 }
 
-fn of_group(group: std::net::Ipv4Addr, state: &Group) -> GroupReport {
-    GroupReport {
-        group,
-        sources: state.included().map(Iterator::collect),
-    }
+fn groups<A: Address>(querier: &Querier<A>) -> impl Iterator<Item = GroupReport> + '_ {
+    querier.groups().map(|(group, state)| GroupReport {
+        group: group.into(),
+        sources: state
+            .included()
+            .map(|sources| sources.map(Into::into).collect()),
+    })
 }
