@@ -63,6 +63,13 @@ pub enum Told {
         /// Why, for people.
         text: String,
     },
+    /// It takes nothing that is sent to a group, and says so again from time to time.
+    NotSent {
+        /// The group.
+        group: NodeAddr,
+        /// Why, for people.
+        text: String,
+    },
 }
 
 /// Datagrams that are sent together.
@@ -254,7 +261,18 @@ impl RangeSocket {
                         self.hear(Told::HasPlaces);
                     }
                 }
-                Ok(Reply::NotJoined { code, group, text }) => self.hear(Told::NotJoined {
+                Ok(Reply::NotJoined {
+                    of_sending: true,
+                    group,
+                    text,
+                    ..
+                }) => self.hear(Told::NotSent {
+                    group,
+                    text: text.to_owned(),
+                }),
+                Ok(Reply::NotJoined {
+                    code, group, text, ..
+                }) => self.hear(Told::NotJoined {
                     group,
                     code,
                     text: text.to_owned(),

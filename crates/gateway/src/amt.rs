@@ -221,7 +221,8 @@ impl<O: Overlay> Loop<O> {
         }
         while let Some(told) = self.link.as_mut().and_then(|link| link.take_told()) {
             match told {
-                Told::Reaches(_) => {}
+                // A relay sends nothing to the overlay.
+                Told::Reaches(_) | Told::NotSent { .. } => {}
                 Told::HasPlaces => self.wishes.members.on_places(now),
                 Told::NotJoined { group, code, .. } => {
                     let is_full = code == ErrorCode::TooManySockets;

@@ -429,8 +429,18 @@ impl Clients {
                 from,
                 to: ipc::Destination { node: to, port },
             })),
+            Reply::Refused(RequestError::MayNotSend { group }) if client.watches => {
+                let why = RequestError::MayNotSend { group };
+                client.answer(&ipc::Reply::NotJoined {
+                    of_sending: true,
+                    code: error_code(&why),
+                    group,
+                    text: &why.to_string(),
+                });
+            }
             Reply::NotJoined { group, why } if client.watches => {
                 client.answer(&ipc::Reply::NotJoined {
+                    of_sending: false,
                     code: error_code(&why),
                     group,
                     text: &why.to_string(),

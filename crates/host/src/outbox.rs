@@ -8,7 +8,7 @@ use crate::station::Station;
 use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, UnderlayAddr};
 use net::udp::SendQueue;
 use overlay::event::{Drop, Event};
-use overlay::request::Reply;
+use overlay::request::{Reply, RequestError};
 use std::sync::mpsc::SyncSender;
 
 /// The client that stands for the operator: his requests come over the control socket.
@@ -66,6 +66,9 @@ impl Outbox<Station> for Io {
                     self.report(Event::Dropped { reason, packets: 1 });
                 }
                 Reply::NotJoined { group, why } => desk.refuse(group, why),
+                Reply::Refused(RequestError::MayNotSend { group }) => {
+                    desk.refuse_sending(group, &RequestError::MayNotSend { group });
+                }
                 _ => {}
             }
         } else if client == OPERATOR {

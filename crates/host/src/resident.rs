@@ -70,6 +70,13 @@ pub enum Told {
         /// Why, for people.
         text: String,
     },
+    /// It takes nothing that is sent to a group, and says so again from time to time.
+    NotSent {
+        /// The group.
+        group: NodeAddr,
+        /// Why, for people.
+        text: String,
+    },
 }
 
 /// Between a resident and its node.
@@ -136,6 +143,12 @@ impl Desk {
             code: crate::clients::error_code(&why),
             text: why.to_string(),
         });
+    }
+
+    /// What is sent to a group is refused. The node says so about once a second.
+    pub(crate) fn refuse_sending(&mut self, group: NodeAddr, why: &RequestError) {
+        let text = why.to_string();
+        self.told.push(Told::NotSent { group, text });
     }
 
     /// A packet came; false when too many wait.

@@ -85,6 +85,10 @@ pub struct BridgeStatus {
     pub joined: usize,
     /// Groups that are wanted and that the node refuses.
     pub refused: usize,
+    /// Groups to which hosts of its network send, and of which the node takes nothing.
+    pub refused_sends: usize,
+    /// The first of the groups whose packets it has seen, by the overlay's group.
+    pub groups_told: Vec<BridgeGroup>,
     /// Packets that went to the overlay.
     pub captured: u64,
     /// Their bytes.
@@ -95,9 +99,24 @@ pub struct BridgeStatus {
     pub injected_bytes: u64,
     /// Packets that were cut in parts for the network.
     pub fragmented: u64,
-    /// IGMP messages heard, right ones.
+    /// IGMP and MLD messages heard, right ones.
     pub igmp: u64,
     /// What did not cross, by reason; reasons that did not occur are missing.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// What a bridge has done with the packets of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BridgeGroup {
+    /// The overlay's group.
+    pub group: String,
+    /// The group of IP, that of the last packet.
+    pub ip: String,
+    /// Packets that went to the overlay.
+    pub captured: u64,
+    /// Packets that were put onto the network.
+    pub injected: u64,
+    /// What did not cross, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
 

@@ -5,10 +5,11 @@ use crate::failure::Failure;
 use crate::gateway::multicast::{MulticastArgs, options, place_at, settings};
 use base::{Burst, NodeAddr, VirtualPort};
 use clap::{Args, FromArgMatches};
+use gateway::multicast::report::Carried;
 use gateway::multicast::{BRIDGE_PORT, Inside, Sink};
 use host::log::Lines;
 use host::resident::{Desk, Resident, Told};
-use host::status::BridgeStatus;
+use host::status::{BridgeGroup, BridgeStatus};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -43,6 +44,19 @@ impl Bridge {
     }
 }
 
+fn told(carried: &Carried) -> BridgeGroup {
+    let drops = carried.tally.drops.iter().filter(|&(_, count)| count > 0);
+    BridgeGroup {
+        group: carried.by.to_string(),
+        ip: carried.ip.to_string(),
+        captured: carried.tally.captured,
+        injected: carried.tally.injected,
+        drops: drops
+            .map(|(reason, count)| (reason.label(), count))
+            .collect(),
+    }
+}
+
 struct Wants<'a>(&'a mut Desk);
 
 impl Sink for Wants<'_> {
@@ -74,6 +88,7 @@ impl Resident for Bridge {
                 Told::NotJoined { group, code, text } => {
                     client::Told::NotJoined { group, code, text }
                 }
+                Told::NotSent { group, text } => client::Told::NotSent { group, text },
             });
         });
         let came = came.iter().map(|(group, packet)| (*group, packet.bytes()));
@@ -101,6 +116,8 @@ impl Resident for Bridge {
             groups: report.groups,
             joined: report.joined,
             refused: report.refused,
+            refused_sends: report.refused_sends,
+            groups_told: report.carried.iter().map(told).collect(),
             captured: counters.captured,
             captured_bytes: counters.captured_bytes,
             injected: counters.injected,

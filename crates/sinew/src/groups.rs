@@ -165,7 +165,7 @@ fn groups(text: &str) -> Result<String, String> {
     Ok(carrier(group, source).to_string())
 }
 
-fn one_group(text: &str) -> Result<NodeAddr, String> {
+pub(crate) fn one_group(text: &str) -> Result<NodeAddr, String> {
     let group = groups(text)?;
     let bad = |_| format!("{text:?} is no group, like 239.1.1.1");
     group.parse().map_err(bad)
@@ -231,6 +231,9 @@ fn show_group(args: &ShowGroup) -> Outcome {
         let mut page = page(&answer["groups"], &status, look, &mut rates)?;
         page.push_blank();
         page.push(detail(group, &Names::of(&status), &look.rest())?);
+        for line in bridged(group, &status) {
+            page.push(Page::wrapped(&line, &look.rest(), INDENT));
+        }
         Ok(page.of(node))
     })
 }
@@ -367,6 +370,32 @@ fn page(groups: &Value, status: &Value, look: &Look, rates: &mut Rates) -> Resul
     )
 }
 
+/// What the bridges in the node have done with the packets of a group.
+fn bridged(group: &Value, status: &Value) -> Vec<String> {
+    let of_group = |told: &&Value| told["group"] == group["group"];
+    let lines = list(&status["bridges"]).iter().filter_map(|bridge| {
+        let told = list(&bridge["groups_told"]).iter().find(of_group)?;
+        let drops = told["drops"].as_object();
+        let drops: Vec<String> = drops
+            .into_iter()
+            .flatten()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        let dropped = match drops.is_empty() {
+            true => "none".to_owned(),
+            false => drops.join(", "),
+        };
+        Some(format!(
+            "bridge {}, for {}: {} packets to the overlay, {} from it; dropped: {dropped}",
+            text(&bridge["interface"]),
+            text(&told["ip"]),
+            told["captured"],
+            told["injected"],
+        ))
+    });
+    lines.collect()
+}
+
 /// What receivers miss, from which on somebody should look.
 const LOST_WARN_PCT: f64 = 0.1;
 /// From here on pictures break.
@@ -377,6 +406,22 @@ fn lost(value: &Value) -> Cell {
     Cell::toned(
         format!("{pct:.3}"),
         Tone::above(pct, LOST_WARN_PCT, LOST_BAD_PCT),
+    )
+}
+
+/// Who may, as one node says.
+pub(crate) fn permitted(permit: &Value, names: &Names) -> String {
+    let who = |key: &str| match permit[key].as_array() {
+        None => "all".to_owned(),
+        Some(words) if words.is_empty() => "nobody".to_owned(),
+        Some(words) => words.iter().map(text).collect::<Vec<_>>().join(", "),
+    };
+    format!(
+        "as {} says of {}: {} may send, {} may receive",
+        names.name(text(&permit["said_by"])),
+        text(&permit["group"]),
+        who("send"),
+        who("receive")
     )
 }
 
@@ -406,18 +451,7 @@ fn detail(group: &Value, names: &Names, look: &Look) -> Result<Page, Failure> {
         lines.extend(reasons(&group["admission"]));
     }
     for permit in list(&group["permits"]) {
-        let who = |key: &str| match permit[key].as_array() {
-            None => "all".to_owned(),
-            Some(words) if words.is_empty() => "nobody".to_owned(),
-            Some(words) => words.iter().map(text).collect::<Vec<_>>().join(", "),
-        };
-        lines.push(format!(
-            "as {} says of {}: {} may send, {} may receive",
-            names.name(text(&permit["said_by"])),
-            text(&permit["group"]),
-            who("send"),
-            who("receive")
-        ));
+        lines.push(permitted(permit, names));
     }
     let kept_out = list(&group["kept_out"]).iter();
     let kept_out: Vec<&str> = kept_out.map(|node| names.name(text(node))).collect();

@@ -297,7 +297,7 @@ mod tests {
         status["snapshot"]["flows"] = json!([{"refused": refused}, {"refused": null},
                                              {"refused": refused}]);
         status["snapshot"]["certificate_expires_soon"] = true.into();
-        status["bridges"] = json!([{"interface": "eth1", "is_here": false, "refused": 3,
+        status["bridges"] = json!([{"interface": "eth1", "is_here": false, "refused": 3, "refused_sends": 2,
                                      "drops": {"host_too_many": 9}}]);
         status["host"]["udp"] = json!({"dropped_by_kernel": 200, "received": 1000});
         let look = Look {
@@ -313,6 +313,7 @@ mod tests {
             "2 flows refused: no room on the link to fra",
             "bridge eth1: the interface is missing",
             "bridge eth1: this node refuses 3 groups that its network wants",
+            "bridge eth1: this node may not send to 2 groups to which its network sends",
             "bridge eth1: a host joins more groups than one may",
             "200 packets were lost in this host",
         ] {

@@ -4,8 +4,11 @@
 //! The network is that of a running node, asked through its control socket, or that of a scenario
 //! file; all else is `lab::explain`, for both the same.
 
+mod group;
+
 use crate::control::Control;
 use crate::failure::{Failure, Outcome};
+use crate::groups::one_group;
 use crate::quantity::span;
 use crate::service::Question;
 use crate::table::Page;
@@ -29,7 +32,7 @@ pub struct Why {
     /// Where packets come from: name or overlay address; or call:ID, a call of the gateway beside
     /// the node
     pub src: String,
-    /// Where they go
+    /// Where they go: a node, or a multicast group
     pub dst: Option<String>,
     /// What is asked, and of whom
     #[command(flatten)]
@@ -98,6 +101,11 @@ pub fn why(args: &Why) -> Outcome {
     let Some(dst) = dst else {
         return Err(Failure::misused("name two nodes, or a call by call:ID"));
     };
+    if let Ok(group) = one_group(dst)
+        && group.is_multicast()
+    {
+        return group::why(src, group, about);
+    }
     let view = about.network.view()?;
     let why = explain::why(&view, src, dst, &about.asked()).map_err(failure)?;
     let refused = match about.network.scenario {

@@ -18,7 +18,7 @@
 mod membership;
 mod settings;
 
-pub use settings::{Counters, Outlet, Port, Settings};
+pub use settings::{Counters, Outlet, Port, Settings, Tally};
 
 use super::channel::carrier;
 use super::digest::Digest;
@@ -40,6 +40,10 @@ pub const PACKET_BYTES_MAX: usize = 65_507;
 const ROUTER_HERE_EVERY: Duration = Duration::from_secs(20);
 /// From one look at idle sources to the next.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
+
+/// Groups of the overlay whose packets are counted by themselves: at some 400 bytes each, 400 kB. Those that come
+/// later are in the sums only.
+pub const TALLIES_MAX: usize = 1_024;
 
 /// One network's bridge.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub struct Bridge {
     said: Said,
     frame: Vec<u8>,
     counters: Counters,
+    /// By the overlay's group, with the group of IP of the last packet.
+    tallies: BTreeMap<NodeAddr, (IpAddr, Tally)>,
 }
 
 impl Bridge {
@@ -105,6 +111,7 @@ impl Bridge {
             said: Said::default(),
             frame: Vec::with_capacity(1_600),
             counters: Counters::default(),
+            tallies: BTreeMap::new(),
         }
     }
 
@@ -130,6 +137,27 @@ impl Bridge {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What was done with the packets of each of the overlay's groups, and which group of IP it carries.
+    pub fn tallies(&self) -> impl Iterator<Item = (NodeAddr, IpAddr, &Tally)> {
+        let all = self.tallies.iter();
+        all.map(|(by, (ip, tally))| (*by, *ip, tally))
+    }
+
+    /// Counts something of a group's packets, if there is room to.
+    fn tally(&mut self, by: NodeAddr, ip: IpAddr, count: impl FnOnce(&mut Tally)) {
+        let has_room = self.tallies.len() < TALLIES_MAX;
+        match self.tallies.get_mut(&by) {
+            Some((last, tally)) => {
+                *last = ip;
+                count(tally);
+            }
+            None if has_room => {
+                count(&mut self.tallies.entry(by).or_insert((ip, Tally::default())).1)
+            }
+            None => {}
+        }
     }
 
     /// Counts packets that were captured and that the node did not take.
@@ -240,8 +268,17 @@ impl Bridge {
                 }
                 self.counters.injected += 1;
                 self.counters.injected_bytes += packet.len() as u64;
+                self.tally(group, ip.destination, |tally| tally.injected += 1);
             }
-            Err(reason) => self.counters.drops.count(reason),
+            Err(reason) => {
+                self.counters.drops.count(reason);
+                // What is forged is of no group.
+                if reason != Drop::Forged
+                    && let Ok(ip) = Ip::parse(packet)
+                {
+                    self.tally(group, ip.destination, |tally| tally.drops.count(reason));
+                }
+            }
         }
     }
 
@@ -352,6 +389,23 @@ impl Bridge {
             self.say(Notice::NotAllowed { group }, out);
             return Err(Drop::NotAllowed);
         }
+        let by = carrier(group, ip.source);
+        let taken = self.take(now, &ip, packet, out);
+        self.tally(by, group, |tally| match taken {
+            Ok(()) => tally.captured += 1,
+            Err(reason) => tally.drops.count(reason),
+        });
+        taken.map(|()| Some((by, ip.total_bytes)))
+    }
+
+    /// Whether a packet of a group that may cross goes to the overlay; it is made ready for that.
+    fn take(
+        &mut self,
+        now: Time,
+        ip: &Ip,
+        packet: &mut [u8],
+        out: &mut impl Outlet,
+    ) -> Result<(), Drop> {
         if self.election.role() != Role::Forwarding {
             return Err(Drop::Standby);
         }
@@ -361,7 +415,7 @@ impl Bridge {
         if ip.total_bytes > PACKET_BYTES_MAX {
             return Err(Drop::TooLong);
         }
-        self.examine_ttl(&ip, out)?;
+        self.examine_ttl(ip, out)?;
         if !self.flood.allows(now, ip.source, ip.total_bytes) {
             self.say(Notice::Flood { source: ip.source }, out);
             return Err(Drop::Flood);
@@ -374,7 +428,7 @@ impl Bridge {
         if ip.ttl > 1 {
             packet::decrement_ttl(packet);
         }
-        Ok(Some((carrier(group, ip.source), ip.total_bytes)))
+        Ok(())
     }
 
     fn examine_ttl(&mut self, ip: &Ip, out: &mut impl Outlet) -> Result<(), Drop> {

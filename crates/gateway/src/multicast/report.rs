@@ -1,9 +1,9 @@
 //! What the bridge tells of itself: plain values, for logs, status and people.
 
-use super::bridge::Counters;
+use super::bridge::{Counters, Tally};
 use super::hello::{Rank, Role};
 use super::notice::Notice;
-use base::Duration;
+use base::{Duration, NodeAddr};
 use client::Error;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +33,11 @@ pub struct Report {
     pub joined: usize,
     /// Groups that are wanted and that the node refuses: it is asked again.
     pub refused: usize,
-    /// The first of them, by address.
+    /// Groups to which hosts send, and of which the node takes nothing.
+    pub refused_sends: usize,
+    /// The first of the overlay's groups whose packets were seen, by address.
+    pub carried: Vec<Carried>,
+    /// The first of the groups that have members, by address.
     pub members: Vec<GroupReport>,
     /// What crossed.
     pub counters: Counters,
@@ -52,6 +56,17 @@ pub struct GroupReport {
     pub sources: Option<Vec<IpAddr>>,
 }
 
+/// What was done with the packets of one of the overlay's groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The overlay's group.
+    pub by: NodeAddr,
+    /// The group of IP of the last packet.
+    pub ip: IpAddr,
+    /// How many crossed, and did not.
+    pub tally: Tally,
+}
+
 impl Default for Report {
     fn default() -> Report {
         Report {
@@ -66,6 +81,8 @@ impl Default for Report {
             is_cut_off: false,
             joined: 0,
             refused: 0,
+            refused_sends: 0,
+            carried: Vec::new(),
             members: Vec::new(),
             counters: Counters::default(),
             cpu: Duration::ZERO,
@@ -97,6 +114,8 @@ pub enum Event {
     Reach(bool),
     /// The node refused something, such as to join a group.
     Refused(String),
+    /// The node takes nothing that hosts send to a group.
+    NotSent(String),
     /// The node went away; it is looked for.
     NodeAway(Error),
     /// It is back.
@@ -115,6 +134,7 @@ impl Event {
             Event::Interface { .. } => "interface",
             Event::Reach(_) => "reach",
             Event::Refused(_) => "refused",
+            Event::NotSent(_) => "not_sent",
             Event::NodeAway(_) => "node_away",
             Event::NodeBack => "node_back",
             Event::Warning(_) => "warning",
@@ -161,6 +181,7 @@ impl fmt::Display for Event {
                 "the node reaches no other node: another bridge of this network carries, if there is one",
             ),
             Event::Refused(text) => write!(f, "the node refused: {text}; it is asked again"),
+            Event::NotSent(text) => write!(f, "what hosts send stays here: {text}"),
             Event::NodeAway(error) => write!(f, "the node is away: {error}"),
             Event::NodeBack => f.write_str("the node is back"),
             Event::Warning(text) => f.write_str(text),

@@ -27,6 +27,7 @@ use net::epoll::{Interest, Poller, Ready};
 use net::packet::Frame;
 use net::sched::{self, Scheduling};
 use rate::{GATHER, Rate};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -45,6 +46,11 @@ const MESSAGES_PER_TURN: usize = 8;
 const TOGETHER: usize = net::packet::BATCH;
 /// How long after a node that had no room for a join it is told again.
 const JOIN_AGAIN: Duration = Duration::from_millis(10);
+/// The node says of a group once in a second that it takes nothing; when it has not said so for this long, nobody
+/// sends there any more, or may.
+const NOT_SENT_HOLD: Duration = Duration::from_secs(5);
+/// Groups of which that is remembered.
+const NOT_SENT_MAX: usize = 1_024;
 /// The same refusal of the node is told so often.
 const REFUSED_EVERY: Duration = Duration::from_secs(10);
 
@@ -73,6 +79,8 @@ pub(super) struct Loop<O: Overlay> {
     next_join: Time,
     /// Whether the node reaches others, as it has told.
     reaches: Option<bool>,
+    /// Groups of which the node takes nothing that hosts send, as it has said then.
+    not_sent: BTreeMap<NodeAddr, Time>,
     /// What the node refused last, and when.
     refused: Option<(String, Time)>,
     rate: Rate,
@@ -132,6 +140,7 @@ impl<O: Overlay> Loop<O> {
             next_look: now,
             next_join: now,
             reaches: None,
+            not_sent: BTreeMap::new(),
             refused: None,
             rate: Rate::new(),
             has_more: false,
@@ -315,12 +324,26 @@ impl<O: Overlay> Loop<O> {
                     }
                 }
                 Told::HasPlaces => self.effects.members.on_places(now),
+                Told::NotSent { group, text } => self.on_not_sent(now, group, text),
                 Told::NotJoined { group, code, text } => {
                     let is_full = code == ErrorCode::TooManySockets;
                     self.effects.members.on_refused(now, group, is_full);
                     self.on_refused(now, text);
                 }
             }
+        }
+    }
+
+    /// The node takes nothing that is sent to a group. It is told when it begins.
+    fn on_not_sent(&mut self, now: Time, group: NodeAddr, text: String) {
+        self.not_sent.retain(|_, said| *said + NOT_SENT_HOLD > now);
+        let is_new = !self.not_sent.contains_key(&group);
+        if is_new && self.not_sent.len() >= NOT_SENT_MAX {
+            return;
+        }
+        self.not_sent.insert(group, now);
+        if is_new {
+            self.effects.events.push(Event::NotSent(text));
         }
     }
 

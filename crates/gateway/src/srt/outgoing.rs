@@ -49,7 +49,7 @@ impl Outgoing {
     pub(super) fn run(mut self) {
         let mut ready = Vec::new();
         while !self.shared.stop.load(Ordering::Acquire) {
-            let away = self.inlets.iter().any(|inlet| inlet.fd().is_none());
+            let away = self.inlets.iter().any(Inlet::has_to_look);
             let timeout = away.then_some(LOOK_EVERY);
             if let Err(error) = self.poller.wait(timeout, &mut ready) {
                 (self.shared.tell)(Event::Warning(format!("the gateway stops: {error}")));

@@ -1,10 +1,13 @@
-//! A stream that comes out of the overlay.
+//! A stream that comes out of the overlay. A join that the node refuses is asked for again, as a bridge does.
 
 use super::NODE_AGAIN;
+use crate::multicast::members::{Change, Members};
 use base::{Duration, NodeAddr, Time};
-use client::{Batch, Error, Node, Options, RangeSocket};
+use client::{Batch, Error, Node, Options, RangeSocket, Told};
 use core::fmt;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use wire::ipc::ErrorCode;
 
 /// Where a stream is to be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +46,10 @@ pub struct Inlet {
     socket: Option<RangeSocket>,
     batch: Batch,
     next_try: Time,
+    /// Its group, if it is to have one, against what the node was told.
+    members: Members,
+    /// What the node has said of a join last, since packets came.
+    refused: Option<String>,
     fastest: Fastest,
 }
 
@@ -50,28 +57,70 @@ impl Inlet {
     /// Asks the node for a stream.
     pub fn open(node: Node, place: Place, options: Options) -> Result<Inlet, Error> {
         let socket = Inlet::connect(&node, place, options)?;
-        Ok(Inlet {
+        let mut members = Members::new(Time::ZERO);
+        if let Place::Group(group, _) = place {
+            members.want(group, true);
+        }
+        let mut inlet = Inlet {
             node,
             place,
             options,
             socket: Some(socket),
             batch: Batch::new(),
             next_try: Time::ZERO,
+            members,
+            refused: None,
             fastest: Fastest::default(),
-        })
+        };
+        inlet.say(Time::ZERO)?;
+        Ok(inlet)
     }
 
     fn connect(node: &Node, place: Place, options: Options) -> Result<RangeSocket, Error> {
         let socket = match place {
-            Place::Group(group, port) => {
-                let socket = node.bind_range(0..=0, options)?;
-                socket.join(group, port)?;
-                socket
-            }
+            Place::Group(..) => node.bind_range(0..=0, options)?,
             Place::Port(port) => node.bind_range(port..=port, options)?,
         };
+        socket.watch()?;
         socket.set_nonblocking(true)?;
         Ok(socket)
+    }
+
+    /// Tells the node what it is to know: to join, when it is time.
+    fn say(&mut self, now: Time) -> Result<(), Error> {
+        let (Some(socket), Place::Group(_, port)) = (&self.socket, self.place) else {
+            return Ok(());
+        };
+        while let Some(change) = self.members.next(now) {
+            let said = match change {
+                Change::Join(group) => socket.join(group, port),
+                Change::Leave(group) => socket.leave(group, port),
+            };
+            if let Err(error) = said {
+                self.members.unsaid(change);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Heeds what the node has told: a refusal that is news.
+    fn hear(&mut self, now: Time) -> Result<(), Error> {
+        while let Some(told) = self.socket.as_ref().and_then(RangeSocket::take_told) {
+            match told {
+                Told::Reaches(_) | Told::NotSent { .. } => {}
+                Told::HasPlaces => self.members.on_places(now),
+                Told::NotJoined { group, code, text } => {
+                    let is_full = code == ErrorCode::TooManySockets;
+                    self.members.on_refused(now, group, is_full);
+                    if self.refused.as_ref() != Some(&text) {
+                        self.refused = Some(text.clone());
+                        return Err(Error::Refused { code, text });
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Where the stream is.
@@ -84,14 +133,23 @@ impl Inlet {
         self.socket.as_ref().map(AsFd::as_fd)
     }
 
-    /// Looks for a node that is away, if it is time; true when it is back.
+    /// Whether [`Inlet::look`] has something to do after a while, though nothing comes.
+    pub fn has_to_look(&self) -> bool {
+        self.socket.is_none() || self.members.refused() > 0
+    }
+
+    /// Joins anew what the node has refused, and looks for one that is away, each if it is time; true when the
+    /// node is back.
     pub fn look(&mut self, now: Time) -> bool {
-        if self.socket.is_some() || now < self.next_try {
-            return false;
+        let is_back = self.socket.is_none() && now >= self.next_try;
+        if is_back {
+            self.next_try = now + NODE_AGAIN;
+            self.socket = Inlet::connect(&self.node, self.place, self.options).ok();
+            self.members.on_node();
         }
-        self.next_try = now + NODE_AGAIN;
-        self.socket = Inlet::connect(&self.node, self.place, self.options).ok();
-        self.socket.is_some()
+        // That the node is gone is heard when something is received.
+        let _ = self.say(now);
+        is_back && self.socket.is_some()
     }
 
     /// Gives the packets that came together to `each`; false when there are none. After an error that is not a
@@ -101,8 +159,8 @@ impl Inlet {
             return Ok(false);
         };
         match socket.recv_batch(&mut self.batch) {
-            Ok(()) => {}
-            Err(Error::WouldBlock) => return Ok(false),
+            Ok(()) => self.refused = None,
+            Err(Error::WouldBlock) => return self.hear(now).map(|()| false),
             Err(error @ Error::Refused { .. }) => return Err(error),
             Err(error) => {
                 self.socket = None;
@@ -124,32 +182,55 @@ impl Inlet {
     }
 }
 
-/// The most that was left of the deadline, within a window that begins anew every few seconds.
+/// What is left of the deadline of a packet that nothing has delayed, as the last seconds have shown: a quarter of all
+/// had as much left, or more. The most that was left would not do: what is left is reckoned with half a round trip for
+/// each link, and while the round trip of one is taken for too short, as after a change, all packets seem early.
 #[derive(Debug, Default)]
 struct Fastest {
-    /// Of the window before, and of this one.
-    most: [Duration; 2],
+    /// How many packets had so many milliseconds left, in the window before, and in this one.
+    counts: [BTreeMap<u64, u64>; 2],
     ends: Time,
+    usual: Duration,
+    next: Time,
 }
 
 impl Fastest {
     /// Choice: long enough to hold packets that nothing delayed, and short enough to follow a new path.
     const WINDOW: Duration = Duration::from_secs(10);
+    /// One of so many packets is as fast as the one that counts.
+    const ONE_OF: u64 = 4;
+    /// How often it is looked for.
+    const EVERY: Duration = Duration::from_millis(100);
 
-    /// How much less is left than of the fastest packet.
+    /// How much less is left than of a packet that nothing has delayed.
     fn note(&mut self, now: Time, left: Duration) -> Duration {
         if now >= self.ends {
             let is_recent = now.since(self.ends) < Fastest::WINDOW;
-            let before = if is_recent {
-                self.most[1]
-            } else {
-                Duration::ZERO
-            };
-            self.most = [before, Duration::ZERO];
-            self.ends = now + Fastest::WINDOW;
+            let [_, last] = core::mem::take(&mut self.counts);
+            self.counts[0] = if is_recent { last } else { BTreeMap::new() };
+            (self.ends, self.next) = (now + Fastest::WINDOW, now);
         }
-        self.most[1] = self.most[1].max(left);
-        self.most[0].max(self.most[1]).saturating_sub(left)
+        *self.counts[1].entry(left.as_millis()).or_default() += 1;
+        if now >= self.next {
+            self.next = now + Fastest::EVERY;
+            self.usual = Duration::from_millis(self.of_a_quarter());
+        }
+        self.usual.saturating_sub(left)
+    }
+
+    /// A quarter of the packets had so many milliseconds left, or more.
+    fn of_a_quarter(&self) -> u64 {
+        let all = self.counts.iter().flat_map(BTreeMap::values).sum::<u64>();
+        let quarter = all.div_ceil(Fastest::ONE_OF);
+        let [before, now] = &self.counts;
+        let mut left: Vec<_> = before.iter().chain(now).collect();
+        left.sort_unstable_by_key(|(ms, _)| core::cmp::Reverse(**ms));
+        let mut seen = 0;
+        let found = left.into_iter().find(|(_, count)| {
+            seen += **count;
+            seen >= quarter
+        });
+        found.map_or(0, |(ms, _)| *ms)
     }
 }
 
@@ -167,7 +248,19 @@ mod tests {
         // The fastest of the window before still counts, and that before it no more.
         assert_eq!(fastest.note(at(12), ms(330)), ms(70));
         assert_eq!(fastest.note(at(23), ms(330)), ms(0));
+        // Packets that seem too early for a while are not what counts.
+        let mut fastest = Fastest::default();
+        let early = (0..400u64).map(|n| (Duration::from_millis(2 * n), ms(440)));
+        let usual =
+            (400..5_000u64).map(|n| (Duration::from_millis(2 * n), ms(400 - n % 4 / 3 * 60)));
+        for (after, left) in early.chain(usual) {
+            let behind = fastest.note(at(100) + after, left);
+            // Once they are less than a quarter; of the usual ones a quarter is repaired.
+            if after >= ms(4_000) {
+                assert_eq!(behind, ms(400).saturating_sub(left), "{after}");
+            }
+        }
         // After silence all is new.
-        assert_eq!(fastest.note(at(100), ms(300)), ms(0));
+        assert_eq!(fastest.note(at(200), ms(300)), ms(0));
     }
 }

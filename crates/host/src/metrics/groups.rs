@@ -130,6 +130,12 @@ pub(super) fn bridges(page: &mut Page, bridges: &[BridgeStatus]) {
         |b| b.refused as u64,
     );
     each(
+        "refused_sends",
+        "gauge",
+        "Groups to which the network sends and of which the node takes nothing.",
+        |b| b.refused_sends as u64,
+    );
+    each(
         "cut_off",
         "gauge",
         "1 while the node reaches no other node.",
@@ -144,7 +150,7 @@ pub(super) fn bridges(page: &mut Page, bridges: &[BridgeStatus]) {
     each(
         "igmp_messages_total",
         "counter",
-        "IGMP messages heard, right ones.",
+        "IGMP and MLD messages heard, right ones.",
         |b| b.igmp,
     );
     let both: [(&str, &str, [OfBridge; 2]); 2] = [

@@ -30,12 +30,11 @@ const POLICED_BURST: Duration = Duration::from_millis(250);
 /// What this node's sources may still send, in bytes, by group.
 pub(super) type Policers = Map<NodeAddr, (u32, TokenBucket)>;
 
-/// The client that was told last that it may not send to a group.
-#[derive(Debug, Default)]
-pub(super) struct Refusing {
-    last: Option<(ClientId, NodeAddr)>,
-    after: Time,
-}
+/// Clients that were told within the last second that they may not send to a group, and when again.
+pub(super) type Refusing = Map<(ClientId, NodeAddr), Time>;
+
+/// Of so many: beyond, all are forgotten, and are told once more.
+const REFUSING_MAX: usize = 1_024;
 
 /// What is told of the node's groups, and when.
 #[derive(Debug, Default)]
@@ -130,11 +129,14 @@ impl Node {
         client: ClientId,
         group: NodeAddr,
     ) -> Result<(), RequestError> {
-        if now < self.refusing.after && self.refusing.last == Some((client, group)) {
+        let again = self.refusing.get(&(client, group));
+        if again.is_some_and(|again| now < *again) {
             return Ok(());
         }
-        self.refusing.last = Some((client, group));
-        self.refusing.after = now + REFUSED_AGAIN;
+        if self.refusing.len() >= REFUSING_MAX {
+            self.refusing.clear();
+        }
+        self.refusing.insert((client, group), now + REFUSED_AGAIN);
         Err(RequestError::MayNotSend { group })
     }
 

@@ -9,6 +9,7 @@ use client::Options;
 use gateway::multicast::flood::Limit;
 use gateway::multicast::igmp::querier::HOST_GROUPS;
 use gateway::multicast::overlay::Link as _;
+use gateway::multicast::report::Carried;
 use gateway::multicast::{
     self, ByNode, Event, Overlay as _, Place, Report, Rules, Service, Settings, Start, hello,
 };
@@ -250,7 +251,7 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
     let counters = &report.counters;
     let _ = writeln!(
         io::stderr(),
-        "{}: {}{}, {} groups with members{}, {} packets to the overlay, {} from it; dropped: {}",
+        "{}: {}{}, {} groups with members{}{}, {} packets to the overlay, {} from it; dropped: {}",
         report.interface,
         report.role.label(),
         if report.is_cut_off { ", cut off" } else { "" },
@@ -258,6 +259,10 @@ fn show(event: &str, report: &Report, as_json: bool) -> Outcome {
         match report.refused {
             0 => String::new(),
             refused => format!(" ({refused} of them refused by the node)"),
+        },
+        match report.refused_sends {
+            0 => String::new(),
+            groups => format!(" (of {groups} groups the node takes nothing)"),
         },
         counters.captured,
         counters.injected,
@@ -290,6 +295,8 @@ fn value(report: &Report) -> Value {
         "groups": report.groups,
         "joined": report.joined,
         "refused": report.refused,
+        "refused_sends": report.refused_sends,
+        "carried": report.carried.iter().map(carried).collect::<Vec<_>>(),
         "members": members,
         "captured": counters.captured,
         "captured_bytes": counters.captured_bytes,
@@ -299,6 +306,21 @@ fn value(report: &Report) -> Value {
         "igmp": counters.igmp,
         "drops": drops,
         "cpu_s": report.cpu.as_secs_f64(),
+    })
+}
+
+/// What was done with the packets of one of the overlay's groups.
+fn carried(carried: &Carried) -> Value {
+    let drops = carried.tally.drops.iter().filter(|&(_, count)| count > 0);
+    let drops: Map<_, _> = drops
+        .map(|(reason, count)| (reason.label().to_owned(), json!(count)))
+        .collect();
+    json!({
+        "group": carried.by.to_string(),
+        "ip": carried.ip,
+        "captured": carried.tally.captured,
+        "injected": carried.tally.injected,
+        "drops": drops,
     })
 }
 

@@ -126,6 +126,12 @@ fn wrong(status: &Value) -> Vec<String> {
                 "bridge {interface}: this node refuses {refused} groups that its network wants"
             ));
         }
+        if let groups @ 1.. = total(&bridge["refused_sends"]) {
+            let interface = text(&bridge["interface"]);
+            wrong.push(format!(
+                "bridge {interface}: this node may not send to {groups} groups to which its network sends"
+            ));
+        }
         let over = &bridge["drops"]["host_too_many"];
         if over.as_u64().is_some_and(|count| count > 0) {
             let interface = text(&bridge["interface"]);

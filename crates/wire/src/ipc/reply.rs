@@ -18,6 +18,8 @@ pub(super) const RECOVERED: u8 = 0x01;
 pub(super) const GROUP: u8 = 0x02;
 const REACHES: u8 = 0x01;
 const HAS_PLACES: u8 = 0x02;
+/// Flag of [`Reply::NotJoined`].
+const OF_SENDING: u8 = 0x01;
 
 /// A message from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,9 +106,11 @@ pub enum Reply<'a> {
         /// It has places for groups again, after a join was refused for want of one.
         has_places: bool,
     },
-    /// A join was refused, told to a socket that watches: type 0x8e, code u8, reserved u16, group u32,
-    /// UTF-8 text.
+    /// A join was refused, or what is sent to a group, told to a socket that watches: type 0x8e, code u8,
+    /// flags u8 (bit 0 sending is refused), reserved u8, group u32, UTF-8 text.
     NotJoined {
+        /// What is sent to the group is refused, and not a join.
+        of_sending: bool,
         /// Why, for programs.
         code: ErrorCode,
         /// The group.
@@ -329,10 +333,16 @@ impl<'a> Reply<'a> {
             kind::NOT_JOINED => {
                 let code = ErrorCode::from_byte(r.u8()?);
                 // The reserved bytes are not looked at.
-                r.u16()?;
+                let of_sending = r.u8()? & OF_SENDING != 0;
+                r.u8()?;
                 let group = NodeAddr(r.u32()?);
                 let text = text(r.rest())?;
-                return Ok(Reply::NotJoined { code, group, text });
+                return Ok(Reply::NotJoined {
+                    of_sending,
+                    code,
+                    group,
+                    text,
+                });
             }
             kind::EXPIRED => Reply::Expired {
                 given_up: r.u64()?,
@@ -414,8 +424,14 @@ impl<'a> Reply<'a> {
                 let has_places = if has_places { HAS_PLACES } else { 0 };
                 w.put(&[kind::STATE, reaches | has_places])?;
             }
-            Reply::NotJoined { code, group, text } => {
-                w.put(&[kind::NOT_JOINED, code.to_byte(), 0, 0])?;
+            Reply::NotJoined {
+                of_sending,
+                code,
+                group,
+                text,
+            } => {
+                let flags = if of_sending { OF_SENDING } else { 0 };
+                w.put(&[kind::NOT_JOINED, code.to_byte(), flags, 0])?;
                 w.u32(group.0)?;
                 w.put(cut(text).as_bytes())?;
             }

@@ -86,7 +86,7 @@ fn requests() -> [(Request<'static>, &'static [u8]); 16] {
     ]
 }
 
-fn replies() -> [(Reply<'static>, &'static [u8]); 16] {
+fn replies() -> [(Reply<'static>, &'static [u8]); 17] {
     let datagram = Datagram {
         source: NodeAddr(0x0a07_0003),
         source_port: VirtualPort(5000),
@@ -188,11 +188,21 @@ fn replies() -> [(Reply<'static>, &'static [u8]); 16] {
         ),
         (
             Reply::NotJoined {
+                of_sending: false,
                 code: ErrorCode::TooManySockets,
                 group: NodeAddr(0xef01_0203),
                 text: "né",
             },
             &[0x8e, 8, 0, 0, 0xef, 1, 2, 3, b'n', 0xc3, 0xa9],
+        ),
+        (
+            Reply::NotJoined {
+                of_sending: true,
+                code: ErrorCode::TooManySockets,
+                group: NodeAddr(0xef01_0203),
+                text: "",
+            },
+            &[0x8e, 8, 1, 0, 0xef, 1, 2, 3],
         ),
     ]
 }

@@ -78,6 +78,17 @@ pub trait Outlet {
     fn role(&mut self, role: Role, forwarder: Option<Rank>);
 }
 
+/// What was done with the packets of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets that went to the overlay.
+    pub captured: u64,
+    /// Packets that were put onto the network.
+    pub injected: u64,
+    /// What did not cross.
+    pub drops: Drops,
+}
+
 /// What crossed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -300,6 +300,24 @@ fn packets_come_to_members_only_and_from_the_sources_they_want() {
     one.wait(Duration::from_millis(400));
     assert_eq!(one.inject(GROUP, &came).len(), 0);
     assert_eq!(one.out.members.last(), Some(&(node(GROUP), false)));
+    // Of each group it is known what became of its packets.
+    assert!(
+        one.capture(&frame(HOST_MAC, &packet(HOST, GROUP, 8, 1, 100)))
+            .is_some()
+    );
+    let of = |one: &One, by: NodeAddr| {
+        let told = one.bridge.tallies().find(|told| told.0 == by);
+        told.map(|(_, ip, tally)| {
+            (
+                ip,
+                tally.captured,
+                tally.injected,
+                tally.drops.of(Drop::NoMember),
+            )
+        })
+    };
+    assert_eq!(of(&one, node(GROUP)), Some((GROUP.into(), 1, 1, 2)));
+    assert_eq!(of(&one, carrier(SSM, FAR)), Some((SSM.into(), 0, 1, 0)));
 }
 
 #[test]

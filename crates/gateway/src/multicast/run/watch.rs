@@ -1,12 +1,12 @@
 //! What comes and goes while the bridge runs: the interface, the node; and the counters for who asks.
 
-use super::{Loop, TOKEN_NODE, TOKEN_PORT};
+use super::{Loop, NOT_SENT_HOLD, TOKEN_NODE, TOKEN_PORT};
 use crate::multicast::GROUPS_TOLD_MAX;
 use crate::multicast::device::Found;
 use crate::multicast::drops::Drop;
 use crate::multicast::igmp::{Address, Querier};
 use crate::multicast::overlay::{Link, Overlay};
-use crate::multicast::report::{Event, GroupReport, Report};
+use crate::multicast::report::{Carried, Event, GroupReport, Report};
 use base::{Duration, Time};
 use client::Error;
 use net::epoll::Interest;
@@ -120,7 +120,14 @@ impl<O: Overlay> Loop<O> {
         self.unknown = unknown;
         let (v4, v6) = self.bridge.queriers();
         let told = groups(v4).chain(groups(v6)).take(GROUPS_TOLD_MAX);
+        let now = self.shared.clock.now();
+        self.not_sent.retain(|_, said| *said + NOT_SENT_HOLD > now);
+        let carried = self.bridge.tallies().take(GROUPS_TOLD_MAX);
         let report = Report {
+            refused_sends: self.not_sent.len(),
+            carried: carried
+                .map(|(by, ip, &tally)| Carried { by, ip, tally })
+                .collect(),
             interface: self.device.name().to_owned(),
             is_here: self.device.is_here(),
             role: self.bridge.role(),

@@ -57,7 +57,8 @@ impl Experiment for Pastry {
 
     fn method(&self, size: Size) -> String {
         format!(
-            "Production nodes (crate scribe) on hosts that lie evenly on the routers of a transit-stub network of \
+            "The engine alone, not the system: production nodes (crate scribe), without links that lose or processors \
+             that are busy, on hosts that lie evenly on the routers of a transit-stub network of \
              555 routers and a Waxman network of 600 (4000 km wide); a message takes the shortest path, and 0.5 ms from \
              each host to its router. Rings of up to {} nodes: each enters by the nearest of 32 random ones. Then 2000 \
              routes from random nodes to random ids; 12 groups with 1, 10 and 50 % of all nodes as members, each \

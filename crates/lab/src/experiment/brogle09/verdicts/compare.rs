@@ -17,6 +17,10 @@ const SIMILAR: f64 = 0.2;
 const GOAL_LOSS: f64 = 0.05;
 /// What it may add to the latency, as a multiple of what bare forwarders add.
 const GOAL_LATENCY: f64 = 1.25;
+/// The overlay's capacity over native's that this project asks of itself: a datagram of the overlay carries several
+/// packets, where the kernel forwards each by itself, and on the tree copies eat into that.
+const GOAL_CAPACITY_CHAIN: f64 = 2.0;
+const GOAL_CAPACITY_TREE: f64 = 1.5;
 /// What may be lost behind a link that loses 1 %, in percent.
 const GOAL_REPAIR_PCT: f64 = 0.03;
 /// Loads whose cost is told: 1.6, 7.9, 15.8 and 39 thousand packets per second.
@@ -230,12 +234,17 @@ fn goal_latency(chain: View<'_>, tree: View<'_>) -> Verdict {
 fn goal_capacity(rows: &Rows) -> Verdict {
     let mut words = Vec::new();
     let mut holds = true;
-    for (name, tree) in [("chain", CHAIN), ("tree", TREE)] {
+    for (name, tree, times) in [
+        ("chain", CHAIN, GOAL_CAPACITY_CHAIN),
+        ("tree", TREE, GOAL_CAPACITY_TREE),
+    ] {
         for payload in capacity::PAYLOADS {
             let of = |who: &str| capacity_pps(rows, tree, payload, who);
-            holds &= of("overlay") >= of("native");
+            let ratio = of("overlay") / of("native");
+            // What was not measured does not hold.
+            holds &= ratio >= times;
             words.push(format!(
-                "{name}, {payload} bytes: overlay {:.0}, scribe {:.0}, native {:.0}, bare {:.0}",
+                "{name}, {payload} bytes: {ratio:.2} x (overlay {:.0}, scribe {:.0}, native {:.0}, bare {:.0})",
                 of("overlay"),
                 of("scribe"),
                 of("native"),

@@ -1,0 +1,186 @@
+//! `sinew why SOURCE GROUP`: the tree along which a source's packets reach a group's members, what decided each
+//! way, and who may.
+//!
+//! A tree of link state is the union of the shortest paths from the source to each member, by the metric of the
+//! group's packets: so the reasons are those of `sinew why` for each member, with the numbers that the asked node
+//! knows. Two trees are told as they are.
+
+use super::{About, ask, failure};
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::names::Names;
+use crate::show::{list, text};
+use base::{Duration, NodeAddr};
+use lab::explain::{self, Asked};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::{self, Display};
+
+/// Members whose ways are told; each is a search of the whole network.
+const MEMBERS_MAX: usize = 64;
+
+/// The whole answer.
+#[derive(Serialize)]
+struct Told {
+    group: String,
+    source: String,
+    /// Who builds the tree: `link-state` or `scribe`.
+    tree: String,
+    /// The group's setting, as the node tells it.
+    setting: Value,
+    permits: Value,
+    /// Members that may not receive, by name.
+    kept_out: Vec<String>,
+    /// Along two trees: both ways to each member, as the node tells them.
+    ways: Value,
+    members: Vec<explain::Why>,
+    #[serde(skip)]
+    lines: Vec<String>,
+}
+
+pub(super) fn why(source: &str, group: NodeAddr, about: &About) -> Outcome {
+    if about.network.scenario.is_some() {
+        let why = "groups of a scenario file have no members: ask a node";
+        return Err(Failure::misused(why));
+    }
+    let mut control = Control::find(about.network.node.as_deref())?;
+    let answer = control.ask(&json!({"cmd": "groups", "group": group.to_string()}))?;
+    let status = control.status()?;
+    let Some(known) = list(&answer["groups"]).first() else {
+        return Err(Failure::failed(format_args!(
+            "{group}: nobody has joined it, and nobody sends to it, as far as this node knows"
+        )));
+    };
+    let view = ask(&mut control)?;
+    let names = Names::of(&status);
+    let asked = asked_of(known, about);
+    let members = list(&known["members"]).iter().map(text);
+    let kept_out: Vec<&str> = list(&known["kept_out"]).iter().map(text).collect();
+    let reached = members.filter(|member| !kept_out.contains(member));
+    // The source's own members hear it without a way.
+    let is_source = |member: &&str| *member == source || names.name(member) == source;
+    let ways = reached
+        .filter(|member| !is_source(member))
+        .take(MEMBERS_MAX);
+    let ways = ways.map(|member| explain::why(&view, source, member, &asked));
+    let members = ways.collect::<Result<Vec<_>, _>>().map_err(failure)?;
+    let of_source = |told: &&Value| {
+        let from = text(&told["source"]);
+        from == source || names.name(from) == source
+    };
+    let sending = list(&known["sources"]).iter().find(of_source);
+    let mut told = Told {
+        group: group.to_string(),
+        source: source.to_owned(),
+        tree: text(&known["tree"]).to_owned(),
+        setting: known["setting"].clone(),
+        permits: known["permits"].clone(),
+        kept_out: kept_out
+            .iter()
+            .map(|node| names.name(node).to_owned())
+            .collect(),
+        ways: sending.map_or(Value::Null, |sending| sending["ways"].clone()),
+        members,
+        lines: Vec::new(),
+    };
+    told.lines = lines(&told, known, sending, &names);
+    about.network.tell(&told)
+}
+
+/// How the group's packets choose their path: as is asked, or as it is set.
+fn asked_of(known: &Value, about: &About) -> Asked {
+    let setting = &known["setting"];
+    let set = setting["routing"]
+        .as_str()
+        .and_then(|word| word.parse().ok());
+    let chosen = about.question.chosen().or(set);
+    let deadline = setting["deadline_ms"].as_u64().map(Duration::from_millis);
+    Asked {
+        class: chosen.unwrap_or(Asked::default().class),
+        deadline: deadline.unwrap_or(about.deadline),
+        runners_up: about.runners_up,
+    }
+}
+
+fn lines(told: &Told, known: &Value, sending: Option<&Value>, names: &Names) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} to {}, along {}",
+        told.source,
+        told.group,
+        match (told.tree.as_str(), list(&told.ways)) {
+            ("scribe", _) =>
+                "a tree of Scribe: its edges are paths, and each node knows its own; \
+                              below are the shortest ways, not the tree",
+            (_, []) => "one tree: to each member the shortest way from the source",
+            _ => "two trees, as far apart as the network lets them be",
+        }
+    )];
+    if let Some(by) = told.setting["set_by"].as_str() {
+        lines.push(format!(
+            "set by {}: {}",
+            names.name(by),
+            crate::service::described(&told.setting)
+        ));
+    }
+    match list(&told.permits) {
+        [] => lines.push("who may: all may send and receive".to_owned()),
+        permits => lines.extend(
+            permits
+                .iter()
+                .map(|permit| crate::groups::permitted(permit, names)),
+        ),
+    }
+    if !told.kept_out.is_empty() {
+        let who = told.kept_out.join(", ");
+        lines.push(format!("members that may not receive: {who}"));
+    }
+    match sending {
+        None => lines.push(format!(
+            "{} sends nothing through the asked node",
+            told.source
+        )),
+        Some(sending) => lines.push(format!(
+            "passes here: {} packets; {} waited for in vain, {} too late for order",
+            sending["packets"], sending["given_up"], sending["late"]
+        )),
+    }
+    for ways in list(&told.ways) {
+        let [one, two] = [0, 1].map(|n| {
+            let nodes = list(&ways["ways"][n])
+                .iter()
+                .map(|node| names.name(text(node)));
+            nodes.collect::<Vec<_>>().join(" - ")
+        });
+        lines.push(format!(
+            "to {}: {one}, and {two}",
+            names.name(text(&ways["member"]))
+        ));
+    }
+    if list(&known["members"]).is_empty() {
+        lines.push("no node has members".to_owned());
+    }
+    lines
+}
+
+impl Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.lines.join("\n"))?;
+        for why in &self.members {
+            let Some(way) = why.choice.chosen.first() else {
+                continue;
+            };
+            let to = &why.to.name;
+            write!(
+                f,
+                "\nto {to}: {}: {:.1} ms, {:.2} % lost without repair; in time {:.3} % with it, {:.3} % without",
+                way.path.join(" - "),
+                way.latency_ms,
+                way.loss_pct,
+                way.in_time_pct,
+                way.in_time_unrecovered_pct
+            )?;
+            write!(f, "\nwhy: {}", why.choice.reason)?;
+        }
+        Ok(())
+    }
+}
