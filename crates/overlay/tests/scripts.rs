@@ -227,8 +227,8 @@ fn an_echo_is_answered_and_a_time_to_live_that_ends_is_told_to_those_who_ask() {
 #[test]
 fn an_answer_tells_the_hops_of_the_request() {
     let mut s = Script::new();
-    for (seq, ttl) in [(0, 32), (1, 31), (2, 28)] {
-        ask_echo(&mut s, WEST, 0, ttl, seq);
+    for (seq, hops) in [(0, 0), (1, 1), (2, 4)] {
+        ask_echo(&mut s, WEST, 0, Options::TTL_DEFAULT - hops, seq);
     }
     s.run_ms(30);
     let hops = s.packets(WEST).into_iter();

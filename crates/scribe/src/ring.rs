@@ -159,6 +159,11 @@ impl Ring {
         }
     }
 
+    /// A node has answered a question of now: it has not failed.
+    pub(crate) fn has_answered(&mut self, addr: NodeAddr) {
+        self.gone.retain(|(gone, _)| *gone != addr);
+    }
+
     /// One of those that failed, by a random number: it may be back.
     pub(crate) fn any_gone(&self, random: u64) -> Option<NodeAddr> {
         let place = random.checked_rem(self.gone.len() as u64)?;

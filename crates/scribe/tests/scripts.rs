@@ -556,3 +556,36 @@ fn digests_cost_their_sender_and_not_the_node() {
         drops.len()
     );
 }
+
+#[test]
+fn silent_nodes_of_which_others_keep_telling_do_not_keep_a_newcomer_out() {
+    let mut script = Script::new(Settings::default(), 0);
+    let via = node_addr(2);
+    let silent = [node_addr(3), node_addr(4)];
+    script.node.enter(script.now, via, &mut script.out);
+    let asked = script.out.sent.iter().find_map(|(_, bytes)| {
+        match Message::parse(bytes).expect("it was said by a node") {
+            Message::Enter(enter) => Some(enter.nonce),
+            _ => None,
+        }
+    });
+    let state = Message::State {
+        nonce: asked.expect("it asks for its way"),
+        last: true,
+        nodes: Addresses::new(&silent[..1]),
+    };
+    script.hear(via, &state);
+    // Three questions to each take 1.4 s, and the second is asked while the first ones go on. Meanwhile
+    // and afterwards the one that answers tells of both ten times a second.
+    for round in 0..30 {
+        let told = if round < 7 { &silent[..1] } else { &silent };
+        let beat = Message::Beat {
+            flags: BeatFlags::default(),
+            nodes: Addresses::new(told),
+        };
+        script.hear(via, &beat);
+        script.wait(100);
+    }
+    assert!(script.node.is_in_ring());
+    assert_eq!(script.node.leaves().collect::<Vec<_>>(), [via]);
+}

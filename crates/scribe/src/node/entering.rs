@@ -144,6 +144,10 @@ impl Scribe {
         if nonce != 0 && nonce != self.nonce {
             return Err(Dropped::Stale);
         }
+        if nonce != 0 {
+            // It answers what was asked now, so it lives, whatever became of earlier questions.
+            self.ring.has_answered(from);
+        }
         let mut likely = Vec::new();
         for addr in core::iter::once(from).chain(nodes.iter()) {
             if self.ring.hear_of(addr, &|to| out.proximity_us(to)) {
@@ -183,8 +187,12 @@ impl Scribe {
         if likely.is_empty() {
             return;
         }
+        // Hearsay names who does not answer again and again: entering would never come to its end.
+        let is_hopeless = |addr: &&NodeAddr| self.entering.is_some() && self.ring.is_gone(**addr);
+        let likely = likely.iter().filter(|addr| !is_hopeless(addr));
+        let likely: Vec<NodeAddr> = likely.copied().collect();
         let mut leaves = self.ring.leaves.clone();
-        for addr in likely {
+        for addr in &likely {
             leaves.insert(*addr);
         }
         for addr in likely.iter().filter(|addr| leaves.contains(**addr)) {

@@ -75,7 +75,11 @@ const EARLY: u8 = 0x80;
 
 impl Options {
     /// The time to live of a client that does not choose.
-    pub const TTL_DEFAULT: u8 = 32;
+    ///
+    /// `// Choice:` the longest that there is. A chain of sites may well be 40 hops long, and whoever is
+    /// farther away than his time to live is silently out of reach. It need not bound loops of routes
+    /// that change: these last for less than a flooding.
+    pub const TTL_DEFAULT: u8 = TTL_MAX;
 
     /// What routes the packets: `None` for stamped ones of which nobody said how.
     pub fn route_by(&self) -> Option<RouteBy> {
