@@ -126,6 +126,24 @@ impl Directory {
         sys::check(made).map(drop)
     }
 
+    /// Gives a file of another directory one more name in this one.
+    pub fn hard_link(&self, from: &Directory, old: &OsStr, new: &OsStr) -> io::Result<()> {
+        let (old, new) = (c_name(old)?, c_name(new)?);
+        let (from, to) = (from.fd.as_raw_fd(), self.fd.as_raw_fd());
+        // SAFETY: both end in a zero byte and outlive the call.
+        let made = unsafe { libc::linkat(from, old.as_ptr(), to, new.as_ptr(), 0) };
+        sys::check(made).map(drop)
+    }
+
+    /// Bytes that may still be written to its file system by who asks.
+    pub fn free(&self) -> io::Result<u64> {
+        // SAFETY: all zero is a valid `statvfs`, which the call fills.
+        let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a structure of the right size.
+        sys::check(unsafe { libc::fstatvfs(self.fd.as_raw_fd(), &raw mut told) })?;
+        Ok(told.f_bavail.saturating_mul(told.f_frsize))
+    }
+
     /// Gives what is called `from` the name `to`, in the place of what had it.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         let (from, to) = (c_name(from)?, c_name(to)?);
@@ -213,6 +231,24 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Where a file has data from some place on: from here to there. None where only a hole is left.
+pub fn data_from(file: impl AsFd, offset: u64) -> io::Result<Option<(u64, u64)>> {
+    let seek = |offset: i64, whence| -> io::Result<i64> {
+        // SAFETY: no pointers are involved.
+        match unsafe { libc::lseek(file.as_fd().as_raw_fd(), offset, whence) } {
+            -1 => Err(io::Error::last_os_error()),
+            at => Ok(at),
+        }
+    };
+    let offset = i64::try_from(offset).map_err(io::Error::other)?;
+    let begin = match seek(offset, libc::SEEK_DATA) {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        begin => begin?,
+    };
+    let end = seek(begin, libc::SEEK_HOLE)?;
+    Ok(Some((begin.cast_unsigned(), end.cast_unsigned())))
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

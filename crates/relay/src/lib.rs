@@ -15,8 +15,8 @@
 //! [`WINDOW_BYTES`] and [`FRAMES_MAX`] frames beyond what every sink has written, so whatever a sink has to
 //! hold for a missing frame has room, and no relay can be stuck for it.
 //!
-//! A sink that already has a part from an earlier attempt says so ([`resume`]); the source compares
-//! with what it has itself, and goes on behind what all sinks share with it.
+//! A sink that already has some of it says what ([`resume`]); the source compares with what it has
+//! itself, and sends the rest.
 //!
 //! Nothing here touches a socket, a file or a clock: `host::relay` moves the bytes.
 #![forbid(unsafe_code)]

@@ -1,83 +1,196 @@
-//! Going on where an earlier attempt has ended.
+//! What a sink has already, and what of that is not sent again.
 //!
 //! ```text
-//!   sink:    what it kept is read and checked again ─▶ Have(entries, partial, digests)
-//!   source:  its own first entries, its own first bytes of the next one: the same digests?
-//!            yes: go on behind them    no: begin anew    several sinks: behind what all have
+//!   sink:    each entry that is there: its key ─▶ Kept … ─▶ Have(how many, the beginning of one file)
+//!   source:  the same key? Kept stands before the entry, and no content behind it
 //! ```
-//! The heads of entries (path, size, mode, time) say whether entries that are complete are still the
-//! source's; their content was verified when it came, and again by the sink just before. The content
-//! of the entry in the middle is compared by its digest. Whatever differs begins anew: a file that
-//! changed in between is never continued with another one's end.
+//! The key of an entry is what tells it from what it was: path, size, time and permissions of a file,
+//! path and target of a link. Content that is complete was verified when it came, and has its time
+//! from then on; whoever writes to it changes that. Of a file whose beginning is there, the
+//! beginning's digest is compared: a file that changed in between is never continued with another
+//! one's end.
 
-use crate::stream::Walk;
-use wire::relay::Have;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item};
+use wire::relay::{Have, TRANSFER_BYTES};
 
-/// Whether what a sink has is what the source has, seen at the source after as many entries:
-/// `with_next` is `walk` with the head of the next entry, where the sink has a part of that.
-pub fn entries_match(have: &Have, walk: &Walk, with_next: Option<&Walk>) -> bool {
-    let seen = if have.partial > 0 {
-        with_next
-    } else {
-        Some(walk)
-    };
-    walk.entries() == have.entries
-        && seen.is_some_and(|seen| seen.heads_digest() == have.entries_digest)
+/// Of permissions, what is taken over: not that a program runs as another user, because the owner is
+/// not taken over either.
+pub const MODE_MASK: u32 = 0o1777;
+/// Keys that a sink tells at most: 4 million entries take 32 MiB on the way, and some 70 MB at the
+/// source. What is beyond is sent again.
+pub const KEYS_MAX: usize = 4 << 20;
+
+/// What tells an entry from what it was before, within one transfer: keyed by its name, so that nobody
+/// who names files can have two of them taken for one.
+pub fn key(transfer: &[u8; TRANSFER_BYTES], entry: &Entry<'_>) -> u64 {
+    let mut told = *entry;
+    match entry.kind {
+        EntryKind::File => told.mode &= MODE_MASK,
+        // Times and permissions of links are not taken over.
+        _ => (told.mode, told.mtime_s, told.mtime_ns) = (0, 0, 0),
+    }
+    let mut head = [0; HEAD_BYTES_MAX];
+    let len = Item::Entry(told).emit(&mut head);
+    let len = len.expect("an entry that was read or made within the limits has room");
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(transfer);
+    hasher.update(&head[..len]);
+    let digest = hasher.finalize();
+    let first = digest.as_bytes().first_chunk().expect("it has 32 bytes");
+    u64::from_be_bytes(*first)
 }
 
-/// Where a stream to all of these sinks begins: entries to skip, and bytes of the next one. Each
-/// is what the source has found to be so.
-pub fn begin(positions: impl IntoIterator<Item = (u64, u64)>) -> (u64, u64) {
-    positions.into_iter().min().unwrap_or((0, 0))
+/// A sink tells more than it may, or of something else than it said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a sink tells more of what it has than may be: run one version on all nodes")]
+pub struct TooMuch;
+
+/// What the sinks of a transfer have.
+#[derive(Debug)]
+pub struct There<N: Ord> {
+    sinks: usize,
+    keys: BTreeMap<N, BTreeSet<u64>>,
+    haves: BTreeMap<N, Have>,
+}
+
+/// What all sinks have.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    /// Entries.
+    pub keys: BTreeSet<u64>,
+    /// The beginning of a file, if it is the same at all of them.
+    pub partial: Option<Have>,
+}
+
+impl<N: Ord + Copy> There<N> {
+    /// Of so many sinks.
+    pub fn new(sinks: usize) -> There<N> {
+        There {
+            sinks,
+            keys: BTreeMap::new(),
+            haves: BTreeMap::new(),
+        }
+    }
+
+    /// A sink tells keys.
+    pub fn on_keys(&mut self, from: N, keys: impl Iterator<Item = u64>) -> Result<(), TooMuch> {
+        let is_new = !self.keys.contains_key(&from);
+        if (is_new && self.keys.len() == self.sinks) || self.haves.contains_key(&from) {
+            return Err(TooMuch);
+        }
+        let known = self.keys.entry(from).or_default();
+        known.extend(keys);
+        match known.len() > KEYS_MAX {
+            true => Err(TooMuch),
+            false => Ok(()),
+        }
+    }
+
+    /// A sink has told all.
+    pub fn on_have(&mut self, from: N, have: Have) {
+        if self.haves.len() < self.sinks {
+            self.haves.entry(from).or_insert(have);
+        }
+    }
+
+    /// What all have, once all have told.
+    pub fn take(&mut self) -> Option<Shared> {
+        if self.haves.len() < self.sinks {
+            return None;
+        }
+        let mut haves = self.haves.values();
+        let first = haves.next().copied().unwrap_or_default();
+        let same = |have: &Have| {
+            (have.partial_key, have.partial, have.partial_digest)
+                == (first.partial_key, first.partial, first.partial_digest)
+        };
+        let partial = Some(first).filter(|first| first.partial > 0 && haves.all(same));
+        let mut all = std::mem::take(&mut self.keys);
+        let first = self.haves.keys().next();
+        let mut keys = first.and_then(|sink| all.remove(sink)).unwrap_or_default();
+        for other in self.haves.keys().skip(1) {
+            let theirs = all.remove(other).unwrap_or_default();
+            keys.retain(|key| theirs.contains(key));
+        }
+        Some(Shared { keys, partial })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::relay::entry::{Entry, EntryKind};
 
-    fn walk(names: &[&str]) -> Walk {
-        let mut walk = Walk::default();
-        for name in names {
-            let entry = Entry {
-                kind: match name.is_empty() {
-                    true => EntryKind::Directory,
-                    false => EntryKind::File,
-                },
-                mode: 0o644,
-                mtime_s: 0,
-                mtime_ns: 0,
-                size: 0,
-                path: name.as_bytes(),
-                target: b"",
-            };
-            walk.enter(&entry).unwrap();
+    fn file(path: &str) -> Entry<'_> {
+        Entry {
+            kind: EntryKind::File,
+            mode: 0o644,
+            mtime_s: 1,
+            mtime_ns: 2,
+            size: 3,
+            path: path.as_bytes(),
+            target: b"",
         }
-        walk
     }
 
     #[test]
-    fn entries_match_by_number_and_heads() {
-        let (two, three) = (walk(&["", "a"]), walk(&["", "a", "b"]));
-        let other = walk(&["", "c"]);
-        let mut have = Have {
-            entries: 2,
-            entries_digest: two.heads_digest(),
+    fn a_key_is_of_what_may_change() {
+        let name = [7; TRANSFER_BYTES];
+        let own = key(&name, &file("a"));
+        assert_eq!(own, key(&name, &file("a")));
+        let setuid = Entry {
+            mode: 0o4644,
+            ..file("a")
+        };
+        assert_eq!(own, key(&name, &setuid), "it is not taken over");
+        for other in [
+            file("b"),
+            Entry {
+                mode: 0o600,
+                ..file("a")
+            },
+            Entry {
+                mtime_ns: 3,
+                ..file("a")
+            },
+            Entry {
+                size: 4,
+                ..file("a")
+            },
+        ] {
+            assert_ne!(own, key(&name, &other), "{other:?}");
+        }
+        assert_ne!(own, key(&[8; TRANSFER_BYTES], &file("a")));
+        let link = |mtime_s, target| Entry {
+            kind: EntryKind::Link,
+            mtime_s,
+            size: 0,
+            target,
+            ..file("a")
+        };
+        assert_eq!(key(&name, &link(1, b"x")), key(&name, &link(9, b"x")));
+        assert_ne!(key(&name, &link(1, b"x")), key(&name, &link(1, b"y")));
+    }
+
+    #[test]
+    fn what_all_sinks_have_is_not_sent_again() {
+        let have = |partial| Have {
+            partial,
             ..Have::default()
         };
-        assert!(entries_match(&have, &two, None));
-        assert!(!entries_match(&have, &other, None));
-        assert!(!entries_match(&have, &three, None));
-        have.partial = 5;
-        assert!(!entries_match(&have, &two, None));
-        assert!(!entries_match(&have, &two, Some(&three)));
-        have.entries_digest = three.heads_digest();
-        assert!(entries_match(&have, &two, Some(&three)));
-    }
-
-    #[test]
-    fn the_stream_begins_behind_what_all_sinks_have() {
-        assert_eq!(begin([(3, 0), (2, 900), (2, 5)]), (2, 5));
-        assert_eq!(begin([]), (0, 0));
+        let mut there = There::new(2);
+        there.on_keys('a', [1, 2].into_iter()).unwrap();
+        there.on_keys('b', [2, 3].into_iter()).unwrap();
+        assert_eq!(there.on_keys('c', [1].into_iter()), Err(TooMuch));
+        there.on_have('a', have(5));
+        assert!(there.take().is_none());
+        there.on_have('b', have(6));
+        let shared = there.take().unwrap();
+        assert_eq!((shared.keys, shared.partial), (BTreeSet::from([2]), None));
+        let mut one = There::new(1);
+        one.on_have('a', have(5));
+        assert_eq!(one.on_keys('a', [1].into_iter()), Err(TooMuch), "too late");
+        let shared = one.take().unwrap();
+        assert_eq!((shared.keys.len(), shared.partial), (0, Some(have(5))));
     }
 }

@@ -9,11 +9,13 @@ mod decoder;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, Event};
+pub use decoder::{Decoder, Event, HOLE_BYTES_MAX};
 
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
-use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item, is_after};
+use wire::relay::entry::{
+    Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, REASON_BYTES_MAX, is_after, is_path,
+};
 
 /// Why a stream is not understood, or not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,13 +83,18 @@ impl Walk {
         Ok(())
     }
 
+    /// The content of the entry that was taken last has come whole.
+    pub fn complete(&mut self, digest: &[u8; DIGEST_BYTES]) {
+        self.heads.update(digest);
+    }
+
     /// How many have been taken.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The digest of their heads.
-    pub fn heads_digest(&self) -> [u8; DIGEST_BYTES] {
+    /// The digest of their heads, and of what came of their contents.
+    pub fn digest(&self) -> [u8; DIGEST_BYTES] {
         *self.heads.finalize().as_bytes()
     }
 }
@@ -100,11 +107,36 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Begins behind what `walk` has, and within the next entry behind what `content` has.
-    pub fn begin(walk: Walk, partial: u64, content: blake3::Hasher, out: &mut Vec<u8>) -> Encoder {
-        let skip = walk.entries();
-        put(&Item::Begin { skip, partial }, out);
-        Encoder { walk, content }
+    /// Begins.
+    pub fn begin(out: &mut Vec<u8>) -> Encoder {
+        put(&Item::Begin, out);
+        Encoder::default()
+    }
+
+    /// The next entry, which all sinks have.
+    pub fn kept(&mut self, entry: &Entry<'_>, out: &mut Vec<u8>) -> Result<(), StreamError> {
+        self.walk.enter(entry)?;
+        put(&Item::Kept, out);
+        put(&Item::Entry(*entry), out);
+        Ok(())
+    }
+
+    /// The next entry's content begins behind so many bytes, which `content` has taken.
+    pub fn from(&mut self, offset: u64, content: blake3::Hasher, out: &mut Vec<u8>) {
+        put(&Item::From(offset), out);
+        self.content = content;
+    }
+
+    /// Something that is not sent. Names that no item can have are left out.
+    pub fn spared(&mut self, path: &[u8], why: &str, out: &mut Vec<u8>) {
+        let mut end = why.len().min(REASON_BYTES_MAX);
+        while !why.is_char_boundary(end) {
+            end -= 1;
+        }
+        if is_path(path) {
+            let why = &why[..end];
+            put(&Item::Spared { path, why }, out);
+        }
     }
 
     /// The next entry. Pieces of its content follow if it is a file, and [`Encoder::file_end`].
@@ -123,14 +155,28 @@ impl Encoder {
     pub fn file_end(&mut self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
         let digest = *self.content.finalize().as_bytes();
         self.content.reset();
+        self.walk.complete(&digest);
         out.extend_from_slice(&piece_head(0));
         out.extend_from_slice(&digest);
         digest
     }
 
-    /// All has been written; the digest of the heads.
+    /// So many zeros follow, that need not be sent.
+    pub fn hole(&mut self, len: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&piece_head(HOLE));
+        out.extend_from_slice(&len.to_be_bytes());
+        zeros(&mut self.content, len);
+    }
+
+    /// The content cannot be read on: there is no such file.
+    pub fn give_up(&mut self, out: &mut Vec<u8>) {
+        self.content.reset();
+        out.extend_from_slice(&piece_head(GIVEN_UP));
+    }
+
+    /// All has been written; the digest of heads and contents.
     pub fn end(self, out: &mut Vec<u8>) -> [u8; DIGEST_BYTES] {
-        let digest = self.walk.heads_digest();
+        let digest = self.walk.digest();
         let entries = self.walk.entries();
         put(&Item::End { entries, digest }, out);
         digest
@@ -139,6 +185,16 @@ impl Encoder {
     /// The entries so far.
     pub fn walk(&self) -> &Walk {
         &self.walk
+    }
+}
+
+/// Takes so many zeros in.
+fn zeros(content: &mut blake3::Hasher, mut len: u64) {
+    const ZEROS: &[u8] = &[0; 64 * 1024];
+    while len > 0 {
+        let some = usize::try_from(len).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
+        content.update(&ZEROS[..some]);
+        len -= some as u64;
     }
 }
 

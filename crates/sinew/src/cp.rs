@@ -9,6 +9,7 @@
 //! node over TCP; see `host::relay`. What an interrupted copy has left is gone on with when the same
 //! command is run again.
 
+mod manifest;
 mod progress;
 mod retry;
 mod route;
@@ -71,6 +72,22 @@ pub struct Copy {
     /// Leave what is there under the target's name as it is, and fail
     #[arg(long)]
     pub no_clobber: bool,
+    /// Leave out what cannot be read: it is listed in the end, and the exit status is 1
+    #[arg(long)]
+    pub skip_errors: bool,
+    /// Leave out what has such a name: * for any characters, ? for one. With a slash in it, it is a path
+    /// seen from what is copied
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<OsString>,
+    /// Remove from a directory at the target what the source's has not
+    #[arg(long)]
+    pub delete: bool,
+    /// Copy nothing: print what would be copied
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Write the BLAKE3 digest of every file to this file, as b3sum does
+    #[arg(long, value_name = "FILE")]
+    pub manifest: Option<PathBuf>,
     /// When something breaks, go on for as long as nothing moves, by another way if there is one; 0
     /// fails at once. One hour unless said; what could not even begin is waited for only if said
     #[arg(long, value_name = "TIME", value_parser = quantity::seconds)]
@@ -141,6 +158,8 @@ struct Broke {
     cause: Option<host::relay::Failure>,
     /// Another attempt may do better.
     again: bool,
+    /// The JSON of what came of it has been printed.
+    is_told: bool,
 }
 
 impl Broke {
@@ -150,6 +169,7 @@ impl Broke {
             failure,
             cause: None,
             again: false,
+            is_told: false,
         }
     }
 
@@ -158,6 +178,7 @@ impl Broke {
             again: matches!(failure, Failure::Failed(_)),
             failure,
             cause: None,
+            is_told: false,
         }
     }
 }
@@ -166,7 +187,7 @@ impl Broke {
 pub fn run(args: &Copy) -> Outcome {
     let copied = copy_all(args);
     copied.map_err(|broke| {
-        if args.json && !matches!(broke.failure, Failure::NobodyReads) {
+        if args.json && !broke.is_told && !matches!(broke.failure, Failure::NobodyReads) {
             let cause = broke.cause.as_ref();
             let value = json!({
                 "error": broke.failure.text(),
@@ -218,7 +239,16 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
     let mut last: Option<Broke> = None;
     loop {
         let broke = match attempt(args, job, &mut meter, &patience.avoided, &mut last) {
-            Ok(done) => return meter.finish(&job.words(), done).map_err(Broke::for_good),
+            Ok(done) => {
+                if let Some(path) = &args.manifest {
+                    let listed = manifest::write(path, &job.local(), meter.digests());
+                    listed.map_err(|error| Broke::for_good(unread(path.as_os_str(), &error)))?;
+                }
+                return meter.finish(&job.words(), done).map_err(|failure| Broke {
+                    is_told: true,
+                    ..Broke::for_good(failure)
+                });
+            }
             Err(broke) if !broke.again || !job.can_repeat() => return Err(broke),
             Err(broke) => broke,
         };
@@ -250,6 +280,21 @@ impl Job<'_> {
         match self {
             Job::Push(source, _) if source != "-" => size(Path::new(source)),
             _ => None,
+        }
+    }
+
+    /// What is copied, on this host: a path, or a directory in which it may be.
+    fn local(self) -> PathBuf {
+        match self {
+            Job::Push(source, _) => PathBuf::from(source),
+            Job::Pull(source, target) => {
+                let target = PathBuf::from(target);
+                let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
+                match name {
+                    Some(name) if target.join(name).exists() => target.join(name),
+                    _ => target,
+                }
+            }
         }
     }
 
@@ -305,6 +350,7 @@ fn attempt(
         failure: told(&names, &cause),
         cause: Some(cause),
         again: true,
+        is_told: false,
     })
 }
 
@@ -323,7 +369,14 @@ impl Work {
                     _ => {
                         let path = Path::new(source);
                         let tree = Tree::open(path).map_err(|error| unread(source, &error))?;
-                        (tree, named(path))
+                        let patterns = args
+                            .exclude
+                            .iter()
+                            .map(|pattern| pattern.as_bytes().to_vec());
+                        let tree = tree.without(patterns.collect());
+                        // What is in it goes into the target itself, as with rsync.
+                        let is_content = source.as_bytes().ends_with(b"/");
+                        (tree, named(path).filter(|_| !is_content))
                     }
                 };
                 let mut ends = Ends::new();
@@ -343,6 +396,9 @@ impl Work {
                 }
                 Ok(Work::Push(Box::new(tree), ends))
             }
+            Job::Pull(..) if !args.exclude.is_empty() => Err(Failure::misused(
+                "--exclude is for what is copied from here: leave it out, or copy at the node that has it",
+            )),
             Job::Pull(source, target) => {
                 let node = names.address(&source.node)?;
                 let name = Path::new(OsStr::from_bytes(&source.path)).file_name();
@@ -382,6 +438,9 @@ fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order 
         scavenge: args.scavenge,
         fresh: args.fresh,
         keep: args.no_clobber,
+        delete: args.delete,
+        spare: args.skip_errors,
+        dry: args.dry_run,
         congestion: args.congestion.clone().unwrap_or_default(),
     }
 }

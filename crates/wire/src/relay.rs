@@ -44,7 +44,9 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Done, FailureKind, Have, MESSAGE_HEAD_BYTES, Message, Open, Segment, head};
+pub use control::{
+    Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment, head,
+};
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 
 use crate::bytes::{Reader, Writer};

@@ -7,10 +7,10 @@
 
 use super::dial::{self, Next, Way};
 use super::failure::{Failure, FailureKind};
-use super::place::Place;
+use super::place::{Manner, Place};
 use super::pump::Ends;
 use super::sink::{self, Sink};
-use super::source::{self, Feedback, Source};
+use super::source::{Feedback, Reading, Source};
 use super::stage::{hear, note, spread};
 use super::tls::random;
 use super::transfer::{LOOK, Shared, Transfer};
@@ -19,8 +19,8 @@ use base::NodeAddr;
 use relay::{Fan, Reassembly};
 use std::path::PathBuf;
 use std::thread;
+use wire::relay::{DIGEST_BYTES, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
-use wire::relay::{Message, Open};
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -39,17 +39,31 @@ pub struct Order {
     pub fresh: bool,
     /// What is there under the target's name stays, and nothing is copied.
     pub keep: bool,
+    /// What a directory has there and has not here is removed.
+    pub delete: bool,
+    /// What cannot be read costs only itself.
+    pub spare: bool,
+    /// Nothing is written: only what would be is told.
+    pub dry: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
 }
 
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// The stream begins behind so many entries, and so many bytes of the next.
-    Begins(u64, u64),
+pub enum Progress<'a> {
+    /// An entry that every sink has already, of so many bytes if it is a file.
+    Kept(u64),
+    /// Of the next file every sink has so many bytes.
+    From(u64),
     /// An entry begins, of so many bytes if it is a file.
     Entry(u64),
+    /// A file is complete: its path below what is copied, and the digest of its content.
+    File(&'a [u8], [u8; DIGEST_BYTES]),
+    /// Something was not copied: its path, and why.
+    Spared(&'a [u8], &'a str),
+    /// An entry that would be sent, of so many bytes.
+    Would(&'a [u8], u64),
     /// All sinks have written so many bytes of the stream.
     Written(u64),
     /// How a segment fares: from, to.
@@ -57,7 +71,7 @@ pub enum Progress {
 }
 
 /// Who is told.
-pub type Report<'a> = &'a (dyn Fn(Progress) + Sync);
+pub type Report<'a> = &'a (dyn Fn(Progress<'_>) + Sync);
 
 impl Order {
     fn open<'a>(&'a self, pull: bool) -> Result<Open<'a>, Failure> {
@@ -76,6 +90,9 @@ impl Order {
             scavenge: self.scavenge,
             fresh: self.fresh,
             keep: self.keep,
+            delete: self.delete,
+            spare: self.spare,
+            dry: self.dry,
             congestion: &self.congestion,
             certificate: &[],
             route: Hop::parse(&self.route).map_err(|why| unusable(&why))?,
@@ -91,8 +108,9 @@ impl Order {
 }
 
 /// Copies `tree` to all ends of the route.
-pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, Failure> {
+pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failure> {
     let open = order.open(false)?;
+    let mut tree = tree.sparing(open.spare);
     let sinks = open.route.ends();
     let transfer = Transfer::new(sinks);
     let next = order.dial(&open, &transfer)?;
@@ -123,12 +141,10 @@ pub fn push(order: &Order, mut tree: Tree, report: Report<'_>) -> Result<Done, F
             feedback: &feedback,
             frames: &frames,
             transfer: &transfer,
+            manner: Reading::of(&open),
         };
         let sent = spread(&frames, 0, next.data, at, &transfer, || {
-            source.run(&mut tree, |told| match told {
-                source::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
-                source::Told::Entry(bytes) => report(Progress::Entry(bytes)),
-            })
+            source.run(&mut tree, report)
         });
         if sent.is_err() {
             // The reason may be on its way still.
@@ -171,11 +187,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             inflow,
             transfer,
         };
-        let come = sink.run(place, open.fresh, |told| match told {
-            sink::Told::Begins(entries, bytes) => report(Progress::Begins(entries, bytes)),
-            sink::Told::Entry(bytes) => report(Progress::Entry(bytes)),
-            sink::Told::Written(bytes) => report(Progress::Written(bytes)),
-        });
+        let come = sink.run(place, &Manner::of(&open), report);
         if let Err(failure) = &come {
             transfer.fail(failure.clone());
         }

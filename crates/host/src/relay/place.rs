@@ -1,14 +1,14 @@
 //! Where a copy goes: beside its target until all of it is there and verified, then in its place.
 //!
 //! ```text
-//!   .NAME.sinew-part     what has come: a file, or a directory with all in it
-//!   .NAME.sinew-journal  which entries are complete, each with the digest of its content; locked
+//!   .NAME.sinew-part     what has come: a file, or a new directory with all in it
+//!   .NAME.sinew-journal  the file that is being written; locked
 //!   NAME                 by renaming, once the stream has ended and its digests are right
 //! ```
-//! Whatever ends the process, the target is the old one or the new one, whole. A new attempt reads
-//! what is there and checks it by the digests, removes what the journal does not know, and says how
-//! far it is ([`Have`]). Two transfers to one target would spoil each other's part, so the journal
-//! is locked, and the second is told.
+//! Whatever ends the process, a file or a new directory is the old one or the new one, whole. A directory
+//! that is there is updated in place, each file whole or not at all. A new attempt looks what is there, and
+//! says so. Two transfers to one target would spoil each other's part, so the journal is locked,
+//! and the second is told.
 
 mod files;
 mod journal;
@@ -18,18 +18,47 @@ mod tests;
 use super::failure::{Failure, FailureKind};
 use base::NodeAddr;
 use files::Files;
-pub(super) use journal::hash;
+pub(super) use files::There;
 use net::beneath::Directory;
-use relay::{Event, Walk};
+use relay::Event;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use wire::relay::Have;
 use wire::relay::entry::{EntryKind, NAME_BYTES_MAX};
+use wire::relay::{Open, TRANSFER_BYTES};
 
 const PART: &str = ".sinew-part";
 const JOURNAL: &str = ".sinew-journal";
+
+/// What is read at once to look into a file.
+const READ_BYTES: usize = 256 * 1024;
+
+/// How a copy is kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Manner {
+    /// The transfer's name.
+    pub(super) transfer: [u8; TRANSFER_BYTES],
+    /// What is there is of no use.
+    pub(super) fresh: bool,
+    /// What a directory has and the source's has not is removed.
+    pub(super) delete: bool,
+    /// Nothing is written.
+    pub(super) dry: bool,
+}
+
+impl Manner {
+    /// As `open` asks.
+    pub(super) fn of(open: &Open<'_>) -> Manner {
+        Manner {
+            transfer: open.transfer,
+            fresh: open.fresh,
+            delete: open.delete,
+            dry: open.dry,
+        }
+    }
+}
 
 /// What a copy becomes.
 pub enum Place {
@@ -91,6 +120,12 @@ impl Named {
         Named::below(&Directory::open(&parent)?, &path, None)
     }
 
+    /// A directory has the name.
+    fn is_directory(&self) -> bool {
+        let found = self.parent.look_at(&self.name);
+        found.is_ok_and(|found| found.is_dir())
+    }
+
     /// Something has the name.
     pub fn is_there(&self) -> bool {
         self.parent.look_at(&self.name).is_ok()
@@ -104,17 +139,41 @@ impl Named {
         Failure::new(here, FailureKind::Exists, text)
     }
 
-    /// A name for what lies beside it while it is copied. A name that is too long for that gives way to
-    /// its digest, so that every attempt finds what another has left.
+    /// A name for what lies beside it while it is copied.
     fn with(&self, suffix: &str) -> OsString {
-        let mut name = OsString::from(".");
-        match 1 + self.name.len() + suffix.len() > NAME_BYTES_MAX {
-            true => name.push(blake3::hash(self.name.as_bytes()).to_hex().as_str()),
-            false => name.push(&self.name),
-        }
-        name.push(suffix);
-        name
+        beside(&self.name, suffix)
     }
+}
+
+/// What lies beside a name. One that is too long for that gives way to its digest, so that every
+/// attempt finds what another has left.
+fn beside(name: &OsStr, suffix: &str) -> OsString {
+    let mut other = OsString::from(".");
+    match 1 + name.len() + suffix.len() > NAME_BYTES_MAX {
+        true => other.push(blake3::hash(name.as_bytes()).to_hex().as_str()),
+        false => other.push(name),
+    }
+    other.push(suffix);
+    other
+}
+
+/// Hashes a file from where it is, at most so many bytes; how many it was.
+pub(super) fn hash(mut file: &File, most: u64, hasher: &mut blake3::Hasher) -> io::Result<u64> {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut left = most;
+    while left > 0 {
+        let wanted = usize::try_from(left).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+        match file.read(&mut buffer[..wanted]) {
+            Ok(0) => break,
+            Ok(len) => {
+                hasher.update(&buffer[..len]);
+                left -= len as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(most - left)
 }
 
 /// The path ends in a slash. `Path` forgets it, so the text is looked at.
@@ -139,13 +198,21 @@ impl Writing {
     pub(super) fn begin(
         here: NodeAddr,
         place: Place,
-        fresh: bool,
-    ) -> Result<(Writing, Have), Failure> {
-        let (to, have) = match place {
+        manner: &Manner,
+    ) -> Result<(Writing, There), Failure> {
+        let (to, there) = match place {
+            Place::Named(place) if manner.dry => {
+                let there = files::look(&place, manner);
+                let there = there.map_err(|error| {
+                    let name = shown(&place.name);
+                    Failure::file(here, format_args!("`{name}`"), &error)
+                })?;
+                (To::Discard, there)
+            }
             Place::Named(place) => {
                 let name = shown(&place.name);
-                let begun = Files::begin(place, fresh);
-                let (files, have) = begun.map_err(|error| match error.kind() {
+                let begun = Files::begin(place, manner);
+                let (files, there) = begun.map_err(|error| match error.kind() {
                     ErrorKind::WouldBlock => {
                         let text = format!(
                             "another transfer writes `{name}`: wait until it is over, or choose \
@@ -155,29 +222,21 @@ impl Writing {
                     }
                     _ => Failure::file(here, format_args!("`{name}`"), &error),
                 })?;
-                (To::Files(Box::new(files)), have)
+                (To::Files(Box::new(files)), there)
             }
-            Place::Stream(stream) => (To::Stream(stream), Have::default()),
-            Place::Discard => (To::Discard, Have::default()),
+            Place::Stream(stream) => (To::Stream(stream), There::default()),
+            Place::Discard => (To::Discard, There::default()),
         };
-        Ok((Writing { here, to }, have))
+        Ok((Writing { here, to }, there))
     }
 
-    /// The stream begins behind so many entries and bytes; what was kept of them, for the decoder.
-    pub(super) fn on_begin(
-        &mut self,
-        skip: u64,
-        partial: u64,
-    ) -> Result<(Walk, blake3::Hasher), Failure> {
-        let here = self.here;
-        match &mut self.to {
-            To::Files(files) => {
-                let resumed = files.resume(skip, partial);
-                resumed.map_err(|error| Failure::file(here, "what was kept", &error))
-            }
-            _ if (skip, partial) == (0, 0) => Ok((Walk::default(), blake3::Hasher::new())),
-            _ => Err(not_kept(here)),
-        }
+    /// The content of the file that was named last goes on behind what is here; that, for the decoder.
+    pub(super) fn content(&mut self) -> Result<blake3::Hasher, Failure> {
+        let kept = match &mut self.to {
+            To::Files(files) => files.content(),
+            To::Stream(_) | To::Discard => None,
+        };
+        kept.ok_or_else(|| not_kept(self.here))
     }
 
     /// Does what the stream says.
@@ -196,7 +255,10 @@ impl Writing {
                 Event::End(_) => stream
                     .flush()
                     .map_err(|error| Failure::file(here, "writing", &error)),
-                Event::Entry(entry) if entry.kind != EntryKind::File => {
+                Event::Hole(len) => io::copy(&mut io::repeat(0).take(*len), stream)
+                    .map(drop)
+                    .map_err(|error| Failure::file(here, "writing", &error)),
+                Event::Entry(entry, _) if entry.kind != EntryKind::File => {
                     let text = "it is a directory: copy it to a path, not to a stream";
                     Err(Failure::new(here, FailureKind::Unusable, text))
                 }

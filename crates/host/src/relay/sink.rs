@@ -7,7 +7,8 @@
 
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
-use super::place::{Place, Writing};
+use super::origin::Progress;
+use super::place::{Manner, Place, Writing};
 use super::pump::{Ends, Frames, Outcome, corrupt, read_frame};
 use super::socket::Data;
 use super::transfer::{Over, Shared, Transfer};
@@ -16,7 +17,8 @@ use relay::stage::Next;
 use relay::{Decoder, Event, QUEUE_BYTES, Reassembly};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::relay::{Done, FRAME_HEAD_BYTES, Message};
+use wire::bytes::Writer;
+use wire::relay::{Done, FRAME_HEAD_BYTES, KEYS_MAX, Keys, Message};
 
 /// So much is written before it is acknowledged, a sixteenth of the window: each relay opens, seals and
 /// passes on every acknowledgement, which costs it as much as a frame. The end is told by itself.
@@ -36,16 +38,6 @@ pub(super) struct Sink<'a> {
     pub(super) control: &'a Arc<Duplex>,
     pub(super) inflow: &'a Inflow,
     pub(super) transfer: &'a Transfer,
-}
-
-/// What a sink tells besides.
-pub(super) enum Told {
-    /// The stream begins behind so many entries, and so many bytes of the next.
-    Begins(u64, u64),
-    /// An entry begins, of so many bytes if it is a file.
-    Entry(u64),
-    /// So many bytes of the stream are written.
-    Written(u64),
 }
 
 /// Takes the frames of one connection in.
@@ -121,14 +113,18 @@ impl Sink<'_> {
     pub(super) fn run(
         &self,
         place: Place,
-        fresh: bool,
-        mut tell: impl FnMut(Told),
+        manner: &Manner,
+        mut tell: impl FnMut(Progress<'_>),
     ) -> Result<Done, Failure> {
         let here = self.here;
-        let (mut writing, have) = Writing::begin(here, place, fresh)?;
-        self.say(&Message::Have(here, have))?;
+        let (mut writing, there) = Writing::begin(here, place, manner)?;
+        for keys in there.keys.chunks(KEYS_MAX) {
+            self.tell_keys(keys)?;
+        }
+        self.say(&Message::Have(here, there.have))?;
         let mut decoder = Decoder::default();
         let (mut written, mut acked) = (0, 0);
+        let (mut content, mut path) = (0, Vec::new());
         let mut acked_at = Instant::now();
         let mut digest = None;
         loop {
@@ -145,18 +141,37 @@ impl Sink<'_> {
                 let event = decoder.next(&mut input);
                 match event.map_err(|why| Failure::new(here, FailureKind::Corrupt, why))? {
                     None => break,
-                    Some(Event::Begin { skip, partial }) => {
-                        let (walk, content) = writing.on_begin(skip, partial)?;
-                        decoder.resume(walk, content);
-                        tell(Told::Begins(skip, partial));
-                    }
                     // Its turn is when it is known that nothing follows.
                     Some(Event::End(told)) => digest = Some(told),
                     Some(event) => {
-                        if let Event::Entry(entry) = &event {
-                            tell(Told::Entry(entry.size));
+                        let mut from = 0;
+                        match &event {
+                            Event::Kept(entry) => tell(Progress::Kept(entry.size)),
+                            Event::Entry(entry, behind) => {
+                                from = *behind;
+                                if from > 0 {
+                                    tell(Progress::From(from));
+                                }
+                                tell(Progress::Entry(entry.size));
+                                path.clear();
+                                path.extend_from_slice(entry.path);
+                            }
+                            Event::Content(bytes) => content += bytes.len() as u64,
+                            Event::Hole(len) => content += len,
+                            Event::FileEnd(digest) => tell(Progress::File(&path, *digest)),
+                            Event::Spared(path, why) if !why.is_empty() => {
+                                tell(Progress::Spared(path, why));
+                            }
+                            Event::GivenUp => {
+                                let why = "it could not be read to its end, or has changed";
+                                tell(Progress::Spared(&path, why));
+                            }
+                            _ => {}
                         }
                         writing.on_event(&event)?;
+                        if from > 0 {
+                            decoder.resume(writing.content()?);
+                        }
                     }
                 }
             }
@@ -165,7 +180,7 @@ impl Sink<'_> {
             if written - acked >= ACK_BYTES || acked_at.elapsed() >= ACK_AFTER {
                 (acked, acked_at) = (written, Instant::now());
                 self.say(&Message::Ack(here, acked))?;
-                tell(Told::Written(acked));
+                tell(Progress::Written(acked));
             }
         }
         let Some(digest) = digest.filter(|_| decoder.has_ended()) else {
@@ -174,13 +189,22 @@ impl Sink<'_> {
         };
         writing.on_event(&Event::End(digest))?;
         let done = Done {
-            bytes: written,
+            bytes: content,
             entries: decoder.walk().entries(),
             digest,
         };
         self.say(&Message::Done(here, done))?;
         self.transfer.on_done(here);
         Ok(done)
+    }
+
+    fn tell_keys(&self, keys: &[u64]) -> Outcome {
+        let mut bytes = vec![0; 8 * keys.len()];
+        let mut w = Writer::new(&mut bytes);
+        let written = keys.iter().try_for_each(|key| w.u64(*key)).is_ok();
+        debug_assert!(written, "there is room for all");
+        let keys = Keys::parse(&bytes).expect("they are no more than fit");
+        self.say(&Message::Kept(self.here, keys))
     }
 
     fn say(&self, message: &Message<'_>) -> Outcome {

@@ -6,12 +6,16 @@
 //! ```
 
 use super::failure::{Failure, FailureKind};
+use super::origin::Progress;
 use super::pump::Frames;
 use super::transfer::{Over, Shared, Transfer};
-use super::tree::{Content, Head, Located, Tree, Walker};
+use super::tree::{Content, Found, Head, Tree, Walker};
 use base::NodeAddr;
+use net::beneath::data_from;
+use relay::resume::{self, There, TooMuch};
+use relay::stream::HOLE_BYTES_MAX;
 use relay::stream::piece_head;
-use relay::{Encoder, Walk, Window, resume};
+use relay::{Encoder, Window};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -19,7 +23,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use wire::relay::entry::EntryKind;
-use wire::relay::{DIGEST_BYTES, Done, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have};
+use wire::relay::{
+    DIGEST_BYTES, Done, FRAME_BYTES_MAX, FRAME_HEAD_BYTES, Frame, FrameKind, Have, Keys, Open,
+    TRANSFER_BYTES,
+};
 
 /// A piece shorter than this goes into the next frame: what stands before it would weigh more.
 const PIECE_BYTES_MIN: usize = 1_024;
@@ -27,7 +34,7 @@ const PIECE_BYTES_MIN: usize = 1_024;
 /// What the sinks have said.
 pub(super) struct Feedback {
     sinks: usize,
-    haves: BTreeMap<NodeAddr, Have>,
+    there: There<NodeAddr>,
     window: Window,
     dones: BTreeMap<NodeAddr, Done>,
 }
@@ -36,16 +43,18 @@ impl Feedback {
     pub(super) fn new(sinks: usize) -> Feedback {
         Feedback {
             sinks,
-            haves: BTreeMap::new(),
+            there: There::new(sinks),
             window: Window::new(sinks),
             dones: BTreeMap::new(),
         }
     }
 
     pub(super) fn on_have(&mut self, from: NodeAddr, have: Have) {
-        if self.haves.len() < self.sinks {
-            self.haves.entry(from).or_insert(have);
-        }
+        self.there.on_have(from, have);
+    }
+
+    pub(super) fn on_keys(&mut self, from: NodeAddr, keys: Keys<'_>) -> Result<(), TooMuch> {
+        self.there.on_keys(from, keys.iter())
     }
 
     pub(super) fn on_ack(
@@ -72,14 +81,29 @@ pub(super) struct Source<'a> {
     pub(super) feedback: &'a Shared<Feedback>,
     pub(super) frames: &'a Frames,
     pub(super) transfer: &'a Transfer,
+    pub(super) manner: Reading,
 }
 
-/// What a source tells besides.
-pub(super) enum Told {
-    /// The stream begins behind so many entries, and so many bytes of the next.
-    Begins(u64, u64),
-    /// An entry, of so many bytes if it is a file.
-    Entry(u64),
+/// How a source reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The transfer's name.
+    pub(super) transfer: [u8; TRANSFER_BYTES],
+    /// What cannot be read costs only itself.
+    pub(super) spare: bool,
+    /// No content is sent: only what would be is told.
+    pub(super) dry: bool,
+}
+
+impl Reading {
+    /// As `open` asks.
+    pub(super) fn of(open: &Open<'_>) -> Reading {
+        Reading {
+            transfer: open.transfer,
+            spare: open.spare,
+            dry: open.dry,
+        }
+    }
 }
 
 /// Why the source stops.
@@ -100,10 +124,36 @@ impl From<Failure> for Stop {
     }
 }
 
+/// Who is told.
+type Tell<'a> = &'a mut dyn FnMut(Progress<'_>);
+
+/// Why a file's content ends.
+enum Unread {
+    Over,
+    Changed,
+    Io(io::Error),
+}
+
+impl From<Over> for Unread {
+    fn from(_: Over) -> Unread {
+        Unread::Over
+    }
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Unread {
+        Unread::Io(error)
+    }
+}
+
 impl Source<'_> {
     /// Sends all, and waits until every sink has it.
-    pub(super) fn run(&self, tree: &mut Tree, tell: impl FnMut(Told)) -> Result<Done, Failure> {
-        self.send(tree, tell).map_err(|stop| match stop {
+    pub(super) fn run(
+        &self,
+        tree: &mut Tree,
+        mut tell: impl FnMut(Progress<'_>),
+    ) -> Result<Done, Failure> {
+        self.send(tree, &mut tell).map_err(|stop| match stop {
             Stop::Failed(failure) => failure,
             Stop::Over => {
                 let failure = self.transfer.failure();
@@ -113,45 +163,27 @@ impl Source<'_> {
         })
     }
 
-    fn send(&self, tree: &mut Tree, mut tell: impl FnMut(Told)) -> Result<Done, Stop> {
-        let haves: Vec<Have> = self.feedback.wait(self.transfer, |f| {
-            (f.haves.len() == f.sinks).then(|| f.haves.values().copied().collect())
-        })?;
-        let mut positions = Vec::new();
-        for have in &haves {
-            positions.push(match tree.can_rewind() {
-                true => position(tree, have).map_err(|at| self.unread(at))?,
-                false => (0, 0),
-            });
+    fn send(&self, tree: &mut Tree, tell: Tell<'_>) -> Result<Done, Stop> {
+        let mut shared = self.feedback.wait(self.transfer, |f| f.there.take())?;
+        if !tree.can_rewind() {
+            shared = resume::Shared::default();
         }
-        let (skip, partial) = resume::begin(positions);
-        tell(Told::Begins(skip, partial));
         let mut walker = tree.walk();
-        let mut walk = Walk::default();
-        for _ in 0..skip {
-            let head = walker.next().map_err(|at| self.unread(at))?;
-            let entered = head.map(|head| walk.enter(&head.entry()));
-            if !matches!(entered, Some(Ok(()))) {
-                return Err(self.changed("it").into());
-            }
-        }
         let mut out = Out {
             source: self,
             buffer: Vec::with_capacity(FRAME_HEAD_BYTES + FRAME_BYTES_MAX),
             offset: 0,
         };
         out.begin();
-        let mut encoder = Encoder::begin(walk, partial, blake3::Hasher::new(), &mut out.buffer);
-        let mut behind = partial;
-        while let Some(head) = walker.next().map_err(|at| self.unread(at))? {
-            tell(Told::Entry(head.size));
-            let written = encoder.entry(&head.entry(), &mut out.buffer);
-            written.map_err(|why| Failure::new(self.here, FailureKind::File, why))?;
-            out.flush_if_full()?;
-            if head.kind == EntryKind::File {
-                self.content(&mut walker, &head, behind, &mut encoder, &mut out)?;
+        let mut encoder = Encoder::begin(&mut out.buffer);
+        while let Some(found) = walker.next().map_err(|at| self.unread(at))? {
+            match found {
+                Found::Spared(path, why) => self.spare(&path, &why, &mut encoder, &mut out, tell),
+                Found::Entry(head) => {
+                    self.entry((&mut walker, &shared), &head, &mut encoder, &mut out, tell)?;
+                }
             }
-            behind = 0;
+            out.flush_if_full()?;
         }
         let digest = encoder.end(&mut out.buffer);
         out.flush()?;
@@ -159,6 +191,86 @@ impl Source<'_> {
         let ended = self.frames.with(|fan| fan.on_end(total));
         ended.map_err(|why| Failure::new(self.here, FailureKind::Corrupt, why))?;
         self.wait_for_sinks(digest)
+    }
+
+    /// One entry, with what of its content no sink has.
+    fn entry(
+        &self,
+        (walker, shared): (&mut Walker<'_>, &resume::Shared),
+        head: &Head,
+        encoder: &mut Encoder,
+        out: &mut Out<'_>,
+        tell: Tell<'_>,
+    ) -> Result<(), Stop> {
+        let entry = head.entry();
+        let key = resume::key(&self.manner.transfer, &entry);
+        let bad = |why| Failure::new(self.here, FailureKind::File, why);
+        let is_there = head.kind != EntryKind::Directory && shared.keys.contains(&key);
+        if is_there || (self.manner.dry && head.kind != EntryKind::Directory) {
+            match is_there {
+                true => tell(Progress::Kept(head.size)),
+                false => tell(Progress::Would(&head.path, head.size)),
+            }
+            return Ok(encoder.kept(&entry, &mut out.buffer).map_err(bad)?);
+        }
+        let mut content = None;
+        let mut behind = 0;
+        if head.kind == EntryKind::File {
+            content = match walker.content() {
+                Ok(Some(content)) => Some(content),
+                Ok(None) => return Err(self.changed(&named(head).to_string_lossy()).into()),
+                Err(error) if self.manner.spare => {
+                    walker.forget(&head.path);
+                    self.spare(&head.path, &error.to_string(), encoder, out, tell);
+                    return Ok(());
+                }
+                Err(error) => return Err(self.unread((named(head), error)).into()),
+            };
+            let begun = shared.partial.filter(|have| have.partial_key == key);
+            if let (Some(have), Some(Content::File(file))) = (begun, &content) {
+                let mut hasher = blake3::Hasher::new();
+                let same = super::place::hash(file, have.partial, &mut hasher)
+                    .is_ok_and(|len| len == have.partial)
+                    && hasher.finalize() == have.partial_digest;
+                if same {
+                    behind = have.partial;
+                    encoder.from(behind, hasher, &mut out.buffer);
+                    tell(Progress::From(behind));
+                }
+            }
+        }
+        encoder.entry(&entry, &mut out.buffer).map_err(bad)?;
+        tell(Progress::Entry(head.size));
+        let Some(content) = content else {
+            return Ok(());
+        };
+        match self.content(content, head, behind, encoder, out)? {
+            Ok(()) => {
+                let digest = encoder.file_end(&mut out.buffer);
+                tell(Progress::File(&head.path, digest));
+            }
+            Err(why) if self.manner.spare => {
+                encoder.give_up(&mut out.buffer);
+                walker.forget(&head.path);
+                tell(Progress::Spared(&head.path, &why.text));
+            }
+            Err(why) => return Err(why.into()),
+        }
+        Ok(())
+    }
+
+    fn spare(
+        &self,
+        path: &[u8],
+        why: &str,
+        encoder: &mut Encoder,
+        out: &mut Out<'_>,
+        tell: Tell<'_>,
+    ) {
+        if !why.is_empty() {
+            tell(Progress::Spared(path, why));
+        }
+        encoder.spared(path, why, &mut out.buffer);
     }
 
     fn wait_for_sinks(&self, digest: [u8; DIGEST_BYTES]) -> Result<Done, Stop> {
@@ -177,56 +289,72 @@ impl Source<'_> {
         })
     }
 
-    /// The content of a file, from some byte on.
+    /// The content of a file, from some byte on; what is wrong with the file, if something is.
     fn content(
         &self,
-        walker: &mut Walker<'_>,
+        content: Content,
         head: &Head,
         behind: u64,
         encoder: &mut Encoder,
         out: &mut Out<'_>,
-    ) -> Result<(), Stop> {
-        let at = |error| self.unread((named(head), error));
-        match walker.content() {
-            None => return Err(self.changed(&named(head).to_string_lossy()).into()),
-            Some(Content::Stream(mut stream)) => {
+    ) -> Result<Result<(), Failure>, Stop> {
+        let sent = match content {
+            Content::Stream(mut stream) => {
                 // Whoever waits at the other end gets what is there.
                 out.flush()?;
-                while self
-                    .piece(&mut stream, (u64::MAX, false), encoder, out)
-                    .map_err(at)??
-                    > 0
-                {
-                    out.flush()?;
-                }
-            }
-            Some(Content::File(mut file)) => {
-                if behind > 0 {
-                    skip_over(&mut file, behind, encoder).map_err(at)?;
-                }
-                let mut read = behind;
-                while read <= head.size {
-                    // One more than it had: then it has grown.
-                    let most = head.size - read + 1;
-                    match self
-                        .piece(&mut file, (most, true), encoder, out)
-                        .map_err(at)??
-                    {
-                        0 => break,
-                        len => read += len as u64,
+                loop {
+                    match self.piece(&mut stream, (u64::MAX, false), encoder, out) {
+                        Ok(0) => break Ok(()),
+                        Ok(_) => out.flush()?,
+                        Err(why) => break Err(why),
                     }
                 }
-                let now = file.metadata().map_err(at)?;
-                let entry = head.entry();
-                let then = (head.size, entry.mtime_s, i64::from(entry.mtime_ns));
-                if read != head.size || then != (now.len(), now.mtime(), now.mtime_nsec()) {
-                    return Err(self.changed(&named(head).to_string_lossy()).into());
+            }
+            Content::File(mut file) => self.file(&mut file, head, behind, encoder, out),
+        };
+        match sent {
+            Ok(()) => Ok(Ok(())),
+            Err(Unread::Over) => Err(Stop::Over),
+            Err(Unread::Changed) => Ok(Err(self.changed(&named(head).to_string_lossy()))),
+            Err(Unread::Io(error)) => Ok(Err(self.unread((named(head), error)))),
+        }
+    }
+
+    fn file(
+        &self,
+        file: &mut File,
+        head: &Head,
+        behind: u64,
+        encoder: &mut Encoder,
+        out: &mut Out<'_>,
+    ) -> Result<(), Unread> {
+        let mut at = behind;
+        while at < head.size {
+            let (begin, end) = match head.is_sparse {
+                true => data_from(&*file, at)?.unwrap_or((head.size, head.size)),
+                false => (at, head.size),
+            };
+            while at < begin.min(head.size) {
+                let hole = (begin.min(head.size) - at).min(HOLE_BYTES_MAX);
+                encoder.hole(hole, &mut out.buffer);
+                out.flush_if_full()?;
+                at += hole;
+            }
+            file.seek(SeekFrom::Start(at))?;
+            while at < end.min(head.size) {
+                match self.piece(file, (end.min(head.size) - at, true), encoder, out)? {
+                    0 => return Err(Unread::Changed),
+                    len => at += len as u64,
                 }
             }
         }
-        encoder.file_end(&mut out.buffer);
-        out.flush_if_full()?;
-        Ok(())
+        let now = file.metadata()?;
+        let entry = head.entry();
+        let then = (head.size, entry.mtime_s, i64::from(entry.mtime_ns));
+        match then == (now.len(), now.mtime(), now.mtime_nsec()) {
+            true => Ok(()),
+            false => Err(Unread::Changed),
+        }
     }
 
     /// Reads a piece, at most `most` bytes, into the frame that is being filled; 0 at the end.
@@ -236,11 +364,9 @@ impl Source<'_> {
         (most, is_file): (u64, bool),
         encoder: &mut Encoder,
         out: &mut Out<'_>,
-    ) -> io::Result<Result<usize, Over>> {
-        if out.room() < PIECE_BYTES_MIN
-            && let Err(Over) = out.flush()
-        {
-            return Ok(Err(Over));
+    ) -> Result<usize, Unread> {
+        if out.room() < PIECE_BYTES_MIN {
+            out.flush()?;
         }
         let start = out.buffer.len() + 4;
         let room = (out.room() - 4) as u64;
@@ -260,7 +386,7 @@ impl Source<'_> {
                 encoder.content(&out.buffer[start..]);
             }
         }
-        Ok(Ok(len))
+        Ok(len)
     }
 
     fn unread(&self, (path, error): (PathBuf, io::Error)) -> Failure {
@@ -365,60 +491,4 @@ impl Out<'_> {
         self.offset += len as u64;
         Ok(())
     }
-}
-
-/// How much of what a sink has is what is here.
-fn position(tree: &mut Tree, have: &Have) -> Located<(u64, u64)> {
-    if (have.entries, have.partial) == (0, 0) {
-        return Ok((0, 0));
-    }
-    let mut walker = tree.walk();
-    let mut walk = Walk::default();
-    for _ in 0..have.entries {
-        let Some(head) = walker.next()? else {
-            return Ok((0, 0));
-        };
-        if walk.enter(&head.entry()).is_err() {
-            return Ok((0, 0));
-        }
-    }
-    if have.partial == 0 {
-        let same = resume::entries_match(have, &walk, None);
-        return Ok(if same { (have.entries, 0) } else { (0, 0) });
-    }
-    let Some(head) = walker.next()? else {
-        return Ok((0, 0));
-    };
-    let mut with_next = walk.clone();
-    let entered = with_next.enter(&head.entry()).is_ok();
-    if !entered || !resume::entries_match(have, &walk, Some(&with_next)) {
-        return Ok((0, 0));
-    }
-    let Some(Content::File(file)) = walker.content() else {
-        return Ok((0, 0));
-    };
-    let mut content = blake3::Hasher::new();
-    let hashed = super::place::hash(&file, have.partial, &mut content);
-    let hashed = hashed.map_err(|error| (named(&head), error))?;
-    match hashed == have.partial && content.finalize() == have.partial_digest {
-        true => Ok((have.entries, have.partial)),
-        false => Ok((have.entries, 0)),
-    }
-}
-
-/// Hashes the content that the sinks have.
-fn skip_over(file: &mut File, behind: u64, encoder: &mut Encoder) -> io::Result<()> {
-    let mut buffer = vec![0; FRAME_BYTES_MAX];
-    let mut left = behind;
-    while left > 0 {
-        let wanted = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        match file.read(&mut buffer[..wanted])? {
-            0 => return Err(ErrorKind::UnexpectedEof.into()),
-            len => {
-                encoder.content(&buffer[..len]);
-                left -= len as u64;
-            }
-        }
-    }
-    file.seek(SeekFrom::Start(behind)).map(drop)
 }

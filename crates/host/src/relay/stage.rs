@@ -13,11 +13,11 @@ use super::dial::{self, Next, Way};
 use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
 use super::monitor::Monitor;
-use super::place::Place;
+use super::place::{Manner, Place};
 use super::pump::{self, Ends, Frames, Outcome};
 use super::sink::{self, Inflow, Sink};
 use super::socket::Data;
-use super::source::{Feedback, Source};
+use super::source::{Feedback, Reading, Source};
 use super::tls::Trust;
 use super::transfer::{Shared, Transfer};
 use super::tree::Tree;
@@ -62,7 +62,7 @@ pub(super) fn run(
         pull: open.pull,
     };
     match reached {
-        Ok(behind) => stage.serve(behind, stripes, end, open.fresh),
+        Ok(behind) => stage.serve(behind, stripes, end, open),
         Err(failure) => transfer.fail(failure),
     }
     for (neighbor, rate_bps) in monitor.measured() {
@@ -108,7 +108,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    fn serve(&self, behind: Vec<Next>, stripes: Vec<Data>, end: End, fresh: bool) {
+    fn serve(&self, behind: Vec<Next>, stripes: Vec<Data>, end: End, open: &Open<'_>) {
         let controls: Vec<(NodeAddr, Arc<Duplex>)> = behind
             .iter()
             .map(|next| (next.node, Arc::clone(&next.control)))
@@ -140,7 +140,7 @@ impl Stage<'_> {
             transfer.thread(scope, here, || self.monitor.run(self.transfer));
             transfer.thread(scope, here, move || {
                 self.transfer
-                    .note(self.move_data(behind, stripes, end, fresh, feedback))
+                    .note(self.move_data(behind, stripes, end, open, feedback))
             });
         });
     }
@@ -205,7 +205,7 @@ impl Stage<'_> {
         behind: Vec<Next>,
         stripes: Vec<Data>,
         end: End,
-        fresh: bool,
+        open: &Open<'_>,
         feedback: &Shared<Feedback>,
     ) -> Outcome {
         let at = |peer| Ends {
@@ -214,13 +214,15 @@ impl Stage<'_> {
         };
         let before = self.before.node;
         match (end, self.pull) {
-            (End::Source(mut tree), true) => {
+            (End::Source(tree), true) => {
+                let mut tree = tree.sparing(open.spare);
                 let frames = Shared::new(Fan::new(1, 1, QUEUE_BYTES));
                 let source = Source {
                     here: self.here,
                     feedback,
                     frames: &frames,
                     transfer: self.transfer,
+                    manner: Reading::of(open),
                 };
                 spread(&frames, 0, stripes, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
@@ -234,15 +236,15 @@ impl Stage<'_> {
                     return Err(self.unusable("data is pulled from one node"));
                 };
                 let from = (next.node, next.data);
-                self.pass(from, vec![(before, stripes)], None, fresh)
+                self.pass(from, vec![(before, stripes)], None, open)
             }
             (End::Sink(place), false) => {
                 let behind = behind.into_iter().map(|next| (next.node, next.data));
-                self.pass((before, stripes), behind.collect(), Some(place), fresh)
+                self.pass((before, stripes), behind.collect(), Some(place), open)
             }
             (End::Nothing, false) => {
                 let behind = behind.into_iter().map(|next| (next.node, next.data));
-                self.pass((before, stripes), behind.collect(), None, fresh)
+                self.pass((before, stripes), behind.collect(), None, open)
             }
             (End::Sink(_), true) | (End::Source(_), false) => {
                 Err(self.unusable("a route whose ends are exchanged"))
@@ -260,7 +262,7 @@ impl Stage<'_> {
         (peer, from): (NodeAddr, Vec<Data>),
         mut to: Vec<(NodeAddr, Vec<Data>)>,
         sink: Option<Place>,
-        fresh: bool,
+        open: &Open<'_>,
     ) -> Outcome {
         let (here, transfer) = (self.here, self.transfer);
         let at = |peer| Ends { here, peer };
@@ -279,7 +281,7 @@ impl Stage<'_> {
                         transfer.note(sink::gather(from, at(peer), inflow, transfer));
                     });
                 }
-                self.sink(sink, inflow, fresh)
+                self.sink(sink, inflow, open)
             });
         }
         let frames: Frames = Shared::new(Fan::new(
@@ -308,7 +310,7 @@ impl Stage<'_> {
             transfer.thread(scope, here, move || {
                 transfer.note(sink::branch(at(peer), last, frames, inflow, transfer));
             });
-            self.sink(sink, inflow, fresh)
+            self.sink(sink, inflow, open)
         })
     }
 
@@ -338,7 +340,7 @@ impl Stage<'_> {
         });
     }
 
-    fn sink(&self, place: Option<Place>, inflow: &Inflow, fresh: bool) -> Outcome {
+    fn sink(&self, place: Option<Place>, inflow: &Inflow, open: &Open<'_>) -> Outcome {
         let Some(place) = place else {
             return Err(self.unusable("a route that ends nowhere"));
         };
@@ -350,7 +352,7 @@ impl Stage<'_> {
             transfer: self.transfer,
         };
         // A thread that waits for more must know at once, and not only see the connection end.
-        let done = sink.run(place, fresh, |_| {}).map(drop);
+        let done = sink.run(place, &Manner::of(open), |_| {}).map(drop);
         if let Err(failure) = &done {
             self.transfer.fail(failure.clone());
         }
@@ -358,14 +360,21 @@ impl Stage<'_> {
     }
 }
 
+/// A sink says what cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unfit {
+    #[error(transparent)]
+    Ack(#[from] relay::window::BadAck),
+    #[error(transparent)]
+    Keys(#[from] relay::resume::TooMuch),
+}
+
 /// What a sink says, as its source notes it.
-pub(super) fn note(
-    feedback: &Shared<Feedback>,
-    message: &Message<'_>,
-) -> Result<(), relay::window::BadAck> {
+pub(super) fn note(feedback: &Shared<Feedback>, message: &Message<'_>) -> Result<(), Unfit> {
     match *message {
+        Message::Kept(node, keys) => feedback.with(|f| f.on_keys(node, keys))?,
         Message::Have(node, have) => feedback.with(|f| f.on_have(node, have)),
-        Message::Ack(node, offset) => return feedback.with(|f| f.on_ack(node, offset)),
+        Message::Ack(node, offset) => feedback.with(|f| f.on_ack(node, offset))?,
         Message::Done(node, done) => feedback.with(|f| f.on_done(node, done)),
         _ => {}
     }

@@ -7,18 +7,23 @@
 //! over what has not changed comes by the same entries again. Links are copied as such.
 
 use net::beneath::Directory;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX};
+use wire::relay::entry::{Entry, EntryKind, NO_TIME, PATH_BYTES_MAX, SPARSE};
 
 /// Permissions of what is copied from a stream.
 const STREAM_MODE: u32 = 0o644;
 /// Directories in each other that are open at the same time. Choice: far beyond what people make.
 const DEPTH_MAX: usize = 256;
+
+/// Files with several names of which the first is remembered: 100 bytes and the path for each. What is
+/// beyond is copied once for each name.
+const HARD_LINKS_MAX: usize = 1 << 20;
 
 /// The head of an entry, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,13 +35,28 @@ pub(super) struct Head {
     pub(super) size: u64,
     pub(super) path: Vec<u8>,
     target: Vec<u8>,
+    /// When anything of it was changed last, in nanoseconds.
+    pub(super) changed_ns: i128,
+    /// It has holes.
+    pub(super) is_sparse: bool,
+}
+
+/// What a walk comes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Entry(Head),
+    /// What is not copied: its path, and what is wrong with it, if it was not left out on purpose.
+    Spared(Vec<u8>, String),
 }
 
 impl Head {
     pub(super) fn entry(&self) -> Entry<'_> {
         Entry {
             kind: self.kind,
-            mode: self.mode,
+            mode: match self.is_sparse {
+                true => self.mode | SPARSE,
+                false => self.mode,
+            },
             mtime_s: self.mtime_s,
             mtime_ns: self.mtime_ns,
             size: self.size,
@@ -57,6 +77,10 @@ impl Head {
             },
             path,
             target,
+            changed_ns: i128::from(metadata.ctime()) * 1_000_000_000
+                + i128::from(metadata.ctime_nsec()),
+            is_sparse: kind == EntryKind::File
+                && metadata.blocks().saturating_mul(512) < metadata.len(),
         }
     }
 }
@@ -70,6 +94,9 @@ pub(super) enum Content {
 /// Something to copy.
 pub struct Tree {
     what: What,
+    exclude: Vec<Vec<u8>>,
+    /// What cannot be read costs only itself.
+    spare: bool,
 }
 
 enum What {
@@ -104,6 +131,8 @@ impl Tree {
         let name = name.to_owned();
         Ok(Tree {
             what: What::Named { parent, name },
+            exclude: Vec::new(),
+            spare: false,
         })
     }
 
@@ -111,7 +140,25 @@ impl Tree {
     pub fn stream(stream: Box<dyn Read + Send>) -> Tree {
         Tree {
             what: What::Stream(Some(stream)),
+            exclude: Vec::new(),
+            spare: false,
         }
+    }
+
+    /// Without what these patterns name: a name anywhere, or, with a slash in it, a path from the top.
+    /// `*` stands for any characters, `?` for one.
+    #[must_use]
+    pub fn without(self, patterns: Vec<Vec<u8>>) -> Tree {
+        Tree {
+            exclude: patterns,
+            ..self
+        }
+    }
+
+    /// With what cannot be read left out.
+    #[must_use]
+    pub(super) fn sparing(self, spare: bool) -> Tree {
+        Tree { spare, ..self }
     }
 
     /// It can be read again from the beginning.
@@ -124,7 +171,9 @@ impl Tree {
             tree: self,
             open: Vec::new(),
             begun: false,
-            file: None,
+            stream: None,
+            named: None,
+            links: HashMap::new(),
         }
     }
 }
@@ -135,27 +184,30 @@ pub(super) struct Walker<'a> {
     /// The directories that the walk is in.
     open: Vec<Level>,
     begun: bool,
-    /// The file that was named last.
-    file: Option<Content>,
+    stream: Option<Content>,
+    /// The file that was named last, and the level that it is in, if it is in any.
+    named: Option<(Option<usize>, OsString)>,
+    /// The first names of files that have several, by device and number.
+    links: HashMap<(u64, u64), Vec<u8>>,
 }
 
 struct Level {
     directory: Directory,
     path: Vec<u8>,
-    /// What is left, last first, and what is a file of that.
-    names: Vec<(OsString, bool)>,
+    /// What is left, last first.
+    names: Vec<OsString>,
 }
 
 impl Walker<'_> {
-    /// The next entry.
-    pub(super) fn next(&mut self) -> Located<Option<Head>> {
-        self.file = None;
+    /// What comes next.
+    pub(super) fn next(&mut self) -> Located<Option<Found>> {
+        (self.stream, self.named) = (None, None);
         if !self.begun {
             self.begun = true;
-            return self.first().map(Some);
+            return self.first().map(|head| Some(Found::Entry(head)));
         }
         while let Some(level) = self.open.last_mut() {
-            let Some((name, is_file)) = level.names.pop() else {
+            let Some(name) = level.names.pop() else {
                 self.open.pop();
                 continue;
             };
@@ -164,24 +216,47 @@ impl Walker<'_> {
                 path.push(b'/');
             }
             path.extend_from_slice(name.as_bytes());
-            if path.len() > PATH_BYTES_MAX {
-                return Err((shown(&path), ErrorKind::InvalidFilename.into()));
+            if self.tree.excludes(&name, &path) {
+                return Ok(Some(Found::Spared(path, String::new())));
             }
             let depth = self.open.len() - 1;
-            return self.enter(depth, (&name, is_file), path).map(Some);
+            return match self.enter(depth, &name, path.clone()) {
+                Ok(head) => Ok(Some(Found::Entry(head))),
+                Err((_, error)) if self.tree.spare => {
+                    Ok(Some(Found::Spared(path, error.to_string())))
+                }
+                Err(error) => Err(error),
+            };
         }
         Ok(None)
     }
 
-    /// The content of the file that was named last.
-    pub(super) fn content(&mut self) -> Option<Content> {
-        self.file.take()
+    /// The content of the file that was named last, which is opened now.
+    pub(super) fn content(&mut self) -> io::Result<Option<Content>> {
+        if let Some(stream) = self.stream.take() {
+            return Ok(Some(stream));
+        }
+        let Some((level, name)) = self.named.take() else {
+            return Ok(None);
+        };
+        let directory = match (level, &self.tree.what) {
+            (Some(depth), _) => &self.open[depth].directory,
+            (None, What::Named { parent, .. }) => parent,
+            (None, What::Stream(_)) => return Ok(None),
+        };
+        let (file, _) = directory.read_at(&name)?;
+        Ok(Some(Content::File(file)))
+    }
+
+    /// The file with this path cannot be read: another name of it is one of its own.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        self.links.retain(|_, first| first != path);
     }
 
     fn first(&mut self) -> Located<Head> {
         match &mut self.tree.what {
             What::Stream(stream) => {
-                self.file = stream.take().map(Content::Stream);
+                self.stream = stream.take().map(Content::Stream);
                 Ok(Head {
                     kind: EntryKind::File,
                     mode: STREAM_MODE,
@@ -190,81 +265,127 @@ impl Walker<'_> {
                     size: 0,
                     path: Vec::new(),
                     target: Vec::new(),
+                    changed_ns: 0,
+                    is_sparse: false,
                 })
             }
             What::Named { parent, name } => {
                 let name = name.clone();
-                let (head, level, file) = visit(parent, (&name, false), Vec::new())?;
-                self.open.extend(level);
-                self.file = file.map(Content::File);
+                let (head, level) = visit(parent, &name, Vec::new(), &mut self.links)?;
+                self.take(None, &head, level, &name);
                 Ok(head)
             }
         }
     }
 
-    fn enter(&mut self, depth: usize, name: (&OsStr, bool), path: Vec<u8>) -> Located<Head> {
+    fn enter(&mut self, depth: usize, name: &OsStr, path: Vec<u8>) -> Located<Head> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err((shown(&path), ErrorKind::InvalidFilename.into()));
+        }
         if depth + 1 >= DEPTH_MAX {
             let text = format!("more than {DEPTH_MAX} directories in each other");
             return Err((shown(&path), io::Error::new(ErrorKind::InvalidInput, text)));
         }
-        let (head, level, file) = visit(&self.open[depth].directory, name, path)?;
-        self.open.extend(level);
-        self.file = file.map(Content::File);
+        let directory = &self.open[depth].directory;
+        let (head, level) = visit(directory, name, path, &mut self.links)?;
+        self.take(Some(depth), &head, level, name);
         Ok(head)
+    }
+
+    fn take(&mut self, depth: Option<usize>, head: &Head, level: Option<Level>, name: &OsStr) {
+        self.open.extend(level);
+        if head.kind == EntryKind::File {
+            self.named = Some((depth, name.to_owned()));
+        }
     }
 }
 
-/// The head of what has a name, and what is to be gone on with: its entries, or its content.
+impl Tree {
+    fn excludes(&self, name: &OsStr, path: &[u8]) -> bool {
+        self.exclude.iter().any(|pattern| {
+            let pattern = pattern.strip_suffix(b"/").unwrap_or(pattern);
+            match pattern.strip_prefix(b"/") {
+                Some(from_top) => matches(from_top, path),
+                None if pattern.contains(&b'/') => matches(pattern, path),
+                None => matches(pattern, name.as_bytes()),
+            }
+        })
+    }
+}
+
+/// `*` stands for any characters, `?` for one.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    // Where the last star is, and what it stands for ends.
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => {
+                let Some((at, end)) = star else {
+                    return false;
+                };
+                star = Some((at, end + 1));
+                (p, t) = (at + 1, end + 1);
+            }
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+/// The head of what has a name, and what is to be gone into.
 fn visit(
     parent: &Directory,
-    (name, is_file): (&OsStr, bool),
+    name: &OsStr,
     path: Vec<u8>,
-) -> Located<(Head, Option<Level>, Option<File>)> {
+    links: &mut HashMap<(u64, u64), Vec<u8>>,
+) -> Located<(Head, Option<Level>)> {
     let at = |error| (shown_or(&path, name), error);
-    if is_file {
-        let (file, metadata) = parent.read_at(name).map_err(at)?;
-        let head = Head::of(EntryKind::File, &metadata, path, Vec::new());
-        return Ok((head, None, Some(file)));
-    }
     let metadata = parent.look_at(name).map_err(at)?;
     if metadata.is_dir() {
         let directory = parent.enter(name).map_err(at)?;
         let names = sorted(&directory).map_err(at)?;
-        let metadata = directory.as_file().and_then(|file| file.metadata());
-        let metadata = metadata.map_err(at)?;
         let head = Head::of(EntryKind::Directory, &metadata, path.clone(), Vec::new());
         let level = Level {
             directory,
             path,
             names,
         };
-        Ok((head, Some(level), None))
+        Ok((head, Some(level)))
     } else if metadata.is_symlink() {
         let target = std::fs::read_link(parent.path().join(name)).map_err(at)?;
         let target = target.into_os_string().into_vec();
-        Ok((
-            Head::of(EntryKind::Link, &metadata, path, target),
-            None,
-            None,
-        ))
+        Ok((Head::of(EntryKind::Link, &metadata, path, target), None))
     } else if metadata.is_file() {
-        let (file, metadata) = parent.read_at(name).map_err(at)?;
-        let head = Head::of(EntryKind::File, &metadata, path, Vec::new());
-        Ok((head, None, Some(file)))
+        // Of what is named alone nobody sees the other names.
+        if metadata.nlink() > 1 && !path.is_empty() {
+            let file = (metadata.dev(), metadata.ino());
+            if let Some(first) = links.get(&file) {
+                let head = Head::of(EntryKind::HardLink, &metadata, path, first.clone());
+                return Ok((head, None));
+            }
+            if links.len() < HARD_LINKS_MAX {
+                links.insert(file, path.clone());
+            }
+        }
+        Ok((Head::of(EntryKind::File, &metadata, path, Vec::new()), None))
     } else {
         let text = "neither a file, nor a directory, nor a link: it cannot be copied";
         Err(at(io::Error::new(ErrorKind::InvalidInput, text)))
     }
 }
 
-/// Last first, with what the directory itself tells of what is a file.
-fn sorted(directory: &Directory) -> io::Result<Vec<(OsString, bool)>> {
+/// Last first.
+fn sorted(directory: &Directory) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in directory.list()? {
-        let entry = entry?;
-        names.push((entry.file_name(), entry.file_type()?.is_file()));
+        names.push(entry?.file_name());
     }
-    names.sort_unstable_by(|(a, _), (b, _)| b.as_bytes().cmp(a.as_bytes()));
+    names.sort_unstable_by(|a, b| b.as_bytes().cmp(a.as_bytes()));
     Ok(names)
 }
 
@@ -297,8 +418,8 @@ mod tests {
         let mut tree = Tree::open(&top).unwrap();
         let mut seen = Vec::new();
         let mut walker = tree.walk();
-        while let Some(head) = walker.next().unwrap() {
-            let has_content = walker.content().is_some();
+        while let Some(Found::Entry(head)) = walker.next().unwrap() {
+            let has_content = walker.content().unwrap().is_some();
             assert_eq!(has_content, head.kind == EntryKind::File);
             seen.push(head);
         }
@@ -308,7 +429,7 @@ mod tests {
         assert_eq!((seen[3].size, &seen[5].target[..]), (2, &b"../.."[..]));
         let mut again = tree.walk();
         for head in &seen {
-            assert_eq!(again.next().unwrap().as_ref(), Some(head));
+            assert_eq!(again.next().unwrap(), Some(Found::Entry(head.clone())));
         }
         assert_eq!(again.next().unwrap(), None);
         fs::remove_dir_all(dir).unwrap();
@@ -319,9 +440,82 @@ mod tests {
         let mut tree = Tree::stream(Box::new(&b"abc"[..]));
         assert!(!tree.can_rewind());
         let mut walker = tree.walk();
-        let head = walker.next().unwrap().unwrap();
+        let Some(Found::Entry(head)) = walker.next().unwrap() else {
+            panic!("nothing");
+        };
         assert_eq!((head.kind, head.mtime_ns), (EntryKind::File, NO_TIME));
-        assert!(matches!(walker.content(), Some(Content::Stream(_))));
+        assert!(matches!(walker.content(), Ok(Some(Content::Stream(_)))));
         assert_eq!(walker.next().unwrap(), None);
+    }
+
+    #[test]
+    fn other_names_of_a_file_and_what_is_left_out_are_told() {
+        let dir = test_directory("tree-links");
+        let top = dir.join("top");
+        fs::create_dir_all(top.join("sub")).unwrap();
+        fs::write(top.join("a"), "x").unwrap();
+        fs::hard_link(top.join("a"), top.join("sub/b")).unwrap();
+        fs::write(top.join("sub/c.tmp"), "x").unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(top.join("z")).unwrap();
+        let tree = Tree::open(&top).unwrap().without(vec![b"*.tmp".to_vec()]);
+        let mut tree = tree.sparing(true);
+        let mut walker = tree.walk();
+        let mut seen = Vec::new();
+        while let Some(found) = walker.next().unwrap() {
+            seen.push(match found {
+                Found::Entry(head) => (head.path, head.kind, head.target, false),
+                Found::Spared(path, why) => (path, EntryKind::File, Vec::new(), !why.is_empty()),
+            });
+        }
+        let of = |path: &str, kind, target: &str, is_wrong| {
+            (
+                path.as_bytes().to_vec(),
+                kind,
+                target.as_bytes().to_vec(),
+                is_wrong,
+            )
+        };
+        let expected = [
+            of("", EntryKind::Directory, "", false),
+            of("a", EntryKind::File, "", false),
+            of("sub", EntryKind::Directory, "", false),
+            of("sub/b", EntryKind::HardLink, "a", false),
+            of("sub/c.tmp", EntryKind::File, "", false),
+            of("z", EntryKind::File, "", true),
+        ];
+        assert_eq!(seen, expected);
+        let mut strict = Tree::open(&top).unwrap();
+        let mut walker = strict.walk();
+        assert!(std::iter::from_fn(|| walker.next().transpose()).any(|found| found.is_err()));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn patterns_match_names_and_paths() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("*.o", "a.o", true),
+            ("*.o", "a.oo", false),
+            ("a?c", "abc", true),
+            ("a*b*c", "axxbyyc", true),
+            ("a*b*c", "axxbyyd", false),
+            ("x", "xx", false),
+        ] {
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
+        }
+        let of = |pattern: &str| {
+            let tree = Tree::stream(Box::new(&b""[..]));
+            tree.without(vec![pattern.as_bytes().to_vec()])
+        };
+        let excludes = |pattern, path: &str| {
+            let name = Path::new(path).file_name().unwrap();
+            of(pattern).excludes(name, path.as_bytes())
+        };
+        assert!(excludes("cache/", "a/cache") && excludes("/a/*", "a/cache"));
+        assert!(!excludes("/cache", "a/cache") && excludes("a/c*", "a/cache"));
     }
 }

@@ -3,26 +3,32 @@
 use super::{StreamError, Walk};
 use wire::Malformed;
 use wire::relay::DIGEST_BYTES;
-use wire::relay::entry::{Entry, EntryKind, HEAD_BYTES_MAX, Item, PIECE_BYTES_MAX};
+use wire::relay::entry::{Entry, EntryKind, GIVEN_UP, HEAD_BYTES_MAX, HOLE, Item, PIECE_BYTES_MAX};
+
+/// The longest hole in one piece: hashing it takes a sink a second or so, within which it answers nobody.
+pub const HOLE_BYTES_MAX: u64 = 1 << 30;
 
 /// What a stream says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It begins behind so many entries, within the next one behind so many bytes. The sink answers
-    /// by [`Decoder::resume`] unless both are 0.
-    Begin {
-        /// Entries.
-        skip: u64,
-        /// Bytes of the next one.
-        partial: u64,
-    },
-    /// The next entry.
-    Entry(Entry<'a>),
+    /// It begins.
+    Begin,
+    /// The next entry, which the sink has said that it has.
+    Kept(Entry<'a>),
+    /// The next entry; of a file the content goes on behind so many bytes, which the sink has said that
+    /// it has. It answers by [`Decoder::resume`] unless it is 0.
+    Entry(Entry<'a>, u64),
+    /// Something is at the source and is not sent: its path, and why.
+    Spared(&'a [u8], &'a str),
+    /// Zeros of the file that was named last.
+    Hole(u64),
+    /// There is no such file as the one that was named last.
+    GivenUp,
     /// Content of the file that was named last.
     Content(&'a [u8]),
     /// The content of that file is complete, and is what was sent: its digest.
     FileEnd([u8; DIGEST_BYTES]),
-    /// All is complete, and is what was sent: the digest of the heads.
+    /// All is complete, and is what was sent: the digest of heads and contents.
     End([u8; DIGEST_BYTES]),
 }
 
@@ -32,6 +38,7 @@ enum State {
     Head,
     PieceLength,
     Piece(usize),
+    Hole,
     Digest,
     Ended,
 }
@@ -42,6 +49,9 @@ pub struct Decoder {
     state: State,
     walk: Walk,
     content: blake3::Hasher,
+    /// What was said of the next entry: that it is kept, or from where it goes on.
+    kept: bool,
+    from: u64,
     /// The beginning of what is not there whole yet.
     held: Vec<u8>,
     /// What is held has been told.
@@ -54,6 +64,8 @@ impl Default for Decoder {
             state: State::Begin,
             walk: Walk::default(),
             content: blake3::Hasher::new(),
+            kept: false,
+            from: 0,
             held: Vec::new(),
             told: false,
         }
@@ -61,9 +73,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// The sink has the entries of `walk`, and of the next one what `content` has been given.
-    pub fn resume(&mut self, walk: Walk, content: blake3::Hasher) {
-        self.walk = walk;
+    /// Of the file that was named last the sink has what `content` has been given.
+    pub fn resume(&mut self, content: blake3::Hasher) {
         self.content = content;
     }
 
@@ -91,20 +102,29 @@ impl Decoder {
                     let Some(item) = self.item(input)? else {
                         return Ok(None);
                     };
+                    if let Some(said) = said(item.bytes(&self.held)) {
+                        self.hear(said)?;
+                        continue;
+                    }
                     // What was read once is read again, because `item` borrows no longer.
                     let (item, _) = Item::read(item.bytes(&self.held))?;
-                    return act(&mut self.state, &mut self.walk, item).map(Some);
+                    let said = (&mut self.kept, &mut self.from);
+                    return act(&mut self.state, &mut self.walk, said, item).map(Some);
                 }
                 State::PieceLength => {
                     let Some(bytes) = self.fixed::<4>(input) else {
                         return Ok(None);
                     };
                     let len = u32::from_be_bytes(bytes);
-                    if len > PIECE_BYTES_MAX {
-                        return Err(Malformed::Length.into());
-                    }
                     self.state = match len {
                         0 => State::Digest,
+                        HOLE => State::Hole,
+                        GIVEN_UP => {
+                            self.content.reset();
+                            self.state = State::Head;
+                            return Ok(Some(Event::GivenUp));
+                        }
+                        len if len > PIECE_BYTES_MAX => return Err(Malformed::Length.into()),
                         len => State::Piece(len as usize),
                     };
                 }
@@ -118,6 +138,18 @@ impl Decoder {
                     self.content.update(bytes);
                     return Ok(Some(Event::Content(bytes)));
                 }
+                State::Hole => {
+                    let Some(bytes) = self.fixed::<8>(input) else {
+                        return Ok(None);
+                    };
+                    let len = u64::from_be_bytes(bytes);
+                    if len > HOLE_BYTES_MAX {
+                        return Err(Malformed::Length.into());
+                    }
+                    super::zeros(&mut self.content, len);
+                    self.state = State::PieceLength;
+                    return Ok(Some(Event::Hole(len)));
+                }
                 State::Digest => {
                     let Some(told) = self.fixed::<DIGEST_BYTES>(input) else {
                         return Ok(None);
@@ -128,12 +160,24 @@ impl Decoder {
                     if digest != told {
                         return Err(StreamError::Content);
                     }
+                    self.walk.complete(&told);
                     self.state = State::Head;
                     return Ok(Some(Event::FileEnd(told)));
                 }
                 State::Ended => return Err(StreamError::Excess),
             }
         }
+    }
+
+    /// Takes what is said of the next entry, which is said once.
+    fn hear(&mut self, said: Said) -> Result<(), StreamError> {
+        let is_first = !self.kept && self.from == 0;
+        match (self.state, said) {
+            (State::Head, Said::Kept) if is_first => self.kept = true,
+            (State::Head, Said::From(offset)) if is_first && offset > 0 => self.from = offset,
+            _ => return Err(Malformed::Kind.into()),
+        }
+        Ok(())
     }
 
     /// Whether a whole item is there, and where.
@@ -184,6 +228,7 @@ impl Decoder {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Place<'a> {
     Input(&'a [u8]),
     Held,
@@ -198,21 +243,50 @@ impl<'a> Place<'a> {
     }
 }
 
-fn act<'a>(state: &mut State, walk: &mut Walk, item: Item<'a>) -> Result<Event<'a>, StreamError> {
+/// What stands before an entry.
+enum Said {
+    Kept,
+    From(u64),
+}
+
+fn said(item: &[u8]) -> Option<Said> {
+    match Item::read(item) {
+        Ok((Item::Kept, _)) => Some(Said::Kept),
+        Ok((Item::From(offset), _)) => Some(Said::From(offset)),
+        _ => None,
+    }
+}
+
+fn act<'a>(
+    state: &mut State,
+    walk: &mut Walk,
+    (kept, from): (&mut bool, &mut u64),
+    item: Item<'a>,
+) -> Result<Event<'a>, StreamError> {
+    let is_said = *kept || *from > 0;
     match (*state, item) {
-        (State::Begin, Item::Begin { skip, partial }) => {
+        (State::Begin, Item::Begin) => {
             *state = State::Head;
-            Ok(Event::Begin { skip, partial })
+            Ok(Event::Begin)
         }
         (State::Head, Item::Entry(entry)) => {
             walk.enter(&entry)?;
-            if entry.kind == EntryKind::File {
+            let is_file = entry.kind == EntryKind::File;
+            let offset = core::mem::take(from);
+            if (offset > 0 && !is_file) || (*kept && entry.kind == EntryKind::Directory) {
+                return Err(Malformed::Value.into());
+            }
+            if core::mem::take(kept) {
+                return Ok(Event::Kept(entry));
+            }
+            if is_file {
                 *state = State::PieceLength;
             }
-            Ok(Event::Entry(entry))
+            Ok(Event::Entry(entry, offset))
         }
-        (State::Head, Item::End { entries, digest }) => {
-            if entries != walk.entries() || entries == 0 || digest != walk.heads_digest() {
+        (State::Head, Item::Spared { path, why }) if !is_said => Ok(Event::Spared(path, why)),
+        (State::Head, Item::End { entries, digest }) if !is_said => {
+            if entries != walk.entries() || entries == 0 || digest != walk.digest() {
                 return Err(StreamError::Entries);
             }
             *state = State::Ended;

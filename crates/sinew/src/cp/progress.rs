@@ -2,7 +2,7 @@
 
 use super::Copy;
 use super::route::Prediction;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::progress::{self, DRAWN_EVERY, Pace};
 use crate::table;
@@ -23,6 +23,8 @@ pub(super) struct Meter {
     predicted: Option<Prediction>,
     as_json: bool,
     is_quiet: bool,
+    /// Every file's digest is wanted.
+    lists: bool,
     draws: bool,
     clock: Clock,
     begun: base::Time,
@@ -37,8 +39,17 @@ struct State {
     /// What earlier attempts of this copy have written.
     before: u64,
     attempts: u64,
-    /// What the first attempt found.
+    /// What an attempt before this command had left, or what was the same anyway: entries and bytes.
     found: Option<(u64, u64)>,
+    /// The content of what is one file.
+    digest: Option<Digest>,
+    /// Files that came.
+    files: u64,
+    digests: BTreeMap<Vec<u8>, Digest>,
+    spared: BTreeMap<String, String>,
+    spared_count: u64,
+    /// Entries and bytes that would be copied.
+    would: (u64, u64),
     /// An attempt has reached its end; when something moved last, and whether in this attempt.
     begun: bool,
     moved: Option<base::Time>,
@@ -53,6 +64,14 @@ struct State {
     pace: Pace,
     drawn: Option<base::Time>,
 }
+
+/// Of a file's content.
+type Digest = [u8; 32];
+
+/// What was left out and is told by name. The rest is counted.
+const SPARED_MAX: usize = 1_000;
+/// Files whose digests are kept for a manifest: some 150 bytes each.
+const LISTED_MAX: usize = 4 << 20;
 
 impl State {
     /// Bytes that have arrived. What the ends have written is known late, in steps of megabytes; what
@@ -100,6 +119,7 @@ impl Meter {
             predicted: None,
             as_json: args.json,
             is_quiet: args.quiet,
+            lists: args.manifest.is_some(),
             // Data that scrolls by on the same terminal would be torn apart.
             draws: !args.quiet && io::stderr().is_terminal() && !to_terminal,
             begun: clock.now(),
@@ -122,7 +142,13 @@ impl Meter {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         state.attempts += 1;
         state.before += std::mem::take(&mut state.written);
-        (state.announced, state.entries) = (0, 0);
+        if state.begun {
+            let kept = state.kept;
+            state.found.get_or_insert(kept);
+        }
+        (state.announced, state.entries, state.kept) = (0, 0, (0, 0));
+        (state.spared_count, state.would) = (0, (0, 0));
+        state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
     }
@@ -164,7 +190,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn on(&self, progress: Progress) {
+    pub(super) fn on(&self, progress: Progress<'_>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         if !matches!(progress, Progress::Segment(..)) {
@@ -175,9 +201,36 @@ impl Meter {
             (state.begun, state.has_moved, state.moved) = (true, true, Some(now));
         }
         match progress {
-            Progress::Begins(entries, bytes) => {
-                state.kept = (entries, bytes);
-                state.found.get_or_insert((entries, bytes));
+            Progress::Kept(bytes) => {
+                state.kept.0 += 1;
+                state.kept.1 += bytes;
+                state.entries += 1;
+            }
+            Progress::From(bytes) => state.kept.1 += bytes,
+            Progress::File(path, digest) => {
+                if path.is_empty() {
+                    state.digest = Some(digest);
+                }
+                state.files += 1;
+                if self.lists && state.digests.len() < LISTED_MAX {
+                    state.digests.insert(path.to_vec(), digest);
+                }
+            }
+            Progress::Spared(path, why) => {
+                state.spared_count += 1;
+                if state.spared.len() < SPARED_MAX {
+                    let path = String::from_utf8_lossy(path).into_owned();
+                    state.spared.insert(path, why.to_owned());
+                }
+            }
+            Progress::Would(path, bytes) => {
+                state.would.0 += 1;
+                state.would.1 += bytes;
+                if !self.as_json && !self.is_quiet {
+                    let mut line = path.to_vec();
+                    line.push(b'\n');
+                    let _ = io::stdout().write_all(&line);
+                }
             }
             Progress::Entry(bytes) => {
                 state.announced += bytes;
@@ -207,9 +260,9 @@ impl Meter {
     /// The share, the rate of now, the time left, and the segment for which the others wait.
     fn line(&self, state: &mut State, now: base::Time) -> String {
         let seconds = now.since(self.begun).as_secs_f64();
-        let known = match (self.total, state.kept.0, state.entries) {
-            (Some(total), 0, _) => Some(total),
-            (None, 0, 1) => Some(state.announced),
+        let known = match (self.total, state.entries) {
+            (Some(total), _) => Some(total),
+            (None, 1) => Some(state.announced),
             // What lies before and behind is not known.
             _ => None,
         };
@@ -238,11 +291,26 @@ impl Meter {
         }
         done.bytes += state.before;
         let achieved = (done.bytes as f64 * 8.0 / seconds.max(1e-9)).round();
+        let outcome = match state.spared_count {
+            0 => Ok(()),
+            count => {
+                let mut text = format!("{count} could not be read, and were left out:");
+                for (path, why) in &state.spared {
+                    text += &format!("\n  {path}: {why}");
+                }
+                let more = count - state.spared.len() as u64;
+                if more > 0 {
+                    text += &format!("\n  and {more} more");
+                }
+                Err(Failure::failed(text))
+            }
+        };
         if self.as_json {
-            return terminal::json(&self.value(&state, word, paths, done, seconds, achieved));
+            terminal::json(&self.value(&state, word, paths, done, seconds, achieved))?;
+            return outcome;
         }
         if !io::stderr().is_terminal() {
-            return Ok(());
+            return outcome;
         }
         let mut text = format!(
             "{word} {}: {}",
@@ -250,17 +318,23 @@ impl Meter {
             progress::whole(done.bytes, seconds)
         );
         text += &self.predicted.map_or_else(String::new, foretold);
-        let found = state.found.unwrap_or_default();
+        let found = state.found.unwrap_or(state.kept);
         if found != (0, 0) {
             let (entries, bytes) = found;
-            text += &format!("; resumed after {entries} entries and {bytes} bytes");
+            text += &format!("; {entries} entries and {bytes} bytes were there");
         }
         let limits = limiting(&state.segments).map(|ends| self.segment(ends));
         if let Some(limits) = limits.filter(|_| state.segments.len() > 1) {
             text += &format!("; {limits} was the slowest");
         }
         let _ = writeln!(io::stderr(), "{text}");
-        Ok(())
+        outcome
+    }
+
+    /// The digests of the files that came, by their paths.
+    pub(super) fn digests(&self) -> BTreeMap<Vec<u8>, Digest> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.digests)
     }
 
     fn value(
@@ -289,21 +363,29 @@ impl Meter {
                 })
             })
             .collect();
-        let found = state.found.unwrap_or_default();
-        let digest: String = done
-            .digest
+        let found = state.found.unwrap_or(state.kept);
+        let spared: Vec<Value> = state
+            .spared
             .iter()
-            .map(|byte| format!("{byte:02x}"))
+            .map(|(path, why)| json!({"path": path, "why": why}))
             .collect();
         json!({
             word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
             "rate_bps": achieved, "predicted_bps": self.predicted.map(|p| p.rate_bps),
-            "predicted_by": self.predicted.map(|p| p.confidence), "digest": digest,
+            "predicted_by": self.predicted.map(|p| p.confidence),
+            "digest": state.digest.map(|digest| hex(&digest)), "stream_digest": hex(&done.digest),
+            "files": state.files, "spared": spared, "spared_count": state.spared_count,
+            "would_send": state.would.0, "would_send_bytes": state.would.1,
             "resumed_entries": found.0, "resumed_bytes": found.1,
             "attempts": state.attempts, "waited_s": state.waited.as_secs_f64(),
             "segments": segments,
         })
     }
+}
+
+/// Bytes as `b3sum` writes them.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What was predicted; nothing where nothing that is known limits the rate, as in `sinew plan`.

@@ -62,10 +62,7 @@ fn a_file_that_changes_while_it_is_copied_is_no_copy() {
     let chain = Chain::new("cp-changed", 2);
     let data = chain.world.dir.join("data");
     // More than what is on its way at any time.
-    fs::File::create(&data)
-        .unwrap()
-        .set_len(200_000_000)
-        .unwrap();
+    fs::write(&data, vec![0; 200_000_000]).unwrap();
     chain.signal("fra", "-STOP");
     let child = chain.begin_cp("data fra:copy --plain");
     // The other side does not answer: nothing of it has been read, or all that may be.

@@ -19,4 +19,5 @@ mod refusals;
 mod resume;
 mod status;
 mod strangers;
+mod trees;
 mod vanished;

@@ -53,12 +53,13 @@ fn bare_splice() -> f64 {
 #[ignore = "a measurement"]
 fn beside_a_bare_proxy() {
     let chain = Chain::new("cp-rates", 3);
-    let sparse = chain.world.dir.join("sparse");
-    fs::File::create(&sparse).unwrap().set_len(BYTES).unwrap();
+    // Of data: holes are not sent.
+    let data = fs::File::create(chain.world.dir.join("data"));
+    std::io::copy(&mut std::io::repeat(7).take(BYTES), &mut data.unwrap()).unwrap();
     let bare = bare_splice();
     println!("bare splice proxy, no digest: {bare:.0} Mbit/s");
     for options in ["--plain", "", "--plain --stripes 2,3"] {
-        let done = chain.cp(&format!("sparse lon:x --discard --via fra {options}"));
+        let done = chain.cp(&format!("data lon:x --discard --via fra {options}"));
         let rate = done["rate_bps"].as_f64().unwrap() / 1e6;
         println!(
             "cp over one relay {options:12}: {rate:.0} Mbit/s, {:.2} of bare",

@@ -132,8 +132,8 @@ fn what_cannot_be_is_said_with_the_node_and_the_remedy() {
             "{words}: {got} {text}"
         );
     }
-    // A directory is not copied over another.
-    chain.cp("tree fra:dir");
+    // A directory does not take a file's place.
+    fs::write(chain.root("fra").join("dir/tree"), "x").unwrap();
     let (_, text) = failure(&chain.try_cp("tree fra:dir"));
     assert!(text.contains("remove it, or choose another name"), "{text}");
     // A sink takes its journal away after the source has been told.

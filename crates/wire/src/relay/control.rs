@@ -5,13 +5,14 @@
 //!              (length 16 bits), route (the rest)
 //!   2 Attach   to the dialler: ticket 32 bytes, certificate (the rest)
 //!   3 Failed   to the ends: node, kind 8 bits, about (a node, or 0), text (the rest)
-//!   4 Have     sink to source: node, entries 64, partial 64, digest of the entries 32 bytes, digest
-//!              of the partial content 32 bytes
+//!   4 Have     sink to source: node, kept 64, key of the partial file 64, bytes of it 64, their
+//!              digest 32 bytes
 //!   5 Ack      sink to source: node, offset 64: all before it is written
 //!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
 //!              waited 16 and starved 16 (shares of 1000 of the time)
 //!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
+//!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
 //! ```
 
 use super::join::{Join, Joined};
@@ -35,6 +36,9 @@ const FLAG_PLAIN: u8 = 2;
 const FLAG_SCAVENGE: u8 = 4;
 const FLAG_FRESH: u8 = 8;
 const FLAG_KEEP: u8 = 16;
+const FLAG_DELETE: u8 = 32;
+const FLAG_SPARE: u8 = 64;
+const FLAG_DRY: u8 = 128;
 
 /// Why a transfer has failed, and hence whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,6 +128,12 @@ pub struct Open<'a> {
     pub fresh: bool,
     /// What is there under the target's name stays.
     pub keep: bool,
+    /// What a directory has and the source's has not is removed.
+    pub delete: bool,
+    /// What cannot be read costs only itself.
+    pub spare: bool,
+    /// Nothing is written: only what would be is told.
+    pub dry: bool,
     /// The congestion control of senders, by the kernel's name; empty for the kernel's choice.
     pub congestion: &'a str,
     /// The dialler's certificate; empty on the node's own socket.
@@ -135,14 +145,39 @@ pub struct Open<'a> {
 /// What a sink has of an earlier attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Have {
-    /// Entries that are complete.
-    pub entries: u64,
-    /// Bytes of the entry behind them.
+    /// How many keys were told before.
+    pub kept: u64,
+    /// The key of a file of which there is a beginning.
+    pub partial_key: u64,
+    /// Bytes of it; 0 if there is none.
     pub partial: u64,
-    /// BLAKE3 of the heads of these entries, that of the partial one included if there is any of it.
-    pub entries_digest: [u8; DIGEST_BYTES],
-    /// BLAKE3 of the partial content.
+    /// BLAKE3 of these.
     pub partial_digest: [u8; DIGEST_BYTES],
+}
+
+/// The longest list of keys in one message: 32 KiB.
+pub const KEYS_MAX: usize = 4_096;
+
+/// Keys of entries, back to back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Keys<'a> {
+    /// Keys of 64 bits each, at most [`KEYS_MAX`] of them.
+    pub fn parse(bytes: &'a [u8]) -> Result<Keys<'a>, Malformed> {
+        match bytes.len().is_multiple_of(8) && bytes.len() <= 8 * KEYS_MAX {
+            true => Ok(Keys { bytes }),
+            false => Err(Malformed::Length),
+        }
+    }
+
+    /// Each.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + use<'a> {
+        let keys = self.bytes.as_chunks::<8>().0;
+        keys.iter().map(|key| u64::from_be_bytes(*key))
+    }
 }
 
 /// How a segment fares, as its sending end measures.
@@ -165,7 +200,7 @@ pub struct Segment {
 /// What a sink has in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Bytes of the stream.
+    /// Bytes of content that came.
     pub bytes: u64,
     /// Entries, those of earlier attempts included.
     pub entries: u64,
@@ -196,7 +231,9 @@ pub enum Message<'a> {
         /// What, and what to do.
         text: &'a str,
     },
-    /// What a sink has already.
+    /// Keys of entries that a sink has.
+    Kept(NodeAddr, Keys<'a>),
+    /// What a sink has already: all keys have been told.
     Have(NodeAddr, Have),
     /// All before this offset of the stream is written.
     Ack(NodeAddr, u64),
@@ -216,7 +253,7 @@ pub enum Message<'a> {
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=10).contains(&kind) {
+    if !(1..=11).contains(&kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -262,12 +299,16 @@ impl<'a> Message<'a> {
                     text,
                 });
             }
+            11 => {
+                let node = NodeAddr(r.u32()?);
+                return Ok(Message::Kept(node, Keys::parse(r.rest())?));
+            }
             4 => Message::Have(
                 NodeAddr(r.u32()?),
                 Have {
-                    entries: r.u64()?,
+                    kept: r.u64()?,
+                    partial_key: r.u64()?,
                     partial: r.u64()?,
-                    entries_digest: r.array()?,
                     partial_digest: r.array()?,
                 },
             ),
@@ -314,6 +355,7 @@ impl<'a> Message<'a> {
             Message::Join(_) => 8,
             Message::Renew(_) => 9,
             Message::Joined(_) => 10,
+            Message::Kept(..) => 11,
         }
     }
 
@@ -343,9 +385,9 @@ impl<'a> Message<'a> {
             }
             Message::Have(node, ref have) => {
                 w.u32(node.0)?;
-                w.u64(have.entries)?;
+                w.u64(have.kept)?;
+                w.u64(have.partial_key)?;
                 w.u64(have.partial)?;
-                w.put(&have.entries_digest)?;
                 w.put(&have.partial_digest)?;
             }
             Message::Ack(node, offset) => {
@@ -371,6 +413,10 @@ impl<'a> Message<'a> {
             Message::Join(ref join) => join.emit(&mut w)?,
             Message::Renew(certificate) => w.put(certificate)?,
             Message::Joined(ref joined) => joined.emit(&mut w)?,
+            Message::Kept(node, keys) => {
+                w.u32(node.0)?;
+                w.put(keys.bytes)?;
+            }
         }
         let len = w.len() - MESSAGE_HEAD_BYTES;
         if len > BODY_BYTES_MAX {
@@ -386,9 +432,6 @@ impl<'a> Open<'a> {
         let (transfer, flags) = (r.array()?, r.u8()?);
         let congestion = read_text(&mut r)?;
         let certificate = read_long(&mut r)?;
-        if flags & !(FLAG_PULL | FLAG_PLAIN | FLAG_SCAVENGE | FLAG_FRESH | FLAG_KEEP) != 0 {
-            return Err(Malformed::Value);
-        }
         let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
         if congestion.len() > 15 || !congestion.bytes().all(is_name) {
             return Err(Malformed::Text);
@@ -403,6 +446,9 @@ impl<'a> Open<'a> {
             scavenge: flags & FLAG_SCAVENGE != 0,
             fresh: flags & FLAG_FRESH != 0,
             keep: flags & FLAG_KEEP != 0,
+            delete: flags & FLAG_DELETE != 0,
+            spare: flags & FLAG_SPARE != 0,
+            dry: flags & FLAG_DRY != 0,
             congestion,
             certificate,
             route: Hop::parse(r.rest())?,
@@ -417,6 +463,9 @@ impl<'a> Open<'a> {
             (self.scavenge, FLAG_SCAVENGE),
             (self.fresh, FLAG_FRESH),
             (self.keep, FLAG_KEEP),
+            (self.delete, FLAG_DELETE),
+            (self.spare, FLAG_SPARE),
+            (self.dry, FLAG_DRY),
         ];
         let set = flags.iter().filter(|(on, _)| *on);
         w.u8(set.fold(0, |flags, (_, flag)| flags | flag))?;

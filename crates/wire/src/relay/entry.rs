@@ -1,16 +1,19 @@
 //! The stream of a transfer: what is copied, entry by entry, in the order of their paths.
 //!
 //! ```text
-//!   Begin(skip, partial)  (head, content)*  End(entries, digest)
+//!   Begin  (head, content | Kept, head | From(offset), head, content | Spared(path, why))*  End(entries, digest)
 //!   head     kind 8, mode 32, mtime 64 s + 32 ns, size 64, path (length 16), target (length 16)
-//!   content  of a file: pieces (length 32, bytes), a length of 0, BLAKE3 of the whole content
+//!   content  of a file: pieces (length 32, bytes) and holes (a length with only the highest bit, then
+//!            64 bits of how long), a length of 0, BLAKE3 of the whole content; or given up (all bits)
 //! ```
+//! Kept stands before what every sink has already, and From before a file of which all have the same
+//! beginning. Spared names what is at the source and is not sent, so that no sink takes it for gone.
 //!
 //! Paths are relative, a parent stands before what is in it, and each is greater than the one
 //! before ([`is_after`]): there are no duplicates, and none leads out. The first entry has an empty
 //! path and is what was named.
 
-use super::{DIGEST_BYTES, read_long, write_long};
+use super::{DIGEST_BYTES, read_long, read_text, write_long, write_text};
 use crate::bytes::{Reader, Writer};
 use crate::{Full, Malformed};
 use core::cmp::Ordering;
@@ -23,6 +26,14 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const HEAD_BYTES_MAX: usize = 1 + 4 + 12 + 8 + 2 * (2 + PATH_BYTES_MAX);
 /// The longest piece of content.
 pub const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// A bit of the mode of a file: it has holes, so it may take less room than it is long.
+pub const SPARSE: u32 = 0o10000;
+/// In place of the length of a piece: a hole, whose length follows in 64 bits.
+pub const HOLE: u32 = 1 << 31;
+/// In place of the length of a piece: the source could not read on, and there is no such file.
+pub const GIVEN_UP: u32 = u32::MAX;
+/// The longest reason why something is spared.
+pub const REASON_BYTES_MAX: usize = 255;
 /// In place of the nanoseconds of a time: it is not known.
 pub const NO_TIME: u32 = u32::MAX;
 
@@ -35,6 +46,8 @@ pub enum EntryKind {
     File,
     /// A symbolic link.
     Link,
+    /// One more name of a file that came before: the target is its path.
+    HardLink,
 }
 
 /// The head of an entry.
@@ -52,27 +65,33 @@ pub struct Entry<'a> {
     pub size: u64,
     /// Where it is, seen from what was named.
     pub path: &'a [u8],
-    /// What a link says.
+    /// What a link says, or which file a hard link is of.
     pub target: &'a [u8],
 }
 
 /// A piece of the stream that is not content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item<'a> {
-    /// The stream begins behind so many complete entries, and within the next one.
-    Begin {
-        /// Entries that the sink has.
-        skip: u64,
-        /// Bytes that it has of the next one; if any, the first entry's content goes on from there.
-        partial: u64,
-    },
+    /// The stream begins.
+    Begin,
     /// An entry.
     Entry(Entry<'a>),
+    /// All sinks have the next entry: no content follows it.
+    Kept,
+    /// All sinks have so many bytes of the next entry: its content goes on behind them.
+    From(u64),
+    /// Something is at the source that is not sent.
+    Spared {
+        /// Where.
+        path: &'a [u8],
+        /// What is wrong with it; empty if it was not asked for.
+        why: &'a str,
+    },
     /// All has been said.
     End {
-        /// Entries, the skipped ones included.
+        /// Entries, those that were kept included.
         entries: u64,
-        /// BLAKE3 of the heads of all of them.
+        /// BLAKE3 of the heads of all of them, and of the digests of the contents that were sent.
         digest: [u8; DIGEST_BYTES],
     },
 }
@@ -116,11 +135,18 @@ impl<'a> Item<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<(Item<'a>, usize), Malformed> {
         let mut r = Reader::new(bytes);
         let item = match r.u8()? {
-            0 => Item::Begin {
-                skip: r.u64()?,
-                partial: r.u64()?,
-            },
-            kind @ 1..=3 => Item::Entry(Entry::read(kind, &mut r)?),
+            0 => Item::Begin,
+            5 => Item::Kept,
+            6 => Item::From(r.u64()?),
+            7 => {
+                let path = bounded(&mut r)?;
+                let why = read_text(&mut r)?;
+                if !is_path(path) {
+                    return Err(Malformed::Value);
+                }
+                Item::Spared { path, why }
+            }
+            kind @ (1..=3 | 8) => Item::Entry(Entry::read(kind, &mut r)?),
             4 => Item::End {
                 entries: r.u64()?,
                 digest: r.array()?,
@@ -134,10 +160,16 @@ impl<'a> Item<'a> {
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, Full> {
         let mut w = Writer::new(buffer);
         match self {
-            Item::Begin { skip, partial } => {
-                w.u8(0)?;
-                w.u64(*skip)?;
-                w.u64(*partial)?;
+            Item::Begin => w.u8(0)?,
+            Item::Kept => w.u8(5)?,
+            Item::From(offset) => {
+                w.u8(6)?;
+                w.u64(*offset)?;
+            }
+            Item::Spared { path, why } => {
+                w.u8(7)?;
+                write_long(&mut w, path)?;
+                write_text(&mut w, why)?;
             }
             Item::Entry(entry) => entry.write(&mut w)?,
             Item::End { entries, digest } => {
@@ -155,18 +187,21 @@ impl<'a> Entry<'a> {
         let kind = match kind {
             1 => EntryKind::Directory,
             2 => EntryKind::File,
-            _ => EntryKind::Link,
+            3 => EntryKind::Link,
+            _ => EntryKind::HardLink,
         };
         let (mode, seconds, mtime_ns, size) = (r.u32()?, r.u64()?, r.u32()?, r.u64()?);
         let path = bounded(r)?;
         let target = bounded(r)?;
-        let is_link = kind == EntryKind::Link;
-        if mode > 0o7777
+        let is_link = matches!(kind, EntryKind::Link | EntryKind::HardLink);
+        if mode & !SPARSE > 0o7777
+            || (mode & SPARSE != 0 && kind != EntryKind::File)
             || (mtime_ns >= 1_000_000_000 && mtime_ns != NO_TIME)
             || (kind != EntryKind::File && size != 0)
             || is_link == target.is_empty()
             || target.contains(&0)
             || !is_path(path)
+            || (kind == EntryKind::HardLink && !(is_path(target) && is_after(target, path)))
         {
             return Err(Malformed::Value);
         }
@@ -186,6 +221,7 @@ impl<'a> Entry<'a> {
             EntryKind::Directory => 1,
             EntryKind::File => 2,
             EntryKind::Link => 3,
+            EntryKind::HardLink => 8,
         })?;
         w.u32(self.mode)?;
         w.u64(self.mtime_s.cast_unsigned())?;

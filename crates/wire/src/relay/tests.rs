@@ -162,14 +162,17 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         scavenge: true,
         fresh: false,
         keep: true,
+        delete: false,
+        spare: false,
+        dry: true,
         congestion: "bbr",
         certificate: &[8, 9],
         route: Hop::parse(route).unwrap(),
     };
     let have = Have {
-        entries: 1,
-        partial: 2,
-        entries_digest: [3; 32],
+        kept: 1,
+        partial_key: 2,
+        partial: 3,
         partial_digest: [4; 32],
     };
     let segment = Segment {
@@ -191,7 +194,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
     vec![
         (
             Message::Open(open),
-            words(&[&[1; 16], &[21, 3], b"bbr", &[0, 2, 8, 9], route]),
+            words(&[&[1; 16], &[149, 3], b"bbr", &[0, 2, 8, 9], route]),
         ),
         (
             Message::Attach {
@@ -215,7 +218,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
                 &n,
                 &1u64.to_be_bytes(),
                 &2u64.to_be_bytes(),
-                &[3; 32],
+                &3u64.to_be_bytes(),
                 &[4; 32],
             ]),
         ),
@@ -266,7 +269,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         }
     }
     assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([11, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([12, 0, 0, 0]), Err(Malformed::Kind));
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
 }
 
@@ -317,13 +320,36 @@ fn items_come_back_and_are_short_until_they_are_whole() {
         target: b"../x",
         ..file
     };
+    let hard = Entry {
+        kind: EntryKind::HardLink,
+        size: 0,
+        target: b"a",
+        ..file
+    };
     let vectors = [
+        (Item::Begin, vec![0]),
+        (Item::Kept, vec![5]),
+        (Item::From(2), [&[6][..], &2u64.to_be_bytes()].concat()),
         (
-            Item::Begin {
-                skip: 1,
-                partial: 2,
+            Item::Spared {
+                path: b"a",
+                why: "no",
             },
-            [&[0][..], &1u64.to_be_bytes(), &2u64.to_be_bytes()].concat(),
+            vec![7, 0, 1, b'a', 2, b'n', b'o'],
+        ),
+        (
+            Item::Entry(hard),
+            [
+                &[8, 0, 0, 1, 0xa4][..],
+                &[0xff; 8],
+                &[0, 0, 0, 5],
+                &[0; 8],
+                &[0, 3],
+                b"a/b",
+                &[0, 1],
+                b"a",
+            ]
+            .concat(),
         ),
         (
             Item::Entry(file),
@@ -373,7 +399,7 @@ fn items_come_back_and_are_short_until_they_are_whole() {
     let mut bytes = vec![0; 128];
     for wrong in [
         Entry {
-            mode: 0o10000,
+            mode: 0o20000,
             ..file
         },
         Entry {
@@ -395,6 +421,18 @@ fn items_come_back_and_are_short_until_they_are_whole() {
         Entry {
             path: b"../b",
             ..file
+        },
+        Entry {
+            target: b"../x",
+            ..hard
+        },
+        Entry {
+            mode: entry::SPARSE,
+            ..hard
+        },
+        Entry {
+            target: b"z",
+            ..hard
         },
     ] {
         let len = Item::Entry(wrong).emit(&mut bytes).unwrap();
@@ -427,6 +465,22 @@ fn paths_stay_below_and_follow_each_other() {
             );
         }
     }
+}
+
+#[test]
+fn keys_come_back_and_are_bounded() {
+    let bytes = [&1u64.to_be_bytes()[..], &2u64.to_be_bytes()].concat();
+    let keys = Keys::parse(&bytes).unwrap();
+    assert_eq!(keys.iter().collect::<Vec<_>>(), [1, 2]);
+    let message = Message::Kept(NodeAddr(0x0a07_0001), keys);
+    check_message(
+        &message,
+        &[&[11, 0, 0, 20, 10, 7, 0, 1], &bytes[..]].concat(),
+    );
+    assert_eq!(Keys::parse(&[0; 9]), Err(Malformed::Length));
+    let most = vec![0; 8 * KEYS_MAX];
+    assert!(Keys::parse(&most).is_ok());
+    assert!(Keys::parse(&vec![0; 8 * KEYS_MAX + 8]).is_err());
 }
 
 #[test]

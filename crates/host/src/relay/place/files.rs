@@ -1,22 +1,29 @@
-//! The part of a copy: files and directories beside the target, and the journal that knows which of
-//! them are complete.
+//! Files and directories on their way into their place.
 //!
 //! ```text
-//!   begin ── locked, what is kept ──▶ resume ──▶ on_event … ──▶ End: times, sync, rename, journal away
+//!   begin ── locked; what is there: keys ──▶ on_event … ──▶ End: times, sync, rename, journal away
+//!
+//!   a new directory, or a file     in .NAME.sinew-part, which gets the name in the end
+//!   a directory that is there      in place, file by file; each beside its name until it is whole
 //! ```
+//! A file that is whole gets its time, then its name. So what has name, size and time of an entry of
+//! the source is that, and an attempt after this one need not look into it.
 
-use super::journal::{self, Journal, Kept};
-use super::{JOURNAL, Named, PART, shown};
+use super::journal::{self, Journal, Past};
+use super::{JOURNAL, Manner, Named, PART, beside, hash, shown};
+use crate::relay::tree::{Found, Tree};
 use net::beneath::{Directory, try_lock};
-use relay::{Event, Walk};
+use relay::{Event, resume};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileTimes, Permissions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use wire::relay::Have;
-use wire::relay::entry::{Entry, EntryKind, NO_TIME};
+use wire::relay::entry::{Entry, EntryKind, NO_TIME, SPARSE};
 
 /// How long a target that another transfer writes is waited for: one that was interrupted a moment
 /// ago is still being noticed.
@@ -26,23 +33,36 @@ const LOCK_PACE: Duration = Duration::from_millis(50);
 /// Files and directories are their owner's alone until they are complete.
 const PART_MODE: u32 = 0o600;
 const PART_DIRECTORY_MODE: u32 = 0o700;
-/// Of the permissions, what is taken over: not that a program runs as another user, because the
-/// owner is not taken over either.
-const MODE_MASK: u32 = 0o1777;
 /// Directories in each other: as many as a source goes into.
 const DEPTH_MAX: usize = 256;
+/// The beginning of a file of so many bytes is worth keeping: 8 ms at 1 Gbit/s.
+const LARGE_BYTES: u64 = 1 << 20;
+/// How often what has come is stored, so that a host that is switched off loses no more than that.
+const STORE_EVERY: Duration = Duration::from_secs(60);
 
-/// A part, its journal, and the place that it is for.
+/// A copy, and the place that it is for.
 pub(super) struct Files {
     place: Named,
     part: OsString,
     journal: Journal,
-    /// How far earlier attempts have come.
-    kept: Kept,
+    /// The target is a directory that is there.
+    in_place: bool,
+    /// What a directory has and the source's has not is removed.
+    prunes: bool,
+    /// The beginning of a file.
+    partial: Option<Partial>,
     /// Directories that are not complete, each in the one before.
     open: Vec<Level>,
     file: Option<Current>,
     synced: bool,
+    /// The target is what the source has already.
+    is_kept: bool,
+    stored: Instant,
+}
+
+struct Partial {
+    path: Vec<u8>,
+    content: blake3::Hasher,
 }
 
 struct Level {
@@ -50,165 +70,199 @@ struct Level {
     directory: Directory,
     mode: u32,
     mtime: Option<SystemTime>,
+    /// What the source has in it.
+    names: HashSet<Vec<u8>>,
 }
 
 struct Current {
     file: File,
+    /// What has been written, holes included.
+    bytes: u64,
     path: Vec<u8>,
     mode: u32,
     mtime: Option<SystemTime>,
 }
 
+/// What is there.
+#[derive(Default)]
+pub(in crate::relay) struct There {
+    pub(in crate::relay) keys: Vec<u64>,
+    pub(in crate::relay) have: Have,
+}
+
 impl Files {
-    /// Locks the place, and looks what an earlier attempt has left.
-    pub(super) fn begin(place: Named, fresh: bool) -> io::Result<(Files, Have)> {
+    /// Locks the place, and looks what is there.
+    pub(super) fn begin(place: Named, manner: &Manner) -> io::Result<(Files, There)> {
         let (part, journal_name) = (place.with(PART), place.with(JOURNAL));
         let file = lock(&place.parent, &journal_name)?;
-        let mut journal = Journal::open(file)?;
-        if fresh {
-            journal.clear()?;
-        }
-        let kept = journal.check(&place.parent, &part)?;
-        if kept.is_empty() {
-            journal.clear()?;
+        let (mut journal, mut past) = Journal::open(file)?;
+        let in_place = place.is_directory();
+        if manner.fresh {
+            past = Past::default();
             discard(&place.parent, &part)?;
-        } else {
-            journal.prune(&place.parent, &part, &kept)?;
         }
-        let have = kept.have();
+        let keys = match manner.fresh {
+            true => Vec::new(),
+            false => keys(&place, &part, in_place, &past, manner)?,
+        };
+        let root = if in_place { &place.name } else { &part };
+        let (partial, have) = match past.current.as_deref() {
+            Some(head) => partial(&place.parent, root, head, manner).unwrap_or_default(),
+            None => Default::default(),
+        };
+        let have = Have {
+            kept: keys.len() as u64,
+            ..have
+        };
+        if partial.is_none() {
+            journal.on_stored(SystemTime::now())?;
+        }
         let files = Files {
+            prunes: manner.delete || !in_place,
             place,
             part,
             journal,
-            kept,
+            in_place,
+            partial,
             open: Vec::new(),
             file: None,
             synced: false,
+            is_kept: false,
+            stored: Instant::now(),
         };
-        Ok((files, have))
+        Ok((files, There { keys, have }))
     }
 
-    /// Goes on behind so many entries and bytes; what was kept of them, for the decoder.
-    pub(super) fn resume(&mut self, skip: u64, partial: u64) -> io::Result<(Walk, blake3::Hasher)> {
-        let parent = &self.place.parent;
-        if (skip, partial) == (0, 0) {
-            if !self.kept.is_empty() {
-                self.journal.clear()?;
-                discard(parent, &self.part)?;
-            }
-            self.kept = Kept::default();
-            return Ok((Walk::default(), blake3::Hasher::new()));
-        }
-        if !self.kept.reaches(skip, partial) {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        if !self.kept.is_at(skip, partial) {
-            // Another sink has less: this one goes back to there.
-            self.kept = self.journal.cut(parent, &self.part, skip, partial)?;
-        }
-        let open = std::mem::take(&mut self.kept.directories);
-        for (head, path) in open {
-            let directory = self.directory(&path)?;
-            let entry = journal::entry(&head)?;
-            self.open.push(Level {
-                path,
-                directory,
-                mode: entry.mode,
-                mtime: time(&entry),
-            });
-        }
-        Ok((self.kept.walk.clone(), self.kept.content.clone()))
-    }
-
-    /// A directory of the part, by its path within it.
-    fn directory(&self, path: &[u8]) -> io::Result<Directory> {
-        let mut directory = self.place.parent.enter(&self.part)?;
-        for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
-            directory = directory.enter(OsStr::from_bytes(name))?;
-        }
-        Ok(directory)
+    /// What there is of the file that was named last.
+    pub(super) fn content(&mut self) -> Option<blake3::Hasher> {
+        Some(self.partial.take()?.content)
     }
 
     /// Does what the stream says.
     pub(super) fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event {
-            Event::Begin { .. } => Ok(()),
-            Event::Entry(entry) => self.on_entry(entry),
-            Event::Content(bytes) => match &mut self.file {
-                Some(current) => current.file.write_all(bytes),
-                None => Err(ErrorKind::InvalidData.into()),
-            },
-            Event::FileEnd(digest) => {
-                let current = self.file.take().ok_or(ErrorKind::InvalidData)?;
-                finish(&current.file, current.mode, current.mtime)?;
-                if current.path.is_empty() {
-                    current.file.sync_all()?;
-                    self.synced = true;
-                }
-                self.journal.complete(digest)
+            Event::Begin => Ok(()),
+            Event::Kept(entry) => {
+                self.leave(entry.path)?;
+                self.is_kept = self.open.is_empty();
+                Ok(())
             }
+            Event::Spared(path, _) => self.leave(path),
+            Event::Entry(entry, from) => self.on_entry(entry, *from),
+            Event::Content(bytes) => {
+                let current = self.current()?;
+                current.bytes += bytes.len() as u64;
+                current.file.write_all(bytes)
+            }
+            Event::Hole(len) => {
+                let current = self.current()?;
+                current.bytes += len;
+                current.file.seek(SeekFrom::Start(current.bytes)).map(drop)
+            }
+            Event::GivenUp => match self.file.take() {
+                Some(current) => self.forget(&current.path),
+                None => Ok(()),
+            },
+            Event::FileEnd(_) => self.on_file_end(),
             Event::End(_) => self.on_end(),
         }
     }
 
-    fn on_entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
-        self.leave(entry.path)?;
-        let part = self.part.clone();
-        let (directory, name) = match self.open.last() {
-            None => {
-                self.check_target(entry.kind)?;
-                (&self.place.parent, part.as_os_str())
-            }
+    fn current(&mut self) -> io::Result<&mut Current> {
+        self.file
+            .as_mut()
+            .ok_or_else(|| ErrorKind::InvalidData.into())
+    }
+
+    /// The directory that an entry is in, its name there, and that of what lies beside it.
+    fn seat<'a>(&'a self, path: &'a [u8]) -> (&'a Directory, OsString, OsString) {
+        match self.open.last() {
+            None if self.in_place => (
+                &self.place.parent,
+                self.place.name.clone(),
+                self.part.clone(),
+            ),
+            None => (&self.place.parent, self.part.clone(), self.part.clone()),
             Some(level) => {
-                let start = match level.path.len() {
-                    0 => 0,
-                    len => len + 1,
-                };
-                (&level.directory, OsStr::from_bytes(&entry.path[start..]))
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                let name = OsStr::from_bytes(name);
+                (&level.directory, name.to_owned(), beside(name, PART))
             }
-        };
+        }
+    }
+
+    fn on_entry(&mut self, entry: &Entry<'_>, from: u64) -> io::Result<()> {
+        self.leave(entry.path)?;
+        if self.open.is_empty() {
+            self.check_target(entry.kind)?;
+        }
+        let (directory, name, part) = self.seat(entry.path);
         match entry.kind {
             EntryKind::Directory => {
                 if self.open.len() >= DEPTH_MAX {
                     return Err(ErrorKind::InvalidFilename.into());
                 }
-                let made = directory.enter_or_make(name, PART_DIRECTORY_MODE)?;
+                if directory.look_at(&name).is_ok_and(|found| !found.is_dir()) {
+                    directory.remove(&name)?;
+                }
+                let made = directory.enter_or_make(&name, PART_DIRECTORY_MODE)?;
+                let file = made.as_file()?;
+                let mode = file.metadata()?.mode() | PART_DIRECTORY_MODE;
+                file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
                 self.open.push(Level {
                     path: entry.path.to_vec(),
                     directory: made,
                     mode: entry.mode,
                     mtime: time(entry),
+                    names: HashSet::new(),
                 });
-                self.journal.begin(entry)
             }
             EntryKind::Link => {
-                directory.link(OsStr::from_bytes(entry.target), name)?;
-                self.journal.begin(entry)
+                make_room(directory, &name, self.prunes)?;
+                directory.link(OsStr::from_bytes(entry.target), &name)?;
+            }
+            EntryKind::HardLink => {
+                let target = Path::new(OsStr::from_bytes(entry.target));
+                let (Some(root), Some(old)) = (self.open.first(), target.file_name()) else {
+                    return Err(ErrorKind::InvalidData.into());
+                };
+                let parent = target.parent().unwrap_or(Path::new(""));
+                let parent = root.directory.below(parent)?;
+                make_room(directory, &name, self.prunes)?;
+                directory.hard_link(&parent, old, &name)?;
             }
             EntryKind::File => {
-                let partial = std::mem::take(&mut self.kept.partial);
-                let mut file = match partial {
-                    0 => directory.create_new(name, PART_MODE)?,
-                    _ => directory.create(name, PART_MODE)?,
+                let missing = entry.size.saturating_sub(from);
+                let free = directory.free()?;
+                if entry.mode & SPARSE == 0 && missing > free {
+                    return Err(too_little(missing, free));
+                }
+                let mut file = match from {
+                    0 => {
+                        make_room(directory, &part, true)?;
+                        directory.create_new(&part, PART_MODE)?
+                    }
+                    _ => directory.create(&part, PART_MODE)?,
                 };
-                if partial == 0 {
+                file.set_len(from)?;
+                file.seek(SeekFrom::Start(from))?;
+                // What is not known to be long may be.
+                if entry.size == 0 || entry.size >= LARGE_BYTES {
                     self.journal.begin(entry)?;
-                } else {
-                    file.set_len(partial)?;
-                    file.seek(SeekFrom::Start(partial))?;
                 }
                 self.file = Some(Current {
                     file,
+                    bytes: from,
                     path: entry.path.to_vec(),
                     mode: entry.mode,
                     mtime: time(entry),
                 });
-                Ok(())
             }
         }
+        Ok(())
     }
 
-    /// Completes the directories that an entry at `path` is not in.
+    /// Completes the directories that an entry at `path` is not in, and notes that it is there.
     fn leave(&mut self, path: &[u8]) -> io::Result<()> {
         let is_in = |level: &Level| {
             level.path.is_empty()
@@ -219,40 +273,102 @@ impl Files {
         while self.open.last().is_some_and(|level| !is_in(level)) {
             self.complete_directory()?;
         }
-        Ok(())
-    }
-
-    fn complete_directory(&mut self) -> io::Result<()> {
-        if let Some(level) = self.open.pop() {
-            finish(&level.directory.as_file()?, level.mode, level.mtime)?;
+        if let Some(level) = self.open.last_mut().filter(|_| self.prunes) {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            level.names.insert(name.to_vec());
         }
         Ok(())
     }
 
+    fn complete_directory(&mut self) -> io::Result<()> {
+        let Some(level) = self.open.pop() else {
+            return Ok(());
+        };
+        if self.prunes {
+            for found in level.directory.list()? {
+                let found = found?;
+                let name = found.file_name();
+                if !level.names.contains(name.as_bytes()) {
+                    match found.file_type()?.is_dir() {
+                        true => level.directory.remove_all(&name)?,
+                        false => level.directory.remove(&name)?,
+                    }
+                }
+            }
+        }
+        finish(&level.directory.as_file()?, level.mode, level.mtime)
+    }
+
+    fn on_file_end(&mut self) -> io::Result<()> {
+        let current = self.file.take().ok_or(ErrorKind::InvalidData)?;
+        // Behind the last hole nothing was written.
+        current.file.set_len(current.bytes)?;
+        finish(&current.file, current.mode, current.mtime)?;
+        if current.path.is_empty() {
+            // It gets its name once the whole stream is known to be right.
+            self.synced = true;
+            return current.file.sync_all();
+        }
+        let (directory, name, part) = self.seat(&current.path);
+        make_room(directory, &name, self.prunes)?;
+        directory.rename(&part, &name)?;
+        self.journal.end()?;
+        if self.stored.elapsed() >= STORE_EVERY {
+            let now = SystemTime::now();
+            self.place.parent.sync_file_system()?;
+            self.journal.on_stored(now)?;
+            self.stored = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Removes what there is of a file.
+    fn forget(&mut self, path: &[u8]) -> io::Result<()> {
+        let (directory, _, part) = self.seat(path);
+        directory.remove(&part)?;
+        self.journal.end()
+    }
+
     fn on_end(&mut self) -> io::Result<()> {
+        let was_directory = !self.open.is_empty();
         while !self.open.is_empty() {
             self.complete_directory()?;
+        }
+        if let Some(partial) = self.partial.take().filter(|_| self.in_place) {
+            // Of a file that the source has no more.
+            let path = Path::new(OsStr::from_bytes(&partial.path));
+            let root = self.place.parent.enter(&self.place.name)?;
+            if let (Some(name), Ok(parent)) = (
+                path.file_name(),
+                root.below(path.parent().unwrap_or(Path::new(""))),
+            ) {
+                parent.remove(&beside(name, PART))?;
+            }
         }
         if !self.synced {
             self.place.parent.sync_file_system()?;
         }
         let parent = &self.place.parent;
-        parent.rename(&self.part, &self.place.name)?;
-        parent.as_file()?.sync_all()?;
+        let is_new = was_directory || !self.is_kept;
+        if is_new && !self.in_place {
+            parent.rename(&self.part, &self.place.name)?;
+            parent.as_file()?.sync_all()?;
+        }
+        discard(parent, &self.part)?;
         parent.remove(&self.place.with(JOURNAL))
     }
 
-    /// A directory takes nobody's place, and a file none of a directory: before it is copied.
+    /// A file takes no directory's place, and a directory no file's: before it is copied.
     fn check_target(&self, kind: EntryKind) -> io::Result<()> {
+        let is_directory = kind == EntryKind::Directory;
         let text = match self.place.parent.look_at(&self.place.name) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error),
-            Ok(_) if kind == EntryKind::Directory => {
-                "it exists, and a directory is not copied over another: remove it, or choose \
-                 another name"
-            }
-            Ok(found) if found.is_dir() => {
+            Ok(found) if found.is_dir() && !is_directory => {
                 "it is a directory, and no file takes its place: choose another name"
+            }
+            Ok(found) if !found.is_dir() && is_directory => {
+                "it is a file, and no directory takes its place: remove it, or choose another name"
             }
             Ok(_) => return Ok(()),
         };
@@ -263,7 +379,7 @@ impl Files {
     pub(super) fn what(&self, event: &Event<'_>) -> String {
         let name = shown(&self.place.name);
         let inside = match event {
-            Event::Entry(entry) => entry.path,
+            Event::Entry(entry, _) | Event::Kept(entry) => entry.path,
             _ => self.file.as_ref().map_or(&[][..], |current| &current.path),
         };
         match inside.is_empty() {
@@ -285,9 +401,114 @@ impl Drop for Files {
     }
 }
 
+/// What is there, where nothing is to be written.
+pub(super) fn look(place: &Named, manner: &Manner) -> io::Result<There> {
+    let keys = match manner.fresh {
+        true => Vec::new(),
+        false => {
+            let (part, past) = (place.with(PART), Past::default());
+            keys(place, &part, place.is_directory(), &past, manner)?
+        }
+    };
+    let have = Have {
+        kept: keys.len() as u64,
+        ..Have::default()
+    };
+    Ok(There { keys, have })
+}
+
+/// The keys of what is there and believed.
+fn keys(
+    place: &Named,
+    part: &OsStr,
+    in_place: bool,
+    past: &Past,
+    manner: &Manner,
+) -> io::Result<Vec<u64>> {
+    let is_directory = |name: &OsStr| place.parent.look_at(name).is_ok_and(|found| found.is_dir());
+    // A part that is a file is not the target yet, so it tells nothing.
+    let (name, believed_ns) = match in_place || !is_directory(part) {
+        true => (&*place.name, None),
+        false => (part, past.believed_ns),
+    };
+    let mut keys = Vec::new();
+    let Ok(tree) = Tree::named(place.parent.below(Path::new(""))?, name) else {
+        return Ok(keys);
+    };
+    let mut tree = tree.sparing(true);
+    let mut walker = tree.walk();
+    while let Ok(Some(found)) = walker.next() {
+        let Found::Entry(head) = found else { continue };
+        let is_believed = believed_ns.is_none_or(|until| head.changed_ns <= until);
+        if head.kind != EntryKind::Directory && is_believed && keys.len() < resume::KEYS_MAX {
+            keys.push(resume::key(&manner.transfer, &head.entry()));
+        }
+    }
+    Ok(keys)
+}
+
+/// What there is of the file with this head.
+fn partial(
+    parent: &Directory,
+    root: &OsStr,
+    head: &[u8],
+    manner: &Manner,
+) -> io::Result<(Option<Partial>, Have)> {
+    let entry = journal::entry(head)?;
+    let path = Path::new(OsStr::from_bytes(entry.path));
+    let file = match path.file_name() {
+        None => parent.read(Path::new(root))?,
+        Some(name) => {
+            let root = parent.enter(root)?;
+            let directory = root.below(path.parent().unwrap_or(Path::new("")))?;
+            directory.read(Path::new(&beside(name, PART)))?
+        }
+    };
+    let mut content = blake3::Hasher::new();
+    let bytes = hash(&file, u64::MAX, &mut content)?;
+    if bytes == 0 {
+        return Ok(Default::default());
+    }
+    let have = Have {
+        kept: 0,
+        partial_key: resume::key(&manner.transfer, &entry),
+        partial: bytes,
+        partial_digest: *content.finalize().as_bytes(),
+    };
+    let partial = Partial {
+        path: entry.path.to_vec(),
+        content,
+    };
+    Ok((Some(partial), have))
+}
+
+/// Removes what has a name, for something else; a directory only if that is wanted.
+fn make_room(directory: &Directory, name: &OsStr, prunes: bool) -> io::Result<()> {
+    match directory.look_at(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if !found.is_dir() => directory.remove(name),
+        Ok(_) if prunes => directory.remove_all(name),
+        Ok(_) => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "a directory is in its place: remove it, or say --delete",
+        )),
+    }
+}
+
+fn too_little(missing: u64, free: u64) -> io::Error {
+    let mb = |bytes: u64| bytes as f64 / 1e6;
+    let text = format!(
+        "{:.1} MB are to come and {:.1} MB are free",
+        mb(missing),
+        mb(free)
+    );
+    io::Error::new(ErrorKind::StorageFull, text)
+}
+
 /// Permissions and time of something that is complete.
 fn finish(file: &File, mode: u32, mtime: Option<SystemTime>) -> io::Result<()> {
-    file.set_permissions(Permissions::from_mode(mode & MODE_MASK))?;
+    file.set_permissions(Permissions::from_mode(mode & resume::MODE_MASK))?;
     match mtime {
         Some(mtime) => file.set_times(FileTimes::new().set_modified(mtime)),
         None => Ok(()),
@@ -308,12 +529,7 @@ fn time(entry: &Entry<'_>) -> Option<SystemTime> {
 
 /// Removes a part, whatever it is.
 fn discard(parent: &Directory, part: &OsStr) -> io::Result<()> {
-    match parent.look_at(part) {
-        Ok(found) if found.is_dir() => parent.remove_all(part),
-        Ok(_) => parent.remove(part),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    make_room(parent, part, true)
 }
 
 /// Opens the journal and locks it. Who had it before may have removed it meanwhile.

@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::files::test_directory;
-use relay::{Decoder, Encoder};
+use relay::{Decoder, Encoder, resume};
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use wire::relay::entry::Entry;
+use wire::relay::Have;
+use wire::relay::entry::{Entry, EntryKind};
 
 const HERE: NodeAddr = NodeAddr(0x0a07_0001);
 
@@ -29,22 +31,39 @@ fn entry<'a>(kind: EntryKind, path: &'a str, size: u64) -> Entry<'a> {
     }
 }
 
-/// A directory with three files and a link, and content that fits their names.
-fn stream() -> Vec<u8> {
+const ENTRIES: [(EntryKind, &str, u64); 6] = [
+    (EntryKind::Directory, "", 0),
+    (EntryKind::Directory, "a", 0),
+    (EntryKind::File, "a/x", 2_000_000),
+    (EntryKind::File, "b", 3),
+    (EntryKind::Link, "l", 0),
+    (EntryKind::File, "z", 1_500_000),
+];
+
+/// A directory with three files and a link, and content that fits their names, without what is there.
+fn stream_without(there: &There) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut encoder = Encoder::begin(Walk::default(), 0, blake3::Hasher::new(), &mut out);
-    let file = EntryKind::File;
-    for (kind, path, size) in [
-        (EntryKind::Directory, "", 0),
-        (EntryKind::Directory, "a", 0),
-        (file, "a/x", 2_000_000),
-        (file, "b", 3),
-        (EntryKind::Link, "l", 0),
-        (file, "z", 1_500_000),
-    ] {
-        encoder.entry(&entry(kind, path, size), &mut out).unwrap();
-        if kind == file {
-            for piece in content(path, size as usize).chunks(100_000) {
+    let mut encoder = Encoder::begin(&mut out);
+    let keys: HashSet<u64> = there.keys.iter().copied().collect();
+    for (kind, path, size) in ENTRIES {
+        let entry = entry(kind, path, size);
+        let key = resume::key(&MANNER.transfer, &entry);
+        if kind != EntryKind::Directory && keys.contains(&key) {
+            encoder.kept(&entry, &mut out).unwrap();
+            continue;
+        }
+        let content = content(path, size as usize);
+        let mut from = 0;
+        if there.have.partial > 0 && there.have.partial_key == key {
+            from = there.have.partial as usize;
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&content[..from]);
+            assert_eq!(hasher.finalize(), there.have.partial_digest, "{path}");
+            encoder.from(from as u64, hasher, &mut out);
+        }
+        encoder.entry(&entry, &mut out).unwrap();
+        if kind == EntryKind::File {
+            for piece in content[from..].chunks(100_000) {
                 out.extend(relay::stream::piece_head(piece.len() as u32));
                 encoder.content(piece);
                 out.extend(piece);
@@ -56,26 +75,47 @@ fn stream() -> Vec<u8> {
     out
 }
 
+fn stream() -> Vec<u8> {
+    stream_without(&There::default())
+}
+
+const MANNER: Manner = Manner {
+    transfer: [3; TRANSFER_BYTES],
+    fresh: false,
+    delete: false,
+    dry: false,
+};
+
 fn content(path: &str, len: usize) -> Vec<u8> {
     let salt = path.len();
     (0..len).map(|i| (i / 3 + salt) as u8).collect()
 }
 
-/// Gives a sink so much of a stream; what it said that it has.
-fn write(dir: &Path, name: &str, stream: &[u8]) -> Have {
+/// Gives a sink so much of a stream.
+fn write(dir: &Path, name: &str, stream: &[u8]) {
+    write_as(dir, name, &MANNER, |_| stream.to_vec()).unwrap();
+}
+
+/// Gives a sink the stream that fits what it says that it has; that.
+fn write_as(
+    dir: &Path,
+    name: &str,
+    manner: &Manner,
+    stream: impl FnOnce(&There) -> Vec<u8>,
+) -> Result<(usize, Have), Failure> {
     let place = Place::Named(named(dir, name));
-    let (mut writing, have) = Writing::begin(HERE, place, false).unwrap();
+    let (mut writing, there) = Writing::begin(HERE, place, manner)?;
+    let stream = stream(&there);
     let mut decoder = Decoder::default();
-    let mut input = stream;
+    let mut input = &stream[..];
     loop {
         let Some(event) = decoder.next(&mut input).unwrap() else {
-            return have;
+            return Ok((there.keys.len(), there.have));
         };
-        if let Event::Begin { skip, partial } = event {
-            let (walk, content) = writing.on_begin(skip, partial).unwrap();
-            decoder.resume(walk, content);
-        } else {
-            writing.on_event(&event).unwrap();
+        let goes_on = matches!(event, Event::Entry(_, 1..));
+        writing.on_event(&event)?;
+        if goes_on {
+            decoder.resume(writing.content()?);
         }
     }
 }
@@ -108,7 +148,7 @@ fn assert_whole(dir: &Path) {
 #[test]
 fn a_directory_reaches_its_place_with_modes_and_times() {
     let dir = test_directory("place-whole");
-    assert_eq!(write(&dir, "out", &stream()).entries, 0);
+    write(&dir, "out", &stream());
     assert_whole(&dir);
     fs::remove_dir_all(dir).unwrap();
 }
@@ -117,7 +157,7 @@ fn a_directory_reaches_its_place_with_modes_and_times() {
 fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole() {
     let stream = stream();
     for cut in [
-        10,
+        1,
         60,
         500,
         1_500_000,
@@ -134,18 +174,14 @@ fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole(
         if part.is_dir() {
             fs::write(part.join("stranger"), "x").unwrap();
         }
-        let place = Place::Named(named(&dir, "out"));
-        let (writing, have) = Writing::begin(HERE, place, false).unwrap();
-        drop(writing);
-        assert!(!part.join("stranger").exists());
-        // What was large and complete is kept, and so is the part of a large one.
-        let at = (have.entries, have.partial > 0);
+        let done = write_as(&dir, "out", &MANNER, stream_without).unwrap();
+        // What is complete is kept, and so is the part of a large one. A stranger's key fits nothing.
+        let at = (done.0.saturating_sub(1), done.1.partial > 0);
         match cut {
-            1_500_000 => assert_eq!(at, (2, true)),
-            3_000_000 => assert_eq!(at, (5, true)),
+            1_500_000 => assert_eq!(at, (1, true), "what lies beside is a stranger, too"),
+            3_000_000 => assert_eq!(at, (4, true)),
             _ => {}
         }
-        assert_eq!(write(&dir, "out", &stream), have);
         assert_whole(&dir);
         fs::remove_dir_all(dir).unwrap();
     }
@@ -154,51 +190,142 @@ fn an_attempt_that_ended_anywhere_says_what_is_there_and_another_one_ends_whole(
 #[test]
 fn a_part_that_was_changed_is_not_believed() {
     let dir = test_directory("place-changed");
-    let stream = stream();
-    write(&dir, "out", &stream[..3_000_000]);
+    let whole = stream();
+    write(&dir, "out", &whole[..3_000_000]);
     let x = dir.join(".out.sinew-part/a/x");
     let mut bytes = fs::read(&x).unwrap();
     bytes[77] ^= 1;
     fs::write(&x, bytes).unwrap();
-    assert_eq!(write(&dir, "out", &stream).entries, 2);
+    write_as(&dir, "out", &MANNER, stream_without).unwrap();
     assert_whole(&dir);
     fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
-fn a_sink_goes_back_to_where_others_are() {
-    let dir = test_directory("place-back");
+fn a_directory_that_is_there_gets_what_changed_and_keeps_what_is_its_own() {
+    let dir = test_directory("place-update");
+    write(&dir, "out", &stream());
+    let top = dir.join("out");
+    fs::write(top.join("own"), "mine").unwrap();
+    fs::write(top.join("b"), "other").unwrap();
+    fs::remove_file(top.join("z")).unwrap();
+    fs::create_dir_all(top.join("l2/deep")).unwrap();
+    let same = fs::metadata(top.join("a/x")).unwrap().ino();
+    let kept = |there: &There| {
+        let keys: HashSet<u64> = there.keys.iter().copied().collect();
+        let keys = ENTRIES.map(|(kind, path, size)| {
+            keys.contains(&resume::key(&MANNER.transfer, &entry(kind, path, size)))
+        });
+        assert_eq!(keys, [false, false, true, false, true, false]);
+        stream_without(there)
+    };
+    write_as(&dir, "out", &MANNER, kept).unwrap();
+    assert_eq!(fs::read(top.join("own")).unwrap(), b"mine");
+    assert_eq!(fs::metadata(top.join("a/x")).unwrap().ino(), same);
+    let delete = Manner {
+        delete: true,
+        ..MANNER
+    };
+    write_as(&dir, "out", &delete, stream_without).unwrap();
+    assert!(!top.join("own").exists() && !top.join("l2").exists());
+    assert_whole(&dir);
+    // Nothing is written where that is asked.
+    fs::write(top.join("b"), "other").unwrap();
+    let dry = Manner {
+        dry: true,
+        delete: true,
+        ..MANNER
+    };
+    write_as(&dir, "out", &dry, stream_without).unwrap();
+    assert_eq!(fs::read(top.join("b")).unwrap(), b"other");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_file_has_other_names_holes_and_may_not_come_after_all() {
+    let dir = test_directory("place-odd");
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    encoder
+        .entry(&entry(EntryKind::Directory, "", 0), &mut out)
+        .unwrap();
+    encoder
+        .entry(&entry(EntryKind::File, "a", 50_000_003), &mut out)
+        .unwrap();
+    encoder.hole(20_000_000, &mut out);
+    out.extend(relay::stream::piece_head(3));
+    encoder.content(b"abc");
+    out.extend(b"abc");
+    encoder.hole(30_000_000, &mut out);
+    encoder.file_end(&mut out);
+    let hard = Entry {
+        target: b"a",
+        ..entry(EntryKind::HardLink, "b", 0)
+    };
+    encoder.entry(&hard, &mut out).unwrap();
+    encoder
+        .entry(&entry(EntryKind::File, "c", 9), &mut out)
+        .unwrap();
+    encoder.give_up(&mut out);
+    encoder.end(&mut out);
+    write(&dir, "out", &out);
+    let top = dir.join("out");
+    let [a, b] = ["a", "b"].map(|name| fs::metadata(top.join(name)).unwrap());
+    assert_eq!((a.ino(), a.len()), (b.ino(), 50_000_003));
+    assert!(a.blocks() * 512 < 1_000_000, "{} blocks", a.blocks());
+    assert_eq!(
+        &fs::read(top.join("b")).unwrap()[20_000_000..20_000_003],
+        b"abc"
+    );
+    assert_eq!(fs::read_dir(&top).unwrap().count(), 2, "c never came");
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_cannot_fit_is_refused_before_it_comes() {
+    let dir = test_directory("place-full");
+    let mut out = Vec::new();
+    let mut encoder = Encoder::begin(&mut out);
+    encoder
+        .entry(&entry(EntryKind::File, "", 1 << 60), &mut out)
+        .unwrap();
+    let failure = write_as(&dir, "out", &MANNER, |_| out).unwrap_err();
+    assert!(failure.text.contains("are free; make room"), "{failure}");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn what_was_not_stored_when_the_host_was_switched_off_is_not_believed() {
+    let dir = test_directory("place-boot");
     let whole = stream();
     write(&dir, "out", &whole[..3_000_000]);
-    let place = Place::Named(named(&dir, "out"));
-    let (mut writing, have) = Writing::begin(HERE, place, false).unwrap();
-    assert!(have.entries == 5 && have.partial > 0);
-    let (walk, hashed) = writing.on_begin(2, 1_000).unwrap();
-    assert_eq!(walk.entries(), 2);
-    let expected = blake3::hash(&content("a/x", 1_000));
-    assert_eq!(hashed.finalize(), expected);
-    drop(writing);
-    let part = dir.join(".out.sinew-part");
-    assert!(part.join("a/x").exists() && !part.join("b").exists());
+    let journal = dir.join(".out.sinew-journal");
+    let mut bytes = fs::read(&journal).unwrap();
+    bytes[4] ^= 1;
+    fs::write(&journal, bytes).unwrap();
+    let (keys, _) = write_as(&dir, "out", &MANNER, stream_without).unwrap();
+    assert_eq!(keys, 0);
+    assert_whole(&dir);
     fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]
 fn a_target_has_one_writer_and_no_other_kind_in_its_place() {
     let dir = test_directory("place-target");
-    let first = Writing::begin(HERE, Place::Named(named(&dir, "out")), false).unwrap();
-    let second = Writing::begin(HERE, Place::Named(named(&dir, "out")), false);
+    let first = Writing::begin(HERE, Place::Named(named(&dir, "out")), &MANNER).unwrap();
+    let second = Writing::begin(HERE, Place::Named(named(&dir, "out")), &MANNER);
     let failure = second.err().unwrap();
     assert_eq!(failure.kind, FailureKind::InUse);
     drop(first);
     fs::create_dir(dir.join("full")).unwrap();
-    let place = Place::Named(named(&dir, "full"));
-    let (mut writing, _) = Writing::begin(HERE, place, false).unwrap();
-    for kind in [EntryKind::Directory, EntryKind::File] {
-        let refused = writing.on_event(&Event::Entry(entry(kind, "", 0)));
+    fs::write(dir.join("file"), "x").unwrap();
+    for (name, kind) in [("full", EntryKind::File), ("file", EntryKind::Directory)] {
+        let place = Place::Named(named(&dir, name));
+        let (mut writing, _) = Writing::begin(HERE, place, &MANNER).unwrap();
+        let refused = writing.on_event(&Event::Entry(entry(kind, "", 0), 0));
         assert!(refused.unwrap_err().text.contains("another name"));
     }
-    drop(writing);
     // A path that is a directory gets what is copied under its own name.
     let inside = Named::at(&dir.join("full"), Some(OsStr::new("n"))).unwrap();
     assert_eq!(inside.name, "n");

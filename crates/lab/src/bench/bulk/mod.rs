@@ -29,7 +29,7 @@ use net::Clock;
 use proxy::{Front, Proxy};
 use serde_json::Value;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
@@ -217,8 +217,10 @@ impl Chain {
             None => std::env::current_exe()?,
         };
         let folder = Scratch::new("bulk")?;
-        let file = File::create(folder.path().join(FILE))?;
-        file.set_len(options.megabytes * 1_000_000)?;
+        let mut file = File::create(folder.path().join(FILE))?;
+        // Data and no hole, which would not be sent.
+        let bytes = options.megabytes * 1_000_000;
+        io::copy(&mut io::repeat(7).take(bytes), &mut file)?;
         Ok(Chain {
             fleet,
             program,

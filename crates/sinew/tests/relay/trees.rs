@@ -1,0 +1,186 @@
+//! Directories that are copied again: what changed is sent, and nothing else; what cannot be read costs only
+//! itself.
+
+use crate::chain::{Chain, names, noise, part};
+use crate::world::failure;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+fn tree(chain: &Chain, files: usize) -> std::path::PathBuf {
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    for i in 0..files {
+        fs::write(tree.join(format!("sub/f{i:03}")), noise(1_000 + i)).unwrap();
+    }
+    fs::write(tree.join("large"), noise(3_000_000)).unwrap();
+    symlink("large", tree.join("link")).unwrap();
+    tree
+}
+
+fn same(a: &Path, b: &Path) {
+    assert_eq!(names(a), names(b), "{}", b.display());
+    for name in names(a) {
+        let (a, b) = (a.join(&name), b.join(&name));
+        match fs::symlink_metadata(&a).unwrap() {
+            found if found.is_dir() => same(&a, &b),
+            found if found.is_symlink() => {
+                assert_eq!(fs::read_link(&a).unwrap(), fs::read_link(&b).unwrap());
+            }
+            _ => assert!(
+                fs::read(&a).unwrap() == fs::read(&b).unwrap(),
+                "{}",
+                b.display()
+            ),
+        }
+    }
+}
+
+fn sent(done: &Value) -> (u64, u64) {
+    let count = |name: &str| done[name].as_u64().unwrap();
+    (count("files"), count("bytes"))
+}
+
+#[test]
+fn a_second_run_sends_what_changed_and_nothing_else() {
+    let chain = Chain::new("cp-again", 3);
+    let tree = tree(&chain, 100);
+    let there = chain.root("lon").join("tree");
+    let first = chain.cp("tree/ lon:tree");
+    assert_eq!(sent(&first).0, 101, "{first}");
+    let second = chain.cp("tree/ lon:tree");
+    assert_eq!(sent(&second), (0, 0), "{second}");
+    assert_eq!(second["resumed_entries"], 102, "{second}");
+    // A touched file and a new one cost these two, and what lies at the target stays.
+    fs::write(tree.join("sub/f007"), "changed").unwrap();
+    fs::write(tree.join("sub/f0071"), "new").unwrap();
+    fs::remove_file(tree.join("sub/f010")).unwrap();
+    fs::write(there.join("sub/own"), "own").unwrap();
+    let planned = chain.try_cp("tree/ lon:tree -n");
+    assert_eq!(
+        String::from_utf8_lossy(&planned.stdout),
+        "sub/f007\nsub/f0071\n"
+    );
+    assert_ne!(fs::read(there.join("sub/f007")).unwrap(), b"changed");
+    let third = chain.cp("tree/ lon:tree");
+    assert_eq!(sent(&third), (2, 10), "{third}");
+    assert!(there.join("sub/own").exists() && there.join("sub/f010").exists());
+    chain.cp("tree/ lon:tree --delete");
+    same(&tree, &there);
+    // And back.
+    assert_eq!(sent(&chain.cp("lon:tree back")).0, 101);
+    same(&tree, &chain.world.dir.join("back"));
+    fs::create_dir(chain.world.dir.join("into")).unwrap();
+    chain.cp("lon:tree into");
+    assert_eq!(sent(&chain.cp("lon:tree into")), (0, 0));
+    same(&tree, &chain.world.dir.join("into/tree"));
+    // A file that is there already is not sent, unless that is asked.
+    chain.cp("tree/large lon:large");
+    assert_eq!(sent(&chain.cp("tree/large lon:large")), (0, 0));
+    assert_eq!(
+        sent(&chain.cp("tree/large lon:large --fresh")),
+        (1, 3_000_000)
+    );
+}
+
+#[test]
+fn what_was_interrupted_goes_on_though_a_file_was_touched() {
+    let chain = Chain::new("cp-touched", 2);
+    let tree = chain.world.dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    for i in 0..60 {
+        fs::write(tree.join(format!("f{i:02}")), noise(2_000_000 + i)).unwrap();
+    }
+    let target = chain.root("fra").join("copy");
+    let child = chain.begin_cp("tree fra:copy --stripes 1");
+    chain.world.wait("a part of it is there", || {
+        part(&target).join("f20").exists()
+    });
+    chain.signal("fra", "-STOP");
+    let mut child = child;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!target.exists(), "it was over too soon");
+    chain.signal("fra", "-CONT");
+    fs::write(tree.join("f00"), "touched").unwrap();
+    fs::write(tree.join("a-new-one"), "new").unwrap();
+    let done = chain.cp("tree fra:copy");
+    assert!(done["resumed_entries"].as_u64() >= Some(19), "{done}");
+    assert!(sent(&done).1 < 42 * 2_000_100, "{done}");
+    same(&tree, &target);
+}
+
+#[test]
+fn what_cannot_be_read_costs_only_itself() {
+    let chain = Chain::new("cp-spared", 2);
+    let tree = tree(&chain, 5);
+    let _socket = UnixListener::bind(tree.join("sub/a-socket")).unwrap();
+    let (status, text) = failure(&chain.try_cp("tree fra:copy"));
+    assert!(status == 1 && text.contains("a-socket"), "{text}");
+    let output = chain.try_cp("tree fra:copy --skip-errors --json");
+    let (status, text) = failure(&output);
+    assert!(
+        status == 1 && text.contains("1 could not be read") && text.contains("sub/a-socket"),
+        "{text}"
+    );
+    let done: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&done["spared_count"], &done["spared"][0]["path"]),
+        (&1.into(), &"sub/a-socket".into())
+    );
+    let copy = chain.root("fra").join("copy");
+    assert_eq!(names(&copy.join("sub")).len(), 5);
+    // What is left out is not gone.
+    fs::write(copy.join("sub/a-socket"), "kept").unwrap();
+    let again =
+        chain.try_cp("tree/ fra:copy --skip-errors --delete --exclude f00* --exclude /large");
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(fs::read(copy.join("sub/a-socket")).unwrap(), b"kept");
+    assert!(copy.join("large").exists() && copy.join("sub/f000").exists());
+    chain.cp("tree/ fra:without --exclude a-socket --exclude sub/f00?");
+    assert_eq!(
+        names(&chain.root("fra").join("without")),
+        ["large", "link", "sub"]
+    );
+    assert!(names(&chain.root("fra").join("without/sub")).is_empty());
+    // A relative name of what is pulled.
+    let output = chain.try_cp("fra:copy got --skip-errors --json");
+    assert!(output.status.success());
+}
+
+#[test]
+fn holes_other_names_and_digests_arrive() {
+    let chain = Chain::new("cp-holes", 2);
+    let tree = tree(&chain, 3);
+    let sparse = fs::File::create(tree.join("sparse")).unwrap();
+    sparse.set_len(300_000_000).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"in the middle", 150_000_000).unwrap();
+    fs::hard_link(tree.join("large"), tree.join("sub/same")).unwrap();
+    let done = chain.cp("tree fra:copy --manifest list");
+    let copy = chain.root("fra").join("copy");
+    same(&tree, &copy);
+    let found = |path: &str| fs::metadata(copy.join(path)).unwrap();
+    assert_eq!(found("large").ino(), found("sub/same").ino());
+    assert!(found("sparse").blocks() * 512 < 2_000_000, "{done}");
+    let carried = done["segments"][0]["bytes"].as_u64().unwrap();
+    assert!(carried < 10_000_000, "{done}");
+    let digest = |path: &str| blake3::hash(&fs::read(tree.join(path)).unwrap()).to_hex();
+    let list = fs::read_to_string(chain.world.dir.join("list")).unwrap();
+    for path in ["large", "sparse", "sub/f000", "sub/same"] {
+        let line = format!("{}  {path}\n", digest(path));
+        assert!(list.contains(&line), "{list}");
+    }
+    // A second manifest is whole, though nothing is sent.
+    chain.cp("tree/ fra:copy --manifest again");
+    assert_eq!(
+        fs::read_to_string(chain.world.dir.join("again")).unwrap(),
+        list
+    );
+    assert_eq!(sent(&chain.cp("tree/ fra:copy")), (0, 0));
+    let one = chain.cp("tree/large fra:one");
+    assert_eq!(one["digest"], digest("large").as_str(), "{one}");
+    let back = chain.cp("fra:one one");
+    assert_eq!(back["digest"], one["digest"], "{back}");
+}
