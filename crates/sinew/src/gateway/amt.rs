@@ -24,8 +24,10 @@ pub struct AmtArgs {
     /// The address by which gateways reach this host [default: that of --listen]
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
-    /// Groups that are relayed; with `!` those that are not
-    #[arg(long, value_name = "LIST", default_value_t)]
+    /// Groups that are relayed; with `!` those that are not [default: those of
+    /// organisations and the world: 239.0.0.0/8 but for 239.255.0.0/16, 232.0.0.0/8,
+    /// and of IPv6 the scopes 8 and e]
+    #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
     pub groups: Rules,
     /// How long a packet is of use on its way over the overlay
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::multicast::deadline)]

@@ -44,8 +44,10 @@ pub struct MulticastArgs {
     /// The TAP's longest packet, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..=65_521), conflicts_with = "interface")]
     pub mtu: Option<u16>,
-    /// Groups that may cross; with `!` those that may not
-    #[arg(long, value_name = "LIST", default_value_t)]
+    /// Groups that may cross; with `!` those that may not [default: those of
+    /// organisations and the world: 239.0.0.0/8 but for 239.255.0.0/16, 232.0.0.0/8,
+    /// and of IPv6 the scopes 8 and e]
+    #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
     pub groups: Rules,
     /// How long a packet is of use: within it losses are repaired and order is kept
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
