@@ -8,7 +8,7 @@
 #![allow(clippy::print_stdout)]
 
 use lab::bench::engine::{Options, run};
-use lab::progress::Progress;
+use tools::progress::Progress;
 
 fn main() {
     let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u64>());

@@ -27,11 +27,6 @@ pub use error::DemoError;
 pub use options::DemoOptions;
 pub use result::{Ceiling, DemoResult, PathResult, Scenario, Score};
 
-use crate::emulator::Emulator;
-use crate::interrupt::Interrupt;
-use crate::pace::{self, DEADLINE, Schedule};
-use crate::progress::Progress;
-use crate::quality::Call;
 use base::Duration;
 use chain::{Chain, HOPS, LOSSY_HOP, Links, NAMES};
 use judge::Judged;
@@ -43,6 +38,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use talk::{Live, Times};
+use tools::emulator::Emulator;
+use tools::interrupt::Interrupt;
+use tools::pace::{self, DEADLINE, Schedule};
+use tools::progress::Progress;
+use tools::quality::Call;
 use voice::call::Original;
 use voice::frames::FRAME_SAMPLES;
 
@@ -69,7 +69,7 @@ pub fn run(options: &DemoOptions) -> Result<DemoResult, DemoError> {
         "sinew demo: {} of {} s, directly and over six nodes, {} loss",
         pace::count_calls(options.calls),
         options.seconds,
-        crate::share::percent(options.loss),
+        tools::share::percent(options.loss),
     ));
     let said = Said::load(options)?;
     let output = Output::prepare(&options.out, &said)?;
@@ -226,7 +226,7 @@ fn make_calls(
     Ok(Calls {
         direct: of(&sent.direct, &arrived.direct),
         overlay: of(&sent.overlay, &arrived.overlay),
-        payload_bytes: behind_us.len() as u64 * crate::rtp::PACKET_BYTES as u64,
+        payload_bytes: behind_us.len() as u64 * tools::rtp::PACKET_BYTES as u64,
         direct_bytes: traffic.bytes_in,
         overlay_bytes,
         behind_p99_us: behind_us.get(p99).copied().unwrap_or(0),

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a link is like is emulated in the nodes at both of its ends, as `sinew link set` does; the
-//! paths of direct flows by [`crate::emulator`]. A crash kills a process, a partition takes the links
+//! paths of direct flows by [`tools::emulator`]. A crash kills a process, a partition takes the links
 //! between its groups down, a stall stops a process and the ends of flows beside it. Times are the machine's: two runs are alike, not equal.
 //!
 //! [`up`] ends what it started, whatever happens, unless it is to keep the nodes; then a state file
@@ -26,8 +26,6 @@ mod tests;
 pub use state::{Kept, down};
 
 use crate::bench::BenchError;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use crate::scenario::{Fault, FaultKind, FlowReport, Place, Report, Scenario, ScenarioError};
 use base::{Duration, Time};
 use net::Clock;
@@ -36,6 +34,8 @@ use serde_json::Value;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 use traffic::Traffic;
 
 /// How long what is under way may take to arrive after the end.

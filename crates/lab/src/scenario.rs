@@ -13,6 +13,7 @@
 //! its zero, so that links are up and routes known when the first packet is sent.
 
 mod error;
+mod known;
 pub(crate) mod meter;
 mod parse;
 mod report;
@@ -26,11 +27,11 @@ mod trace;
 mod tests;
 
 pub use error::{Mistake, ScenarioError};
+pub use known::snapshot_of;
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
 pub(crate) use simulate::{Call, SOCKET_DATAGRAMS};
 pub use simulate::{Simulation, simulate};
-pub use table::nearest;
 pub use trace::TraceFile;
 
 use base::impair::Model;

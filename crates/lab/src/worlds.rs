@@ -42,8 +42,6 @@ mod trees;
 pub use history::WHOLE_WITHIN;
 pub use plan::NODES_MAX;
 
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use crate::scenario::TraceFile;
 use base::Duration;
 use history::Past;
@@ -55,6 +53,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Seeds whose failures are told at most.
 const FAILURES_MAX: usize = 100;

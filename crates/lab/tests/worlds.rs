@@ -1,8 +1,8 @@
 //! Random histories of whole networks, as `sinew sim world` lives them.
 #![allow(clippy::unwrap_used)]
 
-use lab::progress::Progress;
 use lab::worlds::{Options, Report, WorldsError, run};
+use tools::progress::Progress;
 
 fn lived(first: u64, seeds: u64, tell: bool) -> Report {
     let options = Options {

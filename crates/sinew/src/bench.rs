@@ -13,9 +13,9 @@ use lab::bench::{
     BenchError, bulk, calls, emulate, engine, fairness, forward, hops, idle, latency, relay,
     routing, scale, sim, stream,
 };
-use lab::progress::Progress;
 use serde::Serialize;
 use std::fmt::Display;
+use tools::progress::Progress;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]

@@ -8,11 +8,13 @@ use crate::quantity;
 use crate::service::Paths;
 use crate::terminal;
 use clap::Args;
-use lab::call::{ANSWER_PORT, AnswerOptions, CallError, CallOptions, Codec, DIRECT_PORT, Interval};
-use lab::progress::Progress;
 use serde_json::json;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tools::call::{
+    ANSWER_PORT, AnswerOptions, CallError, CallOptions, Codec, DIRECT_PORT, Interval,
+};
+use tools::progress::Progress;
 
 /// Calls of so many seconds are reported on while they last,
 const LONG_S: u32 = 120;
@@ -103,7 +105,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
         every_s: (every > 0).then_some(every),
         progress: Progress::choose(args.verbose),
     };
-    let result = lab::call::run(&options, &mut report).map_err(failure)?;
+    let result = tools::call::run(&options, &mut report).map_err(failure)?;
     told?;
     match args.json {
         // Beside reports it is a line as they are.
@@ -124,7 +126,7 @@ fn call(args: &Call, node: PathBuf, to: base::NodeAddr) -> Outcome {
 
 fn answer(args: &Call, node: PathBuf) -> Outcome {
     // Who answers is watched by its operator, also in a log: each call is a line.
-    let answered = lab::call::answer(&AnswerOptions {
+    let answered = tools::call::answer(&AnswerOptions {
         node,
         direct: Some(args.listen),
         progress: Progress::choose(true),

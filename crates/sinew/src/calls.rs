@@ -9,10 +9,10 @@ use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table, Tone, natural};
 use crate::terminal;
 use crate::watch;
-use lab::explain::{self, Asked, LinkNumbers, View};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
+use tools::explain::{self, Asked, LinkNumbers, View};
 
 /// The directions of a call: their key, and for people.
 const DIRECTIONS: [(&str, &str); 2] = [

@@ -659,7 +659,7 @@ fn hint(message: &str) -> String {
         _ if message.starts_with("unknown ") => words.collect(),
         _ => return String::new(),
     };
-    let meant = lab::scenario::nearest(unknown, &known);
+    let meant = tools::spelling::nearest(unknown, &known);
     meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`?"))
 }
 

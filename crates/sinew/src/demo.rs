@@ -4,8 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use clap::Args;
 use lab::demo::{DemoError, DemoOptions};
-use lab::progress::Progress;
 use std::path::PathBuf;
+use tools::progress::Progress;
 
 /// What the demonstration is asked.
 #[derive(Debug, Args)]
@@ -14,10 +14,10 @@ pub struct Demo {
     #[arg(long, default_value_t = 10)]
     pub calls: u32,
     /// Share of the datagrams that the lossy link loses, in each direction
-    #[arg(long, default_value = "5%", value_parser = lab::share::parse)]
+    #[arg(long, default_value = "5%", value_parser = tools::share::parse)]
     pub loss: f64,
     /// Chance that the datagram after a lost one is lost too; 0 for independent losses
-    #[arg(long, default_value = "25%", value_parser = lab::share::parse)]
+    #[arg(long, default_value = "25%", value_parser = tools::share::parse)]
     pub burst: f64,
     /// Length of the calls
     #[arg(long, value_name = "TIME", default_value = "36", value_parser = crate::quantity::whole_seconds)]

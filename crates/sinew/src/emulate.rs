@@ -4,8 +4,8 @@ use crate::failure::{Failure, Outcome};
 use crate::terminal;
 use base::impair::Model;
 use clap::Args;
-use lab::emulate::{self, EmulateError, Options, Place};
-use lab::progress::Progress;
+use tools::emulate::{self, EmulateError, Options, Place};
+use tools::progress::Progress;
 
 /// Options of `sinew emulate`.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use crate::terminal;
 use clap::{Args, Subcommand};
 use lab::experiment::{self, LabError, LabOptions, LabSummary, Shard, Size};
 use lab::live::{self, LiveError, LiveOptions};
-use lab::progress::Progress;
 use std::path::PathBuf;
+use tools::progress::Progress;
 
 /// What to do in the laboratory.
 #[derive(Debug, Subcommand)]

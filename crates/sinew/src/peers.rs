@@ -6,8 +6,8 @@ use crate::failure::{Failure, Outcome};
 use crate::show::{Show, list, text};
 use crate::table::{Cell, Column, Look, Page, Table};
 use crate::{watch, why};
-use lab::explain::{self, Asked, View};
 use serde_json::{Value, json};
+use tools::explain::{self, Asked, View};
 
 /// The widest that a path may be beside the other columns on a terminal of 80; a longer one is told by
 /// the number of its links.

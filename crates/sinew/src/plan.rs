@@ -1,11 +1,11 @@
 //! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. The
-//! network is asked for as `sinew why` does it; all else is `lab::explain`.
+//! network is asked for as `sinew why` does it; all else is `tools::explain`.
 
 use crate::failure::Outcome;
 use crate::why::Network;
 use clap::{Args, ValueEnum};
-use lab::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX};
-use lab::share;
+use tools::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX};
+use tools::share;
 
 /// Arguments of `sinew plan`.
 #[derive(Debug, Args)]

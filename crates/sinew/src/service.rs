@@ -7,9 +7,9 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use client::{Delivery, LinkProtocol, Options, RouteBy};
-use lab::explain::Class;
 use serde_json::Value;
 use std::time::Duration;
+use tools::explain::Class;
 
 /// What packets need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

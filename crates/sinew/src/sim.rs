@@ -3,11 +3,13 @@
 use crate::failure::{Failure, Outcome};
 use crate::table::Page;
 use crate::terminal;
+use base::Duration;
 use clap::{Args, Subcommand};
-use lab::progress::Progress;
-use lab::scenario::{self, RunError, RunOptions};
+use lab::scenario::{self, RunError, RunOptions, Scenario, ScenarioError};
 use lab::worlds::{self, WorldsError};
-use std::path::PathBuf;
+use overlay::snapshot::NetworkSnapshot;
+use std::path::{Path, PathBuf};
+use tools::progress::Progress;
 
 /// What to simulate.
 #[derive(Debug, Subcommand)]
@@ -25,6 +27,21 @@ Examples:
   sinew sim world --seed 4711 --trace world.jsonl
   sinew sim world --messy --seeds 20000")]
     World(World),
+}
+
+/// The network of a scenario file as its nodes would know it, at a moment of the scenario's time.
+pub(crate) fn network_at(file: &Path, at: Duration) -> Result<NetworkSnapshot, Failure> {
+    let scenario = Scenario::load(file).map_err(|error| match error {
+        ScenarioError::Bad(_) => Failure::misused(error),
+        ScenarioError::Read { .. } => Failure::failed(error),
+    })?;
+    if at > scenario.duration {
+        return Err(Failure::misused(format_args!(
+            "--at {at}: the scenario is over after {}",
+            scenario.duration
+        )));
+    }
+    Ok(scenario::snapshot_of(&scenario, at))
 }
 
 /// Options of `sinew sim run`.

@@ -2,7 +2,7 @@
 //! that decided, and what would be if links were otherwise.
 //!
 //! The network is that of a running node, asked through its control socket, or that of a scenario
-//! file; all else is `lab::explain`, for both the same.
+//! file; all else is `tools::explain`, for both the same.
 
 mod group;
 
@@ -11,17 +11,17 @@ use crate::failure::{Failure, Outcome};
 use crate::groups::one_group;
 use crate::quantity::span;
 use crate::service::Question;
+use crate::sim;
 use crate::table::Page;
 use crate::terminal;
 use base::Duration;
 use clap::Args;
-use lab::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
-use lab::scenario::{Scenario, ScenarioError};
 use overlay::snapshot::NetworkSnapshot;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
 use std::path::PathBuf;
+use tools::explain::{self, Asked, ExplainError, RUNNERS_UP_MAX, View};
 
 /// Where the words begin behind `why` and `held`.
 const INDENT: usize = 6;
@@ -204,17 +204,7 @@ impl Network {
             }
             return ask(&mut Control::find(self.node.as_deref())?);
         };
-        let scenario = Scenario::load(file).map_err(|error| match error {
-            ScenarioError::Bad(_) => Failure::misused(error),
-            ScenarioError::Read { .. } => Failure::failed(error),
-        })?;
-        if self.at > scenario.duration {
-            return Err(Failure::misused(format_args!(
-                "--at {}: the scenario is over after {}",
-                self.at, scenario.duration
-            )));
-        }
-        View::new(explain::snapshot_of(&scenario, self.at)).map_err(failure)
+        View::new(sim::network_at(file, self.at)?).map_err(failure)
     }
 
     /// Prints an answer.

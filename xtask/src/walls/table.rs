@@ -70,6 +70,7 @@ pub(crate) const WALLS: &[Wall] = &[
         Outer,
         These(&["base", "wire", "voice", "client", "net"]),
     ),
+    wall("tools", Outer, AllAbove),
     wall("lab", Outer, AllAbove),
     wall("sinew", Outer, AllAbove),
 ];

@@ -467,3 +467,15 @@ fn a_verdict_is_not_written_down() {
     let elsewhere = "crates/lab/src/experiment/mod.rs";
     assert_eq!(fired_in(elsewhere, written), []);
 }
+
+#[test]
+fn commands_of_users_do_without_the_laboratory() {
+    let uses = "use base::Time;\nuse lab::scenario::Scenario;\n";
+    assert_eq!(
+        fired_in("crates/sinew/src/cp/route.rs", uses),
+        [("laboratory", 2)]
+    );
+    assert_eq!(fired_in("crates/sinew/src/bench/relay.rs", uses), []);
+    let other = "use tools::call;\n/// As `lab::call` was.\nfn f() { crate::lab::x() }\n";
+    assert_eq!(fired_in("crates/sinew/src/call.rs", other), []);
+}

@@ -290,6 +290,34 @@ pub(super) fn lock(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// The commands that are laboratory themselves; `lib.rs` names the module of one of them.
+const LABORATORY: &[&str] = &["bench", "demo", "lab", "lib", "sim"];
+
+/// Nothing that a user has stands on the laboratory: other commands take from `tools`, or below.
+pub(super) fn laboratory(tree: &Tree) -> Vec<Finding> {
+    const COMMANDS: &str = "crates/sinew/src/";
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        let Some(command) = path.strip_prefix(COMMANDS) else {
+            continue;
+        };
+        let name = command.split(['/', '.']).next().unwrap_or_default();
+        if LABORATORY.contains(&name) {
+            continue;
+        }
+        let code = Source::parse(text).code;
+        for (at, line) in code.lines().enumerate() {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+            if words.any(|word| word.starts_with("lab::")) {
+                let what =
+                    "the laboratory is a leaf: take it from `tools`, or move it there".to_owned();
+                findings.push(Finding::error(path, at + 1, "laboratory", what));
+            }
+        }
+    }
+    findings
+}
+
 /// Where the laboratory's verdicts are made; only there may one hold without looking.
 const VERDICTS: &str = "crates/lab/src/experiment/mod.rs";
 

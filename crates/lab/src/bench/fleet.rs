@@ -11,7 +11,6 @@ use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
 use crate::files::{Scratch, write, write_secret};
-use crate::interrupt::Interrupt;
 use crate::scenario::ReliableLinks;
 use base::impair::Model;
 use base::{Duration, NodeAddr};
@@ -25,6 +24,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use tools::interrupt::Interrupt;
 
 /// Sessions, links and routes take a second; a loaded machine takes longer to start processes.
 const PATIENCE: Duration = Duration::from_secs(20);

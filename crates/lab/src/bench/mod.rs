@@ -45,8 +45,8 @@ mod trial;
 pub(crate) mod usage;
 mod volley;
 
-use crate::interrupt::Interrupt;
 use std::io;
+use tools::interrupt::Interrupt;
 
 /// Why a benchmark failed. What it had started has ended by then.
 #[derive(Debug, thiserror::Error)]

@@ -12,10 +12,7 @@
 
 use super::usage::resident_bytes;
 use super::{BenchError, go_on, heading};
-use crate::interrupt::Interrupt;
 use crate::members::Members;
-use crate::progress::Progress;
-use crate::table::align;
 use crate::whole::{self, address};
 use base::impair::Model;
 use base::{Duration, Pool, Rng};
@@ -25,6 +22,9 @@ use overlay::{Event, Neighbor, Node, Settings};
 use serde::Serialize;
 use sim::{HostId, World};
 use std::fmt;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
+use tools::table::align;
 
 /// As many as a database holds, without a few to spare.
 const NODES_MAX: usize = 1_000;
@@ -266,7 +266,7 @@ impl Scale {
             simulated_s: self.world.now().since(start).as_secs_f64(),
             control_bytes_per_link: (self.control_bytes as f64 / links).round(),
             route_changes_per_node: self.route_changes as f64 / self.hosts.len() as f64,
-            real_s: crate::quality::round(clock.elapsed().as_secs_f64(), 2),
+            real_s: tools::quality::round(clock.elapsed().as_secs_f64(), 2),
         })
     }
 

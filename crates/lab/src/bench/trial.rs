@@ -5,7 +5,6 @@
 //! ```
 
 use super::BenchError;
-use crate::pace::{FRAME, Schedule, sleep_until};
 use base::{Duration, Time};
 use net::Clock;
 use net::epoll::{Interest, Poller, Waker};
@@ -15,6 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
+use tools::pace::{FRAME, Schedule, sleep_until};
 
 /// Packets per second of each stream: one per frame.
 pub(super) const RATE_PPS: u32 = 50;

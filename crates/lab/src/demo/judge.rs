@@ -1,10 +1,10 @@
 //! From times to scores: each call judged by `voice`, and the calls of a path put together.
 
 use super::result::{Ceiling, PathResult, Score};
-use crate::pace::DEADLINE;
-use crate::quality::{Call, Quality, round};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use tools::pace::DEADLINE;
+use tools::quality::{Call, Quality, round};
 use voice::call::{CallError, Evaluation, Original};
 use voice::score::Scores;
 

@@ -1,10 +1,10 @@
 //! What the demonstration is asked to do.
 
 use super::DemoError;
-use crate::progress::Progress;
 use base::Duration;
 use base::impair::{LossModel, Model};
 use std::path::PathBuf;
+use tools::progress::Progress;
 
 /// Most calls at once: 100 send 5 000 packets/s on each path, and scoring them takes minutes.
 const CALLS_MAX: u32 = 100;

@@ -2,9 +2,9 @@
 
 use super::judge::Judged;
 use super::result::DemoResult;
-use crate::pace::{DEADLINE, count_calls};
 use crate::plot::{Axis, Chart, Mark, Series, distribution, escape};
 use std::fmt::Write as _;
+use tools::pace::{DEADLINE, count_calls};
 use voice::frames::FRAME_US;
 use voice::score::Scores;
 

@@ -2,11 +2,11 @@
 //!
 //! docs/demo.md defines every number; the keys are a contract.
 
-use crate::quality::{self, Quality, round};
-use crate::table;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
+use tools::quality::{self, Quality, round};
+use tools::table;
 
 /// Everything that the demonstration found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -174,7 +174,7 @@ impl fmt::Display for DemoResult {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::quality::DelayMs;
+    use tools::quality::DelayMs;
 
     pub(in crate::demo) fn example() -> DemoResult {
         let score = |mean, p5| Score { mean, p5 };

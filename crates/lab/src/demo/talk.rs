@@ -11,8 +11,6 @@
 
 use super::DemoError;
 use super::chain::{Chain, NAMES, address};
-use crate::pace::{self, DEADLINE, Moments, Schedule};
-use crate::rtp::{self, Place};
 use base::{Duration, Time, VirtualPort};
 use client::{DatagramSocket, Node, Options, Target};
 use net::Clock;
@@ -20,6 +18,8 @@ use net::epoll::{Interest, Poller, Ready};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tools::pace::{self, DEADLINE, Moments, Schedule};
+use tools::rtp::{self, Place};
 use voice::frames::FRAME_SAMPLES;
 
 /// Virtual port of the first call, at both ends; the others follow it.

@@ -136,7 +136,7 @@ pub(super) fn write_outcome(
         size: plan.size,
         seed: plan.seed,
         cells: rows.0.len(),
-        took_s: crate::quality::round(took_s, 1),
+        took_s: tools::quality::round(took_s, 1),
         charts,
         claims,
         table: experiment.table(rows),

@@ -3,14 +3,14 @@
 use super::files::{self, Outcome, Part};
 use super::sweep::{self, Measured, Stopped};
 use super::{Experiment, Plan, Rows, Shard, Size, catalogue, index};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
-use crate::table;
 use serde::Serialize;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
+use tools::table;
 
 /// What to run.
 #[derive(Clone, Debug)]

@@ -1,13 +1,13 @@
 //! Measures cells: on all cores, or one by one when real time is measured.
 
 use super::{Cell, CellError, Experiment, Plan, Row, Shard};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Why not all cells were measured.
 pub(super) enum Stopped {

@@ -4,10 +4,10 @@
 use super::run::run_until;
 use super::*;
 use crate::files::Scratch;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use std::collections::BTreeSet;
 use std::path::Path;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 fn options(experiment: &str, out: &Path, shard: Option<&str>) -> LabOptions {
     LabOptions {

@@ -3,7 +3,6 @@
 use super::LiveError;
 use crate::bench::fleet::{Beside, Fleet, Member, Process, Spec};
 use crate::control;
-use crate::interrupt::Interrupt;
 use crate::scenario::meter::rounded;
 use crate::scenario::{BothWays, Carrier, OverlayReport, Profile, Scenario};
 use base::Time;
@@ -14,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use tools::interrupt::Interrupt;
 use wire::{HEADROOM, TAG_BYTES};
 
 /// The running nodes.

@@ -12,8 +12,6 @@ use super::LiveError;
 use super::end::{DATAGRAM_BYTES_MAX, End, options_of};
 use super::network::Network;
 use super::session::Load;
-use crate::emulator::Emulator;
-use crate::pace::{prepare_thread, sleep_until};
 use crate::scenario::meter::{Judgement, Meter};
 use crate::scenario::{BothWays, Carrier, Flow, Scenario, stamp};
 use base::{Duration, Rng, Time};
@@ -28,6 +26,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use tools::emulator::Emulator;
+use tools::pace::{prepare_thread, sleep_until};
 
 /// The port of stream 0's receiver; the others follow.
 const PORTS: u16 = 1_024;

@@ -225,7 +225,7 @@ impl DelayMs {
 
 /// With as many digits as mean something, so that the JSON can be read.
 pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
-    crate::quality::round(value, digits)
+    tools::quality::round(value, digits)
 }
 
 /// A growing row of bits.

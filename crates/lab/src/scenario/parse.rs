@@ -351,7 +351,7 @@ impl Draft {
         let name = value.text(NODE)?;
         self.places.get(name).copied().ok_or_else(|| {
             let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
-            value.mistake(match super::table::nearest(name, &names) {
+            value.mistake(match tools::spelling::nearest(name, &names) {
                 Some(meant) => format!("there is no node `{name}`; did you mean `{meant}`?"),
                 None => format!("there is no node `{name}`: add a [[node]]"),
             })

@@ -2,10 +2,10 @@
 
 use super::meter::{DelayMs, Judgement, rounded};
 use super::{Carrier, Column, Flow, Scenario};
-use crate::table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use tools::table;
 
 /// What a scenario has come to. The keys of its JSON are a contract; docs/scenario.md defines each.
 #[derive(Clone, Debug, PartialEq, Serialize)]

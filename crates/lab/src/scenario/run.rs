@@ -1,11 +1,11 @@
 //! A simulation as a command runs it: with progress, an end by Ctrl-C, and a trace in a file.
 
 use super::{Report, Scenario, ScenarioError, Simulation, TraceFile};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::Duration;
 use std::io;
 use std::path::{Path, PathBuf};
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Simulated time between two looks at the rest of the world: some 10 ms of ours.
 const SLICE: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::show::text;
 use base::NodeAddr;
-use lab::explain::{self, PlanAsked, View};
 use overlay::snapshot::NetworkSnapshot;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use tools::explain::{self, PlanAsked, View};
 use wire::bytes::Writer;
 use wire::relay::{HopRepr, STRIPES_MAX};
 

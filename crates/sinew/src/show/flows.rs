@@ -6,9 +6,9 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::service::described;
 use crate::table::{Cell, Column, Page, Table};
-use lab::explain::{self, Asked, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tools::explain::{self, Asked, View};
 
 /// Reasons that are looked for at most, one per destination and class: each costs the node nothing
 /// and this program some ten shortest-path trees.

@@ -11,10 +11,10 @@ use crate::failure::{Failure, Outcome};
 use crate::names::Names;
 use crate::show::{list, text};
 use base::{Duration, NodeAddr};
-use lab::explain::{self, Asked};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::{self, Display};
+use tools::explain::{self, Asked};
 
 /// Members whose ways are told; each is a search of the whole network.
 const MEMBERS_MAX: usize = 64;

@@ -22,8 +22,6 @@ use super::usage;
 use super::{BenchError, go_on};
 use crate::control;
 use crate::files::Scratch;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::Duration;
 use net::Clock;
 use proxy::{Front, Proxy};
@@ -33,6 +31,8 @@ use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// A connection has found its rate.
 const WARM: Duration = Duration::from_millis(500);

@@ -2,9 +2,9 @@
 
 use super::Trial;
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// Everything that was found.
 #[derive(Clone, Debug, Serialize)]

@@ -22,13 +22,13 @@ mod report;
 pub use report::{PathReport, Report};
 
 use super::{BenchError, apart, go_on, trial, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::Duration;
 use forwarders::Forwarders;
 use phones::{Phones, Plan, Trial};
 use planes::Planes;
 use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Calls at once: each has a UDP port at both gateways, a pair with its RTCP's.
 const CALLS_MAX: u32 = 2_000;

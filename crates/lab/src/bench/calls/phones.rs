@@ -8,12 +8,12 @@
 
 use crate::bench::BenchError;
 use crate::bench::trial::prepare;
-use crate::pace::{FRAME, sleep_until};
 use base::{Duration, Time};
 use net::Clock;
 use net::udp;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use tools::pace::{FRAME, sleep_until};
 use voice::rtp::{HEADER_BYTES, Header};
 
 /// 20 ms of G.711 and its header.

@@ -8,11 +8,11 @@ use crate::bench::credentials::address;
 use crate::bench::fleet::{Beside, Fleet, Spec, free};
 use crate::bench::usage::Usage;
 use crate::control;
-use crate::interrupt::Interrupt;
 use base::VirtualPort;
 use gateway::media::{Plane, Settings};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use tools::interrupt::Interrupt;
 use voice::media::{CallId, Carrier, Expected, LocalPorts, Need, Remote, StreamId};
 use voice::sdp::Side;
 

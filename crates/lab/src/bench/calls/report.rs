@@ -3,9 +3,9 @@
 use super::Options;
 use super::phones::{PACKET_BYTES, Trial};
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 use voice::live::Quality;
 
 /// The goals: of all packets, and of the delay that gateways add to the kernel's own.

@@ -1,14 +1,14 @@
 //! The two namespaces, with a cable and an emulated link between them.
 
 use crate::bench::BenchError;
-use crate::emulate::bridge::Bridge;
-use crate::emulate::end::{self, End};
-use crate::emulate::{Options, Place};
 use base::impair::Model;
 use net::netns::Namespace;
 use net::tap::ETHERNET_BYTES;
 use net::udp;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use tools::emulate::bridge::Bridge;
+use tools::emulate::end::{self, End};
+use tools::emulate::{Options, Place};
 
 /// The interface of the emulated link in both namespaces.
 const INTERFACE: &str = "emu0";

@@ -16,11 +16,11 @@ use super::forward::search::Search;
 use super::trial::{self, Plan};
 use super::volley::{Counting, copies, volley};
 use super::{BenchError, apart, go_on, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::{Duration, Pool};
 use link::{Link, Path};
 use std::net::UdpSocket;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// The delay of the second emulated link.
 const DELAY: Duration = Duration::from_millis(10);

@@ -2,10 +2,10 @@
 
 use crate::bench::heading;
 use crate::bench::trial::Trial;
-use crate::table::align;
 use base::Duration;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// Everything that was found.
 #[derive(Clone, Debug, Serialize)]

@@ -16,12 +16,12 @@ mod replay;
 pub use replay::Replay;
 
 use super::{BenchError, heading};
-use crate::progress::Progress;
-use crate::table::align;
 use base::Duration;
 use replay::MESSAGES_PER_TURN;
 use serde::Serialize;
 use std::fmt;
+use tools::progress::Progress;
+use tools::table::align;
 
 /// Turns before the clock counts: windows and history reach their sizes.
 const WARM_UP: Duration = Duration::from_millis(400);

@@ -20,8 +20,6 @@ use super::emulate::link::{Link, Path};
 use super::fleet::{Beside, Fleet, Spec};
 use super::{BenchError, go_on, usage};
 use crate::control;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use crate::scenario::ReliableLinks;
 use client::{Node, Options as SocketOptions, Stream, Target};
 use congestion::Family;
@@ -31,6 +29,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// The bottleneck, in both directions.
 pub const LINK: &str = "delay=10ms rate=10mbit queue=50";

@@ -1,10 +1,10 @@
 //! What `sinew bench fairness` found: the documented JSON, and the table.
 
 use crate::bench::heading;
-use crate::table::align;
 use congestion::Family;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// The goals: the streams' share of what both carry, Jain's index over all, use of the wire.
 const SHARE_GOAL: [f64; 2] = [0.4, 0.6];

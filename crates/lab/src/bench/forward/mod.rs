@@ -26,13 +26,13 @@ pub use report::{Cell, Impaired, Measured, Ratios, Report};
 use super::row::Row;
 use super::volley::Outcome;
 use super::{BenchError, apart, go_on, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use bare::Bare;
 use base::Duration;
 use chain::Chain;
 use search::Search;
 use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Bytes that a packet has beside its payload.
 const OVERHEAD_BYTES: usize = wire::HEADROOM + wire::TAG_BYTES;

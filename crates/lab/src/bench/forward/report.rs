@@ -1,9 +1,9 @@
 //! What `sinew bench forward` found: the documented JSON, and the tables.
 
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// The goals: what is said of them is at the keys.
 const PPS_GOAL: f64 = 0.65;

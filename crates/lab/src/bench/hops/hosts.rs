@@ -6,12 +6,12 @@
 //! ```
 
 use crate::bench::BenchError;
-use crate::emulate::bridge::Bridge;
-use crate::emulate::end::{self, End};
-use crate::emulate::{Options, Place};
 use base::impair::Model;
 use net::netns::{Namespace, SetupError};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use tools::emulate::bridge::Bridge;
+use tools::emulate::end::{self, End};
+use tools::emulate::{Options, Place};
 
 /// The row.
 pub(super) struct Hosts {

@@ -23,8 +23,6 @@ use super::credentials::address;
 use super::fleet::{Beside, Fleet, Spec};
 use super::{BenchError, go_on, usage};
 use crate::control;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use client::{Accepted, LinkProtocol, Node, Options as SocketOptions, Target};
 use hosts::Hosts;
 use std::fmt;
@@ -32,6 +30,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use talk::{Contender, Plan, Way};
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Hosts in the row.
 const HOSTS: usize = 6;

@@ -3,9 +3,9 @@
 use super::talk::Told;
 use super::{Load, MESSAGE_BYTES};
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// Everything that was found.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,6 @@
 //! Writers that write at a steady rate, and readers that know when each message was due.
 
 use crate::bench::BenchError;
-use crate::interrupt::Interrupt;
 use client::MessageStream;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,6 +8,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tools::interrupt::Interrupt;
 
 /// The time at which a message was due stands in its first bytes.
 const STAMP_BYTES: usize = 8;

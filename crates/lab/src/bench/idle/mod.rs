@@ -21,14 +21,14 @@ use super::trial::{self, Plan, Source, Trial};
 use super::usage::{self, Usage};
 use super::{BenchError, go_on};
 use crate::control;
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::{Duration, Time};
 use client::Target;
 use net::Clock;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 const HUB: usize = 0;
 /// Where the calls of the active part come from and go to.

@@ -1,9 +1,9 @@
 //! What `sinew bench idle` found: the documented JSON, and the table.
 
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// Everything that was found.
 #[derive(Clone, Debug, Serialize)]

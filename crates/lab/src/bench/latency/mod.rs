@@ -27,14 +27,14 @@ pub use report::{Cell, PathReport, Ratios, Report};
 use super::row::Row;
 use super::trial::{self, Plan, Trial};
 use super::{BenchError, apart, go_on, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::Duration;
 use chain::Chain;
 use load::Load;
 use relays::Relays;
 use serde::Serialize;
 use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Links of a chain: the sender, three that forward, the receiver.
 const STATIONS: usize = 5;

@@ -16,11 +16,11 @@ use super::{Arena, MIDDLE, Options, Pinning};
 use crate::bench::row::Row;
 use crate::bench::trial::{self, RATE_PPS, Trial};
 use crate::bench::{BenchError, apart};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use base::Duration;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// Packets of a stream that are sent in one go: ten seconds. Between two goes it is looked whether
 /// the nodes are still there.

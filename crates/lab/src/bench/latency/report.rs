@@ -3,9 +3,9 @@
 use super::Pinning;
 use crate::bench::heading;
 use crate::bench::trial::Trial;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// The goal: a packet over nodes takes at most so many times what it takes over forwarders.
 const RATIO_GOAL: f64 = 1.25;

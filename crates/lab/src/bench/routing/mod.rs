@@ -24,7 +24,6 @@ pub use limited::Limited;
 pub use report::{Report, Row, Spread};
 
 use super::BenchError;
-use crate::progress::Progress;
 use base::{NodeAddr, Rng};
 use graph::generate::Network;
 use graph::generate::waxman::Waxman;
@@ -33,6 +32,7 @@ use graph::width::Widths;
 use graph::{Change, LinkCost, Metric, NodeIndex, Parameters, Topology};
 use net::Clock;
 use std::path::PathBuf;
+use tools::progress::Progress;
 
 /// The largest network that is measured: more records a node does not keep.
 pub const NODES_MAX: usize = overlay::link_state::MAX_ORIGINS;

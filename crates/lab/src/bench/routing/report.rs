@@ -2,9 +2,9 @@
 
 use super::{Limited, Options, Samples};
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// A full computation may take so long at 1000 nodes and 4000 links.
 const FULL_GOAL_US: f64 = 2_000.0;

@@ -18,12 +18,12 @@ mod ns3;
 mod plain;
 
 use super::{BenchError, go_on, heading};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
+use tools::table::align;
 
 /// Links from the first host to the last.
 const HOPS: usize = 10;
@@ -219,7 +219,7 @@ fn median(speeds: &[Speed]) -> Option<Speed> {
 }
 
 fn round(ratio: f64) -> f64 {
-    crate::quality::round(ratio, 2)
+    tools::quality::round(ratio, 2)
 }
 
 impl fmt::Display for Report {

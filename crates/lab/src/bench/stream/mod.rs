@@ -22,11 +22,11 @@ pub use report::{PathReport, Report};
 
 use super::row::Row;
 use super::{BenchError, apart, go_on, usage};
-use crate::interrupt::Interrupt;
-use crate::progress::Progress;
 use chain::Chain;
 use std::path::PathBuf;
 use std::time::Duration;
+use tools::interrupt::Interrupt;
+use tools::progress::Progress;
 
 /// What to measure.
 #[derive(Clone, Debug)]

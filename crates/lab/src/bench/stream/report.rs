@@ -2,9 +2,9 @@
 
 use super::{Options, Trial};
 use crate::bench::heading;
-use crate::table::align;
 use serde::Serialize;
 use std::fmt;
+use tools::table::align;
 
 /// The goal: a stream has at least this share of what bare forwarders carry.
 const SHARE_GOAL: f64 = 0.5;

@@ -13,11 +13,11 @@ use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::usage::Usage;
 use crate::control;
 use crate::experiment::CellError;
-use crate::interrupt::Interrupt;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tools::interrupt::Interrupt;
 
 const UDP_PORT: u16 = 8_100;
 /// What is said of trees that this build's nodes do not build.

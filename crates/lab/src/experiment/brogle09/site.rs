@@ -19,13 +19,13 @@
 //! in the middle of the longest branch can be emulated, to lose packets: then its two interfaces are
 //! TAP devices with `sinew emulate` between them.
 
-use crate::emulate::bridge::Bridge;
-use crate::emulate::end::{self, End};
-use crate::emulate::{Options, Place};
 use crate::experiment::CellError;
 use base::impair::Model;
 use net::netns::{Namespace, SetupError};
 use std::net::{IpAddr, Ipv4Addr};
+use tools::emulate::bridge::Bridge;
+use tools::emulate::end::{self, End};
+use tools::emulate::{Options, Place};
 
 /// The longest packet here is 1024 bytes of payload in 150 of headers and seals.
 const MTU: usize = 1_500;

@@ -234,7 +234,7 @@ fn paths(table: &Table<'_>, network: &Network, rng: &mut Rng) -> Result<Vec<Both
     };
     let share = |value: Value<'_>| -> Result<f64, Mistake> {
         let text = value.text("a share such as \"5%\"")?;
-        crate::share::parse(text).map_err(|bad| value.mistake(bad.to_string()))
+        tools::share::parse(text).map_err(|bad| value.mistake(bad.to_string()))
     };
     let losses = match (table.optional("lossy"), table.optional("loss_most")) {
         (None, None) => Vec::new(),

@@ -6,12 +6,12 @@ use crate::bench::credentials::{address as overlay_address, name};
 use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::control;
 use crate::experiment::CellError;
-use crate::interrupt::Interrupt;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tools::interrupt::Interrupt;
 
 const UDP_PORT: u16 = 8_100;
 /// What of a full Ethernet frame of TCP is its payload.

@@ -5,13 +5,13 @@
 //!   a ══ link0 ══ b ══ link1 ══ c ══ … ══ link5 ══ g       ══ two TAP devices, sinew emulate between
 //! ```
 
-use crate::emulate::bridge::Bridge;
-use crate::emulate::end::{self, End};
-use crate::emulate::{Options, Place};
 use crate::experiment::CellError;
 use base::impair::Model;
 use net::netns::{Namespace, SetupError};
 use std::net::Ipv4Addr;
+use tools::emulate::bridge::Bridge;
+use tools::emulate::end::{self, End};
+use tools::emulate::{Options, Place};
 
 const MTU: usize = 1_500;
 

@@ -1,15 +1,15 @@
 //! Tables for terminals: the first column to the left, numbers to the right.
 
 /// The width of a terminal that tables fit, where nobody says another one.
-pub(crate) const COLUMNS: usize = 80;
+pub const COLUMNS: usize = 80;
 
 /// The rows as aligned lines, each ended.
-pub(crate) fn align(rows: &[Vec<String>]) -> String {
+pub fn align(rows: &[Vec<String>]) -> String {
     align_with(rows, 3)
 }
 
 /// The same in columns that fit a width: those that do not fit follow below, behind the first one again.
-pub(crate) fn fold(rows: &[Vec<String>], width: usize) -> String {
+pub fn fold(rows: &[Vec<String>], width: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut blocks = Vec::new();
     let mut from = 1;
@@ -34,7 +34,7 @@ pub(crate) fn fold(rows: &[Vec<String>], width: usize) -> String {
 }
 
 /// The same with so many spaces between columns.
-pub(crate) fn align_with(rows: &[Vec<String>], gap: usize) -> String {
+pub fn align_with(rows: &[Vec<String>], gap: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

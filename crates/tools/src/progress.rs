@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// Tells what is going to be done.
-    pub(crate) fn begin(self, text: &str) {
+    pub fn begin(self, text: &str) {
         match self {
             Progress::Heading => say(&format!("{text}\n")),
             _ => self.step(text),
@@ -41,13 +41,13 @@ impl Progress {
     }
 
     /// Tells what must be known to read the result.
-    pub(crate) fn warn(self, text: &str) {
+    pub fn warn(self, text: &str) {
         self.clear();
         self.begin(text);
     }
 
     /// Tells of a step.
-    pub(crate) fn step(self, text: &str) {
+    pub fn step(self, text: &str) {
         match self {
             Progress::Silent | Progress::Heading => {}
             Progress::Lines => say(&format!("{text}\n")),
@@ -56,14 +56,14 @@ impl Progress {
     }
 
     /// Redraws the bar: `share` of the way, and what there is to say about it.
-    pub(crate) fn draw(self, share: f64, text: &str) {
+    pub fn draw(self, share: f64, text: &str) {
         if self == Progress::Bar {
             say(&format!("\r\x1b[K{} {text}", bar(share)));
         }
     }
 
     /// Takes the bar off the screen.
-    pub(crate) fn clear(self) {
+    pub fn clear(self) {
         if self == Progress::Bar {
             say("\r\x1b[K");
         }

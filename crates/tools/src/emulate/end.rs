@@ -57,14 +57,14 @@ impl fmt::Display for Place {
 }
 
 /// An interface in its network. It goes with this value, unless it was there before.
-pub(crate) struct End {
+pub struct End {
     place: Place,
     network: Namespace,
     tap: std::sync::Arc<Tap>,
 }
 
 /// Makes both interfaces, with their addresses, up.
-pub(crate) fn open(options: &Options) -> Result<[End; 2], EmulateError> {
+pub fn open(options: &Options) -> Result<[End; 2], EmulateError> {
     let [a, b] = &options.between;
     if let (Place::Device(one), Place::Device(other)) = (a, b)
         && one == other
@@ -117,7 +117,8 @@ impl End {
         Ok(end)
     }
 
-    pub(crate) fn tap(&self) -> std::sync::Arc<Tap> {
+    /// Its TAP device.
+    pub fn tap(&self) -> std::sync::Arc<Tap> {
         self.tap.clone()
     }
 
@@ -139,7 +140,7 @@ impl End {
 
     /// Frames that the kernel dropped since the interface was made because the emulator did not
     /// take them in time.
-    pub(crate) fn overrun(&self) -> u64 {
+    pub fn overrun(&self) -> u64 {
         let read = || fs::read_to_string("/proc/thread-self/net/dev");
         let Ok(Ok(text)) = self.network.run(read) else {
             return 0;

@@ -17,8 +17,8 @@
 //! noise of their own (no IPv6 link-local addresses, and neighbours are entered for good where both
 //! ends get addresses here), so that the packets that draw the fates are the programs' alone.
 
-pub(crate) mod bridge;
-pub(crate) mod end;
+pub mod bridge;
+pub mod end;
 mod report;
 
 #[cfg(test)]

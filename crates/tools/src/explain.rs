@@ -4,7 +4,7 @@
 //! ```text
 //!   running node ── control socket ──┐
 //!                                    ├─▶ NetworkSnapshot ─▶ View ─▶ why, what_if, plan ─▶ text, JSON
-//!   scenario file ── scenario::of ───┘            (graph::explain, graph::plan choose)
+//!   scenario file (the laboratory) ──┘            (graph::explain, graph::plan choose)
 //! ```
 //!
 //! Both sources give the same kind of snapshot, and everything behind it is one code path: equal
@@ -15,9 +15,6 @@
 mod edits;
 mod held;
 mod plan;
-mod scenario;
-#[cfg(test)]
-mod tests;
 mod text;
 mod view;
 mod whatif;
@@ -28,7 +25,6 @@ pub use graph::plan::{CONNECTIONS, MARGIN, RELAYS_MAX};
 pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
 pub use plan::{Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, plan};
-pub use scenario::snapshot_of;
 pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};
 

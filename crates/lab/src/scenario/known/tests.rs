@@ -1,8 +1,9 @@
 use super::*;
-use crate::scenario::{Scenario, Simulation};
+use crate::scenario::Simulation;
 use serde_json::{Value, json};
+use tools::explain::*;
 
-const DIAMOND: &str = include_str!("../../../../examples/diamond.toml");
+const DIAMOND: &str = include_str!("../../../../../examples/diamond.toml");
 
 /// Five nodes with names that have dashes, lossy, slow and one-sided links, and faults.
 const MESH: &str = r#"
@@ -469,7 +470,7 @@ fn simulated(scenario: &Scenario, node: usize, s: u64) -> View {
 }
 
 /// Everything but the timers, of which a node knows more.
-fn without_timers(told: &impl Serialize) -> Value {
+fn without_timers(told: &impl serde::Serialize) -> Value {
     let mut value = serde_json::to_value(told).unwrap();
     value.as_object_mut().unwrap().remove("held_by");
     value
@@ -603,7 +604,7 @@ fn plans_say_by_what_length_a_path_is_the_shortest() {
     };
     let ends = [("a", "c", 9), ("c", "b", 9), ("a", "d", 3), ("d", "e", 2)]
         .map(|(from, to, hops)| (address(from), address(to), hops));
-    let by = |snapshot: &overlay::snapshot::NetworkSnapshot, length: Length| {
+    let by = |snapshot: &NetworkSnapshot, length: Length| {
         let asked = PlanAsked {
             length,
             ..PlanAsked::default()

@@ -84,7 +84,7 @@ impl Quality {
 }
 
 /// Rows of a table with a column for each path, without a head.
-pub(crate) fn rows(paths: &[&Quality], deadline_ms: f64) -> Vec<Vec<String>> {
+pub fn rows(paths: &[&Quality], deadline_ms: f64) -> Vec<Vec<String>> {
     let row = |what: &str, show: &dyn Fn(&Quality) -> String| {
         let cells = paths.iter().map(|quality| show(quality));
         core::iter::once(what.to_owned()).chain(cells).collect()
@@ -130,7 +130,7 @@ fn mean(values: &[f64]) -> f64 {
 }
 
 /// With as many digits as mean something, so that the JSON can be read.
-pub(crate) fn round(value: f64, digits: i32) -> f64 {
+pub fn round(value: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (value * scale).round() / scale
 }

@@ -30,7 +30,7 @@ const PRIORITY: u8 = 40;
 const TOKEN_WAKER: u64 = 2;
 
 /// A running bridge. Dropping it ends its thread.
-pub(crate) struct Bridge {
+pub struct Bridge {
     stopping: Arc<AtomicBool>,
     orders: Arc<Mutex<[Option<Model>; 2]>>,
     waker: Waker,
@@ -39,31 +39,34 @@ pub(crate) struct Bridge {
 
 /// What a bridge carried: forward and back.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Carried {
+pub struct Carried {
     /// The scheduling that its thread got.
-    pub(crate) scheduling: String,
-    pub(crate) ways: [Way; 2],
+    pub scheduling: String,
+    /// Forward and back.
+    pub ways: [Way; 2],
 }
 
 /// One direction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Way {
-    pub(crate) packets_in: u64,
+pub struct Way {
+    /// Packets that came to be carried.
+    pub packets_in: u64,
     /// Of IP packets.
-    pub(crate) bytes_in: u64,
-    pub(crate) counts: Counts,
+    pub bytes_in: u64,
+    /// What the model did to them.
+    pub counts: Counts,
     /// Packets that the kernel refused to let arrive.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Packets still under way at the end.
-    pub(crate) under_way: u64,
+    pub under_way: u64,
     /// How long after its time each packet was let arrive.
-    pub(crate) late_ns: Histogram,
+    pub late_ns: Histogram,
 }
 
 impl Bridge {
     /// Carries frames from the first device to the second after the first model, and back after
     /// the second.
-    pub(crate) fn start(taps: [Arc<Tap>; 2], models: &[Model; 2], seed: u64) -> io::Result<Bridge> {
+    pub fn start(taps: [Arc<Tap>; 2], models: &[Model; 2], seed: u64) -> io::Result<Bridge> {
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         for (token, tap) in taps.iter().enumerate() {
             poller.add(&**tap, token as u64, Interest::READ)?;
@@ -95,20 +98,20 @@ impl Bridge {
     }
 
     /// Makes one direction like `model`; what is under way arrives as it would have.
-    pub(crate) fn set_model(&self, way: usize, model: Model) {
+    pub fn set_model(&self, way: usize, model: Model) {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)[way] = Some(model);
         self.waker.wake();
     }
 
     /// False once a device has gone, or failed.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.thread
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
 
     /// Ends it and tells what it carried. What is still under way is lost.
-    pub(crate) fn stop(mut self) -> io::Result<Carried> {
+    pub fn stop(mut self) -> io::Result<Carried> {
         self.join().unwrap_or_else(|| Ok(Carried::default()))
     }
 

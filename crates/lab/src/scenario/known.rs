@@ -134,3 +134,6 @@ impl State {
                 .any(|model| model.is_out(Time::ZERO + at))
     }
 }
+
+#[cfg(test)]
+mod tests;

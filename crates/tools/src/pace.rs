@@ -13,60 +13,62 @@ use voice::frames::FRAME_US;
 /// ask for less: a late time stamp would be counted as their delay.
 const PRIORITY: u8 = 30;
 /// Time between two packets of a call.
-pub(crate) const FRAME: Duration = Duration::from_micros(FRAME_US);
+pub const FRAME: Duration = Duration::from_micros(FRAME_US);
 
 /// How long after its sending a packet is played: what is not there by then is concealed.
 /// "Set the network latency threshold for the G.711 codec to be 100 msec" [Amir06 §V-B].
-pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
+pub const DEADLINE: Duration = Duration::from_millis(100);
 
 /// Asks for real-time priority and exact timers. Both are refinements: what is refused only makes
 /// the times less exact.
-pub(crate) fn prepare_thread() {
+pub fn prepare_thread() {
     let _ = sched::real_time(PRIORITY);
     let _ = sched::timer_slack(Duration::from_nanos(1));
 }
 
 /// When each packet of each call is due.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
-    pub(crate) start: Time,
-    pub(crate) calls: u32,
+pub struct Schedule {
+    /// When the first packet is due.
+    pub start: Time,
+    /// How many calls, evenly apart.
+    pub calls: u32,
     /// Packets of each call.
-    pub(crate) packets: u32,
+    pub packets: u32,
 }
 
 impl Schedule {
     /// When packet `index` of `call` is due.
-    pub(crate) fn due(&self, call: u32, index: u32) -> Time {
+    pub fn due(&self, call: u32, index: u32) -> Time {
         let phase = (FRAME * u64::from(call)).div(u64::from(self.calls));
         self.start + FRAME * u64::from(index) + phase
     }
 
     /// Packets of all calls.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         u64::from(self.calls) * u64::from(self.packets)
     }
 
     /// Call and index of the `n`-th packet, in the order in which they are due.
-    pub(crate) fn place(&self, n: u64) -> (u32, u32) {
+    pub fn place(&self, n: u64) -> (u32, u32) {
         let calls = u64::from(self.calls.max(1));
         ((n % calls) as u32, (n / calls) as u32)
     }
 
     /// When the `n`-th packet is due.
-    pub(crate) fn due_nth(&self, n: u64) -> Time {
+    pub fn due_nth(&self, n: u64) -> Time {
         let (call, index) = self.place(n);
         self.due(call, index)
     }
 }
 
 /// "1 call", "10 calls".
-pub(crate) fn count_calls(calls: u32) -> String {
+pub fn count_calls(calls: u32) -> String {
     format!("{calls} call{}", if calls == 1 { "" } else { "s" })
 }
 
 /// Sleeps until `at`; how late it woke up.
-pub(crate) fn sleep_until(clock: Clock, at: Time) -> Duration {
+pub fn sleep_until(clock: Clock, at: Time) -> Duration {
     let left = at.since(clock.now());
     if left > Duration::ZERO {
         std::thread::sleep(std::time::Duration::from_nanos(left.as_nanos()));
@@ -76,14 +78,15 @@ pub(crate) fn sleep_until(clock: Clock, at: Time) -> Duration {
 
 /// One moment per packet of every call: when it was sent, or when it first arrived.
 #[derive(Clone, Debug)]
-pub(crate) struct Moments {
+pub struct Moments {
     packets: u32,
     /// Call by call; [`Time::FAR`] for what did not happen.
     times: Vec<Time>,
 }
 
 impl Moments {
-    pub(crate) fn new(calls: u32, packets: u32) -> Moments {
+    /// None of `packets` packets of each of `calls` calls has a moment yet.
+    pub fn new(calls: u32, packets: u32) -> Moments {
         Moments {
             packets,
             times: vec![Time::FAR; calls as usize * packets as usize],
@@ -91,7 +94,7 @@ impl Moments {
     }
 
     /// Notes the first time of a packet; false when it had one, or there is no such packet.
-    pub(crate) fn note(&mut self, call: u32, index: u32, at: Time) -> bool {
+    pub fn note(&mut self, call: u32, index: u32, at: Time) -> bool {
         match self
             .position(call, index)
             .and_then(|i| self.times.get_mut(i))
@@ -105,7 +108,7 @@ impl Moments {
     }
 
     /// The moments of one call, packet by packet.
-    pub(crate) fn call(&self, call: u32) -> impl ExactSizeIterator<Item = Option<Time>> + '_ {
+    pub fn call(&self, call: u32) -> impl ExactSizeIterator<Item = Option<Time>> + '_ {
         let from = call as usize * self.packets as usize;
         let until = from + self.packets as usize;
         let times = self.times.get(from..until).unwrap_or_default();
@@ -120,7 +123,7 @@ impl Moments {
 }
 
 /// One-way delays of a call in microseconds: `None` for what was not sent or did not arrive.
-pub(crate) fn delays_us(sent: &Moments, arrived: &Moments, call: u32) -> Vec<Option<u64>> {
+pub fn delays_us(sent: &Moments, arrived: &Moments, call: u32) -> Vec<Option<u64>> {
     let pairs = sent.call(call).zip(arrived.call(call));
     pairs
         .map(|(sent, arrived)| Some(arrived?.since(sent?).as_micros()))

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 /// Whether it was asked to end. While it lives, SIGINT and SIGTERM do nothing else.
-pub(crate) struct Interrupt {
+pub struct Interrupt {
     poller: RefCell<Poller>,
     /// `None` if somebody else in this process watches.
     termination: Option<Termination>,
@@ -15,7 +15,8 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    pub(crate) fn install() -> io::Result<Interrupt> {
+    /// Takes SIGINT and SIGTERM over.
+    pub fn install() -> io::Result<Interrupt> {
         let (poller, termination) = (Poller::new()?, Termination::install()?);
         poller.add(&termination, 0, Interest::READ)?;
         Ok(Interrupt {
@@ -26,7 +27,7 @@ impl Interrupt {
     }
 
     /// One that never comes: somebody else in this process has the signals, and ends it.
-    pub(crate) fn elsewhere() -> io::Result<Interrupt> {
+    pub fn elsewhere() -> io::Result<Interrupt> {
         Ok(Interrupt {
             poller: RefCell::new(Poller::new()?),
             termination: None,
@@ -35,7 +36,7 @@ impl Interrupt {
     }
 
     /// For a poller that also waits for other things.
-    pub(crate) fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
+    pub fn watch(&self, poller: &Poller, token: u64) -> io::Result<()> {
         match &self.termination {
             Some(termination) => poller.add(termination, token, Interest::READ),
             None => Ok(()),
@@ -43,7 +44,7 @@ impl Interrupt {
     }
 
     /// True once it was asked to end.
-    pub(crate) fn came(&self) -> bool {
+    pub fn came(&self) -> bool {
         let termination = self.termination.as_ref();
         let comes = termination.is_some_and(|termination| termination.take() > 0);
         self.came.set(self.came.get() || comes);
@@ -51,7 +52,7 @@ impl Interrupt {
     }
 
     /// Sleeps, but not when it was asked to end; whether it was.
-    pub(crate) fn wait(&self, span: Duration) -> io::Result<bool> {
+    pub fn wait(&self, span: Duration) -> io::Result<bool> {
         self.poller.borrow_mut().wait(Some(span), &mut Vec::new())?;
         Ok(self.came())
     }

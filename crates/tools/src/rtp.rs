@@ -46,7 +46,7 @@ pub fn emit(place: Place, speech: &[u8; FRAME_SAMPLES]) -> [u8; PACKET_BYTES] {
 }
 
 /// The header alone, of a codec whose timestamps rise by `step` with each packet.
-pub(crate) fn header(place: Place, payload_type: u8, step: u32) -> [u8; HEADER_BYTES] {
+pub fn header(place: Place, payload_type: u8, step: u32) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[0] = VERSION_2;
     // The first packet of a talkspurt is marked; these calls are one talkspurt.
@@ -68,7 +68,7 @@ pub fn parse(packet: &[u8]) -> Option<Place> {
 }
 
 /// Which packet this is, by a header that [`header`] has written.
-pub(crate) fn place(packet: &[u8], payload_type: u8, step: u32) -> Option<Place> {
+pub fn place(packet: &[u8], payload_type: u8, step: u32) -> Option<Place> {
     let header: &[u8; HEADER_BYTES] = packet.first_chunk()?;
     if header[0] != VERSION_2 || header[1] & !MARKER != payload_type {
         return None;

@@ -111,7 +111,7 @@ impl View {
     }
 
     /// The name, or the address of a node whose name is not known or not its own alone.
-    pub(super) fn name(&self, node: NodeAddr) -> String {
+    pub fn name(&self, node: NodeAddr) -> String {
         match self.names.get(&node) {
             Some(name) if self.names.values().filter(|other| *other == name).count() == 1 => {
                 name.clone()

@@ -1,0 +1,36 @@
+//! What the command line's tools are made of, below the command line and without the laboratory.
+//!
+//! ```text
+//!   sinew why, whatif, plan ──> explain      what a node or a file knows of the network, and what follows
+//!   sinew call ───────────────> call         calls over a running network, and directly beside it
+//!   sinew emulate ────────────> emulate      two networks joined by an emulated link
+//!   lab, demo ────────────────> emulator, pace, quality, rtp
+//!   all ──────────────────────> table, progress, share, spelling, interrupt
+//! ```
+//!
+//! For the command line:
+//!
+//! - [`explain::View`] reads a snapshot of the network; [`explain::what_if`] and [`explain::plan`] answer
+//!   from it, as text (`Display`) and as documented JSON.
+//! - [`call::run`] takes [`call::CallOptions`] and gives a [`call::CallResult`], in the same two forms;
+//!   [`call::answer`] takes [`call::AnswerOptions`] and answers such calls until Ctrl-C.
+//! - [`emulate::run`] joins two networks through an emulated link until Ctrl-C.
+//! - Shares such as `5%` are read by [`share::parse`].
+//! - What happens meanwhile goes to standard error as [`progress::Progress`] says;
+//!   [`progress::Progress::choose`] picks the form for a terminal, a pipe, or `--verbose`.
+//! - All take over SIGINT and SIGTERM while they run ([`interrupt::Interrupt`]): calls end early and are
+//!   judged as far as they came.
+#![forbid(unsafe_code)]
+
+pub mod call;
+pub mod emulate;
+pub mod emulator;
+pub mod explain;
+pub mod interrupt;
+pub mod pace;
+pub mod progress;
+pub mod quality;
+pub mod rtp;
+pub mod share;
+pub mod spelling;
+pub mod table;
