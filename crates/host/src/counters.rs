@@ -27,6 +27,10 @@ pub struct Counters {
     pub retransmitted_packets: u64,
     /// Their bytes.
     pub retransmitted_bytes: u64,
+    /// Repair packets of real-time lanes sent.
+    pub repair_packets: u64,
+    /// Their bytes.
+    pub repair_bytes: u64,
     /// Lost packets that came after all.
     pub recovered_packets: u64,
     /// Control datagrams sent.
@@ -92,6 +96,10 @@ impl Counters {
             Event::Retransmitted { packets, bytes, .. } => {
                 self.retransmitted_packets += u64::from(packets);
                 self.retransmitted_bytes += u64::from(bytes);
+            }
+            Event::Repair { bytes, .. } => {
+                self.repair_packets += 1;
+                self.repair_bytes += u64::from(bytes);
             }
             Event::Recovered { .. } => self.recovered_packets += 1,
             Event::Control { bytes, .. } => {

@@ -174,6 +174,17 @@ impl Loss {
         lost as f64 / closed.max(with_open).max(lost) as f64
     }
 
+    /// The mean length of a run of losses, of those of late that were no outage; one without any.
+    pub fn run(&self) -> f64 {
+        let Some(from) = self.runs.len().checked_sub(1) else {
+            return 1.0;
+        };
+        let longest = self.longest_usual();
+        let counted = self.runs.range(from.saturating_sub(LOSS_EVENTS - 1)..);
+        let lost: u64 = counted.map(|run| run.lost.min(longest)).sum();
+        lost as f64 / self.runs.len() as f64
+    }
+
     /// The packets that the rate is taken over, come or lost, and not assumed.
     pub fn packets(&self) -> u64 {
         self.settled().saturating_sub(self.base)

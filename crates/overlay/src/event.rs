@@ -297,6 +297,13 @@ pub enum Event {
         /// With all headers of the overlay.
         bytes: u32,
     },
+    /// A repair packet of the real-time lane was sent to `peer`.
+    Repair {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// With all headers of the overlay.
+        bytes: u32,
+    },
     /// A record of the link-state database was replaced by a newer one.
     RecordAccepted {
         /// Whose record.

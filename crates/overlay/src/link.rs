@@ -11,6 +11,7 @@
 
 mod dialling;
 mod impairment;
+mod protection;
 mod table;
 mod verifications;
 
@@ -26,7 +27,7 @@ use crate::flow::FlowKey;
 use crate::hello::{self, Hello};
 use crate::mtu::Mtu;
 use crate::node::Node;
-use crate::realtime::{Ahead, History, Receiver, RoundTrip};
+use crate::realtime::{Ahead, History, Pilot, Protect, Receiver, RoundTrip};
 use crate::reliable::Lane;
 use crate::settings::{MetricOf, Settings};
 use base::{Burst, Duration, NodeAddr, Outbox, Time, UnderlayAddr};
@@ -98,6 +99,16 @@ pub struct Link {
     pub announce: Announce,
     /// The real-time lane to the neighbour.
     pub history: History,
+    /// Chooses how its packets are protected.
+    pub(crate) pilot: Pilot,
+    /// The neighbour takes repair packets.
+    pub(crate) peer_takes_repair: bool,
+    /// When the neighbour was told last what has become of its packets, and how many had come.
+    reported: (Time, u64),
+    strikes: u8,
+    takes_repair: bool,
+    /// The mark of the last packet of the real-time lane.
+    lane_mark: u8,
     /// Which of its packets are sent twice at once.
     pub(crate) ahead: Option<Ahead>,
     /// The real-time lane from the neighbour.
@@ -163,6 +174,10 @@ pub struct Counts {
     pub control_out: u64,
     /// Their bytes.
     pub control_out_bytes: u64,
+    /// Repair packets sent.
+    pub repair_out: u64,
+    /// Their bytes.
+    pub repair_out_bytes: u64,
     /// Times that the link came up.
     pub ups: u64,
     /// Times that it went down.
@@ -185,6 +200,10 @@ pub struct Received {
 impl Link {
     /// A link without a session.
     pub fn new(peer: NodeAddr, name: &str, settings: &Settings, boot: u32, now: Time) -> Link {
+        let mut realtime = settings.realtime.clone();
+        if realtime.aims.protect == Protect::Off {
+            (realtime.strikes, realtime.copies_ahead) = (0, false);
+        }
         Link {
             peer,
             name: name.to_owned(),
@@ -199,12 +218,19 @@ impl Link {
             mtu: Mtu::new(now),
             loss: Loss::default(),
             announce: Announce::new(settings.announce),
-            history: History::new(settings.realtime.clone()),
+            history: History::new(realtime.clone()),
+            pilot: Pilot::new(realtime.aims),
+            peer_takes_repair: false,
+            reported: (now, 0),
+            strikes: realtime.strikes,
+            lane_mark: 0,
+            // The paper's nodes have requests alone, so theirs are not told that repair is of use.
+            takes_repair: realtime.aims.protect.repairs(),
             ahead: None,
-            copies_ahead: settings.realtime.copies_ahead,
+            copies_ahead: realtime.copies_ahead,
             full_since: None,
             is_priced_full: false,
-            receiver: Receiver::new(settings.realtime.clone()),
+            receiver: Receiver::new(realtime),
             brake: settings.brake.map(Brake::new),
             inbound: Inbound::default(),
             split: Split::default(),
@@ -259,16 +285,6 @@ impl Link {
             least: rtt.least().unwrap_or_default(),
             usual: rtt.usual_most().unwrap_or_default(),
         }
-    }
-
-    /// Decides which packets are sent twice at once, by what is known of the link now.
-    pub(crate) fn weigh_copies(&mut self) {
-        let random = self.brake.as_ref().is_none_or(Brake::allows_redundancy);
-        let loss = self.hello.loss_out().share();
-        self.ahead = match self.copies_ahead && random {
-            true => Ahead::of(self.round_trip(), loss, self.history.interval()),
-            false => None,
-        };
     }
 
     /// What the link has taken from the time of a packet that comes; zero before it is measured.
@@ -428,52 +444,45 @@ impl Link {
         self.counts.data_in_bytes += (plaintext_bytes + CLEAR_BYTES + TAG_BYTES) as u64;
     }
 
-    /// Enters each packet of a run in its lane and seals it in place. False when there is no
-    /// session to seal with. `rest_of_path` is the delay from the neighbour on to a packet's destination.
+    /// Enters the packets of a run in their lane and seals them in place, up to the first that repair is to follow at
+    /// once, and tells how many. None when there is no session to seal with. `rest_of_path` is the delay from the
+    /// neighbour on to a packet's destination.
     #[inline]
     pub fn seal_packets(
         &mut self,
         now: Time,
         run: &mut Burst,
         rest_of_path: impl Fn(NodeAddr) -> Duration,
-    ) -> bool {
+    ) -> Option<usize> {
         if !self.carries() {
-            return false;
+            return None;
         }
         self.hello.on_data_sent(now);
         self.mtu.on_sent(run.stride());
         if !run.is_empty() {
             let first = Header::trusted(&run.segment(0)[CLEAR_BYTES..]);
             let mark = mark(first.class());
+            if first.class().link == LinkProtocol::RealTime {
+                self.lane_mark = mark;
+            }
             run.set_mark(mark);
         }
-        for i in 0..run.segments() {
-            let datagram = run.segment_mut(i);
+        let (mut sealed, mut bytes) = (0, 0);
+        while sealed < run.segments() && !(sealed > 0 && self.owes_repair()) {
+            let datagram = run.segment_mut(sealed);
             let end = datagram.len() - TAG_BYTES;
             let packet = &mut datagram[CLEAR_BYTES..end];
             if Header::trusted(&*packet).class().link == LinkProtocol::RealTime {
                 self.history.record(now, packet);
-                let header = Header::trusted(&*packet);
-                let left = header.remaining().duration();
-                if let Some((ahead, left)) = self.ahead.zip(left)
-                    && let recovered = header.is_recovered()
-                    && ahead.concerns(recovered)
-                    && ahead.suits(
-                        left.saturating_sub(rest_of_path(header.destination())),
-                        recovered,
-                    )
-                {
-                    // What was repaired before is one packet of few, and nothing else saves it here.
-                    self.history.copy_ahead(now, if recovered { 2 } else { 1 });
-                }
+                self.protect(now, packet, &rest_of_path);
             }
-            if self.sessions.seal(Kind::Data, datagram).is_err() {
-                return false;
-            }
+            self.sessions.seal(Kind::Data, datagram).ok()?;
+            sealed += 1;
+            bytes += datagram.len();
         }
-        self.counts.data_out += run.segments() as u64;
-        self.counts.data_out_bytes += run.len() as u64;
-        true
+        self.counts.data_out += sealed as u64;
+        self.counts.data_out_bytes += bytes as u64;
+        Some(sealed)
     }
 
     /// How many packets at the front of a run may go, as far as the brake is concerned, and what it
@@ -526,7 +535,9 @@ impl Link {
             sent: now,
             rtt: Duration::ZERO,
             there: Duration::ZERO,
-            link_bytes: self.counts.data_out_bytes + self.counts.control_out_bytes,
+            link_bytes: self.counts.data_out_bytes
+                + self.counts.control_out_bytes
+                + self.counts.repair_out_bytes,
             lane_bytes: brake.lane_bytes(),
         };
         self.asked.push_back((stamp_us, echo));
@@ -576,22 +587,39 @@ impl Link {
         out: &mut impl Outbox<Node>,
     ) {
         plaintext.set_mark(MARK_CONTROL);
+        if let Some(bytes) = self.seal_control(&mut plaintext) {
+            self.counts.control_out += 1;
+            self.counts.control_out_bytes += u64::from(bytes);
+            let peer = self.peer;
+            out.report(Event::Control { peer, bytes });
+            self.transmit(now, plaintext, out);
+        }
+    }
+
+    /// The same for a datagram with a repair packet, which goes as the packets do that it repairs.
+    pub(crate) fn transmit_repair(
+        &mut self,
+        now: Time,
+        mut plaintext: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
+        plaintext.set_mark(self.lane_mark);
+        if let Some(bytes) = self.seal_control(&mut plaintext) {
+            self.counts.repair_out += 1;
+            self.counts.repair_out_bytes += u64::from(bytes);
+            let peer = self.peer;
+            out.report(Event::Repair { peer, bytes });
+            self.transmit(now, plaintext, out);
+        }
+    }
+
+    /// Seals a plaintext that has room around it; the bytes of the datagram, if there is a session.
+    fn seal_control(&mut self, plaintext: &mut Burst) -> Option<u32> {
         plaintext.push_front(CLEAR_BYTES);
         let len = plaintext.len() + TAG_BYTES;
         plaintext.fill(len, len);
-        if self
-            .sessions
-            .seal(Kind::Control, plaintext.bytes_mut())
-            .is_ok()
-        {
-            self.counts.control_out += 1;
-            self.counts.control_out_bytes += len as u64;
-            out.report(Event::Control {
-                peer: self.peer,
-                bytes: len as u32,
-            });
-            self.transmit(now, plaintext, out);
-        }
+        let sealed = self.sessions.seal(Kind::Control, plaintext.bytes_mut());
+        sealed.is_ok().then_some(len as u32)
     }
 
     /// The hello that is due, if one is, with the change that routing must know.
@@ -610,6 +638,7 @@ impl Link {
             boot: self.boot,
             arrived: arrived as u32,
             lost: lost as u32,
+            takes_repair: self.takes_repair,
             ..hello
         }
     }
@@ -665,6 +694,7 @@ impl Link {
         // The brake counts from zero again.
         self.asked.clear();
         self.history.reset();
+        self.pilot.reset();
         self.receiver.reset();
         self.reliable.restart();
     }

@@ -19,6 +19,7 @@ mod network;
 mod operate;
 mod receive;
 mod reliable;
+mod repair;
 mod routing;
 mod segments;
 mod send;
@@ -132,6 +133,8 @@ pub struct Node {
     streams: Streams,
     /// More was to be sent on streams than one flush does.
     streams_again: Option<Time>,
+    /// A link of which repair packets have told packets.
+    found: Option<LinkIndex>,
     /// The link by which the present packets came.
     came: LinkIndex,
     /// Reliable lanes that hold packets while their links are down.
@@ -215,6 +218,7 @@ impl Node {
             reassembly: Reassembly::default(),
             streams: Streams::default(),
             streams_again: None,
+            found: None,
             came: LinkIndex(0),
             stranded: Vec::new(),
             ways: Vec::new(),

@@ -164,6 +164,39 @@ pub struct LaneStatus {
     pub probes: u64,
     /// The rate that the lane keeps to while it meets congestion.
     pub brake_bps: Option<u64>,
+    /// Repair packets made.
+    pub repairs: u64,
+    /// Packets that repair packets of the neighbour have told.
+    pub decoded: u64,
+    /// What protects packets to the neighbour.
+    pub protection: ProtectionStatus,
+}
+
+/// How the packets of a real-time lane to a neighbour are protected.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ProtectionStatus {
+    /// `none`, `requests`, `repair` beside requests, or `copies` that come later beside them.
+    pub plan: &'static str,
+    /// Why that, and no more.
+    pub reason: &'static str,
+    /// Repair packets per hundred packets that are covered.
+    pub repair_pct: f64,
+    /// Packets in a repair packet at most.
+    pub window: u32,
+    /// Packets that a repair packet leaves to later ones.
+    pub lag: u32,
+    /// What is expected to stay lost, in percent.
+    pub predicted_pct: f64,
+    /// The same with requests alone.
+    pub requests_pct: f64,
+    /// What has stayed lost or came too late under the plan, as the neighbour tells; null before it has.
+    pub measured_pct: Option<f64>,
+    /// Of so many packets.
+    pub measured_packets: u64,
+    /// What repair has added to the bytes of data since the start, in percent.
+    pub cost_pct: f64,
+    /// Times that the plan has changed.
+    pub changes: u64,
 }
 
 /// The reliable lane of a link, both directions.

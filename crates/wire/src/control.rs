@@ -25,6 +25,7 @@ mod hold;
 mod mtu;
 mod nack;
 mod reliable;
+mod repair;
 mod report;
 
 pub use builder::Builder;
@@ -34,6 +35,9 @@ pub use hold::{Hold, LaneHolds};
 pub use mtu::{MtuAnswer, MtuProbe};
 pub use nack::{Nack, RANGE_SEQS};
 pub use reliable::{AckHead, ReliableAck, ReliableRate, ReliableSkip};
+pub use repair::{
+    LaneReport, REPAIR_AGE_UNKNOWN, REPAIR_AGES, REPAIR_FRONT_BYTES, REPAIR_SPAN, Repair,
+};
 pub use report::{GroupReport, RECEPTIONS_MAX, Reception};
 
 use crate::Malformed;
@@ -74,6 +78,10 @@ pub mod kind {
     pub const LANE_HOLDS: u8 = 12;
     /// [`super::LinkDoubt`].
     pub const LINK_DOUBT: u8 = 13;
+    /// [`super::Repair`].
+    pub const REPAIR: u8 = 14;
+    /// [`super::LaneReport`].
+    pub const LANE_REPORT: u8 = 15;
 }
 
 /// One message.
@@ -105,6 +113,10 @@ pub enum Message<'a> {
     LaneHolds(LaneHolds<'a>),
     /// A link that may have failed.
     LinkDoubt(LinkDoubt),
+    /// A combination of packets of the real-time lane.
+    Repair(Repair<'a>),
+    /// What has become of the packets of the real-time lane.
+    LaneReport(LaneReport),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -130,6 +142,8 @@ impl<'a> Message<'a> {
             kind::RELIABLE_RATE => ReliableRate::parse(body).map(Message::ReliableRate),
             kind::LANE_HOLDS => LaneHolds::parse(body).map(Message::LaneHolds),
             kind::LINK_DOUBT => LinkDoubt::parse(body).map(Message::LinkDoubt),
+            kind::REPAIR => Repair::parse(body).map(Message::Repair),
+            kind::LANE_REPORT => LaneReport::parse(body).map(Message::LaneReport),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

@@ -98,6 +98,18 @@ fn control_inputs_hold_every_message() {
         matches!(all.as_deref(), Ok([Message::LinkDoubt(_)])),
         "{all:?}"
     );
+    let all = control(input!("control/repair"));
+    let Ok(
+        [
+            Message::Repair(_),
+            Message::Repair(whole),
+            Message::LaneReport(_),
+        ],
+    ) = all.as_deref()
+    else {
+        panic!("other messages: {all:?}");
+    };
+    assert_eq!(whole.members, 0b111);
     let critical = input!("control/critical");
     assert_eq!(control(critical), Err(Malformed::Critical));
     let rest = control(&critical[3..]);

@@ -4,8 +4,8 @@ use wire::control::{Message, Messages};
 use wire::data::{Header, LaneSeq, Remaining};
 use wire::ipc::{Datagram, Reply, Request};
 use wire::{
-    Malformed, certificate, data, echo, exit, groups, handshake, ipc, link, link_state, record,
-    remote, scribe, stamp, transport,
+    Malformed, certificate, control, data, echo, exit, groups, handshake, ipc, link, link_state,
+    record, remote, scribe, stamp, transport,
 };
 
 const FITS: &str = "the example is of its format";
@@ -43,6 +43,9 @@ fn every_limit_has_its_value() {
         ("data::HEADROOM", data::HEADROOM),
         ("data::TTL_MAX", data::TTL_MAX.into()),
         ("stamp::STAMP_BYTES_MAX", stamp::STAMP_BYTES_MAX),
+        ("control::REPAIR_SPAN", control::REPAIR_SPAN),
+        ("control::REPAIR_AGES", control::REPAIR_AGES),
+        ("control::REPAIR_FRONT_BYTES", control::REPAIR_FRONT_BYTES),
         ("transport::FRAGMENT_BYTES", transport::FRAGMENT_BYTES),
         ("transport::SEGMENT_BYTES", transport::SEGMENT_BYTES),
         ("transport::RANGES_MAX", transport::RANGES_MAX),
@@ -240,6 +243,17 @@ fn message(bytes: &[u8]) -> String {
             format!("{:?}", holds.collect::<Vec<_>>())
         }
         [Message::LinkDoubt(doubt)] => format!("{}>{}", doubt.from, doubt.to),
+        [Message::Repair(repair)] => format!(
+            "{} {} {:b} {:?} {:x?}",
+            repair.newest.value(),
+            repair.seed,
+            repair.members,
+            repair.ages,
+            &repair.sum[20..]
+        ),
+        [Message::LaneReport(report)] => {
+            format!("{} {} {}", report.received, report.lost, report.run_256ths)
+        }
         [Message::MtuProbe(probe)] => format!("{} {}", probe.number, probe.bytes),
         [Message::MtuAnswer(answer)] => format!("{} {}", answer.number, answer.bytes),
         [Message::RecordAck(acks)] => format!("{:?}", acks.iter().collect::<Vec<_>>()),
@@ -259,6 +273,8 @@ fn every_example_reads_as_told() {
         "7 13 256 9 1000 3 [(12, 1), (8, 2)]",
         "[(NodeAddr(168230915), ExpectedLatency, 18), (NodeAddr(4009820675), Stamped, 65535)]",
         "10.7.0.1>10.7.0.2",
+        "2565 1 101 [0, 40] [2a, 0, 17, ff]",
+        "3000 3 512",
         "40",
         "25000",
         "7 36",

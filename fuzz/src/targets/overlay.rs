@@ -9,12 +9,13 @@ use base::{
 };
 use overlay::link::{LinkIndex, MAX_LINKS};
 use overlay::link_state::{Database, Judgement, MAX_ORIGINS, Origination};
+use overlay::realtime::{Decoder, KEPT, Protect, SPAN};
 use overlay::reliable::{Arrival, Lane};
 use overlay::route::Tables;
 use overlay::stream::{Framing, STREAMS_MAX, StreamId, StreamReply, StreamRequest};
 use overlay::{Config, Event, Node, Reply, Request, Settings};
 use secure::{Authority, Context, Handshakes, Identity, Keys, Network, Outcome, Session, Validity};
-use wire::control::{Builder, Hello, Hold};
+use wire::control::{Builder, Hello, Hold, Repair};
 use wire::data::{Class, FlowSeq, LaneSeq, LinkProtocol, Remaining, Repr, Routing};
 use wire::ipc::{Delivery, Options, ResetReason};
 use wire::ipc::{Scheme, StreamControl};
@@ -22,7 +23,7 @@ use wire::link::{Kind, SEAL_BYTES};
 use wire::link_state::{Link, SIGNATURE_BYTES};
 use wire::record::{BODY_BYTES_MAX, Record, RecordKind, RecordSeq};
 use wire::transport::{Flags, RANGES_MAX, Range, Segment, Ticket};
-use wire::{CLEAR_BYTES, HEADROOM, Latency, Loss};
+use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, Latency, Loss};
 
 use crate::Target;
 
@@ -30,6 +31,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("overlay_node", node),
     ("overlay_records", records),
     ("overlay_reliable", reliable),
+    ("overlay_repair", repair),
     ("overlay_streams", streams),
 ];
 
@@ -46,6 +48,39 @@ fn at(n: usize) -> UnderlayAddr {
     UnderlayAddr {
         port: n as u16,
         ..UnderlayAddr::default()
+    }
+}
+
+/// A decoder of coded repair hears packets and repair packets of any numbers and contents.
+///
+/// Each operation is a byte that says which, a byte that moves the number, and a byte for a length with as many bytes.
+fn repair(data: &[u8]) {
+    let mut decoder = Decoder::default();
+    let (mut data, mut seq, mut now) = (data, 1_000u64, Time::ZERO);
+    for _ in 0..4 * OPS_MAX {
+        let [what, step, len, rest @ ..] = data else {
+            break;
+        };
+        let (bytes, rest) = rest.split_at(usize::from(*len).min(rest.len()));
+        data = rest;
+        seq = seq.saturating_add_signed(i64::from(step.cast_signed()));
+        now += Duration::from_millis(u64::from(*what >> 4));
+        match what & 3 {
+            0 => decoder.on_original(now, seq, bytes),
+            1 => decoder.on_asked(now, seq),
+            2 => decoder.release_idle(now),
+            _ => {
+                if let Ok(repair) = Repair::parse(bytes) {
+                    decoder.on_repair(now, seq, &repair);
+                }
+            }
+        }
+        while let Some((found, due)) = decoder.poll() {
+            assert!(due <= now);
+            let len = decoder.bytes(found).expect("what is found is kept").len();
+            assert!((HEADER_BYTES..=255).contains(&len));
+        }
+        assert!(decoder.held_bytes() <= (KEPT + 2 * SPAN) * 2 * (255 + SPAN));
     }
 }
 
@@ -107,6 +142,7 @@ impl Scene {
     fn new() -> Scene {
         let (network, identities) = network();
         let mut settings = Settings::modern();
+        settings.realtime.aims.protect = Protect::Auto;
         // A quarter of an hour of hellos for each input would be long.
         settings.streams.give_up = Duration::from_secs(60);
         let mut subject = Node::new(Config {
@@ -168,6 +204,7 @@ impl Scene {
         self.now = until;
         let hello = Hello {
             i_hear_you: true,
+            takes_repair: true,
             interval_ms: 50,
             stamp_us: until.as_micros() as u32,
             boot: 7,

@@ -1,6 +1,8 @@
 //! Fuzz targets of `wire`: every decoder; what it understands is written back and read again.
 
-use wire::control::{Builder, Hello, Message, Messages, MtuAnswer, TailProbe};
+use wire::control::{
+    Builder, Hello, Message, Messages, MtuAnswer, REPAIR_FRONT_BYTES, Repair, TailProbe, kind,
+};
 use wire::groups::{self, Groups};
 use wire::ipc::{Reply, Request};
 use wire::link_state::{self, LinkState};
@@ -169,6 +171,21 @@ fn message_again(message: &Message<'_>, room: usize) {
         }
         Message::LaneHolds(holds) => holds.holds().try_for_each(|hold| builder.lane_hold(hold)),
         Message::LinkDoubt(doubt) => builder.link_doubt(*doubt),
+        Message::Repair(repair) => {
+            let mut body = vec![0; REPAIR_FRONT_BYTES + repair.sum.len()];
+            let Repair {
+                newest,
+                seed,
+                members,
+                ages,
+                sum,
+            } = *repair;
+            let front = Repair::emit_front(newest, seed, members, ages, &mut body)
+                .expect("the newest is a member");
+            body[front..front + sum.len()].copy_from_slice(sum);
+            builder.message(kind::REPAIR, &body[..front + sum.len()])
+        }
+        Message::LaneReport(report) => builder.lane_report(*report),
         Message::Unknown { kind, body } => builder.message(*kind, body),
     };
     written.expect("what came in this many bytes fits into as many");

@@ -115,6 +115,16 @@ fn totals(page: &mut Page, status: &Status) {
             c.retransmitted_bytes,
         ),
         (
+            "repair_packets",
+            "Repair packets of real-time lanes sent.",
+            c.repair_packets,
+        ),
+        (
+            "repair_bytes",
+            "Their bytes, headers included.",
+            c.repair_bytes,
+        ),
+        (
             "recovered_packets",
             "Lost packets that came after all.",
             c.recovered_packets,
@@ -265,6 +275,45 @@ const LINKS: &[Told] = &[
         "counter",
         "Missing packets that were given up.",
         |l| one(l.realtime.given_up as f64),
+    ),
+    (
+        "repair_packets_total",
+        "counter",
+        "Repair packets sent to the neighbor.",
+        |l| one(l.counts.repair_out as f64),
+    ),
+    (
+        "repair_bytes_total",
+        "counter",
+        "Bytes of repair packets sent to the neighbor.",
+        |l| one(l.counts.repair_out_bytes as f64),
+    ),
+    (
+        "decoded_packets_total",
+        "counter",
+        "Packets that repair packets of the neighbor have told.",
+        |l| one(l.realtime.decoded as f64),
+    ),
+    (
+        "repair_ratio",
+        "gauge",
+        "Repair packets per real-time packet to the neighbor, as planned.",
+        |l| one(l.realtime.protection.repair_pct / 1e2),
+    ),
+    (
+        "residual_predicted_ratio",
+        "gauge",
+        "Share of real-time packets to the neighbor expected to stay lost.",
+        |l| one(l.realtime.protection.predicted_pct / 1e2),
+    ),
+    (
+        "residual_measured_ratio",
+        "gauge",
+        "Share of real-time packets to the neighbor that stayed lost of late, as it tells.",
+        |l| {
+            let measured = l.realtime.protection.measured_pct;
+            measured.map_or(Vec::new(), |pct| one(pct / 1e2))
+        },
     ),
     (
         "retransmitted_packets_total",

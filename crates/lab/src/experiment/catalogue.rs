@@ -2,8 +2,8 @@
 
 use super::run::LabError;
 use super::{
-    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06, streams,
-    two_ways, video,
+    ClaimText, Experiment, Size, amir03, amir06, brogle09, liu04, messy, papadimitriou06,
+    protection, streams, two_ways, video,
 };
 
 /// An experiment, as `sinew lab list` shows it.
@@ -48,6 +48,7 @@ pub(super) fn all() -> Vec<&'static dyn Experiment> {
         messy::EXPERIMENTS,
         video::EXPERIMENTS,
         two_ways::EXPERIMENTS,
+        protection::EXPERIMENTS,
         streams::EXPERIMENTS,
     ]
     .concat()
@@ -64,6 +65,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         liu04::claims::CLAIMS,
         video::CLAIMS,
         two_ways::CLAIMS,
+        protection::CLAIMS,
     ];
     let papers = papers.into_iter().flatten();
     papers.chain(messy::claims()).chain(streams::claims())

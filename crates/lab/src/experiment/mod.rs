@@ -29,6 +29,7 @@ mod liu04;
 mod merge;
 mod messy;
 mod papadimitriou06;
+mod protection;
 mod row;
 mod run;
 mod shard;

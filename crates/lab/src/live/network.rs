@@ -320,6 +320,8 @@ impl Totals {
             payload_bytes,
             wire_bytes_per_payload_byte: (payload_bytes > 0).then(|| rounded(ratio, 4)),
             retransmitted_bytes: more("retransmitted_bytes"),
+            repair_bytes: more("repair_bytes"),
+            repair: more("repair_packets"),
             control_bytes: more("control_bytes"),
             retransmitted: more("retransmitted_packets"),
             recovered: more("recovered_packets"),

@@ -67,12 +67,16 @@ pub struct OverlayReport {
     pub wire_bytes_per_payload_byte: Option<f64>,
     /// Bytes of packets that were sent again.
     pub retransmitted_bytes: u64,
+    /// Bytes of repair packets, sent without a request.
+    pub repair_bytes: u64,
     /// Bytes of control datagrams.
     pub control_bytes: u64,
     /// Packets that nodes asked their neighbours for, each time counted.
     pub requested: u64,
     /// Packets that were sent again.
     pub retransmitted: u64,
+    /// Repair packets that were sent.
+    pub repair: u64,
     /// Packets that a hop had lost and that came after all.
     pub recovered: u64,
     /// Links that came up, at one end each.
@@ -223,8 +227,13 @@ impl fmt::Display for OverlayReport {
         }
         writeln!(
             f,
-            "retransmitted: {}, recovered: {}; links up {}, down {}; route changes {}",
-            self.retransmitted, self.recovered, self.links_up, self.links_down, self.route_changes
+            "retransmitted: {}, repair packets: {}, recovered: {}; links up {}, down {}; route changes {}",
+            self.retransmitted,
+            self.repair,
+            self.recovered,
+            self.links_up,
+            self.links_down,
+            self.route_changes
         )?;
         if self.unstamped > 0 {
             writeln!(

@@ -254,6 +254,10 @@ impl<'s> Simulation<'s> {
                 overlay.retransmitted += u64::from(packets);
                 overlay.retransmitted_bytes += u64::from(bytes);
             }
+            Event::Repair { bytes, .. } => {
+                overlay.repair += 1;
+                overlay.repair_bytes += u64::from(bytes);
+            }
             Event::Requested { packets, .. } => overlay.requested += u64::from(packets),
             Event::Recovered { .. } => overlay.recovered += 1,
             Event::Control { bytes, .. } => overlay.control_bytes += u64::from(bytes),

@@ -82,6 +82,7 @@ impl Hello {
             echo: self.echo(now),
             loss_in,
             // The link knows these, and fills them in.
+            takes_repair: false,
             boot: 0,
             arrived: 0,
             lost: 0,

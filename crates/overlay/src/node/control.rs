@@ -8,7 +8,9 @@ use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
 use secure::{Due, Established, Outcome, Refusal};
-use wire::control::{Builder, Hello, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer};
+use wire::control::{
+    Builder, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
+};
 use wire::link::SessionIndex;
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
@@ -236,6 +238,20 @@ impl Node {
                     let receiver = &mut self.links.at_mut(index).receiver;
                     receiver.on_tail_probe(now, probe.next);
                 }
+                Ok(Message::Repair(repair)) => {
+                    let link = self.links.at_mut(index);
+                    if link.carries() {
+                        link.receiver.on_repair(now, &repair);
+                        if link.receiver.has_found() {
+                            self.found = Some(index);
+                        }
+                    }
+                }
+                Ok(Message::LaneReport(report)) => {
+                    let run = f64::from(report.run_256ths) / 256.0;
+                    let pilot = &mut self.links.at_mut(index).pilot;
+                    pilot.on_report(report.received, report.lost, run);
+                }
                 Ok(Message::Records(records)) => self.on_records(now, index, &records, out),
                 Ok(Message::RecordAck(acks)) => self.on_record_acks(now, index, &acks),
                 Ok(Message::ReliableAck(ack)) => {
@@ -290,7 +306,9 @@ impl Node {
         if link.hello.rtt().samples() > measured {
             link.on_answered(now, hello.echo.map(|echo| echo.stamp_us));
         }
+        link.peer_takes_repair = hello.takes_repair;
         link.weigh_copies();
+        link.weigh_protection(now);
         if restarted && event.is_none() && link.is_up() {
             // Back so soon that the link did not go down: it has forgotten what it was told.
             self.flood.on_link_up(index, &self.database);
@@ -412,6 +430,7 @@ impl Node {
         }
         self.probe_mtu(now, index, out);
         self.repeat(now, index, out);
+        self.flush_repair(now, index, out);
         self.flush_requests(now, index, out);
         self.flush_reliable(now, index, out);
         for _ in 0..MAX_DATAGRAMS_PER_FLUSH {
@@ -464,10 +483,15 @@ impl Node {
 impl Link {
     fn send_hello(&mut self, now: Time, hello: &Hello, out: &mut impl Outbox<Node>) {
         self.on_asked(now, hello.stamp_us);
-        let mut bytes = [0; Hello::BYTES + MESSAGE_HEADER_BYTES];
+        let mut bytes = [0; Hello::BYTES + LaneReport::BYTES + 2 * MESSAGE_HEADER_BYTES];
         let mut builder = Builder::new(&mut bytes);
-        if builder.hello(hello).is_ok() {
-            self.send_control(now, &bytes, out);
+        let mut is_written = builder.hello(hello).is_ok();
+        if let Some(report) = self.lane_report(now) {
+            is_written &= builder.lane_report(report).is_ok();
+        }
+        let len = builder.len();
+        if is_written {
+            self.send_control(now, &bytes[..len], out);
         }
     }
 

@@ -4,7 +4,9 @@ use super::{Neighbor, Node};
 use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
-use crate::snapshot::{LaneStatus, LinkStatus, ReliableStatus, RouteStatus, Snapshot};
+use crate::snapshot::{
+    LaneStatus, LinkStatus, ProtectionStatus, ReliableStatus, RouteStatus, Snapshot,
+};
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use core::num::NonZeroU8;
 use graph::metric::Metric;
@@ -318,8 +320,34 @@ impl Link {
                 ahead: sent.ahead,
                 probes: sent.probes,
                 brake_bps: self.brake.as_ref().and_then(|brake| brake.rate_bps()),
+                repairs: sent.repairs,
+                decoded: received.decoded,
+                protection: self.protection_status(),
             },
             reliable: self.reliable_status(),
+        }
+    }
+
+    fn protection_status(&self) -> ProtectionStatus {
+        let (plan, pilot) = (self.pilot.plan(), &self.pilot);
+        let data = self.counts.data_out_bytes.max(1) as f64;
+        ProtectionStatus {
+            plan: match plan.share {
+                Some(share) if share.lag > 0 => "copies",
+                Some(_) => "repair",
+                None if self.asks() => "requests",
+                None => "none",
+            },
+            reason: plan.reason.text(),
+            repair_pct: plan.share.map_or(0.0, |share| share.ratio() * 100.0),
+            window: plan.share.map_or(0, |share| share.width),
+            lag: plan.share.map_or(0, |share| share.lag),
+            predicted_pct: plan.predicted * 100.0,
+            requests_pct: plan.requests * 100.0,
+            measured_pct: pilot.measured().map(|(share, _)| share * 100.0),
+            measured_packets: pilot.measured().map_or(0, |(_, packets)| packets),
+            cost_pct: 100.0 * self.counts.repair_out_bytes as f64 / data,
+            changes: pilot.changes(),
         }
     }
 

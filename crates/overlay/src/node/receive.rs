@@ -54,11 +54,29 @@ impl Node {
                 run.1 = 0;
             }
             run = (verdict, run.1 + 1);
+            if run.1 < burst.segments()
+                && let Some(index) = self.found.take()
+            {
+                // What has been found goes before what came later, as if each datagram had come alone.
+                let front = burst.split_front(run.1);
+                self.dispatch(now, run.0, front, out);
+                self.forward_found(now, index, out);
+                run = (Verdict::Done, 0);
+            }
         }
         self.dispatch(now, run.0, burst, out);
+        if let Some(index) = self.found.take() {
+            self.forward_found(now, index, out);
+        }
     }
 
-    fn dispatch(&mut self, now: Time, verdict: Verdict, run: Burst, out: &mut impl Outbox<Node>) {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Time,
+        verdict: Verdict,
+        run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
         match verdict {
             Verdict::Done => {}
             Verdict::Forward(link) => {
@@ -135,7 +153,7 @@ impl Node {
         out: &mut impl Outbox<Node>,
     ) -> Verdict {
         let len = packet.len();
-        let Ok(mut header) = Header::parse(&mut *packet) else {
+        let Ok(header) = Header::parse(&*packet) else {
             self.drop_one(Drop::Malformed, out);
             return Verdict::Done;
         };
@@ -168,10 +186,16 @@ impl Node {
                     true => link.receiver.on_repaired(now, seq, rest),
                     false => link.receiver.on_packet(now, seq, remaining, rest),
                 };
+                if arrival == Arrival::New && link.receiver.wants_originals(now) {
+                    link.receiver.keep(now, seq, packet);
+                    if link.receiver.has_found() {
+                        self.found = Some(index);
+                    }
+                }
                 match arrival {
                     Arrival::New => {}
                     Arrival::Recovered { after, .. } => {
-                        header.set_recovered();
+                        Header::trusted(&mut *packet).set_recovered();
                         let after_us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
                         out.report(Event::Recovered {
                             peer: link.peer,
@@ -203,12 +227,12 @@ impl Node {
             }
         }
         self.links.touch(index);
-        header.set_remaining(remaining);
+        Header::trusted(&mut *packet).set_remaining(remaining);
         self.judge_flow(now, index, packet, out)
     }
 
     /// Decides on a packet that its link has let through and whose remaining time is up to date.
-    fn judge_flow(
+    pub(super) fn judge_flow(
         &mut self,
         now: Time,
         index: LinkIndex,

@@ -104,33 +104,43 @@ impl Node {
         is_own: bool,
         out: &mut impl Outbox<Node>,
     ) {
-        let packets = run.segments() as u32;
-        let bytes = run.len() as u32;
-        let link = self.links.at_mut(index);
-        let (tables, database, peer) = (&self.tables, &self.database, link.peer);
-        let rest_of_path = |to: NodeAddr| match to.is_multicast() {
-            true => rest_of_branch(tables, database, to, peer),
-            false => tables.latency_from(peer, to).unwrap_or_default(),
-        };
-        if !link.seal_packets(now, &mut run, rest_of_path) {
-            let reason = Drop::LinkDown;
-            return out.report(Event::Dropped { reason, packets });
+        loop {
+            let link = self.links.at_mut(index);
+            let (tables, database, peer) = (&self.tables, &self.database, link.peer);
+            let rest_of_path = |to: NodeAddr| match to.is_multicast() {
+                true => rest_of_branch(tables, database, to, peer),
+                false => tables.latency_from(peer, to).unwrap_or_default(),
+            };
+            let Some(sealed) = link.seal_packets(now, &mut run, rest_of_path) else {
+                let (reason, packets) = (Drop::LinkDown, run.segments() as u32);
+                return out.report(Event::Dropped { reason, packets });
+            };
+            let rest = (sealed < run.segments()).then(|| run.split_front(sealed));
+            let (front, rest) = match rest {
+                Some(front) => (front, Some(run)),
+                None => (run, None),
+            };
+            let (packets, bytes) = (front.segments() as u32, front.len() as u32);
+            link.transmit(now, front, out);
+            self.links.touch(index);
+            out.report(match is_own {
+                true => Event::Originated {
+                    peer,
+                    packets,
+                    bytes,
+                },
+                false => Event::Forwarded {
+                    peer,
+                    packets,
+                    bytes,
+                },
+            });
+            self.flush_repair(now, index, out);
+            match rest {
+                Some(rest) => run = rest,
+                None => return,
+            }
         }
-        let peer = link.peer;
-        link.transmit(now, run, out);
-        self.links.touch(index);
-        out.report(match is_own {
-            true => Event::Originated {
-                peer,
-                packets,
-                bytes,
-            },
-            false => Event::Forwarded {
-                peer,
-                packets,
-                bytes,
-            },
-        });
     }
 
     /// Sends a client's datagram, from its port or from that of its range.

@@ -1,5 +1,6 @@
 //! The sender's side of a real-time lane: numbers, copies, answers, and word of its end.
 
+use super::code::{Encoder, Share};
 use super::cover::Cover;
 use super::ring::Ring;
 use super::tail::Tail;
@@ -61,6 +62,10 @@ pub struct HistoryStats {
     pub ahead: u64,
     /// Tail probes.
     pub probes: u64,
+    /// Repair packets made, without a request.
+    pub repairs: u64,
+    /// Their bytes, without what seals them.
+    pub repair_bytes: u64,
     /// Packets that left the history before their age because it was at its limit.
     pub overrun: u64,
 }
@@ -76,6 +81,7 @@ pub struct History {
     tail: Tail,
     /// Packets whose second copy is to be sent, and when.
     repeats: VecDeque<(Time, u64)>,
+    encoder: Encoder,
     stats: HistoryStats,
 }
 
@@ -89,6 +95,7 @@ impl History {
             budget: RatioBucket::new(settings.retransmit_ratio, settings.retransmit_burst),
             tail: Tail::new(settings.tail_probes, settings.cover),
             repeats: VecDeque::new(),
+            encoder: Encoder::default(),
             stats: HistoryStats::default(),
             settings,
         }
@@ -97,8 +104,11 @@ impl History {
     /// Starts again at number 0, for a new session of the link. Counters go on.
     pub fn reset(&mut self) {
         let stats = self.stats();
+        let encoder = core::mem::take(&mut self.encoder);
         *self = History::new(self.settings.clone());
         self.stats = stats;
+        self.encoder = encoder;
+        self.encoder.set_share(None);
     }
 
     /// Gives the next number to a packet that is about to be sent, writes it into the header and
@@ -131,6 +141,33 @@ impl History {
             plan(&mut self.repeats, now, steps * times, self.next - 1);
             self.stats.ahead += 1;
         }
+    }
+
+    /// How much coded repair follows the packets that are covered from now on.
+    pub fn set_share(&mut self, share: Option<Share>) {
+        self.encoder.set_share(share);
+    }
+
+    /// The packet that was recorded last is covered by coded repair.
+    #[inline]
+    pub fn cover(&mut self) {
+        self.encoder.cover(self.next - 1);
+    }
+
+    /// A repair packet is due.
+    #[inline]
+    pub fn owes_repair(&self) -> bool {
+        self.encoder.is_due()
+    }
+
+    /// Writes the body of the repair packet that is due, if one is, and tells its length.
+    pub fn poll_repair(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        self.encoder.poll(now, &mut self.ring, out)
+    }
+
+    /// The repair packets that are due are not sent.
+    pub fn forgo_repair(&mut self) {
+        self.encoder.forgo();
     }
 
     /// What to do about the request of `strike` for packet `seq`.
@@ -243,6 +280,7 @@ impl History {
     pub fn on_timeout(&mut self, now: Time) -> Option<TailProbe> {
         let count = self.tail.on_timeout(now)?;
         self.stats.probes += 1;
+        self.encoder.on_silence();
         Some(TailProbe {
             next: LaneSeq::of(self.next),
             count,
@@ -273,7 +311,10 @@ impl History {
 
     /// The counters.
     pub fn stats(&self) -> HistoryStats {
+        let (repairs, repair_bytes) = self.encoder.made();
         HistoryStats {
+            repairs,
+            repair_bytes,
             overrun: self.stats.overrun + self.ring.overrun(),
             ..self.stats
         }

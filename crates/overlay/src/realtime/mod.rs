@@ -20,6 +20,9 @@
 //! Where delays vary so much that an answer is in time only now and then, and the link loses, the
 //! sender does not wait for requests: each packet is sent a second time, 2 ms later ([`Ahead`]).
 //!
+//! What requests cannot save in time is covered by repair packets ([`Encoder`], [`Decoder`]): linear combinations of the
+//! last packets, as many as the [`Pilot`] finds that the losses take.
+//!
 //! When the lane falls silent no later packet can reveal the loss of the last ones, so the sender
 //! says by a few tail probes where its numbering stands.
 //!
@@ -28,9 +31,11 @@
 //! [`Receiver::reset`].
 
 mod ahead;
+mod code;
 mod cover;
 mod history;
 mod missing;
+mod pilot;
 mod receiver;
 mod ring;
 mod tail;
@@ -39,9 +44,15 @@ mod tests;
 pub(crate) mod window;
 
 pub use ahead::Ahead;
+pub use code::{Decoder, DecoderStats, Encoder, KEPT, SPAN, Share};
 pub use history::{Answer, History, HistoryStats};
 pub use missing::{RoundTrip, Strike};
+pub use pilot::{Aims, Link as LaneLink, Losses, Pilot, Plan, Protect, Reason};
+pub use pilot::{repair as predict_repair, requests as predict_requests};
 pub use receiver::{Arrival, NACK_SEQS, Receiver, ReceiverStats};
+
+#[cfg(test)]
+use tests::voice as tests_packet;
 
 use base::Duration;
 
@@ -77,6 +88,8 @@ pub struct Settings {
     /// Packets that a request cannot save often enough, because round trips vary, are sent twice
     /// where the link loses.
     pub copies_ahead: bool,
+    /// What is done about losses that requests cannot mend, and how much that may cost.
+    pub aims: Aims,
     /// The age at which a packet leaves the history, at least.
     pub cover: Duration,
     /// The history lasts as long as the longest deadline of the lane's packets, up to so much. Zero for
@@ -107,6 +120,7 @@ impl Settings {
             retransmit_ratio: 0.5,
             retransmit_burst: 256.0,
             copies_ahead: true,
+            aims: Aims::default(),
             cover: Duration::from_millis(150),
             cover_most: COVER_MOST,
             history_bytes: HISTORY_BYTES,
@@ -126,6 +140,11 @@ impl Settings {
             retransmit_ratio: 0.2,
             retransmit_burst: 100.0,
             copies_ahead: false,
+            // Requests and answers are all that the paper has.
+            aims: Aims {
+                protect: Protect::Requests,
+                ..Aims::default()
+            },
             cover: Duration::from_millis(100),
             cover_most: Duration::ZERO,
             history_bytes: HISTORY_BYTES,

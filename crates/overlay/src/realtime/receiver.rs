@@ -2,11 +2,13 @@
 
 use super::MAX_STRIKES;
 use super::Settings;
+use super::code::{Decoder, DecoderStats};
 use super::missing::{MISSING_LIMIT, Missing, RoundTrip, Step, Strike, Table};
 use super::window::PacedWindow;
 use base::seq::Seen;
 use base::token_bucket::RatioBucket;
 use base::{Duration, Time};
+use wire::control::Repair;
 use wire::data::{LaneSeq, Remaining};
 
 /// Numbers that the duplicate window covers at first: 128 bytes.
@@ -75,6 +77,12 @@ pub struct ReceiverStats {
     pub recovered: [u64; MAX_STRIKES as usize],
     /// Packets found missing that came by themselves, late.
     pub reordered: u64,
+    /// Packets that came after they had been given up, or were never missed.
+    pub late: u64,
+    /// Packets that repair packets have told.
+    pub decoded: u64,
+    /// Those of them that were of no use any more.
+    pub decoded_late: u64,
     /// Packets that were here before.
     pub duplicates: u64,
     /// Packets that are older than the window.
@@ -111,7 +119,17 @@ pub struct Receiver {
     /// The remaining time of the last packet in order, and the last known rest of its path.
     last_remaining: Remaining,
     last_rest: Duration,
+    decoder: Decoder,
     stats: ReceiverStats,
+    young: Young,
+}
+
+/// What has been counted of packets that are too young for a verdict: those from a number on.
+#[derive(Debug, Default)]
+struct Young {
+    from: u64,
+    missing: u64,
+    came: u64,
 }
 
 impl Receiver {
@@ -129,7 +147,9 @@ impl Receiver {
             rtt: Duration::ZERO.into(),
             last_remaining: Remaining::NONE,
             last_rest: Duration::ZERO,
+            decoder: Decoder::default(),
             stats: ReceiverStats::default(),
+            young: Young::default(),
         }
     }
 
@@ -137,8 +157,11 @@ impl Receiver {
     pub fn reset(&mut self) {
         let mut stats = self.stats;
         stats.given_up += self.missing.len() as u64;
+        let mut decoder = core::mem::take(&mut self.decoder);
+        decoder.reset();
         *self = Receiver::new(self.settings.clone());
         self.stats = stats;
+        self.decoder = decoder;
     }
 
     /// Notes a packet. `remaining` is what is left to its deadline on arrival; `rest_of_path` is
@@ -204,6 +227,74 @@ impl Receiver {
         }
     }
 
+    /// Notes a repair packet of the lane.
+    pub fn on_repair(&mut self, now: Time, repair: &Repair<'_>) {
+        let newest = repair.newest.widen(self.expected);
+        // Lanes jump when they begin anew: nothing of before says anything of what follows.
+        if newest.abs_diff(self.expected) < RESTART_JUMP {
+            self.decoder.on_repair(now, newest, repair);
+        }
+    }
+
+    /// The bytes of packets are of use, since the sender repairs.
+    #[inline]
+    pub fn wants_originals(&self, now: Time) -> bool {
+        self.decoder.is_wanted(now)
+    }
+
+    /// Gives back what coded repair holds if no repair packet has come for long.
+    pub fn release_repair(&mut self, now: Time) {
+        self.decoder.release_idle(now);
+    }
+
+    /// Keeps a packet that has come for the first time, as it was sent.
+    pub fn keep(&mut self, now: Time, seq: LaneSeq, packet: &[u8]) {
+        self.decoder
+            .on_original(now, seq.widen(self.expected), packet);
+    }
+
+    /// Repair packets have told of packets that were not taken yet.
+    #[inline]
+    pub fn has_found(&self) -> bool {
+        self.decoder.has_found()
+    }
+
+    /// The next packet that repair packets have told: what it is to the lane, its number, when it would have come at the
+    /// earliest, and its bytes but for the lane number.
+    pub fn poll_found(&mut self, now: Time) -> Option<(Arrival, LaneSeq, Time, &[u8])> {
+        let (seq, due) = self.decoder.poll()?;
+        let arrival = if seq >= self.expected {
+            if seq > self.expected {
+                self.on_gap(now, seq);
+            }
+            self.stats.missing += 1;
+            self.young.missing += 1;
+            self.window.insert(now, seq, WINDOW_COVER, WINDOW_LIMIT);
+            self.expected = seq + 1;
+            self.heard = Some(now);
+            Arrival::Recovered {
+                after: Duration::ZERO,
+            }
+        } else {
+            match self.window.insert(now, seq, WINDOW_COVER, WINDOW_LIMIT) {
+                Seen::Ahead | Seen::Late => {
+                    let found = self.missing.take(seq);
+                    let after = found.map_or(now.since(due), |found| now.since(found.detected));
+                    Arrival::Recovered { after }
+                }
+                Seen::Duplicate => Arrival::Duplicate,
+                Seen::TooOld => Arrival::TooOld,
+            }
+        };
+        if arrival.is_fresh() {
+            self.stats.received += 1;
+            self.stats.decoded += 1;
+            self.young.came += u64::from(seq >= self.young.from);
+            self.budget.on_original(1.0);
+        }
+        Some((arrival, LaneSeq::of(seq), due, self.decoder.bytes(seq)?))
+    }
+
     /// Fills `out` with the packets to ask for at `now`, in rising order, and returns the strike
     /// and how many they are. Call it in every flush until there is none; what each call returns
     /// must go in a datagram of its own, since a repetition of the request may be next.
@@ -241,6 +332,7 @@ impl Receiver {
 
     /// Gives memory back if the lane has been silent for some seconds. Call it now and then.
     pub fn release_idle(&mut self, now: Time) {
+        self.release_repair(now);
         if self.missing.len() == 0 && self.heard.is_some_and(|heard| now.since(heard) > IDLE) {
             self.missing.clear();
             self.ready = Vec::new();
@@ -263,6 +355,34 @@ impl Receiver {
         self.stats
     }
 
+    /// The counters of coded repair.
+    pub fn decoder_stats(&self) -> DecoderStats {
+        self.decoder.stats()
+    }
+
+    /// Bytes held for coded repair.
+    pub fn decoder_bytes(&self) -> usize {
+        self.decoder.held_bytes()
+    }
+
+    /// The packet that [`Receiver::poll_found`] has returned last is of no use any more: it counts as lost.
+    pub fn on_found_late(&mut self, seq: LaneSeq) {
+        self.stats.decoded_late += 1;
+        let is_young = seq.widen(self.expected) >= self.young.from;
+        self.young.came -= u64::from(is_young);
+    }
+
+    /// Packets that have not come in time in spite of everything, of those that were sent before the last call.
+    /// What is missed for less long may still be found, so it is left to the next call.
+    pub fn settle_lost(&mut self) -> u64 {
+        let stats = &self.stats;
+        let came = stats.recovered.iter().sum::<u64>() + stats.reordered + stats.late;
+        let came = came + stats.decoded - stats.decoded_late;
+        let young = core::mem::take(&mut self.young);
+        self.young.from = self.expected;
+        (stats.missing - young.missing).saturating_sub(came - young.came)
+    }
+
     /// Notes that the packets from the expected one to the one before `until` are missing.
     #[cold]
     fn on_gap(&mut self, now: Time, until: u64) {
@@ -276,6 +396,7 @@ impl Receiver {
             return;
         }
         self.stats.missing += count;
+        self.young.missing += count;
         let skipped = count.saturating_sub(MISSING_LIMIT as u64);
         self.stats.forgotten += skipped;
         let slack = match self.last_remaining.duration() {
@@ -316,7 +437,9 @@ impl Receiver {
                 return Arrival::TooOld;
             }
         }
+        self.young.came += u64::from(seq >= self.young.from);
         let Some(found) = self.missing.take(seq) else {
+            self.stats.late += 1;
             return Arrival::New;
         };
         let after = now.since(found.detected);
@@ -359,6 +482,7 @@ impl Receiver {
                     self.budget.try_take(1.0);
                     self.stats.requests += 1;
                     self.ready.push((strike, seq));
+                    self.decoder.on_asked(now, seq);
                     if due <= now {
                         again.push((seq, due));
                     } else {

@@ -17,6 +17,11 @@ fn at_us(us: u64) -> Time {
     Time::ZERO + Duration::from_micros(us)
 }
 
+/// A packet of a voice stream of eight bytes.
+pub(super) fn voice(id: u64, remaining: Remaining) -> Vec<u8> {
+    packet(id, 8, remaining)
+}
+
 /// A packet of a voice stream: overlay header, then `len` bytes that begin with `id`.
 fn packet(id: u64, len: usize, remaining: Remaining) -> Vec<u8> {
     let mut bytes = vec![0x5a; wire::HEADER_BYTES + len];

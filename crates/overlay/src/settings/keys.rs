@@ -4,6 +4,7 @@
 
 use super::Settings;
 use crate::hello::Pace;
+use crate::realtime::Protect;
 use base::Duration;
 use core::fmt;
 
@@ -18,6 +19,8 @@ pub enum Field<'a> {
     Few(&'a mut u8),
     /// A share.
     Share(&'a mut f64),
+    /// What is done about losses.
+    Protect(&'a mut Protect),
 }
 
 /// Why a setting was not taken.
@@ -92,6 +95,16 @@ impl Settings {
                 "recovery_ratio",
                 Field::Share(&mut self.realtime.retransmit_ratio),
             ),
+            ("protect", Field::Protect(&mut self.realtime.aims.protect)),
+            (
+                "protect_target",
+                Field::Share(&mut self.realtime.aims.target),
+            ),
+            ("protect_most", Field::Share(&mut self.realtime.aims.most)),
+            (
+                "protect_most_single",
+                Field::Share(&mut self.realtime.aims.most_single),
+            ),
             ("stream_keep_alive", Field::Span(&mut streams.keep_alive)),
             ("stream_give_up", Field::Span(&mut streams.give_up)),
         ]
@@ -123,6 +136,7 @@ impl Settings {
             Field::Few(count) => put(*count, value.parse().ok(), |n| {
                 *n <= crate::realtime::MAX_STRIKES
             }),
+            Field::Protect(protect) => put(*protect, Protect::of_label(value), |_| true),
             Field::Share(share) => put(*share, value.parse().ok(), |n| (0.0..=10.0).contains(n)),
         };
         let expected = match field {
@@ -132,6 +146,7 @@ impl Settings {
             Field::Count(_) => "a number from 1 to 100",
             Field::Few(_) => "a number from 0 to 5",
             Field::Share(_) => "a number from 0 to 10",
+            Field::Protect(_) => "`auto`, `off`, `requests` or `hop`",
         };
         match is_set {
             true => Ok(()),
@@ -169,7 +184,7 @@ mod tests {
         for key in &keys {
             let mut settings = Settings::modern();
             let before = format!("{settings:?}");
-            let is_set = ["77ms", "4", "0.25"]
+            let is_set = ["77ms", "4", "0.25", "auto"]
                 .iter()
                 .any(|value| settings.set(key, value).is_ok());
             assert!(is_set, "{key}");
@@ -206,6 +221,7 @@ mod tests {
             ("link_up_hellos", "0"),
             ("recovery_strikes", "6"),
             ("recovery_ratio", "NaN"),
+            ("protect", "always"),
             ("outage_price", "2000000s"),
         ] {
             let before = format!("{settings:?}");

@@ -202,6 +202,11 @@ impl Nodes {
         Node::new(self.config(i, network))
     }
 
+    /// What nodes that start from now on have.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.plan.settings = settings;
+    }
+
     /// What node `i` is told at its start.
     pub fn config(&mut self, i: usize, network: Network) -> Config {
         let mutual = self.plan.mutual;

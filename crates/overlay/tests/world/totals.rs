@@ -14,6 +14,8 @@ pub struct Totals {
     pub requested: u64,
     pub retransmitted: u64,
     pub retransmitted_bytes: u64,
+    pub repairs: u64,
+    pub repair_bytes: u64,
     /// From the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
@@ -38,6 +40,10 @@ impl Totals {
             Event::Retransmitted { packets, bytes, .. } => {
                 self.retransmitted += u64::from(packets);
                 self.retransmitted_bytes += u64::from(bytes);
+            }
+            Event::Repair { bytes, .. } => {
+                self.repairs += 1;
+                self.repair_bytes += u64::from(bytes);
             }
             Event::Recovered { after_us, .. } => self.recovered_after_us.push(after_us),
             Event::Dropped { reason, packets } => {

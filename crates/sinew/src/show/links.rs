@@ -110,12 +110,49 @@ fn notes(links: &[Value]) -> Vec<String> {
                 "{name}: recent outages cost {price_ms:.0} ms of latency in routing, halved by each minute, for {ends}"
             ));
         }
+        notes.extend(protection(link));
         let packets = total(&link["loss_in_packets"]);
         if (1..SURE_PACKETS).contains(&packets) && link["state"] == "up" {
             notes.push(format!("{name}: ≈ is measured over {packets} packets"));
         }
     }
     notes
+}
+
+/// How real-time packets to the neighbour are protected, where they lose something.
+fn protection(link: &Value) -> Option<String> {
+    let plan = &link["realtime"]["protection"];
+    let loses = link["loss_out_pct"].as_f64().is_some_and(|pct| pct > 0.0);
+    let kind = plan["plan"].as_str()?;
+    let packets = total(&plan["measured_packets"]);
+    let is_idle = plan["reason"] == "nothing passes" && packets == 0;
+    if link["state"] != "up" || !loses || is_idle {
+        return None;
+    }
+    let what = match kind {
+        "repair" => format!(
+            "requests, and {:.0} repair packets per 100 packets over the last {} ({:.1} % of the bytes so far)",
+            plan["repair_pct"].as_f64()?,
+            total(&plan["window"]),
+            plan["cost_pct"].as_f64()?,
+        ),
+        "copies" => format!(
+            "requests, and copies that come {} packets later ({:.1} % of the bytes so far)",
+            total(&plan["lag"]),
+            plan["cost_pct"].as_f64()?,
+        ),
+        kind => kind.to_owned(),
+    };
+    let measured = plan["measured_pct"].as_f64();
+    let measured = measured.map_or(String::new(), |pct| {
+        format!(", {pct:.3} % did of the last {packets}")
+    });
+    Some(format!(
+        "{}: real-time packets are protected by {what}: {:.3} % will stay lost{measured}; {}",
+        text(&link["name"]),
+        plan["predicted_pct"].as_f64()?,
+        text(&plan["reason"]),
+    ))
 }
 
 /// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.

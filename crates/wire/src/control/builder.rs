@@ -3,8 +3,8 @@
 use super::nack::{RANGE_BYTES, range};
 use super::reliable::{ACK_RANGE_BYTES, AckHead, ReliableRate, ReliableSkip};
 use super::{
-    GroupReport, Hello, Hold, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe, Reception,
-    TailProbe, kind,
+    GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe,
+    Reception, TailProbe, kind,
 };
 use crate::Full;
 use crate::bytes::Writer;
@@ -120,6 +120,11 @@ impl<'a> Builder<'a> {
     /// Appends a [`LinkDoubt`].
     pub fn link_doubt(&mut self, doubt: LinkDoubt) -> Result<(), Full> {
         self.message(kind::LINK_DOUBT, &doubt.to_bytes())
+    }
+
+    /// Appends a [`LaneReport`].
+    pub fn lane_report(&mut self, report: LaneReport) -> Result<(), Full> {
+        self.message(kind::LANE_REPORT, &report.to_bytes())
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

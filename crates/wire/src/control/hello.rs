@@ -5,7 +5,7 @@
 //!  0                   1                   2                   3
 //!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
 //! +-------+-+-+-+-+-------------------------------+---------------+
-//! |0 0 0 0|A|C|N|H|         interval, ms          |  stamp, us .. |
+//! |0 0 0|R|A|C|N|H|         interval, ms          |  stamp, us .. |
 //! +-------+-+-+-+-+-------------------------------+---------------+
 //! |              .. stamp, us                     | echo stamp .. |
 //! +-----------------------------------------------+---------------+
@@ -23,8 +23,8 @@
 //! +---------------+
 //! ```
 //!
-//! H: I hear you. N: answer at once. C: I am closing. A: the link is active. The high four bits
-//! are sent as zero and not looked at.
+//! H: I hear you. N: answer at once. C: I am closing. A: the link is active. R: I take
+//! [repair packets](super::Repair). The high three bits are sent as zero and not looked at.
 //!
 //! The boot number is drawn when the sender starts: another one than before means that it has
 //! restarted, and that its lanes begin anew.
@@ -39,6 +39,7 @@ const I_HEAR_YOU: u8 = 0x01;
 const ANSWER_NOW: u8 = 0x02;
 const CLOSING: u8 = 0x04;
 const ACTIVE: u8 = 0x08;
+const TAKES_REPAIR: u8 = 0x10;
 /// The hold that says that there is nothing to echo.
 const NO_ECHO: u32 = u32::MAX;
 
@@ -53,6 +54,8 @@ pub struct Hello {
     pub closing: bool,
     /// The link carries data; hellos are frequent.
     pub active: bool,
+    /// The sender takes repair packets of the real-time lane.
+    pub takes_repair: bool,
     /// The sender's present interval between hellos.
     pub interval_ms: u16,
     /// The sender's clock.
@@ -101,6 +104,7 @@ impl Hello {
             answer_now: flags & ANSWER_NOW != 0,
             closing: flags & CLOSING != 0,
             active: flags & ACTIVE != 0,
+            takes_repair: flags & TAKES_REPAIR != 0,
             interval_ms,
             stamp_us,
             echo: (echo.hold_us != NO_ECHO).then_some(echo),
@@ -122,7 +126,8 @@ impl Hello {
         body[0] = flag(self.i_hear_you, I_HEAR_YOU)
             | flag(self.answer_now, ANSWER_NOW)
             | flag(self.closing, CLOSING)
-            | flag(self.active, ACTIVE);
+            | flag(self.active, ACTIVE)
+            | flag(self.takes_repair, TAKES_REPAIR);
         body[1..3].copy_from_slice(&self.interval_ms.to_be_bytes());
         body[3..7].copy_from_slice(&self.stamp_us.to_be_bytes());
         body[7..11].copy_from_slice(&echo_stamp_us.to_be_bytes());

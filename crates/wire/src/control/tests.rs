@@ -21,6 +21,7 @@ const HELLO: Hello = Hello {
     answer_now: false,
     closing: false,
     active: true,
+    takes_repair: false,
     interval_ms: 1000,
     stamp_us: 0x0102_0304,
     echo: Some(Echo {
@@ -163,6 +164,80 @@ fn a_doubt_names_both_ends_of_a_link() {
 }
 
 #[test]
+fn a_repair_packet_names_its_packets_and_no_more_ways_than_one() {
+    /// Two of the three numbers up to 2565, sent 0 and 40 ms ago, and all of them.
+    const SOME: [u8; 8] = [0, 0x0a, 5, 0x82, 1, 0b101, 0, 40];
+    const ALL: [u8; 8] = [0, 0x0a, 5, 0x02, 1, 0, 20, 40];
+    for (front, members, ages) in [(SOME, 0b101, &[0, 40][..]), (ALL, 0b111, &[0, 20, 40])] {
+        let mut buffer = [0; REPAIR_FRONT_BYTES];
+        let emit = |out: &mut [u8]| Repair::emit_front(LaneSeq::new(2565), 1, members, ages, out);
+        assert_eq!(emit(&mut buffer), Ok(front.len()));
+        assert_eq!(buffer[..front.len()], front);
+        assert_eq!(emit(&mut buffer[..front.len() - 1]), Err(Full));
+        let mut body = front.to_vec();
+        for cut in 0..front.len() {
+            assert_eq!(Repair::parse(&body[..cut]), Err(Malformed::Short));
+        }
+        body.extend([0x5a; 23]);
+        let repair = Repair::parse(&body).unwrap();
+        assert_eq!((repair.newest.value(), repair.seed), (2565, 1));
+        assert_eq!((repair.members, repair.ages), (members, ages));
+        assert_eq!(repair.sum, [0x5a; 23]);
+        assert_eq!(
+            Repair::parse(&body[..body.len() - 1]),
+            Err(Malformed::Short)
+        );
+    }
+    // The reserved bit; neither end of the span; the first is none; all are; one beyond the span.
+    for (shape, members) in [(0x42, 5), (0x82, 1), (0x82, 4), (0x82, 7), (0x82, 13)] {
+        let body = [&[0, 0x0a, 5, shape, 1, members][..], &[0; 26]].concat();
+        assert_eq!(
+            Repair::parse(&body),
+            Err(Malformed::Value),
+            "{shape} {members}"
+        );
+    }
+    for (members, ages) in [(2, &[0][..]), (1, &[]), (1, &[0, 1])] {
+        let emitted = Repair::emit_front(LaneSeq::new(1), 1, members, ages, &mut [0; 20]);
+        assert_eq!(emitted, Err(Full), "{members} {ages:?}");
+    }
+}
+
+#[test]
+fn the_packets_of_a_repair_packet_that_have_an_age_are_at_most_eight() {
+    let aged = |members: u64| Repair::aged(members).collect::<Vec<_>>();
+    assert_eq!(aged(1), [0]);
+    assert_eq!(aged(0xff), [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(aged(0x1ff), [0, 2, 4, 6, 8]);
+    assert_eq!(aged(0b1001_0001), [0, 4, 7]);
+    assert_eq!(aged(u64::MAX), [0, 8, 16, 24, 32, 40, 48, 56]);
+    let longest = 1 | 1 << 63 | 0x00ff_ffff_ffff_fff0;
+    let ages = [0; REPAIR_AGES];
+    let front = Repair::emit_front(LaneSeq::new(1), 1, longest, &ages, &mut [0; 64]);
+    assert_eq!(front, Ok(REPAIR_FRONT_BYTES));
+}
+
+#[test]
+fn a_lane_report_is_ten_bytes() {
+    const BYTES: [u8; 13] = [15, 0, 10, 0, 0, 0x0b, 0xb8, 0, 0, 0, 3, 2, 0];
+    let report = LaneReport {
+        received: 3000,
+        lost: 3,
+        run_256ths: 512,
+    };
+    let mut buffer = [0; BYTES.len()];
+    let mut builder = Builder::new(&mut buffer);
+    assert_eq!(builder.lane_report(report), Ok(()));
+    assert_eq!(builder.lane_report(report), Err(Full));
+    assert_eq!(buffer, BYTES);
+    assert_eq!(read(&BYTES), Ok(vec![Message::LaneReport(report)]));
+    for cut in 0..LaneReport::BYTES {
+        assert_eq!(LaneReport::parse(&BYTES[3..][..cut]), Err(Malformed::Short));
+    }
+    assert_eq!(LaneReport::parse(&[0; 11]), Err(Malformed::Length));
+}
+
+#[test]
 fn a_hello_without_an_echo_says_so() {
     let hello = Hello {
         echo: None,
@@ -185,9 +260,31 @@ fn a_hello_without_an_echo_says_so() {
 
 #[test]
 fn flags_of_the_future_are_not_looked_at() {
+    for takes_repair in [false, true] {
+        let hello = Hello {
+            takes_repair,
+            ..HELLO
+        };
+        let body = hello.to_bytes();
+        for bit in [0x20, 0x40, 0x80] {
+            let mut body = body;
+            body[0] |= bit;
+            assert_eq!(Hello::parse(&body), Ok(hello), "{bit:#x}");
+        }
+    }
+}
+
+#[test]
+fn a_version_that_knows_no_repair_takes_none() {
+    // Its four flags all set, the rest as it sends it.
     let mut body = HELLO.to_bytes();
-    body[0] |= 0xf0;
-    assert_eq!(Hello::parse(&body), Ok(HELLO));
+    body[0] = 0x0f;
+    let hello = Hello::parse(&body).unwrap();
+    assert!(hello.i_hear_you && hello.answer_now && hello.closing && hello.active);
+    assert!(!hello.takes_repair);
+    // What is told to it beside a hello is stepped over by all that do not know the kind.
+    let kinds = [kind::REPAIR, kind::LANE_REPORT];
+    assert!(kinds.iter().all(|kind| kind & CRITICAL == 0));
 }
 
 /// Before 7 all, then 8, 9 and 12; and a skip to 40.
@@ -449,7 +546,7 @@ fn no_gap_is_no_message() {
 
 prop_compose! {
     fn hello()(
-        flags in 0u8..16, interval_ms: u16, stamp_us: u32, loss: u16, boot: u32, arrived: u32, lost: u32,
+        flags in 0u8..32, interval_ms: u16, stamp_us: u32, loss: u16, boot: u32, arrived: u32, lost: u32,
         echo in proptest::option::of((any::<u32>(), 0..u32::MAX)),
     ) -> Hello {
         Hello {
@@ -457,6 +554,7 @@ prop_compose! {
             answer_now: flags & 2 != 0,
             closing: flags & 4 != 0,
             active: flags & 8 != 0,
+            takes_repair: flags & 16 != 0,
             interval_ms,
             stamp_us,
             echo: echo.map(|(stamp_us, hold_us)| Echo { stamp_us, hold_us }),

@@ -265,3 +265,30 @@ fn idle_memory_is_given_back_and_resets_forget() {
     );
     assert_eq!(receiver.stats().missing, 999);
 }
+
+#[test]
+fn a_loss_is_told_once_it_is_sure_and_not_before() {
+    let mut receiver = Receiver::new(Settings::modern());
+    let hear = |receiver: &mut Receiver, seqs: &[u64]| {
+        for seq in seqs {
+            receiver.on_packet(
+                at_us(seq * 1_000),
+                LaneSeq::of(*seq),
+                Remaining::NONE,
+                || ms(0),
+            );
+        }
+    };
+    hear(&mut receiver, &[0, 1, 4, 5]);
+    // 2 and 3 are missing, and young.
+    assert_eq!(receiver.settle_lost(), 0);
+    hear(&mut receiver, &[7]);
+    // One has come since; 6 is young.
+    hear(&mut receiver, &[3]);
+    assert_eq!(receiver.settle_lost(), 1, "2");
+    hear(&mut receiver, &[8]);
+    assert_eq!(receiver.settle_lost(), 2, "2 and 6");
+    // It was no loss after all.
+    hear(&mut receiver, &[6]);
+    assert_eq!(receiver.settle_lost(), 1);
+}

@@ -1,0 +1,112 @@
+//! Coded repair of the real-time lane: repair packets on their way out, and packets that they have told on their
+//! way on.
+
+use super::Node;
+use super::groups::rest_of_tree;
+use crate::event::{Drop, Event};
+use crate::link::LinkIndex;
+use crate::realtime::Arrival;
+use base::{Outbox, Time};
+use congestion::brake::Brake;
+use wire::control::{MESSAGE_HEADER_BYTES, kind};
+use wire::data::{Header, LinkProtocol};
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// The longest plaintext of a repair packet's datagram: what fits a small slot with what seals it.
+const PLAINTEXT_MAX: usize = base::pool::SMALL_BYTES - CLEAR_BYTES - TAG_BYTES;
+
+impl Node {
+    /// Sends the repair packets that are due.
+    pub(super) fn flush_repair(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        if link.pilot.begins() {
+            link.weigh_protection(now);
+        }
+        if !link.history.owes_repair() {
+            return;
+        }
+        // What congestion has dropped is not helped by more. [Papadimitriou06 §6]
+        let is_random = link.brake.as_ref().is_none_or(Brake::allows_redundancy);
+        if !is_random || !link.carries() {
+            return link.history.forgo_repair();
+        }
+        let fits = usize::from(link.mtu.usable()) - CLEAR_BYTES - TAG_BYTES;
+        let mut bytes = [0; PLAINTEXT_MAX];
+        let room = &mut bytes[..fits.min(PLAINTEXT_MAX)];
+        while let Some(len) = link
+            .history
+            .poll_repair(now, &mut room[MESSAGE_HEADER_BYTES..])
+        {
+            let [high, low] = (len as u16).to_be_bytes();
+            room[..MESSAGE_HEADER_BYTES].copy_from_slice(&[kind::REPAIR, high, low]);
+            let plaintext = &room[..MESSAGE_HEADER_BYTES + len];
+            match out.pool().copy_of(CLEAR_BYTES, plaintext) {
+                Some(burst) => link.transmit_repair(now, burst, out),
+                None => out.report(Event::Dropped {
+                    reason: Drop::NoBuffer,
+                    packets: 1,
+                }),
+            }
+        }
+    }
+
+    /// Sends on what repair packets of a link have told.
+    #[cold]
+    pub(super) fn forward_found(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        out: &mut impl Outbox<Node>,
+    ) {
+        self.came = index;
+        self.links.touch(index);
+        loop {
+            let link = self.links.at_mut(index);
+            let Some((arrival, seq, due, bytes)) = link.receiver.poll_found(now) else {
+                return;
+            };
+            let Arrival::Recovered { after } = arrival else {
+                // It has come by itself meanwhile, or on request.
+                continue;
+            };
+            let Some(mut burst) = out.pool().copy_of(CLEAR_BYTES, bytes) else {
+                self.drop_one(Drop::NoBuffer, out);
+                continue;
+            };
+            let (peer, way_here) = (link.peer, link.way_here());
+            let Ok(mut header) = Header::parse(burst.bytes_mut()) else {
+                self.drop_one(Drop::Malformed, out);
+                continue;
+            };
+            if header.class().link != LinkProtocol::RealTime {
+                self.drop_one(Drop::Malformed, out);
+                continue;
+            }
+            header.set_lane_seq(seq);
+            header.set_recovered();
+            let remaining = header.remaining().minus(way_here + now.since(due));
+            header.set_remaining(remaining);
+            let to = header.destination();
+            let rest = match to.is_multicast() {
+                true => rest_of_tree(&self.tables, &self.database, (to, peer), None),
+                false => self.tables.latency(to).unwrap_or_default(),
+            };
+            if remaining.is_expired() || !remaining.allows(rest) {
+                link.receiver.on_found_late(seq);
+            }
+            let after_us = u32::try_from(after.as_micros()).unwrap_or(u32::MAX);
+            out.report(Event::Recovered { peer, after_us });
+            burst.push_front(CLEAR_BYTES);
+            let len = burst.len() + TAG_BYTES;
+            burst.fill(len, len);
+            let packet = &mut burst.bytes_mut()[CLEAR_BYTES..len - TAG_BYTES];
+            let verdict = self.judge_flow(now, index, packet, out);
+            self.dispatch(now, verdict, burst, out);
+        }
+    }
+}

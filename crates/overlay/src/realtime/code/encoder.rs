@@ -1,0 +1,191 @@
+//! The sender's side: which packets are covered, and when a repair packet is due.
+
+use super::super::ring::Ring;
+use super::field::Planes;
+use super::{SPAN, TAG, TAG_AT, coefficient, tag};
+use base::Time;
+use std::collections::VecDeque;
+use wire::HEADER_BYTES;
+use wire::control::{REPAIR_AGE_UNKNOWN, REPAIR_AGES, REPAIR_FRONT_BYTES, Repair};
+use wire::data::LaneSeq;
+
+/// Repair packets that wait to be sent: those of one burst of packets. Beyond, none becomes due.
+const DUE_MOST: u32 = 32;
+
+/// How much repair a lane gets, and over what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// So many repair packets
+    pub repairs: u32,
+    /// follow so many packets that are covered.
+    pub packets: u32,
+    /// The newest packets that a repair packet leaves to later ones. A copy that is to survive a run of losses
+    /// comes so much later.
+    pub lag: u32,
+    /// The packets behind them that it covers, at most [`SPAN`].
+    pub width: u32,
+}
+
+impl Share {
+    /// Repair packets per packet.
+    pub fn ratio(&self) -> f64 {
+        f64::from(self.repairs) / f64::from(self.packets.max(1))
+    }
+}
+
+/// Combines the packets of a lane into repair packets.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    share: Option<Share>,
+    /// The newest packets that are covered, ascending.
+    covered: VecDeque<u64>,
+    /// Repair packets that the packets so far have earned, in parts of [`Share::packets`].
+    credit: u32,
+    due: u32,
+    /// Nothing follows the newest packet, so what is due covers it too.
+    is_silent: bool,
+    seed: u8,
+    planes: Planes,
+    /// Repair packets made, and their bytes.
+    made: u64,
+    made_bytes: u64,
+}
+
+impl Encoder {
+    /// How much repair follows from now on; none ends it.
+    pub fn set_share(&mut self, share: Option<Share>) {
+        if share.is_none() {
+            self.covered.clear();
+            (self.credit, self.due) = (0, 0);
+        }
+        self.share = share;
+    }
+
+    /// What is in force.
+    pub fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// Packet `seq` is covered by what follows.
+    #[inline]
+    pub fn cover(&mut self, seq: u64) {
+        let Some(share) = self.share else {
+            return;
+        };
+        if self.covered.len() == 2 * SPAN {
+            self.covered.pop_front();
+        }
+        self.covered.push_back(seq);
+        self.is_silent = false;
+        self.credit += share.repairs;
+        let earned = self.credit / share.packets.max(1);
+        self.credit %= share.packets.max(1);
+        self.due = (self.due + earned).min(DUE_MOST);
+    }
+
+    /// The lane has fallen silent: the last packets are owed half of what the packets of a window get.
+    pub fn on_silence(&mut self) {
+        let Some(share) = self.share.filter(|_| !self.is_silent) else {
+            return;
+        };
+        let last = (share.width + share.lag).min(self.covered.len() as u32);
+        let owed = (last * share.repairs).div_ceil(2 * share.packets.max(1));
+        self.is_silent = true;
+        self.credit = 0;
+        self.due = (self.due + owed).min(DUE_MOST);
+    }
+
+    /// What is due is not to be sent.
+    pub fn forgo(&mut self) {
+        self.due = 0;
+    }
+
+    /// A repair packet is due.
+    pub fn is_due(&self) -> bool {
+        self.due > 0
+    }
+
+    /// Repair packets made, and the bytes of their bodies.
+    pub fn made(&self) -> (u64, u64) {
+        (self.made, self.made_bytes)
+    }
+
+    /// Writes the body of the next repair packet that is due, and tells its length.
+    pub(in super::super) fn poll(
+        &mut self,
+        now: Time,
+        ring: &mut Ring,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let share = self.share?;
+        while self.due > 0 {
+            self.due -= 1;
+            let (lag, width) = match self.is_silent {
+                true => (0, share.width + share.lag),
+                false => (share.lag, share.width),
+            };
+            if let Some(len) = self.combine(now, ring, (lag as usize, width as usize), out) {
+                self.made += 1;
+                self.made_bytes += len as u64;
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    /// A combination of `width` packets, the `lag` newest ones left out.
+    fn combine(
+        &mut self,
+        now: Time,
+        ring: &mut Ring,
+        (lag, width): (usize, usize),
+        out: &mut [u8],
+    ) -> Option<usize> {
+        self.seed = self.seed.wrapping_add(1);
+        self.planes.clear();
+        let last = self.covered.len().checked_sub(lag + 1)?;
+        let newest = self.covered[last];
+        let room = out.len().checked_sub(REPAIR_FRONT_BYTES)?;
+        let (mut members, mut longest) = (0u64, 0);
+        for &seq in self.covered.range(..=last).rev().take(width.min(SPAN)) {
+            let behind = newest - seq;
+            if behind >= SPAN as u64 {
+                break;
+            }
+            let Some((_, packet)) = ring.find(seq) else {
+                continue;
+            };
+            if packet.len() > room || packet.len() < HEADER_BYTES {
+                continue;
+            }
+            let by = coefficient(self.seed, seq);
+            self.planes.add(by, 0, &packet[..TAG_AT]);
+            self.planes.add(by, TAG_AT, &tag(packet));
+            self.planes.add(by, TAG_AT + TAG, &packet[HEADER_BYTES..]);
+            members |= 1 << behind;
+            longest = longest.max(packet.len());
+        }
+        if members & 1 == 0 {
+            // The newest has left the history, or is too long: what is before it has been covered already.
+            return None;
+        }
+        let (mut ages, mut aged) = ([0; REPAIR_AGES], 0);
+        for (age, behind) in ages.iter_mut().zip(Repair::aged(members)) {
+            let entry = ring.find(newest - u64::from(behind));
+            *age = entry.map_or(REPAIR_AGE_UNKNOWN, |(entry, _)| age_of(now, entry.at));
+            aged += 1;
+        }
+        let ages = &ages[..aged];
+        let front = Repair::emit_front(LaneSeq::of(newest), self.seed, members, ages, out).ok()?;
+        let sum = out.get_mut(front..front + longest)?;
+        sum.fill(0);
+        self.planes.sum_into(sum);
+        Some(front + longest)
+    }
+}
+
+/// Milliseconds since a packet was sent, never too few.
+fn age_of(now: Time, sent: Time) -> u8 {
+    let ms = now.since(sent).as_nanos().div_ceil(1_000_000);
+    u8::try_from(ms).unwrap_or(REPAIR_AGE_UNKNOWN)
+}

@@ -1,0 +1,323 @@
+//! Predictions against a lane in a simulated world of losses, and the pilot's manners.
+
+use super::super::{Decoder, History, Settings};
+use super::*;
+use base::Rng;
+use base::impair::{Line, LossModel, Model};
+use wire::control::Repair;
+use wire::data::{Header, Remaining};
+
+const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// What the default is but for `protect`.
+fn auto() -> Aims {
+    Aims {
+        protect: Protect::Auto,
+        ..Aims::default()
+    }
+}
+
+fn at(us: u64) -> Time {
+    Time::ZERO + Duration::from_micros(us)
+}
+
+/// The share of packets that stay lost when repair packets of this share follow them over a link that loses so,
+/// as sent and decoded.
+fn simulated(losses: Losses, share: Share, reach: u32, packets: u64) -> f64 {
+    let loss = match losses.burst <= losses.share {
+        true => LossModel::Bernoulli { p: losses.share },
+        false => LossModel::Conditional {
+            p: losses.share,
+            burstiness: losses.burst,
+        },
+    };
+    let model = Model::default().with_loss(loss).unwrap();
+    let mut line = Line::new(model, Rng::new(5));
+    let mut history = History::new(Settings::modern());
+    history.set_share(Some(share));
+    let mut decoder = Decoder::default();
+    let mut arrived = vec![false; packets as usize];
+    for seq in 0..packets {
+        let now = at(1_000 * (seq + 1));
+        let mut packet = super::super::tests_packet(seq, Remaining::NONE);
+        history.record(now, &mut packet);
+        history.cover();
+        line.push(now, 100, packet);
+        if line.pop_due(now).is_some_and(|packet| {
+            assert!(Header::parse(&packet).is_ok());
+            decoder.on_original(now, seq, &packet);
+            true
+        }) {
+            arrived[seq as usize] = true;
+        }
+        let mut body = [0; 300];
+        while let Some(len) = history.poll_repair(now, &mut body) {
+            line.push(now, 100, body[..len].to_vec());
+            if let Some(body) = line.pop_due(now) {
+                let repair = Repair::parse(&body).unwrap();
+                decoder.on_repair(now, repair.newest.widen(seq), &repair);
+            }
+        }
+        while let Some((found, _)) = decoder.poll() {
+            arrived[found as usize] |= seq - found <= u64::from(reach);
+        }
+    }
+    let lost = arrived[..arrived.len() - 100].iter().filter(|came| !**came);
+    lost.count() as f64 / (arrived.len() - 100) as f64
+}
+
+#[test]
+fn predictions_are_within_a_factor_of_two_of_what_a_lane_does() {
+    let losses = [
+        (0.05, 0.0),
+        (0.05, 0.5),
+        (0.05, 0.75),
+        (0.01, 0.5),
+        (0.15, 0.2),
+    ];
+    let plans = [
+        (1, 1, 2),
+        (1, 1, 5),
+        (1, 2, 20),
+        (1, 4, 40),
+        (3, 10, 40),
+        (1, 5, 58),
+    ];
+    let (mut good, mut all) = (0, 0);
+    for (share, burst) in losses {
+        let losses = Losses {
+            share,
+            burst: f64::max(burst, share),
+        };
+        for (repairs, packets, reach) in plans {
+            let share = Share {
+                repairs,
+                packets,
+                lag: 0,
+                width: reach + 1,
+            };
+            let predicted = repair(losses, share, reach);
+            let measured = simulated(losses, share, reach, 40_000);
+            // Fewer than thirty losses tell nothing of a factor.
+            if measured < 0.001 {
+                assert!(
+                    predicted < 0.002,
+                    "{losses:?} {share:?}: {predicted} {measured}"
+                );
+                continue;
+            }
+            all += 1;
+            let factor = predicted / measured;
+            good += u32::from((0.5..=2.0).contains(&factor));
+            assert!(
+                (0.3..3.0).contains(&factor),
+                "{losses:?} {share:?}: {predicted} {measured}"
+            );
+        }
+    }
+    assert!(good * 10 >= all * 9, "{good} of {all}");
+}
+
+#[test]
+fn copies_that_come_later_are_predicted_too() {
+    let losses = Losses {
+        share: 0.05,
+        burst: 0.5,
+    };
+    for lag in 1..4 {
+        let share = Share {
+            repairs: 1,
+            packets: 1,
+            lag,
+            width: 1,
+        };
+        let (predicted, measured) = (
+            repair(losses, share, 5),
+            simulated(losses, share, 5, 100_000),
+        );
+        assert!(
+            (0.7..1.4).contains(&(predicted / measured)),
+            "{lag}: {predicted} {measured}"
+        );
+    }
+}
+
+/// A lane on which `flows` calls pass, looked at ten times in a second.
+struct Lane {
+    pilot: Pilot,
+    link: Link,
+    now: u64,
+    slack: Duration,
+    flows: u64,
+}
+
+impl Lane {
+    fn new(aims: Aims, rtt: Duration, slack: Duration, flows: u64) -> Lane {
+        let link = Link {
+            share: 0.0,
+            rtt: rtt.into(),
+            is_random: true,
+            takes_repair: true,
+            strikes: 5,
+        };
+        Lane {
+            pilot: Pilot::new(aims),
+            link,
+            now: 0,
+            slack,
+            flows,
+        }
+    }
+
+    /// So many seconds pass; how often the plan has changed.
+    fn run(&mut self, seconds: u64) -> u64 {
+        let before = self.pilot.changes();
+        for _ in 0..seconds * 10 {
+            for _ in 0..5 {
+                for flow in 0..self.flows {
+                    let now = at(self.now + flow * 20_000 / self.flows);
+                    self.pilot.on_sent(now, 183, Some(self.slack), flow);
+                }
+                self.now += 20_000;
+            }
+            self.pilot.look(at(self.now), &self.link);
+        }
+        self.pilot.changes() - before
+    }
+
+    fn ratio(&self) -> f64 {
+        self.pilot.plan().share.map_or(0.0, |share| share.ratio())
+    }
+}
+
+#[test]
+fn requests_do_on_a_short_link_and_repair_comes_and_goes_on_a_long_one() {
+    let mut short = Lane::new(auto(), ms(20), ms(90), 1);
+    short.link.share = 0.05;
+    short.run(5);
+    assert_eq!(
+        (short.ratio(), short.pilot.plan().reason),
+        (0.0, Reason::RequestsDo)
+    );
+    let mut long = Lane::new(auto(), ms(100), ms(60), 20);
+    long.run(5);
+    assert_eq!(
+        (long.ratio(), long.pilot.plan().reason),
+        (0.0, Reason::Clean)
+    );
+    long.link.share = 0.05;
+    assert_eq!(long.run(2), 1, "in force after two seconds");
+    let plan = long.pilot.plan();
+    assert!(
+        (0.15..0.35).contains(&long.ratio()) && plan.predicted <= 0.0005,
+        "{plan:?}"
+    );
+    assert!(plan.requests > 0.04, "nothing is saved by requests");
+    // Estimates that wander by a quarter move nothing in an hour.
+    let changes: u64 = (0..3_600u64)
+        .map(|n| {
+            long.link.share = 0.05 * (1.0 + 0.25 * ((n * n % 17) as f64 / 8.0 - 1.0));
+            long.run(1)
+        })
+        .sum();
+    assert!(changes <= 6, "{changes}");
+    long.link.share = 0.0;
+    long.run(12);
+    assert_eq!(long.ratio(), 0.0);
+}
+
+#[test]
+fn a_queue_ends_repair_at_once_and_for_longer_each_time() {
+    let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+    lane.link.share = 0.05;
+    lane.run(2);
+    assert!(lane.ratio() > 0.0);
+    for rest in [10, 20, 40] {
+        lane.link.is_random = false;
+        lane.pilot.look(at(lane.now), &lane.link);
+        assert_eq!(
+            (lane.ratio(), lane.pilot.plan().reason),
+            (0.0, Reason::Queue)
+        );
+        lane.link.is_random = true;
+        lane.run(rest - 1);
+        assert_eq!(lane.ratio(), 0.0);
+        lane.run(3);
+        assert!(lane.ratio() > 0.0, "after {rest} s");
+    }
+}
+
+#[test]
+fn the_caps_hold_and_what_is_not_reached_is_said() {
+    let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+    (lane.link.share, lane.pilot.run) = (0.05, 8.0);
+    lane.run(3);
+    assert_eq!((lane.ratio(), lane.pilot.plan().reason), (0.5, Reason::Cap));
+    let mut call = Lane::new(auto(), ms(100), ms(60), 1);
+    (call.link.share, call.pilot.run) = (0.05, 2.0);
+    call.run(3);
+    assert_eq!((call.ratio(), call.pilot.plan().reason), (1.0, Reason::Cap));
+    let mut late = Lane::new(auto(), ms(100), ms(1), 1);
+    late.link.share = 0.05;
+    late.run(3);
+    assert_eq!(
+        (late.ratio(), late.pilot.plan().reason),
+        (0.0, Reason::NoTime)
+    );
+    let mut old = Lane::new(auto(), ms(100), ms(60), 1);
+    (old.link.share, old.link.takes_repair) = (0.05, false);
+    old.run(3);
+    assert_eq!(
+        (old.ratio(), old.pilot.plan().reason),
+        (0.0, Reason::Neighbour)
+    );
+}
+
+#[test]
+fn what_the_operator_says_counts() {
+    for (protect, repairs) in [
+        (Protect::Off, false),
+        (Protect::Requests, false),
+        (Protect::Auto, false),
+        (Protect::Hop, true),
+    ] {
+        assert_eq!(Protect::of_label(protect.label()), Some(protect));
+        let aims = Aims { protect, ..auto() };
+        // Nothing is lost.
+        let mut lane = Lane::new(aims, ms(100), ms(60), 20);
+        lane.run(3);
+        assert_eq!(lane.ratio() > 0.0, repairs, "{protect:?}");
+    }
+}
+
+#[test]
+fn what_is_measured_is_of_the_plan_in_force() {
+    let mut lane = Lane::new(auto(), ms(100), ms(60), 20);
+    assert_eq!(lane.pilot.measured(), None);
+    lane.pilot.on_report(u32::MAX - 499, 7, 1.0);
+    // Totals wrap; what was lost and has come since counts less again.
+    lane.pilot.on_report(500, 12, 1.0);
+    lane.pilot.on_report(1_501, 11, 1.0);
+    assert_eq!(lane.pilot.measured(), Some((4.0 / 2_005.0, 2_005)));
+    lane.link.share = 0.05;
+    lane.run(2);
+    assert!(lane.ratio() > 0.0);
+    assert_eq!(lane.pilot.measured(), None, "another plan");
+    for n in 2..=3 {
+        lane.pilot.on_report(1_000 * n, 50 * n, 1.0);
+        assert_eq!(lane.pilot.measured(), None, "sent before it");
+    }
+    lane.pilot.on_report(4_000, 151, 1.0);
+    assert_eq!(lane.pilot.measured(), Some((1.0 / 1_001.0, 1_001)));
+    // Of old the half counts.
+    for n in 5..60 {
+        lane.pilot.on_report(1_000 * n, 151, 1.0);
+    }
+    let (share, packets) = lane.pilot.measured().unwrap();
+    assert!(
+        packets < 22_000 && share < 1.0 / 20_000.0,
+        "{share} {packets}"
+    );
+}
