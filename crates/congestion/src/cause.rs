@@ -1,19 +1,33 @@
 //! Which losses are congestion, for a control that would take each of them for it.
 //!
 //! ```text
-//!   a loss while a queue stands                             congestion
-//!   more in a round trip than is usual and 2 %, beyond      congestion: of a queue too short to be seen,
-//!     what chance makes of that                               of a policer
-//!   any other                                               the path's own: it is sent again, no more
+//!   a loss while a queue stands, of a path whose      congestion: what the queue holds is given up
+//!     queue is deep
+//!   more than windows no wider have lost and 2 %,     congestion: of a queue too short to be seen,
+//!     beyond what chance makes of that                  of a policer
+//!   any loss for a while after that, where no deep    congestion: others may share what cannot be seen
+//!     queue was seen
+//!   any other                                         the path's own: it is sent again, no more
 //! ```
 //!
 //! Beside TCP a bottleneck loses packets when its queue is full, so a control that asks here cuts where TCP
 //! cuts, and keeps its fair share. What a radio or a bad cable loses costs it nothing but the
 //! repetition; and if that happens while a short queue stands, no more than this queue ([`Causes::kept`]).
 //!
-//! State: the least round trip of the last minutes, the last few ones, and what the path is used to lose ([`crate::bbr`] judges losses alike).
+//! A policer and a queue of a few packets lose without delay. There TCP lives on what others leave, and its own bursts
+//! lose as well, so that few losses are no proof that nobody is in need. Two things tell such a path from a
+//! bad cable: a wider window loses more there, and what is in front of a cable has a queue, which is seen before it overflows. So
+//! to grow, whatever is lost, is a trial, and it ends with a deep queue or with too many losses.
+//!
+//! ```text
+//!   trial: all are spared ──more than windows no wider lost──▶ peace: as TCP, 10 s, 20 s ... 320 s ──▶ trial
+//!     │                                                          │
+//!     └──────── a deep queue is seen ──▶ known, for two minutes ◀┘   too many then cost one cut
+//! ```
+//!
+//! State: the least round trip of the last minutes, the last few ones, what windows of each width have lost, and
+//! whether the path is on trial, at peace or known.
 
-use crate::bbr::Losses;
 use crate::delivery::Delivered;
 use base::{Duration, Time};
 
@@ -24,8 +38,61 @@ const MEMORY: Duration = Duration::from_secs(120);
 /// A queue stands when the shortest of the last [`RECENT`] round trips is longer by this share, and by [`QUEUE`].
 const QUEUE_SHARE: f64 = 1.0 / 8.0;
 const QUEUE: Duration = Duration::from_millis(1);
+/// A queue that grows to so many times that is deep. Choice: what is lost without a queue on such a path was not lost by it:
+/// bursts of TCP, which overflow a shorter one before it is seen, find room in twice what is not seen.
+const DEEP: f64 = 3.0;
 /// Choice: few, so that a queue is seen in the round trip in which it grows.
 const RECENT: usize = 8;
+/// Beyond the path's own, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
+const BEYOND: f64 = 0.02;
+/// Choice: what a path may lose of itself, as [`crate::bbr`] has it. Paths that lose more are somebody's congestion, or of no
+/// use.
+const OWN_MAX: f64 = 0.1;
+/// Packets over which a judgement is made: beyond so many, half of them are forgotten. Choice: with 750 of them, 2 % and
+/// what chance adds are 4 %.
+const JUDGED: f64 = 1_000.0;
+/// And so many losses come together by chance. Choice: a judgement is made with each acknowledgement, and three deviations of few
+/// losses are a loss or two.
+const CHANCE: f64 = 3.0;
+/// Packets of one width that are remembered, and how many of them say something: at 5 %, ten losses.
+const KNOWN_MAX: f64 = 1_000.0;
+const KNOWN: f64 = 200.0;
+/// Widths of the window, two an octave: the last is of 46 341 packets and more.
+const WIDTHS: usize = 32;
+/// So many narrower widths say what the path loses of itself: down to a quarter of the window.
+const NARROWER: usize = 4;
+/// For how long each loss is congestion at first, and at most: twice as long after each trial that finds no queue. Choice: a trial
+/// takes a few seconds, in which others have little.
+const PEACE: Duration = Duration::from_secs(10);
+const PEACE_MAX: Duration = Duration::from_secs(320);
+
+/// Packets that were answered or lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    lost: f64,
+    all: f64,
+}
+
+impl Share {
+    fn add(&mut self, other: Share, most: f64) {
+        self.lost += other.lost;
+        self.all += other.all;
+        if self.all > most {
+            self.lost /= 2.0;
+            self.all /= 2.0;
+        }
+    }
+
+    fn value(self) -> f64 {
+        self.lost / self.all.max(1.0)
+    }
+
+    /// More is lost than this share and chance explain.
+    fn exceeds(self, share: f64) -> bool {
+        let expected = self.all * share;
+        self.lost > CHANCE + expected + 3.0 * expected.sqrt()
+    }
+}
 
 /// The watch over the losses of one sender.
 #[derive(Clone, Debug)]
@@ -36,7 +103,19 @@ pub struct Causes {
     count: usize,
     /// The round ends when what was sent after so much had arrived is answered.
     round_ends: f64,
-    losses: Losses,
+    round: Share,
+    /// Most in flight in this round and the one before.
+    flights: [f64; 2],
+    /// What is lost by windows of each width.
+    widths: [Share; WIDTHS],
+    judged: Share,
+    /// When a deep queue was seen last.
+    deep_at: Option<Time>,
+    now: Time,
+    /// Until then each loss is congestion.
+    peace_ends: Time,
+    /// How long the next peace is.
+    peace: Duration,
 }
 
 impl Default for Causes {
@@ -47,7 +126,14 @@ impl Default for Causes {
             recent: [Duration::MAX; RECENT],
             count: 0,
             round_ends: 0.0,
-            losses: Losses::default(),
+            round: Share::default(),
+            flights: [0.0; 2],
+            widths: [Share::default(); WIDTHS],
+            judged: Share::default(),
+            deep_at: None,
+            now: Time::ZERO,
+            peace_ends: Time::ZERO,
+            peace: PEACE,
         }
     }
 }
@@ -55,33 +141,82 @@ impl Default for Causes {
 impl Causes {
     /// An acknowledgement of something new.
     pub fn on_delivered(&mut self, told: &Delivered) {
-        self.losses.on_delivered(told.segments, told.lost);
+        self.now = told.now;
         if let Some(rtt) = told.rtt {
-            if told.now >= self.span_ends {
-                self.least = [None, self.least[0]];
-                self.span_ends = told.now + MEMORY;
-            }
-            self.least[0] = Some(self.least[0].map_or(rtt, |known| known.min(rtt)));
-            self.recent[self.count % RECENT] = rtt;
-            self.count += 1;
+            self.on_rtt(rtt);
         }
+        if self.is_longer(DEEP) {
+            (self.deep_at, self.peace_ends, self.peace) = (Some(self.now), self.now, PEACE);
+        }
+        self.flights[0] = self.flights[0].max(told.in_flight + told.segments + told.lost);
+        self.judge(Share {
+            lost: told.lost,
+            all: told.segments + told.lost,
+        });
         if told
             .sample
             .is_some_and(|sample| sample.prior >= self.round_ends)
         {
             self.round_ends = told.total;
-            let learns = !self.is_queued();
-            self.losses.end_round(learns);
+            let round = core::mem::take(&mut self.round);
+            self.widths[width(self.flights[1])].add(round, KNOWN_MAX);
+            self.flights = [0.0, self.flights[0]];
         }
     }
 
+    fn on_rtt(&mut self, rtt: Duration) {
+        if self.now >= self.span_ends {
+            self.least = [None, self.least[0]];
+            self.span_ends = self.now + MEMORY;
+        }
+        self.least[0] = Some(self.least[0].map_or(rtt, |known| known.min(rtt)));
+        self.recent[self.count % RECENT] = rtt;
+        self.count += 1;
+    }
+
+    fn judge(&mut self, fresh: Share) {
+        let is_queued = self.is_queued();
+        if !is_queued {
+            self.round.add(fresh, f64::MAX);
+        }
+        // A deep queue announces its losses; one that is not known to be deep is on trial with all of them.
+        if self.now < self.peace_ends || is_queued && self.is_deep() {
+            self.judged = Share::default();
+            return;
+        }
+        self.judged.add(fresh, JUDGED);
+        if !self.judged.exceeds(self.own() + BEYOND) {
+            return;
+        }
+        self.judged = Share::default();
+        if self.is_deep() {
+            self.peace_ends = self.now + self.shortest().unwrap_or_default();
+        } else {
+            self.peace_ends = self.now + self.peace;
+            self.peace = (self.peace * 2).min(PEACE_MAX);
+        }
+    }
+
+    /// What the path loses of itself: the least share that windows of this width and narrower ones have lost.
+    fn own(&self) -> f64 {
+        let at = width(self.flights[1].max(self.flights[0]));
+        let no_wider = &self.widths[at.saturating_sub(NARROWER)..=at];
+        let known = no_wider.iter().filter(|share| share.all >= KNOWN);
+        let least = known.map(|share| share.value()).reduce(f64::min);
+        least.unwrap_or_default().min(OWN_MAX)
+    }
+
+    fn is_deep(&self) -> bool {
+        self.deep_at.is_some_and(|at| self.now < at + MEMORY)
+    }
+
     /// Something is lost: what share of the window may be kept at most, of a control that keeps `kept` after
-    /// congestion. All of it if this is none; if a queue stands that is shorter than what the control gives
-    /// up, what is on the path beside it.
+    /// congestion. All of it if this is none, or a trial goes on; if a queue stands that is shorter than what the control
+    /// gives up, what is on the path beside it.
     pub fn kept(&self, kept: f64) -> f64 {
         match (self.least(), self.shortest()) {
-            _ if self.losses.are_too_many() => kept,
-            (Some(_), Some(_)) if !self.is_queued() => 1.0,
+            _ if self.now < self.peace_ends => kept,
+            (Some(_), Some(_)) if !self.is_queued() || !self.is_deep() => 1.0,
             (Some(least), Some(shortest)) => {
                 let on_path = least.as_secs_f64() / shortest.as_secs_f64().max(1e-9);
                 on_path.clamp(kept, 1.0)
@@ -101,13 +236,21 @@ impl Causes {
     }
 
     fn is_queued(&self) -> bool {
+        self.is_longer(1.0)
+    }
+
+    fn is_longer(&self, times: f64) -> bool {
         match (self.least(), self.shortest()) {
             (Some(least), Some(shortest)) => {
-                shortest > least + least.mul_f64(QUEUE_SHARE).max(QUEUE)
+                shortest > least + least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times)
             }
             _ => false,
         }
     }
+}
+
+fn width(window: f64) -> usize {
+    ((2.0 * window.max(1.0).log2()) as usize).min(WIDTHS - 1)
 }
 
 #[cfg(test)]
@@ -115,8 +258,7 @@ mod tests {
     use super::*;
     use crate::delivery::Sample;
 
-    /// Rounds of 20 acknowledgements each, with this round trip, of which each brings 5 segments and so many are
-    /// lost in the round.
+    /// Rounds of 20 acknowledgements each.
     struct Script {
         causes: Causes,
         now: Time,
@@ -132,30 +274,60 @@ mod tests {
             }
         }
 
-        fn rounds(&mut self, count: usize, rtt_ms: u64, lost: f64) {
+        /// So many rounds with this round trip, in each of which so many arrive and so many are lost.
+        fn rounds(&mut self, count: usize, rtt_ms: f64, arrived: f64, lost: f64) {
+            let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
             for _ in 0..count {
                 let prior = self.total;
                 for n in 0..20 {
-                    self.now += Duration::from_millis(rtt_ms).div(20);
-                    self.total += 5.0;
+                    self.now += rtt.div(20);
+                    self.total += arrived / 20.0;
                     self.causes.on_delivered(&Delivered {
                         now: self.now,
-                        segments: 5.0,
+                        segments: arrived / 20.0,
                         lost: if n == 10 { lost } else { 0.0 },
                         total: self.total,
-                        rtt: Some(Duration::from_millis(rtt_ms)),
-                        in_flight: 100.0,
+                        rtt: Some(rtt),
+                        in_flight: arrived,
                         limited: true,
                         sample: Some(Sample {
-                            segments: 5.0,
-                            interval: Duration::from_millis(rtt_ms),
+                            segments: arrived / 20.0,
+                            interval: rtt,
                             prior,
-                            in_flight: 100.0,
+                            in_flight: arrived,
                             of_application: false,
                         }),
                     });
                 }
             }
+        }
+
+        /// One sender in rough strokes, which keeps 0.7 of its window where it is told to, on a path that loses `share` of
+        /// itself, carries `pipe` packets and queues `queue` more: what arrives in a round and what share is lost.
+        fn run(
+            &mut self,
+            rounds: usize,
+            share: f64,
+            pipe: f64,
+            queue: f64,
+            seed: u64,
+        ) -> (f64, f64) {
+            let mut rng = base::Rng::new(seed);
+            let (mut window, mut arrived, mut lost) = (20.0_f64, 0.0, 0.0);
+            for _ in 0..rounds {
+                let over = (window - pipe - queue).max(0.0).floor();
+                let own = (0..window as u32).filter(|_| rng.chance(share)).count() as f64;
+                let gone = (over + own).min(window - 1.0);
+                let queued = (window - pipe).clamp(0.0, queue);
+                self.rounds(1, 20.0 * (1.0 + queued / pipe), window - gone, gone);
+                (arrived, lost) = (arrived + window - gone, lost + gone);
+                let kept = match gone > 0.0 {
+                    true => self.causes.kept(0.7),
+                    false => 1.0,
+                };
+                window = (window * kept + 0.5).max(2.0);
+            }
+            (arrived / rounds as f64, lost / (arrived + lost))
         }
     }
 
@@ -167,34 +339,76 @@ mod tests {
     #[test]
     fn a_loss_without_a_queue_is_the_paths_own_and_one_with_a_queue_is_not() {
         let mut script = Script::new();
-        script.rounds(5, 20, 1.0);
+        script.rounds(5, 20.0, 100.0, 1.0);
         assert_eq!(script.causes.kept(0.7), 1.0);
-        script.rounds(3, 40, 0.0);
+        script.rounds(3, 40.0, 100.0, 0.0);
         assert_eq!(script.causes.kept(0.3), 0.5, "the queue goes");
         assert_eq!(script.causes.kept(0.7), 0.7, "a long one is congestion");
-        script.rounds(3, 21, 0.0);
+        script.rounds(3, 21.0, 100.0, 0.0);
         assert_eq!(script.causes.kept(0.7), 1.0);
     }
 
     #[test]
-    fn many_losses_are_congestion_until_the_path_is_known_to_lose_as_many() {
+    fn what_narrower_windows_lose_as_well_is_the_paths_own() {
         let mut script = Script::new();
-        script.rounds(5, 20, 0.0);
-        script.causes.losses.on_delivered(80.0, 20.0);
-        assert_eq!(script.causes.kept(0.7), 0.7);
-        // 5 of 105 in each round: a bad radio.
-        script.rounds(100, 20, 5.0);
-        script.causes.losses.on_delivered(95.0, 5.0);
+        script.rounds(3, 20.0, 100.0, 10.0);
+        assert_eq!(script.causes.kept(0.7), 0.7, "the first are too many");
+        script.rounds(1_000, 20.0, 50.0, 3.0);
+        script.rounds(50, 20.0, 100.0, 6.0);
         assert_eq!(script.causes.kept(0.7), 1.0);
+        script.rounds(50, 20.0, 100.0, 14.0);
+        assert_eq!(script.causes.kept(0.7), 0.7, "wider ones lose more");
+    }
+
+    #[test]
+    fn trials_that_find_no_queue_become_rare_and_one_that_finds_it_ends_them() {
+        let mut script = Script::new();
+        // Beyond a limit a policer loses what is too much, and below it nothing.
+        let mut at_peace = Vec::new();
+        for _ in 0..4 {
+            script.rounds(5, 20.0, 50.0, 0.0);
+            script.rounds(3, 20.0, 100.0, 10.0);
+            let began = script.now;
+            while script.causes.kept(0.7) < 1.0 {
+                script.rounds(1, 20.0, 50.0, 0.0);
+            }
+            at_peace.push(script.now.since(began).as_secs_f64().round());
+        }
+        assert_eq!(at_peace, [10.0, 20.0, 40.0, 80.0]);
+        script.rounds(3, 20.0, 100.0, 10.0);
+        assert_eq!(script.causes.kept(0.7), 0.7);
+        script.rounds(1, 30.0, 100.0, 0.0);
+        script.rounds(1, 20.0, 100.0, 0.0);
+        assert_eq!(script.causes.kept(0.7), 1.0, "a deep queue was seen");
+        // Too many cost one cut now.
+        script.rounds(3, 20.0, 100.0, 10.0);
+        assert_eq!(script.causes.kept(0.7), 0.7);
+        script.rounds(5, 20.0, 50.0, 0.0);
+        assert_eq!(script.causes.kept(0.7), 1.0);
+    }
+
+    #[test]
+    fn a_bad_cable_is_filled_and_a_policer_is_not_flooded() {
+        for (seed, share) in [(1, 0.002), (2, 0.01), (3, 0.02)] {
+            let (arrived, lost) = Script::new().run(3_000, share, 100.0, 60.0, seed);
+            assert!(arrived > 97.0, "{share}: {arrived} of 100");
+            assert!(lost < share * 1.5 + 0.002, "{share}: {lost}");
+        }
+        for (seed, share, least, most) in [(4, 0.0, 75.0, 0.012), (5, 0.01, 12.0, 0.025)] {
+            let (arrived, lost) = Script::new().run(9_000, share, 100.0, 1.0, seed);
+            // As much as one that takes each loss for congestion has alone.
+            assert!(arrived > least, "{share}: {arrived} of 100");
+            assert!(lost < most, "{share}: {lost}");
+        }
     }
 
     #[test]
     fn a_queue_that_stands_for_a_minute_is_a_queue_and_a_longer_route_is_none_in_the_end() {
         let mut script = Script::new();
-        script.rounds(5, 20, 0.0);
-        script.rounds(1_500, 40, 0.0);
+        script.rounds(5, 20.0, 100.0, 0.0);
+        script.rounds(1_500, 40.0, 100.0, 0.0);
         assert_eq!(script.causes.kept(0.7), 0.7);
-        script.rounds(6_000, 40, 0.0);
+        script.rounds(6_000, 40.0, 100.0, 0.0);
         assert_eq!(script.causes.kept(0.7), 1.0);
     }
 }

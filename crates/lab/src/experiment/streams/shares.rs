@@ -172,3 +172,46 @@ impl Experiment for Shares {
         self.cells(plan.size).into_iter().map(file).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One bulk stream, and beside it one connection of CUBIC if `tcp`: what both have, in Mbit/s.
+    fn beside(reliable: &str, mbit: u32, path: &str, tcp: bool, seed: u64) -> (f64, f64) {
+        let mut text = head("short", 60, &["a", "b"]) + reliable;
+        text += &link("a", "b", &format!("delay=10ms rate={mbit}mbit {path}"));
+        text += &stream("stream", "a", "b", "pattern = \"bulk\"\n");
+        if tcp {
+            text += "[[flow]]\nname = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nshared = true\npattern = \"bulk\"\n";
+        }
+        text += "[measure]\nfrom = \"10s\"\n";
+        let report = run(&text, seed).unwrap();
+        let mbit = |name| flow(&report, name).map_or(0.0, |flow| flow.goodput_bps / 1e6);
+        (mbit("stream"), mbit("tcp"))
+    }
+
+    #[test]
+    fn a_short_queue_is_no_bad_cable_and_tcp_lives_beside_the_stream() {
+        const CUT: &str = "[reliable]\nrandom_losses = \"cut\"\n";
+        for queue in [1, 2, 3, 4, 5, 6, 8, 16] {
+            let path = format!("queue={queue}");
+            let (stream, tcp) = beside("", 10, &path, true, 1);
+            let (_, fair) = beside(CUT, 10, &path, true, 1);
+            let words =
+                format!("queue {queue}: {stream} and {tcp}; {fair} if each loss is congestion");
+            assert!(tcp > 0.75 * fair, "{words}");
+        }
+    }
+
+    #[test]
+    fn a_bad_cable_with_a_queue_is_filled() {
+        for (mbit, queue) in [(10, 14), (50, 72)] {
+            for seed in 1..=5 {
+                let path = format!("queue={queue} loss=1%");
+                let (stream, _) = beside("", mbit, &path, false, seed);
+                assert!(stream > 0.9 * f64::from(mbit), "{mbit} {seed}: {stream}");
+            }
+        }
+    }
+}
