@@ -16,7 +16,8 @@
 //! knows better.
 
 use crate::metric::LinkCost;
-use crate::width::{Known, Width, model};
+use crate::width::model::{self, Formula};
+use crate::width::{Known, Width};
 
 /// Links of a path at most: the tables grow with their square. Paths of the Internet have under 40.
 pub const LINKS_MAX: usize = 256;
@@ -78,10 +79,10 @@ impl Rates {
     pub fn of_links(links: &[(LinkCost, Known)]) -> Result<Rates, BadPath> {
         Rates::new(links.len(), |i, j| {
             let over = &links[i..j];
-            let capacities = over.iter().filter_map(|(_, known)| known.capacity);
-            let most = capacities.min().unwrap_or(Width::UNLIMITED);
+            let most = over.iter().map(|(_, known)| known.most());
+            let most = most.min().unwrap_or(Width::UNLIMITED);
             let one = match over {
-                [(link, known)] => model::of_known(*link, *known),
+                [(link, known)] => model::of_known(Formula::default(), *link, *known),
                 _ => model::of_links(over.iter().map(|(link, _)| *link)).min(most),
             };
             Rate { one, most }
@@ -222,7 +223,15 @@ mod tests {
 
     #[test]
     fn equal_links_gain_n_root_n_hop_by_hop() {
-        let rates = links(&[0.005; 6]);
+        // By the paper's formula.
+        let rates = Rates::new(6, |i, j| {
+            let link = LinkCost::new(10_000, 0.005);
+            Rate {
+                one: model::square_root(std::iter::repeat_n(link, j - i)),
+                most: Width::UNLIMITED,
+            }
+        });
+        let rates = rates.unwrap();
         let all = pipelines(&rates);
         let rate = |m: usize| all[m - 1].rate.0 as f64;
         assert!((rate(6) / rate(1) - 6f64.powf(1.5)).abs() < 0.01);
@@ -248,11 +257,11 @@ mod tests {
     #[test]
     fn capacities_and_measurements_count() {
         let link = LinkCost::new(10_000, 0.01);
-        let known = |capacity: Option<u64>, measured: Option<u64>| {
-            let (capacity, measured) = (capacity.map(Width), measured.map(Width));
+        let known = |capacity: Option<u64>, one: Option<u64>| {
+            let (capacity, one) = (capacity.map(Width), one.map(Width));
             let known = Known {
                 capacity,
-                measured,
+                one,
                 ..Known::default()
             };
             (link, known)

@@ -17,11 +17,14 @@
 //!   delays and losses are added; the placement is that of fewest relays which reaches the bound.
 //!
 //! What a connection carries is predicted by [`crate::width::model`], so it is as sure as what is
-//! known of the links: see [`Confidence`].
+//! known of the links: see [`Confidence`] and [`Interval`]. What one connection had is not what many have:
+//! they share what the link carries, which transfers find out ([`crate::width::Known`]).
+//!
+//! Nodes that do not relay are not planned as relays [Liu04 §IV-D]: see [`Topology::relaying`].
 
 mod answer;
 
-pub use answer::{Choice, Confidence, Plan, Segment, Shortest, Way};
+pub use answer::{Choice, Confidence, Interval, Plan, Segment, Shortest, Way};
 
 use crate::metric::Metric;
 use crate::paths::{NoPath, ends};
@@ -29,7 +32,7 @@ use crate::pipeline::{LINKS_MAX, Rate, Rates, pipeline};
 use crate::spf::Tree;
 use crate::stripes::{Striped, striped, stripes_of};
 use crate::topology::{NodeIndex, Topology};
-use crate::width::{Length, PhysicalHops, Width, model, shortest_of_width, widest_within};
+use crate::width::{Known, Length, PhysicalHops, Width, model, shortest_of_width, widest_within};
 use base::NodeAddr;
 
 /// Relays in a row at most. Choice: each costs buffers and a hand-over; six already give a path of
@@ -98,7 +101,7 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     };
     let direct = Way::of(vec![direct]);
     let (pipelined, shortest, striped) = match question.view {
-        View::Overlay => over_links(topology, question, (from, to), relays),
+        View::Overlay => over_links(&topology.relaying(from), question, (from, to), relays),
         View::Path => {
             let (pipelined, striped) = along_path(topology, question, least_latency, relays);
             (pipelined, None, striped)
@@ -126,6 +129,19 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
         striped,
         choice,
     })
+}
+
+/// What so many connections on each segment of a given way carry; none if there is no link from each
+/// node to the next. Where there are more segments than numbers the last number counts.
+pub fn along(topology: &Topology, nodes: &[NodeAddr], stripes: &[usize]) -> Option<Way> {
+    let mut segments = Vec::new();
+    for (at, pair) in nodes.windows(2).enumerate() {
+        let (from, to) = (topology.index(pair[0])?, topology.index(pair[1])?);
+        topology.link(from, to)?;
+        let count = stripes.get(at).or(stripes.last()).copied().unwrap_or(1);
+        segments.push(segment(topology, &[from, to], count));
+    }
+    (!segments.is_empty()).then(|| Way::of(segments))
 }
 
 /// The ways over the overlay's links: single connections on the shortest path that is wide enough,
@@ -226,6 +242,11 @@ impl Route {
         };
         let rates = Rates::new(nodes.len() - 1, |i, j| {
             let own = topology.link(nodes[i], nodes[j]).is_some();
+            let relays =
+                |at: usize| at == 0 || at == nodes.len() - 1 || !topology.is_shut(nodes[at]);
+            if !relays(i) || !relays(j) {
+                return none;
+            }
             match (j - i, view, own) {
                 (1, ..) | (_, View::Path, _) => rate(topology, &nodes[i..=j]),
                 (_, View::Overlay, true) => rate(topology, &[nodes[i], nodes[j]]),
@@ -263,6 +284,7 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
     let rates = rate(topology, nodes);
     let rate = rates.of(stripes);
     let through: f64 = links.iter().map(|link| 1.0 - link.loss_share()).product();
+    let confidence = confidence(topology, nodes, stripes);
     let addr = |at: usize| topology.addr(nodes[at]);
     let pairs = || nodes.windows(2).map(|pair| (pair[0], pair[1]));
     let hops = PhysicalHops::over(topology);
@@ -274,7 +296,8 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
         stripes,
         one: rates.one,
         rate,
-        confidence: confidence(topology, nodes, rate, rates),
+        interval: interval(topology, nodes, (stripes, rate), confidence),
+        confidence,
         rtt_us: links
             .iter()
             .map(|link| 2 * u64::from(link.latency_us))
@@ -290,31 +313,103 @@ fn segment(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Segment 
 /// What one connection over these nodes carries, and all.
 fn rate(topology: &Topology, nodes: &[NodeIndex]) -> Rate {
     let pairs = nodes.windows(2);
-    let capacities = pairs.filter_map(|pair| topology.known(pair[0], pair[1]).capacity);
-    let most = capacities.min().unwrap_or(Width::UNLIMITED);
+    let most = pairs.map(|pair| topology.known(pair[0], pair[1]).most());
+    let most = most.min().unwrap_or(Width::UNLIMITED);
     let one = match nodes {
         [from, to] => topology.link(*from, *to).map_or(Width::NONE, |e| e.width()),
-        _ => model::of_links(links(topology, nodes)).min(most),
+        _ => topology.formula().of(links(topology, nodes)).min(most),
     };
     Rate { one, most }
 }
 
-fn confidence(topology: &Topology, nodes: &[NodeIndex], rate: Width, rates: Rate) -> Confidence {
-    let measured = match nodes {
-        [from, to] => topology.known(*from, *to).measured.is_some(),
-        _ => false,
-    };
-    if rate == rates.most && !(measured && rate == rates.one) {
-        Confidence::Capacity
-    } else if measured {
+fn confidence(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Confidence {
+    let (rates, known) = (rate(topology, nodes), known(topology, nodes));
+    let rate = rates.of(stripes);
+    let is_found = known.is_full && known.together == Some(rates.most);
+    let is_seen = known.together.is_some_and(|together| together >= rate);
+    let is_modelled = model::is_known(links(topology, nodes)) && !is_by_rate(topology, nodes);
+    if rate == rates.most && (is_found || known.one != Some(rate)) {
+        match is_found {
+            true => Confidence::Measured,
+            false => Confidence::Capacity,
+        }
+    } else if known.one.is_some() && (stripes == 1 || is_seen) {
         Confidence::Measured
-    } else if !model::is_known(links(topology, nodes)) {
+    } else if known.one.is_some() {
+        Confidence::Scaled
+    } else if !is_modelled {
         Confidence::AtLeast
     } else if nodes.len() > 2 {
         Confidence::Added
     } else {
         Confidence::Model
     }
+}
+
+/// How far off a rate may be, besides what its measurement says.
+///
+/// Choice: TCP reaches nine tenths of a capacity and now and then less. The model is off by up to a
+/// half below the formula with timeouts, and above that without; sums over links in a row by more.
+fn interval(
+    topology: &Topology,
+    nodes: &[NodeIndex],
+    (stripes, rate): (usize, Width),
+    confidence: Confidence,
+) -> Interval {
+    const SPREAD_LEAST: f64 = 0.1;
+    const BELOW_CAPACITY: f64 = 0.25;
+    const MODEL: (f64, f64) = (0.5, 1.5);
+    const ADDED: (f64, f64) = (0.33, 2.0);
+    let (most, known) = (self::rate(topology, nodes).most, known(topology, nodes));
+    let spread = f64::from(known.spread_pct) / 100.0;
+    let spread = spread.max(SPREAD_LEAST);
+    let modelled = |(below, above): (f64, f64)| Interval {
+        low: rate.scaled(below),
+        high: model::square_root(links(topology, nodes))
+            .times(stripes)
+            .scaled(above),
+    };
+    let bounds = match confidence {
+        Confidence::Measured => {
+            return Interval {
+                low: rate.less_by(spread),
+                high: rate.scaled(1.0 + spread),
+            };
+        }
+        Confidence::Scaled => Interval {
+            low: known
+                .one
+                .max(known.together)
+                .unwrap_or(rate)
+                .less_by(spread),
+            high: rate.scaled(1.0 + spread),
+        },
+        Confidence::Capacity => Interval {
+            low: rate.less_by(BELOW_CAPACITY),
+            high: rate,
+        },
+        Confidence::Model => modelled(MODEL),
+        Confidence::Added => modelled(ADDED),
+        Confidence::AtLeast => Interval {
+            high: most,
+            ..Interval::OPEN
+        },
+    };
+    bounds.about(rate, most)
+}
+
+/// What is known of the link between the first of these nodes and the last: nothing of several in a row.
+fn known(topology: &Topology, nodes: &[NodeIndex]) -> Known {
+    match nodes {
+        [from, to] => topology.known(*from, *to),
+        _ => Known::default(),
+    }
+}
+
+/// Whoever sends does not slow down for losses.
+fn is_by_rate(topology: &Topology, nodes: &[NodeIndex]) -> bool {
+    let next = nodes.first().zip(nodes.get(1));
+    next.is_some_and(|(from, to)| topology.known(*from, *to).by_rate)
 }
 
 fn links(topology: &Topology, nodes: &[NodeIndex]) -> Vec<crate::metric::LinkCost> {

@@ -7,7 +7,8 @@
 //! built from a topology does not depend on the order in which its links were learnt.
 
 use crate::metric::{self, Cost, LinkCost, Metric, Parameters};
-use crate::width::{Known, Width, model};
+use crate::width::model::{self, Formula};
+use crate::width::{Known, Width};
 use base::{Map, NodeAddr};
 
 /// The place of a node in the arrays of one topology and of the trees over it.
@@ -45,8 +46,11 @@ pub struct Topology {
     links: usize,
     /// For bulk data; of most links nothing more is known.
     known: Map<(NodeIndex, NodeIndex), Known>,
+    /// The nodes that relay no bulk data.
+    shut: std::collections::BTreeSet<NodeIndex>,
     /// Significant bits of widths, if they are quantised.
     width_bits: Option<u32>,
+    formula: Formula,
 }
 
 impl Topology {
@@ -136,6 +140,36 @@ impl Topology {
         self.known.get(&(from, to)).copied().unwrap_or_default()
     }
 
+    /// Notes that a node relays no bulk data, or does again: it has taken on as much as it may, or it
+    /// does not want to.
+    pub fn set_shut(&mut self, node: NodeAddr, is_shut: bool) {
+        if let Some(index) = self.index(node) {
+            match is_shut {
+                true => self.shut.insert(index),
+                false => self.shut.remove(&index),
+            };
+        }
+    }
+
+    /// The node relays no bulk data.
+    pub fn is_shut(&self, node: NodeIndex) -> bool {
+        self.shut.contains(&node)
+    }
+
+    /// The relay topology of transfers that begin at `from`: without the nodes that do not relay, which
+    /// can still be source or destination [Liu04 §IV-D]. They keep the links that lead to them.
+    #[must_use]
+    pub fn relaying(&self, from: NodeIndex) -> Topology {
+        let mut reduced = self.clone();
+        for &node in self.shut.iter().filter(|node| **node != from) {
+            let ends = self.links_from(node).iter().map(|edge| edge.peer);
+            for to in ends {
+                reduced.set_link(self.addr(node), self.addr(to), None);
+            }
+        }
+        reduced
+    }
+
     /// The physical links that a link is taken to cross of which nobody knows: the median of those that
     /// are known, of two in the middle the longer; 1 where none is known.
     ///
@@ -154,6 +188,21 @@ impl Topology {
     /// decide nothing [Liu04 §IV-A]; `None` keeps all. Trees over this topology are to be made anew.
     pub fn quantise_widths(&mut self, bits: Option<u32>) {
         self.width_bits = bits;
+        self.predict_widths();
+    }
+
+    /// Predicts widths by this formula, from here on and of all links that there are.
+    pub fn predict_by(&mut self, formula: Formula) {
+        self.formula = formula;
+        self.predict_widths();
+    }
+
+    /// By which widths are predicted.
+    pub fn formula(&self) -> Formula {
+        self.formula
+    }
+
+    fn predict_widths(&mut self) {
         let all: Vec<(NodeIndex, NodeIndex, LinkCost)> = self
             .nodes()
             .flat_map(|from| {
@@ -168,7 +217,7 @@ impl Topology {
     }
 
     fn width_of(&self, from: NodeIndex, to: NodeIndex, link: LinkCost) -> Width {
-        let width = model::of_known(link, self.known(from, to));
+        let width = model::of_known(self.formula, link, self.known(from, to));
         self.width_bits.map_or(width, |bits| width.quantised(bits))
     }
 
@@ -356,9 +405,9 @@ mod tests {
         let (ia, ib) = (t.index(a).unwrap(), t.index(b).unwrap());
         let width = |t: &Topology| t.link(ia, ib).map(Edge::width);
         let modelled = width(&t).unwrap();
-        let known = |capacity, measured| Known {
+        let known = |capacity, one| Known {
             capacity,
-            measured,
+            one,
             ..Known::default()
         };
         let [slow, fast] = [Width(1_000_000), Width(900_000_000)];

@@ -396,7 +396,7 @@ fn a_piece_of_a_shortest_widest_path_need_not_be_one() {
     for (from, to, kbps, hops) in links {
         t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
         let known = Known {
-            measured: Some(Width(kbps * 1_000)),
+            one: Some(Width(kbps * 1_000)),
             physical_hops: Some(hops),
             ..Known::default()
         };
@@ -418,7 +418,7 @@ fn quantised_widths_let_the_shorter_path_win() {
     for (from, to, kbps) in [(a, b, 1_000), (b, d, 1_010), (a, c, 1_001), (c, b, 1_020)] {
         t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
         let known = Known {
-            measured: Some(Width(kbps * 1_000)),
+            one: Some(Width(kbps * 1_000)),
             ..Known::default()
         };
         t.set_known(from, to, known);
@@ -441,7 +441,7 @@ fn wide_pairs_choose_their_relays_first() {
     let mut link = |from, to, kbps: u64| {
         t.set_link(from, to, Some(LinkCost::new(1_000, 0.01)));
         let known = Known {
-            measured: Some(Width(kbps * 1_000)),
+            one: Some(Width(kbps * 1_000)),
             ..Known::default()
         };
         t.set_known(from, to, known);

@@ -39,6 +39,7 @@ mod stripes;
 mod tls;
 mod transfer;
 pub mod tree;
+mod willing;
 
 pub use allow::Allowed;
 pub use failure::Failure;
@@ -48,6 +49,7 @@ pub use place::{Named, Place};
 pub use roots::Root;
 pub use service::{ServeError, Service, Settings};
 pub use tree::Tree;
+pub use willing::decline;
 
 /// The local socket of a node's relay service stands beside its control socket, and ends so.
 pub const SUFFIX: &str = "relay";

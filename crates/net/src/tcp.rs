@@ -27,6 +27,21 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     sys::check(result).map(drop)
 }
 
+/// The name of the congestion control that a connection has, or that a listener's connections get.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    let name: Name = sys::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
+    let end = name.0.iter().position(|byte| *byte == 0);
+    let text = &name.0[..end.unwrap_or(name.0.len())];
+    Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// As long as the kernel's names are, `TCP_CA_NAME_MAX`.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+struct Name([u8; 16]);
+
+impl sys::OptionValue for Name {}
+
 /// Has the kernel ask an end that says nothing whether it is still there: after a minute, every 15 s
 /// from then on, four times. Who has vanished without a word does not hold a connection for ever.
 pub fn keep_alive(socket: impl AsFd) -> io::Result<()> {

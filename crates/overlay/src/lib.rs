@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod announce;
+pub mod carried;
 pub mod detour;
 pub mod doubts;
 pub mod estimate;

@@ -21,6 +21,7 @@ pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
 
 use crate::announce::Announce;
+use crate::carried::Carried;
 use crate::estimate::{Inbound, Loss, Split};
 use crate::event::{Drop, Event};
 use crate::flow::FlowKey;
@@ -83,8 +84,8 @@ pub struct Link {
     pub(crate) is_left: bool,
     /// What the link can carry, in kbit/s, as configured; 0 if that is not known.
     pub capacity_kbps: u32,
-    /// What one TCP connection has carried to the neighbour, in kbit/s, and when.
-    pub measured: Option<(u32, Time)>,
+    /// What transfers have carried to the neighbour.
+    pub carried: Option<Carried>,
     /// The physical links that it crosses to the neighbour, once that is known.
     pub hops: Option<NonZeroU8>,
     /// Keys.
@@ -211,7 +212,7 @@ impl Link {
             dial: None,
             is_left: false,
             capacity_kbps: 0,
-            measured: None,
+            carried: None,
             hops: None,
             sessions: Sessions::new(),
             hello: Hello::new(now, settings.hello),

@@ -146,6 +146,8 @@ pub struct Node {
     rng: Rng,
     /// A number that no other start of this node has: hellos carry it.
     boot: u32,
+    /// Its part in bulk data, once that is known.
+    bulk: Option<wire::link_state::Bulk>,
     echo_seq: u32,
     /// Something that the record says has changed.
     own_record_due: bool,
@@ -227,6 +229,7 @@ impl Node {
             boot,
             // Not where an earlier start began: its packets may still be remembered.
             echo_seq: boot.rotate_left(16),
+            bulk: None,
             own_record_due: true,
             own_record_after: Time::ZERO,
             housekeeping: Time::ZERO,

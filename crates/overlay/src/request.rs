@@ -96,13 +96,15 @@ pub enum Operation {
         /// Where it is.
         at: UnderlayAddr,
     },
-    /// A TCP connection has carried so much over the link to a neighbour.
-    Measured {
+    /// A transfer has carried so much over the link to a neighbour.
+    Carried {
         /// The neighbour.
         neighbor: NodeAddr,
-        /// How much, in kbit/s.
-        kbps: u32,
+        /// How much.
+        rates: wire::link_state::Rates,
     },
+    /// This node's part in bulk data.
+    Bulk(wire::link_state::Bulk),
     /// How many physical links the link to a neighbour crosses has been probed, or is configured.
     Hops {
         /// The neighbour.

@@ -8,7 +8,9 @@ pub use groups::{
     GroupSource, GroupStatus, GroupTotals, PermitStatus, ReceptionStatus, SettingStatus,
     SourceTotals, WaysStatus,
 };
-pub use network::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
+pub use network::{
+    DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,
+};
 
 use core::num::NonZeroU8;
 use serde::Serialize;

@@ -6,6 +6,7 @@ mod world;
 use overlay::request::Operation;
 use overlay::snapshot::KnownLink;
 use std::num::NonZeroU8;
+use wire::link_state::{Bulk, Rates, Sending};
 use world::{Nodes, addr, chain};
 
 /// What the last node of three knows of the first link.
@@ -26,9 +27,41 @@ fn what_a_link_has_carried_is_told_and_small_changes_are_not() {
     assert_eq!(known(&nodes).measured_kbps, None);
     for (kbps, expected) in [(80_000, 80_000), (89_000, 80_000), (40_000, 40_000)] {
         let neighbor = addr(1);
-        nodes.operate(0, Operation::Measured { neighbor, kbps });
+        let rates = Rates {
+            one_kbps: kbps,
+            ..Rates::default()
+        };
+        nodes.operate(0, Operation::Carried { neighbor, rates });
         nodes.run_ms(2_000);
         assert_eq!(known(&nodes).measured_kbps, Some(expected), "{kbps}");
+    }
+}
+
+#[test]
+fn a_node_s_part_in_bulk_data_is_told_when_it_changes() {
+    let mut nodes = Nodes::new(1, 3, &chain(3), "delay=10ms");
+    nodes.run_ms(10_000);
+    let told = |nodes: &Nodes| {
+        let node = nodes.party(2).as_node().expect("it runs");
+        let network = node.network_snapshot(nodes.world.now());
+        let first = addr(0).to_string();
+        let found = network.nodes.into_iter().find(|node| node.address == first);
+        found.expect("it is known").bulk
+    };
+    assert_eq!(told(&nodes), None);
+    for (load, is_shut) in [(3, false), (Bulk::LOAD_FULL, true), (0, false)] {
+        let bulk = Bulk {
+            is_closed: false,
+            load,
+            sending: Sending::ByRate,
+        };
+        nodes.operate(0, Operation::Bulk(bulk));
+        nodes.run_ms(2_000);
+        let known = told(&nodes).expect("it is told");
+        assert_eq!(
+            (known.load, known.is_shut(), known.by_rate),
+            (load, is_shut, true)
+        );
     }
 }
 

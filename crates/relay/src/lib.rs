@@ -27,6 +27,7 @@ pub mod reassembly;
 pub mod resume;
 pub mod stage;
 pub mod stream;
+pub mod striping;
 pub mod window;
 
 pub use pace::Pacer;
@@ -34,6 +35,7 @@ pub use proof::proof;
 pub use reassembly::Reassembly;
 pub use stage::Fan;
 pub use stream::{Decoder, Encoder, Event, StreamError, Walk};
+pub use striping::{Carried, Look, Striping};
 pub use window::Window;
 use wire::relay::FRAME_BYTES_MAX;
 

@@ -109,6 +109,13 @@ impl<T: Clone> Fan<T> {
         }
     }
 
+    /// The length of the stream, once a branch has sent all of it.
+    pub fn end(&self, branch: usize) -> Option<u64> {
+        let branch = self.branches.get(branch)?;
+        let is_over = self.open == 0 && branch.queue.is_empty();
+        self.end.filter(|_| is_over)
+    }
+
     /// Bytes that wait for this branch, with [`FRAME_COST_BYTES`] for each frame.
     pub fn held(&self, branch: usize) -> usize {
         self.branches.get(branch).map_or(0, |branch| branch.held)

@@ -32,6 +32,7 @@
 //! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed. One that only
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
+//! passes = true                      # it relays for other nodes; false: what is for it or from it alone
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
 //! [issuer]                           # hosts that `sinew invite` has invited become nodes here
@@ -373,6 +374,8 @@ pub struct Relay {
     pub listen: Option<Vec<SocketAddr>>,
     /// How many transfers it has a part in at the same time; with 0 it serves none.
     pub transfers: usize,
+    /// It passes on what other nodes send to others.
+    pub passes: bool,
     /// The directories whose files it keeps and gives.
     pub roots: Vec<Root>,
     /// The addresses that it dials for other nodes, besides those of its neighbours.
@@ -433,6 +436,7 @@ impl Default for Relay {
         Relay {
             listen: None,
             transfers: relay::TRANSFERS,
+            passes: true,
             roots: Vec::new(),
             allow: Vec::new(),
         }

@@ -285,6 +285,7 @@ fn relay(
     let admission = admission.map(|issuer| admission_by(issuer, identity));
     let admission = admission.transpose()?;
     if config.relay.transfers == 0 && admission.is_none() {
+        host::relay::decline(&driver.commander());
         return Ok(None);
     }
     let control = config.control_socket.as_ref();
@@ -293,6 +294,7 @@ fn relay(
         listen: listen.unwrap_or(&config.listen).clone(),
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
         transfers: config.relay.transfers,
+        passes: config.relay.passes,
         roots: config.relay.roots.iter().map(config::Root::open).collect(),
         allow: allowed(&config.relay.allow),
         certificate: Some(config.certificate.clone()),
@@ -316,6 +318,7 @@ fn relay(
         Ok(service) => Ok(Some(service)),
         Err(error @ ServeError::Listen { .. }) if listen.is_none() && config.issuer.is_none() => {
             lines.error(&format!("NO BULK DATA: {error}"));
+            host::relay::decline(&driver.commander());
             Ok(None)
         }
         Err(error @ ServeError::Io(_)) => Err(Failure::failed(error)),

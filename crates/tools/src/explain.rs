@@ -24,7 +24,9 @@ pub use graph::explain::{Class, RUNNERS_UP_MAX};
 pub use graph::plan::{CONNECTIONS, MARGIN, RELAYS_MAX};
 pub use graph::stripes::CONNECTIONS_MAX;
 pub use held::{Held, HeldBy};
-pub use plan::{Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, plan};
+pub use plan::{
+    Along, BulkPlan, Length, PlanAsked, SegmentNumbers, Shortest, WayNumbers, along, plan,
+};
 pub use view::View;
 pub use whatif::{LISTED_PAIRS, Pair, PairChange, Pairs, WhatIf, what_if};
 

@@ -31,6 +31,13 @@
 //! not used. Latency, loss and [`Availability`] are those of the direction from the origin to the
 //! neighbour.
 
+mod bulk;
+
+pub use bulk::{
+    Bulk, OPTION_BULK, OPTION_RATES, RATES_ENTRY_BYTES, Rates, SPREAD_MAX, Sending, write_bulk,
+    write_link_rates,
+};
+
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
@@ -77,9 +84,6 @@ pub const OPTION_USABLE: u8 = 1;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_CAPACITY: u8 = 2;
-/// The option that tells what one TCP connection has lately carried over links in this direction, as
-/// [`OPTION_CAPACITY`] tells capacities. [Liu04 §IV-A] It has what room that leaves.
-pub const OPTION_MEASURED: u8 = 3;
 /// The option that tells the physical links which links cross in this direction, routers on the way and
 /// one more [Liu04 §IV-C]: `n` times the place of a link in the record (1 byte) and their number
 /// (1 byte, not 0). It has what room the others leave.
@@ -101,7 +105,7 @@ pub const OPTION_HOPS: u8 = 4;
 pub const OPTION_VERSION: u8 = 5;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
-/// Bytes of an entry of a capacity or of what was measured.
+/// Bytes of an entry of a capacity.
 pub const CAPACITY_ENTRY_BYTES: usize = 5;
 /// Bytes of an entry of physical hops.
 pub const HOPS_ENTRY_BYTES: usize = 2;
@@ -219,12 +223,14 @@ impl<'a> LinkState<'a> {
     /// The links whose capacity is told, by place, with their capacity in kbit/s. What names no link
     /// of the record is passed over.
     pub fn capacities(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
-        self.rates(OPTION_CAPACITY)
-    }
-
-    /// The links of which it is told what one TCP connection has carried, by place, in kbit/s.
-    pub fn measured(&self) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
-        self.rates(OPTION_MEASURED)
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_CAPACITY);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let read = |&[place, a, b, c, d]: &[u8; CAPACITY_ENTRY_BYTES]| {
+            (usize::from(place), u32::from_be_bytes([a, b, c, d]))
+        };
+        let entries = entries.iter().map(read);
+        entries.filter(move |(place, kbps)| *place < count && *kbps > 0)
     }
 
     /// The links of which it is told how many physical links they cross, by place. What names no link
@@ -249,17 +255,6 @@ impl<'a> LinkState<'a> {
         core::str::from_utf8(told.value)
             .ok()
             .filter(|text| is_version(text))
-    }
-
-    fn rates(&self, kind: u8) -> impl Iterator<Item = (usize, u32)> + Clone + use<'a> {
-        let count = self.links().len();
-        let told = self.options().find(|option| option.kind == kind);
-        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
-        let read = |&[place, a, b, c, d]: &[u8; CAPACITY_ENTRY_BYTES]| {
-            (usize::from(place), u32::from_be_bytes([a, b, c, d]))
-        };
-        let entries = entries.iter().map(read);
-        entries.filter(move |(place, kbps)| *place < count && *kbps > 0)
     }
 
     /// The options, known and unknown.
@@ -417,15 +412,6 @@ pub fn write_usable(w: &mut Writer<'_>, links: &[(u8, u16)]) -> Result<(), Full>
 /// Appends [`OPTION_CAPACITY`] for these links by place, with their capacity in kbit/s; of more than
 /// there is room for, the narrowest. Nothing for none.
 pub fn write_capacities(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
-    write_rates(w, OPTION_CAPACITY, links)
-}
-
-/// Appends [`OPTION_MEASURED`] likewise.
-pub fn write_measured(w: &mut Writer<'_>, links: &[(u8, u32)]) -> Result<(), Full> {
-    write_rates(w, OPTION_MEASURED, links)
-}
-
-fn write_rates(w: &mut Writer<'_>, kind: u8, links: &[(u8, u32)]) -> Result<(), Full> {
     let room = w.room().saturating_sub(2).min(u8::MAX.into()) / CAPACITY_ENTRY_BYTES;
     if links.is_empty() || room == 0 {
         return Ok(());
@@ -439,6 +425,7 @@ fn write_rates(w: &mut Writer<'_>, kind: u8, links: &[(u8, u32)]) -> Result<(), 
         [place, a, b, c, d]
     };
     let value: Vec<u8> = links.iter().flat_map(entry).collect();
+    let kind = OPTION_CAPACITY;
     write_option(
         w,
         Opt {

@@ -10,14 +10,51 @@ use base::NodeAddr;
 pub enum Confidence {
     /// Transfers over the link have had it.
     Measured,
+    /// So many times what one connection has had: nobody has seen so many together.
+    Scaled,
     /// The link's capacity, as configured, allows no more.
     Capacity,
-    /// By round trip and loss of the link, which are measured.
+    /// By the round trip and the loss of the link, which are measured.
     Model,
     /// By the sums over several links in a row: nobody has measured the way between their ends.
     Added,
     /// No loss is known, so nothing limits the model: at least so much, and how much is not known.
     AtLeast,
+}
+
+/// Between two rates. What is not known reaches from nothing to no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Interval {
+    /// At least.
+    pub low: Width,
+    /// At most.
+    pub high: Width,
+}
+
+impl Interval {
+    /// Nothing is known.
+    pub const OPEN: Interval = Interval {
+        low: Width::NONE,
+        high: Width::UNLIMITED,
+    };
+
+    /// Of the slower of two.
+    #[must_use]
+    pub fn slower(self, other: Interval) -> Interval {
+        Interval {
+            low: self.low.min(other.low),
+            high: self.high.min(other.high),
+        }
+    }
+
+    /// With `rate` inside, and nothing above `most`.
+    #[must_use]
+    pub(super) fn about(self, rate: Width, most: Width) -> Interval {
+        Interval {
+            low: self.low.min(rate),
+            high: self.high.min(most).max(rate),
+        }
+    }
 }
 
 /// Connections side by side between two nodes.
@@ -35,6 +72,8 @@ pub struct Segment {
     pub one: Width,
     /// What they carry together.
     pub rate: Width,
+    /// Within which it is expected.
+    pub interval: Interval,
     /// Why that is believed.
     pub confidence: Confidence,
     /// The round trip, in microseconds.
@@ -55,6 +94,8 @@ pub struct Way {
     pub segments: Vec<Segment>,
     /// The rate of the slowest segment.
     pub rate: Width,
+    /// Within which it is expected: that of the slowest, wherever within theirs the segments are.
+    pub interval: Interval,
     /// Why that is believed: the least certain of the slowest segments.
     pub confidence: Confidence,
 }
@@ -136,11 +177,19 @@ impl Way {
         let rate = rate.unwrap_or(Width::NONE);
         let slow = segments.iter().filter(|segment| segment.rate == rate);
         let confidence = slow.map(|segment| segment.confidence).max();
+        let intervals = segments.iter().map(|segment| segment.interval);
         Way {
             rate,
+            interval: intervals.reduce(Interval::slower).unwrap_or(Interval::OPEN),
             confidence: confidence.unwrap_or(Confidence::AtLeast),
             segments,
         }
+    }
+
+    /// Of each of its segments something is known that limits it.
+    pub fn is_known(&self) -> bool {
+        let open = |segment: &Segment| segment.confidence == Confidence::AtLeast;
+        !self.segments.iter().any(open)
     }
 
     /// It is faster than another, or as fast by less.
@@ -158,6 +207,7 @@ impl Confidence {
     pub const fn as_str(self) -> &'static str {
         match self {
             Confidence::Measured => "measured",
+            Confidence::Scaled => "scaled",
             Confidence::Capacity => "capacity",
             Confidence::Model => "model",
             Confidence::Added => "added",

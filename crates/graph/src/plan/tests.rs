@@ -36,8 +36,9 @@ fn a_chain_gains_n_root_n_by_relays_and_more_by_stripes() {
     for view in [View::Overlay, View::Path] {
         let question = Question { view, ..ask(0, 6) };
         let plan = plan(&t, &question).unwrap();
+        // By the paper's formula n·√n, and with timeouts, which are rarer on each link, a bit more.
         let gain = mbps(plan.pipelined.rate) / mbps(plan.direct.rate);
-        assert!((gain - 6f64.powf(1.5)).abs() < 0.05, "{gain}");
+        assert!(gain > 6f64.powf(1.5) && gain < 20.0, "{gain}");
         assert_eq!(relays(&plan.pipelined), [1, 2, 3, 4, 5]);
         assert_eq!(
             plan.direct.confidence,
@@ -128,9 +129,9 @@ fn confidence_says_where_a_rate_comes_from() {
     let [a, b, c] = [1, 2, 3].map(NodeAddr);
     let clean = plan(&t, &ask(1, 2)).unwrap();
     assert_eq!(clean.direct.confidence, Confidence::AtLeast);
-    let known = |capacity: Option<u64>, measured: Option<u64>| Known {
+    let known = |capacity: Option<u64>, one: Option<u64>| Known {
         capacity: capacity.map(Width),
-        measured: measured.map(Width),
+        one: one.map(Width),
         ..Known::default()
     };
     t.set_known(a, b, known(Some(20_000_000), None));
@@ -157,7 +158,7 @@ fn confidence_says_where_a_rate_comes_from() {
     let three = plan(&t, &three).unwrap();
     assert_eq!(
         (three.striped.rate, three.striped.confidence),
-        (Width(10_000_000), Confidence::Measured)
+        (Width(10_000_000), Confidence::Scaled)
     );
 }
 
@@ -259,4 +260,117 @@ fn what_cannot_be_is_told() {
         ..nonsense
     };
     assert!(plan(&t, &more).is_ok());
+}
+
+fn carried(one: Option<u64>, together: Option<u64>, is_full: bool) -> Known {
+    Known {
+        one: one.map(Width),
+        together: together.map(Width),
+        is_full,
+        spread_pct: 20,
+        ..Known::default()
+    }
+}
+
+#[test]
+fn what_connections_have_together_is_not_multiplied() {
+    let mut t = topology(&[(1, 2, 4, 0.0)]);
+    let [a, b] = [1, 2].map(NodeAddr);
+    let best = |t: &Topology| plan(t, &ask(1, 2)).unwrap().best().clone();
+    // Two had no more than one: that is all there is, and one connection is enough.
+    t.set_known(a, b, carried(Some(19_000_000), Some(19_000_000), true));
+    let full = best(&t);
+    assert_eq!((full.rate, full.connections()), (Width(19_000_000), 1));
+    assert_eq!(full.confidence, Confidence::Measured);
+    let interval = (full.interval.low, full.interval.high);
+    assert_eq!(interval, (Width(15_200_000), Width(22_800_000)));
+    // One had so much, and nobody has seen several: it is said, and may be as little as that.
+    t.set_known(a, b, carried(Some(5_000_000), None, false));
+    let scaled = best(&t);
+    assert_eq!(scaled.confidence, Confidence::Scaled);
+    assert_eq!(scaled.interval.low, Width(4_000_000));
+    assert_eq!(scaled.rate, Width(40_000_000));
+    // Four together had all there is.
+    t.set_known(a, b, carried(Some(5_000_000), Some(18_000_000), true));
+    let four = best(&t);
+    assert_eq!((four.rate, four.connections()), (Width(18_000_000), 4));
+    assert_eq!(four.confidence, Confidence::Measured);
+}
+
+#[test]
+fn no_formula_holds_where_losses_do_not_slow_the_sender() {
+    let mut t = topology(&[(1, 2, 40, 1.0)]);
+    let known = Known {
+        by_rate: true,
+        ..Known::default()
+    };
+    t.set_known(NodeAddr(1), NodeAddr(2), known);
+    let unknown = plan(&t, &ask(1, 2)).unwrap();
+    assert_eq!(unknown.direct.confidence, Confidence::AtLeast);
+    assert_eq!(unknown.direct.interval, Interval::OPEN);
+    assert!(!unknown.direct.is_known() && unknown.choice == Choice::Direct);
+    let back = plan(&t, &ask(2, 1)).unwrap();
+    assert_eq!(back.direct.confidence, Confidence::Model);
+    let interval = back.direct.interval;
+    assert!(interval.low < back.direct.rate && back.direct.rate < interval.high);
+}
+
+/// Every way of single connections over the links, by trying all of them.
+fn widest_tried(t: &Topology, from: NodeIndex, to: NodeIndex) -> Width {
+    fn on(t: &Topology, path: &mut Vec<NodeIndex>, to: NodeIndex, width: Width) -> Width {
+        let at = path[path.len() - 1];
+        if at == to {
+            return width;
+        }
+        if path.len() > 1 && t.is_shut(at) {
+            return Width::NONE;
+        }
+        let mut best = Width::NONE;
+        for edge in t.links_from(at) {
+            if !path.contains(&edge.peer) {
+                path.push(edge.peer);
+                best = best.max(on(t, path, to, width.min(edge.width())));
+                path.pop();
+            }
+        }
+        best
+    }
+    on(t, &mut vec![from], to, Width::UNLIMITED)
+}
+
+mod tried {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Without a margin the pipelined way, or the direct one, is as wide as the widest of all.
+        #[test]
+        fn a_plan_is_the_widest_way_around_those_who_do_not_relay(
+            links in proptest::collection::vec((0u32..6, 0u32..6, 1u32..50, 1u32..60), 1..18),
+            shut in proptest::collection::vec(0u32..6, 0..3),
+        ) {
+            let links: Vec<_> = links
+                .into_iter()
+                .filter(|(a, b, ..)| a != b)
+                .map(|(a, b, ms, thousandths)| (a, b, ms, f64::from(thousandths) / 10.0))
+                .collect();
+            let mut t = topology(&links);
+            for node in shut {
+                t.set_shut(NodeAddr(node), true);
+            }
+            let question = Question { margin: 0.0, ..ask(0, 1) };
+            let ends = (t.index(NodeAddr(0)), t.index(NodeAddr(1)));
+            if let (Ok(plan), (Some(from), Some(to))) = (plan(&t, &question), ends) {
+                let is_link = t.link(from, to).is_some();
+                let best = widest_tried(&t, from, to);
+                prop_assert!(plan.pipelined.rate >= best);
+                // Over several links in a row it is no way of single links.
+                prop_assert!(!is_link || plan.pipelined.rate == best);
+                for way in [&plan.pipelined, &plan.striped] {
+                    prop_assert!(way.relays().all(|relay| !t.is_shut(t.index(relay).unwrap())));
+                    prop_assert!(way.interval.low <= way.rate && way.rate <= way.interval.high);
+                }
+            }
+        }
+    }
 }

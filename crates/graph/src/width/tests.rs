@@ -27,7 +27,7 @@ fn the_width_is_the_formula() {
             let rtt_s = 2.0 * f64::from(latency_us) / 1e6;
             let p = f64::from(loss) / 65_536.0;
             let formula = 1_460.0 * 8.0 * 1.5f64.sqrt() / (rtt_s * p.sqrt());
-            let got = of_link(LinkCost::of_share(latency_us, loss)).0 as f64;
+            let got = model::square_root([LinkCost::of_share(latency_us, loss)]).0 as f64;
             assert!(
                 (got - formula).abs() <= 1.0 + formula * 1e-9,
                 "{got} {formula}"

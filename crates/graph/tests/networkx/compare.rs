@@ -5,6 +5,7 @@
 
 use base::{NodeAddr, Rng};
 use graph::spf::Tree;
+use graph::width::model::Formula;
 use graph::width::{Width, Widths, shortest_of_width, shortest_widest, widest_within};
 use graph::{LinkCost, Metric, NodeIndex, Parameters, Topology, disjoint, paths};
 use std::fmt::{Display, Write as _};
@@ -60,6 +61,8 @@ fn addr(node: u32) -> NodeAddr {
 pub(crate) fn topology(nodes: u32, links: &[(u32, u32, LinkCost)]) -> Topology {
     let links = links.iter().map(|&(a, b, link)| (addr(a), addr(b), link));
     let mut topology = Topology::from_links(Parameters::default(), links);
+    // Widths there are by the paper's formula.
+    topology.predict_by(Formula::SquareRoot);
     for node in 0..nodes {
         topology.add_node(addr(node));
     }

@@ -3,6 +3,7 @@
 use super::allow::Rights;
 use super::duplex::Duplex;
 use super::failure::{Failure, FailureKind};
+use super::monitor::Used;
 use super::socket::{Data, Socket};
 use super::tls::Trust;
 use base::NodeAddr;
@@ -33,6 +34,9 @@ pub(super) struct Next {
     pub(super) node: NodeAddr,
     pub(super) control: Arc<Duplex>,
     pub(super) data: Vec<Data>,
+    /// How many of them are used is found out.
+    pub(super) adapts: bool,
+    pub(super) used: Used,
 }
 
 /// How to reach it.
@@ -82,6 +86,8 @@ pub(super) fn dial(way: &Way<'_>, here: NodeAddr, open: &Open<'_>) -> Result<Nex
         node: hop.node,
         control: Arc::new(control),
         data,
+        adapts: hop.adapts,
+        used: Used::all(),
     })
 }
 

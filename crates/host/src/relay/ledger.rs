@@ -123,6 +123,16 @@ impl Ledger {
         })
     }
 
+    /// As many as may be under way at the same time.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// As many as are.
+    pub(super) fn active(&self) -> usize {
+        self.books().running.len()
+    }
+
     /// A transfer was refused before it began.
     pub(super) fn refuse(&self, kind: FailureKind) {
         *self.books().refused.entry(kind.label()).or_default() += 1;
@@ -234,6 +244,7 @@ mod tests {
             let hop = HopRepr {
                 node,
                 stripes: 1,
+                adapts: false,
                 endpoint: "",
                 path: ends.then_some(b"copy"),
                 discard: false,

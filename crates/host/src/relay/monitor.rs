@@ -1,5 +1,5 @@
 //! How the segments that begin at a node fare, once per second, for who has begun the transfer and
-//! for the node's own books; and the scavenger's brake.
+//! for the node's own books; how many of their connections are used; and the scavenger's brake.
 //!
 //! What TCP tells of its connections says which segment limits a pipeline: one that has always
 //! something to send, to an end that always takes it, is as fast as the network lets it be; the
@@ -12,27 +12,30 @@ use super::transfer::Transfer;
 use base::NodeAddr;
 use net::clock::Clock;
 use relay::pace::{Pacer, Sample, TICK};
+use relay::striping::{LOOK_US, Look, Striping};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use wire::relay::{Message, Segment};
+use wire::link_state::Rates;
+use wire::relay::{Message, Open, Segment};
 
 /// How often a segment is told of.
 const TELL: base::Duration = base::Duration::from_secs(1);
 
-/// A segment that was idle for less than this share of 1000 of a second was held back by the network
-/// for the rest of it. Choice: one that idles more has its windows from other times.
-const IDLE_PERMILLE: u16 = 250;
-/// So long must the network have held it back for its rate to tell something.
-const UNIDLE_LEAST_US: u64 = 3_000_000;
+/// How often it is told to the network what segments carry, while they do.
+const LEARN: base::Duration = base::Duration::from_secs(10);
 
 /// The connections of one segment, at the end that sends.
 struct Sending {
     to: NodeAddr,
     stripes: Vec<Stripe>,
-    last: Totals,
-    /// What it has carried while only the network held it back, and how long that was.
-    unidle_bytes: u64,
-    unidle_us: u64,
+    /// How many of them are used, for those who send on them.
+    used: Used,
+    striping: Striping,
+    told: Totals,
+    looked: Totals,
+    /// Whatever else the kernel does by itself, rates of another congestion control are no other transfer's.
+    is_usual: bool,
 }
 
 struct Stripe {
@@ -47,6 +50,27 @@ struct Totals {
     busy_us: u64,
     shut_us: u64,
     rtt_us: u32,
+    min_rtt_us: u32,
+}
+
+/// How many connections of a segment are used: the first ones.
+#[derive(Clone, Debug)]
+pub(super) struct Used(Arc<AtomicUsize>);
+
+impl Used {
+    /// All.
+    pub(super) fn all() -> Used {
+        Used(Arc::new(AtomicUsize::new(usize::MAX)))
+    }
+
+    /// The connection of this number is.
+    pub(super) fn has(&self, stripe: usize) -> bool {
+        stripe < self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, count: u8) {
+        self.0.store(usize::from(count), Ordering::Relaxed);
+    }
 }
 
 /// Watches what a node sends for one transfer.
@@ -58,11 +82,15 @@ pub(super) struct Monitor {
     clock: Clock,
     state: Mutex<State>,
     scavenge: bool,
+    /// The congestion control was asked for.
+    is_asked: bool,
 }
 
 struct State {
     segments: Vec<Sending>,
     told: base::Time,
+    looked: base::Time,
+    learnt: base::Time,
 }
 
 impl Monitor {
@@ -70,7 +98,7 @@ impl Monitor {
         here: NodeAddr,
         teller: &Arc<Duplex>,
         account: &Arc<Account>,
-        scavenge: bool,
+        open: &Open<'_>,
     ) -> Monitor {
         let clock = Clock::new();
         Monitor {
@@ -81,13 +109,17 @@ impl Monitor {
             state: Mutex::new(State {
                 segments: Vec::new(),
                 told: clock.now(),
+                looked: clock.now(),
+                learnt: clock.now(),
             }),
-            scavenge,
+            scavenge: open.scavenge,
+            is_asked: !open.congestion.is_empty(),
         }
     }
 
-    /// A segment begins here. One within the host has nothing to tell.
-    pub(super) fn watch(&self, to: NodeAddr, data: &[Data]) {
+    /// A segment begins here, which chooses how many connections it uses if it `adapts`. One within the
+    /// host has nothing to tell.
+    pub(super) fn watch(&self, to: NodeAddr, data: &[Data], adapts: bool) -> Used {
         let stripes: Vec<Stripe> = data
             .iter()
             .filter(|data| data.socket.tcp().is_some())
@@ -96,9 +128,12 @@ impl Monitor {
                 pacer: Pacer::default(),
             })
             .collect();
-        if stripes.is_empty() {
-            return;
-        }
+        let used = Used::all();
+        let Some(most) = u8::try_from(stripes.len()).ok().filter(|most| *most > 0) else {
+            return used;
+        };
+        let striping = Striping::new(most, adapts);
+        used.set(striping.active());
         if self.scavenge {
             for stripe in &stripes {
                 stripe.pace(stripe.pacer.rate_bps());
@@ -107,29 +142,49 @@ impl Monitor {
         self.with(|state| {
             state.segments.push(Sending {
                 to,
+                is_usual: !self.is_asked,
                 stripes,
-                last: Totals::default(),
-                unidle_bytes: 0,
-                unidle_us: 0,
+                used: used.clone(),
+                striping,
+                told: Totals::default(),
+                looked: Totals::default(),
             });
         });
+        used
     }
 
-    /// Watches until the transfer is over.
-    pub(super) fn run(&self, transfer: &Transfer) {
+    /// Watches until the transfer is over; `learn` gets what segments carry, meanwhile and in the end.
+    pub(super) fn run(&self, transfer: &Transfer, learn: impl Fn(NodeAddr, Rates)) {
         let tick = match self.scavenge {
             true => Duration::from_nanos(TICK.as_nanos()),
-            false => Duration::from_nanos(TELL.as_nanos()),
+            false => Duration::from_micros(LOOK_US),
         };
         while !transfer.wait(tick) {
             let now = self.clock.now();
             if self.scavenge {
                 self.with(|state| state.segments.iter_mut().for_each(|s| s.pace(now)));
+            } else {
+                self.with(|state| state.look(now));
             }
             if self.with(|state| now.since(state.told) >= TELL) {
                 self.tell();
             }
+            if self.with(|state| now.since(state.learnt) >= LEARN) {
+                self.with(|state| state.learnt = now);
+                self.learnt(&learn);
+            }
         }
+        self.learnt(&learn);
+    }
+
+    /// Whoever gives way measures what others leave, which is no capacity.
+    fn learnt(&self, learn: impl Fn(NodeAddr, Rates)) {
+        if self.scavenge {
+            return;
+        }
+        let all: Vec<_> = self.with(|state| state.segments.iter().map(Sending::carried).collect());
+        let known = all.into_iter().filter_map(|(to, rates)| Some((to, rates?)));
+        known.for_each(|(to, rates)| learn(to, rates));
     }
 
     /// Tells of all segments.
@@ -154,56 +209,113 @@ impl Monitor {
         self.account.on_segment(from, to, segment);
     }
 
-    /// What one connection has carried over each segment, where only the network held it back.
-    pub(super) fn measured(&self) -> Vec<(NodeAddr, u64)> {
-        self.with(|state| {
-            let known = state
-                .segments
-                .iter()
-                .filter(|s| s.unidle_us >= UNIDLE_LEAST_US);
-            let one = known.map(|s| {
-                let all_bps = s.unidle_bytes * 8_000_000 / s.unidle_us;
-                (s.to, all_bps / s.stripes.len() as u64)
-            });
-            one.filter(|_| !self.scavenge).collect()
-        })
-    }
-
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+impl State {
+    fn look(&mut self, now: base::Time) {
+        let span_us = now.since(self.looked).as_micros();
+        self.looked = now;
+        self.segments.iter_mut().for_each(|s| s.look(span_us));
+    }
+}
+
 impl Sending {
-    fn segment(&mut self, span_us: u64) -> Segment {
+    /// Those that are used; others that were have something to repeat still, which does not count.
+    fn active(&self) -> &[Stripe] {
+        &self.stripes[..self.stripes.len().min(self.striping.active().into())]
+    }
+
+    /// Sums over the connections: of all what was sent, of those that are used how they fare.
+    fn totals(&self) -> Totals {
         let mut now = Totals::default();
         for stripe in &self.stripes {
             let info = stripe.info();
             now.bytes += info.acked;
             now.resent += u64::from(info.resent);
+        }
+        for stripe in self.active() {
+            let info = stripe.info();
             now.busy_us += info.busy_us;
             now.shut_us += info.window_limited_us;
             now.rtt_us = now.rtt_us.max(info.rtt_us);
+            now.min_rtt_us = match now.min_rtt_us {
+                0 => info.min_rtt_us,
+                least => least.min(info.min_rtt_us),
+            };
         }
-        let last = std::mem::replace(&mut self.last, now);
-        let all_us = span_us * self.stripes.len() as u64;
+        now
+    }
+
+    /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
+    /// nothing to send.
+    fn shares(&self, last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
+        let all_us = (span_us * self.active().len() as u64).max(1);
         let share = |us: u64| u16::try_from((us * 1_000 / all_us).min(1_000)).unwrap_or(1_000);
         let busy = share(now.busy_us.saturating_sub(last.busy_us));
-        let segment = Segment {
+        (
+            share(now.shut_us.saturating_sub(last.shut_us)),
+            1_000 - busy,
+        )
+    }
+
+    fn look(&mut self, span_us: u64) {
+        let now = self.totals();
+        let last = std::mem::replace(&mut self.looked, now);
+        let (waited, starved) = self.shares(&last, &now, span_us);
+        let before = self.striping.active();
+        self.striping.on_look(Look {
+            span_us,
+            bytes: now.bytes.saturating_sub(last.bytes),
+            idle_permille: waited + starved,
+            rtt_us: now.rtt_us,
+            min_rtt_us: now.min_rtt_us,
+        });
+        let active = self.striping.active();
+        if active != before {
+            self.used.set(active);
+            // Sums over other connections begin anew.
+            (self.looked, self.told) = (
+                self.totals(),
+                Totals {
+                    bytes: self.told.bytes,
+                    ..self.totals()
+                },
+            );
+        }
+    }
+
+    fn segment(&mut self, span_us: u64) -> Segment {
+        let now = self.totals();
+        let last = std::mem::replace(&mut self.told, now);
+        let (waited, starved) = self.shares(&last, &now, span_us);
+        Segment {
             bytes: now.bytes,
             rate_bps: now.bytes.saturating_sub(last.bytes) * 8_000_000 / span_us,
             rtt_us: now.rtt_us,
             resent: u32::try_from(now.resent).unwrap_or(u32::MAX),
-            waited: share(now.shut_us.saturating_sub(last.shut_us)),
-            starved: 1_000 - busy,
-        };
-        let is_whole = span_us >= TELL.as_micros();
-        let idle = segment.waited + segment.starved;
-        if is_whole && idle < IDLE_PERMILLE {
-            self.unidle_bytes += now.bytes.saturating_sub(last.bytes);
-            self.unidle_us += span_us * u64::from(1_000 - idle) / 1_000;
+            waited,
+            starved,
+            stripes: self.striping.active().into(),
         }
-        segment
+    }
+
+    /// What is known of the segment now.
+    fn carried(&self) -> (NodeAddr, Option<Rates>) {
+        let carried = self.striping.carried();
+        let kbps = |bps: Option<u64>| {
+            let kbps = bps.unwrap_or(0) / 1_000;
+            u32::try_from(kbps).unwrap_or(u32::MAX)
+        };
+        let rates = Rates {
+            one_kbps: kbps(carried.one_bps.filter(|_| self.is_usual)),
+            together_kbps: kbps(carried.together_bps),
+            is_full: carried.is_full,
+            spread_pct: carried.spread_pct,
+        };
+        (self.to, carried.together_bps.map(|_| rates))
     }
 
     fn pace(&mut self, now: base::Time) {

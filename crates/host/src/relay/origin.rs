@@ -143,7 +143,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
             transfer: &transfer,
             manner: Reading::of(&open),
         };
-        let sent = spread(&frames, 0, next.data, at, &transfer, || {
+        let sent = spread(&frames, 0, (next.data, next.used), at, &transfer, || {
             source.run(&mut tree, report)
         });
         if sent.is_err() {

@@ -14,6 +14,7 @@
 //! together they are as fast as the slower one, and not as the slower one at each moment.
 
 use super::failure::Failure;
+use super::monitor::Used;
 use super::socket::Data;
 use super::transfer::{Over, Shared, Spare, Transfer};
 use base::NodeAddr;
@@ -175,16 +176,36 @@ pub(super) fn gather(mut from: Data, at: Ends, frames: &Frames, transfer: &Trans
     }
 }
 
+/// One of the connections of a branch.
+pub(super) struct Lane {
+    pub(super) branch: usize,
+    pub(super) stripe: usize,
+    pub(super) used: Used,
+}
+
+impl Lane {
+    /// What it is to send, once there is something: while it is not used, the end alone.
+    fn next(&self, frames: &Frames, transfer: &Transfer) -> Result<Next<Packed>, Over> {
+        frames.wait(transfer, |fan| {
+            let next = match self.used.has(self.stripe) {
+                true => fan.next(self.branch),
+                false => fan.end(self.branch).map_or(Next::Nothing, Next::End),
+            };
+            Some(next).filter(|next| !matches!(next, Next::Nothing))
+        })
+    }
+}
+
 /// Sends the frames of a branch over one of its connections, as fast as that takes them.
 pub(super) fn scatter(
     mut to: Data,
     at: Ends,
-    branch: usize,
+    lane: &Lane,
     frames: &Frames,
     transfer: &Transfer,
 ) -> Outcome {
     let broken = |error: io::Error| Failure::broken(at.here, at.peer, &error);
-    while let Ok(next) = next_of(frames, branch, transfer) {
+    while let Ok(next) = lane.next(frames, transfer) {
         match next {
             Next::Frame(bytes) => {
                 to.write_all(&bytes).map_err(broken)?;

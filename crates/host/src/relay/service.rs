@@ -21,6 +21,7 @@ use super::socket::Data;
 use super::stage::{self, End};
 use super::stripes::{Kind, Stripes};
 use super::tls::Trust;
+use super::willing::Teller;
 use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
@@ -50,6 +51,8 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// How many transfers it has a part in at the same time.
     pub transfers: usize,
+    /// It passes on what other nodes send to others.
+    pub passes: bool,
     /// The directories that are served.
     pub roots: Vec<Root>,
     /// What it dials for others besides nodes that it knows.
@@ -90,6 +93,7 @@ pub struct Service {
     threads: Vec<JoinHandle<()>>,
     stopping: Arc<AtomicBool>,
     wakers: Vec<Waker>,
+    _teller: Teller,
 }
 
 impl Service {
@@ -106,11 +110,13 @@ impl Service {
         commander.tell_of(&ledger);
         let roots = Roots::new(identity.address(), settings.roots.clone());
         let certificate = settings.certificate.clone();
+        let teller = Teller::start(commander.clone(), Arc::clone(&ledger), settings.passes)?;
         let node = Arc::new(Node {
             trust: Trust::new(identity, certificate, network, commander)?,
             roots,
             allow: settings.allow.clone(),
             transfers: settings.transfers,
+            passes: settings.passes,
             admission: settings.admission.clone(),
             ledger,
             stripes: Stripes::default(),
@@ -134,6 +140,7 @@ impl Service {
             threads: Vec::new(),
             stopping: Arc::default(),
             wakers: Vec::new(),
+            _teller: teller,
         };
         for door in doors {
             let (node, stopping) = (Arc::clone(&node), Arc::clone(&service.stopping));
@@ -187,6 +194,7 @@ struct Node {
     roots: Roots,
     allow: Allowed,
     transfers: usize,
+    passes: bool,
     admission: Option<Arc<Admission>>,
     ledger: Arc<Ledger>,
     stripes: Stripes,
@@ -387,6 +395,9 @@ impl Node {
         let refused = if open.route.node != here {
             let text = format!("this is {here}, and {} is asked for", open.route.node);
             Failure::new(here, FailureKind::Unusable, text)
+        } else if !self.passes && open.route.path.is_none() && peer.node != here {
+            let text = "it relays for nobody: `[relay] passes` of its configuration says so";
+            Failure::new(here, FailureKind::Forbidden, text)
         } else if let Some(entered) = self.ledger.begin(open, peer.node) {
             return Ok(entered);
         } else {

@@ -12,21 +12,23 @@ use super::allow::Rights;
 use super::dial::{self, Next, Way};
 use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
-use super::monitor::Monitor;
+use super::monitor::{Monitor, Used};
 use super::place::{Manner, Place};
-use super::pump::{self, Ends, Frames, Outcome};
+use super::pump::{self, Ends, Frames, Lane, Outcome};
 use super::sink::{self, Inflow, Sink};
 use super::socket::Data;
 use super::source::{Feedback, Reading, Source};
 use super::tls::Trust;
 use super::transfer::{Shared, Transfer};
 use super::tree::Tree;
+use crate::command::Commander;
 use base::NodeAddr;
 use overlay::request::Operation;
 use relay::{Fan, QUEUE_BYTES, Reassembly};
 use std::io;
 use std::sync::Arc;
 use std::thread;
+use wire::link_state::Rates;
 use wire::relay::{Message, Open};
 
 /// What a node does with the data beside passing it on.
@@ -52,24 +54,19 @@ pub(super) fn run(
     let transfer = Transfer::counted(sinks, Arc::clone(account.traffic()));
     transfer.add_control(&before.control);
     transfer.add_data(&stripes);
-    let monitor = Monitor::new(trust.own(), &before.control, account, open.scavenge);
+    let monitor = Monitor::new(trust.own(), &before.control, account, open);
     let reached = reach((trust, rights), open, &transfer);
     let stage = Stage {
         here: trust.own(),
         before,
         transfer: &transfer,
         monitor: &monitor,
+        commander: trust.commander(),
         pull: open.pull,
     };
     match reached {
         Ok(behind) => stage.serve(behind, stripes, end, open),
         Err(failure) => transfer.fail(failure),
-    }
-    for (neighbor, rate_bps) in monitor.measured() {
-        let kbps = u32::try_from(rate_bps / 1_000).unwrap_or(u32::MAX);
-        // Over a segment that is no link of the overlay it is of no use, and is refused.
-        let measured = Operation::Measured { neighbor, kbps };
-        let _ = trust.commander().operate(measured);
     }
     match transfer.failure() {
         Some(failure) => Err(failure),
@@ -99,11 +96,15 @@ fn reach(
     Ok(behind)
 }
 
+/// A node that data goes to: its connections, how many of them are used, and whether that is chosen.
+type Onward = (NodeAddr, Vec<Data>, Used, bool);
+
 struct Stage<'a> {
     here: NodeAddr,
     before: &'a Peer,
     transfer: &'a Transfer,
     monitor: &'a Monitor,
+    commander: &'a Commander,
     pull: bool,
 }
 
@@ -130,17 +131,26 @@ impl Stage<'_> {
                     self.transfer.note(self.hear_behind(*node, control))
                 });
             }
-            let (watched, peers) = match self.pull {
-                true => (Some((self.before.node, &stripes)), Vec::new()),
-                false => (None, behind.iter().map(|n| (n.node, &n.data)).collect()),
-            };
-            for (to, data) in watched.into_iter().chain(peers) {
-                self.monitor.watch(to, data);
+            let mut behind = behind;
+            let mut towards = Used::all();
+            match self.pull {
+                true => {
+                    let adapts = open.route.adapts;
+                    towards = self.monitor.watch(self.before.node, &stripes, adapts);
+                }
+                false => {
+                    for next in &mut behind {
+                        next.used = self.monitor.watch(next.node, &next.data, next.adapts);
+                    }
+                }
             }
-            transfer.thread(scope, here, || self.monitor.run(self.transfer));
+            transfer.thread(scope, here, || {
+                self.monitor
+                    .run(self.transfer, |to, rates| self.learn(to, rates))
+            });
             transfer.thread(scope, here, move || {
                 self.transfer
-                    .note(self.move_data(behind, stripes, end, open, feedback))
+                    .note(self.move_data(behind, (stripes, towards), end, open, feedback))
             });
         });
     }
@@ -203,7 +213,7 @@ impl Stage<'_> {
     fn move_data(
         &self,
         behind: Vec<Next>,
-        stripes: Vec<Data>,
+        (stripes, towards): (Vec<Data>, Used),
         end: End,
         open: &Open<'_>,
         feedback: &Shared<Feedback>,
@@ -224,7 +234,8 @@ impl Stage<'_> {
                     transfer: self.transfer,
                     manner: Reading::of(open),
                 };
-                spread(&frames, 0, stripes, at(before), self.transfer, || {
+                let out = (stripes, towards);
+                spread(&frames, 0, out, at(before), self.transfer, || {
                     source.run(&mut tree, |_| {}).map(|_| {
                         self.monitor.tell();
                         self.transfer.on_done(before);
@@ -236,20 +247,33 @@ impl Stage<'_> {
                     return Err(self.unusable("data is pulled from one node"));
                 };
                 let from = (next.node, next.data);
-                self.pass(from, vec![(before, stripes)], None, open)
+                let adapts = open.route.adapts;
+                self.pass(from, vec![(before, stripes, towards, adapts)], None, open)
             }
             (End::Sink(place), false) => {
-                let behind = behind.into_iter().map(|next| (next.node, next.data));
+                let behind = behind
+                    .into_iter()
+                    .map(|next| (next.node, next.data, next.used, next.adapts));
                 self.pass((before, stripes), behind.collect(), Some(place), open)
             }
             (End::Nothing, false) => {
-                let behind = behind.into_iter().map(|next| (next.node, next.data));
+                let behind = behind
+                    .into_iter()
+                    .map(|next| (next.node, next.data, next.used, next.adapts));
                 self.pass((before, stripes), behind.collect(), None, open)
             }
             (End::Sink(_), true) | (End::Source(_), false) => {
                 Err(self.unusable("a route whose ends are exchanged"))
             }
         }
+    }
+
+    /// Tells the network what a segment carries. One that is no link of the overlay is of no use there,
+    /// and is refused.
+    fn learn(&self, neighbor: NodeAddr, rates: Rates) {
+        let _ = self
+            .commander
+            .operate(Operation::Carried { neighbor, rates });
     }
 
     fn unusable(&self, text: &str) -> Failure {
@@ -260,14 +284,17 @@ impl Stage<'_> {
     fn pass(
         &self,
         (peer, from): (NodeAddr, Vec<Data>),
-        mut to: Vec<(NodeAddr, Vec<Data>)>,
+        mut to: Vec<Onward>,
         sink: Option<Place>,
         open: &Open<'_>,
     ) -> Outcome {
         let (here, transfer) = (self.here, self.transfer);
         let at = |peer| Ends { here, peer };
-        let is_pipeline = sink.is_none() && to.len() == 1 && to[0].1.len() == from.len();
-        if let (true, Some((next, out))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
+        // Where the next segment chooses how many it uses, one is one all the same.
+        let is_pair =
+            |(_, out, _, adapts): &Onward| out.len() == from.len() && (!adapts || out.len() == 1);
+        let is_pipeline = sink.is_none() && to.len() == 1 && to.iter().all(is_pair);
+        if let (true, Some((next, out, ..))) = (is_pipeline, to.pop_if(|_| is_pipeline)) {
             let pairs = from.into_iter().zip(out);
             self.pass_pairs(pairs, at(peer), at(next));
             return Ok(());
@@ -297,10 +324,15 @@ impl Stage<'_> {
                 });
             }
             let last = to.len();
-            for (branch, (next, out)) in to.into_iter().enumerate() {
-                for out in out {
+            for (branch, (next, out, used, _)) in to.into_iter().enumerate() {
+                for (stripe, out) in out.into_iter().enumerate() {
+                    let lane = Lane {
+                        branch,
+                        stripe,
+                        used: used.clone(),
+                    };
                     transfer.thread(scope, here, move || {
-                        transfer.note(pump::scatter(out, at(next), branch, frames, transfer));
+                        transfer.note(pump::scatter(out, at(next), &lane, frames, transfer));
                     });
                 }
             }
@@ -421,15 +453,20 @@ pub(super) fn hear(
 pub(super) fn spread<R>(
     frames: &Frames,
     branch: usize,
-    out: Vec<Data>,
+    (out, used): (Vec<Data>, Used),
     at: Ends,
     transfer: &Transfer,
     work: impl FnOnce() -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     thread::scope(|scope| {
-        for out in out {
+        for (stripe, out) in out.into_iter().enumerate() {
+            let lane = Lane {
+                branch,
+                stripe,
+                used: used.clone(),
+            };
             transfer.thread(scope, at.here, move || {
-                transfer.note(pump::scatter(out, at, branch, frames, transfer));
+                transfer.note(pump::scatter(out, at, &lane, frames, transfer));
             });
         }
         let done = work();

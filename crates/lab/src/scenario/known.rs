@@ -44,6 +44,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
             .map(|node| NamedNode {
                 address: node.address.to_string(),
                 name: Some(node.name.clone()),
+                bulk: None,
             })
             .collect(),
         links: links
@@ -60,6 +61,9 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
                 },
                 capacity_kbps,
                 measured_kbps: None,
+                together_kbps: None,
+                together_is_all: false,
+                spread_pct: 0,
                 hops: None,
             })
             .collect(),

@@ -124,6 +124,8 @@ pub struct Database {
     least_usable: u16,
     /// What is told of links besides, where something is.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
+    /// What nodes tell of their part in bulk data.
+    bulk: BTreeMap<NodeAddr, wire::link_state::Bulk>,
     /// Nodes that somebody does not hear: at most as many as have told their links.
     doubts: BTreeMap<NodeAddr, doubt::Doubt>,
     doubt_after: Duration,
@@ -153,6 +155,7 @@ impl Database {
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
             told: BTreeMap::new(),
+            bulk: BTreeMap::new(),
             doubts: BTreeMap::new(),
             doubt_after: Duration::from_millis(300),
             is_denial_due: false,

@@ -8,15 +8,15 @@ use crate::mtu::{DEFAULT, FLOOR};
 use base::NodeAddr;
 use core::num::NonZeroU8;
 use std::collections::BTreeMap;
-use wire::link_state::{Link, LinkState};
+use wire::link_state::{Bulk, Link, LinkState, Rates};
 
 /// What the sender of a link tells of its direction, for bulk data and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// What the link can carry, in kbit/s.
     pub capacity_kbps: Option<u32>,
-    /// What one TCP connection has lately carried over it, in kbit/s.
-    pub measured_kbps: Option<u32>,
+    /// What transfers have lately carried over it.
+    pub rates: Option<Rates>,
     /// The physical links that it crosses.
     pub hops: Option<NonZeroU8>,
 }
@@ -32,6 +32,11 @@ impl Database {
         self.told.get(&(from, to)).copied().unwrap_or_default()
     }
 
+    /// A node's part in bulk data, if it tells.
+    pub fn bulk(&self, node: NodeAddr) -> Option<Bulk> {
+        self.bulk.get(&node).copied()
+    }
+
     /// The least of all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -42,6 +47,7 @@ impl Database {
     pub(super) fn follow_options(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
         forget(&mut self.usable, origin);
         forget(&mut self.told, origin);
+        self.bulk.remove(&origin);
         if let Some(state) = state {
             self.take_in(origin, state);
         }
@@ -49,6 +55,9 @@ impl Database {
     }
 
     fn take_in(&mut self, origin: NodeAddr, state: &LinkState<'_>) {
+        if let Some(bulk) = state.bulk() {
+            self.bulk.insert(origin, bulk);
+        }
         let links: Vec<Link> = state.links().collect();
         // Places of no link are passed over before.
         let key = |place: usize| (origin, links[place].neighbor);
@@ -59,8 +68,8 @@ impl Database {
         for (place, kbps) in state.capacities() {
             self.told.entry(key(place)).or_default().capacity_kbps = Some(kbps);
         }
-        for (place, kbps) in state.measured() {
-            self.told.entry(key(place)).or_default().measured_kbps = Some(kbps);
+        for (place, rates) in state.rates() {
+            self.told.entry(key(place)).or_default().rates = Some(rates);
         }
         for (place, hops) in state.hops() {
             self.told.entry(key(place)).or_default().hops = Some(hops);

@@ -3,7 +3,9 @@
 use super::Node;
 use crate::announce::{Damping, Pending, Quantity};
 use crate::link::Link;
-use crate::snapshot::{DampingRule, Hold, KnownLink, NamedNode, NetworkSnapshot, PendingChange};
+use crate::snapshot::{
+    DampingRule, Hold, KnownBulk, KnownLink, NamedNode, NetworkSnapshot, PendingChange,
+};
 use base::{NodeAddr, Time};
 use graph::Topology;
 use wire::certificate::Certificate;
@@ -41,6 +43,7 @@ impl Node {
         let known = edges.map(|edge| {
             let to = topology.addr(edge.peer);
             let told = self.database.told(from, to);
+            let rates = told.rates;
             KnownLink {
                 from: from.to_string(),
                 to: to.to_string(),
@@ -49,7 +52,10 @@ impl Node {
                 price_us: edge.link.price_us,
                 strikes: self.database.strikes_of(to).unwrap_or_default(),
                 capacity_kbps: told.capacity_kbps,
-                measured_kbps: told.measured_kbps,
+                measured_kbps: rates.map(|r| r.one_kbps).filter(|kbps| *kbps > 0),
+                together_kbps: rates.map(|r| r.together_kbps).filter(|kbps| *kbps > 0),
+                together_is_all: rates.is_some_and(|r| r.is_full),
+                spread_pct: rates.map_or(0, |r| r.spread_pct),
                 hops: told.hops,
             }
         });
@@ -74,6 +80,7 @@ impl Node {
             } else {
                 name
             },
+            bulk: self.database.bulk(node).map(KnownBulk::of),
         }
     }
 

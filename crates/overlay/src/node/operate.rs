@@ -1,6 +1,7 @@
 //! What the operator asks: impairment, addresses, credentials, and the node's present state.
 
 use super::{Neighbor, Node};
+use crate::carried::Carried;
 use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
@@ -12,6 +13,7 @@ use core::num::NonZeroU8;
 use graph::metric::Metric;
 use secure::network::EXPIRY_NOTICE_S;
 use wire::data::Routing;
+use wire::link_state::Rates;
 
 /// The metrics that are routed by table, with their names.
 const METRICS: [(Metric, &str); 4] = [
@@ -46,7 +48,12 @@ impl Node {
             Operation::Meet(neighbor) => self.meet(now, neighbor, out),
             Operation::Part(neighbor) => self.part(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
-            Operation::Measured { neighbor, kbps } => self.on_measured(now, neighbor, kbps),
+            Operation::Carried { neighbor, rates } => self.on_carried(now, neighbor, rates),
+            Operation::Bulk(bulk) => {
+                let before = self.bulk.replace(bulk);
+                self.own_record_due |= before != Some(bulk);
+                Ok(Reply::Done)
+            }
             Operation::Hops { neighbor, hops } => self.on_hops(neighbor, hops),
             Operation::SetGroup {
                 group,
@@ -115,19 +122,21 @@ impl Node {
     }
 
     /// Told to others when it differs by an eighth from what they know.
-    fn on_measured(
+    fn on_carried(
         &mut self,
         now: Time,
         neighbor: NodeAddr,
-        kbps: u32,
+        rates: Rates,
     ) -> Result<Reply, RequestError> {
         let index = self
             .links
             .by_peer(neighbor)
             .ok_or(RequestError::NoSuchNeighbor)?;
         let link = self.links.at_mut(index);
-        let before = link.measured.replace((kbps, now)).map(|(kbps, _)| kbps);
-        self.own_record_due |= before.is_none_or(|b| b.abs_diff(kbps) > b / 8);
+        let before = link.carried.and_then(|carried| carried.told(now));
+        let carried = Carried::after(link.carried, rates, now);
+        link.carried = Some(carried);
+        self.own_record_due |= carried.is_news(before);
         Ok(Reply::Done)
     }
 
@@ -193,7 +202,7 @@ impl Node {
         let link = self.links.at_mut(index);
         link.is_left = true;
         link.dial = None;
-        (link.capacity_kbps, link.measured, link.hops) = (0, None, None);
+        (link.capacity_kbps, link.carried, link.hops) = (0, None, None);
         self.cut(
             now,
             index,

@@ -14,8 +14,8 @@ use base::{Duration, Map, NodeAddr, Outbox, Time};
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_capacities, write_hops, write_measured,
-    write_usable, write_version,
+    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities, write_hops,
+    write_link_rates, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Latency, Loss};
@@ -91,12 +91,9 @@ impl Proof<'_> {
     }
 }
 
-/// How long it is told what a TCP connection has carried over a link. Choice: paths of the Internet
-/// change within hours, and by the hour of the day.
-const MEASURED_LIFETIME: Duration = Duration::from_secs(3_600);
-
 /// What is told besides the costs of links, as far as there is room.
-fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], version: &str) {
+fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: (Option<Bulk>, &str)) {
+    let (bulk, version) = own;
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
     let usable = told().map(|(i, link)| (i, link.mtu.usable()));
@@ -105,17 +102,17 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], version: &str) 
         .collect();
     let capacities = told().map(|(i, link)| (i, link.capacity_kbps));
     let capacities: Vec<_> = capacities.filter(|(_, kbps)| *kbps > 0).collect();
-    let measured = told().filter_map(|(i, link)| {
-        let (kbps, at) = link.measured?;
-        (kbps > 0 && now.since(at) < MEASURED_LIFETIME).then_some((i, kbps))
-    });
-    let measured: Vec<_> = measured.collect();
+    let carried = told().filter_map(|(i, link)| Some((i, link.carried?.told(now)?)));
+    let carried: Vec<_> = carried.collect();
     let hops: Vec<_> = told()
         .filter_map(|(i, link)| Some((i, link.hops?)))
         .collect();
     write_usable(w, &usable).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
-    write_measured(w, &measured).expect(BOUNDED);
+    if let Some(bulk) = bulk {
+        write_bulk(w, bulk).expect(BOUNDED);
+    }
+    write_link_rates(w, &carried).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
     write_version(w, version).expect(BOUNDED);
 }
@@ -218,7 +215,7 @@ impl Node {
         let (reported, links): (Vec<Reported>, Vec<&Link>) = telling.into_iter().unzip();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
-        write_options(&mut writer, now, &links, self.version);
+        write_options(&mut writer, now, &links, (self.bulk, self.version));
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

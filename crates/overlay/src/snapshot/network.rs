@@ -4,6 +4,7 @@
 use crate::announce;
 use core::num::NonZeroU8;
 use serde::{Deserialize, Serialize};
+use wire::link_state::{Bulk, Sending};
 
 /// Nodes, links and rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +37,36 @@ pub struct NamedNode {
     pub address: String,
     /// Its name, if it is known.
     pub name: Option<String>,
+    /// Its part in bulk data, if it tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<KnownBulk>,
+}
+
+/// A node's part in bulk data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownBulk {
+    /// It relays for nobody.
+    pub closed: bool,
+    /// Of its places for transfers so many quarters are taken.
+    pub load: u8,
+    /// Its connections send as fast as they measure, whatever is lost; false where it does not tell.
+    pub by_rate: bool,
+}
+
+impl KnownBulk {
+    pub(crate) fn of(told: Bulk) -> KnownBulk {
+        KnownBulk {
+            closed: told.is_closed,
+            load: told.load,
+            by_rate: told.sending == Sending::ByRate,
+        }
+    }
+
+    /// It can take no transfer more for others.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        self.closed || self.load >= Bulk::LOAD_FULL
+    }
 }
 
 /// A link in one direction.
@@ -62,6 +93,16 @@ pub struct KnownLink {
     /// What one TCP connection has lately carried over it, in kbit/s, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_kbps: Option<u32>,
+    /// What the connections of a transfer have lately carried over it together, in kbit/s, if its sender
+    /// tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together_kbps: Option<u32>,
+    /// More connections would not carry more than that.
+    #[serde(default)]
+    pub together_is_all: bool,
+    /// What was carried may be off by so many per cent.
+    #[serde(default)]
+    pub spread_pct: u8,
     /// The physical links that it crosses, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hops: Option<NonZeroU8>,

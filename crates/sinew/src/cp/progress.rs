@@ -317,7 +317,9 @@ impl Meter {
             paths.join(", "),
             progress::whole(done.bytes, seconds)
         );
-        text += &self.predicted.map_or_else(String::new, foretold);
+        text += &self
+            .predicted
+            .map_or_else(String::new, |predicted| foretold(predicted, achieved));
         let found = state.found.unwrap_or(state.kept);
         if found != (0, 0) {
             let (entries, bytes) = found;
@@ -359,6 +361,7 @@ impl Meter {
                     "resent": told.last.resent,
                     "waited_permille": told.waited / told.seconds.max(1),
                     "starved_permille": told.starved / told.seconds.max(1),
+                    "stripes": told.last.stripes,
                     "limits": Some(*ends) == limits,
                 })
             })
@@ -371,7 +374,9 @@ impl Meter {
             .collect();
         json!({
             word: paths, "bytes": done.bytes, "entries": done.entries, "seconds": seconds,
-            "rate_bps": achieved, "predicted_bps": self.predicted.map(|p| p.rate_bps),
+            "rate_bps": achieved, "predicted_bps": self.predicted.filter(|p| p.is_known).map(|p| p.rate_bps),
+            "predicted_low_bps": self.predicted.map(|p| p.low_bps),
+            "predicted_high_bps": self.predicted.map(|p| p.high_bps),
             "predicted_by": self.predicted.map(|p| p.confidence),
             "digest": state.digest.map(|digest| hex(&digest)), "stream_digest": hex(&done.digest),
             "files": state.files, "spared": spared, "spared_count": state.spared_count,
@@ -388,17 +393,22 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What was predicted; nothing where nothing that is known limits the rate, as in `sinew plan`.
-fn foretold(predicted: Prediction) -> String {
-    let mbit = predicted.rate_bps as f64 / 1e6;
-    match predicted.confidence {
-        UNKNOWN => String::new(),
-        why => format!(", {mbit:.1} Mbit/s predicted ({why})"),
+/// What was predicted, and how far what was achieved is from it.
+fn foretold(predicted: Prediction, achieved_bps: f64) -> String {
+    let mbit = |bps: u64| bps as f64 / 1e6;
+    if !predicted.is_known {
+        return ", unknown before".to_owned();
     }
+    let high = predicted.high_bps.unwrap_or(predicted.rate_bps);
+    let off = 100.0 * (achieved_bps / predicted.rate_bps.max(1) as f64 - 1.0);
+    format!(
+        ", {:.1} Mbit/s predicted ({:.1} to {:.1}, {}): {off:+.0} %",
+        mbit(predicted.rate_bps),
+        mbit(predicted.low_bps),
+        mbit(high),
+        predicted.confidence
+    )
 }
-
-/// The confidence of a rate that is unknown: it is a lower bound of no use.
-const UNKNOWN: &str = "at-least";
 
 /// The segment that was least idle: the others waited for it.
 fn limiting(segments: &BTreeMap<(NodeAddr, NodeAddr), Told>) -> Option<(NodeAddr, NodeAddr)> {
@@ -411,15 +421,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_is_unknown_is_not_foretold() {
-        let predicted = |confidence| Prediction {
-            rate_bps: 12_300_000,
-            confidence,
+    fn what_was_predicted_is_told_beside_what_came_of_it() {
+        let predicted = |is_known| Prediction {
+            rate_bps: 12_000_000,
+            low_bps: 9_000_000,
+            high_bps: Some(15_000_000),
+            confidence: "model",
+            is_known,
         };
-        assert_eq!(foretold(predicted("at-least")), "");
+        assert_eq!(foretold(predicted(false), 1e6), ", unknown before");
         assert_eq!(
-            foretold(predicted("model")),
-            ", 12.3 Mbit/s predicted (model)"
+            foretold(predicted(true), 10_800_000.0),
+            ", 12.0 Mbit/s predicted (9.0 to 15.0, model): -10 %"
         );
     }
 

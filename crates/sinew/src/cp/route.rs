@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::show::text;
 use base::NodeAddr;
-use overlay::snapshot::NetworkSnapshot;
+use graph::spf::Tree;
+use graph::{Metric, Topology};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tools::explain::{self, PlanAsked, View};
@@ -36,17 +37,21 @@ pub(super) struct Route {
 
 /// What a route may take.
 struct Ways {
-    /// The node before each on the shortest way from here, as the overlay sees it.
-    before: BTreeMap<NodeAddr, NodeAddr>,
     /// The network, for plans.
     view: View,
+    /// The same for transfers that begin here, without the nodes that do not relay.
+    relaying: Topology,
+    own: NodeAddr,
 }
 
 impl Ways {
     fn new(own: NodeAddr, view: View) -> Ways {
+        let topology = view.topology();
+        let relaying = topology.index(own).map(|own| topology.relaying(own));
         Ways {
-            before: shortest(own, view.snapshot()),
+            relaying: relaying.unwrap_or_default(),
             view,
+            own,
         }
     }
 
@@ -61,6 +66,18 @@ impl Ways {
             });
         Some(Ways::new(own, View::new(network).ok()?))
     }
+
+    /// The way of least latency from here. Where only nodes that do not relay lead there, they are asked
+    /// all the same: what they have told may be over.
+    fn shortest(&self, end: NodeAddr) -> Option<Vec<NodeAddr>> {
+        let all = self.view.topology();
+        [&self.relaying, all].into_iter().find_map(|topology| {
+            let (from, to) = (topology.index(self.own)?, topology.index(end)?);
+            let path = Tree::new(topology, from, Metric::Latency).path(to);
+            let nodes = path.into_iter().map(|node| topology.addr(node));
+            Some(nodes.collect()).filter(|nodes: &Vec<_>| !nodes.is_empty())
+        })
+    }
 }
 
 /// What a route is expected to carry.
@@ -68,8 +85,13 @@ impl Ways {
 pub(super) struct Prediction {
     /// The slowest segment, in bits per second.
     pub(super) rate_bps: u64,
+    /// Within which it is expected; without an upper bound if nothing that is known limits it.
+    pub(super) low_bps: u64,
+    pub(super) high_bps: Option<u64>,
     /// Why it is believed; see `sinew plan`.
     pub(super) confidence: &'static str,
+    /// Of every segment something is known.
+    pub(super) is_known: bool,
 }
 
 /// A route, ready to be asked for.
@@ -113,7 +135,11 @@ impl Route {
                 .paths
                 .first()
                 .is_some_and(|word| super::remote(word).is_some()),
-            stripes: args.stripes.clone(),
+            // Several would be several times as pushing as one.
+            stripes: match args.scavenge && args.stripes.is_empty() {
+                true => vec![1],
+                false => args.stripes.clone(),
+            },
             all,
             around,
         })
@@ -130,7 +156,7 @@ impl Route {
                 "--via leads to one node: leave it out for several",
             ));
         }
-        let reaches = |ways: &&Ways| ends.keys().all(|end| ways.before.contains_key(end));
+        let reaches = |ways: &&Ways| ends.keys().all(|end| ways.shortest(*end).is_some());
         let around = self.around.as_ref().filter(|_| self.is_free());
         let ways = around.filter(reaches).unwrap_or(&self.all);
         let plan = match ends.keys().next() {
@@ -217,31 +243,22 @@ impl Route {
         Some((nodes, stripes))
     }
 
-    /// What a path is expected to carry: its slowest segment.
+    /// What a path is expected to carry.
     fn predict(&self, ways: &Ways, path: &[NodeAddr], shape: &Shape<'_>) -> Option<Prediction> {
-        let asked = PlanAsked {
-            relays: 0,
-            connections: 1,
-            ..PlanAsked::default()
-        };
-        let mut slowest: Option<Prediction> = None;
-        for (segment, pair) in path.windows(2).enumerate() {
-            let (from, to) = match self.pull {
-                true => (pair[1], pair[0]),
-                false => (pair[0], pair[1]),
-            };
-            let plan = explain::plan(&ways.view, &from.to_string(), &to.to_string(), &asked);
-            let one = plan.ok()?.direct;
-            let stripes = u64::from(shape.stripes(segment + 1));
-            let segment = Prediction {
-                rate_bps: one.rate_bps.saturating_mul(stripes),
-                confidence: one.confidence,
-            };
-            slowest = slowest
-                .filter(|slow| slow.rate_bps <= segment.rate_bps)
-                .or(Some(segment));
+        let mut nodes = path.to_vec();
+        let mut stripes: Vec<usize> = (1..path.len()).map(|n| shape.stripes(n).into()).collect();
+        if self.pull {
+            nodes.reverse();
+            stripes.reverse();
         }
-        slowest
+        let way = explain::along(&ways.view, &nodes, &stripes)?;
+        Some(Prediction {
+            rate_bps: way.rate_bps,
+            low_bps: way.low_bps,
+            high_bps: way.high_bps,
+            confidence: way.confidence,
+            is_known: way.known,
+        })
     }
 
     /// From here to a node.
@@ -253,18 +270,12 @@ impl Route {
                 path.push(end);
             }
         } else {
-            let mut back = Vec::new();
-            let mut at = end;
-            while at != self.own {
-                back.push(at);
-                at = *ways.before.get(&at).ok_or_else(|| {
-                    Failure::failed(format_args!(
-                        "the overlay has no way to {end}: see `sinew links`, or name where it is by \
-                         --via NODE@HOST:PORT"
-                    ))
-                })?;
-            }
-            path.extend(back.into_iter().rev());
+            path = ways.shortest(end).ok_or_else(|| {
+                Failure::failed(format_args!(
+                    "the overlay has no way to {end}: see `sinew links`, or name where it is by \
+                     --via NODE@HOST:PORT"
+                ))
+            })?;
         }
         let different: BTreeSet<&NodeAddr> = path.iter().collect();
         match different.len() == path.len() {
@@ -293,6 +304,7 @@ impl Shape<'_> {
         let hop = HopRepr {
             node,
             stripes: self.stripes(depth),
+            adapts: depth > 0 && self.route.stripes.is_empty(),
             endpoint: via.map_or("", |(_, at)| at.as_str()),
             path: path.map(Vec::as_slice),
             discard: self.route.discard && !self.route.pull && path.is_some(),
@@ -318,36 +330,6 @@ impl Shape<'_> {
     }
 }
 
-/// The node before each, on the way of least latency from `own`.
-fn shortest(own: NodeAddr, network: &NetworkSnapshot) -> BTreeMap<NodeAddr, NodeAddr> {
-    let mut links: BTreeMap<NodeAddr, Vec<(NodeAddr, u64)>> = BTreeMap::new();
-    for link in &network.links {
-        if let (Ok(from), Ok(to)) = (link.from.parse(), link.to.parse()) {
-            // A link without latency is a hop all the same.
-            let cost = u64::from(link.latency_us) + 1;
-            links.entry(from).or_default().push((to, cost));
-        }
-    }
-    let mut before = BTreeMap::new();
-    let mut known: BTreeMap<NodeAddr, u64> = BTreeMap::from([(own, 0)]);
-    let mut front = BTreeSet::from([(0, own)]);
-    while let Some((cost, node)) = front.pop_first() {
-        for &(next, more) in links.get(&node).into_iter().flatten() {
-            let through = cost + more;
-            let best = known.get(&next).copied();
-            if best.is_none_or(|best| through < best) {
-                if let Some(best) = best {
-                    front.remove(&(best, next));
-                }
-                known.insert(next, through);
-                front.insert((through, next));
-                before.insert(next, node);
-            }
-        }
-    }
-    before
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,7 +339,7 @@ mod tests {
         NodeAddr(0x0a07_0000 + u32::from(n))
     }
 
-    fn network(links: Vec<overlay::snapshot::KnownLink>) -> NetworkSnapshot {
+    fn network(links: Vec<overlay::snapshot::KnownLink>) -> overlay::snapshot::NetworkSnapshot {
         let empty = serde_json::json!({
             "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
             "links": [], "holds": [], "rule": {
@@ -365,8 +347,8 @@ mod tests {
                 "better_unclear_s": 0.0, "better_max_s": 0.0,
             },
         });
-        let empty: NetworkSnapshot = serde_json::from_value(empty).unwrap();
-        NetworkSnapshot { links, ..empty }
+        let empty: overlay::snapshot::NetworkSnapshot = serde_json::from_value(empty).unwrap();
+        overlay::snapshot::NetworkSnapshot { links, ..empty }
     }
 
     fn route() -> Route {
@@ -377,16 +359,28 @@ mod tests {
             discard: false,
             pull: false,
             stripes: Vec::new(),
-            all: ways([(2, 1), (3, 2), (4, 2)]),
+            all: ways(&[(1, 2, 1), (2, 3, 1), (2, 4, 1)]),
             around: None,
         }
     }
 
-    fn ways<const N: usize>(before: [(u8, u8); N]) -> Ways {
-        Ways {
-            before: before.map(|(n, b)| (node(n), node(b))).into(),
-            view: View::new(network(Vec::new())).unwrap(),
-        }
+    fn ways(links: &[(u8, u8, u32)]) -> Ways {
+        let link = |&(from, to, latency_us): &(u8, u8, u32)| overlay::snapshot::KnownLink {
+            from: node(from).to_string(),
+            to: node(to).to_string(),
+            latency_us,
+            loss: 0,
+            price_us: 0,
+            strikes: 0,
+            capacity_kbps: None,
+            measured_kbps: None,
+            together_kbps: None,
+            together_is_all: false,
+            spread_pct: 0,
+            hops: None,
+        };
+        let links = links.iter().map(link).collect();
+        Ways::new(node(1), View::new(network(links)).unwrap())
     }
 
     fn ends(nodes: &[u8]) -> Ends {
@@ -401,7 +395,7 @@ mod tests {
             first.below().next().unwrap().node
         };
         let route = Route {
-            around: Some(ways([(5, 1), (3, 5)])),
+            around: Some(ways(&[(1, 5, 1), (5, 3, 1)])),
             ..route()
         };
         let around = route.to(&ends(&[3])).unwrap();
@@ -461,28 +455,36 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_way_is_that_of_least_latency() {
-        let link = |from: u8, to: u8, latency_us| overlay::snapshot::KnownLink {
-            from: node(from).to_string(),
-            to: node(to).to_string(),
-            latency_us,
-            loss: 0,
-            price_us: 0,
-            strikes: 0,
-            capacity_kbps: None,
-            measured_kbps: None,
-            hops: None,
+    fn the_shortest_way_is_that_of_least_latency_over_those_who_relay() {
+        let ways = ways(&[(1, 2, 5_000), (1, 3, 1_000), (3, 2, 1_000), (2, 4, 100)]);
+        let path = |ways: &Ways| ways.shortest(node(4)).unwrap();
+        assert_eq!(path(&ways), [1, 3, 2, 4].map(node));
+        let mut network = ways.view.snapshot().clone();
+        network.nodes = vec![overlay::snapshot::NamedNode {
+            address: node(3).to_string(),
+            name: None,
+            bulk: Some(overlay::snapshot::KnownBulk {
+                closed: true,
+                ..Default::default()
+            }),
+        }];
+        let closed = Ways::new(node(1), View::new(network).unwrap());
+        assert_eq!(path(&closed), [1, 2, 4].map(node));
+        assert_eq!(closed.shortest(node(3)), Some(vec![node(1), node(3)]));
+        assert_eq!(closed.shortest(node(9)), None);
+    }
+
+    #[test]
+    fn what_gives_way_has_one_connection() {
+        let planned = Route {
+            stripes: vec![1],
+            ..route()
         };
-        let network = network(vec![
-            link(1, 2, 50),
-            link(1, 3, 10),
-            link(3, 2, 10),
-            link(2, 4, 1),
-        ]);
-        let before = shortest(node(1), &network);
-        assert_eq!(
-            before,
-            BTreeMap::from([(node(3), node(1)), (node(2), node(3)), (node(4), node(2))])
-        );
+        let planned = planned.to(&ends(&[2])).unwrap();
+        let hop = Hop::parse(&planned.bytes).unwrap().below().next().unwrap();
+        assert_eq!((hop.stripes, hop.adapts), (1, false));
+        let free = route().to(&ends(&[2])).unwrap();
+        let hop = Hop::parse(&free.bytes).unwrap().below().next().unwrap();
+        assert!(hop.adapts);
     }
 }

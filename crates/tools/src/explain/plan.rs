@@ -3,6 +3,7 @@
 
 use super::{ExplainError, Named, View, no_path, percent, rounded};
 use crate::table::{COLUMNS, fold};
+use base::NodeAddr;
 use graph::Metric;
 use graph::plan::{self, Choice, Confidence, Plan, Question, Segment, Way};
 use graph::stripes::CONNECTIONS_MAX;
@@ -103,8 +104,14 @@ pub struct Shortest {
 pub struct WayNumbers {
     /// The predicted rate.
     pub rate_bps: u64,
-    /// Why it is believed: `measured`, `capacity`, `model`, `added` or `at-least`.
+    /// Why it is believed: `measured`, `scaled`, `capacity`, `model`, `added` or `at-least`.
     pub confidence: &'static str,
+    /// At least so much is expected; 0 where nothing is known of a segment.
+    pub low_bps: u64,
+    /// At most so much; none where nothing that is known limits it.
+    pub high_bps: Option<u64>,
+    /// Of each segment something is known.
+    pub known: bool,
     /// The rate over that of one connection.
     pub gain: f64,
     /// The names of source, relays and destination.
@@ -134,6 +141,10 @@ pub struct SegmentNumbers {
     pub rate_bps: u64,
     /// Why that is believed.
     pub confidence: &'static str,
+    /// At least so much is expected.
+    pub low_bps: u64,
+    /// At most so much; none where nothing that is known limits it.
+    pub high_bps: Option<u64>,
     /// The round trip.
     pub rtt_ms: f64,
     /// Loss.
@@ -190,6 +201,14 @@ pub fn plan(
         choice: plan.choice.as_str(),
         reason: reason(view, &plan),
     })
+}
+
+/// What a given way carries, with so many connections on each segment; none if there is no link from each
+/// node to the next. [`WayNumbers::gain`] is over the way itself.
+#[must_use]
+pub fn along(view: &View, nodes: &[NodeAddr], stripes: &[usize]) -> Option<WayNumbers> {
+    let way = plan::along(view.topology(), nodes, stripes)?;
+    Some(WayNumbers::of(view, &way, way.rate))
 }
 
 impl PlanAsked {
@@ -279,6 +298,9 @@ impl WayNumbers {
         WayNumbers {
             rate_bps: way.rate.0,
             confidence: way.confidence.as_str(),
+            low_bps: way.interval.low.0,
+            high_bps: limited(way.interval.high),
+            known: way.is_known(),
             gain: rounded(way.rate.0 as f64 / direct.0.max(1) as f64),
             nodes: nodes.iter().map(|node| view.name(*node)).collect(),
             addresses: nodes.iter().map(ToString::to_string).collect(),
@@ -302,6 +324,8 @@ impl SegmentNumbers {
             connection_bps: segment.one.0,
             rate_bps: segment.rate.0,
             confidence: segment.confidence.as_str(),
+            low_bps: segment.interval.low.0,
+            high_bps: limited(segment.interval.high),
             rtt_ms: rounded(segment.rtt_us as f64 / 1e3),
             loss_pct: percent(segment.loss),
             physical_hops: segment.physical_hops,
@@ -373,14 +397,16 @@ fn relays(count: usize) -> String {
 fn sureness(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::Measured => "transfers have measured it",
-        Confidence::Capacity => "its capacity, as configured",
+        Confidence::Scaled => {
+            "what one connection had, times their number: nobody has seen so many together"
+        }
+        Confidence::Capacity => "its capacity",
         Confidence::Model => "by the round trip and the loss of the link",
         Confidence::Added => {
             "by the delays and losses of several links added up, which nobody has measured together"
         }
         Confidence::AtLeast => {
-            "neither its loss nor its capacity is known, so its rate is unknown: set `capacity` of the \
-             neighbour"
+            "nothing that is known limits its rate, so that is unknown: `--probe` measures it"
         }
     }
 }
@@ -409,7 +435,7 @@ impl fmt::Display for BulkPlan {
             let mark = if name == self.choice { '*' } else { ' ' };
             rows.push(vec![
                 format!("{mark} {name}"),
-                said(way.rate_bps, way.confidence),
+                within(said(way.rate_bps, way.confidence), way),
                 match (way.confidence, self.direct.confidence) {
                     ("at-least", _) | (_, "at-least") => "unknown".to_owned(),
                     _ => format!("{:.1}", way.gain),
@@ -428,6 +454,32 @@ impl fmt::Display for BulkPlan {
             None => Ok(()),
         }
     }
+}
+
+/// A rate that is known, with the bounds within which it is expected.
+fn within(said: String, way: &WayNumbers) -> String {
+    match (way.confidence, way.known, way.high_bps) {
+        ("at-least", ..) => said,
+        (_, false, _) => format!("{said} at most"),
+        (_, true, high) => format!(
+            "{said} ({} to {})",
+            tenth(way.low_bps),
+            tenth(high.unwrap_or(way.rate_bps))
+        ),
+    }
+}
+
+/// In Mbit/s, short.
+fn tenth(rate_bps: u64) -> String {
+    let mbit = rate_bps as f64 / 1e6;
+    match mbit < 10.0 {
+        true => format!("{mbit:.1}"),
+        false => format!("{mbit:.0}"),
+    }
+}
+
+fn limited(width: Width) -> Option<u64> {
+    (width != Width::UNLIMITED).then_some(width.0)
 }
 
 fn segments(way: &WayNumbers) -> String {

@@ -6,7 +6,7 @@ use graph::metric::Repair;
 use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use overlay::snapshot::{KnownLink, NetworkSnapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The network as a node or a scenario tells it.
 #[derive(Clone, Debug)]
@@ -31,10 +31,16 @@ impl View {
             late_us: snapshot.late_us,
             loss_us: snapshot.loss_us,
         });
-        let mut names = BTreeMap::new();
+        let (mut names, mut by_rate) = (BTreeMap::new(), BTreeSet::new());
         for node in &snapshot.nodes {
             let addr = address(&node.address)?;
             topology.add_node(addr);
+            if let Some(bulk) = node.bulk {
+                topology.set_shut(addr, bulk.is_shut());
+                if bulk.by_rate {
+                    by_rate.insert(addr);
+                }
+            }
             if let Some(name) = &node.name {
                 names.insert(addr, name.clone());
             }
@@ -54,7 +60,11 @@ impl View {
             let width = |kbps: u32| Width(u64::from(kbps) * 1_000);
             let known = Known {
                 capacity: link.capacity_kbps.map(width),
-                measured: link.measured_kbps.map(width),
+                one: link.measured_kbps.map(width),
+                together: link.together_kbps.map(width),
+                is_full: link.together_is_all,
+                spread_pct: link.spread_pct,
+                by_rate: by_rate.contains(&from),
                 physical_hops: link.hops.map(|hops| u16::from(hops.get())),
             };
             topology.set_known(from, to, known);

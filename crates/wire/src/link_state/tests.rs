@@ -329,16 +329,12 @@ fn capacities_are_told_of_the_narrowest_links_there_is_room_for() {
     assert!(w.is_empty());
     write_capacities(&mut w, &[(1, 20_000)]).unwrap();
     assert_eq!(w.written(), [2, 5, 1, 0, 0, 0x4e, 0x20]);
-    let mut measured = [0; 7];
-    write_measured(&mut Writer::new(&mut measured), &[(1, 20_000)]).unwrap();
-    assert_eq!(measured, [3, 5, 1, 0, 0, 0x4e, 0x20]);
 
     let links: Vec<(u8, u32)> = (0..96)
         .map(|place| (place, 1_000 + u32::from(place)))
         .collect();
     let mut w = Writer::new(&mut bytes);
     write_usable(&mut w, &[(0, 1_300)]).unwrap();
-    write_measured(&mut w, &[(2, 77)]).unwrap();
     write_capacities(&mut w, &links).unwrap();
     let options = w.written().to_vec();
     let told: Vec<Link> = (0..96)
@@ -360,9 +356,8 @@ fn capacities_are_told_of_the_narrowest_links_there_is_room_for() {
     let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
     let state = LinkState::parse(&body[..len]).unwrap();
     let capacities: Vec<_> = state.capacities().collect();
-    assert_eq!(capacities.len(), (160 - 5 - 7 - 2) / 5);
-    assert_eq!(capacities[28], (28, 1_028));
-    assert_eq!(state.measured().collect::<Vec<_>>(), [(2, 77)]);
+    assert_eq!(capacities.len(), (160 - 5 - 2) / 5);
+    assert_eq!(capacities[29], (29, 1_029));
     assert_eq!(state.usable().collect::<Vec<_>>(), [(0, 1_300)]);
 }
 

@@ -9,7 +9,7 @@
 //!              digest 32 bytes
 //!   5 Ack      sink to source: node, offset 64: all before it is written
 //!   6 Segment  to the dialler: from, to, bytes 64, rate 64 (bit/s), rtt 32 (µs), resent 32,
-//!              waited 16 and starved 16 (shares of 1000 of the time)
+//!              waited 16 and starved 16 (shares of 1000 of the time), stripes in use 16
 //!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
 //!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
@@ -195,6 +195,8 @@ pub struct Segment {
     pub waited: u16,
     /// The share of the time, in 1000ths, in which there was nothing to send.
     pub starved: u16,
+    /// Connections that are used.
+    pub stripes: u16,
 }
 
 /// What a sink has in the end.
@@ -323,6 +325,7 @@ impl<'a> Message<'a> {
                     resent: r.u32()?,
                     waited: r.u16()?,
                     starved: r.u16()?,
+                    stripes: r.u16()?,
                 },
             ),
             7 => Message::Done(
@@ -403,6 +406,7 @@ impl<'a> Message<'a> {
                 w.u32(told.resent)?;
                 w.u16(told.waited)?;
                 w.u16(told.starved)?;
+                w.u16(told.stripes)?;
             }
             Message::Done(node, ref done) => {
                 w.u32(node.0)?;

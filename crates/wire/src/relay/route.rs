@@ -5,8 +5,8 @@
 //! +---------------+-----------------------------------------------+
 //! |  flags        |  node, 32 bits, ...                           |   flags: bit 0 an end: a sink,
 //! +---------------+---------------+-------------------------------+          or the source of a
-//! |  ... node     |  stripes      |  length  |  endpoint ...      |          pull; bit 1 discard
-//! +---------------+---------------+-------------------------------+
+//! |  ... node     |  stripes      |  length  |  endpoint ...      |          pull; bit 1 discard; bit 2
+//! +---------------+---------------+-------------------------------+          as many stripes as help
 //! |  length of the path, 16 bits  |  path ...                     |
 //! +-------------------------------+-------------------------------+
 //! |  length of what is below      |  hops, back to back ...       |
@@ -20,6 +20,7 @@ use base::NodeAddr;
 
 const FLAG_END: u8 = 1;
 const FLAG_DISCARD: u8 = 2;
+const FLAG_ADAPTS: u8 = 4;
 
 /// What stands between the path of a sink and the name that what is copied has at its source: if the
 /// path is a directory, it gets that name in there.
@@ -32,6 +33,8 @@ pub struct Hop<'a> {
     pub node: NodeAddr,
     /// How many connections lead to it.
     pub stripes: u8,
+    /// Of these as many are used as help.
+    pub adapts: bool,
     /// Where it is reached by TCP; empty if the node before it knows, because it is a neighbour.
     pub endpoint: &'a str,
     /// The data ends here (or begins, when it is pulled): the path.
@@ -49,6 +52,8 @@ pub struct HopRepr<'a> {
     pub node: NodeAddr,
     /// How many connections lead to it.
     pub stripes: u8,
+    /// Of these as many are used as help.
+    pub adapts: bool,
     /// Where it is reached; empty for a neighbour.
     pub endpoint: &'a str,
     /// The path of an end.
@@ -89,7 +94,7 @@ impl<'a> Hop<'a> {
         let below = read_long(r)?;
         let is_end = flags & FLAG_END != 0;
         let discard = flags & FLAG_DISCARD != 0;
-        if flags & !(FLAG_END | FLAG_DISCARD) != 0
+        if flags & !(FLAG_END | FLAG_DISCARD | FLAG_ADAPTS) != 0
             || (discard && !is_end)
             || (!is_end && !path.is_empty())
             || !node.is_node()
@@ -105,6 +110,7 @@ impl<'a> Hop<'a> {
         Ok(Hop {
             node,
             stripes,
+            adapts: flags & FLAG_ADAPTS != 0,
             endpoint,
             path: is_end.then_some(path),
             discard,
@@ -154,7 +160,8 @@ impl HopRepr<'_> {
     pub fn emit(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         let end = if self.path.is_some() { FLAG_END } else { 0 };
         let discard = if self.discard { FLAG_DISCARD } else { 0 };
-        w.u8(end | discard)?;
+        let adapts = if self.adapts { FLAG_ADAPTS } else { 0 };
+        w.u8(end | discard | adapts)?;
         w.u32(self.node.0)?;
         w.u8(self.stripes)?;
         write_text(w, self.endpoint)?;

@@ -13,6 +13,7 @@ fn hop(bytes: &mut [u8], repr: &HopRepr<'_>) -> usize {
 const LEAF: HopRepr<'_> = HopRepr {
     node: NodeAddr(0x0a07_0003),
     stripes: 2,
+    adapts: false,
     endpoint: "",
     path: Some(b"/d"),
     discard: false,
@@ -24,6 +25,7 @@ fn route() -> Vec<u8> {
     let relay = HopRepr {
         node: NodeAddr(0x0a07_0002),
         stripes: 1,
+        adapts: false,
         endpoint: "h:1",
         path: None,
         discard: false,
@@ -182,6 +184,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         resent: 4,
         waited: 5,
         starved: 6,
+        stripes: 7,
     };
     let done = Done {
         bytes: 5,
@@ -233,7 +236,7 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
                 &m,
                 &1u64.to_be_bytes(),
                 &2u64.to_be_bytes(),
-                &[0, 0, 0, 3, 0, 0, 0, 4, 0, 5, 0, 6],
+                &[0, 0, 0, 3, 0, 0, 0, 4, 0, 5, 0, 6, 0, 7],
             ]),
         ),
         (

@@ -15,6 +15,7 @@ use crate::experiment::CellError;
 use base::{Duration, NodeAddr, Rng, Time};
 use graph::generate::Network;
 use graph::generate::transit_stub::TransitStub;
+use graph::width::model::Formula;
 use graph::width::{Known, Width};
 use graph::{LinkCost, Parameters, Topology};
 use sim::HostId;
@@ -128,6 +129,8 @@ impl Underlay {
     /// The overlay's graph: a logical link between any two of its nodes.
     pub(super) fn graph(&self) -> Topology {
         let mut topology = Topology::new(Parameters::default());
+        // What the paper predicts by.
+        topology.predict_by(Formula::SquareRoot);
         for &from in &self.overlay {
             for &to in self.overlay.iter().filter(|to| **to != from) {
                 let route = self.route(from, to);

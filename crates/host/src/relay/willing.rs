@@ -1,0 +1,132 @@
+//! A node tells the network whether it relays, how busy it is, and how its connections send: plans are
+//! made by that. [Liu04 §IV-D]
+//!
+//! ```text
+//!   Ledger ── places taken ──▶ once per second, if a quarter more or less ──▶ Operation::Bulk ──▶ record
+//! ```
+
+use super::ledger::Ledger;
+use crate::command::{Command, Commander};
+use overlay::request::Operation;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use wire::link_state::{Bulk, Sending};
+
+/// How often it is looked at how busy the node is. Choice: transfers last for minutes, and each record
+/// goes to every node of the network.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Tells, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Teller {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Teller {
+    /// Tells of a service; `passes` if it relays for others.
+    pub(super) fn start(
+        commander: Commander,
+        ledger: Arc<Ledger>,
+        passes: bool,
+    ) -> std::io::Result<Teller> {
+        let (stop, stopped) = mpsc::channel();
+        let work = move || tell(&commander, &ledger, passes, &stopped);
+        let thread = thread::Builder::new()
+            .name("relay-tell".into())
+            .spawn(work)?;
+        Ok(Teller {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic over there was reported there.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells that a node without a service relays for nobody.
+pub fn decline(commander: &Commander) {
+    let bulk = Bulk {
+        is_closed: true,
+        ..Bulk::default()
+    };
+    let (answer, _) = mpsc::channel();
+    // Without a loop there is no network to be told.
+    let _ = commander.send(Command::Operate(Operation::Bulk(bulk), answer));
+}
+
+fn tell(commander: &Commander, ledger: &Ledger, passes: bool, stopped: &Receiver<()>) {
+    let sending = sending();
+    let mut told = None;
+    loop {
+        let now = Bulk {
+            is_closed: !passes || ledger.limit() == 0,
+            load: load(ledger.active(), ledger.limit()),
+            sending,
+        };
+        if told != Some(now) && matches!(commander.operate(Operation::Bulk(now)), Ok(Ok(()))) {
+            told = Some(now);
+        }
+        if stopped.recv_timeout(LOOK) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+/// Quarters of the places that are taken: all only when none is free.
+fn load(active: usize, limit: usize) -> u8 {
+    let full = usize::from(Bulk::LOAD_FULL);
+    let quarters = active.saturating_mul(full).checked_div(limit);
+    quarters.map_or(Bulk::LOAD_FULL, |quarters| quarters.min(full) as u8)
+}
+
+/// How the kernel's connections send, unless a transfer asks for something else.
+fn sending() -> Sending {
+    let probe = TcpListener::bind(("127.0.0.1", 0)).and_then(net::tcp::congestion_control);
+    probe.map_or(Sending::Unknown, |name| kind(&name))
+}
+
+fn kind(name: &str) -> Sending {
+    match name {
+        "reno" | "cubic" | "htcp" | "bic" | "westwood" | "highspeed" | "scalable" | "hybla"
+        | "illinois" | "dctcp" => Sending::ByLoss,
+        name if name.starts_with("bbr") => Sending::ByRate,
+        _ => Sending::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_no_place_is_free_all_quarters_are_taken() {
+        let loads: Vec<u8> = (0..=8).map(|active| load(active, 8)).collect();
+        assert_eq!(loads, [0, 0, 1, 1, 2, 2, 3, 3, 4]);
+        assert_eq!((load(63, 64), load(64, 64), load(0, 1)), (3, 4, 0));
+        assert_eq!(load(0, 0), Bulk::LOAD_FULL);
+    }
+
+    #[test]
+    fn the_kernel_s_name_says_how_it_sends() {
+        assert_eq!(kind("cubic"), Sending::ByLoss);
+        assert_eq!(
+            (kind("bbr"), kind("bbr3")),
+            (Sending::ByRate, Sending::ByRate)
+        );
+        assert_eq!(kind("vegas"), Sending::Unknown);
+        let name = TcpListener::bind(("127.0.0.1", 0)).and_then(net::tcp::congestion_control);
+        assert!(!name.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,429 @@
+//! How many of a segment's connections are used, and what that tells of the segment. [Liu04 §III-C]
+//!
+//! ```text
+//!   1 ──▶ 2 ──▶ 4 ──▶ … most      each level: a second to settle, then a second that is judged
+//!   └──── back to the last level that helped, once twice as many carry less than a fifth more, or the
+//!         round trip has grown by more than 20 ms: what they carry is then what the segment has
+//! ```
+//! "Too many parallel connections can cause more congestion to those already congested links" [Liu04
+//! §III-C]: so more are used only while they carry more. A connection whose own queue delays it has filled
+//! the segment already, and is given no company.
+//!
+//! What was seen at each level is kept apart: one connection alone, and those of a level together. Two that
+//! carry what one did are the segment's capacity; nothing is ever divided or multiplied here. Only
+//! spans in which the network alone held the segment back count, not those in which it waited for data
+//! or for the next node.
+
+/// How often a segment is looked at. Choice: some round trips of most paths.
+pub const LOOK_US: u64 = 500_000;
+/// What is seen so soon after a change of the level does not count: new connections start slowly.
+const SETTLE_LOOKS: u32 = 2;
+/// So many looks make a judgement. Choice: with losses of half a per cent a second of 20 Mbit/s has eight
+/// of them, and its rate is off by a tenth.
+const JUDGE_LOOKS: u32 = 2;
+/// Twice as many connections help if they carry so much more, in per cent.
+const GAIN_PCT: u64 = 20;
+/// More connections may not make the round trip so much longer.
+pub const RTT_RISE_US: u32 = 20_000;
+/// A round trip that is so much longer than the least, and by a quarter of it, is that of a queue which the
+/// connection has filled. Choice: twice what the scavenger takes for noise.
+const QUEUE_US: u32 = 10_000;
+/// A span counts if the segment was idle for less than this share of 1000. Choice: one that idles more
+/// has its windows from other times.
+const IDLE_PERMILLE: u16 = 250;
+/// After so many looks in which nothing grew, one level more is tried again: the path may have changed.
+/// Choice: a minute, so that a path that does not change is bothered for a thirtieth of the time.
+const RETRY_LOOKS: u32 = 120;
+/// What was measured may be off by this at least, in per cent.
+const SPREAD_LEAST_PCT: u8 = 10;
+/// Judged seconds whose extremes are kept, for the spread.
+const SPREAD_MAX_PCT: u8 = 100;
+
+/// What was seen of the connections in use since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// How long that was.
+    pub span_us: u64,
+    /// Bytes that the other end has acknowledged.
+    pub bytes: u64,
+    /// The share of the time, in 1000ths, in which it waited for data or for the other end.
+    pub idle_permille: u16,
+    /// The longest smoothed round trip.
+    pub rtt_us: u32,
+    /// The least round trip.
+    pub min_rtt_us: u32,
+}
+
+/// What a segment has carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// One connection alone.
+    pub one_bps: Option<u64>,
+    /// Those of the best level together.
+    pub together_bps: Option<u64>,
+    /// More would not carry more.
+    pub is_full: bool,
+    /// How far what was seen lies apart, in per cent of it.
+    pub spread_pct: u8,
+}
+
+/// The connections of one segment.
+#[derive(Clone, Debug)]
+pub struct Striping {
+    /// So many are there.
+    most: u8,
+    /// So many are used.
+    active: u8,
+    /// It is free to choose.
+    is_free: bool,
+    /// Looks at this level, those that settle included.
+    looks: u32,
+    /// Sums of the judgement under way.
+    now: Sum,
+    /// The last judgement of each level that was tried, by connections.
+    levels: Vec<(u8, Level)>,
+    /// Looks since something was tried.
+    calm: u32,
+    is_full: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    looks: u32,
+    span_us: u64,
+    bytes: u64,
+    rtt_us: u64,
+    min_rtt_us: u32,
+}
+
+/// What a level carries.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// Smoothed over the judgements.
+    rate_bps: u64,
+    /// The least and the most of them.
+    range: (u64, u64),
+    rtt_us: u32,
+    /// The connections queue by themselves.
+    is_queueing: bool,
+}
+
+impl Striping {
+    /// Up to `most` connections; all of them, and always, unless it is free to choose.
+    pub fn new(most: u8, is_free: bool) -> Striping {
+        let most = most.max(1);
+        Striping {
+            most,
+            active: if is_free { 1 } else { most },
+            is_free,
+            looks: 0,
+            now: Sum::default(),
+            levels: Vec::new(),
+            calm: 0,
+            is_full: false,
+        }
+    }
+
+    /// So many are to be used.
+    pub fn active(&self) -> u8 {
+        self.active
+    }
+
+    /// Takes in what was seen, and decides how many are used from here on.
+    pub fn on_look(&mut self, look: Look) {
+        self.looks = self.looks.saturating_add(1);
+        self.calm = self.calm.saturating_add(1);
+        if self.looks <= SETTLE_LOOKS || look.span_us < LOOK_US / 2 {
+            return;
+        }
+        if look.idle_permille >= IDLE_PERMILLE {
+            // What else it waits for says nothing of the segment.
+            self.now = Sum::default();
+            return;
+        }
+        let now = &mut self.now;
+        now.looks += 1;
+        // The time in which it idled was none in which it could have carried more.
+        now.span_us += look.span_us * u64::from(1_000 - look.idle_permille) / 1_000;
+        now.bytes += look.bytes;
+        now.rtt_us += u64::from(look.rtt_us);
+        now.min_rtt_us = match now.min_rtt_us {
+            0 => look.min_rtt_us,
+            least => least.min(look.min_rtt_us),
+        };
+        if now.looks >= JUDGE_LOOKS {
+            self.judge();
+        }
+    }
+
+    fn judge(&mut self) {
+        let sum = std::mem::take(&mut self.now);
+        let rate_bps = sum.bytes.saturating_mul(8_000_000) / sum.span_us.max(1);
+        let rtt_us = (sum.rtt_us / u64::from(sum.looks.max(1))) as u32;
+        let queue_us = rtt_us.saturating_sub(sum.min_rtt_us);
+        let is_queueing = queue_us > QUEUE_US.max(sum.min_rtt_us / 4);
+        self.note(rate_bps, rtt_us, is_queueing);
+        if !self.is_free {
+            self.is_full |= is_queueing;
+            return;
+        }
+        let Some(fewer) = self.below(self.active) else {
+            // One connection: more are tried unless it queues already.
+            // Once more were tried and gained nothing, that stays known.
+            self.is_full |= is_queueing;
+            let may = !is_queueing && (self.levels.len() < 2 || self.calm >= RETRY_LOOKS);
+            if may {
+                self.climb();
+            }
+            return;
+        };
+        let (before, here) = (self.level(fewer), self.level(self.active));
+        let (Some(before), Some(here)) = (before, here) else {
+            return;
+        };
+        let gains =
+            here.rate_bps.saturating_mul(100) >= before.rate_bps.saturating_mul(100 + GAIN_PCT);
+        let rises = here.rtt_us > before.rtt_us.saturating_add(RTT_RISE_US);
+        if rises || !gains {
+            self.is_full = true;
+            self.set(fewer);
+        } else if is_queueing {
+            self.is_full = true;
+        } else if self.levels.iter().all(|(count, _)| *count <= self.active)
+            || self.calm >= RETRY_LOOKS
+        {
+            self.is_full = false;
+            self.climb();
+        }
+    }
+
+    fn note(&mut self, rate_bps: u64, rtt_us: u32, is_queueing: bool) {
+        let fresh = Level {
+            rate_bps,
+            range: (rate_bps, rate_bps),
+            rtt_us,
+            is_queueing,
+        };
+        let found = self
+            .levels
+            .iter_mut()
+            .find(|(count, _)| *count == self.active);
+        let Some((_, level)) = found else {
+            self.levels.push((self.active, fresh));
+            return;
+        };
+        // Choice: half of the last judgement, so that a path which changes is followed in some seconds.
+        level.rate_bps = level.rate_bps / 2 + rate_bps / 2;
+        level.rtt_us = level.rtt_us / 2 + rtt_us / 2;
+        level.range = (level.range.0.min(rate_bps), level.range.1.max(rate_bps));
+        level.is_queueing = is_queueing;
+    }
+
+    fn level(&self, count: u8) -> Option<Level> {
+        let found = self.levels.iter().find(|(n, _)| *n == count);
+        found.map(|(_, level)| *level)
+    }
+
+    /// The level below, if there is one.
+    fn below(&self, count: u8) -> Option<u8> {
+        let tried = self.levels.iter().map(|(n, _)| *n);
+        tried.filter(|n| *n < count).max()
+    }
+
+    fn climb(&mut self) {
+        let next = self.active.saturating_mul(2).min(self.most);
+        if next > self.active {
+            // What was seen there at another time is not held against it.
+            self.levels.retain(|(count, _)| *count != next);
+            self.set(next);
+        }
+    }
+
+    fn set(&mut self, count: u8) {
+        (self.active, self.looks, self.calm) = (count, 0, 0);
+        self.now = Sum::default();
+    }
+
+    /// What it has carried; nothing of what was never seen.
+    pub fn carried(&self) -> Carried {
+        let one = self.level(1);
+        let best = self.levels.iter().max_by_key(|(_, level)| level.rate_bps);
+        let used = self.level(self.active).or(best.map(|(_, level)| *level));
+        let spread = used.map_or(0, |level| {
+            let off = level.range.1.saturating_sub(level.range.0) / 2;
+            off.saturating_mul(100) / level.rate_bps.max(1)
+        });
+        let spread = u8::try_from(spread).unwrap_or(SPREAD_MAX_PCT);
+        Carried {
+            one_bps: one.map(|level| level.rate_bps),
+            together_bps: best.map(|(_, level)| level.rate_bps),
+            is_full: self.is_full && best.is_some(),
+            spread_pct: spread.clamp(SPREAD_LEAST_PCT, SPREAD_MAX_PCT),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A path of so much, of which one connection takes so much, with a queue of so long once it is full.
+    struct Path {
+        all_bps: u64,
+        one_bps: u64,
+        rtt_us: u32,
+        queue_us: u32,
+    }
+
+    impl Path {
+        fn look(&self, connections: u8) -> Look {
+            let wanted = self.one_bps * u64::from(connections);
+            let is_full = wanted >= self.all_bps;
+            Look {
+                span_us: LOOK_US,
+                bytes: wanted.min(self.all_bps) * LOOK_US / 8_000_000,
+                idle_permille: 0,
+                rtt_us: self.rtt_us + if is_full { self.queue_us } else { 0 },
+                min_rtt_us: self.rtt_us,
+            }
+        }
+
+        fn run(&self, striping: &mut Striping, looks: u32) -> u8 {
+            let mut most = 0;
+            for _ in 0..looks {
+                striping.on_look(self.look(striping.active()));
+                most = most.max(striping.active());
+            }
+            most
+        }
+    }
+
+    const MBIT: u64 = 1_000_000;
+
+    #[test]
+    fn two_that_carry_what_one_did_are_the_capacity() {
+        let path = Path {
+            all_bps: 20 * MBIT,
+            one_bps: 20 * MBIT,
+            rtt_us: 8_000,
+            queue_us: 0,
+        };
+        let mut striping = Striping::new(8, true);
+        assert_eq!(path.run(&mut striping, 60), 2, "a second one is tried");
+        assert_eq!(striping.active(), 1);
+        let expected = Carried {
+            one_bps: Some(20 * MBIT),
+            together_bps: Some(20 * MBIT),
+            is_full: true,
+            spread_pct: 10,
+        };
+        assert_eq!(striping.carried(), expected);
+    }
+
+    #[test]
+    fn one_that_fills_the_queue_gets_no_company() {
+        let path = Path {
+            all_bps: 20 * MBIT,
+            one_bps: 20 * MBIT,
+            rtt_us: 8_000,
+            queue_us: 100_000,
+        };
+        let mut striping = Striping::new(8, true);
+        assert_eq!(path.run(&mut striping, 500), 1);
+        assert!(striping.carried().is_full);
+    }
+
+    #[test]
+    fn connections_are_added_while_they_help() {
+        let path = Path {
+            all_bps: 1_000 * MBIT,
+            one_bps: 5 * MBIT,
+            rtt_us: 40_000,
+            queue_us: 0,
+        };
+        let mut striping = Striping::new(6, true);
+        path.run(&mut striping, 40);
+        assert_eq!(striping.active(), 6);
+        let carried = striping.carried();
+        let expected = (Some(5 * MBIT), Some(30 * MBIT), false);
+        assert_eq!(
+            (carried.one_bps, carried.together_bps, carried.is_full),
+            expected
+        );
+    }
+
+    #[test]
+    fn what_delays_by_more_than_20_ms_is_taken_back() {
+        let path = Path {
+            all_bps: 18 * MBIT,
+            one_bps: 5 * MBIT,
+            rtt_us: 100_000,
+            queue_us: 24_000,
+        };
+        let mut striping = Striping::new(8, true);
+        assert_eq!(path.run(&mut striping, 40), 4);
+        assert_eq!(striping.active(), 2);
+        assert!(striping.carried().is_full);
+    }
+
+    #[test]
+    fn what_waits_for_others_tells_nothing() {
+        let mut striping = Striping::new(8, true);
+        for _ in 0..100 {
+            striping.on_look(Look {
+                span_us: LOOK_US,
+                bytes: 1_000_000,
+                idle_permille: 400,
+                rtt_us: 8_000,
+                min_rtt_us: 8_000,
+            });
+        }
+        assert_eq!(striping.active(), 1);
+        assert_eq!(striping.carried().together_bps, None);
+    }
+
+    #[test]
+    fn what_is_said_is_used_and_not_divided() {
+        let path = Path {
+            all_bps: 20 * MBIT,
+            one_bps: 20 * MBIT,
+            rtt_us: 8_000,
+            queue_us: 0,
+        };
+        let mut striping = Striping::new(8, false);
+        path.run(&mut striping, 20);
+        assert_eq!(striping.active(), 8);
+        let carried = striping.carried();
+        assert_eq!(
+            (carried.one_bps, carried.together_bps),
+            (None, Some(20 * MBIT))
+        );
+    }
+
+    proptest! {
+        /// On any steady path it ends at the fewest doublings that carry as much as can be, but for
+        /// a step that gains too little.
+        #[test]
+        fn it_ends_where_more_does_not_help(all in 1u64..200, one in 1u64..200, most in 1u8..32) {
+            let path = Path {
+                all_bps: all * MBIT,
+                one_bps: one.min(all) * MBIT,
+                rtt_us: 10_000,
+                queue_us: 0,
+            };
+            let mut striping = Striping::new(most, true);
+            path.run(&mut striping, 60);
+            let rate = |n: u8| (u64::from(n) * path.one_bps).min(path.all_bps);
+            // What one level more would carry is less than the gain that counts, or there is none.
+            let here = striping.active();
+            let more = here.saturating_mul(2).min(most);
+            prop_assert!(
+                more == here || rate(more) * 100 < rate(here) * (100 + GAIN_PCT),
+                "{here} of {most}"
+            );
+            // And none is used without need.
+            prop_assert!(here == 1 || rate(here) > rate(here / 2));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a record tells for bulk data: what transfers have carried over the links of its origin, and
+//! whether the origin relays. [Liu04 §IV]
+//!
+//! ```text
+//! +---------------+---------------+---------------+-+-------------+
+//! | 0 0 0 0 0 1 1 0 |    6 n      |    place      |F|   spread    |   F: together is all that the link has
+//! +---------------+---------------+---------------+-+-------------+
+//! |       one connection          |         together              | ...
+//! +-------------------------------+-------------------------------+
+//!
+//! +---------------+---------------+---------------+
+//! | 0 0 0 0 0 1 1 1 |      1      |0 0|how|C| load|   C: it relays for nobody; load: quarters, 4 full
+//! +---------------+---------------+---------------+
+//! ```
+//! A rate has 16 bits: five of an exponent e and eleven of a number m, m · 2^e kbit/s; 0 where it is not
+//! known. What is cut off is less than a thousandth, far below what rates differ by from hour to hour.
+
+use super::{LinkState, Opt, write_option};
+use crate::Full;
+use crate::bytes::Writer;
+
+/// The option that tells what transfers have carried over links.
+pub const OPTION_RATES: u8 = 6;
+/// The option that tells whether the origin relays, and how it sends.
+pub const OPTION_BULK: u8 = 7;
+/// Bytes of an entry of [`OPTION_RATES`].
+pub const RATES_ENTRY_BYTES: usize = 6;
+/// A spread that is wider is told as this, in per cent.
+pub const SPREAD_MAX: u8 = 127;
+
+const FLAG_FULL: u8 = 0x80;
+const MANTISSA_BITS: u32 = 11;
+const FLAG_CLOSED: u8 = 0x08;
+const LOAD_MASK: u8 = 0x07;
+const HOW_SHIFT: u32 = 4;
+
+/// What transfers have carried over a link in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// One connection, in kbit/s; 0 if that is not known.
+    pub one_kbps: u32,
+    /// The connections of a transfer together, in kbit/s; 0 if that is not known.
+    pub together_kbps: u32,
+    /// More connections would carry no more: `together` is what the link has for a transfer.
+    pub is_full: bool,
+    /// The rates may be off by this, in per cent.
+    pub spread_pct: u8,
+}
+
+/// How a node's kernel finds the rate of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sending {
+    /// It is not told.
+    #[default]
+    Unknown,
+    /// Losses slow it down: reno, cubic.
+    ByLoss,
+    /// It sends as fast as it measures: bbr. No formula of losses holds for it.
+    ByRate,
+}
+
+/// A node's part in bulk data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bulk {
+    /// It relays for nobody.
+    pub is_closed: bool,
+    /// Of its places for transfers so many quarters are taken, [`Bulk::LOAD_FULL`] of them when all are.
+    pub load: u8,
+    /// How its connections send.
+    pub sending: Sending,
+}
+
+impl Bulk {
+    /// No place is free.
+    pub const LOAD_FULL: u8 = 4;
+
+    fn to_byte(self) -> u8 {
+        let closed = if self.is_closed { FLAG_CLOSED } else { 0 };
+        let how = match self.sending {
+            Sending::Unknown => 0,
+            Sending::ByLoss => 1,
+            Sending::ByRate => 2,
+        };
+        how << HOW_SHIFT | closed | self.load.min(Bulk::LOAD_FULL)
+    }
+
+    fn from_byte(byte: u8) -> Bulk {
+        Bulk {
+            is_closed: byte & FLAG_CLOSED != 0,
+            load: (byte & LOAD_MASK).min(Bulk::LOAD_FULL),
+            sending: match byte >> HOW_SHIFT & 3 {
+                1 => Sending::ByLoss,
+                2 => Sending::ByRate,
+                _ => Sending::Unknown,
+            },
+        }
+    }
+}
+
+impl<'a> LinkState<'a> {
+    /// The links of which it is told what transfers have carried over them, by place. What names no
+    /// link of the record, or says nothing, is passed over.
+    pub fn rates(&self) -> impl Iterator<Item = (usize, Rates)> + Clone + use<'a> {
+        let count = self.links().len();
+        let told = self.options().find(|option| option.kind == OPTION_RATES);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let read = |&[place, flags, a, b, c, d]: &[u8; RATES_ENTRY_BYTES]| {
+            let rates = Rates {
+                one_kbps: unpacked(u16::from_be_bytes([a, b])),
+                together_kbps: unpacked(u16::from_be_bytes([c, d])),
+                is_full: flags & FLAG_FULL != 0,
+                spread_pct: flags & !FLAG_FULL,
+            };
+            (usize::from(place), rates)
+        };
+        let says = move |(place, rates): &(usize, Rates)| {
+            *place < count && (rates.one_kbps > 0 || rates.together_kbps > 0)
+        };
+        entries.iter().map(read).filter(says)
+    }
+
+    /// The origin's part in bulk data, if it tells.
+    pub fn bulk(&self) -> Option<Bulk> {
+        let told = self.options().find(|option| option.kind == OPTION_BULK)?;
+        told.value.first().map(|byte| Bulk::from_byte(*byte))
+    }
+}
+
+/// Appends [`OPTION_RATES`] for these links by place; of more than there is room for, the slowest.
+/// Nothing for none.
+pub fn write_link_rates(w: &mut Writer<'_>, links: &[(u8, Rates)]) -> Result<(), Full> {
+    let room = w.room().saturating_sub(2).min(u8::MAX.into()) / RATES_ENTRY_BYTES;
+    if links.is_empty() || room == 0 {
+        return Ok(());
+    }
+    let mut links = links.to_vec();
+    links.sort_by_key(|(place, rates)| (rates.together_kbps.max(rates.one_kbps), *place));
+    links.truncate(room);
+    links.sort_by_key(|(place, _)| *place);
+    let entry = |(place, rates): &(u8, Rates)| {
+        let full = if rates.is_full { FLAG_FULL } else { 0 };
+        let [a, b] = packed(rates.one_kbps).to_be_bytes();
+        let [c, d] = packed(rates.together_kbps).to_be_bytes();
+        let flags = full | rates.spread_pct.min(SPREAD_MAX);
+        [*place, flags, a, b, c, d]
+    };
+    let value: Vec<u8> = links.iter().flat_map(entry).collect();
+    let kind = OPTION_RATES;
+    let value = &value[..];
+    write_option(w, Opt { kind, value })
+}
+
+/// Appends [`OPTION_BULK`]. Nothing where there is no room.
+pub fn write_bulk(w: &mut Writer<'_>, bulk: Bulk) -> Result<(), Full> {
+    if w.room() < 3 {
+        return Ok(());
+    }
+    let (kind, value) = (OPTION_BULK, &[bulk.to_byte()][..]);
+    write_option(w, Opt { kind, value })
+}
+
+fn packed(kbps: u32) -> u16 {
+    let exponent = (u32::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
+    // At most 21 in five bits, and eleven bits are left of the number.
+    (exponent << MANTISSA_BITS | kbps >> exponent) as u16
+}
+
+fn unpacked(rate: u16) -> u32 {
+    let mantissa = u64::from(rate & ((1 << MANTISSA_BITS) - 1));
+    let kbps = mantissa << (rate >> MANTISSA_BITS);
+    u32::try_from(kbps).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Link, RecordSeq, Repr, SIGNATURE_BYTES};
+    use super::*;
+    use crate::record::BODY_BYTES_MAX;
+    use base::NodeAddr;
+    use proptest::prelude::*;
+
+    fn told(options: &[u8], links: u32) -> (Vec<(usize, Rates)>, Option<Bulk>) {
+        let links: Vec<Link> = (0..links)
+            .map(|i| Link {
+                neighbor: NodeAddr(i + 2),
+                ..Link::default()
+            })
+            .collect();
+        let repr = Repr {
+            origin: NodeAddr(1),
+            seq: RecordSeq(1),
+            lifetime_s: 1,
+            certificate_serial: 1,
+            strikes: 0,
+            links: &links,
+            options,
+        };
+        let mut body = [0; BODY_BYTES_MAX];
+        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+        let state = LinkState::parse(&body[..len]).unwrap();
+        (state.rates().collect(), state.bulk())
+    }
+
+    #[test]
+    fn rates_and_a_node_s_part_are_told_byte_for_byte() {
+        let rates = Rates {
+            one_kbps: 20_000,
+            together_kbps: 80_000,
+            is_full: true,
+            spread_pct: 15,
+        };
+        let bulk = Bulk {
+            is_closed: true,
+            load: 3,
+            sending: Sending::ByRate,
+        };
+        let mut bytes = [0; 32];
+        let mut w = Writer::new(&mut bytes);
+        write_link_rates(&mut w, &[]).unwrap();
+        write_link_rates(&mut w, &[(1, rates)]).unwrap();
+        write_bulk(&mut w, bulk).unwrap();
+        // 20 000 = 1250 · 2^4, 80 000 = 1250 · 2^6.
+        let expected = [6, 6, 1, 0x8f, 0x24, 0xe2, 0x34, 0xe2, 7, 1, 0x2b];
+        assert_eq!(w.written(), expected);
+        assert_eq!(told(&expected, 2), (vec![(1, rates)], Some(bulk)));
+        assert_eq!(told(&expected, 1).0, [], "of no link");
+        assert_eq!(told(&[7, 0], 1).1, None, "empty");
+        assert_eq!(told(&[6, 6, 0, 0x8f, 0, 0, 0, 0], 1).0, [], "says nothing");
+    }
+
+    #[test]
+    fn of_more_links_than_there_is_room_for_the_slowest_are_told() {
+        let rates = |i: u8| Rates {
+            one_kbps: 1_000 - u32::from(i),
+            ..Rates::default()
+        };
+        let links: Vec<_> = (0..96).map(|i| (i, rates(i))).collect();
+        let mut bytes = [0; super::super::OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut bytes);
+        write_link_rates(&mut w, &links).unwrap();
+        let rates = told(w.written(), 96).0;
+        assert_eq!((rates.len(), rates[0].0), ((160 - 2) / 6, 96 - 26));
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_loses_less_than_a_thousandth(kbps: u32) {
+            let back = unpacked(packed(kbps));
+            prop_assert!(back <= kbps && kbps - back <= kbps / 1_024, "{back}");
+        }
+    }
+}
