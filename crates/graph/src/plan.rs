@@ -107,6 +107,26 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
             (pipelined, None, striped)
         }
     };
+    // Without a link between the ends one connection is none that the overlay has: whatever is known of
+    // relays counts, however fast it might have been.
+    let is_link = topology.link(from, to).is_some() || question.view == View::Path;
+    let relayed = |way: &Option<Way>| !is_link && way.as_ref().is_some_and(Way::is_known);
+    if relayed(&pipelined) {
+        let pipelined = pipelined.expect("it was looked at");
+        let more = striped.filter(|way| way.rate > pipelined.rate);
+        let choice = match more {
+            Some(_) => Choice::Striped,
+            None => Choice::Pipelined,
+        };
+        return Ok(Plan {
+            question: *question,
+            direct,
+            striped: more.unwrap_or_else(|| pipelined.clone()),
+            pipelined,
+            shortest,
+            choice,
+        });
+    }
     // Choice: where nothing limits a way by what is known, nothing tells that another is faster.
     let is_open = |way: &Way| way.confidence == Confidence::AtLeast;
     let better =

@@ -28,6 +28,7 @@ mod monitor;
 pub mod origin;
 pub mod place;
 mod places;
+pub mod probe;
 mod pump;
 mod roots;
 mod service;

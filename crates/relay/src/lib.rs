@@ -51,6 +51,13 @@ pub const QUEUE_BYTES: usize = 16 * (FRAME_BYTES_MAX + FRAME_COST_BYTES);
 /// What a frame costs beside its bytes where it waits, for its buffers and its place in a queue: so many
 /// are counted with each, so that a stream of tiny frames takes no more memory than another.
 pub const FRAME_COST_BYTES: usize = 128;
+/// Bytes that are sent at most to find out what a segment carries, unless configured: two seconds of
+/// 1 Gbit/s, and of slower ones as much as the time permits.
+pub const PROBE_BYTES: u64 = 256 << 20;
+/// So long it may take at most: three levels of 1, 2 and 4 connections with round trips of 100 ms.
+pub const PROBE_US: u64 = 6_500_000;
+/// Connections side by side at most, while it is found out.
+pub const PROBE_STRIPES: u8 = 4;
 /// Transfers that a node has a part in at the same time, unless configured: with a segment of one
 /// connection on each side these are 64 × (4 MiB + 2 frames) = 288 MiB at the very most.
 pub const TRANSFERS: usize = 64;

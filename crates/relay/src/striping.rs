@@ -133,7 +133,7 @@ impl Striping {
     pub fn on_look(&mut self, look: Look) {
         self.looks = self.looks.saturating_add(1);
         self.calm = self.calm.saturating_add(1);
-        if self.looks <= SETTLE_LOOKS || look.span_us < LOOK_US / 2 {
+        if self.looks <= SETTLE_LOOKS || look.span_us < LOOK_US / 4 {
             return;
         }
         if look.idle_permille >= IDLE_PERMILLE {
@@ -244,10 +244,25 @@ impl Striping {
         self.now = Sum::default();
     }
 
+    /// It has found what it wanted to know: more would not help, or there are no more.
+    pub fn is_settled(&self) -> bool {
+        self.is_full || self.level(self.most).is_some()
+    }
+
+    /// There is no time for more: what has been seen of a level that was never judged is judged.
+    pub fn close(&mut self) {
+        if self.now.looks > 0 && self.level(self.active).is_none() {
+            self.judge();
+        }
+    }
+
     /// What it has carried; nothing of what was never seen.
     pub fn carried(&self) -> Carried {
         let one = self.level(1);
         let best = self.levels.iter().max_by_key(|(_, level)| level.rate_bps);
+        // What a few more connections had beyond those that are used was not worth having them.
+        let kept = self.levels.iter().find(|(count, _)| *count == self.active);
+        let best = kept.filter(|_| self.is_full).or(best);
         let used = self.level(self.active).or(best.map(|(_, level)| *level));
         let spread = used.map_or(0, |level| {
             let off = level.range.1.saturating_sub(level.range.0) / 2;
@@ -365,6 +380,31 @@ mod tests {
         assert_eq!(path.run(&mut striping, 40), 4);
         assert_eq!(striping.active(), 2);
         assert!(striping.carried().is_full);
+    }
+
+    #[test]
+    fn it_is_settled_once_more_would_not_help() {
+        let path = |all_bps| Path {
+            all_bps,
+            one_bps: 5 * MBIT,
+            rtt_us: 8_000,
+            queue_us: 0,
+        };
+        let looks = |path: Path| {
+            let mut striping = Striping::new(4, true);
+            let mut looks = 0;
+            while !striping.is_settled() {
+                path.run(&mut striping, 1);
+                looks += 1;
+            }
+            looks
+        };
+        assert_eq!((looks(path(5 * MBIT)), looks(path(500 * MBIT))), (8, 12));
+        let mut short = Striping::new(4, true);
+        path(5 * MBIT).run(&mut short, 3);
+        assert_eq!(short.carried().one_bps, None);
+        short.close();
+        assert_eq!(short.carried().one_bps, Some(5 * MBIT));
     }
 
     #[test]

@@ -32,6 +32,7 @@
 //! roots = ["/srv/data"]              # what it keeps and gives; nothing unless listed. One that only
 //!                                    # gives: { path = "/srv/pub", write = false }
 //! transfers = 64                     # how many at the same time; 0: none at all
+//! probe = 268435456                  # bytes that it may send to find out what a segment carries
 //! passes = true                      # it relays for other nodes; false: what is for it or from it alone
 //! allow = ["10.1.0.0/16:7700"]       # dialled for other nodes beside the neighbours; nothing unless listed
 //!
@@ -376,6 +377,8 @@ pub struct Relay {
     pub transfers: usize,
     /// It passes on what other nodes send to others.
     pub passes: bool,
+    /// Bytes that it sends at most to find out what a segment carries; with 0 it does not.
+    pub probe: u64,
     /// The directories whose files it keeps and gives.
     pub roots: Vec<Root>,
     /// The addresses that it dials for other nodes, besides those of its neighbours.
@@ -437,6 +440,7 @@ impl Default for Relay {
             listen: None,
             transfers: relay::TRANSFERS,
             passes: true,
+            probe: relay::PROBE_BYTES,
             roots: Vec::new(),
             allow: Vec::new(),
         }

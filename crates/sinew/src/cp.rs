@@ -9,6 +9,7 @@
 //! node over TCP; see `host::relay`. What an interrupted copy has left is gone on with when the same
 //! command is run again.
 
+mod doubt;
 mod manifest;
 mod progress;
 mod retry;
@@ -21,17 +22,21 @@ use crate::quantity;
 use crate::terminal;
 use base::NodeAddr;
 use clap::Args;
+use doubt::Doubt;
+use host::relay::failure::FailureKind;
 use host::relay::origin::Done;
-use host::relay::{Named, Order, Place, Tree};
+use host::relay::{Named, Order, Place, Progress, Tree};
 use progress::Meter;
 use retry::{Avoided, Next, Patience};
-use route::{Ends, Planned, Route};
+use route::{Ends, Planned, Probes, Route};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 /// Arguments of `sinew cp`.
@@ -63,6 +68,13 @@ pub struct Copy {
     /// Give way to everybody else: keep below the rate at which queues begin to grow
     #[arg(long = "background", alias = "scavenge")]
     pub scavenge: bool,
+    /// Find out first what the ways carry, which takes some seconds for each; else that is done before a
+    /// copy that lasts
+    #[arg(long, conflicts_with_all = ["no_probe", "scavenge"])]
+    pub probe: bool,
+    /// Find out nothing first
+    #[arg(long)]
+    pub no_probe: bool,
     /// The congestion control of the senders, by the kernel's name: reno, cubic, bbr
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
@@ -106,6 +118,27 @@ pub struct Copy {
     #[arg(long)]
     pub json: bool,
 }
+
+impl Copy {
+    /// Bytes that may be sent over a segment to find out what it carries, for a copy of so many; none if
+    /// nothing is to be found out.
+    fn probe_bytes(&self, total: Option<u64>, meter: &Meter) -> Option<u64> {
+        let is_long = total.is_some_and(|total| total >= PROBED_BYTES);
+        let may = !self.no_probe && !self.scavenge && !self.dry_run && !meter.is_repeated();
+        let share = total.map(|total| total / PROBE_SHARE);
+        match (may, self.probe) {
+            // As much as the nodes permit.
+            (true, true) => Some(u64::MAX),
+            (true, false) if is_long => share,
+            _ => None,
+        }
+    }
+}
+
+/// Copies of so many bytes last: 100 s at 20 Mbit/s, 2 s at 1 Gbit/s.
+const PROBED_BYTES: u64 = 256 << 20;
+/// Over a segment goes at most this part of what is copied before.
+const PROBE_SHARE: u64 = 8;
 
 fn stripes(text: &str) -> Result<u8, String> {
     let most = wire::relay::STRIPES_MAX;
@@ -171,6 +204,12 @@ impl Broke {
             again: false,
             is_told: false,
         }
+    }
+
+    /// It was broken off.
+    fn is_for_another_way(&self) -> bool {
+        let cause = self.cause.as_ref();
+        cause.is_some_and(|cause| cause.kind == FailureKind::Over)
     }
 
     fn of_own_node(failure: Failure) -> Broke {
@@ -252,6 +291,10 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
             Err(broke) if !broke.again || !job.can_repeat() => return Err(broke),
             Err(broke) => broke,
         };
+        if broke.is_for_another_way() {
+            meter.say("another way is faster: it goes on by that");
+            continue;
+        }
         let (begun, idle) = meter.on_broken();
         if meter.has_moved() {
             patience.on_moved();
@@ -327,8 +370,17 @@ fn attempt(
     }
     let status = control.status().map_err(own)?;
     let names = Names::of(&status);
-    let route = Route::new(&mut control, &status, &names, args, avoided).map_err(own)?;
     let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
+    let mut route = Route::new(&mut control, &status, &names, args, avoided).map_err(own)?;
+    let probes = Probes {
+        bytes: args.probe_bytes(job.total(), meter),
+        socket: &socket,
+        plain: args.plain,
+        congestion: args.congestion.as_deref().unwrap_or_default(),
+    };
+    route
+        .refine(&work.ends(), &probes, &names, &|line| meter.say(&line))
+        .map_err(own)?;
     let planned = route.to(&work.ends()).map_err(own)?;
     if !planned.is_around
         && let Some(last) = last.take()
@@ -342,9 +394,23 @@ fn attempt(
     meter.begin(&names, planned.predicted, ends);
     let order = order(args, &route, &socket, &planned);
     let meter = &*meter;
+    let ends = work.ends();
+    let again = || {
+        let mut control = Control::find(args.node.as_deref()).ok()?;
+        let route = Route::new(&mut control, &status, &names, args, avoided).ok()?;
+        route.to(&ends).ok()
+    };
+    let doubt =
+        (job.can_repeat() && meter.may_turn()).then(|| Doubt::of(&planned, &again, &order.stop));
+    let tell = |told: Progress<'_>| {
+        meter.on(told);
+        if let (Some(doubt), Progress::Segment(from, to, segment)) = (&doubt, told) {
+            doubt.on_segment((from, to), &segment);
+        }
+    };
     let done = match work {
-        Work::Push(tree, _) => host::relay::push(&order, *tree, &|told| meter.on(told)),
-        Work::Pull(_, place) => host::relay::pull(&order, place, &|told| meter.on(told)),
+        Work::Push(tree, _) => host::relay::push(&order, *tree, &tell),
+        Work::Pull(_, place) => host::relay::pull(&order, place, &tell),
     };
     done.map_err(|cause| Broke {
         failure: told(&names, &cause),
@@ -442,6 +508,7 @@ fn order(args: &Copy, route: &Route, socket: &Path, planned: &Planned) -> Order 
         spare: args.skip_errors,
         dry: args.dry_run,
         congestion: args.congestion.clone().unwrap_or_default(),
+        stop: Arc::new(AtomicBool::new(false)),
     }
 }
 

@@ -51,6 +51,7 @@ pub mod node;
 pub mod peers;
 pub mod ping;
 pub mod plan;
+mod probe;
 pub mod progress;
 pub mod quantity;
 pub mod service;

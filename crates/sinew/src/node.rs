@@ -295,6 +295,7 @@ fn relay(
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
         transfers: config.relay.transfers,
         passes: config.relay.passes,
+        probe_bytes: config.relay.probe,
         roots: config.relay.roots.iter().map(config::Root::open).collect(),
         allow: allowed(&config.relay.allow),
         certificate: Some(config.certificate.clone()),

@@ -1,10 +1,14 @@
 //! `sinew plan`: how to move bulk data from one node to another, how fast that would be, and why. The
 //! network is asked for as `sinew why` does it; all else is `tools::explain`.
 
-use crate::failure::Outcome;
+use crate::control::Control;
+use crate::failure::{Failure, Outcome};
+use crate::names::Names;
+use crate::probe::Prober;
+use crate::show::text;
 use crate::why::Network;
 use clap::{Args, ValueEnum};
-use tools::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX};
+use tools::explain::{self, Along, CONNECTIONS, Length, MARGIN, PlanAsked, RELAYS_MAX, View};
 use tools::share;
 
 /// Arguments of `sinew plan`.
@@ -30,6 +34,9 @@ pub struct Plan {
     /// whose nodes can all reach each other
     #[arg(long, value_name = "WHERE", default_value = "overlay")]
     pub along: AlongArg,
+    /// Find out first what the ways carry, which takes some seconds for each
+    #[arg(long, conflicts_with = "scenario")]
+    pub probe: bool,
     /// Whose network it is
     #[command(flatten)]
     pub network: Network,
@@ -71,7 +78,30 @@ pub fn plan(args: &Plan) -> Outcome {
             LengthArg::PhysicalHops => Length::PhysicalHops,
         },
     };
-    let view = args.network.view()?;
+    let mut view = args.network.view()?;
+    if args.probe {
+        view = probed(args, view, &asked)?;
+    }
     let plan = explain::plan(&view, &args.src, &args.dst, &asked);
     args.network.tell(&plan.map_err(crate::why::failure)?)
+}
+
+/// The view with what was found out now.
+fn probed(args: &Plan, view: View, asked: &PlanAsked) -> Result<View, Failure> {
+    let mut control = Control::find(args.network.node.as_deref())?;
+    let status = control.status()?;
+    let own = text(&status["snapshot"]["address"]);
+    let prober = Prober {
+        socket: control.path().with_extension(host::relay::SUFFIX),
+        own: own.parse().map_err(Failure::failed)?,
+        bytes: u64::MAX,
+        plain: false,
+        congestion: "",
+        tell: &|line| eprintln!("sinew: {line}"),
+        names: &Names::of(&status),
+    };
+    let ends = (args.src.as_str(), args.dst.as_str());
+    let src = view.address(ends.0).map_err(crate::why::failure)?;
+    let dst = view.address(ends.1).map_err(crate::why::failure)?;
+    prober.refine(view, (src, dst), asked)
 }

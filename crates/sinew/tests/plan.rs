@@ -89,14 +89,14 @@ fn relays_and_stripes_are_told_with_numbers_and_reasons() {
     let keys: Vec<&str> = way.keys().map(String::as_str).collect();
     assert_eq!(
         keys.join(" "),
-        "addresses confidence gain nodes rate_bps segments stripes"
+        "addresses confidence gain high_bps known low_bps nodes rate_bps segments stripes"
     );
     let segment = way["segments"][0].as_object().unwrap();
     let keys: Vec<&str> = segment.keys().map(String::as_str).collect();
     assert_eq!(
         keys.join(" "),
-        "confidence connection_bps from hops_assumed limits loss_pct past physical_hops rate_bps \
-         rtt_ms stripes to"
+        "confidence connection_bps from high_bps hops_assumed limits loss_pct low_bps past \
+         physical_hops rate_bps rtt_ms stripes to"
     );
     let rate = |way: &str| plan[way]["rate_bps"].as_u64().unwrap();
     assert!(rate("direct") < rate("pipelined") && rate("pipelined") < rate("striped"));

@@ -45,7 +45,8 @@ mod route;
 mod tests;
 
 pub use control::{
-    Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment, head,
+    Carried, Done, FailureKind, Have, KEYS_MAX, Keys, MESSAGE_HEAD_BYTES, Message, Open, Segment,
+    head,
 };
 pub use route::{Hop, HopRepr, Hops, NAME_SEPARATOR};
 

@@ -374,3 +374,23 @@ mod tried {
         }
     }
 }
+
+#[test]
+fn what_is_known_of_relays_counts_where_no_link_leads_to_the_end() {
+    let mut t = topology(&[(1, 2, 5, 0.0), (2, 3, 5, 0.0)]);
+    let unknown = plan(&t, &ask(1, 3)).unwrap();
+    assert!(!unknown.best().is_known() && unknown.choice == Choice::Direct);
+    for (from, to) in [(1, 2), (2, 3)] {
+        let known = carried(Some(9_000_000), Some(9_000_000), true);
+        t.set_known(NodeAddr(from), NodeAddr(to), known);
+    }
+    let known = plan(&t, &ask(1, 3)).unwrap();
+    assert_eq!(
+        (known.choice, relays(known.best())),
+        (Choice::Pipelined, vec![2])
+    );
+    assert_eq!(
+        (known.best().rate, known.best().connections()),
+        (Width(9_000_000), 2)
+    );
+}

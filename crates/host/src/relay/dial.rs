@@ -108,17 +108,7 @@ fn ask(
     here: NodeAddr,
     open: &Open<'_>,
 ) -> Result<(Duplex, [u8; TICKET_BYTES]), Why> {
-    let socket = connect()?;
-    if let Some(tcp) = socket.tcp() {
-        watch(tcp)?;
-    }
-    let mut data = begin(socket, trust)?;
-    let mut preamble = [0; DATA_PREAMBLE_BYTES];
-    let len = Preamble::Control.emit(&mut preamble);
-    let len = len.expect("the longer preamble has as many bytes");
-    data.write_all(&preamble[..len])?;
-    let key = data.peer_key();
-    let control = Duplex::new(data)?;
+    let (control, key) = begin_control(connect()?, trust)?;
     control.send(&Message::Open(*open))?;
     let until = Instant::now() + PATIENCE;
     let Some(answer) = control.receive(Some(until))? else {
@@ -130,18 +120,7 @@ fn ask(
             certificate,
         } => {
             if let Some(trust) = trust {
-                let key = key.ok_or(ErrorKind::InvalidData).map_err(io::Error::from)?;
-                let judged =
-                    trust
-                        .judge(certificate, &key)
-                        .and_then(|node| match node == open.route.node {
-                            true => Ok(()),
-                            false => Err(super::tls::Distrust::OtherNode(node)),
-                        });
-                judged.map_err(|why| {
-                    let text = format!("{} is not believed: {why}", open.route.node);
-                    Why::Failed(Failure::new(here, FailureKind::Forbidden, text))
-                })?;
+                is_node(trust, here, open.route.node, certificate, key).map_err(Why::Failed)?;
             }
             Ok((control, ticket))
         }
@@ -158,6 +137,62 @@ fn ask(
         })),
         _ => Err(Why::Io(ErrorKind::InvalidData.into())),
     }
+}
+
+/// Control on a fresh connection, and the key of who is at the other end.
+fn begin_control(socket: Socket, trust: Option<&Trust>) -> io::Result<(Duplex, Option<[u8; 32]>)> {
+    if let Some(tcp) = socket.tcp() {
+        watch(tcp)?;
+    }
+    let mut data = begin(socket, trust)?;
+    let mut preamble = [0; DATA_PREAMBLE_BYTES];
+    let len = Preamble::Control.emit(&mut preamble);
+    let len = len.expect("the longer preamble has as many bytes");
+    data.write_all(&preamble[..len])?;
+    let key = data.peer_key();
+    Ok((Duplex::new(data)?, key))
+}
+
+/// Control with the first node of `open.route`, of which nothing is asked yet; and that node's key.
+pub(super) fn converse(
+    way: &Way<'_>,
+    here: NodeAddr,
+    open: &Open<'_>,
+) -> Result<(Duplex, Option<[u8; 32]>), Failure> {
+    let hop = open.route;
+    let made = match way {
+        Way::Local(path) => UnixStream::connect(path)
+            .map(Socket::Unix)
+            .and_then(|socket| begin_control(socket, None)),
+        Way::Tcp(trust, rights) => {
+            let at = endpoint((trust, *rights), hop.node, hop.endpoint)?;
+            TcpStream::connect_timeout(&at, PATIENCE)
+                .map(Socket::Tcp)
+                .and_then(|socket| begin_control(socket, Some(trust)))
+        }
+    };
+    made.map_err(|error| unreachable(here, hop.node, &error))
+}
+
+/// Whoever has this key and shows this certificate is that node.
+pub(super) fn is_node(
+    trust: &Trust,
+    here: NodeAddr,
+    node: NodeAddr,
+    certificate: &[u8],
+    key: Option<[u8; 32]>,
+) -> Result<(), Failure> {
+    let forbidden = |why: &dyn std::fmt::Display| {
+        let text = format!("{node} is not believed: {why}");
+        Failure::new(here, FailureKind::Forbidden, text)
+    };
+    let key = key.ok_or_else(|| forbidden(&"it shows no key"))?;
+    let judged = trust.judge(certificate, &key);
+    let judged = judged.and_then(|who| match who == node {
+        true => Ok(()),
+        false => Err(super::tls::Distrust::OtherNode(who)),
+    });
+    judged.map_err(|why| forbidden(&why))
 }
 
 /// A connection at its very beginning, with TLS where nodes talk.
@@ -220,7 +255,7 @@ pub(super) fn watch(tcp: &TcpStream) -> io::Result<()> {
     net::tcp::keep_alive_within(tcp, ASK_AFTER, ASK_EVERY, SILENCE)
 }
 
-fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {
+pub(super) fn unreachable(here: NodeAddr, node: NodeAddr, error: &io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::ConnectionRefused => {
             ": nothing listens there for bulk data; see `[relay]` in its configuration"

@@ -17,11 +17,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::link_state::Rates;
-use wire::relay::{Message, Open, Segment};
+use wire::relay::{Carried, Message, Open, Segment};
 
 /// How often a segment is told of.
 const TELL: base::Duration = base::Duration::from_secs(1);
 
+/// A probe over a segment with a shorter round trip than this is looked at more often: TCP is soon there.
+const PROBE_NEAR_US: u32 = 40_000;
+/// So often.
+const LOOK_NEAR_US: u64 = 300_000;
 /// How often it is told to the network what segments carry, while they do.
 const LEARN: base::Duration = base::Duration::from_secs(10);
 
@@ -177,8 +181,46 @@ impl Monitor {
         self.learnt(&learn);
     }
 
+    /// Watches a probe until it has found out what it can, or for as long as it may last; whatever has been
+    /// sent by then may still arrive.
+    pub(super) fn find_out(&self, transfer: &Transfer) -> Carried {
+        let begun = self.clock.now();
+        let mut rtt_us = 0;
+        loop {
+            let tick = match rtt_us > PROBE_NEAR_US {
+                true => Duration::from_micros(LOOK_US),
+                false => Duration::from_micros(LOOK_NEAR_US),
+            };
+            let is_over = transfer.wait(tick);
+            let now = self.clock.now();
+            let is_settled = self.with(|state| {
+                state.look(now);
+                let segment = state.segments.first();
+                rtt_us = segment.map_or(0, |s| s.looked.min_rtt_us);
+                segment.is_none_or(|s| s.striping.is_settled())
+            });
+            if is_over || is_settled || now.since(begun).as_micros() >= relay::PROBE_US {
+                break;
+            }
+        }
+        self.with(|state| {
+            let Some(segment) = state.segments.first_mut() else {
+                return Carried::default();
+            };
+            segment.striping.close();
+            let carried = segment.striping.carried();
+            Carried {
+                one_bps: carried.one_bps.unwrap_or(0),
+                together_bps: carried.together_bps.unwrap_or(0),
+                is_full: carried.is_full,
+                spread_pct: carried.spread_pct,
+                rtt_us,
+            }
+        })
+    }
+
     /// Whoever gives way measures what others leave, which is no capacity.
-    fn learnt(&self, learn: impl Fn(NodeAddr, Rates)) {
+    pub(super) fn learnt(&self, learn: impl Fn(NodeAddr, Rates)) {
         if self.scavenge {
             return;
         }

@@ -18,6 +18,8 @@ use super::tree::Tree;
 use base::NodeAddr;
 use relay::{Fan, Reassembly};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use wire::relay::{DIGEST_BYTES, Message, Open};
 pub use wire::relay::{Done, Hop, HopRepr, Segment};
@@ -47,6 +49,8 @@ pub struct Order {
     pub dry: bool,
     /// The congestion control of senders; empty for the kernel's choice.
     pub congestion: String,
+    /// Once it is set, the copy is broken off with [`FailureKind::Over`], so that it can go on otherwise.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What happens meanwhile.
@@ -99,6 +103,17 @@ impl Order {
         })
     }
 
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Failure::new(
+                self.node,
+                FailureKind::Over,
+                "it was broken off",
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn dial(&self, open: &Open<'_>, transfer: &Transfer) -> Result<Next, Failure> {
         let next = dial::dial(&Way::Local(&self.socket), self.node, open)?;
         transfer.add_control(&next.control);
@@ -128,6 +143,7 @@ pub fn push(order: &Order, tree: Tree, report: Report<'_>) -> Result<Done, Failu
                     Message::Ack(..) => report(Progress::Written(feedback.with(|f| f.acked()))),
                     Message::Segment(from, to, segment) => {
                         report(Progress::Segment(from, to, segment));
+                        order.go_on()?;
                     }
                     Message::Done(sink, _) => transfer.on_done(sink),
                     _ => {}
@@ -170,6 +186,7 @@ pub fn pull(order: &Order, place: Place, report: Report<'_>) -> Result<Done, Fai
             let heard = hear(here, here, control, transfer, |_, message| {
                 if let Message::Segment(from, to, segment) = *message {
                     report(Progress::Segment(from, to, segment));
+                    order.go_on()?;
                 }
                 Ok(())
             });

@@ -16,6 +16,7 @@ use super::greeting::{self, Wish};
 use super::ledger::{Entered, Ledger, TurnedAway};
 use super::place::Place;
 use super::places::Places;
+use super::probe;
 use super::roots::{Root, Roots};
 use super::socket::Data;
 use super::stage::{self, End};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub transfers: usize,
     /// It passes on what other nodes send to others.
     pub passes: bool,
+    /// Bytes that it sends at most to find out what a segment carries.
+    pub probe_bytes: u64,
     /// The directories that are served.
     pub roots: Vec<Root>,
     /// What it dials for others besides nodes that it knows.
@@ -117,6 +120,7 @@ impl Service {
             allow: settings.allow.clone(),
             transfers: settings.transfers,
             passes: settings.passes,
+            probe_bytes: settings.probe_bytes,
             admission: settings.admission.clone(),
             ledger,
             stripes: Stripes::default(),
@@ -195,6 +199,7 @@ struct Node {
     allow: Allowed,
     transfers: usize,
     passes: bool,
+    probe_bytes: u64,
     admission: Option<Arc<Admission>>,
     ledger: Arc<Ledger>,
     stripes: Stripes,
@@ -252,8 +257,9 @@ impl Node {
         asked: &Received,
     ) {
         let here = self.trust.own();
-        let open = match asked.message() {
-            Ok(Message::Open(open)) => open,
+        let (open, probe) = match asked.message() {
+            Ok(Message::Open(open)) => (open, None),
+            Ok(Message::Probe(bytes, open)) => (open, Some(bytes)),
             Ok(asked @ (Message::Join(_) | Message::Renew(_))) => {
                 self.welcome(control, &asked, key);
                 return control.close();
@@ -280,7 +286,11 @@ impl Node {
             }
             Ok(node) => {
                 let control = Arc::clone(control);
-                self.serve(&open, &Peer { node, control }, key)
+                let peer = Peer { node, control };
+                match probe {
+                    None => self.serve(&open, &peer, key),
+                    Some(bytes) => self.probe(bytes, &open, &peer, key),
+                }
             }
         };
         if let Err(failure) = served {
@@ -385,6 +395,43 @@ impl Node {
             let trust = (&self.trust, rights);
             stage::run(trust, open, peer, stripes, end, &entered.account)
         });
+        entered.end(&served);
+        served
+    }
+
+    /// Finds out what the last segment of a route carries, or asks on. Either takes a place.
+    fn probe(
+        &self,
+        bytes: u64,
+        open: &Open<'_>,
+        peer: &Peer,
+        key: Option<[u8; 32]>,
+    ) -> Result<(), Failure> {
+        let entered = self.enter(open, peer)?;
+        let rights = match key {
+            None => Rights::Operator,
+            Some(_) => Rights::Others(&self.allow),
+        };
+        let trust = (&self.trust, rights);
+        let bytes = bytes.min(self.probe_bytes);
+        let served = if !probe::is_here(&open.route) {
+            probe::pass_on(trust, bytes, open).map(|(from, to, carried)| {
+                let certificate = self.trust.certificate();
+                probe::answer(&peer.control, (from, to), carried, &certificate);
+            })
+        } else if bytes == 0 {
+            let text = "it sends nothing to find out: `[relay] probe` of its configuration is 0";
+            Err(Failure::new(self.trust.own(), FailureKind::Forbidden, text))
+        } else {
+            stage::run(
+                trust,
+                open,
+                peer,
+                Vec::new(),
+                End::Probe(bytes),
+                &entered.account,
+            )
+        };
         entered.end(&served);
         served
     }

@@ -14,6 +14,7 @@ use super::duplex::{Duplex, Peer, Received};
 use super::failure::{Failure, FailureKind};
 use super::monitor::{Monitor, Used};
 use super::place::{Manner, Place};
+use super::probe::{self, Noise};
 use super::pump::{self, Ends, Frames, Lane, Outcome};
 use super::sink::{self, Inflow, Sink};
 use super::socket::Data;
@@ -27,15 +28,24 @@ use overlay::request::Operation;
 use relay::{Fan, QUEUE_BYTES, Reassembly};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 use wire::link_state::Rates;
 use wire::relay::{Message, Open};
+
+/// What waits of a probe's noise at most, so that little is left when it is over.
+const PROBE_QUEUE_BYTES: usize = 512 << 10;
+/// So long what is left of it may take to arrive.
+const PROBE_REST: Duration = Duration::from_secs(1);
 
 /// What a node does with the data beside passing it on.
 pub(super) enum End {
     Nothing,
     Sink(Place),
     Source(Box<Tree>),
+    /// Finds out what the next segment carries, with so many bytes at most.
+    Probe(u64),
 }
 
 /// Runs the transfer that `open` asks for, until it is over, and has it in the books.
@@ -55,6 +65,7 @@ pub(super) fn run(
     transfer.add_control(&before.control);
     transfer.add_data(&stripes);
     let monitor = Monitor::new(trust.own(), &before.control, account, open);
+    let certificate = trust.certificate();
     let reached = reach((trust, rights), open, &transfer);
     let stage = Stage {
         here: trust.own(),
@@ -62,6 +73,7 @@ pub(super) fn run(
         transfer: &transfer,
         monitor: &monitor,
         commander: trust.commander(),
+        certificate: &certificate,
         pull: open.pull,
     };
     match reached {
@@ -69,8 +81,8 @@ pub(super) fn run(
         Err(failure) => transfer.fail(failure),
     }
     match transfer.failure() {
-        Some(failure) => Err(failure),
-        None => Ok(()),
+        Some(failure) if failure.kind != FailureKind::Over => Err(failure),
+        _ => Ok(()),
     }
 }
 
@@ -105,6 +117,7 @@ struct Stage<'a> {
     transfer: &'a Transfer,
     monitor: &'a Monitor,
     commander: &'a Commander,
+    certificate: &'a [u8],
     pull: bool,
 }
 
@@ -115,6 +128,9 @@ impl Stage<'_> {
             .map(|next| (next.node, Arc::clone(&next.control)))
             .collect();
         let feedback = Shared::new(Feedback::new(1));
+        if let End::Probe(bytes) = end {
+            return self.probe(behind, bytes, open, &feedback);
+        }
         let is_source = matches!(end, End::Source(_));
         let (here, transfer) = (self.here, self.transfer);
         thread::scope(|scope| {
@@ -262,10 +278,66 @@ impl Stage<'_> {
                     .map(|next| (next.node, next.data, next.used, next.adapts));
                 self.pass((before, stripes), behind.collect(), None, open)
             }
-            (End::Sink(_), true) | (End::Source(_), false) => {
+            (End::Sink(_), true) | (End::Source(_), false) | (End::Probe(_), _) => {
                 Err(self.unusable("a route whose ends are exchanged"))
             }
         }
+    }
+
+    /// Sends noise to the next node, until it is known what the segment carries, and answers.
+    fn probe(&self, behind: Vec<Next>, bytes: u64, open: &Open<'_>, feedback: &Shared<Feedback>) {
+        let Some(mut next) = behind.into_iter().next() else {
+            return self.transfer.fail(self.unusable("a probe needs a segment"));
+        };
+        let (here, node, transfer) = (self.here, next.node, self.transfer);
+        let at = Ends { here, peer: node };
+        let control = Arc::clone(&next.control);
+        next.used = self.monitor.watch(node, &next.data, true);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let noise = match Noise::new(bytes, Arc::clone(&is_over)) {
+            Ok(noise) => noise,
+            Err(error) => return transfer.fail(Failure::file(here, "noise", &error)),
+        };
+        thread::scope(|scope| {
+            transfer.thread(scope, here, || {
+                let heard = self.hear(node, &control, |_, message| {
+                    if let Message::Done(sink, _) = *message {
+                        transfer.on_done(sink);
+                    }
+                    note(feedback, message)
+                        .map_err(|why| Failure::new(here, FailureKind::Corrupt, why))
+                });
+                transfer.note(heard);
+            });
+            transfer.thread(scope, here, move || {
+                let mut tree = Tree::stream(Box::new(noise));
+                let frames = Shared::new(Fan::new(1, 1, PROBE_QUEUE_BYTES));
+                let source = Source {
+                    here,
+                    feedback,
+                    frames: &frames,
+                    transfer,
+                    manner: Reading::of(open),
+                };
+                let out = (next.data, next.used);
+                let sent = spread(&frames, 0, out, at, transfer, || {
+                    source.run(&mut tree, |_| {})
+                });
+                transfer.note(sent.map(drop));
+            });
+            let carried = self.monitor.find_out(transfer);
+            is_over.store(true, Ordering::Relaxed);
+            self.monitor.learnt(|to, rates| self.learn(to, rates));
+            if transfer.failure().is_none() {
+                let certificate = self.certificate;
+                probe::answer(&self.before.control, (here, node), carried, certificate);
+            }
+            // What lies in queues is given a moment to arrive. The copy that comes next is not held up by it.
+            if !transfer.wait(PROBE_REST) {
+                transfer.fail_at_once(Failure::new(here, FailureKind::Over, "the probe is over"));
+            }
+            control.close();
+        });
     }
 
     /// Tells the network what a segment carries. One that is no link of the overlay is of no use there,

@@ -88,6 +88,8 @@ impl State {
     }
 }
 
+/// Attempts after which a copy is not broken off for a faster way.
+const TURNS_MAX: u64 = 3;
 /// How often a segment is told of.
 const TOLD_EVERY_S: f64 = 1.0;
 
@@ -151,6 +153,26 @@ impl Meter {
         state.spared.clear();
         (state.has_moved, state.pace) = (false, Pace::default());
         state.segments.clear();
+    }
+
+    /// An attempt was made before.
+    pub(super) fn is_repeated(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.attempts > 0
+    }
+
+    /// It may be broken off for a faster way still. Choice: what was found out by a few does not lead
+    /// to more, but to and fro.
+    pub(super) fn may_turn(&self) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.attempts <= TURNS_MAX
+    }
+
+    /// Says something in a line of its own.
+    pub(super) fn say(&self, text: &str) {
+        if !self.is_quiet {
+            let _ = writeln!(io::stderr(), "sinew: {text}");
+        }
     }
 
     /// The nodes that no way leads around.

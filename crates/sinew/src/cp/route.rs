@@ -5,12 +5,14 @@ use super::retry::Avoided;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::names::Names;
+use crate::probe::Prober;
 use crate::show::text;
 use base::NodeAddr;
 use graph::spf::Tree;
 use graph::{Metric, Topology};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use tools::explain::{self, PlanAsked, View};
 use wire::bytes::Writer;
 use wire::relay::{HopRepr, STRIPES_MAX};
@@ -94,9 +96,21 @@ pub(super) struct Prediction {
     pub(super) is_known: bool,
 }
 
+/// How what ways carry is found out.
+pub(super) struct Probes<'a> {
+    /// Bytes that may be sent over a segment; none if nothing is to be found out.
+    pub(super) bytes: Option<u64>,
+    /// The relay socket of the own node.
+    pub(super) socket: &'a Path,
+    pub(super) plain: bool,
+    pub(super) congestion: &'a str,
+}
+
 /// A route, ready to be asked for.
 pub(super) struct Planned {
     pub(super) bytes: Vec<u8>,
+    /// The nodes of the way to the last end, from here on.
+    pub(super) nodes: Vec<NodeAddr>,
     /// What it is expected to carry.
     pub(super) predicted: Option<Prediction>,
     /// It takes nothing that was to be avoided.
@@ -143,6 +157,45 @@ impl Route {
             all,
             around,
         })
+    }
+
+    /// Finds out what the ways to these ends carry, if that is wanted. What goes to several is not planned.
+    pub(super) fn refine(
+        &mut self,
+        ends: &Ends,
+        probes: &Probes<'_>,
+        names: &Names,
+        tell: &(dyn Fn(String) + Sync),
+    ) -> Result<(), Failure> {
+        let (Some(bytes), Some(&end), 1) = (probes.bytes, ends.keys().next(), ends.len()) else {
+            return Ok(());
+        };
+        let prober = Prober {
+            socket: probes.socket.to_owned(),
+            own: self.own,
+            bytes,
+            plain: probes.plain,
+            congestion: probes.congestion,
+            tell,
+            names,
+        };
+        let (src, dst) = match self.pull {
+            true => (end, self.own),
+            false => (self.own, end),
+        };
+        let view = self.all.view.clone();
+        let view = match self.is_free() {
+            true => prober.refine(view, (src, dst), &PlanAsked::default())?,
+            false => {
+                let mut nodes = self.path(&self.all, end)?;
+                if self.pull {
+                    nodes.reverse();
+                }
+                prober.refine_along(view, &nodes)?
+            }
+        };
+        self.all = Ways::new(self.own, view);
+        Ok(())
     }
 
     pub(super) fn own(&self) -> NodeAddr {
@@ -197,6 +250,7 @@ impl Route {
                 1 => self.predict(ways, &path, &shape),
                 _ => None,
             },
+            nodes: path,
             is_around: !std::ptr::eq(ways, &raw const self.all),
         })
     }

@@ -14,6 +14,7 @@ mod chain;
 mod copies;
 mod faults;
 mod outage;
+mod planned;
 mod rates;
 mod refusals;
 mod resume;

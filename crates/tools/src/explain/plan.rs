@@ -348,6 +348,14 @@ fn reason(view: &View, plan: &Plan) -> String {
     };
     let gain = |over: &Way| best.rate.0 as f64 / over.rate.0.max(1) as f64;
     let what = match plan.choice {
+        Choice::Pipelined | Choice::Striped
+            if plan.direct.confidence == Confidence::AtLeast || best.rate <= plan.direct.rate =>
+        {
+            format!(
+                "no link leads from one to the other: {} taken",
+                relays(best.relays().count())
+            )
+        }
         Choice::Direct if best.confidence == Confidence::AtLeast => {
             "nothing that is known limits one connection, so nothing tells that relays or more \
              connections would be faster"
@@ -400,7 +408,7 @@ fn sureness(confidence: Confidence) -> &'static str {
         Confidence::Scaled => {
             "what one connection had, times their number: nobody has seen so many together"
         }
-        Confidence::Capacity => "its capacity",
+        Confidence::Capacity => "its capacity, as configured",
         Confidence::Model => "by the round trip and the loss of the link",
         Confidence::Added => {
             "by the delays and losses of several links added up, which nobody has measured together"

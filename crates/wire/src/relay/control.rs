@@ -13,6 +13,11 @@
 //!   7 Done     sink to source: node, bytes 64, entries 64, digest 32 bytes
 //!   8 Join, 9 Renew, 10 Joined: see [`super::join`]
 //!   11 Kept    sink to source, before Have: node, keys of entries that are there, 64 bits each
+//!   12 Probe   to the acceptor: bytes 64, then as in Open: what the last segment of the route carries is
+//!              asked, and the node before it is to find out with so many bytes at most
+//!   13 Carried to who asked: from, to, one connection 64, together 64 (bit/s; 0 not known), flags 8 bits
+//!              (1: together is all), spread 8 (%), round trip 32 (µs), certificate of who answers (the
+//!              rest)
 //! ```
 
 use super::join::{Join, Joined};
@@ -39,6 +44,8 @@ const FLAG_KEEP: u8 = 16;
 const FLAG_DELETE: u8 = 32;
 const FLAG_SPARE: u8 = 64;
 const FLAG_DRY: u8 = 128;
+/// Of a [`Carried`].
+const FLAG_FULL: u8 = 1;
 
 /// Why a transfer has failed, and hence whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,13 +68,15 @@ pub enum FailureKind {
     Broken,
     /// The target is there, and is to be kept.
     Exists,
+    /// It was a probe, and what it was for is known.
+    Over,
     /// A kind that this code does not know.
     Other(u8),
 }
 
 impl FailureKind {
     /// All that this code knows.
-    pub const ALL: [FailureKind; 9] = [
+    pub const ALL: [FailureKind; 10] = [
         FailureKind::Busy,
         FailureKind::Forbidden,
         FailureKind::NotFound,
@@ -77,6 +86,7 @@ impl FailureKind {
         FailureKind::Corrupt,
         FailureKind::Broken,
         FailureKind::Exists,
+        FailureKind::Over,
     ];
 
     /// The number on the wire.
@@ -108,6 +118,7 @@ impl FailureKind {
             FailureKind::Corrupt => "corrupt",
             FailureKind::Broken => "broken",
             FailureKind::Exists => "exists",
+            FailureKind::Over => "over",
             FailureKind::Other(_) => "other",
         }
     }
@@ -199,6 +210,21 @@ pub struct Segment {
     pub stripes: u16,
 }
 
+/// What the connections of a segment carry, as was found out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// One alone, in bits per second; 0 if that is not known.
+    pub one_bps: u64,
+    /// Several together; 0 if that is not known.
+    pub together_bps: u64,
+    /// More would carry no more.
+    pub is_full: bool,
+    /// How far the rates may be off, in per cent.
+    pub spread_pct: u8,
+    /// The least round trip.
+    pub rtt_us: u32,
+}
+
 /// What a sink has in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
@@ -243,6 +269,11 @@ pub enum Message<'a> {
     Segment(NodeAddr, NodeAddr, Segment),
     /// A sink has all, has verified it, and has put it in its place.
     Done(NodeAddr, Done),
+    /// Asks what the last segment of a route carries; the node before it finds out, with so many bytes at
+    /// most.
+    Probe(u64, Open<'a>),
+    /// What the connections from one node to another carry, and the certificate of who answers.
+    Carried(NodeAddr, NodeAddr, Carried, &'a [u8]),
     /// A host that was invited asks for its certificate.
     Join(Join<'a>),
     /// A node asks for its next certificate: the present one.
@@ -255,7 +286,7 @@ pub enum Message<'a> {
 pub fn head(bytes: [u8; MESSAGE_HEAD_BYTES]) -> Result<(u8, usize), Malformed> {
     let [kind, a, b, c] = bytes;
     let len = u32::from_be_bytes([0, a, b, c]) as usize;
-    if !(1..=11).contains(&kind) {
+    if !(1..=13).contains(&kind) {
         return Err(Malformed::Kind);
     }
     if len > BODY_BYTES_MAX {
@@ -300,6 +331,25 @@ impl<'a> Message<'a> {
                     about,
                     text,
                 });
+            }
+            12 => {
+                let bytes = r.u64()?;
+                return Ok(Message::Probe(bytes, Open::parse(r)?));
+            }
+            13 => {
+                let ends = (NodeAddr(r.u32()?), NodeAddr(r.u32()?));
+                let carried = Carried {
+                    one_bps: r.u64()?,
+                    together_bps: r.u64()?,
+                    is_full: r.u8()? & FLAG_FULL != 0,
+                    spread_pct: r.u8()?,
+                    rtt_us: r.u32()?,
+                };
+                let certificate = r.rest();
+                if certificate.len() > MAX_CERTIFICATE_BYTES {
+                    return Err(Malformed::Length);
+                }
+                return Ok(Message::Carried(ends.0, ends.1, carried, certificate));
             }
             11 => {
                 let node = NodeAddr(r.u32()?);
@@ -359,6 +409,8 @@ impl<'a> Message<'a> {
             Message::Renew(_) => 9,
             Message::Joined(_) => 10,
             Message::Kept(..) => 11,
+            Message::Probe(..) => 12,
+            Message::Carried(..) => 13,
         }
     }
 
@@ -413,6 +465,20 @@ impl<'a> Message<'a> {
                 w.u64(done.bytes)?;
                 w.u64(done.entries)?;
                 w.put(&done.digest)?;
+            }
+            Message::Probe(bytes, ref open) => {
+                w.u64(bytes)?;
+                open.emit(&mut w)?;
+            }
+            Message::Carried(from, to, ref carried, certificate) => {
+                w.u32(from.0)?;
+                w.u32(to.0)?;
+                w.u64(carried.one_bps)?;
+                w.u64(carried.together_bps)?;
+                w.u8(if carried.is_full { FLAG_FULL } else { 0 })?;
+                w.u8(carried.spread_pct)?;
+                w.u32(carried.rtt_us)?;
+                w.put(certificate)?;
             }
             Message::Join(ref join) => join.emit(&mut w)?,
             Message::Renew(certificate) => w.put(certificate)?,

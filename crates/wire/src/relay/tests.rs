@@ -186,6 +186,13 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
         starved: 6,
         stripes: 7,
     };
+    let carried = Carried {
+        one_bps: 1,
+        together_bps: 2,
+        is_full: true,
+        spread_pct: 3,
+        rtt_us: 4,
+    };
     let done = Done {
         bytes: 5,
         entries: 6,
@@ -243,6 +250,27 @@ fn messages(route: &[u8]) -> Vec<(Message<'_>, Vec<u8>)> {
             Message::Done(node, done),
             words(&[&n, &5u64.to_be_bytes(), &6u64.to_be_bytes(), &[7; 32]]),
         ),
+        (
+            Message::Probe(258, open),
+            words(&[
+                &258u64.to_be_bytes(),
+                &[1; 16],
+                &[149, 3],
+                b"bbr",
+                &[0, 2, 8, 9],
+                route,
+            ]),
+        ),
+        (
+            Message::Carried(node, other, carried, &[8]),
+            words(&[
+                &n,
+                &m,
+                &1u64.to_be_bytes(),
+                &2u64.to_be_bytes(),
+                &[1, 3, 0, 0, 0, 4, 8],
+            ]),
+        ),
     ]
 }
 
@@ -252,7 +280,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
     for (i, (message, body)) in messages(&route).into_iter().enumerate() {
         let mut bytes = vec![0xa5; 512];
         let len = message.emit(&mut bytes).unwrap();
-        let kind = i as u8 + 1;
+        let kind = [1, 2, 3, 4, 5, 6, 7, 12, 13][i];
         assert_eq!(bytes[..4], [kind, 0, 0, body.len() as u8], "{message:?}");
         assert_eq!(bytes[4..len], body, "{message:?}");
         let first = bytes[..4].try_into().unwrap();
@@ -262,6 +290,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         let least = match kind {
             2 => 32,
             3 => 5,
+            13 => 30,
             _ => body.len(),
         };
         for cut in 0..least {
@@ -272,7 +301,7 @@ fn messages_come_back_and_are_truncated_nowhere() {
         }
     }
     assert_eq!(head([0, 0, 0, 0]), Err(Malformed::Kind));
-    assert_eq!(head([12, 0, 0, 0]), Err(Malformed::Kind));
+    assert_eq!(head([14, 0, 0, 0]), Err(Malformed::Kind));
     assert_eq!(head([3, 1, 0, 0]), Err(Malformed::Length));
 }
 

@@ -1,0 +1,78 @@
+//! What is found out before a copy, and who is planned as a relay.
+
+use crate::chain::Chain;
+
+/// What a loopback carries is not asked here: often the processor limits it, and then nothing is found out.
+#[test]
+fn the_segments_of_the_way_are_asked_about_and_the_copy_arrives() {
+    let chain = Chain::new("cp-probe", 3);
+    chain.file("data", 8_000_000);
+    let before = chain.cp("data lon:before --no-probe");
+    assert_eq!(before["predicted_bps"], serde_json::Value::Null, "{before}");
+    let output = chain.try_cp("data lon:copy --probe --json");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("ams to fra ") && said.contains("fra to lon "),
+        "{said}"
+    );
+    assert!(
+        said.lines()
+            .all(|line| line.contains(" has ") || line.contains("too little went through")),
+        "{said}"
+    );
+    let copy = std::fs::read(chain.root("lon").join("copy")).unwrap();
+    assert_eq!(copy.len(), 8_000_000);
+    chain.world.wait("no transfer is left", || {
+        let idle = |name| chain.world.status(name)["bulk"]["active"] == 0;
+        ["ams", "fra", "lon"].into_iter().all(idle)
+    });
+    for name in ["ams", "fra", "lon"] {
+        let bulk = &chain.world.status(name)["bulk"];
+        assert_eq!(bulk["failed"], serde_json::json!({}), "{name}: {bulk}");
+    }
+}
+
+#[test]
+fn who_sends_nothing_to_find_out_or_relays_for_nobody_says_so() {
+    let mut chain = Chain::ring("cp-closed");
+    for (name, lines) in [("ams", "probe = 0\n"), ("fra", "passes = false\n")] {
+        let config = chain.world.dir.join(format!("net/{name}/node.toml"));
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(
+            config,
+            text.replace("[relay]\n", &format!("[relay]\n{lines}")),
+        )
+        .unwrap();
+    }
+    chain.start();
+    chain.file("data", 1_000_000);
+    chain.world.wait("fra is known to relay for nobody", || {
+        let network = chain.world.json("plan ams fra --node net/ams");
+        let done = chain.cp("data lon:first --no-probe --fresh");
+        let segments = done["segments"].as_array().unwrap();
+        network["choice"] == "direct" && segments.iter().all(|s| s["to"] != "10.7.0.2")
+    });
+    // Both ways are as good, and the one over fra is never tried.
+    for number in 0..3 {
+        let done = chain.cp(&format!("data lon:copy{number} --no-probe"));
+        let segments = done["segments"].as_array().unwrap();
+        assert!(segments.iter().all(|s| s["to"] != "10.7.0.2"), "{done}");
+        assert_eq!(done["attempts"], 1, "{done}");
+    }
+    // It keeps and gives what is its own all the same, and what comes from it goes on.
+    chain.cp("data fra:copy --no-probe");
+    let forced = chain.try_cp("data lon:forced --via fra --no-probe --give-up 0s");
+    let said = String::from_utf8_lossy(&forced.stderr).into_owned();
+    assert!(
+        !forced.status.success() && said.contains("relays for nobody"),
+        "{said}"
+    );
+    let probed = chain.try_cp("data lon:probed --probe");
+    let said = String::from_utf8_lossy(&probed.stderr).into_owned();
+    assert!(probed.status.success(), "{said}");
+    assert!(
+        said.contains("`[relay] probe` of its configuration is 0"),
+        "{said}"
+    );
+}
