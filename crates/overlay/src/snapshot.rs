@@ -191,6 +191,8 @@ pub struct ProtectionStatus {
     pub predicted_pct: f64,
     /// The same with requests alone.
     pub requests_pct: f64,
+    /// With so much more time for its packets requests alone would do; null if they would never, or do already.
+    pub requests_lack_ms: Option<u64>,
     /// What has stayed lost or came too late under the plan, as the neighbour tells; null before it has.
     pub measured_pct: Option<f64>,
     /// Of so many packets.

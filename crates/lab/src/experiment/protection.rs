@@ -8,6 +8,9 @@
 //! Nodes are those of production in the simulator. Each cell is run with protection and, for the bytes, without any;
 //! the short link also with requests alone.
 
+mod cliff;
+mod video;
+
 use super::{
     Cell, CellError, ClaimText, Experiment, Findings, Plan, Row, Rows, Size, Verdict, claim,
 };
@@ -16,7 +19,7 @@ use crate::scenario::{Report, Scenario, Simulation};
 use base::Duration;
 
 /// The experiments.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&ONE_LINK];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[&ONE_LINK, &cliff::CLIFF, &video::VIDEO];
 
 const ONE_LINK: OneLink = OneLink;
 const ID: &str = "protection/one-link";
@@ -98,6 +101,8 @@ pub(super) const CLAIMS: &[ClaimText] = &[
         "20 calls over a link that carries 80 % of them, T = 30 ms",
         "no repair packet after two seconds",
     ),
+    cliff::CLAIM,
+    video::CLAIM,
 ];
 
 const fn bar(at: usize, says: &'static str) -> ClaimText {
@@ -227,8 +232,11 @@ fn runs(case: Case, size: Size) -> (u64, u64) {
 }
 
 fn run(case: Case, seconds: u64, protect: &str, seed: u64) -> Result<Report, CellError> {
-    let text = case.scenario(seconds, protect);
-    let scenario = Scenario::parse("protection", &text);
+    run_text(&case.scenario(seconds, protect), seed)
+}
+
+fn run_text(text: &str, seed: u64) -> Result<Report, CellError> {
+    let scenario = Scenario::parse("protection", text);
     let scenario = scenario.map_err(|error| CellError(error.to_string()))?;
     let mut simulation = Simulation::new(&scenario, seed);
     while simulation.run_for(Duration::from_secs(3_600)) {}
@@ -243,6 +251,17 @@ fn missed_pct(report: &Report) -> f64 {
         .map(|packets| packets.lost + packets.late)
         .sum();
     100.0 * missed as f64 / packets.map(|packets| packets.sent).sum::<u64>().max(1) as f64
+}
+
+/// The mean of some runs, and its standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>();
+    (mean, (squares / (count * (count - 1.0).max(1.0))).sqrt())
 }
 
 impl Experiment for OneLink {
@@ -317,13 +336,9 @@ impl Experiment for OneLink {
             missed.push(missed_pct(&report));
             added += 100.0 * (bytes(&report) / bytes(&bare) - 1.0) / count as f64;
         }
-        let mean = missed.iter().sum::<f64>() / count as f64;
-        let squares = missed.iter().map(|pct| (pct - mean).powi(2)).sum::<f64>();
+        let (mean, error) = mean_and_error(&missed);
         row.set("missed %", mean);
-        row.set(
-            "error %",
-            (squares / (count * (count - 1).max(1)) as f64).sqrt(),
-        );
+        row.set("error %", error);
         row.set("added %", added);
         row.set("without %", missed_pct(&bare));
         Ok(row)
@@ -358,19 +373,7 @@ impl Experiment for OneLink {
     }
 
     fn table(&self, rows: &Rows) -> Vec<Vec<String>> {
-        let head = ["cell", "missed %", "±", "bytes +%", "without %"];
-        let mut table = vec![head.map(str::to_owned).to_vec()];
-        for row in rows.0.iter().filter(|row| bar_of(row) != "queue") {
-            let line = [
-                row.cell.clone(),
-                format!("{:.4}", row.value("missed %")),
-                format!("{:.4}", row.value("error %")),
-                format!("{:.1}", row.value("added %")),
-                format!("{:.3}", row.value("without %")),
-            ];
-            table.push(line.to_vec());
-        }
-        table
+        table(rows.0.iter().filter(|row| bar_of(row) != "queue"))
     }
 
     fn files(&self, plan: &Plan) -> Vec<(String, String)> {
@@ -394,6 +397,22 @@ fn bar_of(row: &Row) -> &'static str {
         queue: row.parameter("queue") > 0.0,
     };
     case.bar()
+}
+
+fn table<'r>(rows: impl Iterator<Item = &'r Row>) -> Vec<Vec<String>> {
+    let head = ["cell", "missed %", "±", "bytes +%", "without %"];
+    let mut table = vec![head.map(str::to_owned).to_vec()];
+    for row in rows {
+        let line = [
+            row.cell.clone(),
+            format!("{:.4}", row.value("missed %")),
+            format!("{:.4}", row.value("error %")),
+            format!("{:.1}", row.value("added %")),
+            format!("{:.3}", row.value("without %")),
+        ];
+        table.push(line.to_vec());
+    }
+    table
 }
 
 /// Whether all rows keep to both bars.

@@ -353,6 +353,7 @@ impl Link {
             lag: plan.share.map_or(0, |share| share.lag),
             predicted_pct: plan.predicted * 100.0,
             requests_pct: plan.requests * 100.0,
+            requests_lack_ms: plan.requests_lack.map(|lack| lack.as_millis()),
             measured_pct: pilot.measured().map(|(share, _)| share * 100.0),
             measured_packets: pilot.measured().map_or(0, |(_, packets)| packets),
             cost_pct: 100.0 * self.counts.repair_out_bytes as f64 / data,

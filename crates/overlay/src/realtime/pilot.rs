@@ -113,8 +113,8 @@ pub struct Aims {
 impl Default for Aims {
     fn default() -> Aims {
         Aims {
-            // Choice: no repair unless it is asked for. The pilot predicts as if it were known when a lost packet
-            // was sent; only a bound is, so repair saves less than it predicts where packets are far apart.
+            // Choice: no repair unless it is asked for. It may add half to the bytes of a lane and as much again to
+            // those of a single call, which whoever pays for them decides.
             protect: Protect::Requests,
             target: 0.0005,
             most: 0.5,
@@ -184,6 +184,9 @@ pub struct Plan {
     pub predicted: f64,
     /// The same with requests alone.
     pub requests: f64,
+    /// With so much more time for its packets requests alone would leave no more than the target; none if they
+    /// would never, or do already.
+    pub requests_lack: Option<Duration>,
     /// Why no better.
     pub reason: Reason,
 }
@@ -440,13 +443,16 @@ impl Pilot {
         let leaves =
             |slack: Duration| requests(losses, link.rtt, slack, passed.interval(), link.strikes);
         let target = self.aims.target;
+        // What has more time than this is saved by requests.
+        let enough = (1..=MOST_ROUNDS)
+            .map(|n| link.rtt.usual.div(2) * n + passed.interval())
+            .find(|slack| leaves(*slack) <= target);
         let plan = Plan {
             requests: leaves(slack),
-            // What has more time than this is saved by requests.
-            cover_below: (1..=MOST_ROUNDS)
-                .map(|n| link.rtt.usual.div(2) * n + passed.interval())
-                .find(|slack| leaves(*slack) <= target)
-                .unwrap_or(Duration::MAX),
+            cover_below: enough.unwrap_or(Duration::MAX),
+            requests_lack: enough
+                .map(|enough| enough.saturating_sub(slack))
+                .filter(|lack| *lack > Duration::ZERO),
             ..idle
         };
         if !link.takes_repair {

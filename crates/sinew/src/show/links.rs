@@ -147,12 +147,25 @@ fn protection(link: &Value) -> Option<String> {
     let measured = measured.map_or(String::new(), |pct| {
         format!(", {pct:.3} % did of the last {packets}")
     });
+    let lack = plan["requests_lack_ms"]
+        .as_u64()
+        .filter(|_| kind != "requests" || is_short(plan));
+    let lack = lack.map_or(String::new(), |ms| {
+        let left = plan["requests_pct"].as_f64().unwrap_or_default();
+        format!("; requests alone leave {left:.2} % and need {ms} ms more before the deadline (a node half way halves what they take)")
+    });
     Some(format!(
-        "{}: real-time packets are protected by {what}: {:.3} % will stay lost{measured}; {}",
+        "{}: real-time packets are protected by {what}: {:.3} % will stay lost{measured}; {}{lack}",
         text(&link["name"]),
         plan["predicted_pct"].as_f64()?,
         text(&plan["reason"]),
     ))
+}
+
+/// More is lost than is aimed at.
+fn is_short(plan: &Value) -> bool {
+    plan["reason"] != "requests leave no more than the target"
+        && plan["reason"] != "hardly anything is lost"
 }
 
 /// Why a link is not up. Of one that is silent the word says it already; then it is told for how long.
