@@ -95,13 +95,28 @@ pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
         Metric::Hops => (1, u64::from(link.price_us.div_ceil(PRICE_PER_HOP_US))),
         Metric::Latency => (latency_ns(link), price * 1_000),
         Metric::Loss => (minus_log_of_delivery(link.loss), price * PRICE_NEPER_PER_US),
-        Metric::ExpectedLatency => (expected_latency_ns(link, parameters), price * 1_000),
+        Metric::ExpectedLatency => {
+            let expected = expected_latency_ns(link, parameters);
+            (expected, bounded_price_ns(link, expected, parameters))
+        }
     };
     let price = if link.is_silent() { SILENT_COST } else { price };
     let cost = cost.saturating_add(price);
     // Choice: at least 1, so that a perfect link is not free: paths without end would cost nothing
     // either, and of equally good ones the shorter is to be taken.
     Cost(cost.max(1))
+}
+
+/// The price of a link's outages, in nanoseconds. An unstable link that is in time is no worse than
+/// one that is always late: its price ends at Tmax, so that no path that is late by its length is taken for it.
+fn bounded_price_ns(link: LinkCost, expected_ns: u64, parameters: &Parameters) -> u64 {
+    let late_ns = u64::from(parameters.late_us) * 1_000;
+    let price_ns = u64::from(link.price_us) * 1_000;
+    match late_ns.checked_sub(expected_ns) {
+        Some(left) => price_ns.min(left),
+        // Choice: of links that are late anyway, for longer deadlines, the steady one.
+        None => price_ns,
+    }
 }
 
 fn latency_ns(link: LinkCost) -> u64 {
@@ -556,6 +571,21 @@ mod tests {
             let two = of(metric, SILENT) + of(metric, SILENT);
             assert!(two > of(metric, SILENT), "fewer silent links are better");
         }
+    }
+
+    #[test]
+    fn a_link_that_is_in_time_now_and_then_is_better_than_one_that_is_always_late() {
+        let ms = |latency_ms: u32, price_ms: u32| {
+            let link = LinkCost {
+                price_us: price_ms * 1_000,
+                ..LinkCost::new(latency_ms * 1_000, 0.0)
+            };
+            cost(Metric::ExpectedLatency, link, &PAPER).0 / 1_000_000
+        };
+        assert_eq!(ms(26, 256), 100);
+        assert!(ms(26, 256) < ms(40, 0) + ms(61, 0), "a detour that is late");
+        assert!(ms(26, 256) > ms(40, 0) + ms(59, 0), "one in time");
+        assert!(ms(110, 64) > ms(110, 0) + ms(60, 0));
     }
 
     #[test]
