@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Outcome, fuzz, walls};
@@ -62,6 +62,14 @@ const BEFORE_TESTS: &[Step] = &[
         env: WARNINGS_ARE_ERRORS,
     },
 ];
+
+/// Apart from the tests, so that the two times are seen, and so that a faster linker links and is
+/// not in the environment of what the tests start.
+const BUILD_OF_TESTS: Step = Step {
+    name: "build of the tests",
+    args: &["test", "--workspace", "--no-run"],
+    env: &[],
+};
 
 /// The replay of the fuzz corpora is among these tests.
 const TESTS: Step = Step {
@@ -137,6 +145,9 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
             return Outcome::Failed;
         }
     }
+    if !timed(BUILD_OF_TESTS.name, &|| build(root, &BUILD_OF_TESTS)) {
+        return Outcome::Failed;
+    }
     if timed(TESTS.name, &|| cargo(root, &TESTS)) {
         Outcome::Done
     } else {
@@ -146,7 +157,36 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
 
 fn cargo(root: &Path, step: &Step) -> bool {
     eprintln!("ci: cargo {}", step.args.join(" "));
-    let status = cargo_command(root)
+    succeeds(cargo_command(root), step)
+}
+
+/// Like [`cargo`], and links with mold where it is installed: there are some 150 programs to link.
+fn build(root: &Path, step: &Step) -> bool {
+    let cargo_alone = cargo_command(root);
+    let mut mold = Command::new("mold");
+    let has_mold = mold
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_mold {
+        return cargo(root, step);
+    }
+    eprintln!("ci: mold -run cargo {}", step.args.join(" "));
+    let mut command = Command::new("mold");
+    command.arg("-run").arg(cargo_alone.get_program());
+    command.current_dir(root);
+    for (name, value) in cargo_alone.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    succeeds(command, step)
+}
+
+fn succeeds(mut command: Command, step: &Step) -> bool {
+    let status = command
         .args(step.args)
         .envs(step.env.iter().copied())
         .status();
