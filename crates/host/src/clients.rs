@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use wire::ipc::{self, Datagram, ErrorCode, kind};
-use wire::{HEADROOM, TAG_BYTES};
+use wire::{SEALED_HEADROOM, TAG_BYTES};
 
 /// Messages taken from one client per turn, so that none starves the others.
 pub const READS_PER_TURN: usize = 32;
@@ -39,7 +39,7 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 pub const MAX_CLIENTS: usize = overlay::sockets::MAX_SOCKETS;
 
 /// Bytes of a small buffer between the headroom and the tag of a packet.
-const SMALL_ROOM: usize = base::pool::SMALL_BYTES - HEADROOM - TAG_BYTES;
+const SMALL_ROOM: usize = base::pool::SMALL_BYTES - SEALED_HEADROOM - 2 * TAG_BYTES;
 /// Bytes of the longest message beyond that: a datagram of 65 507 bytes and its header fill a large
 /// buffer but for 22.
 const LONG_BYTES: usize = base::pool::LARGE_BYTES - SMALL_ROOM;
@@ -214,7 +214,7 @@ impl Clients {
                 }
                 return Ok(None);
             };
-            burst.reserve_front(HEADROOM);
+            burst.reserve_front(SEALED_HEADROOM);
             let room = SMALL_ROOM;
             let before = client.waiting.len();
             // Nearly all messages fit a small buffer; the rest of one that does not is caught behind.

@@ -25,7 +25,7 @@ use overlay::sockets::default_options;
 use overlay::{Node, Request};
 use scribe::{Outlet, Scribe};
 use std::collections::{BTreeSet, VecDeque};
-use wire::HEADROOM;
+use wire::SEALED_HEADROOM;
 
 /// The virtual port at which Scribe is reached, of those that belong to the node.
 pub const SCRIBE_PORT: VirtualPort = VirtualPort(6);
@@ -212,7 +212,7 @@ impl Station {
             match wish {
                 Wish::Send(to, bytes) => {
                     // A node without buffers loses it, as a network does.
-                    if let Some(payload) = out.pool().copy_of(HEADROOM, &bytes) {
+                    if let Some(payload) = out.pool().copy_of(SEALED_HEADROOM, &bytes) {
                         let port = SCRIBE_PORT;
                         let request = Request::Send { to, port, payload };
                         self.request(now, SCRIBE, request, out);

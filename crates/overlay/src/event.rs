@@ -93,11 +93,21 @@ pub enum Drop {
     OverRate,
     /// The source may not send to the group.
     NotPermitted,
+    /// Packets between two nodes for which there is no session: they have waited for one in vain, or
+    /// come under one that is not known here.
+    EndNoSession,
+    /// A packet that the node which it names as its source has not sealed, or that was changed on the
+    /// way.
+    EndForged,
+    /// A packet in the open in the name of a node that seals.
+    EndUnsealed,
+    /// A handshake between two nodes of which nothing comes.
+    EndHandshake,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 41] = [
+    pub const ALL: [Drop; 45] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -139,6 +149,10 @@ impl Drop {
         Drop::NoMember,
         Drop::OverRate,
         Drop::NotPermitted,
+        Drop::EndNoSession,
+        Drop::EndForged,
+        Drop::EndUnsealed,
+        Drop::EndHandshake,
     ];
 
     /// The metric's label.
@@ -185,6 +199,10 @@ impl Drop {
             Drop::NoMember => "no_member",
             Drop::OverRate => "over_rate",
             Drop::NotPermitted => "not_permitted",
+            Drop::EndNoSession => "end_no_session",
+            Drop::EndForged => "end_forged",
+            Drop::EndUnsealed => "end_unsealed",
+            Drop::EndHandshake => "end_handshake",
         }
     }
 }

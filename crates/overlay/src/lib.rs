@@ -29,6 +29,7 @@ pub mod announce;
 pub mod carried;
 pub mod detour;
 pub mod doubts;
+mod ends;
 pub mod estimate;
 pub mod event;
 pub mod flood;

@@ -506,7 +506,7 @@ impl Link {
                 bytes: CLEAR_BYTES + packet.len(),
                 priority: class.priority,
                 flow: FlowKey::of(&header).hash(),
-                is_elastic: header.has_transport(),
+                is_elastic: is_elastic(&header),
                 slack: left.saturating_sub(way_there),
             };
             brake.admit(now, &packet)
@@ -724,4 +724,10 @@ pub(crate) fn transmit_through(
         }
     }
     impairment.release(now, at, out);
+}
+
+/// A packet belongs to something that sends more slowly when it is told to: a stream, a long datagram. Of
+/// one that is sealed from end to end its kind tells.
+fn is_elastic(header: &Header<&[u8]>) -> bool {
+    header.has_transport() && header.payload().first() != Some(&Kind::Data.byte())
 }

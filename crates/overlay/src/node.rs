@@ -10,6 +10,7 @@
 pub(crate) mod control;
 mod deliver;
 mod doubt;
+mod ends;
 mod flows;
 mod fragments;
 mod group_status;
@@ -36,6 +37,7 @@ pub use shared_reports::REPORTS_PORT;
 
 use crate::detour::Detours;
 use crate::doubts::Doubts;
+use crate::ends::Ends;
 use crate::event::Event;
 use crate::flood::Flood;
 use crate::flow::Flows;
@@ -106,6 +108,8 @@ pub struct Node {
     unix_start_s: u64,
     accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
+    /// Sessions with the nodes at which this node's packets leave the overlay.
+    ends: Ends,
     links: Links,
     sockets: Sockets,
     flows: Flows,
@@ -113,6 +117,7 @@ pub struct Node {
     database: Database,
     flood: Flood,
     signers: routing::Signers,
+    origins: routing::Origins,
     tables: Tables,
     stamps: Stamps,
     detours: Detours,
@@ -123,7 +128,7 @@ pub struct Node {
     trees: Trees,
     shared: Shared,
     /// The nodes to which copies of a packet go along a shared tree: kept for its memory alone.
-    ends: Vec<NodeAddr>,
+    tree_ends: Vec<NodeAddr>,
     reports: Reports,
     reports_at: Time,
     reported_at: Time,
@@ -186,6 +191,7 @@ impl Node {
         };
         let mut database = Database::with_parameters(addr, parameters);
         database.set_doubt_after(config.settings.node_doubt_after);
+        database.set_clock(config.unix_start_s);
         Node {
             addr,
             name,
@@ -194,6 +200,7 @@ impl Node {
             watches_reach: false,
             unix_start_s: config.unix_start_s,
             accept: config.accept,
+            ends: Ends::new(config.identity.clone(), config.network.clone(), config.seed),
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
             links,
             sockets: Sockets::default(),
@@ -202,6 +209,7 @@ impl Node {
             database,
             flood: Flood::new(),
             signers: routing::Signers::default(),
+            origins: routing::Origins::default(),
             tables: Tables::new(addr),
             stamps: Stamps::default(),
             detours: Detours::default(),
@@ -211,7 +219,7 @@ impl Node {
             refusing: groups::Refusing::default(),
             trees: Trees::default(),
             shared: Shared::default(),
-            ends: Vec::new(),
+            tree_ends: Vec::new(),
             reports: Reports::default(),
             reports_at: Time::ZERO,
             reported_at: Time::ZERO,
@@ -367,6 +375,7 @@ impl Node {
         self.expire_fragments(now, out);
         self.on_stream_timeouts(now, out);
         self.drive_handshakes(now, out);
+        self.drive_ends(now, out);
         self.database.settle_doubts(now);
         if now >= self.housekeeping {
             self.housekeeping = now + HOUSEKEEPING;
@@ -374,6 +383,7 @@ impl Node {
             self.trees.expire(now);
             self.shared.expire(now);
             self.redial(now, out);
+            self.tend_ends(now, out);
             self.keep_records(now);
         }
         self.report_groups(now, out);
@@ -417,6 +427,7 @@ impl Engine for Node {
             (self.flood.next_timeout().map(|(at, _)| at), "flood"),
             (self.resequencer.next_timeout(), "resequencer"),
             (self.handshakes.next_timeout(), "handshake"),
+            (self.ends.next_timeout(), "end"),
             (self.reassembly.next_timeout(), "fragment"),
             (self.streams.next_timeout(), "stream"),
             (self.streams_again, "stream"),

@@ -200,6 +200,8 @@ pub enum RequestError {
         /// The group.
         group: NodeAddr,
     },
+    /// Nodes on the way could read it, and this node's configuration forbids that.
+    Unsealed,
     /// The class or option is not carried by this version.
     Unsupported,
     /// The reliable lane of the first link has no room now: the same request may succeed soon.
@@ -264,6 +266,9 @@ impl core::fmt::Display for RequestError {
             RequestError::Unsupported => {
                 f.write_str("the class is not carried by this version of the node")
             }
+            RequestError::Unsealed => f.write_str(
+                "nodes on the way could read it, which `relays_can_read = \"never\"` forbids: the destination is a group, or does not seal from end to end",
+            ),
             RequestError::Congested => f.write_str(
                 "the reliable link to the next node has no room now: try again in a moment",
             ),

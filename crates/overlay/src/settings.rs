@@ -21,6 +21,17 @@ pub enum MetricOf {
     Measured,
 }
 
+/// Whether what goes from one node to another is sealed from end to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// Never, and others are told that this node does not open.
+    Off,
+    /// With all nodes that seal.
+    On,
+    /// The same, and clients may not send where it cannot be.
+    Always,
+}
+
 /// The numbers of a node.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -40,6 +51,8 @@ pub struct Settings {
     pub node_doubt_after: Duration,
     /// Streams.
     pub streams: stream::Settings,
+    /// Whether what goes to other nodes is sealed from end to end.
+    pub sealing: Sealing,
     /// What the metrics of its links are made of.
     pub metric: MetricOf,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
@@ -64,6 +77,9 @@ impl Settings {
             // tried meanwhile needs longer to notice.
             node_doubt_after: Duration::from_millis(300),
             streams: stream::Settings::default(),
+            // Choice: not yet by itself, because the first packets to a node wait for a handshake of one
+            // round trip, and longer where the path is broken.
+            sealing: Sealing::Off,
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.
             codec_threshold: Duration::from_millis(150),
@@ -84,6 +100,8 @@ impl Settings {
             brake: None,
             reliable: reliable::Settings::paper(),
             announce: announce::Settings::paper(),
+            // The papers' systems do not seal, and their packets are as much shorter.
+            sealing: Sealing::Off,
             metric: MetricOf::Paper,
             codec_threshold: Duration::from_millis(100),
             detection: Duration::from_millis(2),

@@ -46,10 +46,40 @@ pub struct Snapshot {
     pub flows: Vec<FlowStatus>,
     /// The streams that end here.
     pub streams: Vec<StreamStatus>,
+    /// How packets to and from other nodes are sealed from end to end.
+    pub ends: Vec<EndStatus>,
+    /// Nodes that have renewed their records more often than they may: the first few.
+    pub flooders: Vec<FlooderStatus>,
     /// What waits here for its predecessors.
     pub held: HeldStatus,
     /// Nodes in the link-state database.
     pub database_nodes: usize,
+}
+
+/// A node that renews its records more often than it may.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlooderStatus {
+    /// Who.
+    pub node: String,
+    /// Its records that were dropped here for that.
+    pub dropped: u64,
+}
+
+/// How packets to and from another node are sealed from end to end.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndStatus {
+    /// The other node.
+    pub node: String,
+    /// It says that it seals; if not, nodes on the way can read what goes to it.
+    pub seals: bool,
+    /// Seconds since the present session was made; null without one: none was needed of late.
+    pub session_age_s: Option<f64>,
+    /// Packets sealed for it.
+    pub sealed: u64,
+    /// Packets of it that were opened.
+    pub opened: u64,
+    /// Packets in its name that did not open.
+    pub refused: u64,
 }
 
 /// What waits at a node for its predecessors, for it is to be delivered in order.

@@ -364,9 +364,10 @@ fn forged_records_without_end_are_not_even_looked_at() {
     // The record of node 0 is flooded as it changes, and cannot be told from these by its number.
     let said: Vec<Vec<u8>> = (0..4_000)
         .map(|n| {
-            let body = siege
-                .rogue()
-                .forged(addr(0), serial, 1_000_000 + n, &[(addr(INTRUDER), 1)]);
+            let body =
+                siege
+                    .rogue()
+                    .forged(addr(0), serial, 2_000_000_000 + n, &[(addr(INTRUDER), 1)]);
             records(&[(RecordKind::LINK_STATE, &body)])
         })
         .collect();
@@ -400,5 +401,18 @@ fn a_member_that_renews_its_record_without_end_does_not_stop_the_calls() {
             .map(|record| Ask::Say(target, Kind::Control, record.clone()))
             .collect()
     });
-    siege.end();
+    let nodes = siege.end();
+    // The neighbour has taken 200 at once and 40 per second, and nobody else has heard of more.
+    let intruder = addr(INTRUDER).to_string();
+    let snapshot = nodes.snapshot(TARGET);
+    let [flooder] = snapshot.flooders.as_slice() else {
+        panic!("{:?}", snapshot.flooders);
+    };
+    assert_eq!(flooder.node, intruder);
+    assert!(
+        (1_300..1_600).contains(&flooder.dropped),
+        "{}",
+        flooder.dropped
+    );
+    assert!(nodes.snapshot(0).flooders.is_empty());
 }

@@ -11,6 +11,15 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use zeroize::Zeroizing;
 
+/// Another seed out of one, by a name: whoever knows either knows nothing of the other.
+pub(crate) fn apart(seed: &[u8; 32], name: &[u8]) -> Secret {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, seed);
+    let tag = ring::hmac::sign(&key, name);
+    let mut other = Secret::default();
+    other.copy_from_slice(tag.as_ref());
+    other
+}
+
 /// 32 random bytes that are wiped when dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
 
@@ -53,6 +62,16 @@ mod tests {
             assert!(drawn.insert(*number));
         }
         assert_ne!(a.draw_u32(), Entropy::new([2; 32]).draw_u32());
+    }
+
+    #[test]
+    fn seeds_apart_are_apart() {
+        let seed = [1; 32];
+        let names: [&[u8]; 2] = [b"one", b"other"];
+        let [one, other] = names.map(|name| apart(&seed, name));
+        assert!(*one != *other && *one != seed && *one == *apart(&seed, b"one"));
+        let (mut a, mut b) = (Entropy::new(seed), Entropy::new(*one));
+        assert!((0..100).all(|_| a.draw() != b.draw()));
     }
 
     #[test]

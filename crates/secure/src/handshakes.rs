@@ -43,8 +43,20 @@ use wire::link::{Kind, SessionIndex};
 /// The versions of the data plane that this code speaks.
 pub const VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
 
+/// Between whom sessions are made. What is said under one kind of handshake counts for nothing under
+/// the other, because its name is hashed into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Between {
+    /// Neighbours, by datagrams of the network below.
+    Neighbours,
+    /// The two ends of a path, by packets of the overlay. What stands for the address below is made
+    /// of the node's address.
+    Ends,
+}
+
 /// All handshakes of one node.
 pub struct Handshakes {
+    between: Between,
     identity: Arc<Identity>,
     network: Network,
     mac: NetworkMac,
@@ -184,8 +196,27 @@ impl Handshakes {
     /// The handshakes of a node, with entropy that nobody else must know. Equal seeds and inputs
     /// give equal outputs.
     pub fn new(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
+        Handshakes::between(Between::Neighbours, identity, network, seed, now)
+    }
+
+    /// The handshakes of a node with the other ends of paths, which are no neighbours. The seed may
+    /// be that of [`Handshakes::new`]: what is drawn from it here has nothing to do with what is
+    /// drawn there.
+    pub fn of_ends(identity: Identity, network: Network, seed: [u8; 32], now: Time) -> Handshakes {
+        let seed = crate::entropy::apart(&seed, b"sinew end to end seed 1");
+        Handshakes::between(Between::Ends, identity, network, *seed, now)
+    }
+
+    fn between(
+        between: Between,
+        identity: Identity,
+        network: Network,
+        seed: [u8; 32],
+        now: Time,
+    ) -> Handshakes {
         let mut entropy = Entropy::new(seed);
         Handshakes {
+            between,
             mac: NetworkMac::new(network.root_key()),
             cookies: Cookies::new(&entropy.draw(), now),
             limits: Limits::new(entropy.draw_u32(), now),
@@ -276,6 +307,14 @@ impl Handshakes {
     pub fn indices_in_use(&self) -> usize {
         self.table.len()
     }
+    /// The handshake of this index was answered and is not finished.
+    pub fn is_half_open(&mut self, index: SessionIndex) -> bool {
+        self.table.half_open_at(index).is_some()
+    }
+    /// This side has begun a handshake with `to`, and it was not answered yet.
+    pub fn is_dialling(&self, to: UnderlayAddr) -> bool {
+        self.table.dial_to(to).is_some()
+    }
     /// Handshakes that were answered and not finished.
     pub fn half_open(&self) -> usize {
         self.table.half_open()
@@ -306,15 +345,32 @@ impl Handshakes {
         Ok(peer)
     }
 
+    /// How far behind the newest a datagram of a session may be.
+    fn window(&self) -> usize {
+        match self.between {
+            Between::Neighbours => crate::replay::MAX_WINDOW,
+            Between::Ends => crate::replay::MAX_WINDOW_OF_ENDS,
+        }
+    }
+
     /// What both sides hash into the handshake before its first message.
     fn prologue(&self, init: &[u8]) -> Vec<u8> {
         let header = &init[..wire::handshake::init::NOISE.start];
-        [
-            b"sinew handshake 1",
-            self.network.root_key().as_slice(),
-            header,
-        ]
-        .concat()
+        let label: &[u8] = match self.between {
+            Between::Neighbours => b"sinew handshake 1",
+            Between::Ends => b"sinew end to end 1",
+        };
+        [label, self.network.root_key().as_slice(), header].concat()
+    }
+}
+
+/// Shows no keys.
+impl core::fmt::Debug for Handshakes {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Handshakes")
+            .field("between", &self.between)
+            .field("indices", &self.indices_in_use())
+            .finish_non_exhaustive()
     }
 }
 

@@ -34,6 +34,12 @@ pub const REKEY_SPREAD: Duration = Duration::from_secs(60);
 /// certificate that has expired meanwhile ends here too.
 pub const MAX_AGE: Duration = Duration::from_secs(900);
 
+/// Bytes around a sealed datagram that its seal covers besides its own header: of a packet's header
+/// source, destination, ports and flow sequence number.
+pub const BOUND_BYTES: usize = 16;
+/// What stands around a datagram and is sealed with it.
+pub type Bound = [u8; BOUND_BYTES];
+
 /// A session with one neighbour. Keys are gone when it is dropped.
 pub struct Session {
     local_index: SessionIndex,
@@ -104,6 +110,8 @@ pub(crate) struct Parts {
     pub(crate) keys: ([u8; 32], [u8; 32]),
     /// Nothing is sealed.
     pub(crate) open: bool,
+    /// The most counters that a datagram may be behind the newest one.
+    pub(crate) window: usize,
 }
 
 impl Session {
@@ -125,7 +133,7 @@ impl Session {
             sealing,
             opening,
             next_counter: 0,
-            replay: Replay::new(),
+            replay: Replay::up_to(parts.window),
         }
     }
 
@@ -172,6 +180,27 @@ impl Session {
     /// Seals a datagram of `kind` in place: 8 bytes for the header, the plaintext, 16 bytes for the
     /// tag. Gives its counter.
     pub fn seal(&mut self, kind: Kind, datagram: &mut [u8]) -> Result<u64, SealError> {
+        self.seal_beside(kind, datagram, None)
+    }
+
+    /// The same for a datagram inside a packet: `bound` is what stands around it and must arrive
+    /// as it was sent.
+    pub fn seal_bound(
+        &mut self,
+        kind: Kind,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<u64, SealError> {
+        self.seal_beside(kind, datagram, Some(bound))
+    }
+
+    #[inline]
+    fn seal_beside(
+        &mut self,
+        kind: Kind,
+        datagram: &mut [u8],
+        bound: Option<&Bound>,
+    ) -> Result<u64, SealError> {
         debug_assert!(kind.is_sealed());
         let counter = self.next_counter;
         if datagram.len() < SEAL_BYTES {
@@ -189,7 +218,12 @@ impl Session {
         let (front, rest) = datagram.split_at_mut(CLEAR_BYTES);
         front.copy_from_slice(&header);
         let (plaintext, room) = rest.split_at_mut(rest.len() - TAG_BYTES);
-        let tag = self.sealing.seal(counter, &header, plaintext)?;
+        let tag = match bound {
+            None => self.sealing.seal(counter, &header, plaintext)?,
+            Some(bound) => self
+                .sealing
+                .seal(counter, &beside(&header, bound), plaintext)?,
+        };
         room.copy_from_slice(&tag);
         self.next_counter = counter + 1;
         Ok(counter)
@@ -197,6 +231,20 @@ impl Session {
 
     /// Opens a datagram in place. Whose session it is was found by its index.
     pub fn open(&mut self, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+        self.open_beside(datagram, None)
+    }
+
+    /// The same for a datagram that [`Session::seal_bound`] has sealed.
+    pub fn open_bound(&mut self, datagram: &mut [u8], bound: &Bound) -> Result<Opened, OpenError> {
+        self.open_beside(datagram, Some(bound))
+    }
+
+    #[inline]
+    fn open_beside(
+        &mut self,
+        datagram: &mut [u8],
+        bound: Option<&Bound>,
+    ) -> Result<Opened, OpenError> {
         let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
         if datagram.len() < SEAL_BYTES {
             return Err(OpenError::Short);
@@ -210,7 +258,10 @@ impl Session {
             return Err(OpenError::Replay);
         }
         let (header, sealed) = datagram.split_at_mut(CLEAR_BYTES);
-        self.opening.open(counter, header, sealed)?;
+        match bound {
+            None => self.opening.open(counter, header, sealed)?,
+            Some(bound) => self.opening.open(counter, &beside(header, bound), sealed)?,
+        }
         self.replay.mark(counter);
         Ok(Opened {
             kind: clear.kind,
@@ -313,6 +364,16 @@ impl Cipher {
             Cipher::Open(_) => Err(OpenError::Tag),
         }
     }
+}
+
+/// What is authenticated of a datagram inside a packet.
+#[inline]
+fn beside(header: &[u8], bound: &Bound) -> [u8; CLEAR_BYTES + BOUND_BYTES] {
+    let mut bytes = [0; CLEAR_BYTES + BOUND_BYTES];
+    let (front, back) = bytes.split_at_mut(CLEAR_BYTES);
+    front.copy_from_slice(header);
+    back.copy_from_slice(bound);
+    bytes
 }
 
 fn open_tag(mark: &[u8; TAG_BYTES], counter: u64) -> [u8; TAG_BYTES] {

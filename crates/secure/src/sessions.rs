@@ -13,7 +13,7 @@
 //! two handshakes cross and each side prefers another session, both stay, each used in one
 //! direction, and nothing is lost either: not even when an outage is longer than [`GRACE`].
 
-use crate::session::{OpenError, Opened, SealError, Session};
+use crate::session::{Bound, OpenError, Opened, SealError, Session};
 use base::{Duration, Time};
 use wire::link::{Clear, Kind, SessionIndex};
 
@@ -72,8 +72,41 @@ impl Sessions {
         self.held[at].session.seal(kind, datagram)
     }
 
+    /// The same for a datagram inside a packet, with what stands around it.
+    pub fn seal_bound(
+        &mut self,
+        kind: Kind,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<u64, SealError> {
+        let at = self.sealing().ok_or(SealError::NoSession)?;
+        self.held[at].session.seal_bound(kind, datagram, bound)
+    }
+
     /// Opens in place under the session that the datagram names.
     pub fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<Opened, OpenError> {
+        self.open_with(now, datagram, Session::open)
+    }
+
+    /// The same for a datagram inside a packet, with what stands around it.
+    pub fn open_bound(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        bound: &Bound,
+    ) -> Result<Opened, OpenError> {
+        self.open_with(now, datagram, |session, datagram| {
+            session.open_bound(datagram, bound)
+        })
+    }
+
+    #[inline]
+    fn open_with(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        open: impl FnOnce(&mut Session, &mut [u8]) -> Result<Opened, OpenError>,
+    ) -> Result<Opened, OpenError> {
         let clear = Clear::parse(datagram).map_err(|_| OpenError::Short)?;
         let at = self
             .held
@@ -81,7 +114,7 @@ impl Sessions {
             .rposition(|held| held.session.local_index() == clear.session)
             .ok_or(OpenError::NoSession)?;
         let held = &mut self.held[at];
-        let mut opened = held.session.open(datagram)?;
+        let mut opened = open(&mut held.session, datagram)?;
         opened.confirms = !held.confirmed;
         held.confirmed = true;
         held.used = now;
@@ -189,6 +222,7 @@ mod tests {
                 dialled,
                 keys: ([n as u8; 32], [n as u8 + 100; 32]),
                 open: false,
+                window: 1 << 16,
             };
             Session::new(parts, T0)
         };

@@ -101,6 +101,9 @@ pub struct Config {
     /// `modern` or `paper`.
     #[serde(default)]
     pub profile: Profile,
+    /// When nodes on the way may read what this node's programs send: `always`, `if-needed` or `never`.
+    /// The profile decides if it is absent.
+    pub relays_can_read: Option<RelaysCanRead>,
     /// Ask for real-time scheduling.
     #[serde(default = "yes")]
     pub realtime_priority: bool,
@@ -515,6 +518,18 @@ pub enum Profile {
     Modern,
     /// The papers' numbers, for comparison.
     Paper,
+}
+
+/// When nodes on the way can read what programs send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RelaysCanRead {
+    /// Where the other end does not seal, and of packets to groups.
+    IfNeeded,
+    /// Never: programs may not send what cannot be sealed.
+    Never,
+    /// Always: nothing is sealed from end to end.
+    Always,
 }
 
 /// Who may dial.

@@ -9,7 +9,7 @@ mod ready;
 mod reload;
 mod start;
 
-use crate::config::{self, Accept, Config, Profile, RandomLosses};
+use crate::config::{self, Accept, Config, Profile, RandomLosses, RelaysCanRead};
 use crate::failure::{Failure, Outcome};
 use crate::identity;
 use base::{Duration, UnderlayAddr};
@@ -31,6 +31,7 @@ use net::sched::{self, Scheduling};
 use net::signals::{Hangup, Termination};
 use overlay::node::{Neighbor, Node};
 use overlay::request::Operation;
+use overlay::settings::Sealing;
 use ready::Ready;
 use reload::{Reloader, Running};
 use secure::{Delegation, Identity, Issuer, Network};
@@ -408,6 +409,12 @@ fn node(
     }
     if let Some(losses) = config.reliable.random_losses {
         settings.reliable.spares_random_losses = losses == RandomLosses::Spared;
+    }
+    match config.relays_can_read {
+        None => {}
+        Some(RelaysCanRead::IfNeeded) => settings.sealing = Sealing::On,
+        Some(RelaysCanRead::Never) => settings.sealing = Sealing::Always,
+        Some(RelaysCanRead::Always) => settings.sealing = Sealing::Off,
     }
     for (key, value) in &config.settings {
         let set = settings.set(key, value);

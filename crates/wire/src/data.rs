@@ -51,6 +51,11 @@ pub const HEADER_BYTES: usize = 23;
 pub const HEADROOM: usize = CLEAR_BYTES + HEADER_BYTES;
 /// The largest time to live.
 pub const TTL_MAX: u8 = 0x3f;
+/// Bytes from the source to the flow sequence number: what a seal from end to end covers.
+pub const BOUND_BYTES: usize = field::LANE_SEQ - field::SOURCE;
+/// Bytes before the payload of a packet without an extension that is sealed from end to end: room to
+/// leave before what is to be sent.
+pub const SEALED_HEADROOM: usize = HEADROOM + CLEAR_BYTES;
 /// Bytes of the length in front of an extension.
 pub const EXTENSION_LENGTH_BYTES: usize = 2;
 
@@ -227,6 +232,10 @@ impl<B: AsRef<[u8]>> Header<B> {
         let [a, b, c] = self.at(field::LANE_SEQ);
         LaneSeq(u32::from_be_bytes([0, a, b, c]))
     }
+    /// What no hop changes: source, destination, ports and flow sequence number, as they stand.
+    pub fn bound(&self) -> [u8; BOUND_BYTES] {
+        self.at(field::SOURCE)
+    }
     /// Where the payload begins.
     pub fn payload_offset(&self) -> usize {
         if self.has_extension() {
@@ -310,6 +319,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Header<B> {
     /// Changes the class; a mark of congestion or recovery goes.
     pub fn set_class(&mut self, class: Class) {
         self.put(field::CLASS, [class.to_byte()]);
+    }
+    /// Says whether the payload begins with a transport header.
+    pub fn set_transport(&mut self, has: bool) {
+        let flags = self.at::<1>(field::FLAGS_TTL)[0] & !TRANSPORT;
+        let transport = if has { TRANSPORT } else { 0 };
+        self.put(field::FLAGS_TTL, [flags | transport]);
     }
     /// Changes the time to live; what is above [`TTL_MAX`] becomes that. The flags stay.
     pub fn set_ttl(&mut self, ttl: u8) {

@@ -39,7 +39,7 @@ pub mod scribe;
 pub mod stamp;
 pub mod transport;
 
-pub use data::{HEADER_BYTES, HEADROOM};
+pub use data::{HEADER_BYTES, HEADROOM, SEALED_HEADROOM};
 pub use link::{CLEAR_BYTES, TAG_BYTES};
 pub use measure::{Availability, Latency, Loss};
 

@@ -103,6 +103,19 @@ pub const OPTION_HOPS: u8 = 4;
 /// +---------------+---------------+---------------+---------------+
 /// ```
 pub const OPTION_VERSION: u8 = 5;
+/// The option that says that the origin seals from end to end: what is for it comes sealed from whoever
+/// knows how, and what comes from it is sealed. Whoever gets something in its name that is not, drops it.
+/// It stands before the others, which have what room it leaves. The boot is another one after each start
+/// of the origin: keys that were agreed on before are gone then.
+///
+/// ```text
+/// +---------------+---------------+---------------+-------------------------------+
+/// | 0 0 0 0 1 0 0 0 |       5       |  version, 1   |        boot (4 bytes)         |
+/// +---------------+---------------+---------------+-------------------------------+
+/// ```
+pub const OPTION_SEALS: u8 = 8;
+/// The version of the seal from end to end, as the option has it.
+pub const SEALS_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
 pub const VERSION_BYTES_MAX: usize = 24;
 /// Bytes of an entry of a capacity.
@@ -111,8 +124,10 @@ pub const CAPACITY_ENTRY_BYTES: usize = 5;
 pub const HOPS_ENTRY_BYTES: usize = 2;
 /// Bytes of an entry of what a link carries less than others.
 pub const USABLE_ENTRY_BYTES: usize = 3;
-/// Links that it can name: 2 + 52 · 3 = 158 bytes of options.
-pub const USABLE_ENTRIES_MAX: usize = (OPTIONS_BYTES_MAX - 2) / USABLE_ENTRY_BYTES;
+/// Bytes of [`OPTION_SEALS`].
+pub const SEALS_BYTES: usize = 7;
+/// Links that it can name: 7 + 2 + 50 · 3 = 159 bytes of options.
+pub const USABLE_ENTRIES_MAX: usize = (OPTIONS_BYTES_MAX - SEALS_BYTES - 2) / USABLE_ENTRY_BYTES;
 /// The longest sealed datagram that a link is taken to carry: a packet with 1392 bytes of payload.
 pub const USABLE_BYTES_DEFAULT: u16 = 1_439;
 
@@ -257,6 +272,16 @@ impl<'a> LinkState<'a> {
             .filter(|text| is_version(text))
     }
 
+    /// The origin seals from end to end in a way that is known here: its boot.
+    pub fn seals(&self) -> Option<u32> {
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_SEALS)?;
+        match *told.value {
+            [SEALS_VERSION, a, b, c, d] => Some(u32::from_be_bytes([a, b, c, d])),
+            _ => None,
+        }
+    }
+
     /// The options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
@@ -382,6 +407,13 @@ pub fn write_option(w: &mut Writer<'_>, option: Opt<'_>) -> Result<(), Full> {
     w.u8(option.kind)?;
     w.u8(length)?;
     w.put(option.value)
+}
+
+/// Appends [`OPTION_SEALS`].
+pub fn write_seals(w: &mut Writer<'_>, boot: u32) -> Result<(), Full> {
+    let [a, b, c, d] = boot.to_be_bytes();
+    let (kind, value) = (OPTION_SEALS, &[SEALS_VERSION, a, b, c, d][..]);
+    write_option(w, Opt { kind, value })
 }
 
 /// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those

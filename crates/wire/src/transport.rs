@@ -54,6 +54,26 @@
 //! behind the ranges; 2, E, with A, the bytes that came with the opening have been taken. An initiator whose
 //! S has no A sets acknowledged to 1 if it knows what a ticket is.
 //!
+//! What one end has sealed for the other begins with the clear header of [a sealed
+//! datagram](crate::link), of which the end that opens it chose the session, and ends with its tag.
+//! Kind 0x18 (data) has sealed the payload of a packet without flag T, kind 0x19 (control) that of
+//! one with it: a transport header of the kinds above, or nothing. Kinds 0x10 to 0x13 are the
+//! handshake by which the two ends agree on keys. So transport kinds from 0x10 to 0x1f belong to
+//! [`crate::link`].
+//!
+//! ```text
+//! +---------------+-----------------------------------------------+
+//! | kind 0x18, 19 |       session, chosen by the exit             |   0
+//! +---------------+-----------------------------------------------+
+//! |                    counter, the low 32 bits                   |   4
+//! +---------------------------------------------------------------+
+//! |  sealed: what the payload would be ...         | tag, 16 bytes|
+//! +---------------------------------------------------------------+
+//! ```
+//!
+//! The seal covers these eight bytes and, of the packet's header, source, destination, ports and
+//! flow sequence number ([`crate::data::Header::bound`]).
+//!
 //! X with S and M: messages expire. Each stands behind its number in 32 bits, from 0 on, and its
 //! length in 16, so that the receiver knows which it has missed; a length of 0 is no message, but
 //! says how many there were. X without S: the ranges, at least one, are what the sender of this segment
@@ -61,7 +81,7 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::ipc::ResetReason;
-use crate::{Full, Malformed};
+use crate::{Full, Malformed, link};
 
 /// Bytes of the header of a fragment.
 pub const FRAGMENT_BYTES: usize = 10;
@@ -90,6 +110,8 @@ pub enum Kind {
     Fragment,
     /// A part of a stream, or what belongs to it.
     Segment,
+    /// A datagram of one end for the other: sealed, or of their handshake.
+    End(link::Kind),
 }
 
 impl Kind {
@@ -99,7 +121,10 @@ impl Kind {
             None => Err(Malformed::Short),
             Some(&FRAGMENT) => Ok(Kind::Fragment),
             Some(&SEGMENT) => Ok(Kind::Segment),
-            Some(_) => Err(Malformed::Kind),
+            Some(&byte) => match link::Kind::from_byte(byte) {
+                Ok(kind) => Ok(Kind::End(kind)),
+                Err(_) => Err(Malformed::Kind),
+            },
         }
     }
 }

@@ -91,6 +91,8 @@ fn transport(data: &[u8]) {
             assert_eq!(written[..len], data[..len]);
             assert_eq!(parsed.bytes, &data[len..]);
         }
+        // Those of `link`, for the two ends.
+        Ok(Kind::End(kind)) => assert_eq!(data.first(), Some(&kind.byte())),
         Err(_) => {}
     }
 }

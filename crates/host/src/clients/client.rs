@@ -10,7 +10,7 @@ use overlay::request::{Request, RequestError};
 use overlay::stream::{ResetReason, StreamRequest};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
-use wire::HEADROOM;
+use wire::SEALED_HEADROOM;
 use wire::ipc::{self, Datagram, Destination, ErrorCode, kind};
 
 /// Bytes of a message in which several datagrams are handed over: what fits the kernel's pages at
@@ -299,7 +299,7 @@ impl Client {
         let (ports, payload, next) = ipc::Outgoing::at(message.bytes(), offset)?;
         let payload = &message.bytes()[payload];
         let payload = match payload.len() <= super::SMALL_ROOM {
-            true => pool.copy_of(HEADROOM, payload),
+            true => pool.copy_of(SEALED_HEADROOM, payload),
             // It is cut inside the node and needs no headroom.
             false => pool.copy_of(0, payload),
         };
@@ -482,6 +482,7 @@ pub(crate) fn error_code(why: &RequestError) -> ErrorCode {
         | RequestError::NoSuchNeighbor
         | RequestError::TooManyNeighbors
         | RequestError::BadCredential
+        | RequestError::Unsealed
         | RequestError::MayNotSend { .. }
         | RequestError::MayNotReceive { .. } => ErrorCode::Forbidden,
     }

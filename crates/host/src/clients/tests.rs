@@ -124,7 +124,10 @@ fn a_session_from_hello_to_raw() {
         (to, port, payload.bytes()),
         (PEER.node, PEER.port, &b"hi"[..])
     );
-    assert!(payload.headroom() >= HEADROOM && payload.capacity() >= HEADROOM + 2 + TAG_BYTES);
+    assert!(
+        payload.headroom() >= SEALED_HEADROOM
+            && payload.capacity() >= SEALED_HEADROOM + 2 + 2 * TAG_BYTES
+    );
 
     world.clients.deliver(id, world.datagram(b"ho")).unwrap();
     assert_eq!(hear(&stream)[ipc::DATAGRAM_HEADER_BYTES..], *b"ho");

@@ -7,7 +7,7 @@ use base::{Duration, Engine, Input, Outbox, Time};
 use net::epoll::Interest;
 use overlay::Request;
 use overlay::event::{Drop, Event};
-use wire::HEADROOM;
+use wire::SEALED_HEADROOM;
 
 /// One that lives here.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Driver {
             from = end;
             // What is longer than a packet is cut inside the node and needs no headroom.
             let is_short = packet.len() <= overlay::node::MAX_PAYLOAD;
-            let headroom = if is_short { HEADROOM } else { 0 };
+            let headroom = if is_short { SEALED_HEADROOM } else { 0 };
             let Some(payload) = self.io.pool.copy_of(headroom, packet) else {
                 let reason = Drop::NoBuffer;
                 self.io.report(Event::Dropped { reason, packets: 1 });

@@ -56,6 +56,29 @@ fn node(page: &mut Page, status: &Status) {
         "Nodes in the link-state database.",
         snapshot.database_nodes,
     );
+    let with_session = snapshot
+        .ends
+        .iter()
+        .filter(|end| end.session_age_s.is_some());
+    page.gauge(
+        "sinew_end_sessions",
+        "Nodes with which there are keys to seal packets from end to end.",
+        with_session.count(),
+    );
+    let flooders = page.family(
+        "sinew_origin_records_dropped_total",
+        "counter",
+        "Records of a node that were dropped because it renews them too often.",
+    );
+    for flooder in &snapshot.flooders {
+        flooders.sample(&[("origin", &flooder.node)], flooder.dropped);
+    }
+    let in_the_open = snapshot.ends.iter().filter(|end| !end.seals);
+    page.gauge(
+        "sinew_end_unsealed_nodes",
+        "Nodes that do not seal from end to end.",
+        in_the_open.count(),
+    );
     page.gauge("sinew_clients", "Connected clients.", host.clients);
     page.gauge("sinew_sockets", "Open overlay sockets.", snapshot.sockets);
     page.gauge(

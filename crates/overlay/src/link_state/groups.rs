@@ -62,8 +62,7 @@ impl Database {
         sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
     ) -> Result<Key, Full> {
         let kind = RecordKind::groups(what.part).ok_or(Full)?;
-        // Saturates, as that of link states.
-        let seq = RecordSeq(self.own_groups.seq(kind).0.saturating_add(1));
+        let seq = self.next_seq(now, self.own_groups.seq(kind));
         let repr = Repr {
             origin: self.own,
             seq,

@@ -43,7 +43,7 @@ pub use usable::Told;
 
 use crate::groups::Membership;
 use crate::link::LinkIndex;
-use base::{Duration, NodeAddr, Time};
+use base::{Duration, Map, NodeAddr, Time};
 use graph::{Change, Parameters, Topology};
 use std::collections::BTreeMap;
 use wire::link_state::Link;
@@ -113,6 +113,8 @@ impl Entry {
 pub struct Database {
     own: NodeAddr,
     own_seq: RecordSeq,
+    /// Wall time at [`Time::ZERO`], in seconds since 1970.
+    unix_start_s: u64,
     refresh_at: Time,
     own_groups: groups::OwnParts,
     membership: Membership,
@@ -122,6 +124,8 @@ pub struct Database {
     /// Links that carry shorter datagrams than others, and the least of all.
     usable: BTreeMap<(NodeAddr, NodeAddr), u16>,
     least_usable: u16,
+    /// Nodes that seal from end to end, and what tells their present start from earlier ones.
+    sealers: Map<NodeAddr, u32>,
     /// What is told of links besides, where something is.
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
     /// What nodes tell of their part in bulk data.
@@ -146,6 +150,7 @@ impl Database {
         Database {
             own,
             own_seq: RecordSeq(0),
+            unix_start_s: 0,
             refresh_at: Time::ZERO,
             own_groups: groups::OwnParts::default(),
             membership: Membership::default(),
@@ -154,6 +159,7 @@ impl Database {
             topology: Topology::new(parameters),
             usable: BTreeMap::new(),
             least_usable: crate::mtu::DEFAULT,
+            sealers: Map::default(),
             told: BTreeMap::new(),
             bulk: BTreeMap::new(),
             doubts: BTreeMap::new(),
@@ -163,6 +169,11 @@ impl Database {
             rebuilt: false,
             generation: 0,
         }
+    }
+
+    /// Wall time at [`Time::ZERO`], in seconds since 1970: own records are numbered by it.
+    pub fn set_clock(&mut self, unix_start_s: u64) {
+        self.unix_start_s = unix_start_s;
     }
 
     /// Judges a record that came over the link `from`, and stores it if it is news. `verify` is
@@ -179,7 +190,14 @@ impl Database {
             Err(why) => return Verdict::dropped(None, Reason::Malformed(why)),
         };
         let key = claim.key();
+        let record = &Record {
+            age_s: self.age_at_most(now, key, record.age_s),
+            ..*record
+        };
         if let Some(verdict) = self.without_verification(now, key, record, &claim) {
+            if matches!(verdict, Verdict::Known(_)) {
+                self.follow_age(now, key, record);
+            }
             return verdict;
         }
         match verify(&claim) {

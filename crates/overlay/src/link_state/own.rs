@@ -4,7 +4,7 @@ use super::{Claim, Database};
 use crate::link_state::Name;
 use base::{Duration, NodeAddr, Time};
 use wire::link_state::{LINKS_MAX, Link, Repr, SIGNATURE_BYTES};
-use wire::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
+use wire::record::{BODY_BYTES_MAX, Key, Record, RecordKind, RecordSeq};
 use wire::{Full, Malformed};
 
 /// How long a link-state record is valid. Choice: a node that is gone without a word is forgotten
@@ -12,6 +12,10 @@ use wire::{Full, Malformed};
 /// five minutes may miss two renewals. At 1024 nodes of degree 8 renewals are 1024 · 170 bytes per
 /// 300 s, 4.6 kbit/s on each link.
 pub const LIFETIME_S: u16 = 900;
+
+/// Numbers from here on are those of records that are numbered by the second in which they were made,
+/// since 1970: in September 2001. Lower ones were counted by an earlier version.
+const SECONDS_FROM: u32 = 1_000_000_000;
 
 /// What a node says of itself in its link-state record.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +40,7 @@ impl Database {
         sign: impl FnOnce(&[u8]) -> [u8; SIGNATURE_BYTES],
     ) -> Result<Key, Full> {
         let links = &what.links[..what.links.len().min(LINKS_MAX)];
-        // Saturates: 2^32 records are 40 000 years of renewals.
-        let seq = RecordSeq(self.own_seq.0.saturating_add(1));
+        let seq = self.next_seq(now, self.own_seq);
         let repr = Repr {
             origin: self.own,
             seq,
@@ -54,6 +57,41 @@ impl Database {
         self.store(now, claim.key(), 0, &claim, &body[..len]);
         self.refresh_at = now + refresh_interval(self.own, seq);
         Ok(claim.key())
+    }
+
+    /// The number of a record that is made now, after one with the number `before`: the second since
+    /// 1970, or one more than before where that is not less. So a node that starts again goes on above what
+    /// it said before, and whoever gets a record knows how old it is: number and signature are one.
+    pub(super) fn next_seq(&self, now: Time, before: RecordSeq) -> RecordSeq {
+        let second = u32::try_from(self.unix_s(now)).unwrap_or(u32::MAX);
+        RecordSeq(before.0.saturating_add(1).max(second))
+    }
+
+    /// How old a record is, of which a neighbour says that it is `told_s` old: at most as old as its number
+    /// says, so that nobody makes others forget it. Choice: a neighbour is believed where it says less,
+    /// because the clock of the origin may be behind.
+    pub(super) fn age_at_most(&self, now: Time, key: Key, told_s: u16) -> u16 {
+        let is_own_word = key.kind == RecordKind::LINK_STATE || key.kind.groups_part().is_some();
+        if !is_own_word || key.seq.0 < SECONDS_FROM {
+            return told_s;
+        }
+        let since_s = self.unix_s(now).saturating_sub(u64::from(key.seq.0));
+        told_s.min(u16::try_from(since_s).unwrap_or(u16::MAX))
+    }
+
+    /// Of equal editions the youngest counts.
+    pub(super) fn follow_age(&mut self, now: Time, key: Key, record: &Record<'_>) {
+        let entry = self.entries.get_mut(&Name::of(key));
+        if let Some(entry) = entry
+            && *entry.body == *record.body
+            && entry.age_s(now) > record.age_s
+        {
+            (entry.age_s, entry.stored) = (record.age_s, now);
+        }
+    }
+
+    fn unix_s(&self, now: Time) -> u64 {
+        self.unix_start_s + now.as_micros() / 1_000_000
     }
 
     /// When the node's own record is to be made anew even if nothing has changed.

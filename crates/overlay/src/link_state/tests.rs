@@ -387,6 +387,64 @@ fn unknown_options_are_kept_byte_for_byte() {
     );
 }
 
+/// A neighbour says that a record is old: it cannot be older than its number, and an honest copy makes it
+/// young again.
+#[test]
+fn nobody_makes_a_record_older_than_it_is() {
+    const UNIX_S: u64 = 1_800_000_000;
+    let mut maker = Database::new(node(2));
+    maker.set_clock(UNIX_S);
+    let what = Origination {
+        links: &[link(1, 3)],
+        strikes: 0,
+        certificate_serial: 1,
+        options: &[],
+    };
+    let made = maker.originate(at(10), what, |_| sign(node(2))).unwrap();
+    assert_eq!(made.seq, RecordSeq(1_800_000_010));
+    let again = maker.originate(at(10), what, |_| sign(node(2))).unwrap();
+    assert_eq!(again.seq, RecordSeq(1_800_000_011), "two in one second");
+    let (_, record) = maker.record(at(10), Name::of(again)).unwrap();
+    let old = Record {
+        age_s: LIFETIME_S - 2,
+        ..record
+    };
+    let mut db = Database::new(node(1));
+    db.set_clock(UNIX_S);
+    let accepted = db.on_record(at(31), FROM, &old, is_signed);
+    assert_eq!(accepted, Verdict::Accepted(again));
+    let (_, held) = db.record(at(31), Name::of(again)).unwrap();
+    assert_eq!(held.age_s, 20);
+    db.expire(at(40));
+    assert!(db.links_of(node(2)).is_some());
+    // A node whose clock is far ahead believes the liar, until somebody honest has spoken.
+    let mut ahead = Database::new(node(3));
+    ahead.set_clock(UNIX_S + 100_000);
+    assert_eq!(
+        ahead.on_record(at(31), FROM, &old, is_signed),
+        Verdict::Accepted(again)
+    );
+    let age = |db: &Database| db.record(at(31), Name::of(again)).unwrap().1.age_s;
+    assert_eq!(age(&ahead), LIFETIME_S - 2);
+    assert_eq!(
+        ahead.on_record(at(31), FROM, &record, is_signed),
+        Verdict::Known(again)
+    );
+    assert_eq!(age(&ahead), 0);
+    // Only of the very same words.
+    let other = body(2, again.seq.0, &[link(1, 9)]);
+    let other = Record {
+        body: &other,
+        age_s: 0,
+        ..record
+    };
+    assert_eq!(
+        db.on_record(at(31), FROM, &other, is_signed),
+        Verdict::Known(again)
+    );
+    assert_eq!(age(&db), 20);
+}
+
 /// By origin: the number of its newest record, when it was made, and its links.
 type Model = BTreeMap<u32, (u32, u64, Vec<Link>)>;
 
@@ -425,7 +483,11 @@ proptest! {
             now += wait / 10;
             let links: Vec<Link> = told.iter().map(|&(to, us)| link(to, us)).collect();
             offer(&mut db, at(now), 0, &body(origin, seq, &links));
-            if model.get(&origin).is_none_or(|(held, ..)| *held < seq) {
+            // Of equal editions the youngest counts, and these are new.
+            let is_news = |(held, _, before): &(u32, u64, Vec<Link>)| {
+                *held < seq || *held == seq && *before == links
+            };
+            if model.get(&origin).is_none_or(is_news) {
                 model.insert(origin, (seq, now, links));
             }
             for expire in [false, true] {

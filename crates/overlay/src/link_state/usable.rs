@@ -43,11 +43,26 @@ impl Database {
         self.least_usable
     }
 
+    /// A node says that it seals from end to end.
+    #[inline]
+    pub fn seals(&self, node: NodeAddr) -> bool {
+        self.sealers.contains_key(&node)
+    }
+
+    /// What tells the present start of a node that seals from earlier ones.
+    pub(crate) fn boot_of(&self, node: NodeAddr) -> Option<u32> {
+        self.sealers.get(&node).copied()
+    }
+
     /// Takes in what a record says; `None` when it is gone.
     pub(super) fn follow_options(&mut self, origin: NodeAddr, state: Option<&LinkState<'_>>) {
         forget(&mut self.usable, origin);
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
+        match state.and_then(|state| state.seals()) {
+            Some(boot) => self.sealers.insert(origin, boot),
+            None => self.sealers.remove(&origin),
+        };
         if let Some(state) = state {
             self.take_in(origin, state);
         }

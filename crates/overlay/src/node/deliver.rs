@@ -1,6 +1,7 @@
 //! The way up: packets for this node's clients, and for the node itself.
 
 use super::Node;
+use super::ends::Around;
 use super::segments;
 use super::send::{assemble, own_header};
 use super::shared_reports::REPORTS_PORT;
@@ -16,7 +17,7 @@ use base::{Burst, ClientId, Duration, NodeAddr, Outbox, Pool, Time, VirtualPort}
 use wire::data::{FlowSeq, Header, Remaining, Repr, Routing};
 use wire::echo::{self, ECHO_BYTES, Echo};
 use wire::stamp::{STAMP_BYTES_MAX, Stamp};
-use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES, transport};
+use wire::{HEADROOM, transport};
 
 /// Flows that wait which the status names: one that has taken all is the first.
 const HOLDERS_SHOWN: usize = 8;
@@ -49,28 +50,35 @@ impl Hold for Arrived {
 impl Node {
     /// Delivers packets of which the burst holds the whole opened datagrams. Segments of one stream
     /// stay together.
-    pub(super) fn deliver_run(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+    pub(super) fn deliver_run(
+        &mut self,
+        now: Time,
+        around: Around,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
         while !run.is_empty() {
-            let alike = segments::alike(&run);
+            let alike = segments::alike(&run, around);
             if alike == run.segments() {
-                return self.on_segments(now, run, out);
+                return self.on_segments(now, around, run, out);
             }
             let front = run.split_front(alike.max(1));
             match alike {
-                0 => self.deliver_sealed(now, front, out),
-                _ => self.on_segments(now, front, out),
+                0 => self.deliver_one(now, around, front, out),
+                _ => self.on_segments(now, around, front, out),
             }
         }
     }
 
     /// Delivers one packet of which the burst holds the whole opened datagram.
-    pub(super) fn deliver_sealed(
+    pub(super) fn deliver_one(
         &mut self,
         now: Time,
+        around: Around,
         mut one: Burst,
         out: &mut impl Outbox<Node>,
     ) {
-        one.trim(CLEAR_BYTES, TAG_BYTES);
+        one.trim(around.front, around.back);
         let header = Header::trusted(one.bytes());
         let (to, to_port) = (header.destination(), header.destination_port());
         let group = (!to.is_node()).then_some(to);
@@ -292,7 +300,7 @@ impl Node {
         let mut header = own_header(request.class, (self.addr, echo::PORT), to, seq);
         header.has_extension = !stamp.is_empty();
         let payload = out.pool().copy_of(HEADROOM, &bytes);
-        match payload.and_then(|payload| assemble(&header, stamp, payload, out)) {
+        match payload.and_then(|payload| assemble(&header, stamp, payload, false, out)) {
             Some(answer) => self.originate(now, &header, answer, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }

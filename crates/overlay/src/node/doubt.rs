@@ -224,7 +224,7 @@ fn with_edge(packet: &[u8], edge: TreeEdge, out: &impl Outbox<Node>) -> Option<B
     let payload = &packet[HEADROOM..packet.len() - TAG_BYTES];
     let room = HEADROOM + EXTENSION_LENGTH_BYTES + TreeEdge::BYTES;
     let payload = out.pool().copy_of(room, payload)?;
-    assemble(&repr, &edge.to_bytes(), payload, out)
+    assemble(&repr, &edge.to_bytes(), payload, false, out)
 }
 
 /// A copy of a packet without its extension.
@@ -234,5 +234,5 @@ fn without_extension(packet: &[u8], out: &impl Outbox<Node>) -> Option<Burst> {
     repr.has_extension = false;
     let payload = &packet[CLEAR_BYTES + header.payload_offset()..packet.len() - TAG_BYTES];
     let payload = out.pool().copy_of(HEADROOM, payload)?;
-    assemble(&repr, &[], payload, out)
+    assemble(&repr, &[], payload, false, out)
 }

@@ -2,13 +2,14 @@
 //! look.
 
 use super::Node;
-use super::send::extension_bytes;
+use super::send::{around_bytes, emit, seal_kind};
+use crate::ends::SEAL_FRONT;
 use crate::event::{Drop, Event};
 use crate::fragment::{Key, Outcome};
 use base::{Burst, Outbox, Time};
+use wire::CLEAR_BYTES;
 use wire::data::{EXTENSION_LENGTH_BYTES, FlowSeq, HEADER_BYTES, Remaining, Repr};
 use wire::transport::{FRAGMENT_BYTES, Fragment};
-use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
 /// The longest datagram of a client: what an IPv4 UDP datagram carries.
 pub const MAX_DATAGRAM: usize = 65_507;
@@ -20,13 +21,13 @@ impl Node {
         &mut self,
         now: Time,
         header: &Repr,
-        stamp: &[u8],
+        (stamp, seals): (&[u8], bool),
         (payload, max): (Burst, usize),
         mut numbers: impl FnMut(&mut Node) -> FlowSeq,
         out: &mut impl Outbox<Node>,
     ) {
         let (bytes, step) = (payload.bytes(), max - FRAGMENT_BYTES);
-        let front = HEADROOM + extension_bytes(stamp) + FRAGMENT_BYTES;
+        let around = around_bytes(stamp, seals) + FRAGMENT_BYTES;
         let id = header.flow_seq.0;
         let mut first = true;
         let mut rest = bytes.chunks(step).enumerate().peekable();
@@ -40,7 +41,7 @@ impl Node {
             };
             let (mut used, capacity) = (0, burst.capacity());
             while let Some((i, chunk)) =
-                rest.next_if(|(_, chunk)| used + front + chunk.len() + TAG_BYTES <= capacity)
+                rest.next_if(|(_, chunk)| used + around + chunk.len() <= capacity)
             {
                 let flow_seq = match core::mem::take(&mut first) {
                     true => header.flow_seq,
@@ -57,10 +58,10 @@ impl Node {
                     ..*header
                 };
                 let packet = &mut burst.spare_mut()[used + CLEAR_BYTES..];
-                write(packet, &header, stamp, &fragment, chunk);
-                used += front + chunk.len() + TAG_BYTES;
+                write(packet, &header, (stamp, seals), &fragment, chunk);
+                used += around + chunk.len();
             }
-            burst.fill(used, front + step + TAG_BYTES);
+            burst.fill(used, around + step);
             self.originate(now, header, burst, out);
         }
     }
@@ -112,10 +113,14 @@ impl Node {
 }
 
 /// Writes a packet with one fragment, from the overlay header on.
-fn write(packet: &mut [u8], header: &Repr, stamp: &[u8], fragment: &Fragment, bytes: &[u8]) {
-    header
-        .emit(packet)
-        .expect("a large buffer holds a packet's header");
+fn write(
+    packet: &mut [u8],
+    header: &Repr,
+    (stamp, seals): (&[u8], bool),
+    fragment: &Fragment,
+    bytes: &[u8],
+) {
+    emit(header, seals, packet);
     let mut at = HEADER_BYTES;
     if !stamp.is_empty() {
         let length = (stamp.len() as u16).to_be_bytes();
@@ -123,6 +128,10 @@ fn write(packet: &mut [u8], header: &Repr, stamp: &[u8], fragment: &Fragment, by
         at += EXTENSION_LENGTH_BYTES;
         packet[at..at + stamp.len()].copy_from_slice(stamp);
         at += stamp.len();
+    }
+    if seals {
+        packet[at] = seal_kind(header).byte();
+        at += SEAL_FRONT;
     }
     let payload = &mut packet[at..];
     fragment

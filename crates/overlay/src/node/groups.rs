@@ -1,6 +1,7 @@
 //! Groups at the node: joins of clients, what is told of them, and the way of packets.
 
 use super::Node;
+use super::ends::Around;
 use super::send::metric;
 use crate::event::{Drop, Event};
 use crate::groups::{Change, Errand, Key, Membership, Permit, Permits, Told, View};
@@ -312,9 +313,9 @@ impl Node {
     pub(super) fn deliver_group(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
         while run.segments() > 1 {
             let front = run.split_front(1);
-            self.deliver_sealed(now, front, out);
+            self.deliver_one(now, Around::HOP, front, out);
         }
-        self.deliver_sealed(now, run, out);
+        self.deliver_one(now, Around::HOP, run, out);
     }
 
     /// The clients who get what was sent to a group or anycast group and port, into `clients`; who

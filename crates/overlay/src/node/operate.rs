@@ -6,7 +6,7 @@ use crate::hello::State;
 use crate::link::{Impairment, Link};
 use crate::request::{Operation, Options, Reply, RequestError};
 use crate::snapshot::{
-    LaneStatus, LinkStatus, ProtectionStatus, ReliableStatus, RouteStatus, Snapshot,
+    FlooderStatus, LaneStatus, LinkStatus, ProtectionStatus, ReliableStatus, RouteStatus, Snapshot,
 };
 use base::{ClientId, NodeAddr, Outbox, Time, UnderlayAddr, impair};
 use core::num::NonZeroU8;
@@ -22,6 +22,9 @@ const METRICS: [(Metric, &str); 4] = [
     (Metric::Loss, "loss"),
     (Metric::ExpectedLatency, "expected-latency"),
 ];
+
+/// Nodes that renew their records too often which the status names: the worst come first.
+const FLOODERS_SHOWN: usize = 8;
 
 impl Node {
     pub(super) fn set_options(
@@ -253,9 +256,20 @@ impl Node {
             routes: self.routes(),
             flows: self.flow_statuses(now),
             streams: self.stream_statuses(),
+            ends: self.end_statuses(now),
+            flooders: self.flooder_statuses(),
             held: self.held_status(),
             database_nodes: self.database.nodes().count(),
         }
+    }
+
+    fn flooder_statuses(&self) -> Vec<FlooderStatus> {
+        let flooders = self.origins.flooders().into_iter().take(FLOODERS_SHOWN);
+        let status = |(node, dropped): (NodeAddr, u64)| FlooderStatus {
+            node: node.to_string(),
+            dropped,
+        };
+        flooders.map(status).collect()
     }
 
     fn routes(&self) -> Vec<RouteStatus> {

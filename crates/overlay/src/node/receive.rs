@@ -4,6 +4,7 @@
 //! stay together as one run, so a burst that goes one way leaves as one burst.
 
 use super::Node;
+use super::ends::{Around, Arrived, mark_of};
 use super::groups::rest_of_tree;
 use super::send::{metric, next_hop};
 use super::stamped;
@@ -15,6 +16,7 @@ use crate::reliable as lane;
 use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::{Clear, Kind};
+use wire::{CLEAR_BYTES, TAG_BYTES};
 
 /// What is to be done with a packet that has been judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub(super) enum Verdict {
     Done,
     /// For a client of this node, or for the node itself.
     Local,
+    /// The same for a packet that was sealed from end to end, and has been opened.
+    Opened,
     /// Onwards over this link.
     Forward(LinkIndex),
     /// Copies over some links, as the stamp says; it came over this one.
@@ -89,7 +93,10 @@ impl Node {
             Verdict::Group(slot) => self.send_group(now, slot, Some(self.came), run, out),
             Verdict::Around(slot) => self.send_as_of_tree(now, slot, &run, out),
             Verdict::Shared => self.send_shared(now, false, run, out),
-            Verdict::Local => self.deliver_run(now, run, out),
+            Verdict::Local | Verdict::Opened => {
+                let around = verdict.around().unwrap_or(Around::HOP);
+                self.deliver_run(now, around, run, out);
+            }
         }
     }
 
@@ -271,6 +278,24 @@ impl Node {
             self.drop_one(Drop::NotPermitted, out);
             return Verdict::Done;
         }
+        // Before the flow hears of it: what its source has not sealed must not count for what it has.
+        let is_flood = is_stamped && stamped::is_flood(&header);
+        let (mut packet, mut arrived) = (packet, Verdict::Local);
+        let mut mark = None;
+        if destination == self.addr {
+            match self.judge_arrival(now, packet, out) {
+                Arrived::Plain => {}
+                Arrived::Opened => {
+                    let end = len - TAG_BYTES;
+                    packet = &mut packet[CLEAR_BYTES..end];
+                    arrived = Verdict::Opened;
+                }
+                Arrived::Done => return Verdict::Done,
+            }
+        } else if !is_flood {
+            mark = mark_of(packet);
+        }
+        let mut header = Header::trusted(&mut *packet);
         let key = FlowKey {
             source,
             source_port: header.source_port(),
@@ -289,6 +314,7 @@ impl Node {
         // While a tree moves, copies come by the old and by the new branch.
         let is_spread = is_stamped || destination.is_multicast();
         let (verdict, flow) = match (is_late, is_spread) {
+            _ if mark.is_some() => self.flows.on_marked(now, key, (seq, mark), len),
             (true, _) => self.flows.on_reliable(now, key, seq, len),
             (_, true) => self.flows.on_stamped(now, key, seq, len),
             _ => self.flows.on_packet(now, key, seq, len),
@@ -305,7 +331,7 @@ impl Node {
             return Verdict::Done;
         }
         if local {
-            return Verdict::Local;
+            return arrived;
         }
         if destination.is_multicast() {
             return self.judge_group(now, packet, out);

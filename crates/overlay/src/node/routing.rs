@@ -9,13 +9,15 @@ use crate::link_state::{Claim, Judgement, MAX_ORIGINS, Name, Origination, Reason
 use crate::mtu;
 use crate::request::{Reply, RequestError};
 use crate::route::Changed;
-use crate::settings::MetricOf;
+use crate::settings::{MetricOf, Sealing};
+use base::token_bucket::TokenBucket;
 use base::{Duration, Map, NodeAddr, Outbox, Time};
+use core::cmp::Reverse;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities, write_hops,
-    write_link_rates, write_usable, write_version,
+    write_link_rates, write_seals, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Latency, Loss};
@@ -23,6 +25,43 @@ use wire::{Availability, Latency, Loss};
 /// The least time between two records of this node: several links that change at once are told
 /// together, and a node with many unstable links does not flood the network.
 const OWN_RECORD_SPACING: Duration = Duration::from_millis(50);
+
+/// Records per second that are taken of one origin, signed by it or not one: an honest node makes 20 at most, and
+/// as many of its groups.
+const ORIGIN_RECORDS_PER_S: f64 = 40.0;
+/// As many at once: all parts of its groups, and changes of many links.
+const ORIGIN_RECORDS_BURST: f64 = 200.0;
+
+/// How many records of each origin have come of late, and how many were too many: so that one member does
+/// not keep all others busy.
+#[derive(Debug, Default)]
+pub(super) struct Origins(Map<NodeAddr, (TokenBucket, u64)>);
+
+impl Origins {
+    /// Takes a record that its origin has signed; false if there were too many.
+    fn take(&mut self, now: Time, origin: NodeAddr) -> bool {
+        if self.0.len() >= MAX_ORIGINS && !self.0.contains_key(&origin) {
+            // Whoever has sent too many stays named.
+            self.0.retain(|_, (_, dropped)| *dropped > 0);
+        }
+        let bucket = || TokenBucket::new(ORIGIN_RECORDS_PER_S, ORIGIN_RECORDS_BURST, now);
+        let (bucket, dropped) = self.0.entry(origin).or_insert_with(|| (bucket(), 0));
+        let takes = bucket.try_take(now, 1.0);
+        *dropped += u64::from(!takes);
+        takes
+    }
+
+    /// Who has sent too many, and how many were dropped.
+    pub(super) fn flooders(&self) -> Vec<(NodeAddr, u64)> {
+        let all = self
+            .0
+            .iter()
+            .map(|(origin, (_, dropped))| (*origin, *dropped));
+        let mut flooders: Vec<_> = all.filter(|(_, dropped)| *dropped > 0).collect();
+        flooders.sort_unstable_by_key(|&(origin, dropped)| (Reverse(dropped), origin));
+        flooders
+    }
+}
 
 /// Who may sign the records of one origin, as its verified certificate says.
 #[derive(Clone, Debug)]
@@ -215,6 +254,9 @@ impl Node {
         let (reported, links): (Vec<Reported>, Vec<&Link>) = telling.into_iter().unzip();
         let mut options = [0; OPTIONS_BYTES_MAX];
         let mut writer = Writer::new(&mut options);
+        if self.settings.sealing != Sealing::Off {
+            write_seals(&mut writer, self.boot).expect("it is the first option");
+        }
         write_options(&mut writer, now, &links, (self.bulk, self.version));
         let options = writer.written();
         let certificate = identity.certificate();
@@ -267,8 +309,13 @@ impl Node {
                 unix_s,
             };
             let budget = &mut self.links.at_mut(index).verifications;
+            let origins = &mut self.origins;
             let verdict = self.database.on_record(now, index, &record, |claim| {
-                budget.spend(now, || proof.judge(claim))
+                // Only what an origin has signed counts against it.
+                match budget.spend(now, || proof.judge(claim)) {
+                    Judgement::Good if !origins.take(now, claim.key().origin) => Judgement::TooMany,
+                    other => other,
+                }
             });
             self.on_verdict(now, index, verdict, out);
         }
@@ -328,7 +375,11 @@ impl Node {
                     self.enforce(now, &list, out);
                 }
             }
-            RecordKind::LINK_STATE => self.own_record_due |= self.database.take_denial(),
+            RecordKind::LINK_STATE => {
+                self.own_record_due |= self.database.take_denial();
+                let boot = self.database.boot_of(key.origin);
+                self.ends.on_boot(now, key.origin, boot);
+            }
             _ => {}
         }
     }
@@ -396,7 +447,8 @@ impl Node {
         if counts.is_err() || !newer || identity.address() != self.addr {
             return Err(RequestError::BadCredential);
         }
-        self.handshakes.set_identity(identity);
+        self.handshakes.set_identity(identity.clone());
+        self.ends.handshakes_mut().set_identity(identity);
         self.own_record_due = true;
         Ok(Reply::Done)
     }
@@ -427,6 +479,8 @@ impl Node {
         if !matches!(self.handshakes.network_mut().apply(list), Ok(true)) {
             return false;
         }
+        // The list has just counted for the same network.
+        let _ = self.ends.handshakes_mut().network_mut().apply(list);
         let has_revoked = |of: &NodeAddr| {
             let body = self.database.certificate(*of);
             let certificate = body.and_then(|body| Certificate::from_bytes(body).ok());
@@ -442,6 +496,7 @@ impl Node {
         for origin in revoked {
             self.database.remove_origin(origin);
             self.signers.remove(&origin);
+            self.ends.remove(origin);
             if let Some(index) = self.links.by_peer(origin) {
                 self.cut(now, index, "the neighbour's certificate is revoked", out);
             }

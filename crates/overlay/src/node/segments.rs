@@ -8,6 +8,7 @@
 //! that it writes once for a burst. What comes out of order goes through the stream's ring.
 
 use super::Node;
+use super::ends::Around;
 use super::streams::{hand_over, tell};
 use crate::event::Drop;
 use crate::stream::{Admission, Content, Key, Phase, ResetReason, StreamReply, Taken};
@@ -15,14 +16,19 @@ use base::{Burst, Outbox, Time};
 use core::ops::Range;
 use wire::data::{Header, Repr};
 use wire::transport::{Flags, Kind, Parsed, Segment};
-use wire::{CLEAR_BYTES, TAG_BYTES};
 
 impl Node {
     /// Takes segments of one stream, whole opened datagrams.
-    pub(super) fn on_segments(&mut self, now: Time, mut run: Burst, out: &mut impl Outbox<Node>) {
+    pub(super) fn on_segments(
+        &mut self,
+        now: Time,
+        around: Around,
+        mut run: Burst,
+        out: &mut impl Outbox<Node>,
+    ) {
         let (mut gathered, mut last, mut of, mut end) = (0, None, None, None);
         for i in 0..run.segments() {
-            let packet = packet_of(&run, i);
+            let packet = packet_of(&run, i, around);
             let header = Header::trusted(&run.bytes()[packet.clone()]);
             let Ok(parsed) = Segment::parse(header.payload()) else {
                 self.drop_one(Drop::Malformed, out);
@@ -220,9 +226,9 @@ impl Node {
 }
 
 /// How many segments at the front of a run belong to one stream; 0 if the first packet is none.
-pub(super) fn alike(run: &Burst) -> usize {
+pub(super) fn alike(run: &Burst, around: Around) -> usize {
     let key = |i: usize| {
-        let packet = packet_of(run, i);
+        let packet = packet_of(run, i, around);
         let header = Header::trusted(&run.bytes()[packet]);
         let payload = header.has_transport().then(|| header.payload())?;
         let is_segment = Kind::of(payload) == Ok(Kind::Segment);
@@ -239,10 +245,10 @@ pub(super) fn alike(run: &Burst) -> usize {
         .count()
 }
 
-fn packet_of(run: &Burst, i: usize) -> Range<usize> {
+fn packet_of(run: &Burst, i: usize, around: Around) -> Range<usize> {
     let from = i * run.stride();
     let to = (from + run.stride()).min(run.len());
-    from + CLEAR_BYTES..to - TAG_BYTES
+    from + around.front..to - around.back
 }
 
 fn key_of<B: AsRef<[u8]>>(header: &Header<B>, parsed: &Parsed<'_>) -> Key {

@@ -2,8 +2,10 @@
 //! clients send, and for what is sent again.
 
 use super::Node;
+use super::ends::{Around, is_unsealed};
 use super::fragments::MAX_DATAGRAM;
 use super::groups::rest_of_branch;
+use crate::ends::{SEAL_BACK, SEAL_FRONT};
 use crate::event::{Drop, Event};
 use crate::flow::{Cached, FlowKey};
 use crate::link::{Counts, Impairment, LinkIndex, Links, mark, transmit_through};
@@ -29,7 +31,7 @@ use wire::{CLEAR_BYTES, HEADER_BYTES, HEADROOM, TAG_BYTES};
 
 /// The longest payload of one packet; longer datagrams go in fragments. Choice: what fits a 1500-byte Ethernet frame below IPv6 and
 /// UDP (48 bytes), less 47 bytes of our own, less 13 to spare for one more tunnel's header. A stamp
-/// takes its bytes from it.
+/// takes its bytes from it, and the seal from end to end 24.
 pub const MAX_PAYLOAD: usize = 1_392;
 
 const _: () = assert!(HEADROOM + MAX_PAYLOAD + TAG_BYTES == DEFAULT as usize);
@@ -173,6 +175,7 @@ impl Node {
         if to.0 == 0 {
             return Err(RequestError::BadDestination);
         }
+        self.check_can_seal(to, port)?;
         let mut class = self.sockets.open(client, &mut self.rng)?.options.class;
         if from.is_none() && self.sockets.open(client, &mut self.rng)?.port.is_none() {
             let bound = self.sockets.bind(client, VirtualPort(0), &mut self.rng)?;
@@ -209,7 +212,9 @@ impl Node {
                 destination: to,
                 destination_port: port,
             };
-            if !self.has_room(now, class.routing, &flow) {
+            let may_wait = !self.seals_to(to, (source_port, port))
+                || self.ends.has_room(to, payload.len() + HEADROOM);
+            if !may_wait || !self.has_room(now, class.routing, &flow) {
                 return Err(RequestError::Congested);
             }
         }
@@ -232,6 +237,7 @@ impl Node {
         if socket.is_let_in(now, (source_port, to, port)) {
             out.deliver(client, room(source_port, (to, port), true));
         }
+        let seals = self.seals_to(to, (source_port, port));
         let edge = Node::first_edge(self.addr);
         let mut stamp: &[u8] = if is_shared { &edge } else { &[] };
         if scheme.is_some() && to.is_multicast() {
@@ -278,7 +284,7 @@ impl Node {
             true => DEFAULT,
             false => usable_to(&self.tables, &self.database, class.routing, to),
         };
-        let max = usize::from(usable) - HEADROOM - extension_bytes(stamp) - TAG_BYTES;
+        let max = usize::from(usable) - around_bytes(stamp, seals);
         // The node's own service answers packets, not datagrams of several.
         if payload.len() > max && port == wire::echo::PORT {
             return Err(RequestError::TooLong { max });
@@ -291,10 +297,10 @@ impl Node {
                 let socket = node.sockets.client(client);
                 FlowSeq(socket.map_or(0, |socket| socket.next_seq(now, from, (to, port), 0)))
             };
-            self.send_in_fragments(now, &header, stamp, (payload, max), number, out);
+            self.send_in_fragments(now, &header, (stamp, seals), (payload, max), number, out);
             return Ok(());
         }
-        match assemble(&header, stamp, payload, out) {
+        match assemble(&header, stamp, payload, seals, out) {
             Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }
@@ -306,7 +312,7 @@ impl Node {
         &mut self,
         now: Time,
         header: &Repr,
-        packet: Burst,
+        mut packet: Burst,
         out: &mut impl Outbox<Node>,
     ) {
         let mut destination = header.destination;
@@ -322,7 +328,13 @@ impl Node {
             }
         }
         if destination == self.addr {
-            return self.deliver_run(now, packet, out);
+            return self.deliver_run(now, Around::HOP, packet, out);
+        }
+        if is_unsealed(&packet) {
+            match self.seal_to(now, destination, packet, out) {
+                Some(sealed) => packet = sealed,
+                None => return,
+            }
         }
         if routing == Routing::Stamped {
             return self.send_copies(now, None, packet, out);
@@ -397,29 +409,63 @@ impl Node {
 }
 
 /// A packet that is not sealed yet: room for the clear header, the header, the stamp if there is
-/// one, the payload, room for the tag. The burst holds the payload with room for all but the stamp
-/// around it; with one the payload is copied. `None` if there is no buffer for that.
+/// one, room for the seal of this end if it `seals`, the payload, room for the tags. The burst holds the
+/// payload with room for all but the stamp around it; otherwise it is copied. `None` if there is no
+/// buffer for that.
 pub(super) fn assemble(
     header: &Repr,
     stamp: &[u8],
     mut payload: Burst,
+    seals: bool,
     out: &impl Outbox<Node>,
 ) -> Option<Burst> {
-    let front = HEADROOM + extension_bytes(stamp);
-    if !stamp.is_empty() {
+    let back = if seals {
+        TAG_BYTES + SEAL_BACK
+    } else {
+        TAG_BYTES
+    };
+    let front = around_bytes(stamp, seals) - back;
+    if !stamp.is_empty() || payload.headroom() < front {
         payload = out.pool().copy_of(front, payload.bytes())?;
     }
     payload.push_front(front);
     let len = payload.len();
-    payload.fill(len + TAG_BYTES, len + TAG_BYTES);
+    payload.fill(len + back, len + back);
     let packet = &mut payload.bytes_mut()[CLEAR_BYTES..];
-    header.emit(packet).expect("the header fits its headroom");
+    emit(header, seals, packet);
+    if seals {
+        packet[front - CLEAR_BYTES - SEAL_FRONT] = seal_kind(header).byte();
+    }
     if !stamp.is_empty() {
         let (length, rest) = packet[HEADER_BYTES..].split_at_mut(EXTENSION_LENGTH_BYTES);
         length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
         rest[..stamp.len()].copy_from_slice(stamp);
     }
     Some(payload)
+}
+
+/// Writes a packet's header, as it is once this end has sealed it if it `seals`.
+pub(super) fn emit(header: &Repr, seals: bool, packet: &mut [u8]) {
+    let has_transport = header.has_transport || seals;
+    let header = Repr {
+        has_transport,
+        ..*header
+    };
+    header.emit(packet).expect("the header fits its headroom");
+}
+
+/// What this end's seal says of the packet inside it.
+pub(super) fn seal_kind(header: &Repr) -> Kind {
+    match header.has_transport {
+        true => Kind::Control,
+        false => Kind::Data,
+    }
+}
+
+/// Bytes of a datagram that are not payload.
+pub(super) fn around_bytes(stamp: &[u8], seals: bool) -> usize {
+    let seal = if seals { SEAL_FRONT + SEAL_BACK } else { 0 };
+    HEADROOM + extension_bytes(stamp) + seal + TAG_BYTES
 }
 
 /// What a stamp takes from the payload.

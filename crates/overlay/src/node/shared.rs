@@ -72,7 +72,7 @@ impl Node {
         let count = (run.segments() as u64, run.len() as u64);
         self.shared.on_passing(now, (source, group), came, count);
         let is_member = self.receives(group);
-        let mut ends = core::mem::take(&mut self.ends);
+        let mut ends = core::mem::take(&mut self.tree_ends);
         match self.shared.edges(group) {
             Some(edges) => ends.extend(edges.iter().copied().filter(|end| Some(*end) != came)),
             // To the root, from outside of the tree. Whoever is taken for the root and is not in
@@ -104,7 +104,7 @@ impl Node {
                 }
             }
         }
-        self.ends = ends;
+        self.tree_ends = ends;
         if is_member && let Some(part) = super::groups::share(&mut run, true, out) {
             self.deliver_group(now, part, out);
         }

@@ -13,7 +13,7 @@ use crate::groups::REPORT_EVERY;
 use crate::sockets::default_options;
 use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
 use std::collections::BTreeMap;
-use wire::HEADROOM;
+use wire::SEALED_HEADROOM;
 use wire::control::{Builder, Message, Messages, Reception};
 use wire::data::{Header, Remaining};
 
@@ -64,8 +64,9 @@ impl Node {
         let class = default_options().class;
         let mut header = own_header(class, (self.addr, port), (to, port), seq);
         header.remaining = Remaining::from_deadline(Some(REPORT_EVERY));
-        let payload = out.pool().copy_of(HEADROOM, bytes);
-        match payload.and_then(|payload| assemble(&header, &[], payload, out)) {
+        let seals = self.seals_to(to, (port, port));
+        let payload = out.pool().copy_of(SEALED_HEADROOM, bytes);
+        match payload.and_then(|payload| assemble(&header, &[], payload, seals, out)) {
             Some(packet) => self.originate(now, &header, packet, out),
             None => self.drop_one(Drop::NoBuffer, out),
         }

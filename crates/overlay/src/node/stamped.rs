@@ -54,6 +54,12 @@ pub(super) fn check(
     }
 }
 
+/// A packet goes over every link: each node must know it again, however many come.
+pub(super) fn is_flood<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    let stamp = Stamp::parse(header.extension().unwrap_or_default());
+    matches!(stamp, Ok(Stamp::Flooding))
+}
+
 impl Node {
     /// Decides where copies of a packet from `came` go.
     pub(super) fn judge_stamped(

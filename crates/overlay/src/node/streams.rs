@@ -127,6 +127,7 @@ impl Node {
         if !to.is_node() {
             return Err(RequestError::BadDestination);
         }
+        self.check_can_seal(to, port)?;
         if self.streams.by_client(client).is_some() {
             return Err(RequestError::PortInUse);
         }
@@ -151,7 +152,10 @@ impl Node {
             }
         };
         let content = Content::asked(framing, options.deadline);
-        let ticket = options.early.then(|| self.streams.tickets.next(to));
+        // Who has to agree on keys first waits for an answer anyway: its opening would be repeated
+        // meanwhile, and its ticket may be of the peer's life before.
+        let has_keys = !self.seals_to(to, (own, port)) || self.ends.has_session(to);
+        let ticket = (options.early && has_keys).then(|| self.streams.tickets.next(to));
         let phase = ticket.flatten().map_or(Phase::Calling, Phase::Early);
         let mut stream = self.new_stream(now, key, phase, content, &options);
         stream.client = Some(client);

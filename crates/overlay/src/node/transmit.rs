@@ -10,8 +10,10 @@
 //! where bytes leave that carry it.
 
 use super::Node;
-use super::send::{extension_bytes, metric, next_hop};
+use super::ends::{Around, is_unsealed};
+use super::send::{around_bytes, emit, metric, next_hop, seal_kind};
 use super::streams::{BUFFER_RETRY, tell};
+use crate::ends::SEAL_FRONT;
 use crate::event::{Drop, Event};
 use crate::link::LinkIndex;
 use crate::mtu::DEFAULT;
@@ -21,10 +23,10 @@ use crate::stream::{
     Chunk, Connection, DEFAULT_CLASS, Key, ResetReason, StreamReply, packet_header,
 };
 use base::{Burst, Outbox, Time};
-use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, LinkProtocol, Repr, Routing};
+use wire::CLEAR_BYTES;
+use wire::data::{EXTENSION_LENGTH_BYTES, HEADER_BYTES, Header, LinkProtocol, Repr, Routing};
 use wire::stamp::STAMP_BYTES_MAX;
 use wire::transport::{Flags, RANGE_BYTES, RANGES_MAX, SEGMENT_BYTES, Segment, TICKET_BYTES};
-use wire::{CLEAR_BYTES, HEADROOM, TAG_BYTES};
 
 /// Bursts that one stream sends in one flush: about a millisecond of 2 Gbit/s.
 const BURSTS_PER_FLUSH: usize = 6;
@@ -153,6 +155,8 @@ impl Node {
             return;
         };
         let (to, routing) = (stream.key.peer, stream.class().routing);
+        let ports = (stream.key.port, stream.key.peer_port);
+        let seals = self.seals_to(to, ports);
         let (usable, stamp) = match way {
             Way::Here => (DEFAULT, 0),
             Way::Link(_) => {
@@ -169,7 +173,7 @@ impl Node {
         };
         if let Some(stream) = self.streams.at(index) {
             let ticket = if stream.is_early() { TICKET_BYTES } else { 0 };
-            let around = HEADROOM + stamp + SEGMENT_BYTES + ticket + TAG_BYTES;
+            let around = around_bytes(&[], seals) + stamp + SEGMENT_BYTES + ticket;
             stream.sender.set_fit(usize::from(usable) - around);
         }
     }
@@ -197,6 +201,8 @@ impl Node {
         if tells || !self.is_open(index) {
             self.send_control(now, index, way, stamp, out);
         }
+        let key = self.streams.at(index).map(|stream| stream.key);
+        let seals = key.is_some_and(|key| self.seals_to(key.peer, (key.port, key.peer_port)));
         let (mut bursts, mut carried) = (0, None);
         while bursts < BURSTS_PER_FLUSH || carried.is_some() {
             let Some(stream) = self.streams.at(index).filter(|stream| stream.is_open()) else {
@@ -219,7 +225,7 @@ impl Node {
                 }
             }
             let stream = (stream, most.max(1));
-            let built = build(now, self.addr, stream, stamp, &mut carried, out);
+            let built = build(now, self.addr, stream, (stamp, seals), &mut carried, out);
             let Some(burst) = built else { break };
             self.send_on(now, way, burst, out);
             bursts += 1;
@@ -245,6 +251,8 @@ impl Node {
     ) -> usize {
         let mut bursts = 0;
         let own = self.addr;
+        let key = self.streams.at(index).map(|stream| stream.key);
+        let seals = key.is_some_and(|key| self.seals_to(key.peer, (key.port, key.peer_port)));
         while let Some(stream) = self.streams.at(index) {
             let Some(mut burst) = out.pool().small() else {
                 stream.retry_after(now, BUFFER_RETRY);
@@ -257,13 +265,13 @@ impl Node {
             segment.ticket = stream.ticket();
             let mut header = stream.header(own, true);
             let head = SEGMENT_BYTES + TICKET_BYTES;
-            let packet = write_headers(&mut burst, 0, &mut header, stamp);
+            let packet = write_headers(&mut burst, 0, &mut header, (stamp, seals));
             segment
                 .emit(&[], &mut packet[..head])
                 .expect("a small buffer holds all headers");
             let len = chunk.len as usize;
             stream.sender.read(chunk, &mut packet[head..head + len]);
-            let len = HEADROOM + extension_bytes(stamp) + head + len + TAG_BYTES;
+            let len = around_bytes(stamp, seals) + head + len;
             burst.fill(len, len);
             self.send_on(now, way, burst, out);
             bursts += 1;
@@ -313,19 +321,30 @@ impl Node {
         };
         let ticket = segment.ticket.map_or(0, |_| TICKET_BYTES);
         let len = SEGMENT_BYTES + count * RANGE_BYTES + ticket;
-        let packet = write_headers(&mut burst, 0, &mut header, stamp);
+        let seals = self.seals_to(
+            header.destination,
+            (header.source_port, header.destination_port),
+        );
+        let packet = write_headers(&mut burst, 0, &mut header, (stamp, seals));
         segment
             .emit(&ranges[..count], &mut packet[..len])
             .expect("a small buffer holds all headers");
-        let len = HEADROOM + extension_bytes(stamp) + len + TAG_BYTES;
+        let len = around_bytes(stamp, seals) + len;
         burst.fill(len, len);
         self.send_on(now, way, burst, out);
         true
     }
 
-    fn send_on(&mut self, now: Time, way: Way, burst: Burst, out: &mut impl Outbox<Node>) {
+    fn send_on(&mut self, now: Time, way: Way, mut burst: Burst, out: &mut impl Outbox<Node>) {
+        if is_unsealed(&burst) {
+            let to = Header::trusted(&burst.segment(0)[CLEAR_BYTES..]).destination();
+            match self.seal_to(now, to, burst, out) {
+                Some(sealed) => burst = sealed,
+                None => return,
+            }
+        }
         match way {
-            Way::Here => self.deliver_run(now, burst, out),
+            Way::Here => self.deliver_run(now, Around::HOP, burst, out),
             Way::Link(link) => self.send_run(now, link, burst, true, out),
             Way::Stamped(_) => self.send_copies(now, None, burst, out),
         }
@@ -404,11 +423,15 @@ impl Node {
         let Some(mut burst) = out.pool().small() else {
             return self.drop_one(Drop::NoBuffer, out);
         };
-        let packet = write_headers(&mut burst, 0, &mut header, &[]);
+        let seals = self.seals_to(
+            header.destination,
+            (header.source_port, header.destination_port),
+        );
+        let packet = write_headers(&mut burst, 0, &mut header, (&[], seals));
         segment
             .emit(&[], packet)
             .expect("a small buffer holds all headers");
-        let len = HEADROOM + SEGMENT_BYTES + TAG_BYTES;
+        let len = around_bytes(&[], seals) + SEGMENT_BYTES;
         burst.fill(len, len);
         self.originate(now, &header, burst, out);
     }
@@ -430,7 +453,7 @@ fn build(
     now: Time,
     own: base::NodeAddr,
     (stream, most): (&mut Connection, usize),
-    stamp: &[u8],
+    (stamp, seals): (&[u8], bool),
     carried: &mut Option<Chunk>,
     out: &mut impl Outbox<Node>,
 ) -> Option<Burst> {
@@ -441,7 +464,7 @@ fn build(
         stream.retry_after(now, BUFFER_RETRY);
         return None;
     };
-    let around = HEADROOM + extension_bytes(stamp) + SEGMENT_BYTES + TAG_BYTES;
+    let around = around_bytes(stamp, seals) + SEGMENT_BYTES;
     let capacity = burst.capacity();
     let (mut used, mut stride) = (0, 0);
     for _ in 0..most {
@@ -458,7 +481,7 @@ fn build(
         }
         let mut header = stream.header(own, false);
         let segment = stream.segment(now, chunk.offset, chunk.fin);
-        let packet = write_headers(&mut burst, used, &mut header, stamp);
+        let packet = write_headers(&mut burst, used, &mut header, (stamp, seals));
         let (head, bytes) = packet.split_at_mut(SEGMENT_BYTES);
         segment
             .emit(&[], head)
@@ -483,7 +506,7 @@ fn write_headers<'a>(
     burst: &'a mut Burst,
     at: usize,
     header: &mut Repr,
-    stamp: &[u8],
+    (stamp, seals): (&[u8], bool),
 ) -> &'a mut [u8] {
     // Without a stamp the packets of a stamped stream go by expected latency.
     header.has_extension = !stamp.is_empty();
@@ -491,16 +514,18 @@ fn write_headers<'a>(
         header.class.routing = Routing::ExpectedLatency;
     }
     let packet = &mut burst.spare_mut()[at + CLEAR_BYTES..];
-    header
-        .emit(packet)
-        .expect("a buffer holds a packet's header");
-    let rest = &mut packet[HEADER_BYTES..];
-    if stamp.is_empty() {
+    emit(header, seals, packet);
+    let mut rest = &mut packet[HEADER_BYTES..];
+    if !stamp.is_empty() {
+        let (length, behind) = rest.split_at_mut(EXTENSION_LENGTH_BYTES);
+        length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
+        let (place, behind) = behind.split_at_mut(stamp.len());
+        place.copy_from_slice(stamp);
+        rest = behind;
+    }
+    if !seals {
         return rest;
     }
-    let (length, rest) = rest.split_at_mut(EXTENSION_LENGTH_BYTES);
-    length.copy_from_slice(&(stamp.len() as u16).to_be_bytes());
-    let (place, rest) = rest.split_at_mut(stamp.len());
-    place.copy_from_slice(stamp);
-    rest
+    rest[0] = seal_kind(header).byte();
+    &mut rest[SEAL_FRONT..]
 }

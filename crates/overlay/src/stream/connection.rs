@@ -619,6 +619,12 @@ impl Connection {
         self.sender.on_route_change(now);
     }
 
+    /// There are new keys with the peer: it may have been started again, and what it did not open is lost.
+    pub(crate) fn on_end_change(&mut self, now: Time) {
+        self.on_route_change(now);
+        self.question_due |= self.is_open();
+    }
+
     /// For people.
     pub(crate) fn status(&self, own: NodeAddr) -> StreamStatus {
         let state = match (self.phase, self.client) {

@@ -16,6 +16,7 @@ use base::{ClientId, Duration, NodeAddr, Rng, Time, UnderlayAddr, VirtualPort};
 use neighbour::Neighbour;
 use overlay::node::MAX_PAYLOAD;
 use overlay::request::{Operation, Options};
+use overlay::settings::Sealing;
 use overlay::sockets::default_options;
 use overlay::{Config, Event, Neighbor, Node, Reply, Request, Settings};
 use party::{Ask, Party, Tap};
@@ -23,10 +24,14 @@ use secure::{Authority, Identity, Keys, Network, Validity};
 use sim::{HostId, World};
 use totals::Totals;
 use wire::HEADROOM;
+use wire::link::SEAL_BYTES;
 
+/// The longest payload of one packet to another node, which is sealed for it.
+pub const PAYLOAD_MAX: usize = MAX_PAYLOAD - SEAL_BYTES;
 pub const RECEIVER: ClientId = ClientId(1);
 pub const SENDER: ClientId = ClientId(2);
 pub const OPERATOR: ClientId = ClientId(3);
+pub const INTRODUCER: ClientId = ClientId(0xffff_0001);
 pub const PORT: VirtualPort = VirtualPort(5000);
 pub const UNIX_S: u64 = 1_800_000_000;
 /// Bytes of payload: 20 ms of G.711.
@@ -65,6 +70,8 @@ pub struct Plan {
     pub tapped: Option<usize>,
     /// What each node says that its links can carry, in kbit/s.
     pub capacity_kbps: u32,
+    /// Nodes that seal otherwise than the settings say.
+    pub sealing: Vec<(usize, Sealing)>,
     /// Who may dial without being expected; `None` for everybody.
     pub accept: Option<Vec<NodeAddr>>,
 }
@@ -79,6 +86,7 @@ impl Plan {
             clocks_ahead: vec![Duration::ZERO; count],
             tapped: None,
             capacity_kbps: 0,
+            sealing: Vec::new(),
             accept: None,
         }
     }
@@ -225,6 +233,12 @@ impl Nodes {
                 }
             })
             .collect();
+        let mut settings = self.plan.settings.clone();
+        for &(node, sealing) in &self.plan.sealing {
+            if node == i {
+                settings.sealing = sealing;
+            }
+        }
         self.starts += 1;
         let mut seed = [0; 32];
         Rng::new(self.starts * 1000 + i as u64).fill(&mut seed);
@@ -233,11 +247,27 @@ impl Nodes {
             network,
             neighbors,
             accept: self.plan.accept.clone(),
-            settings: self.plan.settings.clone(),
+            settings,
             lab: true,
             seed,
             unix_start_s: UNIX_S,
         }
+    }
+
+    /// Lets nodes agree on keys, as those have done that have sent to each other before: else the first
+    /// packets are a round trip late.
+    pub fn introduce(&mut self, pairs: &[(usize, usize)]) {
+        for &(a, b) in pairs {
+            let at = self.world.now();
+            let to = (addr(b), VirtualPort(9));
+            self.send_to_addr(at, a, INTRODUCER, to, 0, 16);
+        }
+        self.run_ms(2_000);
+        for &(a, _) in pairs {
+            self.request(a, INTRODUCER, Request::Close);
+        }
+        self.run_ms(10);
+        self.world.take_replies();
     }
 
     /// Makes the path between two nodes like `path`, in both directions.

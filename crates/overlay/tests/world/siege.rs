@@ -12,6 +12,8 @@ use super::script::neighbour;
 use super::streams::{Stream, Streams};
 use super::{Nodes, OPERATOR, Plan, chain, voice};
 use base::{Duration, Rng, UnderlayAddr};
+use overlay::Settings;
+use overlay::settings::Sealing;
 use sim::HostId;
 use wire::link::Kind;
 
@@ -39,7 +41,12 @@ impl Siege {
 
     /// The attacker is a member, with a session and a link to the target.
     pub fn from_inside(seed: u64) -> Siege {
-        let mut siege = Siege::with(seed, |nodes| neighbour(nodes, INTRUDER));
+        Siege::from_inside_of(seed, Settings::modern())
+    }
+
+    /// The same, of nodes with these settings.
+    pub fn from_inside_of(seed: u64, settings: Settings) -> Siege {
+        let mut siege = Siege::planned(seed, settings, |nodes| neighbour(nodes, INTRUDER));
         siege.ask(Ask::Dial(siege.target()));
         siege.run(Duration::from_secs(1));
         assert!(siege.rogue().has_session(siege.target()));
@@ -48,7 +55,17 @@ impl Siege {
     }
 
     pub fn with(seed: u64, attacker: impl FnOnce(&mut Nodes) -> Neighbour) -> Siege {
+        Siege::planned(seed, Settings::modern(), attacker)
+    }
+
+    fn planned(
+        seed: u64,
+        settings: Settings,
+        attacker: impl FnOnce(&mut Nodes) -> Neighbour,
+    ) -> Siege {
+        let seals = settings.sealing != Sealing::Off;
         let plan = Plan {
+            settings,
             edges: chain(3),
             tapped: Some(0),
             ..Plan::of(3)
@@ -61,6 +78,9 @@ impl Siege {
         attacker.listens = false;
         let attacker = nodes.add_rogue(TARGET, attacker, "delay=1ms");
         nodes.run_ms(2_000);
+        if seals {
+            nodes.introduce(&[(0, 2)]);
+        }
         let interval = Duration::from_millis(20);
         let call = |n: u64| Stream {
             from: [0, 2][(n % 2) as usize],

@@ -181,6 +181,7 @@ impl Handshakes {
             version,
             dialled: true,
             open: self.network.suite().is_open(),
+            window: self.window(),
             keys: dial.noise.dangerously_get_raw_split(),
         };
         let confirming = Confirming {

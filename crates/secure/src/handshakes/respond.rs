@@ -184,6 +184,7 @@ impl Handshakes {
             version: half_open.version,
             dialled: false,
             open: self.network.suite().is_open(),
+            window: self.window(),
             keys: half_open.noise.dangerously_get_raw_split(),
         };
         Ok(Outcome::Established(Box::new(Established {

@@ -14,6 +14,7 @@ fn pair_of(open: bool) -> (Session, Session) {
             dialled,
             keys: ([1; 32], [2; 32]),
             open,
+            window: 1 << 16,
         };
         Session::new(parts, Time::ZERO)
     };

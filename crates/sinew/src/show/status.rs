@@ -84,6 +84,17 @@ fn entries(status: &Value) -> String {
     });
     entry("packets", sums.join(", "));
     entry("recovery", recovery(counters));
+    if let Some(ends) = ends(list(&snapshot["ends"]), &names) {
+        entry("sealed", ends);
+    }
+    for flooder in list(&snapshot["flooders"]) {
+        let (node, dropped) = (text(&flooder["node"]), total(&flooder["dropped"]));
+        let words = format!(
+            "{} renews its records too often: {dropped} dropped",
+            names.name(node)
+        );
+        entry("floods", words);
+    }
     if let Some(held) = held(&snapshot["held"]) {
         entry("held", held);
     }
@@ -165,6 +176,34 @@ fn refused_flows(flows: &[Value]) -> Option<String> {
     let why = refused.next()?;
     let count = counted(1 + refused.count() as u64, "flow");
     Some(format!("{count} refused: {why}"))
+}
+
+/// With whom packets are sealed from end to end, and with whom they cannot be.
+fn ends(ends: &[Value], names: &Names) -> Option<String> {
+    if ends.is_empty() {
+        return None;
+    }
+    let sessions = ends.iter().filter(|end| !end["session_age_s"].is_null());
+    let open = ends.iter().filter(|end| end["seals"] == false);
+    let open: Vec<&str> = open.map(|end| names.name(text(&end["node"]))).collect();
+    let mut words = format!(
+        "from end to end with {} of {} nodes, {} in use",
+        ends.len() - open.len(),
+        ends.len(),
+        sessions.count()
+    );
+    if !open.is_empty() {
+        let _ = write!(
+            words,
+            "; nodes on the way can read what goes to {}",
+            open.join(", ")
+        );
+    }
+    let refused: u64 = ends.iter().map(|end| total(&end["refused"])).sum();
+    if refused > 0 {
+        let _ = write!(words, "; {refused} packets did not open");
+    }
+    Some(words)
 }
 
 /// What waits for its predecessors, and whose it is.

@@ -270,3 +270,25 @@ fn a_recovered_packet_has_the_codes_that_were_free() {
     recovered.emit(&mut written).unwrap();
     assert_eq!(written, packet);
 }
+
+#[test]
+fn what_an_end_seals_of_the_header_is_what_no_hop_changes() {
+    let mut packet = [0_u8; HEADER_BYTES + 4];
+    for (i, byte) in packet.iter_mut().enumerate() {
+        *byte = i as u8;
+    }
+    packet[0] = 0x5d;
+    packet[1] = 0x20;
+    let before = Header::trusted(&packet[..]).bound();
+    assert_eq!(before[..], packet[4..20]);
+    let mut header = Header::trusted(&mut packet[..]);
+    header.set_ttl(3);
+    header.set_remaining(Remaining(7));
+    header.set_lane_seq(LaneSeq::new(9));
+    header.set_recovered();
+    header.set_transport(true);
+    assert!(header.has_transport() && header.ttl() == 3);
+    assert_eq!(header.bound(), before);
+    header.set_transport(false);
+    assert!(!header.has_transport() && header.ttl() == 3);
+}

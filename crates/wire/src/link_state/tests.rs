@@ -318,7 +318,7 @@ fn of_many_small_links_the_smallest_are_told() {
     let mut w = Writer::new(&mut buffer);
     write_usable(&mut w, &links).unwrap();
     assert_eq!(w.len(), 2 + USABLE_ENTRIES_MAX * USABLE_ENTRY_BYTES);
-    assert_eq!(buffer[2..5], [44, 0x05, 0x4c]);
+    assert_eq!(buffer[2..5], [46, 0x05, 0x4a]);
 }
 
 #[test]
@@ -458,4 +458,32 @@ fn a_version_is_told_whole_or_not_at_all() {
     assert_eq!(written(0, &"7".repeat(24)), 26);
     assert_eq!(written(0, &"7".repeat(25)), 0);
     assert_eq!((written(0, ""), written(0, "1 0")), (0, 0));
+}
+
+#[test]
+fn who_seals_says_so_with_its_boot() {
+    let mut buffer = [0xa5; SEALS_BYTES + 1];
+    let mut w = Writer::new(&mut buffer);
+    write_seals(&mut w, 0xb007_0001).unwrap();
+    assert_eq!(buffer, [8, 5, 1, 0xb0, 0x07, 0x00, 0x01, 0xa5]);
+    let told = |options: &[u8]| {
+        let mut body = [0; BODY_BYTES_MAX];
+        let repr = Repr {
+            origin: NodeAddr(1),
+            seq: RecordSeq(1),
+            lifetime_s: 900,
+            certificate_serial: 1,
+            strikes: 0,
+            links: &[],
+            options,
+        };
+        let len = repr.emit(&mut body, |_| [0; SIGNATURE_BYTES]).unwrap();
+        LinkState::parse(&body[..len]).unwrap().seals()
+    };
+    assert_eq!(told(&buffer[..7]), Some(0xb007_0001));
+    assert_eq!(told(&[]), None);
+    // Another version, and lengths that are none.
+    assert_eq!(told(&[8, 5, 2, 0, 0, 0, 1]), None);
+    assert_eq!(told(&[8, 4, 1, 0, 0, 0]), None);
+    assert_eq!(told(&[8, 0]), None);
 }

@@ -1,0 +1,539 @@
+//! Sessions between the two ends of paths: what this node sends to another node is sealed here and
+//! opened there, and nodes between them see the header alone.
+//!
+//! ```text
+//!   entry                                   relays                                exit
+//!   packet ──▶ session? ──no──▶ waits, and   Init ═══════════════════════════▶  half-open
+//!               │yes            a dial begins     ◀═══════════════ Response
+//!               ▼                            Finish, and what has waited ═════▶  session
+//!            sealed ════════════════════════════════════════════════════════▶  opened, judged
+//!               ◀════════════════════════════════ an empty packet, sealed: it has the session
+//! ```
+//!
+//! The handshakes, the sessions and their re-keying are those of neighbours ([`secure`]): to them
+//! another end is a neighbour whose address below is made of its address in the overlay. So half-open
+//! handshakes are bounded, who sends many shows a cookie first, which only he gets in whose name he
+//! sends, and two ends that begin at once make one session.
+//!
+//! The first packets wait for one round trip. Choice: sooner they could go only under a key that is
+//! not secret any more once the exit's key is stolen. What waits is bounded, and has less time left
+//! when it goes.
+//!
+//! The Finish may be lost, or be overtaken by what follows it. The exit keeps that until it has come.
+//!
+//! A node that was started again has no sessions. Its record tells that by another boot, and what comes
+//! for it under an old session all the same tells it who has not heard, and it dials.
+
+use crate::event::Drop;
+use crate::link::LinkIndex;
+use base::token_bucket::TokenBucket;
+use base::{Burst, Duration, Map, NodeAddr, Pool, Time, UnderlayAddr};
+use secure::{Due, Handshakes, Identity, Network, OpenError, Outcome, Session, Sessions};
+use std::collections::VecDeque;
+use wire::data::Header;
+use wire::link::{Clear, Kind, SEAL_BYTES, SessionIndex};
+use wire::transport;
+use wire::{CLEAR_BYTES, TAG_BYTES};
+
+/// Ends with which there is a session, or may soon be: as many as a network has nodes. One takes 1.5 KiB,
+/// and a window of up to 32 KiB if it is busy: 200 of them 0.3 to 6.9 MB.
+pub(crate) const ENDS_MAX: usize = crate::link_state::MAX_ORIGINS;
+/// Bytes that wait for one handshake: 1000 packets of voice, 100 calls for 200 ms.
+pub(crate) const WAITING_BYTES_PER_END: usize = 256 << 10;
+/// Bytes that wait for all.
+pub(crate) const WAITING_BYTES: usize = 4 << 20;
+/// A record of a node's new start may come so much later than its first handshake: both set out when its
+/// first link is up.
+const RECORD_TRAVELS: Duration = Duration::from_millis(300);
+/// Bytes of packets that have come before the handshake was finished; they are forgotten with it.
+const EARLY_BYTES: usize = 1 << 20;
+/// Of one end.
+const EARLY_BYTES_PER_END: usize = 128 << 10;
+/// For so long a handshake may stay unfinished.
+const EARLY_FOR: Duration = secure::limits::HALF_OPEN_LIFETIME;
+/// An end of which nothing has gone or come for so long is not re-keyed: its session ends by age.
+const IDLE: Duration = Duration::from_secs(120);
+/// An end that has been heard under a session lately is not dialled because of what does not open.
+const HEARD_LATELY: Duration = Duration::from_secs(2);
+/// Dials per second because of packets under sessions that are not known here: whoever invents such
+/// packets makes a node shake hands with others so often, at half a millisecond of both.
+const ASKS_PER_S: f64 = 20.0;
+/// As many at once: the ends of a node that was started again.
+const ASKS_BURST: f64 = 64.0;
+
+/// All sessions with other ends.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    handshakes: Handshakes,
+    ends: Map<NodeAddr, End>,
+    by_session: Map<SessionIndex, NodeAddr>,
+    waiting_bytes: usize,
+    /// What has come under handshakes that are not finished here.
+    early: VecDeque<Early>,
+    early_bytes: usize,
+    asks: TokenBucket,
+}
+
+/// A packet that was sealed under a session which its exit does not have yet: the Finish was lost on the
+/// way, or overtaken.
+#[derive(Debug)]
+pub(crate) struct Early {
+    pub(crate) at: Time,
+    /// The link that it came by.
+    pub(crate) came: LinkIndex,
+    /// A whole opened datagram.
+    pub(crate) packet: Burst,
+    source: NodeAddr,
+}
+
+#[derive(Debug, Default)]
+struct End {
+    sessions: Sessions,
+    waiting: VecDeque<(Time, Burst)>,
+    waiting_bytes: usize,
+    /// When something was sealed for it, and when something of it was opened.
+    said: Option<Time>,
+    heard: Option<Time>,
+    /// What its record has told of its present start.
+    boot: Option<u32>,
+    counts: Counts,
+}
+
+/// What has been sealed and opened with one end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) sealed: u64,
+    pub(crate) opened: u64,
+    pub(crate) refused: u64,
+}
+
+/// What became of a burst that is to be sealed.
+#[derive(Debug)]
+pub(crate) enum Sealed {
+    /// It is sealed.
+    Ready(Burst),
+    /// It waits. The Init is to be sent, if a dial has begun with it.
+    Waits(Option<Vec<u8>>),
+    /// It goes nowhere.
+    Dropped(Drop),
+}
+
+/// A packet that was opened, in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The packet begins [`CLEAR_BYTES`] later, and ends [`TAG_BYTES`] earlier.
+    Packet,
+    /// It says only that its sender has the session.
+    Nothing,
+}
+
+impl Ends {
+    pub(crate) fn new(identity: Identity, network: Network, seed: [u8; 32]) -> Ends {
+        Ends {
+            handshakes: Handshakes::of_ends(identity, network, seed, Time::ZERO),
+            ends: Map::default(),
+            by_session: Map::default(),
+            waiting_bytes: 0,
+            early: VecDeque::new(),
+            early_bytes: 0,
+            asks: TokenBucket::new(ASKS_PER_S, ASKS_BURST, Time::ZERO),
+        }
+    }
+
+    /// A renewed certificate, and lists of revocations, count here too.
+    pub(crate) fn handshakes_mut(&mut self) -> &mut Handshakes {
+        &mut self.handshakes
+    }
+
+    /// There is a session under which something can be sealed for `to`.
+    pub(crate) fn has_session(&self, to: NodeAddr) -> bool {
+        self.ends
+            .get(&to)
+            .is_some_and(|end| !end.sessions.is_empty())
+    }
+
+    /// Seals packets for `to` that were laid out with room for it, or lets them wait for a session.
+    pub(crate) fn seal(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        mut burst: Burst,
+        pool: &Pool,
+    ) -> Sealed {
+        let Some(end) = self
+            .ends
+            .get_mut(&to)
+            .filter(|end| !end.sessions.is_empty())
+        else {
+            return self.wait(now, to, burst, pool);
+        };
+        end.said = Some(now);
+        for i in 0..burst.segments() {
+            let packet = &mut burst.segment_mut(i)[CLEAR_BYTES..];
+            let header = Header::trusted(&*packet);
+            let (bound, from) = (header.bound(), header.payload_offset());
+            let to = packet.len() - TAG_BYTES;
+            let datagram = &mut packet[from..to];
+            let kind = match Kind::of(datagram) {
+                Ok(kind @ (Kind::Data | Kind::Control)) => kind,
+                _ => return Sealed::Dropped(Drop::Malformed),
+            };
+            if end.sessions.seal_bound(kind, datagram, &bound).is_err() {
+                return Sealed::Dropped(Drop::EndNoSession);
+            }
+        }
+        end.counts.sealed += burst.segments() as u64;
+        Sealed::Ready(burst)
+    }
+
+    fn wait(&mut self, now: Time, to: NodeAddr, mut burst: Burst, pool: &Pool) -> Sealed {
+        if !self.make_room(now, to) {
+            return Sealed::Dropped(Drop::EndNoSession);
+        }
+        let end = self.ends.entry(to).or_default();
+        end.said = Some(now);
+        let bytes = burst.len();
+        let fits = end.waiting_bytes + bytes <= WAITING_BYTES_PER_END
+            && self.waiting_bytes + bytes <= WAITING_BYTES
+            && pool.keep(&mut burst);
+        if !fits {
+            return Sealed::Dropped(Drop::EndNoSession);
+        }
+        end.waiting.push_back((now, burst));
+        end.waiting_bytes += bytes;
+        self.waiting_bytes += bytes;
+        Sealed::Waits(self.dial(now, to))
+    }
+
+    /// Begins a handshake, unless one is under way. Gives the Init.
+    fn dial(&mut self, now: Time, to: NodeAddr) -> Option<Vec<u8>> {
+        self.handshakes.dial(now, below(to), Some(to)).ok()
+    }
+
+    /// So many bytes more may wait for a session with `to`, or need not.
+    pub(crate) fn has_room(&self, to: NodeAddr, bytes: usize) -> bool {
+        let waiting = self.ends.get(&to).map_or(0, |end| end.waiting_bytes);
+        self.has_session(to)
+            || waiting + bytes <= WAITING_BYTES_PER_END
+                && self.waiting_bytes + bytes <= WAITING_BYTES
+    }
+
+    /// Keeps a packet of `source` whose handshake is not finished. False if it is of none, or there is
+    /// no room.
+    pub(crate) fn keep_early(
+        &mut self,
+        now: Time,
+        (source, came): (NodeAddr, LinkIndex),
+        packet: &[u8],
+        pool: &Pool,
+    ) -> bool {
+        let header = Header::trusted(packet);
+        let Ok(clear) = Clear::parse(header.payload()) else {
+            return false;
+        };
+        if !self.handshakes.is_half_open(clear.session) {
+            return false;
+        }
+        while self
+            .early
+            .front()
+            .is_some_and(|early| now.since(early.at) >= EARLY_FOR)
+        {
+            let gone = self.early.pop_front();
+            self.early_bytes -= gone.map_or(0, |early| early.packet.len());
+        }
+        let bytes = CLEAR_BYTES + packet.len() + TAG_BYTES;
+        let of_end = self.early.iter().filter(|early| early.source == source);
+        let held: usize = of_end.map(|early| early.packet.len()).sum();
+        if held + bytes > EARLY_BYTES_PER_END || self.early_bytes + bytes > EARLY_BYTES {
+            return false;
+        }
+        let Some(mut copy) = pool.copy_of(CLEAR_BYTES, packet) else {
+            return false;
+        };
+        copy.push_front(CLEAR_BYTES);
+        copy.fill(bytes, bytes);
+        if !pool.keep(&mut copy) {
+            return false;
+        }
+        self.early_bytes += bytes;
+        self.early.push_back(Early {
+            at: now,
+            came,
+            packet: copy,
+            source,
+        });
+        true
+    }
+
+    /// Takes what `source` has sent before the handshake was finished.
+    pub(crate) fn take_early(&mut self, source: NodeAddr) -> Vec<Early> {
+        let all = core::mem::take(&mut self.early);
+        let (his, rest): (Vec<Early>, Vec<Early>) =
+            all.into_iter().partition(|early| early.source == source);
+        self.early = rest.into();
+        self.early_bytes -= his.iter().map(|early| early.packet.len()).sum::<usize>();
+        his
+    }
+
+    /// Takes what waits for a session with `to`, and since when.
+    pub(crate) fn take_waiting(&mut self, to: NodeAddr) -> VecDeque<(Time, Burst)> {
+        let Some(end) = self.ends.get_mut(&to) else {
+            return VecDeque::new();
+        };
+        self.waiting_bytes -= core::mem::take(&mut end.waiting_bytes);
+        core::mem::take(&mut end.waiting)
+    }
+
+    /// Opens in place what `packet` has brought, a whole packet from its header on; `source` is whom
+    /// it names as its sender.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        packet: &mut [u8],
+    ) -> Result<Opened, Drop> {
+        let header = Header::trusted(&*packet);
+        let (bound, from) = (header.bound(), header.payload_offset());
+        let clear = Clear::parse(&packet[from..]).map_err(|_| Drop::Malformed)?;
+        if self.by_session.get(&clear.session) != Some(&source) {
+            return Err(Drop::EndNoSession);
+        }
+        let end = self.ends.get_mut(&source).ok_or(Drop::EndNoSession)?;
+        let opened = match end.sessions.open_bound(now, &mut packet[from..], &bound) {
+            Ok(opened) => opened,
+            Err(OpenError::Replay) => return Err(Drop::Duplicate),
+            Err(_) => {
+                end.counts.refused += 1;
+                return Err(Drop::EndForged);
+            }
+        };
+        end.heard = Some(now);
+        end.counts.opened += 1;
+        if opened.confirms {
+            self.handshakes.on_confirmed(clear.session);
+        }
+        let is_empty = packet.len() == from + SEAL_BYTES;
+        if is_empty && clear.kind == Kind::Control {
+            return Ok(Opened::Nothing);
+        }
+        packet.copy_within(..from, CLEAR_BYTES);
+        Header::trusted(&mut packet[CLEAR_BYTES..]).set_transport(clear.kind == Kind::Control);
+        Ok(Opened::Packet)
+    }
+
+    /// Something has come in the name of `source` that no session here opens. If that can be because
+    /// this node has forgotten one, gives an Init for it.
+    pub(crate) fn ask(&mut self, now: Time, source: NodeAddr, packet: &[u8]) -> Option<Vec<u8>> {
+        let header = Header::trusted(packet);
+        let clear = Clear::parse(header.payload()).ok()?;
+        if self.handshakes.is_dialling(below(source)) || self.handshakes.is_half_open(clear.session)
+        {
+            return None;
+        }
+        let heard = self.ends.get(&source).and_then(|end| end.heard);
+        let is_live =
+            self.has_session(source) && heard.is_some_and(|heard| now.since(heard) < HEARD_LATELY);
+        if is_live || !self.make_room(now, source) || !self.asks.try_take(now, 1.0) {
+            return None;
+        }
+        self.dial(now, source)
+    }
+
+    /// Takes in a datagram of a handshake, which came in the name of `source`.
+    pub(crate) fn on_handshake(
+        &mut self,
+        now: Time,
+        unix_s: u64,
+        source: NodeAddr,
+        datagram: &[u8],
+    ) -> Outcome {
+        self.handshakes
+            .on_datagram(now, unix_s, below(source), datagram)
+    }
+
+    /// The session that a repeated Finish is about is there: its sender has not heard of that.
+    pub(crate) fn knows_finished(&self, source: NodeAddr, datagram: &[u8]) -> bool {
+        let finish = wire::handshake::Finish::parse(datagram);
+        finish.is_ok_and(|finish| self.by_session.get(&finish.receiver) == Some(&source))
+    }
+
+    /// Installs a session with `with`, of whose present start its record has told `boot`. False if there is no room for one.
+    pub(crate) fn install(
+        &mut self,
+        now: Time,
+        (with, boot): (NodeAddr, Option<u32>),
+        session: Session,
+    ) -> bool {
+        let index = session.local_index();
+        if !self.make_room(now, with) {
+            self.handshakes.release(index);
+            return false;
+        }
+        let end = self.ends.entry(with).or_default();
+        if let Some(evicted) = end.sessions.install(now, session) {
+            self.by_session.remove(&evicted);
+            self.handshakes.release(evicted);
+        }
+        // Who has just shaken hands is no idle end, whether or not it has said anything.
+        end.heard = Some(now);
+        end.boot = end.boot.or(boot);
+        self.by_session.insert(index, with);
+        true
+    }
+
+    /// What the record of `node` says of its present start. After another one the sessions of before are
+    /// over.
+    pub(crate) fn on_boot(&mut self, now: Time, node: NodeAddr, boot: Option<u32>) {
+        let Some(end) = self.ends.get_mut(&node) else {
+            return;
+        };
+        let before = core::mem::replace(&mut end.boot, boot);
+        let newest = end.sessions.iter().map(Session::established).max();
+        let is_recent = newest.is_some_and(|made| now.since(made) < RECORD_TRAVELS);
+        if before.is_none() || before == boot || is_recent {
+            return;
+        }
+        for index in end.sessions.clear() {
+            self.by_session.remove(&index);
+            self.handshakes.release(index);
+        }
+    }
+
+    /// Gives back an index that came to nothing.
+    pub(crate) fn release(&mut self, index: SessionIndex) {
+        self.handshakes.release(index);
+    }
+
+    /// A place for another end: that of the one least lately used, if it is idle.
+    fn make_room(&mut self, now: Time, with: NodeAddr) -> bool {
+        if self.ends.contains_key(&with) || self.ends.len() < ENDS_MAX {
+            return true;
+        }
+        let idle = self.ends.iter().filter(|(_, end)| end.is_idle(now));
+        let oldest = idle.min_by_key(|(node, end)| (end.used(), **node));
+        let Some(node) = oldest.map(|(node, _)| *node) else {
+            return false;
+        };
+        self.remove(node);
+        true
+    }
+
+    /// Forgets an end and its sessions, as when its certificate is revoked.
+    pub(crate) fn remove(&mut self, node: NodeAddr) {
+        self.handshakes.hang_up(below(node));
+        let Some(mut end) = self.ends.remove(&node) else {
+            return;
+        };
+        self.waiting_bytes -= end.waiting_bytes;
+        for index in end.sessions.clear() {
+            self.by_session.remove(&index);
+            self.handshakes.release(index);
+        }
+    }
+
+    /// The ends that there are, in no particular order but the same in every run.
+    pub(crate) fn nodes(&self) -> Vec<NodeAddr> {
+        self.ends.keys().copied().collect()
+    }
+
+    /// Whether there is a session with `node`, how old it is, and what has been sealed and opened.
+    pub(crate) fn status(&self, now: Time, node: NodeAddr) -> Option<(Duration, Counts)> {
+        let end = self.ends.get(&node)?;
+        let session = end.sessions.current()?;
+        Some((now.since(session.established()), end.counts))
+    }
+
+    /// What is due of handshakes: datagrams to be sent to nodes, and how many packets have waited in
+    /// vain.
+    pub(crate) fn on_timeout(&mut self, now: Time) -> (Vec<(NodeAddr, Vec<u8>)>, u32) {
+        let (mut out, mut in_vain) = (Vec::new(), 0);
+        for due in self.handshakes.on_timeout(now) {
+            match due {
+                Due::Send { to, datagram } => out.push((above(to), datagram)),
+                Due::GaveUp { to, .. } => {
+                    let waited = self.take_waiting(above(to));
+                    let packets = waited.iter().map(|(_, burst)| burst.segments() as u32);
+                    in_vain += packets.sum::<u32>();
+                }
+                Due::Unconfirmed { session, .. } => {
+                    if let Some(node) = self.by_session.remove(&session)
+                        && let Some(end) = self.ends.get_mut(&node)
+                    {
+                        end.sessions.remove(session);
+                    }
+                    self.handshakes.release(session);
+                }
+            }
+        }
+        (out, in_vain)
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.handshakes.next_timeout()
+    }
+
+    /// Slow housekeeping: ends sessions by age, and gives an Init for each that is in use and is to
+    /// be followed by another.
+    pub(crate) fn tend(&mut self, now: Time) -> Vec<(NodeAddr, Vec<u8>)> {
+        let mut inits = Vec::new();
+        for node in self.nodes() {
+            let Some(end) = self.ends.get_mut(&node) else {
+                continue;
+            };
+            while let Some(index) = end.sessions.expire(now) {
+                self.by_session.remove(&index);
+                self.handshakes.release(index);
+            }
+            let wants = end.sessions.wants_rekey(now) && !end.is_idle(now);
+            let is_over = end.sessions.is_empty() && end.waiting.is_empty();
+            if wants && let Some(init) = self.dial(now, node) {
+                inits.push((node, init));
+            } else if is_over && !self.handshakes.is_dialling(below(node)) {
+                self.ends.remove(&node);
+            }
+        }
+        inits
+    }
+}
+
+impl End {
+    fn used(&self) -> Option<Time> {
+        self.said.max(self.heard)
+    }
+
+    fn is_idle(&self, now: Time) -> bool {
+        self.used().is_none_or(|used| now.since(used) >= IDLE)
+    }
+}
+
+/// What room a packet needs to be sealed: before its payload, and behind it.
+pub(crate) const SEAL_FRONT: usize = CLEAR_BYTES;
+/// See [`SEAL_FRONT`].
+pub(crate) const SEAL_BACK: usize = TAG_BYTES;
+
+/// A packet, from its header on, was laid out to be sealed.
+pub(crate) fn is_to_be_sealed<B: AsRef<[u8]>>(header: &Header<B>) -> bool {
+    let kind = header
+        .has_transport()
+        .then(|| transport::Kind::of(header.payload()));
+    matches!(kind, Some(Ok(transport::Kind::End(kind))) if kind.is_sealed())
+}
+
+/// The address by which handshakes know a node.
+fn below(node: NodeAddr) -> UnderlayAddr {
+    let mut ip = [0; 16];
+    ip[10..12].copy_from_slice(&[0xff, 0xff]);
+    ip[12..].copy_from_slice(&node.0.to_be_bytes());
+    UnderlayAddr {
+        ip,
+        port: 0,
+        socket: 0,
+        local: 0,
+    }
+}
+
+fn above(at: UnderlayAddr) -> NodeAddr {
+    let [.., a, b, c, d] = at.ip;
+    NodeAddr(u32::from_be_bytes([a, b, c, d]))
+}

@@ -1,0 +1,383 @@
+//! Sealing from end to end, at the node: what is sealed, what is taken unsealed, and the handshakes
+//! that carry it. [`crate::ends`] has the sessions.
+//!
+//! Sealed is what goes from one node to another, if both can: datagrams, streams, the node's own
+//! reports. Not sealed are echoes, which nodes on the way answer too, and packets to groups and
+//! anycast addresses, whose receivers the entry does not know one by one.
+
+use super::Node;
+use super::receive::Verdict;
+use super::send::{assemble, own_header};
+use crate::ends::{Opened, Sealed, is_to_be_sealed};
+use crate::event::{Drop, Event};
+use crate::flow::FlowKey;
+use crate::request::RequestError;
+use crate::settings::Sealing;
+use crate::snapshot::EndStatus;
+use base::{Burst, NodeAddr, Outbox, Time, VirtualPort};
+use graph::Metric;
+use secure::{Established, Outcome, Refusal};
+use wire::data::{Class, Header, LinkProtocol, Routing};
+use wire::{CLEAR_BYTES, SEALED_HEADROOM, TAG_BYTES, echo, link, transport};
+
+/// How handshakes of ends are carried: hops recover them, and they go before what waits for them.
+const CLASS: Class = Class {
+    link: LinkProtocol::RealTime,
+    routing: Routing::ExpectedLatency,
+    priority: 6,
+};
+/// The port that handshakes come from and go to: nobody can bind it.
+const PORT: VirtualPort = VirtualPort(0);
+
+/// What is to be done with a packet for this node, before its flow hears of it.
+pub(super) enum Arrived {
+    /// It is as its source has sent it, and may be believed.
+    Plain,
+    /// It was sealed by its source; it begins later and ends earlier now.
+    Opened,
+    /// It has been handled, or dropped.
+    Done,
+}
+
+impl Node {
+    /// What goes from these ports to another node is to be sealed.
+    pub(super) fn seals_to(&self, to: NodeAddr, ports: (VirtualPort, VirtualPort)) -> bool {
+        self.settings.sealing != Sealing::Off
+            && to != self.addr
+            && to.is_node()
+            && ports.0 != echo::PORT
+            && ports.1 != echo::PORT
+            && self.is_end(to)
+    }
+
+    /// A node opens what is sealed for it, and seals what it sends here.
+    fn is_end(&self, node: NodeAddr) -> bool {
+        // While nothing is known of it, what was agreed on goes on.
+        self.database.seals(node)
+            || self.database.links_of(node).is_none() && self.ends.has_session(node)
+    }
+
+    /// Whether a client may send to an address that could only be reached in the open.
+    pub(super) fn check_can_seal(
+        &self,
+        to: NodeAddr,
+        port: VirtualPort,
+    ) -> Result<(), RequestError> {
+        let is_fine = to == self.addr || port == echo::PORT || to.is_node() && self.is_end(to);
+        match self.settings.sealing {
+            Sealing::Always if !is_fine => Err(RequestError::Unsealed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Seals packets of this node for their exit. `None` if they wait, or are dropped.
+    pub(super) fn seal_to(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        packets: Burst,
+        out: &mut impl Outbox<Node>,
+    ) -> Option<Burst> {
+        let count = packets.segments() as u32;
+        // Without a way there a handshake would only find that out later.
+        let has_way = || self.tables.next_hop(Metric::ExpectedLatency, to).is_some();
+        if !self.ends.has_session(to) && !has_way() {
+            let (reason, packets) = (Drop::NoRoute, count);
+            out.report(Event::Dropped { reason, packets });
+            return None;
+        }
+        match self.ends.seal(now, to, packets, out.pool()) {
+            Sealed::Ready(packets) => return Some(packets),
+            Sealed::Waits(Some(init)) => self.send_handshake(now, to, &init, out),
+            Sealed::Waits(None) => {}
+            Sealed::Dropped(reason) => {
+                let packets = count;
+                out.report(Event::Dropped { reason, packets });
+            }
+        }
+        None
+    }
+
+    /// Judges a packet for this node: opens it, or says whether it may be believed as it is.
+    pub(super) fn judge_arrival(
+        &mut self,
+        now: Time,
+        packet: &mut [u8],
+        out: &mut impl Outbox<Node>,
+    ) -> Arrived {
+        let header = Header::trusted(&*packet);
+        let source = header.source();
+        let transport = header
+            .has_transport()
+            .then(|| transport::Kind::of(header.payload()));
+        let reason = match transport {
+            Some(Ok(transport::Kind::End(kind))) if kind.is_sealed() => {
+                match self.ends.open(now, source, packet) {
+                    Ok(Opened::Packet) => return Arrived::Opened,
+                    Ok(Opened::Nothing) => return Arrived::Done,
+                    Err(Drop::EndNoSession) => {
+                        let from = (source, self.came);
+                        if self.ends.keep_early(now, from, packet, out.pool()) {
+                            return Arrived::Done;
+                        }
+                        self.ask_end(now, source, packet, out);
+                        Drop::EndNoSession
+                    }
+                    Err(reason) => {
+                        if reason == Drop::Duplicate {
+                            self.flows
+                                .on_duplicate(FlowKey::of(&Header::trusted(&*packet)));
+                        }
+                        reason
+                    }
+                }
+            }
+            Some(Ok(transport::Kind::End(_))) => {
+                let at = header.payload_offset();
+                self.on_end_handshake(now, source, &packet[at..], out);
+                return Arrived::Done;
+            }
+            _ if self.believes(&header) => return Arrived::Plain,
+            _ => Drop::EndUnsealed,
+        };
+        self.drop_one(reason, out);
+        Arrived::Done
+    }
+
+    /// A packet in the open may be from whom it names: its source does not seal, or it is an echo or
+    /// the answer to one, which nodes on the way must read.
+    fn believes(&self, header: &Header<&[u8]>) -> bool {
+        let is_echo = || {
+            let echo = echo::Echo::parse(header.payload()).map(|echo| echo.kind);
+            match echo {
+                Ok(echo::Kind::Request) => header.destination_port() == echo::PORT,
+                Ok(_) => header.source_port() == echo::PORT,
+                Err(_) => false,
+            }
+        };
+        match self.settings.sealing {
+            Sealing::Off => true,
+            Sealing::On if !self.is_end(header.source()) => true,
+            Sealing::On | Sealing::Always => !header.has_transport() && is_echo(),
+        }
+    }
+
+    fn ask_end(&mut self, now: Time, of: NodeAddr, packet: &[u8], out: &mut impl Outbox<Node>) {
+        if self.settings.sealing != Sealing::Off
+            && self.database.seals(of)
+            && let Some(init) = self.ends.ask(now, of, packet)
+        {
+            self.send_handshake(now, of, &init, out);
+        }
+    }
+
+    fn on_end_handshake(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        datagram: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        if self.settings.sealing == Sealing::Off {
+            return self.drop_one(Drop::Unsupported, out);
+        }
+        let unix_s = self.unix_s(now);
+        match self.ends.on_handshake(now, unix_s, source, datagram) {
+            Outcome::Reply(bytes) => self.send_handshake(now, source, &bytes, out),
+            Outcome::Cookie(bytes) => self.send_handshake(now, source, &bytes, out),
+            Outcome::Established(established) => {
+                self.on_end_established(now, source, *established, out);
+            }
+            Outcome::Refused(Refusal::Stale) if self.ends.knows_finished(source, datagram) => {
+                self.confirm_end(now, source, out);
+            }
+            Outcome::Refused(_) | Outcome::Failed { .. } => {
+                self.drop_one(Drop::EndHandshake, out);
+            }
+        }
+    }
+
+    fn on_end_established(
+        &mut self,
+        now: Time,
+        source: NodeAddr,
+        established: Established,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let Established {
+            session,
+            peer,
+            reply,
+            ..
+        } = established;
+        let dialled = session.dialled();
+        // Whoever sends in another's name shows his own certificate here.
+        if peer.address() != source {
+            self.ends.release(session.local_index());
+            return self.drop_one(Drop::BadSource, out);
+        }
+        let had_session = self.ends.has_session(source);
+        let boot = self.database.boot_of(source);
+        if !self.ends.install(now, (source, boot), session) {
+            return self.drop_one(Drop::EndHandshake, out);
+        }
+        if let Some(finish) = reply {
+            self.send_handshake(now, source, &finish, out);
+        }
+        if !dialled {
+            self.confirm_end(now, source, out);
+            self.judge_early(now, source, out);
+        }
+        // What was sent to an end that had forgotten its session has not come.
+        self.streams.touch_if(|stream| {
+            let concerned = had_session && stream.key.peer == source;
+            if concerned {
+                stream.on_end_change(now);
+            }
+            concerned
+        });
+        for (since, mut burst) in self.ends.take_waiting(source) {
+            let waited = now.since(since);
+            for i in 0..burst.segments() {
+                let mut header = Header::trusted(&mut burst.segment_mut(i)[CLEAR_BYTES..]);
+                header.set_remaining(header.remaining().minus(waited));
+            }
+            let header = Header::trusted(&burst.segment(0)[CLEAR_BYTES..]).repr();
+            self.originate(now, &header, burst, out);
+        }
+    }
+
+    /// Judges what has come before the handshake was finished.
+    fn judge_early(&mut self, now: Time, source: NodeAddr, out: &mut impl Outbox<Node>) {
+        for early in self.ends.take_early(source) {
+            let (mut datagram, waited) = (early.packet, now.since(early.at));
+            let end = datagram.len() - TAG_BYTES;
+            let packet = &mut datagram.bytes_mut()[CLEAR_BYTES..end];
+            let mut header = Header::trusted(&mut *packet);
+            header.set_remaining(header.remaining().minus(waited));
+            let verdict = self.judge_flow(now, early.came, packet, out);
+            self.dispatch(now, verdict, datagram, out);
+        }
+    }
+
+    /// Says under a new session that this end has it.
+    fn confirm_end(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+        let seq = self.next_echo_seq();
+        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
+        header.has_transport = true;
+        let empty = out.pool().copy_of(SEALED_HEADROOM, &[]);
+        match empty.and_then(|empty| assemble(&header, &[], empty, true, out)) {
+            Some(packet) => self.originate(now, &header, packet, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    fn send_handshake(
+        &mut self,
+        now: Time,
+        to: NodeAddr,
+        datagram: &[u8],
+        out: &mut impl Outbox<Node>,
+    ) {
+        let seq = self.next_echo_seq();
+        let mut header = own_header(CLASS, (self.addr, PORT), (to, PORT), seq);
+        header.has_transport = true;
+        let payload = out.pool().copy_of(SEALED_HEADROOM, datagram);
+        match payload.and_then(|payload| assemble(&header, &[], payload, false, out)) {
+            Some(packet) => self.originate(now, &header, packet, out),
+            None => self.drop_one(Drop::NoBuffer, out),
+        }
+    }
+
+    /// Repetitions of handshakes, and what has waited for one in vain.
+    pub(super) fn drive_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        let (due, in_vain) = self.ends.on_timeout(now);
+        for (to, datagram) in due {
+            self.send_handshake(now, to, &datagram, out);
+        }
+        if in_vain > 0 {
+            out.report(Event::Dropped {
+                reason: Drop::EndNoSession,
+                packets: in_vain,
+            });
+        }
+    }
+
+    /// Slow housekeeping of sessions.
+    pub(super) fn tend_ends(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for (to, init) in self.ends.tend(now) {
+            self.send_handshake(now, to, &init, out);
+        }
+    }
+
+    /// Of each node that was spoken with, or could be, how its packets are sealed.
+    pub(super) fn end_statuses(&self, now: Time) -> Vec<EndStatus> {
+        let mut nodes = self.ends.nodes();
+        nodes.extend(self.database.nodes().filter(|node| *node != self.addr));
+        nodes.sort_unstable();
+        nodes.dedup();
+        let status = |node: NodeAddr| {
+            let session = self.ends.status(now, node);
+            let (age, counts) = session.unzip();
+            let counts = counts.unwrap_or_default();
+            EndStatus {
+                node: node.to_string(),
+                seals: self.database.seals(node),
+                session_age_s: age.map(|age| age.as_secs_f64()),
+                sealed: counts.sealed,
+                opened: counts.opened,
+                refused: counts.refused,
+            }
+        };
+        nodes.into_iter().map(status).collect()
+    }
+}
+
+impl Verdict {
+    /// What of a packet for this node stands around it in its datagram.
+    pub(super) fn around(self) -> Option<Around> {
+        match self {
+            Verdict::Local => Some(Around::HOP),
+            Verdict::Opened => Some(Around::END),
+            _ => None,
+        }
+    }
+}
+
+/// Bytes before and behind a packet in its datagram: of the hop's seal, and of the end's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub(super) front: usize,
+    pub(super) back: usize,
+}
+
+impl Around {
+    /// The seal of the last hop alone.
+    pub(super) const HOP: Around = Around {
+        front: CLEAR_BYTES,
+        back: TAG_BYTES,
+    };
+    /// That of the entry too.
+    pub(super) const END: Around = Around {
+        front: CLEAR_BYTES + crate::ends::SEAL_FRONT,
+        back: TAG_BYTES + crate::ends::SEAL_BACK,
+    };
+}
+
+/// The first packet of a run was laid out to be sealed.
+pub(super) fn is_unsealed(run: &Burst) -> bool {
+    is_to_be_sealed(&Header::trusted(&run.segment(0)[CLEAR_BYTES..]))
+}
+
+/// What relays know a packet by that was sealed from end to end: only its source can have made it. Others
+/// are known by their numbers alone, which anybody can write.
+#[inline]
+pub(super) fn mark_of(packet: &[u8]) -> Option<u32> {
+    let header = Header::trusted(packet);
+    let at = header.payload_offset();
+    let first = packet.get(at).filter(|_| header.has_transport())?;
+    let tail: &[u8; 4] = packet.last_chunk()?;
+    // Repetitions of a handshake are alike, but for their numbers.
+    (first >> 4 == link::VERSION)
+        .then(|| u32::from_be_bytes(*tail) ^ header.flow_seq().0.rotate_left(16))
+}
