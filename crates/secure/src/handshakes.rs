@@ -345,6 +345,13 @@ impl Handshakes {
         Ok(peer)
     }
 
+    fn repeats(&self) -> dial::Repeats {
+        match self.between {
+            Between::Neighbours => dial::OF_NEIGHBOURS,
+            Between::Ends => dial::OF_ENDS,
+        }
+    }
+
     /// How far behind the newest a datagram of a session may be.
     fn window(&self) -> usize {
         match self.between {

@@ -14,19 +14,48 @@ use wire::handshake::{
 };
 use wire::link::SessionIndex;
 
-/// When an Init is repeated for the first time: more than most round trips. Each wait doubles.
-pub(super) const INIT_REPEAT: Duration = Duration::from_millis(400);
-/// The longest wait between two repetitions: a neighbour that was started again waits so long, and
-/// once more for an Init that was lost, before its calls go on; two seconds are the goal.
-pub(super) const MAX_INIT_REPEAT: Duration = Duration::from_millis(500);
-/// How often an Init is sent: at 0, 0.4, 0.9, 1.4, 1.9 and 2.4 s; given up at 2.9 s, or a quarter
-/// later.
-pub(super) const MAX_INITS: u32 = 6;
-/// When a Finish is repeated for the first time. Each wait doubles.
-pub(super) const FINISH_REPEAT: Duration = Duration::from_millis(300);
-/// How often a Finish is sent: at 0, 0.3, 0.9 and 2.1 s, while the responder still waits for it;
-/// given up at 4.5 s.
-pub(super) const MAX_FINISHES: u32 = 4;
+/// When the datagrams of the side that dials are repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeats {
+    /// The wait after the first Init. Each wait doubles.
+    pub(super) init: Duration,
+    /// The longest wait between two of them.
+    pub(super) init_longest: Duration,
+    /// How often an Init is sent.
+    pub(super) inits: u32,
+    /// The wait after the first Finish. Each wait doubles.
+    pub(super) finish: Duration,
+    /// The longest wait between two of them.
+    pub(super) finish_longest: Duration,
+    /// How often a Finish is sent.
+    pub(super) finishes: u32,
+}
+
+/// Between neighbours. An Init goes at 0, 0.4, 0.9, 1.4, 1.9 and 2.4 s: the first wait is more than most
+/// round trips, and a neighbour that was started again waits for the longest, and once more for an
+/// Init that was lost, before its calls go on; two seconds are the goal. It is given up at 2.9 s, or a quarter later.
+/// A Finish goes at 0, 0.3, 0.9 and 2.1 s, while the responder still waits for it; given up at 4.5 s.
+pub(super) const OF_NEIGHBOURS: Repeats = Repeats {
+    init: Duration::from_millis(400),
+    init_longest: Duration::from_millis(500),
+    inits: 6,
+    finish: Duration::from_millis(300),
+    finish_longest: Duration::from_millis(2_400),
+    finishes: 4,
+};
+
+/// Between ends: packets of programs wait for them, and a path that was broken comes back at any
+/// moment. Choice: an Init each 200 ms for 3 s, a Finish each 150 ms for 3 s, 3 kB/s of a node to
+/// which something is sent. What is repeated needlessly over a longer path costs its other end a look-up.
+pub(super) const OF_ENDS: Repeats = Repeats {
+    init: Duration::from_millis(200),
+    init_longest: Duration::from_millis(200),
+    inits: 15,
+    finish: Duration::from_millis(150),
+    finish_longest: Duration::from_millis(150),
+    finishes: 20,
+};
+
 /// Forged responses that are looked at between two Inits, each at the cost of a Diffie-Hellman.
 const MAX_BAD_RESPONSES: u32 = 8;
 
@@ -189,7 +218,7 @@ impl Handshakes {
             finish: finish.clone(),
             tries: 1,
         };
-        let due = now + FINISH_REPEAT;
+        let due = now + self.finish_wait(0);
         self.table
             .insert(local_index, Entry::Confirming(confirming), due);
         Ok(Outcome::Established(Box::new(Established {
@@ -229,7 +258,7 @@ impl Handshakes {
 
     fn repeat_init(&mut self, now: Time, index: SessionIndex, mut dial: Box<Dial>) -> Due {
         let (to, expect) = (dial.to, dial.expect);
-        if dial.tries >= MAX_INITS {
+        if dial.tries >= self.repeats().inits {
             return Due::GaveUp { to, expect };
         }
         let datagram = dial.init.to_vec();
@@ -248,12 +277,12 @@ impl Handshakes {
         mut confirming: Confirming,
     ) -> Due {
         let to = confirming.to;
-        if confirming.tries >= MAX_FINISHES {
+        if confirming.tries >= self.repeats().finishes {
             self.table.insert(session, Entry::Live, Time::FAR);
             return Due::Unconfirmed { session, to };
         }
         let datagram = confirming.finish.clone();
-        let due = now + FINISH_REPEAT * (1 << confirming.tries);
+        let due = now + self.finish_wait(confirming.tries);
         confirming.tries += 1;
         self.table
             .insert(session, Entry::Confirming(confirming), due);
@@ -263,10 +292,20 @@ impl Handshakes {
     /// The wait after the Init of that number, up to a quarter longer by chance, so that nodes
     /// that began together do not go on together.
     fn init_wait(&mut self, number: u32) -> Duration {
-        let wait = (INIT_REPEAT * (1 << number)).min(MAX_INIT_REPEAT);
+        let repeats = self.repeats();
+        let wait = doubled(repeats.init, number, repeats.init_longest);
         let chance = u64::from(self.entropy.draw_u32());
         wait + Duration::from_micros((chance * wait.as_micros() / 4) >> 32)
     }
+
+    pub(super) fn finish_wait(&self, number: u32) -> Duration {
+        let repeats = self.repeats();
+        doubled(repeats.finish, number, repeats.finish_longest)
+    }
+}
+
+fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
+    (first * (1 << times.min(8))).min(longest)
 }
 
 /// The mac1 of an Init.

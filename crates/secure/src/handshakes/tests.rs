@@ -2,7 +2,7 @@
 
 mod attacks;
 
-use super::dial::{FINISH_REPEAT, INIT_REPEAT, MAX_FINISHES, MAX_INITS};
+use super::dial::OF_NEIGHBOURS;
 use super::*;
 use crate::OpenError;
 use crate::limits::HALF_OPEN_LIFETIME;
@@ -84,16 +84,16 @@ fn dials_have_a_limit() {
 fn an_unanswered_init_is_repeated_with_growing_waits_and_given_up() {
     let (mut a, _) = two();
     let init = a.dial(T0, at(2), Some(address(2))).unwrap();
-    let (mut now, mut wait) = (T0, INIT_REPEAT);
-    for number in 1..=MAX_INITS {
+    let (mut now, mut wait) = (T0, OF_NEIGHBOURS.init);
+    for number in 1..=OF_NEIGHBOURS.inits {
         let next = a.next_timeout().unwrap();
         let waited = next.since(now);
         assert!(waited >= wait && waited <= wait.mul_f64(1.25), "{waited}");
         assert_eq!(a.on_timeout(next - Duration::from_nanos(1)), []);
         now = next;
-        wait = (wait * 2).min(dial::MAX_INIT_REPEAT);
+        wait = (wait * 2).min(OF_NEIGHBOURS.init_longest);
         let due = a.on_timeout(now);
-        let expected = if number < MAX_INITS {
+        let expected = if number < OF_NEIGHBOURS.inits {
             Due::Send {
                 to: at(2),
                 datagram: init.clone(),
@@ -117,11 +117,11 @@ fn an_unconfirmed_finish_is_repeated_and_given_up() {
     let established = a.on_datagram(T0, NOW_S, at(2), &response).established();
     let (finish, session) = (established.reply.unwrap(), established.session);
     let mut now = T0;
-    for number in 1..=MAX_FINISHES {
+    for number in 1..=OF_NEIGHBOURS.finishes {
         let next = a.next_timeout().unwrap();
-        assert_eq!(next, now + FINISH_REPEAT * (1 << (number - 1)));
+        assert_eq!(next, now + OF_NEIGHBOURS.finish * (1 << (number - 1)));
         now = next;
-        let expected = if number < MAX_FINISHES {
+        let expected = if number < OF_NEIGHBOURS.finishes {
             assert!(now < T0 + HALF_OPEN_LIFETIME, "while the other side waits");
             Due::Send {
                 to: at(2),
