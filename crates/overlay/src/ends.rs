@@ -383,21 +383,29 @@ impl Ends {
     }
 
     /// What the record of `node` says of its present start. After another one the sessions of before are
-    /// over.
-    pub(crate) fn on_boot(&mut self, now: Time, node: NodeAddr, boot: Option<u32>) {
-        let Some(end) = self.ends.get_mut(&node) else {
-            return;
-        };
+    /// over. If they were in use, gives an Init for one of now: what goes next need not wait for it.
+    pub(crate) fn on_boot(
+        &mut self,
+        now: Time,
+        node: NodeAddr,
+        boot: Option<u32>,
+    ) -> Option<Vec<u8>> {
+        let end = self.ends.get_mut(&node)?;
         let before = core::mem::replace(&mut end.boot, boot);
         let newest = end.sessions.iter().map(Session::established).max();
         let is_recent = newest.is_some_and(|made| now.since(made) < RECORD_TRAVELS);
         if before.is_none() || before == boot || is_recent {
-            return;
+            return None;
         }
+        let begins = boot.is_some() && !end.is_idle(now);
         for index in end.sessions.clear() {
             self.by_session.remove(&index);
             self.handshakes.release(index);
         }
+        if begins && self.asks.try_take(now, 1.0) {
+            return self.dial(now, node);
+        }
+        None
     }
 
     /// Gives back an index that came to nothing.

@@ -251,6 +251,7 @@ fn what_waits_for_a_dead_link_takes_another() {
 fn a_neighbour_that_restarts_is_sent_to_anew() {
     let mut nodes = Nodes::new(6, 2, &chain(2), "delay=10ms");
     nodes.run_ms(2_000);
+    nodes.introduce(&[(0, 1)]);
     let before = in_order_delays(&mut nodes, 1, 300, 500, Duration::from_millis(2));
     assert!(before.iter().all(|ms| *ms < 20.0));
     nodes.restart(1);

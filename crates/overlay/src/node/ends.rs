@@ -272,7 +272,7 @@ impl Node {
         }
     }
 
-    fn send_handshake(
+    pub(super) fn send_handshake(
         &mut self,
         now: Time,
         to: NodeAddr,

@@ -378,7 +378,9 @@ impl Node {
             RecordKind::LINK_STATE => {
                 self.own_record_due |= self.database.take_denial();
                 let boot = self.database.boot_of(key.origin);
-                self.ends.on_boot(now, key.origin, boot);
+                if let Some(init) = self.ends.on_boot(now, key.origin, boot) {
+                    self.send_handshake(now, key.origin, &init, out);
+                }
             }
             _ => {}
         }
