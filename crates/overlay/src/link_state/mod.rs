@@ -352,8 +352,14 @@ impl Database {
             };
         }
         match held {
-            Some(held) if key.seq == held.seq => return Some(Verdict::Known(key)),
-            Some(held) if key.seq < held.seq => return Some(Verdict::Stale(name.at(held.seq))),
+            Some(held) if key.seq == held.seq && *held.body == *record.body => {
+                return Some(Verdict::Known(key));
+            }
+            // Choice: of two records with one number, as an origin makes that has lost its memory, all take the same;
+            // the origin is told of it if it is not its own, and numbers on.
+            Some(held) if (key.seq, record.body) < (held.seq, &*held.body) => {
+                return Some(Verdict::Stale(name.at(held.seq)));
+            }
             Some(_) => {}
             None if self.count(name.kind) >= MAX_ORIGINS => {
                 return Some(Verdict::dropped(None, Reason::Full));

@@ -220,6 +220,25 @@ fn our_record_of_an_earlier_start_is_outdone() {
     assert_eq!(own_record(&mut db, at(1), &[]), key(1, 702));
 }
 
+/// An origin that was started again may come to a number that it had before.
+#[test]
+fn of_two_records_with_one_number_all_take_the_same() {
+    let one = body(2, 700, &[link(9, 1)]);
+    let other = body(2, 700, &[link(9, 2)]);
+    let (less, more) = (one.clone().min(other.clone()), one.max(other));
+    let mut db = Database::new(node(1));
+    assert_eq!(
+        offer(&mut db, at(0), 0, &less),
+        Verdict::Accepted(key(2, 700))
+    );
+    assert_eq!(
+        offer(&mut db, at(0), 0, &more),
+        Verdict::Accepted(key(2, 700))
+    );
+    assert_eq!(offer(&mut db, at(0), 0, &more), Verdict::Known(key(2, 700)));
+    assert_eq!(offer(&mut db, at(0), 0, &less), Verdict::Stale(key(2, 700)));
+}
+
 #[test]
 fn the_own_record_is_renewed_within_a_third_of_its_lifetime() {
     let mut db = Database::new(node(1));
@@ -440,7 +459,7 @@ fn nobody_makes_a_record_older_than_it_is() {
     };
     assert_eq!(
         db.on_record(at(31), FROM, &other, is_signed),
-        Verdict::Known(again)
+        Verdict::Stale(again)
     );
     assert_eq!(age(&db), 20);
 }
@@ -482,10 +501,11 @@ proptest! {
         for (origin, seq, told, wait) in steps {
             now += wait / 10;
             let links: Vec<Link> = told.iter().map(|&(to, us)| link(to, us)).collect();
-            offer(&mut db, at(now), 0, &body(origin, seq, &links));
-            // Of equal editions the youngest counts, and these are new.
+            let told = body(origin, seq, &links);
+            offer(&mut db, at(now), 0, &told);
+            // Of equal editions the youngest counts, and these are new; of others with one number the larger.
             let is_news = |(held, _, before): &(u32, u64, Vec<Link>)| {
-                *held < seq || *held == seq && *before == links
+                *held < seq || *held == seq && body(origin, *held, before) <= told
             };
             if model.get(&origin).is_none_or(is_news) {
                 model.insert(origin, (seq, now, links));

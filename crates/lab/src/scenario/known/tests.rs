@@ -680,5 +680,5 @@ fn a_rate_that_nothing_tells_of_is_unknown_and_no_number() {
         text.contains("unknown") && !text.contains("bit/s"),
         "{text}"
     );
-    assert!(text.contains("set `capacity` of the neighbour"), "{text}");
+    assert!(text.contains("`--probe` measures it"), "{text}");
 }
