@@ -1,5 +1,5 @@
 //! What links cost that carry nothing, and what they cost beside what they carry: everything but
-//! data, handshakes included, with 28 bytes of UDP and IPv4 per datagram. `--nocapture` shows it.
+//! data and its repair, handshakes included, with 28 bytes of UDP and IPv4 per datagram. `--nocapture` shows it.
 #![allow(
     clippy::disallowed_macros,
     clippy::print_stdout,
@@ -12,8 +12,9 @@ mod world;
 use base::Duration;
 use std::collections::BTreeMap;
 use wire::link::Kind;
+use world::party::UDP_BYTES;
 use world::streams::Streams;
-use world::{Nodes, chain, voice};
+use world::{Nodes, addr, chain, voice};
 
 /// The session is replaced once in that time, and records are renewed twice.
 const SPAN: Duration = Duration::from_secs(700);
@@ -28,9 +29,9 @@ fn measure(count: usize, calls: u64, loss: u32) -> Vec<f64> {
     nodes.run_ms(10_000);
     let mut streams = Streams::calls(&mut nodes, calls, 0, count - 1, voice());
     streams.run(&mut nodes, Duration::from_secs(5));
-    let before = sent(&nodes, count);
+    let before = sent(&mut nodes, count);
     streams.run(&mut nodes, SPAN);
-    let after = sent(&nodes, count);
+    let after = sent(&mut nodes, count);
     let bits = |n: u64| n as f64 * 8.0 / SPAN.as_secs_f64() / 1e3;
     let rates: Vec<f64> = after.iter().map(|(k, n)| bits(n - before[k])).collect();
     assert_eq!(rates.len(), 2 * (count - 1));
@@ -47,15 +48,19 @@ fn measure(count: usize, calls: u64, loss: u32) -> Vec<f64> {
     rates
 }
 
-/// Bytes that are not data, by direction.
-fn sent(nodes: &Nodes, count: usize) -> BTreeMap<(usize, usize), u64> {
+/// Bytes that are neither data nor its repair, by direction.
+fn sent(nodes: &mut Nodes, count: usize) -> BTreeMap<(usize, usize), u64> {
     let mut all = BTreeMap::new();
+    let repair = nodes.count().repair_of.clone();
     for (a, b) in chain(count) {
         for (from, to) in [(a, b), (b, a)] {
             let to_addr = nodes.at(to);
             let kinds = Kind::ALL.iter().filter(|kind| **kind != Kind::Data);
             let bytes = |kind: &Kind| nodes.party(from).sent(to_addr, *kind).wire_bytes();
-            all.insert((from, to), kinds.map(bytes).sum());
+            let repair_of = repair.get(&(nodes.hosts[from], addr(to)));
+            let (packets, repair) = repair_of.copied().unwrap_or_default();
+            let sum: u64 = kinds.map(bytes).sum();
+            all.insert((from, to), sum - repair - packets * UDP_BYTES);
         }
     }
     all

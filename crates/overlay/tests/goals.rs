@@ -29,6 +29,8 @@ fn one_strike(loss: u32, burst: u32, packets: u64) {
         strikes: 1,
         redundant_last: false,
         tail_probes: 0,
+        // Requests alone are what arithmetic speaks of.
+        aims: realtime::Settings::paper().aims,
         ..realtime::Settings::modern()
     };
     let path = format!("delay=10ms loss={loss}% burst={burst}%");

@@ -64,11 +64,11 @@ const KINDS: usize = 32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protect {
     /// What the target takes.
+    #[default]
     Auto,
     /// Nothing at all.
     Off,
     /// Requests and answers.
-    #[default]
     Requests,
     /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
     Hop,
@@ -113,9 +113,10 @@ pub struct Aims {
 impl Default for Aims {
     fn default() -> Aims {
         Aims {
-            // Choice: no repair unless it is asked for. It may add half to the bytes of a lane and as much again to
-            // those of a single call, which whoever pays for them decides.
-            protect: Protect::Requests,
+            // Choice: repair by itself, since a long link gains nothing from requests and nobody looks for a
+            // setting. It adds bytes only where requests come too late, half of a lane's or all of a single call's at
+            // most, and none while the link has too little room.
+            protect: Protect::Auto,
             target: 0.0005,
             most: 0.5,
             most_single: 1.0,

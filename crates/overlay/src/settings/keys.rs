@@ -184,7 +184,7 @@ mod tests {
         for key in &keys {
             let mut settings = Settings::modern();
             let before = format!("{settings:?}");
-            let is_set = ["77ms", "4", "0.25", "auto"]
+            let is_set = ["77ms", "4", "0.25", "hop"]
                 .iter()
                 .any(|value| settings.set(key, value).is_ok());
             assert!(is_set, "{key}");

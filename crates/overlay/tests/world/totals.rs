@@ -16,6 +16,8 @@ pub struct Totals {
     pub retransmitted_bytes: u64,
     pub repairs: u64,
     pub repair_bytes: u64,
+    /// Repair packets and their bytes, by who sent them and to whom.
+    pub repair_of: BTreeMap<(HostId, base::NodeAddr), (u64, u64)>,
     /// From the detection of the gap to the arrival, in microseconds.
     pub recovered_after_us: Vec<u32>,
     pub dropped: BTreeMap<Drop, u64>,
@@ -41,7 +43,9 @@ impl Totals {
                 self.retransmitted += u64::from(packets);
                 self.retransmitted_bytes += u64::from(bytes);
             }
-            Event::Repair { bytes, .. } => {
+            Event::Repair { peer, bytes } => {
+                let (packets, sum) = self.repair_of.entry((host, peer)).or_default();
+                (*packets, *sum) = (*packets + 1, *sum + u64::from(bytes));
                 self.repairs += 1;
                 self.repair_bytes += u64::from(bytes);
             }
