@@ -101,7 +101,10 @@ pub fn plan(topology: &Topology, question: &Question) -> Result<Plan, NoPath> {
     };
     let direct = Way::of(vec![direct]);
     let (pipelined, shortest, striped) = match question.view {
-        View::Overlay => over_links(&topology.relaying(from), question, (from, to), relays),
+        View::Overlay => {
+            let topology = topology.relaying(from);
+            over_links(&topology, question, (from, to), (relays, &direct))
+        }
         View::Path => {
             let (pipelined, striped) = along_path(topology, question, least_latency, relays);
             (pipelined, None, striped)
@@ -170,7 +173,7 @@ fn over_links(
     topology: &Topology,
     question: &Question,
     (from, to): (NodeIndex, NodeIndex),
-    relays: usize,
+    (relays, direct): (usize, &Way),
 ) -> (Option<Way>, Option<Shortest>, Option<Way>) {
     let limited = widest_within(topology, from, relays + 1);
     let route = |nodes: Vec<NodeIndex>| Route::of(topology, View::Overlay, nodes);
@@ -195,18 +198,36 @@ fn over_links(
         let singles = stripes_of(&route.rates, route.links());
         route.way(topology, &singles)
     });
-    let mut best: Option<Way> = None;
+    let mut several = Vec::new();
+    let mut singles: Vec<Way> = [direct].into_iter().chain(&pipelined).cloned().collect();
     for hops in 1..=limited.enough_hops() {
         let Some(path) = limited.path_within(topology, to, Metric::Hops, hops) else {
             continue;
         };
         let route = route(indices(topology, path.nodes()));
-        let way = route.way(topology, &striped(&route.rates, question.connections));
-        if best.as_ref().is_none_or(|best| way.is_better(best)) {
-            best = Some(way);
-        }
+        singles.push(route.way(topology, &stripes_of(&route.rates, route.links())));
+        several.push(route.way(topology, &striped(&route.rates, question.connections)));
     }
-    (pipelined, shortest, best)
+    (pipelined, shortest, best_of(several, &singles))
+}
+
+/// The best of ways with several connections, beside what single ones have.
+///
+/// Choice: what one connection has times their number is a hope. It counts for more connections on the
+/// way that is the fastest of those that were measured; another is taken for it only if the least that is
+/// expected of that one is more.
+fn best_of(several: Vec<Way>, singles: &[Way]) -> Option<Way> {
+    let best = |best: Way, next: Way| if next.is_better(&best) { next } else { best };
+    let measured = several
+        .iter()
+        .chain(singles)
+        .filter(|way| way.is_measured());
+    let sure = measured.cloned().reduce(best);
+    let holds = |way: &Way| {
+        let is_sure = |sure: &Way| way.goes_as(sure) || way.interval.low > sure.rate;
+        !way.is_scaled() || sure.as_ref().is_none_or(is_sure)
+    };
+    several.into_iter().filter(holds).reduce(best)
 }
 
 /// The ways along one path, at whose nodes relays may stand.
@@ -345,7 +366,7 @@ fn rate(topology: &Topology, nodes: &[NodeIndex]) -> Rate {
 fn confidence(topology: &Topology, nodes: &[NodeIndex], stripes: usize) -> Confidence {
     let (rates, known) = (rate(topology, nodes), known(topology, nodes));
     let rate = rates.of(stripes);
-    let is_found = known.is_full && known.together == Some(rates.most);
+    let is_found = known.several() == Some(rates.most);
     let is_seen = known.together.is_some_and(|together| together >= rate);
     let is_modelled = model::is_known(links(topology, nodes)) && !is_by_rate(topology, nodes);
     if rate == rates.most && (is_found || known.one != Some(rate)) {

@@ -13,6 +13,10 @@ const LIFETIME: Duration = Duration::from_secs(3_600);
 /// its life.
 const SPREAD_PER_MINUTE: u64 = 1;
 
+/// One connection may have so much more than all there was, in per cent, before the link has changed.
+/// Choice: what TCP has of a capacity differs by less from one transfer to the next.
+const FULL_OFF_PCT: u32 = 25;
+
 /// What has been carried over a link, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Carried {
@@ -25,6 +29,11 @@ impl Carried {
     pub(crate) fn after(before: Option<Carried>, rates: Rates, now: Time) -> Carried {
         let known = before.and_then(|carried| carried.told(now));
         let known = known.unwrap_or_default();
+        let mut rates = rates;
+        if !rates.is_full && rates.together_kbps == rates.one_kbps {
+            // One that left room says nothing of several.
+            rates.together_kbps = 0;
+        }
         let mut merged = rates;
         if merged.one_kbps == 0 {
             merged.one_kbps = known.one_kbps;
@@ -33,8 +42,11 @@ impl Carried {
             (merged.together_kbps, merged.is_full) = (known.together_kbps, known.is_full);
         }
         if rates.together_kbps == 0 && merged.together_kbps < merged.one_kbps {
-            // What is newer counts: several carry no less than one.
-            (merged.together_kbps, merged.is_full) = (0, false);
+            // What is newer counts: several carry no less than one. What was all there is stays so while one
+            // has little more.
+            let most_kbps = u64::from(merged.together_kbps) * u64::from(100 + FULL_OFF_PCT) / 100;
+            merged.is_full &= u64::from(merged.one_kbps) <= most_kbps;
+            merged.together_kbps = if merged.is_full { merged.one_kbps } else { 0 };
         }
         if rates.one_kbps == 0 && merged.is_full {
             merged.one_kbps = merged.one_kbps.min(merged.together_kbps);
@@ -92,6 +104,12 @@ mod tests {
         assert_eq!(slower.told(at(20)), Some(rates(8, 8, true)));
         let faster = Carried::after(Some(both), rates(90, 0, false), at(20));
         assert_eq!(faster.told(at(20)), Some(rates(90, 0, false)));
+        // A copy by one connection does not make more of what was all.
+        let full = Carried::after(None, rates(96, 96, true), at(0));
+        let again = Carried::after(Some(full), rates(97, 97, false), at(10));
+        assert_eq!(again.told(at(10)), Some(rates(97, 97, true)));
+        let more = Carried::after(Some(full), rates(200, 200, false), at(10));
+        assert_eq!(more.told(at(10)), Some(rates(200, 0, false)));
         assert!(both.is_news(Some(rates(20, 60, false))) && both.is_news(None));
         assert!(!both.is_news(Some(rates(20, 66, true))));
     }

@@ -54,10 +54,11 @@ pub const FRAME_COST_BYTES: usize = 128;
 /// Bytes that are sent at most to find out what a segment carries, unless configured: two seconds of
 /// 1 Gbit/s, and of slower ones as much as the time permits.
 pub const PROBE_BYTES: u64 = 256 << 20;
-/// So long it may take at most: three levels of 1, 2 and 4 connections with round trips of 100 ms.
-pub const PROBE_US: u64 = 6_500_000;
-/// Connections side by side at most, while it is found out.
-pub const PROBE_STRIPES: u8 = 4;
+/// So long it may take at most: four levels of 1, 2, 4 and 8 connections with round trips of 100 ms.
+pub const PROBE_US: u64 = 8_500_000;
+/// Connections side by side at most, while it is found out: as many as a plan gives a segment, since it
+/// claims no more than what was seen.
+pub const PROBE_STRIPES: u8 = 8;
 /// Transfers that a node has a part in at the same time, unless configured: with a segment of one
 /// connection on each side these are 64 × (4 MiB + 2 frames) = 288 MiB at the very most.
 pub const TRANSFERS: usize = 64;

@@ -22,7 +22,7 @@ use crate::quantity;
 use crate::terminal;
 use base::NodeAddr;
 use clap::Args;
-use doubt::Doubt;
+use doubt::{Achieved, Doubt};
 use host::relay::failure::FailureKind;
 use host::relay::origin::Done;
 use host::relay::{Named, Order, Place, Progress, Tree};
@@ -35,8 +35,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Arguments of `sinew cp`.
@@ -276,8 +276,10 @@ fn copy(args: &Copy, job: Job<'_>) -> Result<(), Broke> {
     let mut patience = Patience::new(asked);
     let mut meter = Meter::new(args, job.total());
     let mut last: Option<Broke> = None;
+    let achieved = Mutex::new(Achieved::default());
     loop {
-        let broke = match attempt(args, job, &mut meter, &patience.avoided, &mut last) {
+        let known = (&patience.avoided, &achieved);
+        let broke = match attempt(args, job, &mut meter, known, &mut last) {
             Ok(done) => {
                 if let Some(path) = &args.manifest {
                     let listed = manifest::write(path, &job.local(), meter.digests());
@@ -356,7 +358,7 @@ fn attempt(
     args: &Copy,
     job: Job<'_>,
     meter: &mut Meter,
-    avoided: &Avoided,
+    (avoided, achieved): (&Avoided, &Mutex<Achieved>),
     last: &mut Option<Broke>,
 ) -> Result<Done, Broke> {
     let own = Broke::of_own_node;
@@ -371,7 +373,12 @@ fn attempt(
     let status = control.status().map_err(own)?;
     let names = Names::of(&status);
     let work = Work::of(args, job, &names).map_err(Broke::for_good)?;
-    let mut route = Route::new(&mut control, &status, &names, args, avoided).map_err(own)?;
+    let before = achieved
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    let known = (avoided, &before);
+    let mut route = Route::new(&mut control, &status, &names, args, known).map_err(own)?;
     let probes = Probes {
         bytes: args.probe_bytes(job.total(), meter),
         socket: &socket,
@@ -395,13 +402,14 @@ fn attempt(
     let order = order(args, &route, &socket, &planned);
     let meter = &*meter;
     let ends = work.ends();
-    let again = || {
+    let again = |achieved: &Achieved| {
         let mut control = Control::find(args.node.as_deref()).ok()?;
-        let route = Route::new(&mut control, &status, &names, args, avoided).ok()?;
+        let known = (avoided, achieved);
+        let route = Route::new(&mut control, &status, &names, args, known).ok()?;
         route.to(&ends).ok()
     };
-    let doubt =
-        (job.can_repeat() && meter.may_turn()).then(|| Doubt::of(&planned, &again, &order.stop));
+    let doubt = (job.can_repeat() && meter.may_turn())
+        .then(|| Doubt::of(&planned, &again, achieved, &order.stop));
     let tell = |told: Progress<'_>| {
         meter.on(told);
         if let (Some(doubt), Progress::Segment(from, to, segment)) = (&doubt, told) {

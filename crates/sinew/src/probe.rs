@@ -8,6 +8,7 @@ use base::NodeAddr;
 use graph::spf::Tree;
 use graph::{Metric, Topology};
 use host::relay::probe::{Carried, Question};
+use overlay::snapshot::KnownLink;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread;
@@ -58,21 +59,21 @@ impl Prober<'_> {
         for _ in 0..WAYS_MAX {
             let plan = explain::plan(&view, &src.to_string(), &dst.to_string(), asked);
             let Ok(plan) = plan else {
-                return Ok(view);
+                break;
             };
             // Where nothing is known nothing is better than the way of least latency.
             let topology = view.topology();
             let least = least_latency(topology, src, dst);
             let least = least.and_then(|nodes| explain::along(&view, &nodes, &[1]));
             let ways = [plan.best(), &plan.direct, &plan.pipelined, &plan.striped];
-            let hoped = hoped(&view, (src, dst), asked);
+            let hoped = hoped(&view, (src, dst), asked, &tried);
             let ways: Vec<&WayNumbers> = ways.into_iter().chain(&hoped).chain(&least).collect();
             let Some(open) = worth_trying(&ways, &tried) else {
-                return Ok(view);
+                break;
             };
             view = self.find_out(view, open, &mut tried)?;
         }
-        Ok(view)
+        Ok(relied_on(view, (src, dst), asked, &tried))
     }
 
     /// The view with what the segments of this way carry.
@@ -175,10 +176,24 @@ impl Prober<'_> {
 }
 
 /// The way that would be the fastest if all that is not measured carried as much as it could: where it does
-/// not, the next one is hoped for, until the fastest is one that is known.
-fn hoped(view: &View, (src, dst): Ends, asked: &PlanAsked) -> Option<WayNumbers> {
+/// not, the next one is hoped for, until the fastest is one that is known. Nothing is hoped for from what
+/// could not be found out, and where one connection was seen as many as are asked for may have as many
+/// times that.
+fn hoped(
+    view: &View,
+    (src, dst): Ends,
+    asked: &PlanAsked,
+    tried: &BTreeSet<Ends>,
+) -> Option<WayNumbers> {
     let mut network = view.snapshot().clone();
+    network.links.retain(|link| !is_in_vain(link, tried));
     for link in &mut network.links {
+        let is_more = link.together_is_all || link.together_kbps != link.measured_kbps;
+        let is_several = link.together_kbps.is_some() && is_more;
+        if let (Some(one), false) = (link.measured_kbps, is_several) {
+            let many = u32::try_from(asked.connections).unwrap_or(u32::MAX);
+            link.together_kbps = Some(one.saturating_mul(many));
+        }
         if link.measured_kbps.is_none() && link.together_kbps.is_none() {
             let ends = [link.from.parse().ok()?, link.to.parse().ok()?];
             let most = explain::along(view, &ends, &[1]).and_then(|way| way.high_bps);
@@ -194,7 +209,37 @@ fn hoped(view: &View, (src, dst): Ends, asked: &PlanAsked) -> Option<WayNumbers>
         .iter()
         .map(|a| a.parse().ok())
         .collect();
-    explain::along(view, &nodes?, &[1])
+    explain::along(view, &nodes?, &plan.best().stripes)
+}
+
+/// Nothing was found out of it.
+fn is_in_vain(link: &KnownLink, tried: &BTreeSet<Ends>) -> bool {
+    let ends = link.from.parse().ok().zip(link.to.parse().ok());
+    let is_tried = ends.is_some_and(|ends| tried.contains(&ends));
+    is_tried && link.measured_kbps.is_none() && link.together_kbps.is_none()
+}
+
+/// The view for plans. Choice: where nothing is known of the way that a plan would take, and nothing could be
+/// found out, a way is taken that was measured, if there is one: what carries so little that a few
+/// seconds are not enough to tell is no way for a large copy.
+fn relied_on(view: View, (src, dst): Ends, asked: &PlanAsked, tried: &BTreeSet<Ends>) -> View {
+    let (src, dst) = (src.to_string(), dst.to_string());
+    let plan = |view: &View| explain::plan(view, &src, &dst, asked).ok();
+    if plan(&view).is_none_or(|plan| plan.best().known) {
+        return view;
+    }
+    let mut network = view.snapshot().clone();
+    network.links.retain(|link| !is_in_vain(link, tried));
+    let others = View::new(network).ok();
+    let measured = |view: &View| {
+        plan(view).is_some_and(|plan| {
+            plan.best()
+                .segments
+                .iter()
+                .all(|s| s.confidence == "measured")
+        })
+    };
+    others.filter(measured).unwrap_or(view)
 }
 
 /// The way of least latency over nodes that relay.
@@ -317,6 +362,59 @@ mod tests {
         assert_eq!(worth_trying(&[&unknown], &none), Some(vec![(a, b)]));
         let old = way(&[1, 2], &segment("measured", 4, 10, Some(16)));
         assert_eq!(worth_trying(&[&old], &none), Some(vec![(a, b)]));
+    }
+
+    fn network(links: &[(u32, u32, u16, Option<u32>)]) -> View {
+        let link = |&(from, to, loss, kbps): &(u32, u32, u16, Option<u32>)| KnownLink {
+            from: NodeAddr(from).to_string(),
+            to: NodeAddr(to).to_string(),
+            latency_us: 5_000,
+            loss,
+            price_us: 0,
+            strikes: 0,
+            capacity_kbps: None,
+            measured_kbps: kbps,
+            together_kbps: kbps,
+            together_is_all: kbps.is_some(),
+            spread_pct: 10,
+            hops: None,
+        };
+        let empty = serde_json::json!({
+            "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],
+            "links": [], "holds": [], "rule": {
+                "spacing_s": 0.0, "worse_s": 0.0, "worse_unclear_s": 0.0, "better_s": 0.0,
+                "better_unclear_s": 0.0, "better_max_s": 0.0,
+            },
+        });
+        let mut network: overlay::snapshot::NetworkSnapshot =
+            serde_json::from_value(empty).unwrap();
+        network.links = links.iter().map(link).collect();
+        View::new(network).unwrap()
+    }
+
+    #[test]
+    fn where_a_probe_found_nothing_out_the_next_way_is_tried_and_relied_on() {
+        let [a, b] = [1, 2].map(NodeAddr);
+        let asked = PlanAsked::default();
+        let unknown = network(&[(1, 2, 0, None), (1, 3, 0, None), (3, 2, 0, None)]);
+        let none = BTreeSet::new();
+        let tried = BTreeSet::from([(a, b)]);
+        let nodes = |way: &WayNumbers| way.addresses.len();
+        let hope = |tried| hoped(&unknown, (a, b), &asked, tried).unwrap();
+        assert_eq!((nodes(&hope(&none)), nodes(&hope(&tried))), (2, 3));
+        let best = |view: View, tried| {
+            let view = relied_on(view, (a, b), &asked, tried);
+            let plan = explain::plan(&view, &a.to_string(), &b.to_string(), &asked);
+            nodes(plan.unwrap().best())
+        };
+        assert_eq!(best(unknown.clone(), &tried), 2, "nothing is better");
+        let around = [
+            (1, 2, 0, None),
+            (1, 3, 0, Some(95_000)),
+            (3, 2, 0, Some(95_000)),
+        ];
+        assert_eq!(best(network(&around), &tried), 3);
+        assert_eq!(best(network(&around), &none), 2, "it may be anything");
     }
 
     #[test]

@@ -192,6 +192,25 @@ impl Way {
         !self.segments.iter().any(open)
     }
 
+    /// Transfers have had what is said of each of its segments.
+    pub(super) fn is_measured(&self) -> bool {
+        let measured = |segment: &Segment| segment.confidence == Confidence::Measured;
+        self.segments.iter().all(measured)
+    }
+
+    /// Its rate rests on what one connection has had times their number.
+    pub(super) fn is_scaled(&self) -> bool {
+        let scaled = |segment: &Segment| {
+            segment.confidence == Confidence::Scaled && segment.interval.low < self.rate
+        };
+        self.segments.iter().any(scaled)
+    }
+
+    /// Over the same nodes.
+    pub(super) fn goes_as(&self, other: &Way) -> bool {
+        self.relays().eq(other.relays())
+    }
+
     /// It is faster than another, or as fast by less.
     pub(super) fn is_better(&self, other: &Way) -> bool {
         let by = |way: &Way| {

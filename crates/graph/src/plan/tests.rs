@@ -297,6 +297,50 @@ fn what_connections_have_together_is_not_multiplied() {
     assert_eq!(four.confidence, Confidence::Measured);
 }
 
+/// A short link that loses a fifth of its packets, and a way around it.
+fn short_or_around(short: Known, around: Known) -> Plan {
+    let mut t = topology(&[(1, 2, 1, 20.0), (1, 3, 5, 0.5), (3, 2, 5, 0.5)]);
+    for (from, to, known) in [(1, 2, short), (1, 3, around), (3, 2, around)] {
+        t.set_known(NodeAddr(from), NodeAddr(to), known);
+    }
+    plan(&t, &ask(1, 2)).unwrap()
+}
+
+#[test]
+fn nothing_is_claimed_beyond_what_several_have_had() {
+    let around = carried(Some(95_000_000), Some(95_000_000), true);
+    // One had 16, four together 49: eight have no 128.
+    let seen = carried(Some(16_000_000), Some(49_000_000), false);
+    let planned = short_or_around(seen, around);
+    let best = planned.best();
+    assert_eq!((best.rate, relays(best)), (Width(95_000_000), vec![3]));
+    assert_eq!(best.confidence, Confidence::Measured);
+    let mut t = topology(&[(1, 2, 1, 20.0)]);
+    t.set_known(NodeAddr(1), NodeAddr(2), seen);
+    let alone = plan(&t, &ask(1, 2)).unwrap().best().clone();
+    assert_eq!((alone.rate, alone.connections()), (Width(49_000_000), 4));
+    assert_eq!(alone.confidence, Confidence::Measured);
+    assert_eq!(alone.interval.high, Width(58_800_000));
+}
+
+#[test]
+fn a_multiple_beats_what_was_measured_only_by_its_low_end() {
+    let around = carried(Some(95_000_000), Some(95_000_000), true);
+    let one = |bps| carried(Some(bps), Some(bps), false);
+    let hoped = short_or_around(one(16_000_000), around);
+    assert_eq!(relays(hoped.best()), [3], "128 are hoped for");
+    assert_eq!(hoped.best().confidence, Confidence::Measured);
+    let sure = short_or_around(one(120_000_000), around);
+    assert_eq!(sure.best().confidence, Confidence::Scaled);
+    assert_eq!(sure.choice, Choice::Striped);
+    // Where only one was ever seen, more go where one goes best.
+    let neither = short_or_around(one(16_000_000), one(15_000_000));
+    assert_eq!(
+        (relays(neither.best()), neither.choice),
+        (vec![], Choice::Striped)
+    );
+}
+
 #[test]
 fn no_formula_holds_where_losses_do_not_slow_the_sender() {
     let mut t = topology(&[(1, 2, 40, 1.0)]);

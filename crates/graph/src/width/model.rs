@@ -42,10 +42,19 @@ pub struct Known {
 }
 
 impl Known {
-    /// What it carries at most: as configured, and as transfers have found.
+    /// What several connections were seen to carry, or one that had all there is. One alone that left
+    /// room is told as both: it says nothing of several.
+    pub fn several(&self) -> Option<Width> {
+        self.together
+            .filter(|together| self.is_full || self.one != Some(*together))
+    }
+
+    /// What may be claimed of it at most: as configured, and as transfers have found.
+    ///
+    /// Choice: what several have had together is the most, even if nobody has seen it full. Losses that
+    /// hit one connection hold up those beside it, so n of them have less than n times what one has.
     pub fn most(&self) -> Width {
-        let found = self.together.filter(|_| self.is_full);
-        let all = self.capacity.into_iter().chain(found);
+        let all = self.capacity.into_iter().chain(self.several());
         all.min().unwrap_or(Width::UNLIMITED)
     }
 }
@@ -303,8 +312,14 @@ mod tests {
             ..known(Some(20), Some(9))
         };
         assert_eq!(of_known(Formula::Timeouts, link, together(true)), Width(7));
-        assert_eq!(of_known(Formula::Timeouts, link, together(false)), Width(9));
-        assert_eq!(together(false).most(), Width(20));
+        assert_eq!(of_known(Formula::Timeouts, link, together(false)), Width(7));
+        assert_eq!(together(false).most(), Width(7), "seen, though not full");
+        let alone = known(Some(20), Some(7));
+        let alone = Known {
+            together: alone.one,
+            ..alone
+        };
+        assert_eq!(alone.most(), Width(20), "nobody has seen several");
     }
 
     #[test]

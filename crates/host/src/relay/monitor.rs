@@ -47,12 +47,12 @@ struct Stripe {
     pacer: Pacer,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Totals {
     bytes: u64,
     resent: u64,
-    busy_us: u64,
-    shut_us: u64,
+    /// Of each connection that is used: how long it had something to send, and the other end took nothing.
+    each_us: Vec<(u64, u64)>,
     rtt_us: u32,
     min_rtt_us: u32,
 }
@@ -264,6 +264,26 @@ impl State {
     }
 }
 
+/// The shares of a span, in 1000ths, in which each connection could send nothing, since the next node took
+/// nothing and since there was nothing.
+fn each_idle(last: &Totals, now: &Totals, span_us: u64) -> Vec<(u16, u16)> {
+    let share = |now_us: u64, then_us: u64| {
+        let us = now_us.saturating_sub(then_us);
+        u16::try_from((us * 1_000 / span_us.max(1)).min(1_000)).unwrap_or(1_000)
+    };
+    let both = now.each_us.iter().zip(&last.each_us);
+    let both = both.map(|(now, last)| (share(now.1, last.1), 1_000 - share(now.0, last.0)));
+    both.collect()
+}
+
+/// The same of the one that idled least: where one cannot get on, the others wait for it, and yet the
+/// segment is as slow as the network lets it be.
+fn least_idle(last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
+    let each = each_idle(last, now, span_us).into_iter();
+    let least = each.min_by_key(|(waited, starved)| waited + starved);
+    least.unwrap_or((0, 1_000))
+}
+
 impl Sending {
     /// Those that are used; others that were have something to repeat still, which does not count.
     fn active(&self) -> &[Stripe] {
@@ -280,8 +300,7 @@ impl Sending {
         }
         for stripe in self.active() {
             let info = stripe.info();
-            now.busy_us += info.busy_us;
-            now.shut_us += info.window_limited_us;
+            now.each_us.push((info.busy_us, info.window_limited_us));
             now.rtt_us = now.rtt_us.max(info.rtt_us);
             now.min_rtt_us = match now.min_rtt_us {
                 0 => info.min_rtt_us,
@@ -292,21 +311,20 @@ impl Sending {
     }
 
     /// The shares of a span, in 1000ths, in which the next node took nothing, and in which there was
-    /// nothing to send.
-    fn shares(&self, last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
-        let all_us = (span_us * self.active().len() as u64).max(1);
-        let share = |us: u64| u16::try_from((us * 1_000 / all_us).min(1_000)).unwrap_or(1_000);
-        let busy = share(now.busy_us.saturating_sub(last.busy_us));
-        (
-            share(now.shut_us.saturating_sub(last.shut_us)),
-            1_000 - busy,
-        )
+    /// nothing to send: of all connections on average.
+    fn shares(last: &Totals, now: &Totals, span_us: u64) -> (u16, u16) {
+        let each = each_idle(last, now, span_us);
+        let count = each.len().max(1) as u64;
+        let mean = |sum: u64| u16::try_from(sum / count).unwrap_or(1_000);
+        let waited = each.iter().map(|(waited, _)| u64::from(*waited)).sum();
+        let starved = each.iter().map(|(_, starved)| u64::from(*starved)).sum();
+        (mean(waited), mean(starved))
     }
 
     fn look(&mut self, span_us: u64) {
         let now = self.totals();
-        let last = std::mem::replace(&mut self.looked, now);
-        let (waited, starved) = self.shares(&last, &now, span_us);
+        let last = std::mem::replace(&mut self.looked, now.clone());
+        let (waited, starved) = Sending::shares(&last, &now, span_us);
         let before = self.striping.active();
         self.striping.on_look(Look {
             span_us,
@@ -331,8 +349,8 @@ impl Sending {
 
     fn segment(&mut self, span_us: u64) -> Segment {
         let now = self.totals();
-        let last = std::mem::replace(&mut self.told, now);
-        let (waited, starved) = self.shares(&last, &now, span_us);
+        let last = std::mem::replace(&mut self.told, now.clone());
+        let (waited, starved) = least_idle(&last, &now, span_us);
         Segment {
             bytes: now.bytes,
             rate_bps: now.bytes.saturating_sub(last.bytes) * 8_000_000 / span_us,
@@ -353,7 +371,12 @@ impl Sending {
         };
         let rates = Rates {
             one_kbps: kbps(carried.one_bps.filter(|_| self.is_usual)),
-            together_kbps: kbps(carried.together_bps),
+            // What others than the usual have had is more or less than what is usual, unless it was all.
+            together_kbps: kbps(
+                carried
+                    .together_bps
+                    .filter(|_| self.is_usual || carried.is_full),
+            ),
             is_full: carried.is_full,
             spread_pct: carried.spread_pct,
         };
@@ -391,5 +414,29 @@ impl Stripe {
         if let Some(tcp) = self.socket.tcp() {
             let _ = net::tcp::set_pacing_rate(tcp, rate_bps);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_connection_that_cannot_get_on_is_no_idle_one() {
+        let of = |each_us: &[(u64, u64)]| Totals {
+            each_us: each_us.to_vec(),
+            ..Totals::default()
+        };
+        // One waits for an acknowledgement, the others have nothing to send meanwhile.
+        let stuck = (
+            of(&[(0, 0); 4]),
+            of(&[(1_000_000, 0), (0, 0), (0, 0), (200_000, 100_000)]),
+        );
+        assert_eq!(least_idle(&stuck.0, &stuck.1, 1_000_000), (0, 0));
+        assert_eq!(Sending::shares(&stuck.0, &stuck.1, 1_000_000), (25, 700));
+        // The next node takes nothing from any.
+        let slow = of(&[(1_000_000, 700_000); 4]);
+        assert_eq!(least_idle(&stuck.0, &slow, 1_000_000), (700, 0));
+        assert_eq!(least_idle(&Totals::default(), &slow, 1_000_000), (0, 1_000));
     }
 }

@@ -1,5 +1,5 @@
 //! What a segment carries, found out before a large copy: for some seconds a node sends noise to the next,
-//! over one connection, two, four, and throws it away there. [Liu04 §IV-A]
+//! over one connection, two, four, eight, and throws it away there. [Liu04 §IV-A]
 //!
 //! ```text
 //!   asker ── Probe(bytes, route) ──▶ nodes ──▶ node before the last ══ noise ══▶ last node: discards

@@ -1,6 +1,7 @@
 //! The way of a copy: a path, or, to several nodes, a tree.
 
 use super::Copy;
+use super::doubt::Achieved;
 use super::retry::Avoided;
 use crate::control::Control;
 use crate::failure::Failure;
@@ -123,7 +124,7 @@ impl Route {
         status: &Value,
         names: &Names,
         args: &Copy,
-        avoided: &Avoided,
+        (avoided, achieved): (&Avoided, &Achieved),
     ) -> Result<Route, Failure> {
         let own = text(&status["snapshot"]["address"]);
         let own: NodeAddr = own.parse().map_err(Failure::failed)?;
@@ -135,7 +136,9 @@ impl Route {
                 via.push((node, at.to_owned()));
             }
         }
-        let all = Ways::new(own, crate::why::ask(control)?);
+        let mut network = crate::why::ask(control)?.snapshot().clone();
+        achieved.put_into(&mut network);
+        let all = Ways::new(own, View::new(network).map_err(crate::why::failure)?);
         let around = match avoided.is_empty() {
             true => None,
             false => all.without(own, avoided),
