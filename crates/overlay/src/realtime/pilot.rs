@@ -14,17 +14,20 @@
 //! While the brake takes losses for a queue's nothing is added, nor for a while after: a link that repair has filled
 //! would be filled by it again.
 
+mod aims;
+mod case;
 mod predict;
 #[cfg(test)]
 mod tests;
 
+pub use aims::{Aims, Plan, Protect, Reason};
 pub use predict::{Losses, repair, requests};
 
+use case::{Case, NEARLY};
 use predict::Predictions;
 
 use super::{RoundTrip, SPAN, Share};
 use base::{Duration, Time};
-use core::fmt;
 use wire::control::REPAIR_AGES;
 
 /// The plan is looked at so often.
@@ -42,10 +45,6 @@ const CHEAPER_AFTER: Duration = Duration::from_secs(10);
 const TO_SPARE: f64 = 3.0;
 /// A plan stays while it leaves no more than so many times the target.
 const TOLERANCE: f64 = 2.0;
-/// Repair is not worth its bytes where it leaves more than this of what is lost.
-const WORTH: f64 = 0.7;
-/// What is missing to the target by so little is not worth a dearer plan.
-const NEARLY: f64 = 1.25;
 /// Repair rests for so long after the brake has met a queue, then twice as long, up to the most.
 const REST: Duration = Duration::from_secs(10);
 const REST_MOST: Duration = Duration::from_secs(320);
@@ -59,138 +58,6 @@ const NO_DEADLINE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(150);
 /// Kinds of flows that are told apart, by a hash: enough to tell one from several.
 const KINDS: usize = 32;
-
-/// What the operator wants done about losses on real-time lanes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protect {
-    /// What the target takes.
-    #[default]
-    Auto,
-    /// Nothing at all.
-    Off,
-    /// Requests and answers.
-    Requests,
-    /// Requests, and repair up to the cap for all that they cannot save, whatever is lost.
-    Hop,
-}
-
-impl Protect {
-    /// The name in files.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Protect::Auto => "auto",
-            Protect::Off => "off",
-            Protect::Requests => "requests",
-            Protect::Hop => "hop",
-        }
-    }
-
-    /// The one of a name.
-    pub fn of_label(label: &str) -> Option<Protect> {
-        let all = [Protect::Auto, Protect::Off, Protect::Requests, Protect::Hop];
-        all.into_iter().find(|protect| protect.label() == label)
-    }
-
-    /// Repair packets may be sent.
-    pub const fn repairs(self) -> bool {
-        matches!(self, Protect::Auto | Protect::Hop)
-    }
-}
-
-/// How much may be left, and how much may be added.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Aims {
-    /// What to do.
-    pub protect: Protect,
-    /// The share of packets that may stay lost.
-    pub target: f64,
-    /// The most repair packets per packet, of a lane with several flows and of one with a single one.
-    pub most: f64,
-    /// See [`Aims::most`].
-    pub most_single: f64,
-}
-
-impl Default for Aims {
-    fn default() -> Aims {
-        Aims {
-            // Choice: repair by itself, since a long link gains nothing from requests and nobody looks for a
-            // setting. It adds bytes only where requests come too late, half of a lane's or all of a single call's at
-            // most, and none while the link has too little room.
-            protect: Protect::Auto,
-            target: 0.0005,
-            most: 0.5,
-            most_single: 1.0,
-        }
-    }
-}
-
-/// Why a lane is protected as it is, and not better.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing passes, or nothing is known yet.
-    #[default]
-    Idle,
-    /// Hardly anything is lost.
-    Clean,
-    /// Requests leave no more than the target.
-    RequestsDo,
-    /// Repair leaves no more than the target.
-    RepairDoes,
-    /// More would exceed the cap.
-    Cap,
-    /// No packet has time for any repair.
-    NoTime,
-    /// So much is lost that repair packets would hardly help.
-    Hopeless,
-    /// The neighbour takes no repair packets: its version is older.
-    Neighbour,
-    /// Losses are, or were, a queue's.
-    Queue,
-    /// The configuration says so.
-    Configured,
-}
-
-impl Reason {
-    /// In words.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Reason::Idle => "nothing passes",
-            Reason::Clean => "hardly anything is lost",
-            Reason::RequestsDo => "requests leave no more than the target",
-            Reason::RepairDoes => "repair leaves no more than the target",
-            Reason::Cap => "more would exceed the cap",
-            Reason::NoTime => "deadlines leave no time for repair",
-            Reason::Hopeless => "too much is lost",
-            Reason::Neighbour => "the neighbour takes no repair packets",
-            Reason::Queue => "losses are a queue's",
-            Reason::Configured => "as configured",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-/// A plan, and what it is expected to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Plan {
-    /// Repair, if any is added.
-    pub share: Option<Share>,
-    /// Packets with less time left after their way are covered.
-    pub cover_below: Duration,
-    /// The share of packets that will stay lost.
-    pub predicted: f64,
-    /// The same with requests alone.
-    pub requests: f64,
-    /// With so much more time for its packets requests alone would leave no more than the target; none if they
-    /// would never, or do already.
-    pub requests_lack: Option<Duration>,
-    /// Why no better.
-    pub reason: Reason,
-}
 
 /// What is known of the link when the plan is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -416,16 +283,10 @@ impl Pilot {
     }
 
     fn choose(&mut self, now: Time, link: &Link) -> Plan {
-        let rest = |plan: Plan, reason: Reason| Plan {
-            share: None,
-            predicted: plan.requests,
-            reason,
-            ..plan
-        };
         let passed = self.passed;
         let idle = Plan::default();
         if !self.aims.protect.repairs() {
-            return rest(idle, Reason::Configured);
+            return idle.rests(Reason::Configured);
         }
         if passed.packets == 0 {
             // What comes next is looked at as soon as it begins; until then it is covered as what came before was.
@@ -434,11 +295,11 @@ impl Pilot {
                     reason: Reason::Idle,
                     ..self.plan
                 },
-                false => rest(idle, Reason::Queue),
+                false => idle.rests(Reason::Queue),
             };
         }
         let Some(slack) = passed.slack else {
-            return rest(idle, Reason::NoTime);
+            return idle.rests(Reason::NoTime);
         };
         let losses = Losses::of(link.share, self.run);
         let leaves =
@@ -457,17 +318,17 @@ impl Pilot {
             ..idle
         };
         if !link.takes_repair {
-            return rest(plan, Reason::Neighbour);
+            return plan.rests(Reason::Neighbour);
         }
         if !link.is_random || now < self.rests_until {
-            return rest(plan, Reason::Queue);
+            return plan.rests(Reason::Queue);
         }
         if link.share > LOSS_MOST {
-            return rest(plan, Reason::Hopeless);
+            return plan.rests(Reason::Hopeless);
         }
         let is_forced = self.aims.protect == Protect::Hop;
         if !is_forced && link.share < LOSS_LEAST && self.plan.share.is_none() {
-            return rest(plan, Reason::Clean);
+            return plan.rests(Reason::Clean);
         }
         let spare = SPARE + (link.rtt.usual - link.rtt.least).div(2);
         let time = slack.saturating_sub(spare);
@@ -492,17 +353,11 @@ impl Pilot {
         };
         let dearest = case.shares().last();
         let Some(dearest) = dearest else {
-            return rest(plan, Reason::Cap);
-        };
-        let with = |(share, predicted): (Share, f64), reason: Reason| Plan {
-            share: Some(share),
-            predicted,
-            reason,
-            ..plan
+            return plan.rests(Reason::Cap);
         };
         if is_forced {
             let share = case.fitted(dearest);
-            return with((share, case.leaves(share)), Reason::Configured);
+            return plan.with((share, case.leaves(share)), Reason::Configured);
         }
         let before = self.plan.share.map(|share| case.fitted(share));
         // What requests nearly do is not done dearer.
@@ -514,51 +369,21 @@ impl Pilot {
         let Some(before) = before else {
             self.cheaper_since = None;
             return match (requests_do, wanted) {
-                (true, _) => rest(plan, Reason::RequestsDo),
-                (_, Some(found)) => with(found, reason(found.1, target)),
-                (_, None) if reach == 0 => rest(plan, Reason::NoTime),
-                (_, None) => rest(plan, Reason::Hopeless),
+                (true, _) => plan.rests(Reason::RequestsDo),
+                (_, Some(found)) => plan.with(found, reason(found.1, target)),
+                (_, None) if reach == 0 => plan.rests(Reason::NoTime),
+                (_, None) => plan.rests(Reason::Hopeless),
             };
         };
-        // There is a plan: it stays unless it leaves too much, or much less would do for long.
-        let present = (before, case.leaves(before));
-        let is_within = before.ratio() <= case.cap;
-        let dearer =
-            wanted.filter(|(share, _)| share.ratio() >= before.ratio() && *share != before);
-        if let Some(found) = dearer
-            && present.1 > target * TOLERANCE
-            && found.1 * NEARLY < present.1
-        {
-            self.cheaper_since = None;
-            return with(found, reason(found.1, target));
-        }
-        let easy = target / TO_SPARE;
-        let cheaper = match plan.requests <= easy || link.share < LOSS_LEAST {
-            true => Some(None),
-            false => case
-                .cheapest(easy)
-                .filter(|(share, _)| share.ratio() < before.ratio())
-                .map(Some),
+        let revised = Revised {
+            plan,
+            before,
+            wanted,
+            requests_do,
+            target,
+            is_clean: link.share < LOSS_LEAST,
         };
-        let cheaper = match (cheaper, wanted) {
-            // Nothing that is allowed helps any more.
-            (None, None) if !requests_do => Some(None),
-            (cheaper, _) => cheaper,
-        };
-        let Some(cheaper) = cheaper else {
-            self.cheaper_since = None;
-            return with(present, reason(present.1, target));
-        };
-        let since = *self.cheaper_since.get_or_insert(now);
-        if is_within && now.since(since) < CHEAPER_AFTER {
-            return with(present, reason(present.1, target));
-        }
-        self.cheaper_since = None;
-        match cheaper {
-            Some(found) => with(found, reason(found.1, target)),
-            None if plan.requests <= target => rest(plan, Reason::RequestsDo),
-            None => rest(plan, Reason::Clean),
-        }
+        revised.settle(now, &mut self.cheaper_since, &mut case)
     }
 
     /// Repair packets per packet that are allowed: each is as long as the longest packet.
@@ -572,6 +397,61 @@ impl Pilot {
     }
 }
 
+/// A lane that is repaired already, and what would do for it.
+struct Revised {
+    plan: Plan,
+    before: Share,
+    wanted: Option<(Share, f64)>,
+    requests_do: bool,
+    target: f64,
+    is_clean: bool,
+}
+
+impl Revised {
+    /// The plan stays unless it leaves too much, or much less would do for long.
+    fn settle(&self, now: Time, since_cheaper: &mut Option<Time>, case: &mut Case<'_>) -> Plan {
+        let present = (self.before, case.leaves(self.before));
+        let is_within = self.before.ratio() <= case.cap;
+        let dearer = self
+            .wanted
+            .filter(|(share, _)| share.ratio() >= self.before.ratio() && *share != self.before);
+        if let Some(found) = dearer
+            && present.1 > self.target * TOLERANCE
+            && found.1 * NEARLY < present.1
+        {
+            *since_cheaper = None;
+            return self.plan.with(found, reason(found.1, self.target));
+        }
+        let easy = self.target / TO_SPARE;
+        let cheaper = match self.plan.requests <= easy || self.is_clean {
+            true => Some(None),
+            false => case
+                .cheapest(easy)
+                .filter(|(share, _)| share.ratio() < self.before.ratio())
+                .map(Some),
+        };
+        let cheaper = match (cheaper, self.wanted) {
+            // Nothing that is allowed helps any more.
+            (None, None) if !self.requests_do => Some(None),
+            (cheaper, _) => cheaper,
+        };
+        let Some(cheaper) = cheaper else {
+            *since_cheaper = None;
+            return self.plan.with(present, reason(present.1, self.target));
+        };
+        let since = *since_cheaper.get_or_insert(now);
+        if is_within && now.since(since) < CHEAPER_AFTER {
+            return self.plan.with(present, reason(present.1, self.target));
+        }
+        *since_cheaper = None;
+        match cheaper {
+            Some(found) => self.plan.with(found, reason(found.1, self.target)),
+            None if self.plan.requests <= self.target => self.plan.rests(Reason::RequestsDo),
+            None => self.plan.rests(Reason::Clean),
+        }
+    }
+}
+
 /// Half round trips that are tried for the time that requests need.
 const MOST_ROUNDS: u64 = 14;
 
@@ -581,105 +461,6 @@ fn reason(predicted: f64, target: f64) -> Reason {
         false => Reason::Cap,
     }
 }
-
-/// Repair packets per packets, rising. Choice: each leaves about half to a third of what the one before leaves.
-const SHARES: [(u32, u32); 12] = [
-    (1, 10),
-    (1, 8),
-    (1, 6),
-    (1, 5),
-    (1, 4),
-    (3, 10),
-    (1, 3),
-    (2, 5),
-    (1, 2),
-    (2, 3),
-    (1, 1),
-    (2, 1),
-];
-
-/// What there is to choose from.
-struct Case<'a> {
-    losses: Losses,
-    predictions: &'a mut Predictions,
-    /// Packets that follow before a packet is late.
-    reach: u32,
-    cap: f64,
-    saved: f64,
-}
-
-impl Case<'_> {
-    /// What is allowed, rising.
-    fn shares(&self) -> impl DoubleEndedIterator<Item = Share> + use<> {
-        // A cap of a half allows a half, whatever rounding makes of it; packets of different lengths take more.
-        let cap = self.cap * 1.001;
-        let allowed =
-            move |(repairs, packets): &(u32, u32)| f64::from(*repairs) <= f64::from(*packets) * cap;
-        let width = self.reach + 1;
-        SHARES
-            .into_iter()
-            .filter(allowed)
-            .map(move |(repairs, packets)| Share {
-                repairs,
-                packets,
-                lag: 0,
-                width,
-            })
-    }
-
-    /// A share over the window that there is now; copies stay what they are.
-    fn fitted(&self, share: Share) -> Share {
-        match share.lag > 0 && share.lag <= self.reach {
-            true => share,
-            false => Share {
-                lag: 0,
-                width: self.reach + 1,
-                ..share
-            },
-        }
-    }
-
-    fn leaves(&mut self, share: Share) -> f64 {
-        self.predictions.repair(self.losses, share, self.reach) * self.saved
-    }
-
-    /// The cheapest that leaves no more than the target, or about the least.
-    fn cheapest(&mut self, target: f64) -> Option<(Share, f64)> {
-        let shares: Vec<Share> = self.shares().collect();
-        let dearest = self.best_of(*shares.last()?);
-        let enough = target.max(dearest.1 * NEARLY);
-        // The dearer, the less is left.
-        let at = shares.partition_point(|share| self.best_of(*share).1 > enough);
-        let found = shares.get(at).map_or(dearest, |share| self.best_of(*share));
-        let before = self.losses.share * self.saved;
-        (found.1 < before * WORTH).then_some(found)
-    }
-
-    /// Combinations of the last packets or, of as many repair packets as packets, copies that come later: they
-    /// survive longer runs.
-    fn best_of(&mut self, share: Share) -> (Share, f64) {
-        let mut best = (share, self.leaves(share));
-        let most = match share.repairs == share.packets {
-            true => self.reach.min(LAG_MOST),
-            false => 0,
-        };
-        for lag in 1..=most {
-            let copies = Share {
-                lag,
-                width: 1,
-                ..share
-            };
-            let leaves = repair(self.losses, copies, self.reach) * self.saved;
-            if leaves < best.1 {
-                best = (copies, leaves);
-            }
-        }
-        best
-    }
-}
-
-/// Packets that a copy comes later at most: the longest runs that are no outages.
-const LAG_MOST: u32 = 8;
 
 /// A reach that does not change with each packet more or less in a second.
 fn steady(reach: u32) -> u32 {

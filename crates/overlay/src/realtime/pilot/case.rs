@@ -1,0 +1,108 @@
+//! What there is to choose from for a lane: shares of repair packets, and what each would leave.
+
+use super::super::Share;
+use super::predict::{Losses, Predictions, repair};
+
+/// Repair is not worth its bytes where it leaves more than this of what is lost.
+const WORTH: f64 = 0.7;
+/// What is missing to the target by so little is not worth a dearer plan.
+pub(super) const NEARLY: f64 = 1.25;
+
+/// Repair packets per packets, rising. Choice: each leaves about half to a third of what the one before leaves.
+const SHARES: [(u32, u32); 12] = [
+    (1, 10),
+    (1, 8),
+    (1, 6),
+    (1, 5),
+    (1, 4),
+    (3, 10),
+    (1, 3),
+    (2, 5),
+    (1, 2),
+    (2, 3),
+    (1, 1),
+    (2, 1),
+];
+
+/// What there is to choose from.
+pub(super) struct Case<'a> {
+    pub(super) losses: Losses,
+    pub(super) predictions: &'a mut Predictions,
+    /// Packets that follow before a packet is late.
+    pub(super) reach: u32,
+    pub(super) cap: f64,
+    pub(super) saved: f64,
+}
+
+impl Case<'_> {
+    /// What is allowed, rising.
+    pub(super) fn shares(&self) -> impl DoubleEndedIterator<Item = Share> + use<> {
+        // A cap of a half allows a half, whatever rounding makes of it; packets of different lengths take more.
+        let cap = self.cap * 1.001;
+        let allowed =
+            move |(repairs, packets): &(u32, u32)| f64::from(*repairs) <= f64::from(*packets) * cap;
+        let width = self.reach + 1;
+        SHARES
+            .into_iter()
+            .filter(allowed)
+            .map(move |(repairs, packets)| Share {
+                repairs,
+                packets,
+                lag: 0,
+                width,
+            })
+    }
+
+    /// A share over the window that there is now; copies stay what they are.
+    pub(super) fn fitted(&self, share: Share) -> Share {
+        match share.lag > 0 && share.lag <= self.reach {
+            true => share,
+            false => Share {
+                lag: 0,
+                width: self.reach + 1,
+                ..share
+            },
+        }
+    }
+
+    pub(super) fn leaves(&mut self, share: Share) -> f64 {
+        self.predictions.repair(self.losses, share, self.reach) * self.saved
+    }
+
+    /// The cheapest that leaves no more than the target, or about the least.
+    pub(super) fn cheapest(&mut self, target: f64) -> Option<(Share, f64)> {
+        let shares: Vec<Share> = self.shares().collect();
+        let dearest = self.best_of(*shares.last()?);
+        let enough = target.max(dearest.1 * NEARLY);
+        // The dearer, the less is left.
+        let at = shares.partition_point(|share| self.best_of(*share).1 > enough);
+        let found = shares.get(at).map_or(dearest, |share| self.best_of(*share));
+        let before = self.losses.share * self.saved;
+        (found.1 < before * WORTH).then_some(found)
+    }
+
+    /// Combinations of the last packets or, of as many repair packets as packets, copies that come later: they
+    /// survive longer runs.
+    fn best_of(&mut self, share: Share) -> (Share, f64) {
+        let mut best = (share, self.leaves(share));
+        let most = match share.repairs == share.packets {
+            true => self.reach.min(LAG_MOST),
+            false => 0,
+        };
+        for lag in 1..=most {
+            let copies = Share {
+                lag,
+                width: 1,
+                ..share
+            };
+            let leaves = repair(self.losses, copies, self.reach) * self.saved;
+            if leaves < best.1 {
+                best = (copies, leaves);
+            }
+        }
+        best
+    }
+}
+
+/// Packets that a copy comes later at most: the longest runs that are no outages.
+const LAG_MOST: u32 = 8;
