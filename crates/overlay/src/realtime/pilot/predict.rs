@@ -236,7 +236,7 @@ pub(super) struct Predictions {
     next: usize,
 }
 
-/// Predictions that are remembered: those of some searches over [`super::SHARES`].
+/// Predictions that are remembered: those of some searches over the shares of `super::case`.
 const REMEMBERED: usize = 64;
 /// Steps of a doubling of the share, and of the whole range of bursts, that count as the same.
 const STEPS: f64 = 8.0;
