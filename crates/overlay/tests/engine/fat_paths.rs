@@ -1,0 +1,59 @@
+//! Streams over long fat paths: windows grow to what the path holds.
+#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::disallowed_macros,
+    clippy::print_stdout,
+    reason = "what a path carried is worth a line"
+)]
+
+use crate::world::sessions::Sessions;
+use crate::world::{Nodes, chain};
+use overlay::Settings;
+use overlay::reliable::Family;
+use overlay::request::Options;
+use overlay::stream::{DEFAULT_CLASS, Framing};
+use wire::data::LinkProtocol;
+
+/// What the buffer of a path may hold, in packets.
+const QUEUE_MOST: u64 = 65_535;
+
+/// The share of the link that a stream carried, headers not counted, in `measured_ms` after `warm_ms`.
+fn share(control: Family, mbit: u64, rtt_ms: u64, warm_ms: u64, measured_ms: u64) -> f64 {
+    // The buffer holds what the path does, as far as a buffer may.
+    let queue = (mbit * rtt_ms * 1_000 / 8 / 1_372).min(QUEUE_MOST);
+    let path = format!("delay={}ms rate={mbit}mbit queue={queue}", rtt_ms / 2);
+    let mut settings = Settings::modern();
+    settings.streams.congestion = control;
+    let mut nodes = Nodes::with(1, 2, &chain(2), &path, settings);
+    nodes.run_ms(3_000);
+    let mut sessions = Sessions::default();
+    sessions.listen(&mut nodes, 1, None);
+    sessions.run_ms(&mut nodes, 5);
+    let mut options = Options {
+        class: DEFAULT_CLASS,
+        ..Options::default()
+    };
+    options.class.link = LinkProtocol::BestEffort;
+    let near = sessions.connect(&mut nodes, (0, 1), Framing::Bytes, Some(options));
+    assert!(sessions.run_until(&mut nodes, 2_000, |s| !s.accepted.is_empty()));
+    sessions.called(0).finishes = false;
+    sessions.end(near).to_write = u64::MAX / 4;
+    sessions.run_ms(&mut nodes, warm_ms);
+    let before = sessions.called(0).read;
+    sessions.run_ms(&mut nodes, measured_ms);
+    let bits = (sessions.called(0).read - before) as f64 * 8.0;
+    let share = bits / measured_ms as f64 / 1e3 / mbit as f64;
+    println!("{control} over {mbit} Mbit/s and {rtt_ms} ms: {share:.3} of the link");
+    share
+}
+
+#[test]
+fn a_gigabit_over_a_tenth_of_a_second_is_filled() {
+    assert!(share(Family::Bbr, 1_000, 100, 3_000, 1_000) >= 0.8);
+}
+
+#[test]
+#[ignore = "takes a minute or more: a million packets for each second"]
+fn ten_gigabits_over_a_tenth_of_a_second_are_filled() {
+    assert!(share(Family::Bbr, 10_000, 100, 5_500, 300) >= 0.8);
+}

@@ -1,0 +1,39 @@
+//! The engine against whole worlds of nodes, packet scripts and bad input. One program for all of them: the engine
+//! is generic over what it writes into, so each program that drives it compiles it anew.
+
+mod world;
+
+mod bad_input;
+mod brake;
+mod bursts;
+mod capacity;
+mod certificates;
+mod chain;
+mod control_traffic;
+mod detours;
+mod early;
+mod ends;
+mod expiring;
+mod fat_paths;
+mod goals;
+mod groups;
+mod hop_by_hop;
+mod jitter;
+mod long_datagrams;
+mod many_groups;
+mod measured;
+mod mtu;
+mod outages;
+mod paced;
+mod parting;
+mod protection;
+mod reliable;
+mod reroute;
+mod restart;
+mod scripts;
+mod session_troubles;
+mod sessions;
+mod sharing;
+mod stamped;
+mod two_ways;
+mod video;

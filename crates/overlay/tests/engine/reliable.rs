@@ -1,0 +1,305 @@
+//! Reliable links between real nodes in the simulator: everything arrives once, at a fair rate, and
+//! what is lost is repaired on its hop. [Amir03 §III, §IV]
+#![allow(clippy::unwrap_used)]
+
+use crate::world::{Nodes, PORT, SENDER, chain, model, read};
+use base::{Duration, Time};
+use overlay::event::Drop;
+use overlay::reliable::Family;
+use overlay::request::{Options, RequestError};
+use overlay::{Reply, Settings};
+use wire::data::{Class, LinkProtocol, Routing};
+
+fn reliable() -> Options {
+    Options {
+        class: Class {
+            link: LinkProtocol::Reliable,
+            routing: Routing::ExpectedLatency,
+            priority: 2,
+        },
+        ..overlay::sockets::default_options()
+    }
+}
+
+/// Delays from sending to delivery in order, of datagrams at a steady pace from the first to the
+/// last node of a chain.
+fn in_order_delays(
+    nodes: &mut Nodes,
+    to: usize,
+    count: u64,
+    bytes: usize,
+    interval: Duration,
+) -> Vec<f64> {
+    nodes.bind(to, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let start = nodes.world.now() + Duration::from_millis(10);
+    let mut delays: Vec<Option<Time>> = vec![None; count as usize];
+    let mut sent = 0;
+    let collect = |nodes: &mut Nodes, delays: &mut Vec<Option<Time>>| {
+        for answer in nodes.world.take_replies() {
+            match answer.reply {
+                Reply::Datagram { payload, .. } => {
+                    let place = &mut delays[read(payload.bytes()).0 as usize];
+                    assert!(place.is_none(), "twice");
+                    *place = Some(answer.at);
+                }
+                Reply::Refused(why) => panic!("{why}"),
+                _ => {}
+            }
+        }
+    };
+    while sent < count {
+        for _ in 0..100.min(count - sent) {
+            nodes.send_to(start + interval * sent, 0, SENDER, (to, PORT), sent, bytes);
+            sent += 1;
+        }
+        nodes.world.run_until(start + interval * sent);
+        collect(nodes, &mut delays);
+    }
+    nodes.run_ms(5_000);
+    collect(nodes, &mut delays);
+    let mut latest = Time::ZERO;
+    let mut in_order = Vec::new();
+    for (n, arrived) in delays.into_iter().enumerate() {
+        latest = latest.max(arrived.unwrap_or_else(|| panic!("{n} is missing")));
+        in_order.push(latest.since(start + interval * n as u64).as_secs_f64() * 1e3);
+    }
+    in_order
+}
+
+fn share_over(delays: &[f64], ms: f64) -> f64 {
+    delays.iter().filter(|d| **d > ms).count() as f64 / delays.len() as f64
+}
+
+fn five_hops(seed: u64, loss: &str) -> Nodes {
+    let mut nodes = Nodes::new(seed, 6, &chain(6), "delay=10ms rate=10mbit queue=50");
+    let path = format!("delay=10ms rate=10mbit queue=50 loss={loss}");
+    nodes
+        .world
+        .link(nodes.hosts[2], nodes.hosts[3], &model(&path));
+    nodes.run_ms(3_000);
+    nodes
+}
+
+/// [Amir03 Fig. 6]: hop by hop, at 1 % loss, 3 % of the packets take longer than 60 ms and 1 %
+/// longer than 100 ms.
+#[test]
+fn at_500_kbit_and_one_percent_loss_few_packets_are_late() {
+    let mut nodes = five_hops(1, "1%");
+    let delays = in_order_delays(&mut nodes, 5, 10_000, 1_000, Duration::from_millis(16));
+    let (over_60, over_100) = (share_over(&delays, 60.0), share_over(&delays, 100.0));
+    assert!(over_60 > 0.005 && over_60 <= 0.03, "{over_60}");
+    assert!(over_100 <= 0.01, "{over_100}");
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn at_1000_kbit_and_two_percent_loss_nothing_collapses() {
+    let mut nodes = five_hops(2, "2%");
+    let delays = in_order_delays(&mut nodes, 5, 10_000, 1_000, Duration::from_millis(8));
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    let most = delays.iter().copied().fold(0.0, f64::max);
+    assert!(mean < 65.0, "{mean}");
+    assert!(most < 500.0, "{most}");
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn everything_arrives_once_over_bad_links() {
+    for seed in 0..4 {
+        let path = "delay=5ms loss=10% burst=50% jitter=2ms";
+        let mut nodes = Nodes::new(seed, 4, &chain(4), path);
+        nodes.run_ms(5_000);
+        let delays = in_order_delays(&mut nodes, 3, 1_000, 300, Duration::from_millis(20));
+        assert!(delays.iter().all(|d| *d < 3_000.0), "seed {seed}");
+        nodes.world.close().unwrap();
+    }
+}
+
+#[test]
+fn a_full_lane_refuses_and_control_overtakes_it() {
+    let mut nodes = Nodes::with(
+        3,
+        2,
+        &chain(2),
+        "delay=10ms rate=1mbit queue=20",
+        Settings::modern(),
+    );
+    nodes.run_ms(2_000);
+    nodes.bind(1, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let at = nodes.world.now() + Duration::from_millis(1);
+    for n in 0..3_000 {
+        nodes.send_to(at, 0, SENDER, (1, PORT), n, 1_000);
+    }
+    nodes.run_ms(20_000);
+    let (mut refused, mut came) = (0, 0);
+    for answer in nodes.world.take_replies() {
+        match answer.reply {
+            Reply::Refused(why) => {
+                assert_eq!(why, RequestError::Congested);
+                refused += 1;
+            }
+            Reply::Datagram { .. } => came += 1,
+            _ => {}
+        }
+    }
+    assert!(refused > 0 && came > 0, "{refused} {came}");
+    assert_eq!(refused + came, 3_000);
+    // Hellos are not behind the packets that wait: the link stays up.
+    assert_eq!(nodes.link_status(0, 1).counts.downs, 0);
+    assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn a_slow_second_hop_holds_the_first_and_the_client_back() {
+    let mut nodes = Nodes::new(4, 3, &chain(3), "delay=5ms");
+    nodes.link(0, 1, "delay=5ms rate=100mbit queue=200");
+    nodes.link(1, 2, "delay=5ms rate=2mbit queue=50");
+    nodes.run_ms(2_000);
+    nodes.bind(2, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let start = nodes.world.now() + Duration::from_millis(1);
+    let count = 20_000;
+    for n in 0..count {
+        // 8 Mbit/s.
+        nodes.send_to(
+            start + Duration::from_millis(1) * n,
+            0,
+            SENDER,
+            (2, PORT),
+            n,
+            1_000,
+        );
+    }
+    nodes.run_ms(25_000);
+    let (mut refused, mut delays) = (0, Vec::new());
+    for answer in nodes.world.take_replies() {
+        match answer.reply {
+            Reply::Refused(RequestError::Congested) => refused += 1,
+            Reply::Datagram { payload, .. } => {
+                delays.push(answer.at.since(read(payload.bytes()).1));
+            }
+            _ => {}
+        }
+    }
+    // What was accepted has arrived, all of it, and did not wait for long anywhere.
+    assert_eq!(refused + delays.len() as u64, count);
+    assert_eq!(nodes.count().drops(Drop::LaneFull), 0);
+    let longest = delays.iter().max().unwrap();
+    assert!(*longest < Duration::from_millis(1_500), "{longest}");
+    let used = delays.len() as f64 * 1_000.0 * 8.0 / 20.0;
+    assert!(used > 0.8 * 2e6, "{used}");
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn what_waits_for_a_dead_link_takes_another() {
+    for seed in 0..3 {
+        let edges = [(0, 1), (1, 3), (0, 2), (2, 3)];
+        let mut nodes = Nodes::new(seed, 4, &edges, "delay=10ms");
+        nodes.link(0, 2, "delay=15ms");
+        nodes.run_ms(3_000);
+        nodes.bind(3, reliable());
+        nodes.set_sender(0, SENDER, reliable());
+        let start = nodes.world.now();
+        let count = 1_500;
+        for n in 0..count {
+            let at = start + Duration::from_millis(2) * n;
+            nodes.send_to(at, 0, SENDER, (3, PORT), n, 500);
+        }
+        nodes.run_ms(1_000);
+        nodes.set_outage(0, 1, true);
+        nodes.run_ms(6_000);
+        nodes.set_outage(0, 1, false);
+        nodes.run_ms(5_000);
+        let (mut came, mut refused) = (vec![0; count as usize], 0);
+        let mut longest = Duration::ZERO;
+        for answer in nodes.world.take_replies() {
+            match answer.reply {
+                Reply::Datagram { payload, .. } => {
+                    let (number, sent) = read(payload.bytes());
+                    came[number as usize] += 1;
+                    longest = longest.max(answer.at.since(sent));
+                }
+                Reply::Refused(RequestError::Congested) => refused += 1,
+                Reply::Refused(why) => panic!("{why}"),
+                _ => {}
+            }
+        }
+        // Until it is known to be dead the lane fills up, and then takes no more; what it has taken
+        // comes, once.
+        assert!(came.iter().all(|times| *times <= 1), "seed {seed}");
+        assert_eq!(came.iter().sum::<u64>() + refused, count, "seed {seed}");
+        assert!(refused < 250, "{refused}");
+        assert!(longest < Duration::from_millis(1_000), "{longest}");
+        // The lanes go on afterwards, the one that was down too.
+        let delays = in_order_delays(&mut nodes, 3, 200, 500, Duration::from_millis(5));
+        assert!(delays.iter().all(|ms| *ms < 60.0), "{delays:?}");
+        assert!(
+            nodes.link_status(0, 1).reliable.received < 10,
+            "nothing goes back"
+        );
+        nodes.world.close().unwrap();
+    }
+}
+
+#[test]
+fn a_neighbour_that_restarts_is_sent_to_anew() {
+    let mut nodes = Nodes::new(6, 2, &chain(2), "delay=10ms");
+    nodes.run_ms(2_000);
+    nodes.introduce(&[(0, 1)]);
+    let before = in_order_delays(&mut nodes, 1, 300, 500, Duration::from_millis(2));
+    assert!(before.iter().all(|ms| *ms < 20.0));
+    nodes.restart(1);
+    nodes.run_ms(5_000);
+    let after = in_order_delays(&mut nodes, 1, 300, 500, Duration::from_millis(2));
+    assert!(after.iter().all(|ms| *ms < 20.0));
+    nodes.world.close().unwrap();
+}
+
+/// What one lane carries of a source that always has something, in bits per second.
+fn carried(seed: u64, (family, spares): (Family, bool), path: &str, seconds: u64) -> f64 {
+    let mut settings = Settings::modern();
+    settings.reliable.family = family;
+    settings.reliable.spares_random_losses = spares;
+    let mut nodes = Nodes::with(seed, 2, &chain(2), path, settings);
+    nodes.run_ms(3_000);
+    nodes.bind(1, reliable());
+    nodes.set_sender(0, SENDER, reliable());
+    let (mut bytes, bytes_each) = (0, 1_000);
+    for second in 0..seconds {
+        let start = nodes.world.now();
+        for n in 0..1_400 {
+            let at = start + Duration::from_micros(1_000_000 / 1_400) * n;
+            nodes.send_to(at, 0, SENDER, (1, PORT), n, bytes_each);
+        }
+        nodes.run_ms(1_000);
+        for answer in nodes.world.take_replies() {
+            if let Reply::Datagram { payload, .. } = answer.reply
+                && second >= 5
+            {
+                bytes += payload.len();
+            }
+        }
+    }
+    bytes as f64 * 8.0 / (seconds - 5) as f64
+}
+
+/// The model of [Amir03 Fig. 9] for one acknowledgement per packet.
+fn padhye(rtt_s: f64, rto_s: f64, p: f64) -> f64 {
+    let timeouts = rto_s * f64::min(1.0, 3.0 * (3.0 * p / 8.0).sqrt()) * p * (1.0 + 32.0 * p * p);
+    1_000.0 * 8.0 / (rtt_s * (2.0 * p / 3.0).sqrt() + timeouts)
+}
+
+#[test]
+fn a_lossy_long_link_carries_about_what_a_tcp_would() {
+    let path = "delay=50ms rate=10mbit queue=100 loss=1%";
+    let rate = carried(7, (Family::NewReno, false), path, 65);
+    let ratio = rate / padhye(0.1, 0.2, 0.01);
+    assert!((0.75..1.35).contains(&ratio), "{ratio}");
+    // One that tells these losses from congestion has what there is.
+    let rate = carried(7, (Family::Cubic, true), path, 65);
+    assert!(rate > 8e6, "{rate}");
+}
