@@ -1,12 +1,12 @@
-//! `cargo xtask ci`: exactly what CI runs, cheapest step first, the tests last, so that cargo's
-//! own summary is the last thing on the screen.
+//! `cargo xtask ci`: exactly what CI runs, cheapest step first, the tests last, so that what failed is the last
+//! thing on the screen.
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, fuzz, walls};
+use crate::{Outcome, fuzz, tests, walls};
 
 /// How much of the checks to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,13 +68,6 @@ const BEFORE_TESTS: &[Step] = &[
 const BUILD_OF_TESTS: Step = Step {
     name: "build of the tests",
     args: &["test", "--workspace", "--no-run"],
-    env: &[],
-};
-
-/// The replay of the fuzz corpora is among these tests.
-const TESTS: Step = Step {
-    name: "tests",
-    args: &["test", "--workspace", "--no-fail-fast"],
     env: &[],
 };
 
@@ -148,7 +141,8 @@ fn run_steps(root: &Path, length: Length, done: &mut Vec<(&'static str, Duration
     if !timed(BUILD_OF_TESTS.name, &|| build(root, &BUILD_OF_TESTS)) {
         return Outcome::Failed;
     }
-    if timed(TESTS.name, &|| cargo(root, &TESTS)) {
+    // The replay of the fuzz corpora is among them.
+    if timed("tests", &|| tests::run(root)) {
         Outcome::Done
     } else {
         Outcome::Failed
@@ -160,7 +154,7 @@ fn cargo(root: &Path, step: &Step) -> bool {
     succeeds(cargo_command(root), step)
 }
 
-/// Like [`cargo`], and links with mold where it is installed: there are some 150 programs to link.
+/// Like [`cargo`], and links with mold where it is installed: there are more than a hundred programs to link.
 fn build(root: &Path, step: &Step) -> bool {
     let cargo_alone = cargo_command(root);
     let mut mold = Command::new("mold");

@@ -3,10 +3,15 @@
 //! ```text
 //!   cargo build --release ─▶ sinew ─┬─▶ sinew-VERSION-ARCH.tar.gz   program, pages, completions, unit
 //!                                   ├─▶ sinew_VERSION_ARCH.deb      the same, with a user and the unit
+//!                                   ├─▶ sinew-VERSION-1.ARCH.rpm    the same for Fedora, RHEL and SUSE
+//!                                   ├─▶ sinew-VERSION-ARCH.oci.tar  a container image
 //!                                   ├─▶ sinew-VERSION.spdx          every crate in it, with its licence
 //!                                   └─▶ SHA256SUMS
 //! ```
-//! The programs that do the work are Debian's own: `dpkg-deb`, `tar`, `strip`, `objdump`, `sha256sum`.
+//! The programs that do the work are Debian's own: `dpkg-deb`, `rpmbuild`, `tar`, `strip`, `objdump`, `ldd`, `sha256sum`.
+
+mod image;
+mod rpm;
 
 use crate::Outcome;
 use serde_json::Value;
@@ -75,6 +80,8 @@ fn build(root: &Path) -> Result<()> {
     );
     package.archive(&program)?;
     package.deb(&program)?;
+    package.rpm(&program)?;
+    package.image(&program)?;
     package.parts(&metadata)?;
     fs::remove_file(&program).map_err(|error| format!("{}: {error}", program.display()))?;
     package.checksums()
@@ -201,18 +208,11 @@ impl Package {
         let linked: BTreeSet<(String, String)> =
             linked.lines().filter_map(name_and_version).collect();
         let name = format!("sinew-{}", self.version);
-        let committed = [
-            "log",
-            "-1",
-            "--date=format-local:%Y-%m-%dT%H:%M:%SZ",
-            "--format=%cd",
-        ];
-        let created = call(&self.root, "git", &committed)?;
         let mut spdx = format!(
             "SPDXVersion: SPDX-2.3\nDataLicense: CC0-1.0\nSPDXID: SPDXRef-DOCUMENT\n\
              DocumentName: {name}\nDocumentNamespace: https://sinew.invalid/spdx/{name}\n\
              Creator: Tool: cargo-xtask-dist\nCreated: {}\n",
-            created.trim()
+            self.committed()?
         );
         let packages = metadata["packages"].as_array().into_iter().flatten();
         let word =
@@ -237,6 +237,17 @@ impl Package {
         }
         println!("dist: {count} crates are in the program");
         write(&self.out.join(format!("{name}.spdx")), &spdx, 0o644)
+    }
+
+    /// When the sources were committed: what is built twice is the same twice.
+    fn committed(&self) -> Result<String> {
+        let words = [
+            "log",
+            "-1",
+            "--date=format-local:%Y-%m-%dT%H:%M:%SZ",
+            "--format=%cd",
+        ];
+        Ok(call(&self.root, "git", &words)?.trim().to_owned())
     }
 
     fn checksums(&self) -> Result<()> {

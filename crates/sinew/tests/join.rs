@@ -39,6 +39,8 @@ fn a_host_that_was_invited_is_a_node_and_one_that_was_not_is_none() {
         said.contains("this host is home with overlay address 10.7.0."),
         "{said}"
     );
+    // Run again, as by a container that starts anew, it starts what is there.
+    assert_eq!(world.sinew(&command), said);
     world.start("home");
     world.wait_for_link("a", "home");
     world.ping("home --node net/a --count 3");

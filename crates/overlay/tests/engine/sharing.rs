@@ -1,7 +1,7 @@
 //! Streams that share reliable links: an interactive one beside bulk, and a fast branch beside a slow
 //! one. [Amir03 §IV]
 //!
-//! The default cells take seconds. `cargo test -p overlay --test sharing -- --ignored --nocapture`
+//! The default cells take seconds. `cargo test -p overlay --test engine sharing -- --ignored --nocapture`
 //! runs and prints the whole grid.
 #![allow(clippy::unwrap_used)]
 #![allow(

@@ -268,7 +268,7 @@ fn what_two_ways_share_is_shown_and_what_cannot_be_is_refused() {
     }
 }
 
-/// `cargo test -p overlay --test two_ways -- --ignored --nocapture`: round trips of the path of 20, 100, 200 ms, 2 %
+/// `cargo test -p overlay --test engine two_ways -- --ignored --nocapture`: round trips of the path of 20, 100, 200 ms, 2 %
 /// loss, and an outage of 250 ms every 20 s.
 #[test]
 #[ignore = "takes minutes"]

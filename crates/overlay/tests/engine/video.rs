@@ -156,7 +156,7 @@ fn the_grid_of_hops_that_leave_time_for_one_repair() {
     }
 }
 
-/// The whole grid: `cargo test -p overlay --test video -- --ignored --nocapture`.
+/// The whole grid: `cargo test -p overlay --test engine video -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 fn the_grid_of_round_trips_and_rates() {

@@ -51,19 +51,6 @@ pub struct Join {
 /// Does what the command line asks.
 pub fn run(args: &Join) -> Outcome {
     let token = token(&args.token)?;
-    let now_s = net::Clock::new().unix_s();
-    if now_s > token.expires_s {
-        return Err(Failure::failed(format_args!(
-            "this token has expired on {}: ask for a new one (or check this host's clock)",
-            day(token.expires_s)
-        )));
-    }
-    let bad = args.addresses.iter().find(|address| !is_endpoint(address));
-    if let Some(bad) = bad {
-        return Err(Failure::misused(format_args!(
-            "--address `{bad}`: write a host name or address and a port, like ams.example.net:7700"
-        )));
-    }
     let network = Network::new(token.root).map_err(Failure::failed)?;
     let wanted = match &args.name {
         Some(name) => name.clone(),
@@ -74,16 +61,25 @@ pub fn run(args: &Join) -> Outcome {
             "`{wanted}` is not a name for a node: give one by --name"
         )));
     }
-    let dir = match &args.dir {
+    let mut dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => args.launch.dir(&wanted)?,
     };
-    let mut dir = dir;
-    if dir.join("node.toml").exists() && !has_expired(&dir, now_s) {
-        let config = dir.join("node.toml");
+    let now_s = net::Clock::new().unix_s();
+    if let Some(member) = member(&dir, &network, now_s)? {
+        tell(args, &member, &dir.join("node.toml"))?;
+        return args.launch.start(member.name(), &dir.join("node.toml"));
+    }
+    if now_s > token.expires_s {
+        return Err(Failure::failed(format_args!(
+            "this token has expired on {}: ask for a new one (or check this host's clock)",
+            day(token.expires_s)
+        )));
+    }
+    let bad = args.addresses.iter().find(|address| !is_endpoint(address));
+    if let Some(bad) = bad {
         return Err(Failure::misused(format_args!(
-            "{} is there already: start it with `sinew node --config {0}`, or choose another --dir",
-            config.display()
+            "--address `{bad}`: write a host name or address and a port, like ams.example.net:7700"
         )));
     }
     let keys = keys(&dir)?;
@@ -110,11 +106,31 @@ pub fn run(args: &Join) -> Outcome {
     args.launch.start(identity.name(), &config)
 }
 
-/// A node whose certificate has ended may join again, and stays who it was.
-fn has_expired(dir: &Path, now_s: u64) -> bool {
+/// The node of this network that the directory already holds. A command that is run again, by hand or by a container
+/// that starts anew, starts that node; one whose certificate has expired joins again and keeps its key.
+fn member(dir: &Path, network: &Network, now_s: u64) -> Result<Option<Identity>, Failure> {
+    let config = dir.join("node.toml");
+    if !config.exists() {
+        return Ok(None);
+    }
     let text = fs::read_to_string(dir.join("node.cert")).unwrap_or_default();
     let certificate = Certificate::from_text(&text);
-    certificate.is_ok_and(|it| it.fields().not_after_s < now_s)
+    if certificate
+        .as_ref()
+        .is_ok_and(|it| it.fields().not_after_s < now_s)
+    {
+        return Ok(None);
+    }
+    let of = fs::read_to_string(dir.join("network.pub")).unwrap_or_default();
+    let is_same = Network::from_text(&of).is_ok_and(|it| it.root_key() == network.root_key());
+    let Some(certificate) = certificate.ok().filter(|_| is_same) else {
+        return Err(Failure::misused(format_args!(
+            "{} is of another network or was made by hand: start it with `sinew node --config {0}`, or choose another --dir",
+            config.display()
+        )));
+    };
+    let identity = Identity::new(keys(dir)?, certificate).map_err(Failure::failed)?;
+    Ok(Some(identity))
 }
 
 fn token(text: &str) -> Result<Token, Failure> {

@@ -16,12 +16,13 @@ impl Compiler {
             eprintln!("SKIPPED: the C library is not tested: `cc` is missing, install gcc");
             return None;
         }
-        // Beside the program under test, so that what they share is not compiled again.
+        // Beside the program under test and together with it, so that what they share has the same features and is
+        // not compiled again.
         let out = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo
             .current_dir(root())
-            .args(["build", "-q", "-p", "capi"]);
+            .args(["build", "-q", "-p", "capi", "-p", "sinew"]);
         cargo.env("CARGO_TARGET_DIR", out.parent().unwrap());
         if out.ends_with("release") {
             cargo.arg("--release");

@@ -1,0 +1,147 @@
+//! Runs the built tests, two programs at a time.
+//!
+//! ```text
+//!   cargo test --no-run ──▶ programs ─┬─▶ of packages with real sockets and processes: they wait most of the time
+//!                                     └─▶ the others: they compute, and give way (nice)
+//!   cargo test --doc
+//! ```
+//! `cargo test` runs one program after another, and half of the time no processor has work: nodes wait for timers
+//! of seconds. So the programs that compute run beside those that wait. Each program still has the machine's number
+//! of test threads. What a program prints appears in one piece when it has ended.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::ci;
+
+/// Packages whose tests wait for real sockets, processes and the kernel.
+const WAITING: &[&str] = &["capi", "client", "gateway", "host", "net", "sinew"];
+
+/// A program with tests.
+struct Program {
+    package: String,
+    name: String,
+    path: PathBuf,
+    /// Where `cargo test` would start it.
+    folder: PathBuf,
+}
+
+/// Runs all tests of the workspace, which must have been built. True if all pass.
+pub(crate) fn run(root: &Path) -> bool {
+    let programs = match programs(root) {
+        Ok(programs) => programs,
+        Err(error) => {
+            eprintln!("ci: {error}");
+            return false;
+        }
+    };
+    let count = programs.len();
+    let (waiting, computing): (Vec<Program>, Vec<Program>) = programs
+        .into_iter()
+        .partition(|program| WAITING.contains(&&*program.package));
+    let screen = Mutex::new(());
+    let failed = thread::scope(|scope| {
+        let beside = scope.spawn(|| run_each(&computing, true, &screen));
+        let mut failed = run_each(&waiting, false, &screen);
+        failed.extend(
+            beside
+                .join()
+                .expect("a thread that runs tests does not panic"),
+        );
+        failed
+    });
+    let documented = documentation(root);
+    eprintln!(
+        "ci: {} of {count} test programs passed",
+        count - failed.len()
+    );
+    for name in &failed {
+        eprintln!("ci: FAILED: {name}");
+    }
+    failed.is_empty() && documented
+}
+
+/// What cargo says that it built; it builds what is missing.
+fn programs(root: &Path) -> Result<Vec<Program>, String> {
+    let output = ci::cargo_command(root)
+        .args(["test", "--workspace", "--no-run", "-q"])
+        .arg("--message-format=json")
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo could not be started: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests do not build".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let programs: Vec<Program> = messages.lines().filter_map(program).collect();
+    if programs.is_empty() {
+        return Err("cargo named no program with tests".to_owned());
+    }
+    Ok(programs)
+}
+
+/// The program of one message of cargo, if it is one with tests.
+fn program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+    Some(Program {
+        package: folder.file_name()?.to_str()?.to_owned(),
+        name: message["target"]["name"].as_str()?.to_owned(),
+        path,
+        folder: folder.to_owned(),
+    })
+}
+
+/// The names of those that fail.
+fn run_each(programs: &[Program], gives_way: bool, screen: &Mutex<()>) -> Vec<String> {
+    let mut failed = Vec::new();
+    for program in programs {
+        let mut command = if gives_way {
+            let mut nice = Command::new("nice");
+            nice.arg(&program.path);
+            nice
+        } else {
+            Command::new(&program.path)
+        };
+        command
+            .current_dir(&program.folder)
+            .env("CARGO_MANIFEST_DIR", &program.folder);
+        let name = format!("{} {}", program.package, program.name);
+        let start = Instant::now();
+        let output = command.output();
+        let elapsed_s = start.elapsed().as_secs_f64();
+        let _guard = screen.lock();
+        eprintln!("ci: {name} ({elapsed_s:.1} s)");
+        let passed = match output {
+            Ok(output) => {
+                eprint!("{}", String::from_utf8_lossy(&output.stdout));
+                eprint!("{}", String::from_utf8_lossy(&output.stderr));
+                output.status.success()
+            }
+            Err(error) => {
+                eprintln!("ci: it could not be started: {error}");
+                false
+            }
+        };
+        if !passed {
+            failed.push(name);
+        }
+    }
+    failed
+}
+
+fn documentation(root: &Path) -> bool {
+    let status = ci::cargo_command(root)
+        .args(["test", "--workspace", "--doc", "-q"])
+        .status();
+    status.is_ok_and(|status| status.success())
+}
