@@ -121,6 +121,84 @@ fn many_hosts_join_at_once_by_one_token_and_no_more_than_it_says() {
     assert_eq!(listed["open"].as_array().unwrap().len(), 0);
 }
 
+/// Hosts that join at once become one network: everybody knows everybody, over few links, and no two nodes are needed
+/// by all others.
+fn join_and_find_each_other(test: &str, hosts: u16) {
+    let mut world = issuer(test);
+    let token = invite(&world, &format!("--uses {hosts}"));
+    let names: Vec<String> = (0..hosts).map(|n| format!("n{n}")).collect();
+    std::thread::scope(|scope| {
+        for (name, number) in names.iter().zip(10..) {
+            let command = join(&world, &token, name, number);
+            let command = format!("{command} --address {}", world.endpoint(number));
+            let world = &world;
+            scope.spawn(move || world.sinew(&command));
+        }
+    });
+    for name in &names {
+        world.launch(name);
+    }
+    let known = |name: &str| {
+        let peers = world.try_sinew(&format!("peers --node net/{name} --json"));
+        let peers: serde_json::Value = serde_json::from_slice(&peers.stdout).unwrap_or_default();
+        peers.as_array().map_or(0, Vec::len)
+    };
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(["a"]).collect();
+    for name in &all {
+        world.wait("everybody is known", || known(name) == all.len());
+    }
+    let mut links = Vec::new();
+    world.wait("no two nodes are needed", || {
+        let of = |name| up(&world, name).into_iter().map(move |to| (name, to));
+        links = all.iter().copied().flat_map(of).collect();
+        let is_whole = |without| reached(&all, &links, without) == all.len() - 2;
+        pairs(&all).iter().all(is_whole)
+    });
+    assert!(links.len() <= all.len() * 8, "{} links", links.len());
+}
+
+/// The neighbours of a node whose links are up.
+fn up(world: &World, name: &str) -> Vec<String> {
+    let status = world.status(name);
+    let links = status["snapshot"]["links"].as_array().unwrap();
+    let links = links.iter().filter(|link| link["state"] == "up");
+    links
+        .map(|link| link["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn pairs<'a>(names: &[&'a str]) -> Vec<[&'a str; 2]> {
+    let pair = |i: usize| names[i + 1..].iter().map(move |&other| [names[i], other]);
+    (0..names.len()).flat_map(pair).collect()
+}
+
+/// How many nodes the first one that is left still reaches.
+fn reached(all: &[&str], links: &[(&str, String)], without: &[&str; 2]) -> usize {
+    let first = *all.iter().find(|name| !without.contains(name)).unwrap();
+    let mut seen = BTreeSet::from([first]);
+    let mut next = vec![first];
+    while let Some(name) = next.pop() {
+        for (from, to) in links {
+            let to = to.as_str();
+            if *from == name && !without.contains(&to) && seen.insert(to) {
+                next.push(to);
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn hosts_that_join_at_once_find_each_other() {
+    join_and_find_each_other("join-mesh", 12);
+}
+
+#[test]
+#[ignore = "61 nodes at once"]
+fn sixty_hosts_that_join_at_once_find_each_other() {
+    join_and_find_each_other("join-sixty", 60);
+}
+
 #[test]
 fn a_certificate_is_renewed_before_it_ends_while_the_node_runs() {
     let mut world = World::new("join-renewed");
