@@ -72,7 +72,7 @@ then give /etc/sinew/node.request to whoever keeps the network, for
 Example:
   sinew net renew voice ams --days 365 --node voice/ams")]
     Renew(Renew),
-    /// Give a node other domains, addresses or links; its key and its overlay address stay
+    /// Change a node's domains, addresses or links; its key and overlay address stay
     #[command(after_help = "\
 Examples:
   sinew net set voice ams --domain a.example --node voice/ams
@@ -80,14 +80,14 @@ Examples:
   sinew net set voice ams --address ams2.example.net:7700
   sinew net set voice ams --link fra,par")]
     Set(Set),
-    /// Let a node certify hosts that `sinew invite` invites
+    /// Let a node certify the hosts that it invites with `sinew invite`
     #[command(after_help = "\
 Examples:
   sinew net delegate voice ams
   sinew net delegate voice ams --days 90 --lifetime 7 --names -lab \\
     --domain '*.example.net'")]
     Delegate(Delegate),
-    /// Revoke a node's certificates; of an issuer, all that it has certified, too
+    /// Revoke a node's certificates; for an issuer, also all that it has signed
     #[command(after_help = "\
 Examples:
   sinew net revoke voice fra --node voice/ams
@@ -129,16 +129,16 @@ pub struct Add {
     pub dir: PathBuf,
     /// The node's name, of letters, digits, `-`, `_` and `.`
     pub node: String,
-    /// Where others reach it; more than one for more than one address
+    /// The address at which other nodes reach it; may be repeated
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
     /// Its overlay address, instead of the next free one
     #[arg(long, value_name = "ADDRESS")]
     pub overlay: Option<NodeAddr>,
-    /// Nodes that it dials: names with commas between, or `none`; default: all that were added before
+    /// Nodes that it dials, separated by commas, or `none`; default: all nodes added before
     #[arg(long, value_name = "NODE,..")]
     pub link: Option<String>,
-    /// For how many days its certificate counts
+    /// For how many days its certificate is valid
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
     /// Domains that it may serve
@@ -158,14 +158,14 @@ pub struct Add {
 /// Arguments of `net request`.
 #[derive(Debug, Args)]
 pub struct Request {
-    /// Where the key is, or is to be, with the request beside it
+    /// Directory of the key, created if missing; the request is written beside it
     pub dir: PathBuf,
     /// The node's name
     pub node: String,
     /// The network's public key: `network.pub` of its directory
     #[arg(long, value_name = "FILE")]
     pub network: PathBuf,
-    /// The overlay address, as agreed with whoever keeps the network
+    /// The overlay address that the administrator of the network has given you
     #[arg(long, value_name = "ADDRESS")]
     pub overlay: NodeAddr,
     /// Domains that it wants to serve
@@ -186,8 +186,7 @@ pub struct Renew {
     /// For how many days from now
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// The control socket of the running node, or a directory with it, to give it the certificate at
-    /// once
+    /// Control socket of the running node, or its directory, to install the certificate at once
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -202,17 +201,16 @@ pub struct Set {
     pub dir: PathBuf,
     /// The node
     pub node: String,
-    /// The domains that it may serve, all of them, or `none`: in a new certificate
+    /// All domains that it may serve, or `none`; they go into a new certificate
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
-    /// Where others reach it, all of its addresses; the configurations of all nodes here change
+    /// All addresses at which other nodes reach it; changes the configurations of all nodes here
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
-    /// The nodes that it dials, all of them: names with commas between, or `none`
+    /// All nodes that it dials, separated by commas, or `none`
     #[arg(long, value_name = "NODE,..")]
     pub link: Option<String>,
-    /// The control socket of the running node, or a directory with it, to give it the certificate at
-    /// once
+    /// Control socket of the running node, or its directory, to install the certificate at once
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -227,10 +225,10 @@ pub struct Delegate {
     pub dir: PathBuf,
     /// The node
     pub node: String,
-    /// Where invited hosts reach it; default: its addresses
+    /// The address at which invited hosts reach it; default: its addresses
     #[arg(long = "endpoint", value_name = "HOST:PORT")]
     pub endpoints: Vec<String>,
-    /// Every name that it gives ends so
+    /// The end that every name it gives must have
     #[arg(
         long,
         value_name = "END",
@@ -242,10 +240,10 @@ pub struct Delegate {
     /// A domain, or a pattern like `*.example.net`, that its nodes may serve
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
-    /// For how many days it may certify, and what it certifies counts
+    /// For how many days the node may certify, and its certificates are valid
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub days: u32,
-    /// For how many days a certificate counts; nodes renew theirs by themselves
+    /// For how many days a certificate is valid; nodes renew theirs by themselves
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub lifetime: u32,
     /// Print JSON
@@ -260,10 +258,10 @@ pub struct Revoke {
     pub dir: PathBuf,
     /// The node
     pub node: String,
-    /// Its certificate, if an issuer has certified it: `sinew invite --show` prints it
+    /// Its certificate, if an issuer signed it; `sinew invite --show` prints it
     #[arg(long, value_name = "FILE")]
     pub certificate: Option<PathBuf>,
-    /// The control socket of any running node, or a directory with it; that node tells all others
+    /// Control socket of any running node, or its directory; that node informs all others
     #[arg(long = "node", value_name = "SOCKET")]
     pub socket: Option<PathBuf>,
     /// Print JSON

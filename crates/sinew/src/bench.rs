@@ -20,76 +20,76 @@ use tools::progress::Progress;
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// What the middle node of a chain carries and costs, beside bare forwarders
+    /// Measure rate and cost of the middle node of a chain, against bare forwarders
     #[command(after_help = "\
 Examples:
   sinew bench forward
   sinew bench forward --payload 160 --burst 1,16 --repeats 5 --json")]
     Forward(Forward),
-    /// One-way delay from client to client over three nodes, beside bare forwarders and the kernel
+    /// Measure one-way delay over three nodes, against bare forwarders and the kernel
     #[command(after_help = "\
 Examples:
   sinew bench latency
   sinew bench latency --streams 10 --busy 10 --json")]
     Latency(Latency),
-    /// Many calls at once through a pair of gateways, beside bare forwarders and the kernel
+    /// Measure many calls through two gateways, against bare forwarders and the kernel
     #[command(after_help = "\
 Examples:
   sinew bench calls
   sinew bench calls --calls 100 --seconds 30 --json")]
     Calls(Calls),
-    /// What a relay of bulk data carries and costs, beside bare proxies
+    /// Measure rate and cost of a relay for bulk data, against bare proxies
     #[command(after_help = "Example:\n  sinew bench bulk --megabytes 10000 --json")]
     Bulk(Bulk),
-    /// How exact an emulated link is and what it carries, beside a cable; needs root
+    /// Measure accuracy and rate of an emulated link, against a cable; needs root
     #[command(after_help = "\
 Examples:
   sinew bench emulate
   sinew bench emulate --streams 1,100 --tcp-seconds 60 --json")]
     Emulate(Emulate),
-    /// What one reliable stream carries over three nodes, beside bare forwarders and TCP
+    /// Measure one reliable stream over three nodes, against bare forwarders and TCP
     #[command(after_help = "\
 Examples:
   sinew bench stream
   sinew bench stream --seconds 10 --repeats 5 --json")]
     Stream(Stream),
-    /// Reliable links beside the kernel's TCP through one bottleneck; needs root
+    /// Measure how reliable links and the kernel's TCP share a bottleneck; needs root
     #[command(after_help = "\
 Examples:
   sinew bench fairness
   sinew bench fairness --seconds 60 --repeats 5 --crossed --json")]
     Fairness(Fairness),
-    /// Messages over a chain of which one link loses, recovered by hops and end to end; needs root
+    /// Measure loss recovery by hops and end to end, over a chain with a lossy link; needs root
     #[command(after_help = "\
 Examples:
   sinew bench hops
   sinew bench hops --load 500:1,1000:2,1000:5 --seconds 300 --json")]
     Hops(Hops),
-    /// Memory, processor time and control traffic of a node that has little to do
+    /// Measure memory, processor time and control traffic of an idle node
     #[command(after_help = "Example:\n  sinew bench idle --seconds 60 --json")]
     Idle(Idle),
-    /// What the node's own code costs per packet, without sockets and kernel
+    /// Measure the cost of the node's own code per packet, without sockets and kernel
     #[command(after_help = "Example:\n  sinew bench engine --payload 160 --burst 16")]
     Engine(Engine),
-    /// How long routes take to compute, from scratch and after one link has changed
+    /// Measure how long routes take to compute, in full and after one link has changed
     #[command(after_help = "\
 Examples:
   sinew bench routing
   sinew bench routing --nodes 200 --changes 300 --python venv/bin/python --json")]
     Routing(Routing),
-    /// How a large network finds itself after each trouble, and what that costs it
+    /// Measure how a large network converges after faults, and what that costs
     #[command(after_help = "\
 Examples:
   sinew bench scale
   sinew bench scale --full --json")]
     Scale(Scale),
-    /// How fast the simulator is, beside a bare event loop and ns-3 if that is here
+    /// Measure the speed of the simulator, against a bare event loop and ns-3 (if installed)
     #[command(after_help = "\
 Examples:
   sinew bench sim
   sinew bench sim --ns3 ~/venv/bin/python --json")]
     Sim(Sim),
-    /// A bare forwarder, one of those beside which nodes are measured; it ends with its input
+    /// Run one of the bare forwarders that nodes are compared with; ends with its input
     #[command(
         hide = true,
         after_help = "Example:\n  sinew bench relay --listen 127.0.0.1:0 --to 127.0.0.1:9000"

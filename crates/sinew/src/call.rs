@@ -29,7 +29,7 @@ pub struct Call {
     /// The node to call: name or overlay address; `sinew test-call --answer` runs there
     #[arg(required_unless_present = "answer")]
     pub to: Option<String>,
-    /// Call directly too, at the same time: where `--answer` listens, like fra.example.net:7717
+    /// Also call directly, at the same time: the address of `--answer`, such as fra.example.net:7717
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "answer")]
     pub direct: Option<String>,
     /// Calls in parallel, on each path
@@ -39,17 +39,17 @@ pub struct Call {
     #[arg(long, value_name = "TIME", default_value = "36", value_parser = quantity::whole_seconds,
           conflicts_with = "answer")]
     pub seconds: u32,
-    /// What the packets are like: pcmu, pcma, or opus
+    /// Codec of the packets: pcmu, pcma or opus
     #[arg(long, default_value_t, conflicts_with = "answer")]
     pub codec: Codec,
-    /// Report every so often, rounded up to tens of seconds; 0 never. Unless said, every minute of calls
-    /// of two minutes and more
+    /// Interval of reports, rounded up to tens of seconds; 0: none. Default: every minute for calls of
+    /// two minutes or more
     #[arg(long, value_name = "TIME", value_parser = quantity::whole_seconds,
           conflicts_with = "answer")]
     pub every: Option<u32>,
     #[command(flatten)]
     pub(crate) paths: Paths,
-    /// Answer calls at this node until Ctrl-C
+    /// Answer calls at this node until you press Ctrl-C
     #[arg(long, conflicts_with = "to")]
     pub answer: bool,
     /// Where to answer direct calls
@@ -62,7 +62,7 @@ pub struct Call {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Tell every step, also into a pipe
+    /// Print every step, even if the output is not a terminal
     #[arg(long)]
     pub verbose: bool,
 }

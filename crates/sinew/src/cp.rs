@@ -42,13 +42,13 @@ use std::time::Instant;
 /// Arguments of `sinew cp`.
 #[derive(Debug, Args)]
 pub struct Copy {
-    /// What to copy, and where to: SRC… NODE:PATH…, or NODE:PATH… DST; `-` is standard input or
-    /// output. A path with a colon in it is local if a slash comes before the colon: ./a:b. Several
-    /// sources need a directory to go into
+    /// What to copy and where: SRC… NODE:PATH…, or NODE:PATH… DST. `-` is standard input or output. A
+    /// path with a colon is local if a slash comes before the colon: ./a:b. Several sources need an
+    /// existing directory as target
     #[arg(value_names = ["SRC", "DST"], num_args = 2.., required = true)]
     pub paths: Vec<OsString>,
-    /// The nodes between, in order, from here to the node that is named; NODE@HOST:PORT for one that
-    /// is no neighbour of the one before
+    /// The relays, in order from here to the other node; write NODE@HOST:PORT for a node that is not a
+    /// neighbour of the one before
     #[arg(
         long,
         value_name = "NODE,…",
@@ -56,55 +56,55 @@ pub struct Copy {
         conflicts_with = "direct"
     )]
     pub via: Vec<String>,
-    /// No relays: one segment, to a neighbour
+    /// Use no relays: one segment, to a neighbour
     #[arg(long)]
     pub direct: bool,
-    /// Connections side by side: one number for every segment, or one for each, in order
+    /// Parallel connections: one number for all segments, or one for each in order
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = stripes)]
     pub stripes: Vec<u8>,
-    /// The data is sealed already: between nodes it goes as it is
+    /// Send the data between nodes without TLS, because it is already encrypted
     #[arg(long)]
     pub plain: bool,
-    /// Give way to everybody else: keep below the rate at which queues begin to grow
+    /// Give way to other traffic: stay below the rate at which queues grow
     #[arg(long = "background", alias = "scavenge")]
     pub scavenge: bool,
-    /// Find out first what the ways carry, which takes some seconds for each; else that is done before a
-    /// copy that lasts
+    /// First measure what the paths carry, which takes some seconds each. Default: only before a large
+    /// copy
     #[arg(long, conflicts_with_all = ["no_probe", "scavenge"])]
     pub probe: bool,
-    /// Find out nothing first
+    /// Do not measure the paths first
     #[arg(long)]
     pub no_probe: bool,
     /// The congestion control of the senders, by the kernel's name: reno, cubic, bbr
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Begin anew, whatever an earlier attempt has left
+    /// Start from the beginning, even if an earlier attempt has left data
     #[arg(long)]
     pub fresh: bool,
-    /// Leave what is there under the target's name as it is, and fail
+    /// Fail if the target exists, and leave it as it is
     #[arg(long)]
     pub no_clobber: bool,
-    /// Leave out what cannot be read: it is listed in the end, and the exit status is 1
+    /// Leave out what cannot be read, list it at the end and exit with status 1
     #[arg(long)]
     pub skip_errors: bool,
-    /// Leave out what has such a name: * for any characters, ? for one. With a slash in it, it is a path
-    /// seen from what is copied
+    /// Leave out files with this name: * stands for any characters, ? for one. With a slash, it is a
+    /// path relative to what is copied
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<OsString>,
-    /// Remove from a directory at the target what the source's has not
+    /// Remove files from the target's directory that the source does not have
     #[arg(long)]
     pub delete: bool,
     /// Copy nothing: print what would be copied
     #[arg(short = 'n', long)]
     pub dry_run: bool,
-    /// Write the BLAKE3 digest of every file to this file, as b3sum does
+    /// Write the BLAKE3 digest of every file to this file, in the format of b3sum
     #[arg(long, value_name = "FILE")]
     pub manifest: Option<PathBuf>,
-    /// When something breaks, go on for as long as nothing moves, by another way if there is one; 0
-    /// fails at once. One hour unless said; what could not even begin is waited for only if said
+    /// How long to keep trying after a failure, by another path if there is one; 0: fail at once.
+    /// Default: one hour, but a copy that cannot begin fails at once
     #[arg(long, value_name = "TIME", value_parser = quantity::seconds)]
     pub give_up: Option<base::Duration>,
-    /// Throw the data away where it arrives, after it was checked: to measure
+    /// Discard the data where it arrives, after it is checked; for measurements
     #[arg(long)]
     pub discard: bool,
     /// The control socket of the node to go through; default: SINEW_NODE, else the only one below
@@ -114,7 +114,7 @@ pub struct Copy {
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
-    /// Print JSON when it is done, or has failed
+    /// Print JSON when the copy is done or has failed
     #[arg(long)]
     pub json: bool,
 }

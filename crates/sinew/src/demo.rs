@@ -13,7 +13,7 @@ pub struct Demo {
     /// Calls in parallel, on each path
     #[arg(long, default_value_t = 10)]
     pub calls: u32,
-    /// Share of the datagrams that the lossy link loses, in each direction
+    /// Packet loss of the lossy link, in each direction
     #[arg(long, default_value = "5%", value_parser = tools::share::parse)]
     pub loss: f64,
     /// Chance that the datagram after a lost one is lost too; 0 for independent losses
@@ -22,16 +22,16 @@ pub struct Demo {
     /// Length of the calls
     #[arg(long, value_name = "TIME", default_value = "36", value_parser = crate::quantity::whole_seconds)]
     pub seconds: u32,
-    /// Speech of your own: a WAV file of any common rate, mono or stereo
+    /// Your own speech: a WAV file of any common rate, mono or stereo
     #[arg(long)]
     pub speech: Option<PathBuf>,
-    /// Where the report, the WAV files and the numbers go
+    /// Directory for the report, the WAV files and the numbers
     #[arg(long, default_value = "sinew-demo")]
     pub out: PathBuf,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Tell every step, also into a pipe
+    /// Print every step, even if the output is not a terminal
     #[arg(long)]
     pub verbose: bool,
 }

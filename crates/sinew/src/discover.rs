@@ -16,13 +16,13 @@ use std::net::SocketAddr;
 pub struct Arguments {
     /// The domain; for SIP also a host with a port, or an address
     pub domain: String,
-    /// What is looked for
+    /// What to look for
     #[arg(long, value_enum, default_value = "all")]
     pub service: Wanted,
     /// The name server to ask instead of this host's own
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub server: Option<SocketAddr>,
-    /// What is known without asking, as often as needed
+    /// Hosts of a domain to use without asking the DNS; may be repeated
     #[arg(long = "static", value_name = "DOMAIN=HOST:PORT,..")]
     pub statics: Vec<Static>,
     /// Print JSON

@@ -29,7 +29,7 @@ pub struct Way {
     pub service: Service,
     #[command(flatten)]
     pub(crate) paths: Paths,
-    /// How long an answer is waited for; a bare number is one of seconds
+    /// How long to wait for an answer; a bare number is in seconds
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub timeout: Duration,
     /// The control socket of the node to start from, or its client socket (`*.sock`)

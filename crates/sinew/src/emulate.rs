@@ -17,7 +17,7 @@ pub struct Emulate {
     /// `sinew lab impair` has them
     #[arg(value_name = "LINK")]
     pub link: Model,
-    /// The link from B to A, if it is another one
+    /// The link from B to A, if it differs
     #[arg(long, value_name = "LINK")]
     pub back: Option<Model>,
     /// An address with prefix length for the interface in A; may be repeated
@@ -26,16 +26,16 @@ pub struct Emulate {
     /// An address with prefix length for the interface in B; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub address_b: Vec<String>,
-    /// What the interface is called in each namespace
+    /// Name of the interface in each namespace
     #[arg(long, default_value = "emu0", value_name = "NAME")]
     pub interface: String,
     /// Longest IP packet
     #[arg(long, default_value_t = 1500, value_name = "BYTES")]
     pub mtu: usize,
-    /// Equal seeds give equal fates to equal packets
+    /// Seed of the random faults; equal seeds treat equal packets alike
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// End after so long, instead of by Ctrl-C
+    /// End after this time, instead of with Ctrl-C
     #[arg(long, value_name = "TIME", value_parser = crate::quantity::fraction_of_seconds)]
     pub seconds: Option<f64>,
     /// Print JSON

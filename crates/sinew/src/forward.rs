@@ -23,11 +23,11 @@ pub struct Forward {
     /// The exit: a node, by name or overlay address, and the virtual port that it serves
     #[arg(value_name = "NODE:PORT", required_unless_present = "serve")]
     pub to: Option<String>,
-    /// Be the exit: take streams at this virtual port of the node
+    /// Be the exit: accept streams at this virtual port of the node
     #[arg(long, value_name = "PORT", requires = "target",
           conflicts_with_all = ["local", "to"])]
     pub serve: Option<u16>,
-    /// The only target that the exit carries them to
+    /// The only target to which the exit connects them
     #[arg(
         id = "target",
         long = "to",
@@ -38,12 +38,12 @@ pub struct Forward {
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
-    /// How long a connection survives silence of the other end, like 5m; default: what the node has
-    /// set, 15m
+    /// How long a connection survives silence of the other end, such as 5m; default: the node's setting
+    /// (15m)
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
-    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
-    /// default: what the node has set, cubic
+    /// Congestion control of this end: cubic, as in kernels, or bbr, which tolerates random losses;
+    /// default: the node's setting (cubic)
     #[arg(long, value_name = "CONTROL", value_parser = control)]
     pub control: Option<StreamControl>,
     /// Print what happens to each connection as JSON, one object in a line

@@ -28,10 +28,10 @@ const TOKEN_FILE: &str = "clients.token";
 pub struct NetClients {
     /// The node's directory
     pub dir: PathBuf,
-    /// Where the node is to take clients of other hosts
+    /// Address at which the node accepts clients from other hosts
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// How they reach it, if not at that address
+    /// Address at which the clients reach it, if different
     #[arg(long, value_name = "HOST:PORT")]
     pub endpoint: Option<String>,
     /// Print JSON

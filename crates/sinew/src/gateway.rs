@@ -49,7 +49,7 @@ Examples:
   curl --socks5-hostname 127.0.0.1:1081 http://example.org/
   ssh -o 'ProxyCommand nc -X 5 -x 127.0.0.1:1080 %h %p' user@web.sinew")]
     Socks(SocksArgs),
-    /// Carry calls: phones and PBXs that know nothing of overlays, by SIP and RTP
+    /// Carry calls of unmodified phones and PBXs, by SIP and RTP
     #[command(after_help = "\
 Examples:
   sinew gateway sip --local a.example=10.1.0.5:5060 --node net/ams
@@ -57,7 +57,7 @@ Examples:
     --records calls.jsonl
   sinew calls --node net/ams")]
     Sip(sip::SipArgs),
-    /// Bridge IP multicast: programs of several sites as if they were on one network
+    /// Bridge IP multicast, as if the programs of several sites were on one network
     #[command(after_help = "\
 Examples:
   sinew gateway multicast --node net/ams                    # for this host
@@ -87,7 +87,7 @@ Examples:
   sinew gateway rist --call cdn.example:1968 --from :5004 \\
     --secret-file secret --key-bits 256 --status 10s --json")]
     Rist(rist::RistArgs),
-    /// Carry RTP and transport streams over UDP, by one way or by two (SMPTE ST 2022-7)
+    /// Carry RTP and transport streams over UDP, on one path or two (SMPTE ST 2022-7)
     #[command(after_help = "\
 Examples:
   sinew gateway rtp --in 239.9.1.1:5004@eth1 --in 239.9.1.2:5004@eth2 \\
@@ -111,13 +111,13 @@ pub struct SocksArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1080")]
     pub listen: SocketAddr,
-    /// The node by which targets beyond the overlay are reached, if it lists them; without it, none
+    /// The exit node for targets outside the overlay, which must list them; default: no such targets
     #[arg(long, value_name = "NODE")]
     pub exit: Option<String>,
-    /// Let in only who says this user's name, and the password
+    /// Require this user name and the password
     #[arg(long, value_name = "NAME", requires = "password_file")]
     pub user: Option<String>,
-    /// The file of the password
+    /// File with the password
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
     /// The control socket of the node, or its client socket (`*.sock`)

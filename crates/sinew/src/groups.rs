@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// The subcommands of `sinew group`.
 #[derive(Debug, Subcommand)]
 pub enum Group {
-    /// Show a group: its tree, its members, and what each receiver has got
+    /// Show a group: its tree, its members, and what each receiver has received
     #[command(after_help = "\
 What the receivers got is known at the source's node, which they report to every
 two seconds.
@@ -32,7 +32,7 @@ two seconds.
 Example:
   sinew group show 239.1.1.1 --node net/ams --watch")]
     Show(ShowGroup),
-    /// Say how a group is to be carried, for the whole network: asked of the source's node
+    /// Set how the network carries a group; use the source's node
     #[command(after_help = "\
 The answer is no, with the reasons, when a link of the tree has not enough
 capacity left or a member is too far away. What is sent above the rate is
@@ -44,7 +44,7 @@ Examples:
   sinew group set 239.1.1.1 --send ams --receive fra,cam-*,@example.com
   sinew group set 239.192.0.0/14 --tree scribe")]
     Set(SetGroup),
-    /// Take back what this node has said of a group
+    /// Remove the settings that this node has made for a group
     #[command(after_help = "Example:\n  sinew group clear 239.1.1.1 --node net/ams")]
     Clear(ClearGroup),
 }
@@ -52,7 +52,7 @@ Examples:
 /// Arguments of `group show`.
 #[derive(Debug, Args)]
 pub struct ShowGroup {
-    /// The group, of IPv4 or IPv6, or a source-specific one with its source, like 232.1.1.1@10.0.0.5
+    /// The group, IPv4 or IPv6; a source-specific group has its source, such as 232.1.1.1@10.0.0.5
     #[arg(value_parser = one_group)]
     pub group: NodeAddr,
     #[command(flatten)]
@@ -65,45 +65,45 @@ pub struct SetGroup {
     /// The group, a range of groups like 239.192.0.0/14, or a group with its source
     #[arg(value_parser = groups)]
     pub group: String,
-    /// What its sources send together, like 10mbit; more is dropped at the source
+    /// Rate of all its sources together, such as 10mbit; the source drops the excess
     #[arg(long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<u64>,
-    /// How soon its packets have to be there, like 500ms
+    /// Deadline of its packets, such as 500ms
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub deadline: Option<base::Duration>,
     /// What its packets need
     #[arg(long, alias = "link", value_enum)]
     pub service: Option<Service>,
-    /// The metric that makes its tree short
+    /// The metric for the paths of its tree
     #[arg(long = "metric", alias = "routing", value_name = "METRIC", value_parser = PossibleValuesParser::new(metrics()))]
     pub routing: Option<String>,
     /// Its priority
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=7))]
     pub priority: Option<u8>,
-    /// Who builds its tree: link-state (shortest paths from each source) or scribe (one shared tree,
+    /// How its tree is built: link-state (shortest paths from each source) or scribe (one shared tree,
     /// for very many groups)
     #[arg(long, value_parser = PossibleValuesParser::new(["link-state", "scribe"]))]
     pub tree: Option<String>,
-    /// Along how many trees its packets go: of 2, which are as far apart as the network lets them be, one
-    /// may lose a node or link without a packet lost
+    /// Number of trees for its packets. With 2, which are as disjoint as the network allows, a node or
+    /// link of one can fail without packet loss
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub ways: Option<u8>,
-    /// How packets reach all members: as-it-comes, in-order, or as-sent (in order and at the sender's
-    /// pace); without, as each member asks
+    /// How packets are delivered to all members: as-it-comes, in-order, or as-sent (in order and at the
+    /// sender's pace); default: as each member requests
     #[arg(long, value_parser = PossibleValuesParser::new(["as-it-comes", "in-order", "as-sent"]))]
     pub delivery: Option<String>,
-    /// Of as-sent: hand packets over so long after they were sent, like 300ms; without, as late as
-    /// repairs have needed
+    /// With as-sent: deliver packets this long after they were sent, such as 300ms; default: as late as
+    /// repairs need
     #[arg(long, value_name = "TIME", value_parser = quantity::span)]
     pub release: Option<base::Duration>,
-    /// Who may send: nodes by name, like ams or cam-*, or address, and domains of certificates, like
-    /// @example.com; '*' for all; unless given it stays as it is
+    /// Nodes that may send: names such as ams or cam-*, addresses, and certificate domains such as
+    /// @example.com; '*' for all; default: unchanged
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
     pub send: Option<Vec<String>>,
-    /// Who may receive
+    /// Nodes that may receive
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
     pub receive: Option<Vec<String>>,
-    /// Set it though it does not fit
+    /// Set it even if the links cannot carry it
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

@@ -18,24 +18,24 @@ pub enum Lab {
     /// Show all experiments
     #[command(after_help = "Example:\n  sinew lab list")]
     List(List),
-    /// Run experiments: drawings, numbers, and a page with a verdict on every claim
+    /// Run experiments: figures, numbers, and a page with a verdict on every claim
     #[command(after_help = "\
 Examples:
   sinew lab run amir06/fig12 --out out
   sinew lab run amir06/all --full --out out
   sinew lab run all --shard 2/5 --out part-2")]
     Run(Run),
-    /// Run a scenario file with real nodes on this machine, their links emulated
+    /// Run a scenario file with real nodes and emulated links on this machine
     #[command(after_help = "\
 Examples:
   sinew lab up examples/diamond.toml
   sinew lab up examples/chain.toml --seconds 10 --json
   sinew lab up examples/partition.toml --out ring --keep")]
     Up(Up),
-    /// End the nodes that `lab up --keep` left running in a folder
+    /// End the nodes that `lab up --keep` left running
     #[command(after_help = "Example:\n  sinew lab down ring")]
     Down(Down),
-    /// Impair what node A sends to its neighbor B, or end that (nodes with `lab = true`)
+    /// Impair what node A sends to its neighbor B, or stop that (nodes with `lab = true`)
     #[command(after_help = "\
 Words: loss=5% burst=25% delay=10ms jitter=2ms reorder rate=10mbit queue=50
   outage gilbert=..
@@ -45,7 +45,7 @@ Examples:
   sinew lab impair ams fra delay=10ms rate=10mbit --both
   sinew lab impair ams fra --clear")]
     Impair(link::Impair),
-    /// Put the parts of --shard runs together
+    /// Merge the parts of runs with --shard
     #[command(after_help = "Example:\n  sinew lab merge part-1 part-2 part-3 --out out")]
     Merge(Merge),
 }
@@ -64,25 +64,25 @@ pub struct Run {
     /// Experiments: their names, PAPER/all, or all
     #[arg(required = true, value_name = "ID")]
     pub experiments: Vec<String>,
-    /// The papers' own size instead of under a minute each
+    /// Run at the size of the papers, instead of under a minute each
     #[arg(long)]
     pub full: bool,
-    /// The seed of everything that is random
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The folder for results
+    /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
-    /// Only the I-th of N parts of the work, to be merged later
+    /// Run only part I of N, to be merged later
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
-    /// Score this recording of talking people, 12 s or more, in experiments on voice quality
+    /// Recording of speech, 12 s or longer, for experiments on voice quality
     #[arg(long, value_name = "FILE.wav")]
     pub speech: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Tell every step, also into a pipe
+    /// Print every step, even if the output is not a terminal
     #[arg(long)]
     pub verbose: bool,
 }
@@ -90,12 +90,12 @@ pub struct Run {
 /// Options of `sinew lab up`.
 #[derive(Debug, Args)]
 pub struct Up {
-    /// The scenario, as docs/scenario.md has it
+    /// The scenario file (format: docs/scenario.md)
     pub file: PathBuf,
     /// The folder for the nodes' files, their logs and the report
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// End it after so long; a bare number is one of seconds
+    /// End it after this time; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = crate::quantity::fraction_of_seconds)]
     pub seconds: Option<f64>,
     /// Leave the nodes running at the end
@@ -104,7 +104,7 @@ pub struct Up {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Tell every step, also into a pipe
+    /// Print every step, even if the output is not a terminal
     #[arg(long)]
     pub verbose: bool,
 }
@@ -112,7 +112,7 @@ pub struct Up {
 /// Options of `sinew lab down`.
 #[derive(Debug, Args)]
 pub struct Down {
-    /// The folder that `lab up` was given, or has told
+    /// The folder of `lab up`, given by you or printed
     pub dir: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -122,10 +122,10 @@ pub struct Down {
 /// Options of `sinew lab merge`.
 #[derive(Debug, Args)]
 pub struct Merge {
-    /// The folders that the parts wrote
+    /// The folders of the parts
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<PathBuf>,
-    /// The folder for results
+    /// Folder for the results
     #[arg(long, value_name = "DIR", default_value = "out")]
     pub out: PathBuf,
     /// Print JSON

@@ -23,16 +23,16 @@ pub const SERVICES: &str = "/etc/sinew";
 pub enum Start {
     /// systemd, now and at every boot: needs root and the installed unit
     Service,
-    /// This command, which then is the node
+    /// This command, which then becomes the node
     Here,
-    /// Nothing; you start it
+    /// Nothing: you start it yourself
     No,
 }
 
 /// Options of commands that make nodes.
 #[derive(Debug, Args)]
 pub struct Launch {
-    /// How the node starts; default: as a service where the unit is installed and you are root, else
+    /// How the node starts; default: as a service if you are root and the unit is installed, otherwise
     /// here
     #[arg(long, value_enum, value_name = "HOW")]
     pub start: Option<Start>,

@@ -102,20 +102,20 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a network and its first node, which may invite others, and run it
+    /// Make a network and run its first node, which can invite others
     #[command(after_help = "\
 Examples:
   sinew up --address ams.example.net:7700
   sinew up net --node ams --address 192.0.2.7:7700 --start no")]
     Up(up::Up),
-    /// Print a token: one line by which another host joins the network
+    /// Print a token with which another host can join the network
     #[command(after_help = "\
 Examples:
   sinew invite
   sinew invite net/ams --uses 60 --expires 24h
   sinew invite net/ams --list")]
     Invite(invitation::Invite),
-    /// Become a node of the network that a token is of
+    /// Join a network with a token, and run the node
     #[command(after_help = "\
 Examples:
   sinew join sinew1-…
@@ -131,7 +131,7 @@ Examples:
   sinew node --config net/ams/node.toml
   sinew node --config net/ams/node.toml --check")]
     Node(node::NodeArgs),
-    /// Say what is wrong with this host or its node, and what to do
+    /// Find problems of this host or its node, and say what to do
     #[command(after_help = "\
 Examples:
   sinew doctor
@@ -143,7 +143,7 @@ Examples:
     /// Show a node's links: round trip, loss, recovery
     #[command(after_help = "Example:\n  sinew links --node net/ams/ams.ctl --json")]
     Links(Show),
-    /// Show every node of the network: path, latency, loss, certificate, since when
+    /// Show every node of the network: path, latency, loss, certificate, age
     #[command(
         visible_alias = "nodes",
         after_help = "\
@@ -161,16 +161,16 @@ Examples:
     /// Show multicast and anycast groups: trees, rates, receivers, loss
     #[command(after_help = "Example:\n  sinew groups --node net/ams --watch")]
     Groups(Show),
-    /// Show one group, or say how it is to be carried
+    /// Show one group, or set how it is carried
     #[command(
         subcommand,
         after_help = "Example:\n  sinew group show 239.1.1.1 --node net/ams"
     )]
     Group(groups::Group),
-    /// Show the real calls of the SIP gateway beside a node: loss, delay, MOS, each way
+    /// Show the calls of a node's SIP gateway: loss, delay and MOS in each direction
     #[command(after_help = "Example:\n  sinew calls --node net/ams --watch")]
     Calls(Show),
-    /// Why packets take their path: the path, the runners-up, the numbers that decided
+    /// Explain why packets take their path: the alternatives, and the numbers that decided
     #[command(after_help = "\
 Examples:
   sinew why ams par --node net/ams
@@ -185,17 +185,17 @@ Examples:
   sinew whatif 'fra down, ams-lon delay=40ms' --metric latency
   sinew whatif 'upper down' --scenario examples/diamond.toml --json")]
     Whatif(why::WhatIf),
-    /// How to move bulk data between two nodes: directly, through relays, with stripes; how fast
+    /// Plan a bulk transfer between two nodes: relays, stripes, expected rate
     #[command(after_help = "\
 Examples:
   sinew plan ams par --node net/ams
   sinew plan ams par --connections 16 --json
   sinew plan west east --along path --scenario examples/diamond.toml")]
     Plan(plan::Plan),
-    /// Impair a link between nodes of a laboratory: `sinew lab impair` was called so
+    /// Impair a link of a laboratory: the old name of `sinew lab impair`
     #[command(subcommand, hide = true)]
     Link(link::Link),
-    /// Hear the difference: calls over a lossy path, directly and over six nodes
+    /// Hear the difference: calls over a lossy path, direct and over six nodes
     #[command(after_help = "Example:\n  sinew demo --loss 10% --burst 50% --out demo-10")]
     Demo(demo::Demo),
     /// Measure round trip and loss to a node
@@ -208,14 +208,14 @@ Examples:
     /// Measure round trip and loss to every node on the way to a node
     #[command(after_help = "Example:\n  sinew trace 10.7.0.3 --count 50 --node net/ams")]
     Trace(trace::Trace),
-    /// Find the nodes and SIP proxies of a domain by the DNS
+    /// Find the nodes and SIP proxies of a domain by DNS
     #[command(after_help = "\
 Examples:
   sinew discover example.org
   sinew discover example.org --service sip-udp --server 127.0.0.1:5353 --json
   sinew discover example.org --static example.org=fra.example.net:7443")]
     Discover(discover::Arguments),
-    /// Test how voice comes through to a node, over the overlay and directly, side by side
+    /// Test voice quality to a node, over the overlay and directly, side by side
     #[command(
         name = "test-call",
         alias = "call",
@@ -235,7 +235,7 @@ Examples:
   echo hello | sinew send fra:5000 --datagram
   echo hello all | sinew send 239.1.1.1:5000 --datagram")]
     Send(transfer::Send),
-    /// Take what `sinew send` sends
+    /// Receive what `sinew send` sends
     #[command(after_help = "\
 Examples:
   sinew listen 5000 --node net/fra > backup.tar
@@ -243,7 +243,7 @@ Examples:
   sinew listen 5000 --datagram
   sinew listen 5000 --datagram --group 239.1.1.1")]
     Listen(transfer::Listen),
-    /// Carry a TCP port over the overlay, so that unmodified programs use it
+    /// Carry a TCP port over the overlay, for unmodified programs
     #[command(after_help = "\
 Examples:
   sinew forward --serve 2022 --to 127.0.0.1:22 --node net/fra
@@ -261,19 +261,19 @@ Examples:
   tar c dir | sinew cp - fra:/srv/data/dir.tar --background"
     )]
     Cp(cp::Copy),
-    /// Let programs that know nothing of overlays use this one
+    /// Carry unmodified programs over the overlay: SIP, multicast, video, SOCKS
     #[command(
         subcommand,
         after_help = "Example:\n  sinew gateway socks --node net/ams"
     )]
     Gateway(gateway::Gateway),
-    /// Simulate networks, traffic and failures described in a scenario file
+    /// Simulate the network, traffic and faults of a scenario file
     #[command(
         subcommand,
         after_help = "Example:\n  sinew sim run examples/diamond.toml"
     )]
     Sim(sim::Sim),
-    /// Join two network namespaces by a link that loses, delays and queues; needs root
+    /// Connect two network namespaces by an emulated link; needs root
     #[command(after_help = "\
 Examples:
   sinew emulate --between left right 'loss=1% delay=10ms rate=10mbit queue=50' \\
@@ -281,19 +281,19 @@ Examples:
   sinew emulate --between left tap:vm0 'delay=40ms' \\
     --back 'delay=40ms loss=2%' --seconds 60 --json")]
     Emulate(Box<emulate::Emulate>),
-    /// Run the papers' figures as experiments, with a verdict on every claim
+    /// Reproduce the papers' figures, with a verdict on every claim
     #[command(
         subcommand,
         after_help = "Example:\n  sinew lab up examples/diamond.toml --seconds 5"
     )]
     Lab(lab::Lab),
-    /// Measure what a node costs and how fast it is, beside baselines in the same run
+    /// Measure cost and speed of a node, against baselines in the same run
     #[command(
         subcommand,
         after_help = "Example:\n  sinew bench forward --payload 160"
     )]
     Bench(bench::Bench),
-    /// Print what completes commands in your shell
+    /// Print completions for your shell
     #[command(after_help = "\
 Examples:
   sinew completions bash > /etc/bash_completion.d/sinew

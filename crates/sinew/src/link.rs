@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub struct Impair {
     #[command(flatten)]
     ends: Ends,
-    /// What is bad about it, like `loss=5% delay=10ms`
+    /// The impairment, such as `loss=5% delay=10ms`
     #[arg(required_unless_present = "clear", value_name = "WORD")]
     model: Vec<String>,
     /// End the impairment
@@ -45,7 +45,7 @@ Examples:
 pub struct Set {
     #[command(flatten)]
     ends: Ends,
-    /// What is bad about it, like `loss=5% delay=10ms`
+    /// The impairment, such as `loss=5% delay=10ms`
     #[arg(required = true, value_name = "WORD")]
     model: Vec<String>,
 }
@@ -63,7 +63,7 @@ struct Ends {
     a: String,
     /// Its neighbor
     b: String,
-    /// The same for what B sends to A; both must run here
+    /// Do the same for what B sends to A; both nodes must run here
     #[arg(long)]
     both: bool,
     /// The control socket of A; default: found by its name

@@ -17,7 +17,7 @@ pub struct Completions {
 /// Arguments of `sinew manual`.
 #[derive(Debug, Args)]
 pub struct Manual {
-    /// The directory, made if it is not there
+    /// The directory, created if missing
     pub dir: PathBuf,
 }
 

@@ -51,10 +51,10 @@ pub struct NodeArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
-    /// Say nothing but why it ends
+    /// Print only the reason for the end
     #[arg(long)]
     pub quiet: bool,
-    /// Check the configuration and the files that it names, and run nothing
+    /// Only check the configuration and the files that it names
     #[arg(long)]
     pub check: bool,
 }

@@ -13,14 +13,14 @@ use wire::ipc::Options;
 pub struct Ping {
     #[command(flatten)]
     pub(crate) way: Way,
-    /// How many requests
+    /// Number of requests
     #[arg(long, short = 'c', default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..))]
     pub count: u16,
-    /// From one request to the next; a bare number is one of seconds
+    /// Time between requests; a bare number is in seconds
     #[arg(long, short = 'i', value_name = "TIME", default_value = "200ms", value_parser = interval)]
     pub interval: Duration,
-    /// Bytes of a request
+    /// Size of a request in bytes
     #[arg(long, short = 's', default_value_t = 56,
           value_parser = clap::value_parser!(u16).range(14..=1_392))]
     pub size: u16,

@@ -14,27 +14,27 @@ use tools::share;
 /// Arguments of `sinew plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// Where the data is: name or overlay address
+    /// The node with the data: name or overlay address
     pub src: String,
-    /// Where it goes
+    /// The node that gets the data
     pub dst: String,
-    /// TCP connections in all, on all segments together
+    /// TCP connections in total, on all segments together
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     pub connections: usize,
-    /// Relays in a row at most
+    /// Most relays in a row
     #[arg(long, value_name = "N", default_value_t = RELAYS_MAX)]
     pub relays: usize,
-    /// A path may be narrower than the widest by this share, to be shorter
+    /// Share by which a path may be narrower than the widest if it is shorter
     #[arg(long, value_name = "SHARE", default_value_t = MARGIN, value_parser = share::parse)]
     pub margin: f64,
-    /// What makes a path long, of those that are wide enough
+    /// How the length of a path is measured, among those that are wide enough
     #[arg(long, value_name = "LENGTH", default_value = "hops")]
     pub length: LengthArg,
-    /// Where relays are looked for: over the overlay's links, or along the path of least latency,
-    /// whose nodes can all reach each other
+    /// Where to look for relays: over the overlay's links, or along the path of least latency, whose
+    /// nodes can all reach each other
     #[arg(long, value_name = "WHERE", default_value = "overlay")]
     pub along: AlongArg,
-    /// Find out first what the ways carry, which takes some seconds for each
+    /// First measure what the paths carry, which takes some seconds each
     #[arg(long, conflicts_with = "scenario")]
     pub probe: bool,
     /// Whose network it is

@@ -14,15 +14,15 @@ use tools::explain::Class;
 /// What packets need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Service {
-    /// Losses are repaired on every hop, as long as it is in time; packets come as they arrive
+    /// Losses are repaired on every hop before the deadline; packets are delivered as they arrive
     Voice,
-    /// The same, and packets come in their order
+    /// The same, and packets are delivered in order
     #[value(alias = "real-time")]
     Video,
-    /// Every packet arrives, whenever
+    /// Every packet is delivered, however late
     #[value(alias = "reliable")]
     Bulk,
-    /// What is lost is lost
+    /// Losses are not repaired
     BestEffort,
 }
 
@@ -59,13 +59,13 @@ impl Service {
 /// Which path, for commands that send.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Paths {
-    /// The metric that makes a path short; without it, that of the service
+    /// The metric for paths; default: that of the service
     #[arg(long, value_parser = words(is_metric), conflicts_with_all = ["paths", "routing"])]
     metric: Option<RouteBy>,
-    /// Source-routed: the best path, or so many paths without a common node, or every link
+    /// Source routing: the best path, several paths without a common node, or every link
     #[arg(long, value_parser = words(is_paths), conflicts_with = "routing")]
     paths: Option<RouteBy>,
-    /// A metric or paths, as one option had both before
+    /// The old option for both metric and paths
     #[arg(long, value_parser = words(|_| true), hide = true)]
     routing: Option<RouteBy>,
 }
@@ -94,14 +94,13 @@ fn words(wanted: fn(&RouteBy) -> bool) -> impl TypedValueParser<Value = RouteBy>
 /// Which path, for commands that ask why.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Question {
-    /// The metric that makes a path short: expected-latency, latency, loss, hops, width [default:
-    /// expected-latency]
+    /// The metric for paths: expected-latency, latency, loss, hops, width [default: expected-latency]
     #[arg(long, value_parser = metric, conflicts_with_all = ["paths", "class"])]
     metric: Option<Class>,
-    /// Source-routed: best, disjoint, or disjoint-3 and more
+    /// Source routing: best, disjoint, or disjoint-3 and more
     #[arg(long, value_parser = paths, conflicts_with = "class")]
     paths: Option<Class>,
-    /// A metric or paths, as one option had both before
+    /// The old option for both metric and paths
     #[arg(long, hide = true)]
     class: Option<Class>,
 }

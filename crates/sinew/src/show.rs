@@ -23,7 +23,7 @@ pub struct Show {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Draw again every second, with rates instead of totals, until `q`
+    /// Refresh every second, with rates instead of totals, until you press `q`
     #[arg(long)]
     pub watch: bool,
     /// Which columns

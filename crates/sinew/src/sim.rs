@@ -14,13 +14,13 @@ use tools::progress::Progress;
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub enum Sim {
-    /// Simulate a scenario file: equal seeds give equal reports
+    /// Simulate a scenario file; equal seeds give equal reports
     #[command(after_help = "\
 Examples:
   sinew sim run examples/diamond.toml
   sinew sim run examples/chain.toml --seed 7 --trace chain.pcap --json")]
     Run(Run),
-    /// Live random histories of whole networks, one per seed, and tell those that go wrong
+    /// Simulate random histories of whole networks, one per seed, and report failures
     #[command(after_help = "\
 Examples:
   sinew sim world --seeds 500
@@ -47,12 +47,12 @@ pub(crate) fn network_at(file: &Path, at: Duration) -> Result<NetworkSnapshot, F
 /// Options of `sinew sim run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The scenario, as docs/scenario.md has it
+    /// The scenario file (format: docs/scenario.md)
     pub file: PathBuf,
-    /// Another seed than the file's
+    /// Seed to use instead of the one in the file
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Write every packet here: as pcap if the name ends so, else as JSON lines
+    /// Write every packet to this file: pcap if the name ends in .pcap, else JSON lines
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print JSON
@@ -63,25 +63,25 @@ pub struct Run {
 /// Options of `sinew sim world`.
 #[derive(Debug, Args)]
 pub struct World {
-    /// How many worlds
+    /// Number of worlds
     #[arg(long, default_value_t = 100, value_name = "N")]
     pub seeds: u64,
-    /// The seed of the first one; each has the next
+    /// Seed of the first world; each world has the next number
     #[arg(long, default_value_t = 0)]
     pub first: u64,
-    /// Only the world of this seed, and what happens in it
+    /// Run only the world of this seed, and show what happens in it
     #[arg(long, conflicts_with_all = ["seeds", "first"])]
     pub seed: Option<u64>,
-    /// Messy worlds: everything that goes wrong on the Internet, and each call beside plain UDP
+    /// Messy worlds: the faults of the Internet, and each call compared with plain UDP
     #[arg(long)]
     pub messy: bool,
-    /// Live each messy world that fails N times more, with other losses, and count how often it fails
+    /// Run each failing messy world N more times, with other losses, and count the failures
     #[arg(long, default_value_t = 0, value_name = "N", requires = "messy")]
     pub again: u64,
-    /// Worlds at the same time; as many as there are processors if not said
+    /// Worlds at the same time; default: the number of processors
     #[arg(long, value_name = "J")]
     pub jobs: Option<usize>,
-    /// With --seed, write every packet here: as pcap if the name ends so, else as JSON lines
+    /// With --seed, write every packet to this file: pcap if the name ends in .pcap, else JSON lines
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Print JSON

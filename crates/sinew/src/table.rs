@@ -29,7 +29,7 @@ pub struct Wish {
     /// Show all columns, however wide the window is
     #[arg(long, conflicts_with = "columns")]
     pub wide: bool,
-    /// Show these columns, by their heads: `-o name,rtt,loss`
+    /// Show these columns, by their headings: `-o name,rtt,loss`
     #[arg(short = 'o', long, value_name = "COLUMN,..", value_delimiter = ',')]
     pub columns: Vec<String>,
 }

@@ -22,7 +22,7 @@ pub struct Trace {
     #[arg(long, short = 'c', default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub count: u16,
-    /// The most hops
+    /// Highest number of hops
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=63))]
     pub hops: u8,
 }

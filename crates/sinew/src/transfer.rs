@@ -43,30 +43,30 @@ pub struct Send {
     /// --datagram
     #[arg(value_name = "NODE:PORT")]
     pub to: String,
-    /// What to send; standard input if there is none
+    /// File to send; default: standard input
     pub file: Option<PathBuf>,
-    /// Send datagrams, one for each line of input, and do not wait for anybody
+    /// Send datagrams, one for each line of input, without waiting for a receiver
     #[arg(long)]
     pub datagram: bool,
     /// Send messages, one for each line of input, over a stream that keeps their boundaries and order
     #[arg(long, conflicts_with = "datagram")]
     pub messages: bool,
-    /// Give up messages that could not be there so long after they were read, like 150ms; the others do
-    /// not wait for them
+    /// Give up messages that cannot arrive within this time after they were read, such as 150ms; other
+    /// messages do not wait for them
     #[arg(long, value_name = "TIME", requires = "messages", value_parser = lifetime)]
     pub deadline: Option<Duration>,
     /// The control socket of the node to start from, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
-    /// How long the stream survives silence of the receiver, like 5m; default: what the node has set,
-    /// 15m
+    /// How long the stream survives silence of the receiver, such as 5m; default: the node's setting
+    /// (15m)
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
-    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
-    /// default: what the node has set, cubic
+    /// Congestion control of this end: cubic, as in kernels, or bbr, which tolerates random losses;
+    /// default: the node's setting (cubic)
     #[arg(long, value_name = "CONTROL", value_parser = control)]
     pub control: Option<StreamControl>,
-    /// Print JSON when it is done; what the receiver answers is not printed then
+    /// Print JSON at the end, instead of the receiver's answers
     #[arg(long)]
     pub json: bool,
 }
@@ -76,32 +76,32 @@ pub struct Send {
 pub struct Listen {
     /// The virtual port; 0 for any free one
     pub port: u16,
-    /// The file to write to; standard output if there is none
+    /// File to write to; default: standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Take one stream after the other, until Ctrl-C
+    /// Receive one stream after the other, until Ctrl-C
     #[arg(long)]
     pub keep: bool,
-    /// Take datagrams, each written as a line, until Ctrl-C
+    /// Receive datagrams and write each as a line, until Ctrl-C
     #[arg(long)]
     pub datagram: bool,
-    /// Take one stream of messages, each written as a line
+    /// Receive one stream of messages and write each as a line
     #[arg(long, conflicts_with_all = ["datagram", "keep"])]
     pub messages: bool,
-    /// Take the datagrams that are sent to this group and the port; several times for several groups
+    /// Receive datagrams to this group and the port; may be repeated
     #[arg(long, value_name = "GROUP", requires = "datagram")]
     pub group: Vec<base::NodeAddr>,
     /// The control socket of the node, or its client socket (`*.sock`)
     #[arg(long, value_name = "SOCKET")]
     pub node: Option<PathBuf>,
-    /// How long a stream survives silence of the sender, like 5m; default: what the node has set, 15m
+    /// How long a stream survives silence of the sender, such as 5m; default: the node's setting (15m)
     #[arg(long, value_name = "TIME", value_parser = patience)]
     pub give_up: Option<Duration>,
-    /// What decides how fast this end sends: cubic, as kernels do, or bbr, which bears random losses;
-    /// default: what the node has set, cubic
+    /// Congestion control of this end: cubic, as in kernels, or bbr, which tolerates random losses;
+    /// default: the node's setting (cubic)
     #[arg(long, value_name = "CONTROL", value_parser = control)]
     pub control: Option<StreamControl>,
-    /// Print JSON for each stream when it is done; needs --out
+    /// Print JSON for each stream when it ends; needs --out
     #[arg(long, requires = "out")]
     pub json: bool,
 }

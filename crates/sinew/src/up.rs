@@ -16,15 +16,15 @@ const PORT: u16 = 7700;
 /// Arguments of `sinew up`.
 #[derive(Debug, Args)]
 pub struct Up {
-    /// The network's directory, made unless it is there; default: net, or /etc/sinew for a service
+    /// The network's directory, created if missing; default: net, or /etc/sinew for a service
     pub dir: Option<PathBuf>,
-    /// The network's name, where it is made
+    /// The name of a new network
     #[arg(long, default_value = "net")]
     pub name: String,
     /// The node's name; default: that of this host
     #[arg(long)]
     pub node: Option<String>,
-    /// Where other hosts reach this one; default: its address towards the Internet, port 7700
+    /// Address at which other hosts reach this one; default: its Internet address, port 7700
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
     /// How it starts.

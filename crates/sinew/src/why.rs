@@ -29,10 +29,9 @@ const INDENT: usize = 6;
 /// Arguments of `sinew why`.
 #[derive(Debug, Args)]
 pub struct Why {
-    /// Where packets come from: name or overlay address; or call:ID, a call of the gateway beside
-    /// the node
+    /// The source: a name or overlay address, or call:ID for a call of the gateway beside the node
     pub src: String,
-    /// Where they go: a node, or a multicast group
+    /// The destination: a node or a multicast group
     pub dst: Option<String>,
     /// What is asked, and of whom
     #[command(flatten)]
@@ -42,13 +41,13 @@ pub struct Why {
 /// Arguments of `sinew whatif`.
 #[derive(Debug, Args)]
 pub struct WhatIf {
-    /// What would be otherwise: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; several with
-    /// commas between them; `C>D loss=8%` is one direction; a delay adds a link that is not there
+    /// The change: `C-D loss=8%`, `C-D delay=40ms`, `C-D down`, `fra down`; separate several with
+    /// commas. `C>D loss=8%` changes one direction. A delay adds a link that does not exist
     pub edits: String,
-    /// Where packets come from; without, every pair whose path changes is shown
+    /// The source; default: show every pair of nodes whose path changes
     #[arg(requires = "dst")]
     pub src: Option<String>,
-    /// Where they go
+    /// Address to forward to
     pub dst: Option<String>,
     /// What is asked, and of whom
     #[command(flatten)]
@@ -61,10 +60,10 @@ pub struct About {
     /// How the path is chosen
     #[command(flatten)]
     pub question: Question,
-    /// What arrives later does not count
+    /// Deadline: packets that arrive later are lost
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     pub deadline: Duration,
-    /// How many other paths are shown
+    /// Number of other paths to show
     #[arg(long, value_name = "N", default_value_t = Asked::default().runners_up,
           value_parser = runners_up)]
     pub runners_up: usize,
@@ -76,14 +75,14 @@ pub struct About {
 /// The network that a question is about, and how the answer is printed.
 #[derive(Debug, Args)]
 pub struct Network {
-    /// The control socket of a node that is asked; default: SINEW_NODE, else the only one below this
-    /// directory or in /run/sinew
+    /// Control socket of the node to ask; default: SINEW_NODE, else the only one below this directory
+    /// or in /run/sinew
     #[arg(long, value_name = "SOCKET", conflicts_with = "scenario")]
     pub node: Option<PathBuf>,
     /// Ask a scenario file instead of a node
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
-    /// The moment in the scenario, after the faults up to then
+    /// The time in the scenario; all faults up to then have happened
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = span)]
     pub at: Duration,
     /// Print JSON

@@ -14,7 +14,7 @@ pub struct Telling {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Tell every step, also into a pipe
+    /// Print every step, even if the output is not a terminal
     #[arg(long)]
     pub verbose: bool,
 }
@@ -22,7 +22,7 @@ pub struct Telling {
 /// Options of `sinew bench forward`.
 #[derive(Debug, Args)]
 pub struct Forward {
-    /// Bytes of payload; several, like 160,1200, give a table each
+    /// Bytes of payload; a list such as 160,1200 gives one table each
     #[arg(long, value_delimiter = ',', default_value = "160,1200")]
     pub payload: Vec<usize>,
     /// Packets per burst that the neighbours send
@@ -34,13 +34,13 @@ pub struct Forward {
     /// Length of a trial
     #[arg(long, default_value_t = forward::Options::default().seconds)]
     pub seconds: f64,
-    /// Trials per number; the median counts
+    /// Trials per number; the result is their median
     #[arg(long, default_value_t = forward::Options::default().repeats)]
     pub repeats: usize,
-    /// Packets per second at which all are compared one by one
+    /// Packets per second for the comparison with single packets
     #[arg(long, default_value_t = forward::Options::default().single_pps)]
     pub single_pps: u64,
-    /// Packets per second at which all are compared in bursts
+    /// Packets per second for the comparison with bursts
     #[arg(long, default_value_t = forward::Options::default().burst_pps)]
     pub burst_pps: u64,
     /// Network namespaces and veth instead of loopback; needs root
@@ -54,7 +54,7 @@ pub struct Forward {
 /// Options of `sinew bench latency`.
 #[derive(Debug, Args)]
 pub struct Latency {
-    /// Streams of 50 packets/s at once; several, like 1,200, are measured one after the other
+    /// Streams of 50 packets/s at once; a list such as 1,200 is measured one by one
     #[arg(long, value_delimiter = ',', default_value = "1,10,50,200")]
     pub streams: Vec<u32>,
     /// Bytes of payload
@@ -63,13 +63,13 @@ pub struct Latency {
     /// Length of a trial
     #[arg(long, default_value_t = latency::Options::default().seconds)]
     pub seconds: f64,
-    /// Trials per number; the median counts
+    /// Trials per number; the result is their median
     #[arg(long, default_value_t = latency::Options::default().repeats)]
     pub repeats: usize,
-    /// Loops of normal priority that keep the processors busy meanwhile
+    /// Number of busy loops of normal priority that load the processors meanwhile
     #[arg(long, value_name = "LOOPS", default_value_t = 0)]
     pub busy: usize,
-    /// On which processors clients, nodes and forwarders run
+    /// Processors on which clients, nodes and forwarders run
     #[arg(long, value_enum, default_value_t = Pinning::Spread)]
     pub pinning: Pinning,
     /// Network namespaces and veth instead of loopback; needs root
@@ -85,9 +85,9 @@ pub struct Latency {
 pub enum Pinning {
     /// Neighbours on different processors
     Spread,
-    /// All on one
+    /// All on one processor
     One,
-    /// As the kernel likes
+    /// Decided by the kernel
     Free,
 }
 
@@ -110,7 +110,7 @@ pub struct Calls {
     /// Length of a trial
     #[arg(long, default_value_t = calls::Options::default().seconds)]
     pub seconds: f64,
-    /// Trials per way; the median counts
+    /// Trials per path; the result is their median
     #[arg(long, default_value_t = calls::Options::default().repeats)]
     pub repeats: usize,
     /// How it is told
@@ -121,13 +121,13 @@ pub struct Calls {
 /// Options of `sinew bench emulate`.
 #[derive(Debug, Args)]
 pub struct Emulate {
-    /// Streams of 50 packets/s at once; several, like 10,200, are measured one after the other
+    /// Streams of 50 packets/s at once; a list such as 10,200 is measured one by one
     #[arg(long, value_delimiter = ',', default_value = "10,200")]
     pub streams: Vec<u32>,
     /// Length of a trial
     #[arg(long, default_value_t = emulate::Options::default().seconds)]
     pub seconds: f64,
-    /// Trials per number; the median counts
+    /// Trials per number; the result is their median
     #[arg(long, default_value_t = emulate::Options::default().repeats)]
     pub repeats: usize,
     /// Length of each TCP connection; 0 for none
@@ -144,7 +144,7 @@ pub struct Stream {
     /// Length of a trial
     #[arg(long, default_value_t = stream::Options::default().seconds)]
     pub seconds: f64,
-    /// Trials per number; the median counts
+    /// Trials per number; the result is their median
     #[arg(long, default_value_t = stream::Options::default().repeats)]
     pub repeats: usize,
     /// Bytes of a forwarders' datagram on the wire
@@ -167,13 +167,14 @@ pub struct Fairness {
     /// Runs per pairing
     #[arg(long, default_value_t = fairness::Options::default().repeats)]
     pub repeats: usize,
-    /// Streams, and as many connections beside them
+    /// Number of streams, and of TCP connections beside them
     #[arg(long, value_delimiter = ',', default_values_t = fairness::Options::default().counts)]
     pub counts: Vec<usize>,
-    /// Also NewReno beside the kernel's CUBIC, and CUBIC beside Reno
+    /// Also compare NewReno with the kernel's CUBIC, and CUBIC with Reno
     #[arg(long)]
     pub crossed: bool,
-    /// Instead: links with this control beside the kernel's Reno, CUBIC and BBR, as far as it has them
+    /// Only compare links with this congestion control with the kernel's Reno, CUBIC and BBR (if it has
+    /// them)
     #[arg(long, value_name = "CONTROL")]
     pub link: Option<overlay::reliable::Family>,
     /// How it is told
@@ -184,11 +185,11 @@ pub struct Fairness {
 /// Options of `sinew bench hops`.
 #[derive(Debug, Args)]
 pub struct Hops {
-    /// Payload of each writer in kbit/s, and percent that the link in the middle loses each way
+    /// Payload of each writer in kbit/s, and loss of the middle link in percent, each way
     #[arg(long, value_name = "KBIT:PERCENT", value_delimiter = ',',
         default_values_t = hops::Options::default().loads)]
     pub load: Vec<hops::Load>,
-    /// How long messages are written
+    /// How long the writers send messages
     #[arg(long, default_value_t = hops::Options::default().seconds)]
     pub seconds: f64,
     /// Other losses
@@ -205,7 +206,7 @@ pub struct Bulk {
     /// Length of a bare trial
     #[arg(long, default_value_t = bulk::Options::default().seconds)]
     pub seconds: f64,
-    /// What a copy carries in a trial
+    /// Size of the copy in a trial
     #[arg(long, default_value_t = bulk::Options::default().megabytes)]
     pub megabytes: u64,
     /// Trials of each contender
@@ -236,7 +237,7 @@ pub struct Idle {
 /// Options of `sinew bench engine`.
 #[derive(Debug, Args)]
 pub struct Engine {
-    /// Bytes of payload; several, like 160,1200, give rows each
+    /// Bytes of payload; a list such as 160,1200 gives rows for each
     #[arg(long, value_delimiter = ',', default_value = "160,1200")]
     pub payload: Vec<usize>,
     /// Packets per burst
@@ -262,13 +263,13 @@ pub struct Routing {
     /// Nodes of the network
     #[arg(long, default_value_t = routing::Options::default().nodes)]
     pub nodes: usize,
-    /// Links per node; the network has nodes times so many
+    /// Links per node; the network has this many times its number of nodes
     #[arg(long, default_value_t = routing::Options::default().links_per_node)]
     pub links_per_node: usize,
-    /// Changes, each of one link
+    /// Number of changes, each of one link
     #[arg(long, default_value_t = routing::Options::default().changes)]
     pub changes: usize,
-    /// Another network and other changes
+    /// Seed of the network and the changes
     #[arg(long, default_value_t = routing::Options::default().seed)]
     pub seed: u64,
     /// A Python with networkx, to compare with
@@ -285,13 +286,13 @@ pub struct Scale {
     /// Nodes
     #[arg(long, default_value_t = scale::Options::default().nodes)]
     pub nodes: usize,
-    /// Links that each node brings
+    /// Links that each node adds
     #[arg(long, default_value_t = scale::Options::default().links_per_node)]
     pub links_per_node: usize,
-    /// Another network
+    /// Seed of the network
     #[arg(long, default_value_t = scale::Options::default().seed)]
     pub seed: u64,
-    /// 1000 nodes with 4000 links: it takes minutes
+    /// Measure 1000 nodes with 4000 links; takes minutes
     #[arg(long, conflicts_with = "nodes")]
     pub full: bool,
     /// How it is told
@@ -305,16 +306,16 @@ pub struct Sim {
     /// Bytes of payload
     #[arg(long, default_value_t = sim::Options::default().payload)]
     pub payload: usize,
-    /// Packets that clients send at one moment; several give rows each
+    /// Packets that clients send at the same moment; a list gives rows for each
     #[arg(long, value_delimiter = ',', default_value = "1,16,32")]
     pub burst: Vec<usize>,
     /// Packets per measurement
     #[arg(long, default_value_t = sim::Options::default().packets)]
     pub packets: u64,
-    /// Measurements per number; the median counts
+    /// Measurements per number; the result is their median
     #[arg(long, default_value_t = sim::Options::default().repeats)]
     pub repeats: usize,
-    /// A Python that has the package ns3, or crates/lab/peers/ns3_chain.cc compiled
+    /// A Python with the package ns3, or a compiled crates/lab/peers/ns3_chain.cc
     #[arg(long, value_name = "PROGRAM")]
     pub ns3: Option<PathBuf>,
     /// How it is told
@@ -325,10 +326,10 @@ pub struct Sim {
 /// Options of `sinew bench relay`.
 #[derive(Debug, Args)]
 pub struct Relay {
-    /// Where packets come in; it is printed, with the port that was free if that is 0
+    /// Address to receive at; port 0 takes a free one, and the address is printed
     #[arg(long)]
     pub listen: SocketAddr,
-    /// Where they go
+    /// Address to forward to
     #[arg(long)]
     pub to: SocketAddr,
     /// The only processor to run on

@@ -18,21 +18,20 @@ use std::time::Duration;
 /// Arguments of `sinew gateway amt`.
 #[derive(Debug, Args)]
 pub struct AmtArgs {
-    /// Where to take gateways
+    /// Address at which to accept gateways
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), PORT))]
     pub listen: SocketAddr,
     /// The address by which gateways reach this host [default: that of --listen]
     #[arg(long, value_name = "ADDRESS")]
     pub advertise: Option<IpAddr>,
-    /// Groups that are relayed; with `!` those that are not [default: those of
-    /// organisations and the world: 239.0.0.0/8 but for 239.255.0.0/16, 232.0.0.0/8,
-    /// and of IPv6 the scopes 8 and e]
+    /// Groups to relay; `!` marks exceptions [default: organisation and global scope: 239.0.0.0/8
+    /// except 239.255.0.0/16, 232.0.0.0/8, and scopes 8 and e of IPv6]
     #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
     pub groups: Rules,
-    /// How long a packet is of use on its way over the overlay
+    /// Deadline of a packet on its way over the overlay
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = super::multicast::deadline)]
     pub deadline: base::Duration,
-    /// Print how it goes so often; a bare number is one of seconds
+    /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
     /// The control socket of the node, or its client socket (`*.sock`)

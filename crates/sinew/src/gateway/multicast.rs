@@ -32,51 +32,50 @@ pub struct MulticastArgs {
     /// Make this TAP interface, for programs of this host [default: sinew0, unless --interface]
     #[arg(long, value_name = "NAME", conflicts_with = "interface")]
     pub tap: Option<String>,
-    /// Be a port on this interface, for the programs of its network; it may come later
+    /// Bridge the network at this interface, which may appear later
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
     /// The TAP's address [default: the node's overlay address]
     #[arg(long, value_name = "ADDRESS[/BITS]", value_parser = network, conflicts_with = "interface")]
     pub address: Option<(Ipv4Addr, u8)>,
-    /// The TAP's address of IPv6 [default: fd53:696e:6577:: and the overlay address]
+    /// The TAP's IPv6 address [default: fd53:696e:6577:: and the overlay address]
     #[arg(long, value_name = "ADDRESS", value_parser = address_v6, conflicts_with = "interface")]
     pub address6: Option<Ipv6Addr>,
     /// The TAP's longest packet, in bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..=65_521), conflicts_with = "interface")]
     pub mtu: Option<u16>,
-    /// Groups that may cross; with `!` those that may not [default: those of
-    /// organisations and the world: 239.0.0.0/8 but for 239.255.0.0/16, 232.0.0.0/8,
-    /// and of IPv6 the scopes 8 and e]
+    /// Groups that may cross; `!` marks exceptions [default: organisation and global scope: 239.0.0.0/8
+    /// except 239.255.0.0/16, 232.0.0.0/8, and scopes 8 and e of IPv6]
     #[arg(long, value_name = "LIST", default_value_t, hide_default_value = true)]
     pub groups: Rules,
-    /// How long a packet is of use: within it losses are repaired and order is kept
+    /// Deadline of a packet; until then, losses are repaired and order is kept
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
     pub deadline: base::Duration,
     /// What packets need on their way across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
-    /// Hand packets over as they come, without waiting for one that is late
+    /// Deliver packets as they arrive, without waiting for late ones
     #[arg(long)]
     pub unordered: bool,
     /// Drop packets with TTL 1, as a router does
     #[arg(long)]
     pub router_ttl: bool,
-    /// Do not ask for members, only listen to who says what by itself or to another router
+    /// Do not send queries for members, only listen to reports
     #[arg(long)]
     pub no_querier: bool,
-    /// Join this group on the network, for switches that pass it to members only; may be given again
+    /// Join this group on the network, for switches that forward it only to members; may be repeated
     #[arg(long, value_name = "GROUP[@SOURCE,..]", value_parser = wanted)]
     pub join: Vec<(IpAddr, Vec<IpAddr>)>,
     /// Groups that one host, by its Ethernet address, may be the first to join
     #[arg(long, value_name = "NUMBER", default_value_t = HOST_GROUPS)]
     pub host_groups: usize,
-    /// What one source may send
+    /// Highest rate of one source
     #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = source_rate)]
     pub source_rate: u64,
-    /// Which of several bridges of one network carries: the lowest
+    /// Priority among several bridges of one network; the lowest carries the traffic
     #[arg(long, value_name = "NUMBER", default_value_t = hello::PRIORITY)]
     pub priority: u8,
-    /// Print how it goes so often; a bare number is one of seconds
+    /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
     /// The control socket of the node, or its client socket (`*.sock`)

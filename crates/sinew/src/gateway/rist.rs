@@ -16,25 +16,25 @@ use std::time::Duration;
 /// Arguments of `sinew gateway rist`.
 #[derive(Debug, Args)]
 pub struct RistArgs {
-    /// Wait to be called here; may be given again
+    /// Accept calls at this address; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "call")]
     pub listen: Vec<SocketAddr>,
-    /// Call there, again and again until it answers; may be given again
+    /// Call this address until it answers; may be repeated
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub call: Vec<String>,
-    /// Send what comes to this group or node
+    /// Send what is received to this group or node
     #[arg(long, value_name = "GROUP:PORT|NODE:PORT", conflicts_with = "from")]
     pub to: Option<String>,
-    /// Hand out what comes from this group, or to this port of the node
+    /// Deliver what arrives from this group, or at this port of the node
     #[arg(long, value_name = "GROUP:PORT|:PORT", required_unless_present = "to")]
     pub from: Option<String>,
-    /// How long packets are held, so that RIST can repair losses
+    /// How long packets are buffered, so that RIST can repair losses
     #[arg(long, value_name = "TIME", default_value = "120ms", value_parser = video::latency)]
     pub latency: base::Duration,
-    /// How much of RIST both ends speak
+    /// RIST profile that both ends use
     #[arg(long, value_enum, default_value_t = Words::Main)]
     pub profile: Words,
-    /// The file of a secret of 1 to 127 characters, which encrypts (main profile)
+    /// File with a secret of 1 to 127 characters, for encryption (main profile)
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
     /// Bits of the key: 128 or 256
@@ -50,7 +50,7 @@ pub struct RistArgs {
 pub enum Words {
     /// RTP and RTCP, an even port and the next; the sender calls
     Simple,
-    /// One port, perhaps encrypted
+    /// One port, optionally encrypted
     Main,
 }
 

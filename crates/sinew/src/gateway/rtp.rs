@@ -12,7 +12,7 @@ use voice::pair;
 /// Arguments of `sinew gateway rtp`.
 #[derive(Debug, Args)]
 pub struct RtpArgs {
-    /// Receive here; given twice, the same stream by two ways, which are merged (SMPTE ST 2022-7)
+    /// Receive at this address; given twice, merge one stream from two paths (SMPTE ST 2022-7)
     #[arg(
         long = "in",
         value_name = "ADDRESS:PORT[@INTERFACE]",
@@ -20,10 +20,10 @@ pub struct RtpArgs {
         conflicts_with = "from"
     )]
     pub inward: Vec<Leg>,
-    /// Send what comes to this group or node
+    /// Send what is received to this group or node
     #[arg(long, value_name = "GROUP:PORT|NODE:PORT", requires = "inward")]
     pub to: Option<String>,
-    /// Hand out what comes from this group, or to this port of the node
+    /// Deliver what arrives from this group, or at this port of the node
     #[arg(
         long,
         value_name = "GROUP:PORT|:PORT",
@@ -31,17 +31,17 @@ pub struct RtpArgs {
         required_unless_present = "to"
     )]
     pub from: Option<String>,
-    /// Send there; given twice, the same by two ways
+    /// Send to this address; given twice, send the stream on two paths
     #[arg(
         long = "out",
         value_name = "ADDRESS:PORT[@INTERFACE]",
         requires = "from"
     )]
     pub outward: Vec<Leg>,
-    /// How long a packet that one way lacks is waited for: how much the ways' delays may differ
+    /// How long to wait for a packet that one path lacks; the largest difference in delay of the paths
     #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = window)]
     pub window: base::Duration,
-    /// Put RTP in front of bare transport streams, as two ways need; with two ways it is done anyway
+    /// Add RTP to bare transport streams; always done with two paths, which need it
     #[arg(long, requires = "from")]
     pub rtp: bool,
     /// How the stream crosses, and what is told

@@ -42,10 +42,10 @@ pub struct SipArgs {
     /// Where to listen for SIP, by UDP and TCP
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5060")]
     pub listen: SocketAddr,
-    /// The proxy, PBX or phone of a domain of this site; may be given again
+    /// The proxy, PBX or phone of a domain of this site; may be repeated
     #[arg(long, value_name = "DOMAIN=HOST[:PORT]")]
     pub local: Vec<Server>,
-    /// The proxy of another domain, for calls that the overlay does not reach; else by DNS
+    /// The proxy of another domain, for calls that the overlay does not reach; default: by DNS
     #[arg(long, value_name = "DOMAIN=HOST[:PORT]")]
     pub direct: Vec<Server>,
     /// The name server to ask instead of this host's own
@@ -60,11 +60,11 @@ pub struct SipArgs {
     /// UDP ports for media
     #[arg(long, value_name = "FIRST-LAST", default_value = MEDIA_PORTS, value_parser = ports)]
     pub media_ports: RangeInclusive<u16>,
-    /// What a packet may take from phone to phone across the overlay
+    /// Deadline of a packet from phone to phone across the overlay
     #[arg(long, value_name = "TIME", default_value = "150ms", value_parser = deadline)]
     pub deadline: base::Duration,
-    /// Send this share of the calls' speech over the plain path too, to compare; the other gateway
-    /// needs the option too, if only with 0%
+    /// Also send this share of the calls' speech over the plain path, to compare; the other gateway
+    /// needs the option too, at least with 0%
     #[arg(long, value_name = "PERCENT", value_parser = share)]
     pub shadow: Option<f64>,
     /// Append a line of JSON for each call that ended to this file

@@ -19,32 +19,33 @@ use std::time::Duration;
 /// Arguments of `sinew gateway srt`.
 #[derive(Debug, Args)]
 pub struct SrtArgs {
-    /// Take calls here; may be given again
+    /// Accept calls at this address; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "call")]
     pub listen: Vec<SocketAddr>,
-    /// Call this listener, again and again until it answers; may be given again
+    /// Call this listener until it answers; may be repeated
     #[arg(long, value_name = "HOST:PORT")]
     pub call: Vec<String>,
-    /// Send what comes to this group or node; with a name, what comes for that stream id
+    /// Send what is received to this group or node; with a name, only for that stream id
     #[arg(
         long,
         value_name = "[ID=]GROUP:PORT|NODE:PORT",
         required_unless_present = "from"
     )]
     pub to: Vec<String>,
-    /// Hand out what comes from this group, or to this port of the node; with a name, to who asks for that id
+    /// Deliver what arrives from this group, or at this port of the node; with a name, to callers that
+    /// request that id
     #[arg(long, value_name = "[ID=]GROUP:PORT|:PORT")]
     pub from: Vec<String>,
-    /// How long each end holds packets, so that SRT can repair losses; the other end may ask for more
+    /// How long each end buffers packets, so that SRT can repair losses; the other end may require more
     #[arg(long, value_name = "TIME", default_value = "120ms", value_parser = video::latency)]
     pub latency: base::Duration,
-    /// The file of a passphrase of 10 to 79 characters: encrypts, and lets in only who knows it
+    /// File with a passphrase of 10 to 79 characters; encrypts, and rejects callers without it
     #[arg(long, value_name = "FILE")]
     pub passphrase_file: Option<PathBuf>,
     /// Bytes of the key: 16, 24 or 32
     #[arg(long, value_name = "BYTES", requires = "passphrase_file", value_parser = key_bytes)]
     pub pbkeylen: Option<u8>,
-    /// What to ask of a listener that is called
+    /// Stream id to request from the listener
     #[arg(long, value_name = "ID", requires = "call", value_parser = stream_id)]
     pub stream_id: Option<String>,
     /// Bytes of a packet, at most

@@ -18,13 +18,13 @@ use std::time::Duration;
 /// How streams cross the overlay, and what is told.
 #[derive(Debug, Args)]
 pub struct VideoArgs {
-    /// How long a packet is of use in the overlay: within it losses are repaired and order is kept
+    /// Deadline of a packet in the overlay; until then, losses are repaired and order is kept
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = deadline)]
     pub deadline: base::Duration,
     /// What packets need on their way across the overlay
     #[arg(long, alias = "class", value_enum, default_value_t = service::Service::Video)]
     pub service: service::Service,
-    /// Print how it goes so often; a bare number is one of seconds
+    /// Print the status at this interval; a bare number is in seconds
     #[arg(long, value_name = "TIME", value_parser = status)]
     pub status: Option<base::Duration>,
     /// The control socket of the node, or its client socket (`*.sock`)

@@ -29,16 +29,16 @@ const SHORT: usize = 8;
 pub struct Invite {
     /// The issuer's directory, with its node.toml; default: the only one below here or in /etc/sinew
     pub dir: Option<PathBuf>,
-    /// How many hosts may join by this token
+    /// How many hosts may join with this token
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub uses: u32,
-    /// For how long it opens anything
+    /// How long the token is valid
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = span)]
     pub expires: Duration,
-    /// The name that the host gets; default: the host's own, or what it says
+    /// The name of the host; default: its own name, or the one it requests
     #[arg(long, conflicts_with = "uses")]
     pub name: Option<String>,
-    /// A domain that the host may serve; more than one for more than one
+    /// A domain that the host may serve; may be repeated
     #[arg(long = "domain", value_name = "DOMAIN")]
     pub domains: Vec<String>,
     /// List the open invitations and the members instead

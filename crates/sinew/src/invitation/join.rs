@@ -25,13 +25,13 @@ const TOKEN_CHARS_MAX: u64 = 8_192;
 /// Arguments of `sinew join`.
 #[derive(Debug, Args)]
 pub struct Join {
-    /// What `sinew invite` has printed; `-` reads it from standard input, where no list of processes
-    /// shows it
+    /// The token from `sinew invite`; `-` reads it from standard input, which hides it from lists of
+    /// processes
     pub token: String,
     /// The node's name; default: that of this host
     #[arg(long)]
     pub name: Option<String>,
-    /// Where other nodes reach it; none for a host behind NAT
+    /// Address at which other nodes reach it; omit it for a host behind NAT
     #[arg(long = "address", value_name = "HOST:PORT", num_args = 1..)]
     pub addresses: Vec<String>,
     /// The UDP address to listen on; default: port 7700, or the port of its address
