@@ -103,7 +103,7 @@ pub struct SetGroup {
     /// Nodes that may receive
     #[arg(long, value_name = "NODE,..", value_delimiter = ',')]
     pub receive: Option<Vec<String>>,
-    /// Set it even if the links cannot carry it
+    /// Set it even if admission control refuses it
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
