@@ -26,7 +26,7 @@ const CHAIN: [(Family, u64, [f64; 3]); 7] = [
     (Family::Vegas, 1000, [17.9, 9.0, 1.0]),
 ];
 
-fn late_pct(family: Family, rto_min_ms: u64, seconds: u64) -> [f64; 3] {
+fn late_pct(family: Family, rto_min_ms: u64, seconds: u64, seed: u64) -> [f64; 3] {
     let mut network = Network::default();
     let hosts: Vec<_> = (0..6).map(|_| network.host()).collect();
     let clean: Model = "rate=10mbit delay=10ms queue=49".parse().expect("a model");
@@ -44,7 +44,7 @@ fn late_pct(family: Family, rto_min_ms: u64, seconds: u64) -> [f64; 3] {
         bytes: 960,
     });
     let flow = network.connect(hosts[0], hosts[5], settings, stream);
-    let mut world = network.build(2);
+    let mut world = network.build(seed);
     world.run_until(Time::ZERO + Duration::from_secs(seconds));
     let deliveries = flow.deliveries(&world);
     [60, 100, 500].map(|limit| {
@@ -57,7 +57,7 @@ fn late_pct(family: Family, rto_min_ms: u64, seconds: u64) -> [f64; 3] {
 #[test]
 fn a_stream_over_a_lossy_chain_is_as_late_as_in_ns2() {
     for (family, rto_min_ms, ns2) in CHAIN {
-        let late = late_pct(family, rto_min_ms, 600);
+        let late = late_pct(family, rto_min_ms, 600, 2);
         for (n, tolerance) in [(0, 0.15), (1, 0.2)] {
             let off = late[n] / ns2[n] - 1.0;
             assert!(
@@ -176,8 +176,11 @@ fn fack_hop_by_hop_is_as_late_as_in_ns2() {
 #[test]
 #[ignore = "as long as ns-2 ran: minutes without optimisation"]
 fn over_5000_seconds_it_is_as_late_within_a_few_percent() {
+    const SEEDS: [u64; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
     for (family, rto_min_ms, ns2) in CHAIN {
-        let late = late_pct(family, rto_min_ms, 5_000);
+        // Of one run the standard error is 5 %: timeouts come in series.
+        let runs = SEEDS.map(|seed| late_pct(family, rto_min_ms, 5_000, seed));
+        let late = [0, 1].map(|n| runs.iter().map(|run| run[n]).sum::<f64>() / runs.len() as f64);
         for (n, tolerance) in [(0, 0.05), (1, 0.06)] {
             let off = late[n] / ns2[n] - 1.0;
             assert!(
