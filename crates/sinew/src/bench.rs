@@ -163,6 +163,7 @@ pub fn run(bench: &Bench) -> Outcome {
                 counts: args.counts.clone(),
                 crossed: args.crossed,
                 link: args.link,
+                compared: args.compared(),
                 program: None,
             },
             args.telling.progress(),

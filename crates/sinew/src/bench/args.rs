@@ -177,9 +177,26 @@ pub struct Fairness {
     /// them)
     #[arg(long, value_name = "CONTROL")]
     pub link: Option<overlay::reliable::Family>,
+    /// Instead of bytes: messages that expire after so many milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000), conflicts_with = "kernel")]
+    pub expiring: Option<u64>,
+    /// Instead of streams: the kernel's own connections, for what its controls leave each other
+    #[arg(long)]
+    pub kernel: bool,
     /// How it is told
     #[command(flatten)]
     pub telling: Telling,
+}
+
+impl Fairness {
+    /// What is compared with the kernel's TCP.
+    pub fn compared(&self) -> fairness::Compared {
+        match (self.expiring, self.kernel) {
+            (Some(ms), _) => fairness::Compared::Messages(std::time::Duration::from_millis(ms)),
+            (None, true) => fairness::Compared::Kernel,
+            (None, false) => fairness::Compared::Bytes,
+        }
+    }
 }
 
 /// Options of `sinew bench hops`.

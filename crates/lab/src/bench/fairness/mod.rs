@@ -9,8 +9,10 @@
 //! ```
 //!
 //! All streams are on one link, which behaves like n flows (`reliable.flows`). What the readers get
-//! is counted after a warm-up; the wire's use is known from what has come out of it at B.
+//! is counted after a warm-up; the wire's use is known from what has come out of it at B. Instead of streams of bytes
+//! there may be messages that expire, or connections of the kernel's, which tell what one of its controls leaves another.
 
+mod end;
 mod report;
 
 pub use report::{Pairing, Report, Run};
@@ -21,10 +23,10 @@ use super::fleet::{Beside, Fleet, Spec};
 use super::{BenchError, go_on, usage};
 use crate::control;
 use crate::scenario::ReliableLinks;
-use client::{Node, Options as SocketOptions, Stream, Target};
+use client::{Accepted, Node, Options as SocketOptions, Target};
 use congestion::Family;
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use end::End;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
@@ -40,8 +42,6 @@ const RATE_BPS: f64 = 10e6;
 const PORT: u16 = 5_000;
 /// Where nodes listen for each other.
 const UDP_PORT: u16 = 7_700;
-/// What is written and read at once: little, so that the end is soon seen.
-const BLOCK_BYTES: usize = 16 << 10;
 /// Slow starts are over after so long.
 const WARM_UP: Duration = Duration::from_secs(4);
 /// Who hears nothing for so long looks whether the run is over.
@@ -60,8 +60,36 @@ pub struct Options {
     pub crossed: bool,
     /// Instead of all these: a link with this control, beside each of the kernel's.
     pub link: Option<Family>,
+    /// What is compared with the kernel's TCP.
+    pub compared: Compared,
     /// The program that is run as `PROGRAM node --config FILE`; `None` for the running one.
     pub program: Option<PathBuf>,
+}
+
+/// What is compared with the kernel's TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// Streams of bytes.
+    Bytes,
+    /// Streams of messages that expire after so long.
+    Messages(Duration),
+    /// The kernel's own connections, with the control of the same name.
+    Kernel,
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Compared::Bytes => f.write_str("streams on a reliable link"),
+            Compared::Messages(lifetime) => {
+                let ms = lifetime.as_millis();
+                write!(f, "messages that expire after {ms} ms on a reliable link")
+            }
+            Compared::Kernel => {
+                f.write_str("connections of the kernel's with the control of that name")
+            }
+        }
+    }
 }
 
 impl Default for Options {
@@ -72,6 +100,7 @@ impl Default for Options {
             counts: vec![1, 4],
             crossed: false,
             link: None,
+            compared: Compared::Bytes,
             program: None,
         }
     }
@@ -100,6 +129,11 @@ impl Options {
             (Family::Cubic, "bbr"),
         ];
         match self.link {
+            // What one leaves the other is told once.
+            None if self.compared == Compared::Kernel => {
+                let same = |pair: &(Family, &str)| *pair != (Family::Cubic, "reno");
+                PAIRS.into_iter().filter(same).collect()
+            }
             Some(link) => ["reno", "cubic", "bbr"].map(|tcp| (link, tcp)).into(),
             None if self.crossed => PAIRS.into(),
             None => PAIRS[..2].into(),
@@ -134,6 +168,7 @@ fn measure(
     for (family, control) in options.pairs() {
         for &count in &options.counts {
             let mut pairing = Pairing::new(family, control, count);
+            pairing.judged &= options.compared != Compared::Kernel;
             for repeat in 0..options.repeats {
                 go_on(interrupt)?;
                 progress.step(&format!(
@@ -151,6 +186,7 @@ fn measure(
     link.stop()?;
     Ok(Report {
         link: LINK,
+        compared: options.compared.to_string(),
         load: [load_before, usage::load()],
         seconds: options.seconds,
         repeats: options.repeats,
@@ -168,67 +204,94 @@ fn trial(
 ) -> Result<Option<Run>, BenchError> {
     // From the beginning: what a link has once seen of a shorter path it takes for the path.
     link.set(LINK, LINK);
-    let (fleet, streams) = nodes(options, link, family, count, interrupt)?;
-    let mut connections = Vec::new();
-    for _ in 0..count {
-        match link.tcp(control)? {
-            Some(connection) => connections.push(connection),
+    let (fleet, mut pairs) = match options.compared {
+        Compared::Kernel => match connections(link, kernel_name(family), count)? {
+            Some(pairs) => (None, pairs),
             None => return Ok(None),
+        },
+        Compared::Bytes | Compared::Messages(_) => {
+            let (fleet, pairs) = nodes(options, link, family, count, interrupt)?;
+            (Some(fleet), pairs)
         }
+    };
+    match connections(link, control, count)? {
+        Some(beside) => pairs.extend(beside),
+        None => return Ok(None),
     }
     let stop = AtomicBool::new(false);
-    let taken: Vec<AtomicU64> = (0..2 * count).map(|_| AtomicU64::new(0)).collect();
+    let stopped = || stop.load(Ordering::Relaxed);
+    let taken: Vec<AtomicU64> = pairs.iter().map(|_| AtomicU64::new(0)).collect();
     let measured = std::thread::scope(|scope| {
-        let (of_streams, of_tcp) = taken.split_at(count);
-        for ((to, from), bytes) in streams.iter().zip(of_streams) {
-            scope.spawn(|| write(to, &stop));
-            scope.spawn(|| read(from, bytes, &stop));
+        for ((to, from), bytes) in pairs.iter().zip(&taken) {
+            scope.spawn(|| to.write(stopped));
+            scope.spawn(move || {
+                from.read(stopped, |len| {
+                    bytes.fetch_add(len, Ordering::Relaxed);
+                });
+            });
         }
-        for ((to, from), bytes) in connections.iter().zip(of_tcp) {
-            scope.spawn(|| write(to, &stop));
-            scope.spawn(|| read(from, bytes, &stop));
-        }
-        let look = || -> Result<Vec<u64>, BenchError> {
+        let look = || -> Result<(Vec<u64>, u64), BenchError> {
             let mut all = vec![link.carried_bytes()?];
             all.extend(taken.iter().map(|bytes| bytes.load(Ordering::Relaxed)));
-            Ok(all)
+            let missed = pairs.iter().map(|(_, from)| from.missed());
+            Ok((all, missed.sum::<std::io::Result<u64>>()?))
         };
         sleep(WARM_UP);
         let before = look();
         sleep(Duration::from_secs_f64(options.seconds));
         let after = look();
-        let state = fleet.node(0).snapshot();
+        let state = fleet.as_ref().map(|fleet| fleet.node(0).snapshot());
         stop.store(true, Ordering::Relaxed);
         link.set("clean", "clean");
-        for (to, from) in &streams {
-            to.reset();
-            from.reset();
+        for (to, from) in &pairs {
+            to.end();
+            from.end();
         }
-        for (to, from) in &connections {
-            let _ = to.shutdown(Shutdown::Both);
-            let _ = from.shutdown(Shutdown::Both);
-        }
-        Ok::<_, BenchError>((before?, after?, state?))
+        Ok::<_, BenchError>((before?, after?, state.transpose()?))
     });
-    let (before, after, state) = measured?;
-    let lane = &state["snapshot"]["links"][0]["reliable"];
+    let ((before, missed_before), (after, missed), state) = measured?;
+    let lane = state.map(|state| state["snapshot"]["links"][0]["reliable"].clone());
     let per_second = |bytes: u64| bytes as f64 * 8.0 / options.seconds;
     let rates: Vec<f64> = after
         .iter()
         .zip(&before)
         .map(|(after, before)| per_second(after - before))
         .collect();
-    let number = |key: &str| lane[key].as_u64().unwrap_or_default();
-    Ok(Some(Run::new(
+    let number = |key: &str| lane.as_ref().and_then(|lane| lane[key].as_u64());
+    let run = Run::new(
         &rates[1..=count],
         &rates[1 + count..],
         rates[0] / RATE_BPS,
-        [
-            number("originals"),
-            number("retransmissions"),
-            number("timeouts"),
-        ],
-    )))
+        ["originals", "retransmissions", "timeouts"].map(|key| number(key).unwrap_or_default()),
+    );
+    Ok(Some(Run {
+        missed: missed - missed_before,
+        ..run
+    }))
+}
+
+/// What the kernel calls this control.
+fn kernel_name(family: Family) -> &'static str {
+    match family {
+        Family::NewReno => "reno",
+        other => other.label(),
+    }
+}
+
+/// Connections of the kernel's from the first namespace to the second; none if it has no such control.
+fn connections(
+    link: &Link,
+    control: &str,
+    count: usize,
+) -> Result<Option<Vec<(End, End)>>, BenchError> {
+    let mut pairs = Vec::new();
+    for _ in 0..count {
+        let Some((to, from)) = link.tcp(control)? else {
+            return Ok(None);
+        };
+        pairs.push((End::Tcp(to), End::Tcp(from)));
+    }
+    Ok(Some(pairs))
 }
 
 /// A node in each namespace, and streams from the first to the second.
@@ -238,7 +301,7 @@ fn nodes(
     family: Family,
     count: usize,
     interrupt: &Interrupt,
-) -> Result<(Fleet, Vec<(Stream, Stream)>), BenchError> {
+) -> Result<(Fleet, Vec<(End, End)>), BenchError> {
     let mut fleet = Fleet::new(options.program.as_deref())?;
     let at = Path::Emulated.ends().map(|ip| (ip, UDP_PORT).into());
     for host in 0..2 {
@@ -273,41 +336,29 @@ fn nodes(
         .map_err(|error| last.error(&error.to_string()))?;
     let mut streams = Vec::new();
     for _ in 0..count {
-        let to = Node::at(first.client_socket())
-            .connect(Target::new(address(1), PORT), SocketOptions::stream())
-            .map_err(|error| first.error(&error.to_string()))?;
-        let from = listener
-            .accept_bytes()
-            .map_err(|error| last.error(&error.to_string()))?;
-        from.set_read_timeout(Some(PATIENCE))?;
+        let (node, target) = (
+            Node::at(first.client_socket()),
+            Target::new(address(1), PORT),
+        );
+        let asked = SocketOptions::stream();
+        let to = match options.compared {
+            Compared::Messages(lifetime) => {
+                let deadline = Some(lifetime);
+                let to = node.connect_messages(target, SocketOptions { deadline, ..asked });
+                to.map(End::Messages)
+            }
+            Compared::Bytes | Compared::Kernel => node.connect(target, asked).map(End::Bytes),
+        };
+        let to = to.map_err(|error| first.error(&error.to_string()))?;
+        let from = listener.accept();
+        let from = match from.map_err(|error| last.error(&error.to_string()))? {
+            Accepted::Bytes(from) => {
+                from.set_read_timeout(Some(PATIENCE))?;
+                End::Bytes(from)
+            }
+            Accepted::Messages(from) => End::Messages(from),
+        };
         streams.push((to, from));
     }
     Ok((fleet, streams))
-}
-
-/// Writes until the run is over.
-fn write<'a, W>(to: &'a W, stop: &AtomicBool)
-where
-    &'a W: Write,
-{
-    let (mut to, block) = (to, [0x5a; BLOCK_BYTES]);
-    while !stop.load(Ordering::Relaxed) && to.write_all(&block).is_ok() {}
-}
-
-/// Reads and counts until the run is over.
-fn read<'a, R>(from: &'a R, bytes: &AtomicU64, stop: &AtomicBool)
-where
-    &'a R: Read,
-{
-    let (mut from, mut block) = (from, vec![0; BLOCK_BYTES]);
-    while !stop.load(Ordering::Relaxed) {
-        match from.read(&mut block) {
-            Ok(0) => return,
-            Ok(len) => {
-                bytes.fetch_add(len as u64, Ordering::Relaxed);
-            }
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock) => {}
-            Err(_) => return,
-        }
-    }
 }

@@ -16,6 +16,8 @@ const USED_GOAL: f64 = 0.9;
 pub struct Report {
     /// The bottleneck.
     pub link: &'static str,
+    /// What is beside TCP.
+    pub compared: String,
     /// The machine's load before and after.
     pub load: [f64; 2],
     /// Length of a run, after the warm-up.
@@ -35,7 +37,7 @@ pub struct Pairing {
     pub tcp: String,
     /// Streams, and connections.
     pub count: usize,
-    /// The goals hold for it: links that take congestion as TCP does.
+    /// The goals hold for it: links that take congestion as TCP does, and not the kernel's own connections.
     pub judged: bool,
     /// One after the other.
     pub runs: Vec<Run>,
@@ -60,6 +62,8 @@ pub struct Run {
     pub retransmissions: u64,
     /// See `packets`.
     pub timeouts: u64,
+    /// Messages that expired: their receivers have missed them.
+    pub missed: u64,
 }
 
 impl Run {
@@ -82,6 +86,7 @@ impl Run {
             packets,
             retransmissions,
             timeouts,
+            missed: 0,
         }
     }
 }
@@ -120,12 +125,13 @@ impl fmt::Display for Report {
         let [before, after] = self.load;
         writeln!(
             f,
-            "streams on a reliable link beside as many TCP connections through {}\n\
+            "{} beside as many TCP connections through {}\n\
              {} runs of {} s; load {before:.1} to {after:.1}\n",
-            self.link, self.repeats, self.seconds,
+            self.compared, self.link, self.repeats, self.seconds,
         )?;
         let mut table = vec![heading([
-            "link", "TCP", "n", "streams", "TCP", "share", "runs", "Jain", "used", "again", "",
+            "link", "TCP", "n", "streams", "TCP", "share", "runs", "Jain", "used", "again",
+            "missed", "",
         ])];
         for pairing in &self.pairings {
             let mbps = |rates: &[f64]| rates.iter().sum::<f64>() / 1e6;
@@ -149,6 +155,7 @@ impl fmt::Display for Report {
                 format!("{jain:.3}"),
                 format!("{:.0} %", used * 100.0),
                 format!("{:.1} %", again * 100.0),
+                format!("{:.0}", pairing.mean(|run| run.missed as f64)),
                 match (pairing.judged, holds) {
                     (false, _) => "-",
                     (true, true) => "ok",
@@ -169,7 +176,7 @@ impl fmt::Display for Report {
         if self.pairings.iter().any(|pairing| !pairing.judged) {
             write!(
                 f,
-                "; a link with this control has no goal: it does not take losses for congestion"
+                "; rows without a goal: controls that do not take losses for congestion, and the kernel's own"
             )?;
         }
         writeln!(f)
@@ -194,6 +201,7 @@ mod tests {
             pairing.runs = vec![Run::new(&[3.0], &[1.0], 1.0, [0; 3])];
             let report = Report {
                 link: "path",
+                compared: "streams".into(),
                 load: [0.0; 2],
                 seconds: 1.0,
                 repeats: 1,

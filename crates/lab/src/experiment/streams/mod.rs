@@ -1,10 +1,11 @@
 //! Reliable streams that share: questions and answers beside bulk, a fast branch beside a slow one,
-//! links beside TCP in one bottleneck, and streams through partitions.
+//! links beside TCP in one bottleneck, messages that expire, and streams through partitions.
 //!
 //! Each cell is a scenario of production nodes in the simulator, and each scenario is a file beside the
 //! numbers. None of this is of a paper; the bars are what the defaults must reach.
 
 mod echo;
+mod messages;
 mod partition;
 mod shares;
 mod star;
@@ -18,6 +19,7 @@ pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
     &echo::Echo,
     &star::Star,
     &shares::Shares,
+    &messages::Messages,
     &partition::Partition,
 ];
 
@@ -30,6 +32,7 @@ pub(super) fn claims() -> impl Iterator<Item = &'static ClaimText> {
         echo::CLAIMS,
         star::CLAIMS,
         shares::CLAIMS,
+        messages::CLAIMS,
         partition::CLAIMS,
     ]
     .into_iter()
