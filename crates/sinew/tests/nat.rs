@@ -1,5 +1,5 @@
 //! A node behind a masquerading router dials out; its neighbour learns its address and follows it
-//! when the router rebinds. Real processes, real NAT by nftables, in namespaces of the test.
+//! when the router rebinds; streams in both directions go on. Real processes, real NAT by nftables, in namespaces of the test.
 //!
 //! ```text
 //!   inner 10.99.1.2 --- 10.99.1.1 router 10.99.2.1 (later 10.99.2.9) --- 10.99.2.2 hub
@@ -11,9 +11,11 @@
 
 use client::{Node, Options, Target};
 use net::netns::{Namespace, available};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::echo::{ECHO_BYTES, Echo, Kind, PORT};
 
@@ -110,6 +112,71 @@ fn ask(socket: &Path, to: Target) -> bool {
     false
 }
 
+/// The byte at this place of every stream.
+fn byte(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// A stream that is written until it is told to stop, and read to its end.
+#[derive(Default)]
+struct Pouring {
+    read: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Pouring {
+    /// Bytes that were written, all of which came as they were.
+    fn pour(&self, from: &Path, to: &Path, at: Target) -> u64 {
+        let listener = Node::at(to).listen(at.port.0, Options::stream()).unwrap();
+        let near = Node::at(from).connect(at, Options::stream()).unwrap();
+        let far = listener.accept_bytes().unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| self.write(&near));
+            let read = self.read(&far);
+            assert_eq!(writer.join().unwrap(), read);
+            read
+        })
+    }
+
+    fn write(&self, mut near: &client::Stream) -> u64 {
+        let mut written = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let block: Vec<u8> = (written..written + 4096).map(byte).collect();
+            near.write_all(&block).unwrap();
+            written += block.len() as u64;
+        }
+        near.shutdown(Shutdown::Write).unwrap();
+        written
+    }
+
+    fn read(&self, mut far: &client::Stream) -> u64 {
+        let (mut buffer, mut read) = ([0; 4096], 0);
+        loop {
+            let len = far.read(&mut buffer).unwrap();
+            let is_same = |(n, b): (usize, &u8)| *b == byte(read + n as u64);
+            assert!(buffer[..len].iter().enumerate().all(is_same), "at {read}");
+            read += len as u64;
+            self.read.store(read, Ordering::Relaxed);
+            if len == 0 {
+                return read;
+            }
+        }
+    }
+
+    /// Waits for bytes that were not there before; polls, bounded.
+    fn goes_on(&self) -> bool {
+        let (before, until) = (self.read.load(Ordering::Relaxed), Instant::now() + PATIENCE);
+        // More than was on its way and in buffers.
+        while self.read.load(Ordering::Relaxed) < before + (16 << 20) {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        true
+    }
+}
+
 fn scratch() -> PathBuf {
     let path = std::env::temp_dir().join(format!("sinew-nat-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -180,17 +247,40 @@ fn a_neighbour_behind_nat_is_followed_when_the_router_rebinds() {
         "the hub reaches the node behind the router"
     );
 
-    // The kernel forgets the bindings of an address that goes away; the new one gives new ones.
-    router
-        .ip(&["addr", "del", "10.99.2.1/24", "dev", "r1"])
-        .unwrap();
-    router
-        .ip(&["addr", "add", "10.99.2.9/24", "dev", "r1"])
-        .unwrap();
-    assert!(
-        echoes(&hub_socket, inner_node),
-        "the hub follows the node to its new address"
-    );
+    let inner_socket = inner_dir.join("c.sock");
+    let streams = [
+        (&hub_socket, &inner_socket, "10.7.0.2"),
+        (&inner_socket, &hub_socket, "10.7.0.1"),
+    ];
+    let pouring = [Pouring::default(), Pouring::default()];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (streams.iter().zip(&pouring))
+            .map(|((from, to, node), pouring)| {
+                let at = Target::new(node.parse().unwrap(), 5_000);
+                scope.spawn(move || pouring.pour(from, to, at))
+            })
+            .collect();
+        let go_on = || pouring.iter().all(Pouring::goes_on);
+        let before = go_on();
+        // The kernel forgets the bindings of an address that goes away; the new one gives new ones.
+        router
+            .ip(&["addr", "del", "10.99.2.1/24", "dev", "r1"])
+            .unwrap();
+        router
+            .ip(&["addr", "add", "10.99.2.9/24", "dev", "r1"])
+            .unwrap();
+        let follows = echoes(&hub_socket, inner_node);
+        let after = go_on();
+        for pouring in &pouring {
+            pouring.stop.store(true, Ordering::Relaxed);
+        }
+        assert!(before, "the streams run");
+        assert!(follows, "the hub follows the node to its new address");
+        assert!(after, "the streams go on");
+        for thread in threads {
+            assert!(thread.join().unwrap() > 0);
+        }
+    });
     let status = Command::new(env!("CARGO_BIN_EXE_sinew"))
         .args(["links", "--json", "--node"])
         .arg(hub_dir.join("o.ctl"))
