@@ -76,6 +76,10 @@ impl Control for Aimd {
         }
     }
 
+    fn end_slow_start(&mut self) {
+        self.window.end_slow_start();
+    }
+
     fn on_partial(&mut self, deflate: f64) {
         self.window.deflate(deflate);
     }

@@ -151,9 +151,13 @@ impl Baseline {
 
     /// A round trip is longer than jitter makes it.
     pub(crate) fn is_long(&self, rtt: Duration) -> bool {
-        let jitter = self.roughness.spread();
-        let least = self.least();
-        least.is_some_and(|least| rtt - least > self.margin_of(least) + jitter)
+        self.usual_most().is_some_and(|most| rtt > most)
+    }
+
+    /// The longest that jitter makes a round trip.
+    pub(crate) fn usual_most(&self) -> Option<Duration> {
+        let least = self.least()?;
+        Some(least + self.margin_of(least) + self.roughness.spread())
     }
 
     /// The last round trip.

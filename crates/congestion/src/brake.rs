@@ -45,10 +45,15 @@
 //! that do not fit share what is left, and what is lost then decides: much less, and it was a queue; as much as before,
 //! and the path loses by itself, with or without one: off.
 //!
+//! Other lanes of the sender may share the path, and wait where this one cannot. Losses behind a queue are theirs to
+//! answer as long as they give a part of it: what a stream makes up for after an outage would else cut off the call
+//! beside it. They answer by rules of their own, give less and less, and what is lost then is this lane's.
+//!
 //! The rate never falls below what as many TCP connections as the lane carries flows would have
 //! under the same losses and round trip, so that braking among TCPs does not mean starving.
 
 mod answer;
+mod epoch;
 mod flows;
 mod growth;
 #[cfg(test)]
@@ -57,6 +62,7 @@ mod tests;
 pub use growth::Echo;
 
 use answer::{ANSWER_PACKETS, ASKS_BELOW, Cut};
+use epoch::Epoch;
 use flows::{Flows, State};
 use growth::{Growth, Line};
 
@@ -148,6 +154,10 @@ pub struct Brake {
     congested: bool,
     flows: Flows,
     growth: Growth,
+    /// Other lanes of the sender, which wait, gave a part in the last epoch.
+    waited_beside: bool,
+    /// The lane has carried something in the last epoch.
+    has_carried: bool,
     /// What the lane has sent for the first time.
     lane_bytes: u64,
     /// A flow has begun.
@@ -186,20 +196,6 @@ pub enum Verdict {
     Braked,
     /// The lane has no room for its flow.
     Refused,
-}
-
-/// What has happened since the last judgement.
-#[derive(Clone, Debug)]
-struct Epoch {
-    since: Time,
-    sent: u64,
-    sent_bytes: u64,
-    offered_bytes: u64,
-    /// Packets of the link of which the other end has told, and those of them that were lost.
-    told: u64,
-    lost: u64,
-    /// A bit for each flow's hash: how many are set tells how many flows there are.
-    flows: u64,
 }
 
 /// A rate that holds at present.
@@ -254,6 +250,8 @@ impl Brake {
             congested: false,
             flows: Flows::default(),
             growth: Growth::default(),
+            waited_beside: false,
+            has_carried: false,
             lane_bytes: 0,
             has_begun: false,
             try_after: TRY_AFTER,
@@ -479,6 +477,18 @@ impl Brake {
         self.decide(now);
     }
 
+    /// Another lane of the sender, one that waits, has sent so much.
+    pub fn on_beside(&mut self, bytes: u64) {
+        self.epoch.beside_bytes += bytes;
+    }
+
+    /// A round trip that is longer tells of a queue, in which the packets of this lane wait; none while it carries
+    /// nothing.
+    pub fn queue_from(&self) -> Option<Duration> {
+        let carries = self.has_carried || self.epoch.offered_bytes > 0;
+        self.baseline.usual_most().filter(|_| carries)
+    }
+
     /// The other end tells of so many more packets of the link that have arrived, and that are lost.
     pub fn on_told(&mut self, arrived: u64, lost: u64) {
         self.epoch.told += arrived + lost;
@@ -497,6 +507,7 @@ impl Brake {
             return;
         }
         let epoch = core::mem::replace(&mut self.epoch, Epoch::new(now));
+        self.has_carried = epoch.offered_bytes > 0;
         if epoch.offered_bytes == 0 {
             // Nothing to judge by; what held may hold no longer when traffic comes back.
             self.release(now);
@@ -559,7 +570,11 @@ impl Brake {
         }
         let is_usual = doubt == Doubt::AsUsual
             || now < self.unanswered_until && self.loss <= self.usual_most(ANSWER_PACKETS);
+        // What is told to be lost now was sent in this epoch or in the last.
+        let beside = epoch.waited_beside();
+        let others_answer = core::mem::replace(&mut self.waited_beside, beside) || beside;
         match (&mut self.limit, epoch.lost > 0, queued) {
+            (_, true, true) if others_answer => self.congested = true,
             (None, true, true) if is_usual => {}
             // What was sent before the rate fell is lost still: one cut for each round trip.
             (Some(limit), true, true) if now < limit.deaf_until => {
@@ -697,39 +712,6 @@ impl Settings {
             floor: self.queue_floor,
             share: self.queue_share,
         }
-    }
-}
-
-impl Epoch {
-    fn new(since: Time) -> Epoch {
-        Epoch {
-            since,
-            sent: 0,
-            sent_bytes: 0,
-            offered_bytes: 0,
-            told: 0,
-            lost: 0,
-            flows: 0,
-        }
-    }
-
-    fn add(&mut self, other: &Epoch) {
-        self.sent += other.sent;
-        self.sent_bytes += other.sent_bytes;
-        self.offered_bytes += other.offered_bytes;
-        self.told += other.told;
-        self.lost += other.lost;
-    }
-
-    fn lost_share(&self) -> f64 {
-        self.lost as f64 / self.told.max(1) as f64
-    }
-
-    /// How many flows there probably were, by the share of bits that none has set (linear
-    /// counting); 64 bits tell up to about 260.
-    fn flows(&self) -> f64 {
-        let unset = self.flows.count_zeros().max(1);
-        (64.0 * (64.0 / f64::from(unset)).ln()).max(1.0)
     }
 }
 

@@ -191,6 +191,10 @@ impl Control for Cubic {
         self.counted = 0.0;
     }
 
+    fn end_slow_start(&mut self) {
+        self.window.end_slow_start();
+    }
+
     fn on_partial(&mut self, deflate: f64) {
         self.window.deflate(deflate);
     }

@@ -122,6 +122,8 @@ pub trait Control: core::fmt::Debug {
     }
     /// The window at which slow start ends.
     fn threshold(&self) -> f64;
+    /// Slow start is over, whatever the threshold: more would make a queue. For controls that have one.
+    fn end_slow_start(&mut self) {}
     /// The window still doubles each round trip.
     fn in_slow_start(&self) -> bool {
         self.window() < self.threshold()

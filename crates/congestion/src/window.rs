@@ -52,6 +52,13 @@ impl Window {
         self.threshold = threshold.floor().max(THRESHOLD_MIN);
     }
 
+    /// The window that was reached is the threshold.
+    pub(crate) fn end_slow_start(&mut self) {
+        if self.in_slow_start() {
+            self.threshold = self.size;
+        }
+    }
+
     /// Grows by what was acknowledged, up to the threshold, and gives back what is left over for
     /// congestion avoidance [RFC 5681 §3.1; all of it and not two at most as RFC 3465 has it,
     /// because users pace].

@@ -103,6 +103,40 @@ fn a_queue_without_losses_does_not_brake() {
 }
 
 #[test]
+fn losses_behind_a_queue_are_those_of_lanes_that_wait_while_they_give_a_part() {
+    let mut brake = Brake::new(Settings::default());
+    brake.on_round_trip(ms(0), RTT);
+    // It carries 70 %. A stream beside makes up for what it has missed.
+    let mut neck = Neck::new(14);
+    let shares = drive(&mut brake, 0, 20, &[4; 2], |brake, at| {
+        brake.on_beside(4_000);
+        neck.carry(brake, ms(at));
+    });
+    assert_eq!(shares, [1.0; 2]);
+    assert!(brake.rate_bps().is_none() && !brake.allows_redundancy());
+    // Its rules have let it give less and less, and what the calls give is too much all the same.
+    let mut rates = Vec::new();
+    drive(&mut brake, 4_000, 20, &[4; 2], |brake, at| {
+        brake.on_beside(400);
+        neck.carry(brake, ms(at));
+        rates.extend(brake.rate_bps());
+    });
+    assert!(!rates.is_empty());
+}
+
+#[test]
+fn what_tells_of_a_queue_is_known_while_the_lane_carries() {
+    let mut brake = Brake::new(Settings::default());
+    assert_eq!(brake.queue_from(), None);
+    let hear = |brake: &mut Brake, at| brake.on_round_trip(ms(at), RTT);
+    drive(&mut brake, 0, 20, &[4], hear);
+    let from = brake.queue_from().unwrap_or_default();
+    assert!((RTT..QUEUED).contains(&from), "{from:?}");
+    drive(&mut brake, 4_000, 2, &[], hear);
+    assert_eq!(brake.queue_from(), None);
+}
+
+#[test]
 fn losses_behind_a_queue_slow_down_to_the_fair_rate_and_no_further() {
     let mut brake = Brake::new(Settings::default());
     brake.on_round_trip(ms(0), RTT);

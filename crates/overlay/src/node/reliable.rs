@@ -16,6 +16,7 @@ use crate::link::{Link, LinkIndex, mark};
 use crate::reliable::{HELD_BYTES, Packet};
 use base::pool::SMALL_BYTES;
 use base::{Burst, Duration, NodeAddr, Outbox, Time};
+use congestion::brake::Brake;
 use wire::control::{Builder, ReliableSkip};
 use wire::data::{Header, LinkProtocol, Routing};
 use wire::link::Kind;
@@ -152,6 +153,8 @@ impl Node {
         }
         let rtt = link.rtt();
         link.reliable.sender.seed_rtt(now, rtt);
+        let queue_from = link.brake.as_ref().and_then(Brake::queue_from);
+        link.reliable.sender.spare_calls(queue_from);
         let timeouts = link.reliable.sender.stats().timeouts;
         link.reliable.sender.on_timeout(now);
         if link.reliable.sender.stats().timeouts > timeouts {
@@ -341,6 +344,9 @@ impl Link {
         self.mtu.on_sent(first);
         self.counts.data_out += burst.segments() as u64;
         self.counts.data_out_bytes += burst.len() as u64;
+        if let Some(brake) = &mut self.brake {
+            brake.on_beside(burst.len() as u64);
+        }
         sent.report(self.peer, out);
         self.transmit(now, burst, out);
         Some(sent.packets())

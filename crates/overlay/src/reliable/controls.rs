@@ -93,6 +93,12 @@ impl Controls {
         }
     }
 
+    pub(super) fn end_slow_start(&mut self) {
+        for one in &mut self.flows {
+            one.control.end_slow_start();
+        }
+    }
+
     pub(super) fn in_slow_start(&self) -> bool {
         self.flows
             .iter()

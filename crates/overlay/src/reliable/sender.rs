@@ -22,7 +22,7 @@ use super::pacer::Pacer;
 use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
 use crate::estimate::Rtt;
-use base::Time;
+use base::{Duration, Time};
 use congestion::delivery::{Sampler, Stamp};
 use std::collections::VecDeque;
 
@@ -112,6 +112,9 @@ pub struct Sender {
     next_order: u64,
     /// The latest transmission that has arrived, and when it was sent.
     highest: Option<(u64, Time)>,
+    /// Round trips from here on tell of a queue in which the calls beside wait; and how many in a row have been longer.
+    queue_from: Option<Duration>,
+    long_ones: usize,
     /// The receiver takes numbers below this.
     limit: u64,
     /// What the last acknowledgement told above its `next`, from the highest down.
@@ -172,6 +175,8 @@ impl Sender {
             packet_bytes: SEGMENT_BYTES,
             next_order: 0,
             highest: None,
+            queue_from: None,
+            long_ones: 0,
             limit: WINDOW_MAX as u64,
             told: Vec::new(),
             told_before: Vec::new(),
@@ -206,13 +211,25 @@ impl Sender {
 
     /// The window in packets. A flow of small ones may have as many bytes on the way as one of large ones, as
     /// long as it sends no more than a hundred a second [RFC 4828 §4]: or a path on which a bulk stream has two
-    /// megabits per second leaves a stream of speech too little.
+    /// megabits per second leaves a stream of speech too little. A queue in which calls beside it wait is not made longer
+    /// for that.
     fn wide_window(&self) -> f64 {
         let window = self.controls.window();
         let of_bytes = window * (SEGMENT_BYTES / self.packet_bytes).max(1.0);
         let rtt = self.rtt.smoothed().unwrap_or_default();
+        let rtt = self.queue_from.map_or(rtt, |from| rtt.min(from));
         let of_thin = THIN_PACKETS_PER_S * rtt.as_secs_f64() * self.controls.flows() as f64;
         window.max(of_bytes.min(of_thin))
+    }
+
+    /// Calls go over the link beside this lane: round trips from here on tell of a queue that they wait in. None where
+    /// none go.
+    ///
+    /// A slow start ends at the queue then, not where the queue overflows: what a stream makes up for after an outage is
+    /// in time a little later as well, what a call says meanwhile is not. As HyStart++ does [RFC 9406], with the
+    /// round trips of before the outage.
+    pub fn spare_calls(&mut self, queue_from: Option<Duration>) {
+        self.queue_from = queue_from;
     }
 
     fn next_seq(&self) -> u64 {

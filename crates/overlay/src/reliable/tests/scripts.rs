@@ -221,6 +221,26 @@ fn packets_that_wait_for_long_are_marked() {
 }
 
 #[test]
+fn a_slow_start_ends_at_the_queue_that_calls_beside_wait_in() {
+    let grown = |queue_from| {
+        let (mut from, mut to) = ready();
+        from.sender.spare_calls(queue_from);
+        push(&mut from, 100, 0..400);
+        for start in (100..200).step_by(20) {
+            let sent = send_all(&mut from, start, start + 9);
+            arrive(&mut to, start + 10, &sent);
+            let bytes = ack(&mut to, at(start + 10), 1_000);
+            hear(&mut from, at(start + 10), &bytes);
+        }
+        from.sender.congestion_window()
+    };
+    assert!(grown(None) >= 160.0, "{}", grown(None));
+    assert_eq!(grown(None), grown(Some(ms(100))));
+    // Every round trip is long: the third one ends it.
+    assert!(grown(Some(ms(0))) <= 50.0, "{}", grown(Some(ms(0))));
+}
+
+#[test]
 fn n_flows_lose_the_share_of_one() {
     let settings = Settings {
         flows_max: 4,
