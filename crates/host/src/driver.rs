@@ -20,7 +20,7 @@ use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Pool, Time, Under
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use net::signals::Termination;
-use net::udp::{Options, SendQueue, Socket};
+use net::udp::{LARGER_BUFFERS, Options, SMALL_BUFFER_BYTES, SendQueue, Socket};
 use net::unix::{BindError, SeqListener};
 use overlay::link::MAX_LINKS;
 use overlay::request::{Operation, RequestError};
@@ -156,6 +156,7 @@ impl Driver {
             let socket =
                 Socket::bind(addr, options).map_err(|error| HostError::Listen { addr, error })?;
             poller.add(&socket, TOKEN_UDP + i as u64, Interest::READ)?;
+            warn_of_small_buffer(&socket, &setup.log);
             sockets.push(socket);
         }
         let listener = match &setup.client_socket {
@@ -509,6 +510,18 @@ impl Driver {
     /// Counters of the UDP sockets.
     pub fn socket_counters(&self) -> impl Iterator<Item = &net::udp::Counters> {
         self.sockets.iter().map(Socket::counters)
+    }
+}
+
+/// Says so when the kernel holds little for a node that is not scheduled for a moment.
+fn warn_of_small_buffer(socket: &Socket, lines: &Lines) {
+    if let Ok((receive, _)) = socket.kernel_buffers()
+        && receive < SMALL_BUFFER_BYTES
+    {
+        lines.warn(&format!(
+            "the kernel holds only {} kB for this node, so packets are lost while this machine is busy: run {LARGER_BUFFERS}",
+            receive / 1_000
+        ));
     }
 }
 

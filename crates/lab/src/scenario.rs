@@ -30,7 +30,7 @@ pub use error::{Mistake, ScenarioError};
 pub use known::snapshot_of;
 pub use report::{FlowReport, OverlayReport, Report};
 pub use run::{RunError, RunOptions, run};
-pub(crate) use simulate::{Call, SOCKET_DATAGRAMS};
+pub(crate) use simulate::{Call, NODE_DATAGRAMS, SOCKET_DATAGRAMS};
 pub use simulate::{Simulation, simulate};
 pub use trace::TraceFile;
 

@@ -292,6 +292,32 @@ fn a_full_kernel_buffer_keeps_the_rest_in_order() {
     assert_eq!(numbers, Vec::from_iter(0..11));
 }
 
+/// What the laboratory takes for granted of a node that is not scheduled (`NODE_DATAGRAMS` there is more: this
+/// holds with network cards that fill half pages too).
+#[test]
+fn thousands_of_small_datagrams_wait_for_a_node_that_does_not_run() {
+    const BURSTS: usize = 35;
+    const EACH: usize = 100;
+    let Some((mut a, mut b, _networks)) = over_veth("1500") else {
+        return;
+    };
+    let pool = Pool::new(64, 64);
+    // One by one, as they come from many neighbours.
+    a.set_gso(false);
+    for _ in 0..BURSTS {
+        let mut queue = SendQueue::new();
+        queue.push(address(&b), burst(&pool, 0, EACH, 200));
+        assert_eq!(a.send_batch(&mut queue).datagrams, EACH);
+    }
+    let (mut out, mut waited) = (Vec::new(), 0);
+    while b.recv_batch(&pool, &mut out, 64).unwrap() > 0 {
+        waited += out.iter().map(|(_, burst)| burst.segments()).sum::<usize>();
+        out.clear();
+    }
+    assert_eq!(waited, BURSTS * EACH);
+    assert_eq!(b.kernel_drops().unwrap(), 0);
+}
+
 /// Two hosts with two routers between them, each by its kernel's own forwarding:
 /// a (.1.1) ── (.1.2) r (.2.1) ── (.2.2) s (.3.1) ── (.3.2) b.
 fn four_in_a_row() -> Option<[Namespace; 4]> {

@@ -51,6 +51,8 @@ pub struct FlowReport {
     pub deadline_ms: Option<f64>,
     /// Payload that came while it was judged, per second.
     pub goodput_bps: f64,
+    /// How often its packets got another way by table; none where that is not known.
+    pub route_changes: Option<u64>,
     /// What became of its packets.
     #[serde(flatten)]
     pub packets: Judgement,
@@ -110,6 +112,7 @@ impl FlowReport {
             count: flow.count,
             deadline_ms: flow.deadline.map(|d| d.as_secs_f64() * 1e3),
             goodput_bps: goodput_bps(scenario, flow, &packets),
+            route_changes: None,
             packets,
         }
     }

@@ -3,15 +3,12 @@
 use super::Finding;
 use crate::node;
 use net::sched::{self, Scheduling};
-use net::udp::{Options, Socket};
+use net::udp::{LARGER_BUFFERS, Options, SMALL_BUFFER_BYTES, Socket};
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The real-time priority that a node asks for.
 const PRIORITY: u8 = 10;
-/// What the kernel should hold for a node that is not scheduled for a moment. Choice: 100 ms of
-/// 100 Mbit/s.
-const BUFFER_BYTES: usize = 1_250_000;
 /// This code is younger than any clock that shows less: 2026-01-01.
 const NOT_BEFORE_S: u64 = 1_767_225_600;
 
@@ -112,15 +109,12 @@ fn udp(at: &str) -> Finding {
         receive / 1_000,
         send / 1_000
     );
-    match receive < BUFFER_BYTES {
+    match receive < SMALL_BUFFER_BYTES {
         false => Finding::good(what, seen),
         true => Finding::weak(
             what,
             seen,
-            format!(
-                "`sysctl net.core.rmem_max={}`: packets are lost while the host is busy",
-                4 << 20
-            ),
+            format!("{LARGER_BUFFERS}: packets are lost while the host is busy"),
         ),
     }
 }

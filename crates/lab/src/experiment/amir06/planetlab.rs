@@ -18,7 +18,7 @@ pub(super) use intercontinental::FIG18;
 
 use crate::experiment::{Cell, CellError, Experiment, Findings, Plan, Row, Rows, Size};
 use crate::plot::{Axis, Chart, Mark, Series};
-use crate::scenario::{FlowReport, Profile};
+use crate::scenario::{FlowReport, NODE_DATAGRAMS, Profile};
 use base::{Duration, Rng};
 use graph::generate::cities::{AMIR06_TABLE_I, great_circle_km};
 use mesh::{CARRIERS, Mesh, Pair, STREAMS, Trial, loads};
@@ -97,7 +97,7 @@ impl Experiment for Continental {
              burstiness of 72 % [§II-C] and another 5 % at random. Nodes are not scheduled for 0.2 to \
              8 s at a time (tens to hundreds of packets [§V-B]), each for a share of its time that is drawn \
              evenly from 0 to {:.0} %: nodes, clients and UDP receivers there handle nothing meanwhile, 128 \
-             datagrams wait for each UDP receiver and 512 for the node, which has the streams of four, later \
+             datagrams wait for each UDP receiver and {NODE_DATAGRAMS} for the node, as Linux holds for them, later \
              ones are dropped. {} rounds of 16 disjoint ordered \
              pairs, {STREAMS} overlay and {STREAMS} UDP streams of {PACKETS} packets each; late is later \
              than 120 ms.",

@@ -167,7 +167,7 @@ pub(super) const RELAYS: Sweep = Sweep {
                 "second-relay",
                 SOURCE,
                 "The same with a second relay",
-                "missed <= 0.3 % and <= UDP's + 0.3 points; silence <= 500 ms; <= 10 route changes in 300 s",
+                "missed <= 0.3 % and <= UDP's + 0.3 points; silence <= 500 ms; <= 10 changes of the call's route in 300 s",
             ),
             bars: &[
                 Bar::NoMoreThanUdp,

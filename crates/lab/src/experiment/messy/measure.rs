@@ -26,7 +26,10 @@ pub(super) struct Run {
     silence_ms: f64,
     /// Missed beside the troubles and the time after them, of what was sent beside them.
     outside_pct: f64,
+    /// Of all nodes by all metrics, whoever uses them.
     route_changes: f64,
+    /// Of the call whose way changed most often.
+    call_route_changes: f64,
     /// Calls as good as perfect.
     good: f64,
     /// Other calls that were refused: their clients were told, or the node counts what it drops of them as
@@ -71,6 +74,10 @@ pub(super) fn measure(
         set(
             "route changes",
             mean_and_most(runs, |run| run.route_changes),
+        );
+        set(
+            "call route changes",
+            mean_and_most(runs, |run| run.call_route_changes),
         );
         let least = |of: fn(&Run) -> f64| runs.iter().map(of).fold(f64::MAX, f64::min);
         row.set(format!("{carrier} good calls least"), least(|run| run.good));
@@ -135,6 +142,8 @@ fn runs_of(scene: &Scene, seed: u64, report: &Report, calls: &[Vec<Call>]) -> [R
         Run::of(overlay, overlay_calls, &starts, &troubles),
     ];
     runs[1].route_changes = report.overlay.route_changes as f64;
+    let of_calls = overlay.iter().filter_map(|flow| flow.route_changes);
+    runs[1].call_route_changes = of_calls.max().unwrap_or_default() as f64;
     let no_room = report.overlay.dropped.get("no_room").copied();
     let bad = overlay.iter().filter(|flow| !is_good(flow));
     let missed = bad
@@ -184,6 +193,7 @@ impl Run {
             silence_ms: silences.fold(0.0, f64::max),
             outside_pct: 100.0 * missed_outside / outside.max(1.0),
             route_changes: 0.0,
+            call_route_changes: 0.0,
             good,
             refused: flows.iter().filter(is_refused).count() as f64,
         }
