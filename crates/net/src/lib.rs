@@ -25,6 +25,7 @@ mod library;
 pub mod netns;
 pub mod packet;
 pub mod poll;
+pub mod quota;
 pub mod raw_key;
 pub mod rist;
 pub mod sched;

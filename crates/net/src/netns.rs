@@ -162,8 +162,12 @@ impl Namespace {
 
     /// Runs `ip` with these arguments inside.
     pub fn ip(&self, args: &[&str]) -> Result<(), SetupError> {
-        let mut command = self.command("ip").map_err(|error| SetupError::Io {
-            what: "ip".into(),
+        self.does("ip", args)
+    }
+
+    fn does(&self, program: &str, args: &[&str]) -> Result<(), SetupError> {
+        let mut command = self.command(program).map_err(|error| SetupError::Io {
+            what: program.into(),
             error,
         })?;
         command.args(args);
@@ -189,6 +193,18 @@ impl Namespace {
         ])?;
         self.ip(&["link", "set", name, "up"])?;
         other.ip(&["link", "set", other_name, "up"])
+    }
+
+    /// Lets an interface send no faster than this, with a queue that holds so much: a wire.
+    pub fn shape(&self, name: &str, rate_kbit: u64, queue_bytes: u64) -> Result<(), SetupError> {
+        let (rate, queue) = (format!("{rate_kbit}kbit"), queue_bytes.to_string());
+        self.does(
+            "tc",
+            &[
+                "qdisc", "replace", "dev", name, "root", "tbf", "rate", &rate, "burst", "3200",
+                "limit", &queue,
+            ],
+        )
     }
 
     /// A file by which other commands of this machine can name the network, while it lives.

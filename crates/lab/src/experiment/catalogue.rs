@@ -61,6 +61,7 @@ pub(super) fn all_claims() -> impl Iterator<Item = &'static ClaimText> {
         amir06::claims::CLAIMS,
         papadimitriou06::claims::CLAIMS,
         brogle09::claims::CLAIMS,
+        brogle09::knees::CLAIMS,
         brogle09::pastry::CLAIMS,
         liu04::claims::CLAIMS,
         video::CLAIMS,

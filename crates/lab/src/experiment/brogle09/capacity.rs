@@ -1,7 +1,7 @@
 //! How many packets per second are carried at most: trials at rates between one that is carried
 //! and one that is not, until they are close.
 
-use super::overlay::{Overlay, REFUSED, Trees};
+use super::overlay::{KINDS, Overlay, REFUSED};
 use super::site::{Shape, Site};
 use super::stats::worst_loss_pct;
 use super::talk::{ABSENT, Ends, Stream, Told};
@@ -56,9 +56,9 @@ pub(super) fn measure(plan: &Plan, cell: &Cell) -> Result<Row, CellError> {
         let ends = bare::ends(&site)?;
         row.set("bare_pps", search(plan, &ends, payload, "bare")?);
     }
-    for trees in [Trees::LinkState, Trees::Scribe] {
-        let who = trees.as_str();
-        let mut overlay = match Overlay::start(&plan.program, &site, trees) {
+    for kind in KINDS {
+        let who = kind.name;
+        let mut overlay = match Overlay::start(&plan.program, &site, kind) {
             Err(why) if why.0.contains(REFUSED) => continue,
             started => started?,
         };

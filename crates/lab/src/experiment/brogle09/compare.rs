@@ -2,6 +2,7 @@
 //! on a middle link, and how much each carries at most. [Brogle09 §IV-C, §V]
 
 use super::capacity;
+use super::far;
 use super::fig4::packets;
 use super::fig5::{self, FAMILY};
 use super::figures::{self, Drawn};
@@ -31,7 +32,9 @@ impl Experiment for Compare {
     fn method(&self, size: Size) -> String {
         format!(
             "The measurements of brogle09/fig5. {} Beside them, loads with 1 % loss in each direction of the \
-             middle link of the longest branch, by an emulated link that all contenders cross; and a search \
+             middle link of the longest branch, by an emulated link that all contenders cross; the same loss with \
+             round trips of 20, 100 and 200 ms, without and with an outage of 250 ms in each trial of 5 s, the \
+             group's deadline 2.5 round trips and 100 ms; and a search \
              for the highest rate at which less than 0.1 % is lost at every leaf and latency does not grow, \
              with everything on this machine's processors.",
             packets(size)
@@ -39,13 +42,22 @@ impl Experiment for Compare {
     }
 
     fn cells(&self, size: Size) -> Vec<Cell> {
-        [table::cells(), table::lossy_cells(size), capacity::cells()].concat()
+        [
+            table::cells(),
+            table::lossy_cells(size),
+            far::cells(size),
+            capacity::cells(),
+        ]
+        .concat()
     }
 
     fn measure(&self, plan: &Plan, cell: &Cell, seed: u64) -> Result<Row, CellError> {
-        match capacity::is_one(cell) {
-            true => capacity::measure(plan, cell),
-            false => fig5::load(plan, cell, seed),
+        if capacity::is_one(cell) {
+            capacity::measure(plan, cell)
+        } else if far::is_one(cell) {
+            far::measure(plan, cell, seed)
+        } else {
+            fig5::load(plan, cell, seed)
         }
     }
 

@@ -11,7 +11,8 @@
 //! |---|---|
 //! | fig4 | the kernel's own multicast |
 //! | fig5 | that, bare forwarders, and the overlay with both kinds of trees, back to back |
-//! | compare | the same measurements, loss on a middle link, and how much is carried at most |
+//! | compare | the same measurements, loss, round trips and outages on a middle link, and how much is carried at most |
+//! | knees | the loads on wires of 100 Mbit/s and hosts with a share of a processor |
 //! | pastry | production nodes of `scribe` on generated networks: routes, trees, failures, state |
 //!
 //! All but `pastry`, which is virtual, is real time in network namespaces and needs root.
@@ -20,9 +21,11 @@ mod bare;
 mod capacity;
 pub(super) mod claims;
 mod compare;
+mod far;
 mod fig4;
 mod fig5;
 mod figures;
+pub(super) mod knees;
 mod loads;
 mod native;
 mod overlay;
@@ -40,5 +43,10 @@ mod tests;
 use super::Experiment;
 
 /// All experiments of the paper, in its order.
-pub(super) const EXPERIMENTS: &[&dyn Experiment] =
-    &[&fig4::FIG4, &fig5::FIG5, &compare::COMPARE, &pastry::PASTRY];
+pub(super) const EXPERIMENTS: &[&dyn Experiment] = &[
+    &fig4::FIG4,
+    &fig5::FIG5,
+    &compare::COMPARE,
+    &knees::KNEES,
+    &pastry::PASTRY,
+];

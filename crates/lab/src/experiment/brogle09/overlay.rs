@@ -1,9 +1,10 @@
-//! The overlay: a node process in every host, with a bridge in it where the source and the leaves
+//! The overlay: a node process in every host, with a bridge where the source and the leaves
 //! are, that captures and injects IP multicast by a TAP interface. Sender and receivers are plain
 //! multicast programs on those interfaces.
 //!
 //! ```text
-//!   sender ─ TAP ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ TAP ─ sink
+//!   sender ─ TAP ─ node P1 ══ node P2 ══ node P3 ══ node P4 ─ TAP ─ sink        the bridge in the node
+//!   sender ─ TAP ─ bridge ─ node P1 ══ … ══ node P4 ─ bridge ─ TAP ─ sink       or a process beside it
 //! ```
 
 use super::site::{GROUP, PORT, Shape, Site, failed};
@@ -13,10 +14,11 @@ use crate::bench::fleet::{Beside, Fleet, Spec};
 use crate::bench::usage::Usage;
 use crate::control;
 use crate::experiment::CellError;
+use net::quota::Quota;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use tools::interrupt::Interrupt;
 
 const UDP_PORT: u16 = 8_100;
@@ -32,19 +34,53 @@ pub(super) enum Trees {
     Scribe,
 }
 
-impl Trees {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Trees::LinkState => "overlay",
-            Trees::Scribe => "scribe",
-        }
-    }
+/// Where bridges live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bridges {
+    /// In the node's own loop.
+    Inside,
+    /// Processes of their own, clients of their nodes.
+    Beside,
 }
+
+/// An overlay that takes part in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// What its numbers begin with.
+    pub(super) name: &'static str,
+    pub(super) trees: Trees,
+    pub(super) bridges: Bridges,
+}
+
+/// As an operator who wants speed has it: what the claims are about.
+pub(super) const INSIDE: Kind = Kind {
+    name: "overlay",
+    trees: Trees::LinkState,
+    bridges: Bridges::Inside,
+};
+/// The same with bridges of their own.
+pub(super) const BESIDE: Kind = Kind {
+    name: "beside",
+    trees: Trees::LinkState,
+    bridges: Bridges::Beside,
+};
+/// Trees by Scribe.
+pub(super) const SCRIBE: Kind = Kind {
+    name: "scribe",
+    trees: Trees::Scribe,
+    bridges: Bridges::Inside,
+};
+/// All of them.
+pub(super) const KINDS: [Kind; 3] = [INSIDE, BESIDE, SCRIBE];
 
 /// Running nodes; they end when this is dropped.
 pub(super) struct Overlay {
+    // Bridges end before their nodes.
+    bridges: Vec<Child>,
     fleet: Fleet,
     shape: Shape,
+    /// Each host's own, if hosts have one: gone after its processes.
+    quotas: Vec<Quota>,
 }
 
 /// Whether this program has what the overlay's half needs.
@@ -67,21 +103,40 @@ pub(super) fn available(program: &Path) -> Result<(), CellError> {
 
 impl Overlay {
     /// Starts nodes and bridges, and waits until the nodes know ways to each other.
-    pub(super) fn start(program: &Path, site: &Site, trees: Trees) -> Result<Overlay, CellError> {
+    pub(super) fn start(program: &Path, site: &Site, kind: Kind) -> Result<Overlay, CellError> {
+        Overlay::on_hosts(program, site, kind, None)
+    }
+
+    /// The same on hosts whose processes have so much of one of this machine's processors, in percent, if given.
+    pub(super) fn on_hosts(
+        program: &Path,
+        site: &Site,
+        kind: Kind,
+        percent: Option<u32>,
+    ) -> Result<Overlay, CellError> {
         available(program)?;
-        let text = |error: &dyn std::fmt::Display| CellError(error.to_string());
         let mut overlay = Overlay {
-            fleet: Fleet::new(Some(program)).map_err(|error| text(&error))?,
+            bridges: Vec::new(),
+            fleet: Fleet::new(Some(program)).map_err(told)?,
             shape: site.shape,
+            quotas: Vec::new(),
         };
-        overlay.nodes(site)?;
-        overlay.choose(trees)?;
+        overlay.nodes(site, kind.bridges, percent)?;
+        if kind.bridges == Bridges::Beside {
+            overlay.start_bridges(program, site)?;
+        }
+        overlay.choose(kind.trees)?;
         Ok(overlay)
     }
 
-    fn nodes(&mut self, site: &Site) -> Result<(), CellError> {
+    fn nodes(
+        &mut self,
+        site: &Site,
+        bridges: Bridges,
+        percent: Option<u32>,
+    ) -> Result<(), CellError> {
         let hosts = site.shape.hosts();
-        let ends: Vec<usize> = [0].into_iter().chain(site.shape.leaves()).collect();
+        let ends = ends(site.shape);
         for (host, parent) in hosts.iter().map(|host| host.parent).enumerate() {
             let above = parent.map(|index| (index, None));
             let dial = |child: usize| (IpAddr::V4(site.up(child)), UDP_PORT).into();
@@ -97,22 +152,61 @@ impl Overlay {
                 neighbors: above.into_iter().chain(below).map(beside).collect(),
                 cpu: None,
                 inside: Some(site.node(host)),
-                realtime: true,
+                // The kernel holds back no thread that has real-time priority.
+                realtime: percent.is_none(),
                 paper: false,
                 settings: &[],
                 reliable: crate::scenario::ReliableLinks::default(),
-                bridge: ends.contains(&host).then(|| (TAP, tap_address(host))),
+                bridge: (bridges == Bridges::Inside && ends.contains(&host))
+                    .then(|| (TAP, tap_address(host))),
             };
-            let started = self.fleet.start(host, &spec);
-            started.map_err(|error| CellError(error.to_string()))?;
+            self.fleet.start(host, &spec).map_err(told)?;
+            if let Some(percent) = percent {
+                let quota = Quota::new(percent).map_err(told)?;
+                let pid = self.fleet.node(host).id().map_err(told)?;
+                quota.add(pid).map_err(told)?;
+                self.quotas.push(quota);
+            }
         }
-        let interrupt = Interrupt::elsewhere().map_err(|error| CellError(error.to_string()))?;
+        let interrupt = Interrupt::elsewhere().map_err(told)?;
         let ready = self.fleet.wait(&interrupt, |host, status| {
             let others = (0..hosts.len()).filter(|other| *other != host);
             let mut addresses = others.map(|other| address(other).to_string());
             addresses.all(|address| control::has_route(status, &address))
         });
-        ready.map_err(|error| CellError(error.to_string()))
+        ready.map_err(told)
+    }
+
+    fn start_bridges(&mut self, program: &Path, site: &Site) -> Result<(), CellError> {
+        for host in ends(site.shape) {
+            let mut command = site
+                .node(host)
+                .command(&program.to_string_lossy())
+                .map_err(told)?;
+            command
+                .args(["gateway", "multicast", "--tap", TAP, "--address"])
+                .arg(format!("{}/24", tap_address(host)))
+                .arg("--node")
+                .arg(self.fleet.node(host).client_socket())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+            let bridge = command.spawn().map_err(told)?;
+            if let Some(quota) = self.quotas.get(host) {
+                quota.add(bridge.id()).map_err(told)?;
+            }
+            self.bridges.push(bridge);
+        }
+        Ok(())
+    }
+
+    /// How long packets of the group are waited for.
+    pub(super) fn set_deadline(&self, deadline_ms: u64) -> Result<(), CellError> {
+        let set =
+            json!({"cmd": "group_set", "group": GROUP.to_string(), "deadline_ms": deadline_ms});
+        let answer = control::ask(&self.fleet.node(0).control_socket(), &set);
+        answer.map(drop).map_err(told)
     }
 
     /// Says who builds the group's tree, at one node: the others learn it before anybody joins.
@@ -149,16 +243,40 @@ impl Overlay {
     /// What the middle node's process has used so far.
     pub(super) fn middle_usage(&self) -> Result<Usage, CellError> {
         let node = self.fleet.node(self.shape.middle());
-        node.usage().map_err(|error| CellError(error.to_string()))
+        node.usage().map_err(told)
     }
 
     /// Fails, with what its log says, if a process has ended.
     pub(super) fn check(&mut self) -> Result<(), CellError> {
-        self.fleet
-            .check()
-            .map_err(|error| CellError(error.to_string()))?;
+        self.fleet.check().map_err(told)?;
+        for bridge in &mut self.bridges {
+            if let Some(status) = bridge.try_wait().map_err(told)? {
+                return Err(CellError(format!("a bridge has ended: {status}")));
+            }
+        }
         Ok(())
     }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        for bridge in &mut self.bridges {
+            // Fails for one that has ended already.
+            let _ = bridge.kill();
+        }
+        for bridge in &mut self.bridges {
+            let _ = bridge.wait();
+        }
+    }
+}
+
+/// Where the source and the leaves are.
+fn ends(shape: Shape) -> Vec<usize> {
+    [0].into_iter().chain(shape.leaves()).collect()
+}
+
+fn told(error: impl std::fmt::Display) -> CellError {
+    CellError(error.to_string())
 }
 
 /// Waits until a bridge has made its interface and given it an address.

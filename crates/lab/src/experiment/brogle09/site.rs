@@ -213,6 +213,23 @@ impl Site {
         }
     }
 
+    /// Makes wires of all links but an emulated one: each end sends so fast at most, out of a queue of so many bytes.
+    pub(super) fn wires(&self, rate_kbit: u64, queue_bytes: u64) -> Result<(), CellError> {
+        let shape = |space: &Namespace, name: &str| space.shape(name, rate_kbit, queue_bytes);
+        shape(&self.source, &down(0)).map_err(failed)?;
+        for (host, space) in self.nodes.iter().enumerate() {
+            let names = self.outgoing(host);
+            let all = names
+                .iter()
+                .map(String::as_str)
+                .chain([self.incoming(host)]);
+            for name in all.filter(|name| *name != EMULATED) {
+                shape(space, name).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The network of a host.
     pub(super) fn node(&self, host: usize) -> &Namespace {
         &self.nodes[host]

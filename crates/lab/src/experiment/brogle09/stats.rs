@@ -2,6 +2,7 @@
 
 use super::talk::{ABSENT, Arrivals, Told};
 use crate::experiment::Row;
+use std::collections::BTreeMap;
 
 /// "Latency w/o 5% outliers" [Brogle09 Fig. 4, 5].
 // Choice: the paper does not say which; the slowest 5 % are left out.
@@ -56,9 +57,39 @@ pub(super) fn worst_loss_pct(told: &Told) -> f64 {
     losses.fold(0.0, f64::max)
 }
 
-/// Writes what `who` did into a row: `native_p50_us` of the sink that is drawn, and
-/// `native_P6_loss_pct` and so on of each.
-pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, told: &Told) {
+/// Numbers whose standard error over the trials is told beside their mean.
+const WITH_ERROR: [&str; 4] = ["worst_loss_pct", "p50_us", "p99_us", "mean_95_us"];
+
+/// Writes what `who` did in some trials into a row, the mean of each number: `native_p50_us` of the sink that is
+/// drawn, and `native_P6_loss_pct` and so on of each. `native_p50_us_error` is a standard error.
+pub(super) fn tell(row: &mut Row, who: &str, drawn: &str, trials: &[Told]) {
+    let mut each: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for told in trials {
+        let mut one = Row::default();
+        tell_trial(&mut one, who, drawn, told);
+        for (name, value) in one.values {
+            each.entry(name).or_default().push(value);
+        }
+    }
+    for (name, values) in each {
+        let (mean, error) = mean_and_error(&values);
+        let is_with_error = WITH_ERROR.iter().any(|end| name == format!("{who}_{end}"));
+        if is_with_error && error.is_finite() {
+            row.set(format!("{name}_error"), error);
+        }
+        row.set(name, mean);
+    }
+}
+
+/// The mean of some numbers and its standard error, NaN of fewer than two.
+pub(super) fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0) / n).sqrt())
+}
+
+fn tell_trial(row: &mut Row, who: &str, drawn: &str, told: &Told) {
     row.set(format!("{who}_sent"), told.sent as f64);
     row.set(format!("{who}_achieved_pps"), told.achieved_pps);
     row.set(format!("{who}_refused"), told.refused as f64);
@@ -121,9 +152,31 @@ mod tests {
         };
         assert_eq!(worst_loss_pct(&told), 20.0);
         let mut row = Row::default();
-        tell(&mut row, "native", "P6", &told);
+        tell(&mut row, "native", "P6", &[told]);
         assert_eq!(row.value("native_P6_loss_pct"), 20.0);
         assert_eq!(row.value("native_p50_95_us"), 48.0);
+    }
+
+    #[test]
+    fn of_several_trials_there_are_a_mean_and_its_error() {
+        let trial = |lost: usize| {
+            let mut latencies_ns = vec![1_000; 100];
+            latencies_ns[..lost].fill(ABSENT);
+            Told {
+                sent: 100,
+                sinks: vec![arrivals(latencies_ns)],
+                ..Told::default()
+            }
+        };
+        let mut row = Row::default();
+        tell(&mut row, "native", "P6", &[trial(1), trial(2), trial(3)]);
+        assert_eq!(row.value("native_worst_loss_pct"), 2.0);
+        let error = row.value("native_worst_loss_pct_error");
+        assert!((error - (1.0_f64 / 3.0).sqrt()).abs() < 1e-9, "{error}");
+        assert!(row.value("native_P6_p50_us_error").is_nan());
+        let mut once = Row::default();
+        tell(&mut once, "native", "P6", &[trial(1)]);
+        assert!(once.value("native_worst_loss_pct_error").is_nan());
     }
 
     #[test]
@@ -134,7 +187,7 @@ mod tests {
             ..Told::default()
         };
         let mut row = Row::default();
-        tell(&mut row, "native", "P6", &told);
+        tell(&mut row, "native", "P6", &[told]);
         assert_eq!(row.value("native_loss_pct"), 100.0);
         assert!(row.value("native_mean_us").is_nan());
     }

@@ -1,7 +1,7 @@
 //! Measuring a load of Table I: one contender after the other in the same networks.
 
 use super::loads::{LOADS, Load};
-use super::overlay::{Overlay, Trees};
+use super::overlay::{Kind, Overlay};
 use super::site::{Shape, Site};
 use super::stats::tell;
 use super::talk::{Ends, Stream, Told};
@@ -11,6 +11,9 @@ use crate::experiment::{Cell, CellError, Plan, Row, Size};
 
 /// What the lossy link does, there and back, in the cells that have one.
 const LOSSY: &str = "loss=1%";
+/// How often each contender carries a load.
+const TRIALS_QUICK: usize = 3;
+const TRIALS_FULL: usize = 5;
 /// Loads that a quick run measures over the lossy link: one of each payload, none near any limit.
 const LOSSY_QUICK: [u32; 3] = [2, 7, 12];
 
@@ -37,6 +40,14 @@ fn cell(tree: f64, load: &Load, loss_pct: f64) -> Cell {
         ("mbps", load.mbps),
         ("loss_pct", loss_pct),
     ])
+}
+
+/// How often each contender carries a load.
+pub(super) fn trials(size: Size) -> usize {
+    match size {
+        Size::Quick => TRIALS_QUICK,
+        Size::Full => TRIALS_FULL,
+    }
 }
 
 /// A cell under measurement.
@@ -76,14 +87,14 @@ impl Bout<'_> {
     pub(super) fn native(&mut self) -> Result<(), CellError> {
         let _routes = native::Native::start(&self.site)?;
         let ends = native::ends(&self.site)?;
-        self.carry("native", &ends).map(drop)
+        self.carry("native", &ends)
     }
 
     /// As many bare forwarders as hosts.
     pub(super) fn bare(&mut self) -> Result<(), CellError> {
         let forwarders = bare::Bare::start(&self.site)?;
         let ends = bare::ends(&self.site)?;
-        self.carry("bare", &ends).map(drop)?;
+        self.carry("bare", &ends)?;
         if let Some(report) = forwarders.stop().get(self.site.shape.middle()) {
             let per_copy = report.ns_per_packet() / 1e3;
             self.row.set("bare_copy_cpu_us", per_copy);
@@ -98,34 +109,40 @@ impl Bout<'_> {
         Ok(())
     }
 
-    /// The overlay with trees of one kind.
-    pub(super) fn overlay(&mut self, trees: Trees) -> Result<(), CellError> {
-        let who = trees.as_str();
-        let mut overlay = Overlay::start(&self.plan.program, &self.site, trees)?;
+    /// The overlay, one kind of it.
+    pub(super) fn overlay(&mut self, kind: Kind) -> Result<(), CellError> {
+        let who = kind.name;
+        let mut overlay = Overlay::start(&self.plan.program, &self.site, kind)?;
         let ends = overlay.ends(&self.site)?;
         let opened = ends.open(who);
         overlay.check()?;
         self.row
             .set(format!("{who}_open_ms"), opened?.as_secs_f64() * 1e3);
         let before = overlay.middle_usage()?;
-        let told = ends.run(&self.stream)?;
+        let trials = self.run(&ends)?;
         let used = overlay.middle_usage()?.since(before);
         let branches = self.site.shape.children(self.site.shape.middle()).count();
-        let copies = (told.sent * branches as u64).max(1) as f64;
+        let sent: u64 = trials.iter().map(|told| told.sent).sum();
+        let copies = (sent * branches as u64).max(1) as f64;
         self.row.set(
             format!("{who}_copy_cpu_us"),
             used.cpu_ns as f64 / 1e3 / copies,
         );
         overlay.check()?;
-        tell(&mut self.row, who, self.site.shape.drawn(), &told);
+        tell(&mut self.row, who, self.site.shape.drawn(), &trials);
         Ok(())
     }
 
-    fn carry(&mut self, who: &str, ends: &Ends) -> Result<Told, CellError> {
+    fn carry(&mut self, who: &str, ends: &Ends) -> Result<(), CellError> {
         ends.open(who)?;
-        let told = ends.run(&self.stream)?;
-        tell(&mut self.row, who, self.site.shape.drawn(), &told);
-        Ok(told)
+        let trials = self.run(ends)?;
+        tell(&mut self.row, who, self.site.shape.drawn(), &trials);
+        Ok(())
+    }
+
+    fn run(&self, ends: &Ends) -> Result<Vec<Told>, CellError> {
+        let trials = 0..trials(self.plan.size);
+        trials.map(|_| ends.run(&self.stream)).collect()
     }
 
     /// What was measured.

@@ -26,9 +26,8 @@ const HEADER_BYTES: usize = 24;
 const SINK_BUFFER_BYTES: i32 = 32 << 20;
 /// How often the recorder looks.
 const LOOK: Duration = Duration::from_millis(1);
-/// When nothing has arrived for so long after the last was sent, the rest is lost. Recovery over a
-/// link of the laboratory takes some ten milliseconds.
-const SILENCE_NS: u64 = 300_000_000;
+/// When nothing has arrived for so long after the last was sent, the rest is lost. The longest deadline here is 600 ms.
+const SILENCE_NS: u64 = 800_000_000;
 /// Shorter than this it is not worth sleeping.
 const NAP_NS: u64 = 4_000;
 /// If the sender is held up for longer than this, what it missed is not sent all at once: that

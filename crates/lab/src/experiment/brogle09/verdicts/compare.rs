@@ -1,10 +1,10 @@
 //! Verdicts on §IV-C, the abstract and §V, and on what this project asks of itself.
 
-use super::super::capacity;
 use super::super::site::Shape;
 use super::super::view::{
     ACCEPTABLE_US, CARRIED_PCT, CHAIN, HIGH_PCT, TREE, View, every, most, numbers,
 };
+use super::super::{capacity, far};
 use crate::experiment::{Plan, Row, Rows, Verdict};
 
 const LOSS: &str = "overlay_worst_loss_pct";
@@ -23,6 +23,8 @@ const GOAL_CAPACITY_CHAIN: f64 = 2.0;
 const GOAL_CAPACITY_TREE: f64 = 1.5;
 /// What may be lost behind a link that loses 1 %, in percent.
 const GOAL_REPAIR_PCT: f64 = 0.03;
+/// What may be lost over a far link, beside what is sent while it is out, in percent.
+const GOAL_FAR_PCT: f64 = 0.01;
 /// Loads whose cost is told: 1.6, 7.9, 15.8 and 39 thousand packets per second.
 const COSTED: [u32; 4] = [1, 2, 3, 4];
 /// The paper's own limits do not bind this node.
@@ -40,6 +42,7 @@ pub(in super::super) fn verdicts(_: &Plan, rows: &Rows) -> Vec<Verdict> {
     verdicts.push(goal_latency(chain, tree));
     verdicts.push(goal_capacity(rows));
     verdicts.push(goal_repair(rows));
+    verdicts.extend(goals_far(rows));
     verdicts
 }
 
@@ -311,4 +314,42 @@ fn goal_repair(rows: &Rows) -> Verdict {
          machine's processors too busy",
         all - count
     ))
+}
+
+fn goals_far(rows: &Rows) -> [Verdict; 2] {
+    let judge = |claim: &'static str, outage_ms: f64| {
+        let limit = far::own_pct(outage_ms) + GOAL_FAR_PCT;
+        let (mut holds, mut words) = (true, Vec::new());
+        for tree in [CHAIN, TREE] {
+            for rtt_ms in far::ROUND_TRIPS_MS {
+                let at = [
+                    ("tree", tree),
+                    ("far_rtt_ms", rtt_ms),
+                    ("outage_ms", outage_ms),
+                ];
+                // A quick run has the chain alone.
+                let Some(row) = rows.with(&at).next() else {
+                    continue;
+                };
+                let of = |who: &str| row.value(&format!("{who}_worst_loss_pct"));
+                let error = |who: &str| row.value(&format!("{who}_worst_loss_pct_error"));
+                holds &= of("overlay") <= limit && of("beside") <= limit && of("native") > 0.5;
+                words.push(format!(
+                    "{} {rtt_ms} ms: overlay {:.4} ± {:.4}, beside {:.4} ± {:.4}, bare {:.2}, native {:.2} %",
+                    if tree == CHAIN { "chain" } else { "tree" },
+                    of("overlay"),
+                    error("overlay"),
+                    of("beside"),
+                    error("beside"),
+                    of("bare"),
+                    of("native"),
+                ));
+            }
+        }
+        match words.is_empty() {
+            true => Verdict::untested(claim, "no cell"),
+            false => Verdict::of(claim, holds, words.join("; ")),
+        }
+    };
+    [judge("goal-far", 0.0), judge("goal-outage", far::OUTAGE_MS)]
 }
