@@ -9,6 +9,7 @@
 
 pub(crate) mod control;
 mod deliver;
+mod direct;
 mod doubt;
 mod ends;
 mod flows;
@@ -108,6 +109,7 @@ pub struct Node {
     unix_start_s: u64,
     accept: Option<Vec<NodeAddr>>,
     handshakes: Handshakes,
+    direct: direct::Direct,
     /// Sessions with the nodes at which this node's packets leave the overlay.
     ends: Ends,
     links: Links,
@@ -201,6 +203,7 @@ impl Node {
             unix_start_s: config.unix_start_s,
             accept: config.accept,
             ends: Ends::new(config.identity.clone(), config.network.clone(), config.seed),
+            direct: direct::Direct::default(),
             handshakes: Handshakes::new(config.identity, config.network, config.seed, Time::ZERO),
             links,
             sockets: Sockets::default(),
@@ -384,6 +387,7 @@ impl Node {
             self.shared.expire(now);
             self.redial(now, out);
             self.tend_ends(now, out);
+            self.tend_direct(now, out);
             self.keep_records(now);
         }
         self.report_groups(now, out);

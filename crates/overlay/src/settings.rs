@@ -53,6 +53,8 @@ pub struct Settings {
     pub streams: stream::Settings,
     /// Whether what goes to other nodes is sealed from end to end.
     pub sealing: Sealing,
+    /// Whether nodes that have traffic for each other make a link of their own.
+    pub direct_links: bool,
     /// What the metrics of its links are made of.
     pub metric: MetricOf,
     /// Tmax of the expected-latency metric: what a lost packet costs. [Amir06 §IV-B]: 100 ms.
@@ -80,6 +82,9 @@ impl Settings {
             // Choice: not yet by itself, because the first packets to a node wait for a handshake of one
             // round trip, and longer where the path is broken.
             sealing: Sealing::Off,
+            // Choice: networks that were configured by hand have the links that they name. `sinew up` and `sinew join`
+            // switch this on.
+            direct_links: false,
             metric: MetricOf::Measured,
             // Choice: the deadline of calls through the gateway.
             codec_threshold: Duration::from_millis(150),

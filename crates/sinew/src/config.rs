@@ -119,6 +119,9 @@ pub struct Config {
     /// Tell routers the class of packets.
     #[serde(default)]
     pub dscp: bool,
+    /// Make a link of its own to each node with which this node's programs exchange packets.
+    #[serde(default)]
+    pub direct_links: bool,
     /// Probe how many physical links lead to each neighbour.
     #[serde(default = "yes")]
     pub probe_hops: bool,

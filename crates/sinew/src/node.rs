@@ -416,6 +416,7 @@ fn node(
         Some(RelaysCanRead::Never) => settings.sealing = Sealing::Always,
         Some(RelaysCanRead::Always) => settings.sealing = Sealing::Off,
     }
+    settings.direct_links = config.direct_links;
     for (key, value) in &config.settings {
         let set = settings.set(key, value);
         set.map_err(|why| Failure::misused(format!("[settings] {why}")))?;

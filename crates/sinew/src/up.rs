@@ -100,7 +100,10 @@ fn make(args: &Up, dir: &Path, node: &str) -> Outcome {
         lifetime: 30,
         json: false,
     })?;
-    Ok(())
+    let config = dir.join(node).join("node.toml");
+    edit(&config, |document| {
+        document["direct_links"] = toml_edit::value(true);
+    })
 }
 
 /// The address from which this host would send to the Internet; nothing is sent.
@@ -126,10 +129,16 @@ fn own_address() -> Result<String, Failure> {
 
 /// A service has its sockets where commands look for them.
 fn move_sockets(config: &Path, node: &str, sockets: &str) -> Outcome {
+    edit(config, |document| {
+        document["client_socket"] = toml_edit::value(format!("{sockets}/{node}.sock"));
+        document["control_socket"] = toml_edit::value(format!("{sockets}/{node}.ctl"));
+    })
+}
+
+fn edit(config: &Path, change: impl FnOnce(&mut toml_edit::DocumentMut)) -> Outcome {
     let text = crate::identity::read(config)?;
     let mut document: toml_edit::DocumentMut = text.parse().map_err(Failure::failed)?;
-    document["client_socket"] = toml_edit::value(format!("{sockets}/{node}.sock"));
-    document["control_socket"] = toml_edit::value(format!("{sockets}/{node}.ctl"));
+    change(&mut document);
     fs::write(config, document.to_string()).map_err(|error| {
         Failure::failed(format_args!("cannot write {}: {error}", config.display()))
     })

@@ -40,10 +40,10 @@ pub use repair::{
 };
 pub use report::{GroupReport, RECEPTIONS_MAX, Reception};
 
-use crate::Malformed;
 use crate::bytes::Reader;
 use crate::data::LaneSeq;
 use crate::record::{Acks, Records};
+use crate::{Endpoint, Malformed};
 
 /// Bytes in front of a message's body.
 pub const MESSAGE_HEADER_BYTES: usize = 3;
@@ -82,6 +82,8 @@ pub mod kind {
     pub const REPAIR: u8 = 14;
     /// [`super::LaneReport`].
     pub const LANE_REPORT: u8 = 15;
+    /// [`crate::Endpoint`]: where the receiver is seen.
+    pub const SEEN_AT: u8 = 16;
 }
 
 /// One message.
@@ -117,6 +119,8 @@ pub enum Message<'a> {
     Repair(Repair<'a>),
     /// What has become of the packets of the real-time lane.
     LaneReport(LaneReport),
+    /// Where the datagrams of the receiver of this message come from, as its sender sees it.
+    SeenAt(Endpoint),
     /// Of a type that this code does not know; to be counted and stepped over.
     Unknown {
         /// Its type.
@@ -144,6 +148,7 @@ impl<'a> Message<'a> {
             kind::LINK_DOUBT => LinkDoubt::parse(body).map(Message::LinkDoubt),
             kind::REPAIR => Repair::parse(body).map(Message::Repair),
             kind::LANE_REPORT => LaneReport::parse(body).map(Message::LaneReport),
+            kind::SEEN_AT => Endpoint::parse(body).map(Message::SeenAt),
             _ if kind & CRITICAL != 0 => Err(Malformed::Critical),
             _ => Ok(Message::Unknown { kind, body }),
         }

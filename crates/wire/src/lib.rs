@@ -25,6 +25,7 @@ pub mod certificate;
 pub mod control;
 pub mod data;
 pub mod echo;
+mod endpoint;
 pub mod exit;
 pub mod groups;
 pub mod handshake;
@@ -40,6 +41,7 @@ pub mod stamp;
 pub mod transport;
 
 pub use data::{HEADER_BYTES, HEADROOM, SEALED_HEADROOM};
+pub use endpoint::Endpoint;
 pub use link::{CLEAR_BYTES, TAG_BYTES};
 pub use measure::{Availability, Latency, Loss};
 

@@ -41,7 +41,7 @@ pub use bulk::{
 use crate::bytes::{Reader, Writer};
 use crate::control::CRITICAL;
 use crate::record::{BODY_BYTES_MAX, Key, RecordKind, RecordSeq};
-use crate::{Availability, Full, Latency, Loss, Malformed};
+use crate::{Availability, Endpoint, Full, Latency, Loss, Malformed};
 use base::NodeAddr;
 use core::cmp::Reverse;
 use core::num::NonZeroU8;
@@ -114,6 +114,17 @@ pub const OPTION_VERSION: u8 = 5;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_SEALS: u8 = 8;
+/// The option that tells where neighbours see the origin: `n` times an [`Endpoint`], at most
+/// [`ENDPOINTS_MAX`]. Nodes that have traffic for the origin and no link to it may dial it there.
+///
+/// ```text
+/// +---------------+---------------+---------------+-------------------------------+
+/// | 0 0 0 0 1 0 1 0 |   18 n      |   address (16 bytes), port (2 bytes)  | ...
+/// +---------------+---------------+---------------+-------------------------------+
+/// ```
+pub const OPTION_ENDPOINTS: u8 = 10;
+/// The most endpoints of an origin: one of each family, or two that a NAT has given it.
+pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
 pub const SEALS_VERSION: u8 = 1;
 /// The longest version that is told: `100.100.100-rc.100+build` has as many.
@@ -282,6 +293,17 @@ impl<'a> LinkState<'a> {
         }
     }
 
+    /// Where neighbours see the origin. What cannot be dialled is passed over.
+    pub fn endpoints(&self) -> impl Iterator<Item = Endpoint> + Clone + use<'a> {
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_ENDPOINTS);
+        let (entries, _) = told.map_or(&[][..], |option| option.value).as_chunks();
+        let entries = entries.iter().take(ENDPOINTS_MAX);
+        entries
+            .map(Endpoint::from_bytes)
+            .filter(|endpoint| endpoint.is_dialable())
+    }
+
     /// The options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
@@ -414,6 +436,24 @@ pub fn write_seals(w: &mut Writer<'_>, boot: u32) -> Result<(), Full> {
     let [a, b, c, d] = boot.to_be_bytes();
     let (kind, value) = (OPTION_SEALS, &[SEALS_VERSION, a, b, c, d][..]);
     write_option(w, Opt { kind, value })
+}
+
+/// Appends [`OPTION_ENDPOINTS`] for the first [`ENDPOINTS_MAX`] of these, as far as there is room. Nothing for none.
+pub fn write_endpoints(w: &mut Writer<'_>, endpoints: &[Endpoint]) -> Result<(), Full> {
+    let room = w.room().saturating_sub(2) / Endpoint::BYTES;
+    let endpoints = &endpoints[..endpoints.len().min(ENDPOINTS_MAX).min(room)];
+    if endpoints.is_empty() {
+        return Ok(());
+    }
+    let value: Vec<u8> = endpoints.iter().flat_map(|it| it.to_bytes()).collect();
+    let kind = OPTION_ENDPOINTS;
+    write_option(
+        w,
+        Opt {
+            kind,
+            value: &value,
+        },
+    )
 }
 
 /// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those

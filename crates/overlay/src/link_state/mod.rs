@@ -130,6 +130,8 @@ pub struct Database {
     told: BTreeMap<(NodeAddr, NodeAddr), Told>,
     /// What nodes tell of their part in bulk data.
     bulk: BTreeMap<NodeAddr, wire::link_state::Bulk>,
+    /// Where neighbours of nodes see them.
+    endpoints: BTreeMap<NodeAddr, Vec<wire::Endpoint>>,
     /// Nodes that somebody does not hear: at most as many as have told their links.
     doubts: BTreeMap<NodeAddr, doubt::Doubt>,
     doubt_after: Duration,
@@ -162,6 +164,7 @@ impl Database {
             sealers: Map::default(),
             told: BTreeMap::new(),
             bulk: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             doubts: BTreeMap::new(),
             doubt_after: Duration::from_millis(300),
             is_denial_due: false,

@@ -8,6 +8,7 @@ use crate::mtu::{DEFAULT, FLOOR};
 use base::NodeAddr;
 use core::num::NonZeroU8;
 use std::collections::BTreeMap;
+use wire::Endpoint;
 use wire::link_state::{Bulk, Link, LinkState, Rates};
 
 /// What the sender of a link tells of its direction, for bulk data and groups.
@@ -37,6 +38,11 @@ impl Database {
         self.bulk.get(&node).copied()
     }
 
+    /// Where neighbours of a node see it, if it tells.
+    pub fn endpoints_of(&self, node: NodeAddr) -> &[Endpoint] {
+        self.endpoints.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     /// The least of all links.
     #[inline]
     pub fn least_usable(&self) -> u16 {
@@ -59,6 +65,7 @@ impl Database {
         forget(&mut self.usable, origin);
         forget(&mut self.told, origin);
         self.bulk.remove(&origin);
+        self.endpoints.remove(&origin);
         match state.and_then(|state| state.seals()) {
             Some(boot) => self.sealers.insert(origin, boot),
             None => self.sealers.remove(&origin),
@@ -72,6 +79,10 @@ impl Database {
     fn take_in(&mut self, origin: NodeAddr, state: &LinkState<'_>) {
         if let Some(bulk) = state.bulk() {
             self.bulk.insert(origin, bulk);
+        }
+        let endpoints: Vec<Endpoint> = state.endpoints().collect();
+        if !endpoints.is_empty() {
+            self.endpoints.insert(origin, endpoints);
         }
         let links: Vec<Link> = state.links().collect();
         // Places of no link are passed over before.

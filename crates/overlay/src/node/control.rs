@@ -155,8 +155,8 @@ impl Node {
         let is_accepted = match &self.accept {
             Some(list) => list.contains(&peer),
             // Choice: whom the operator has taken off is not just anybody. It may not have heard of
-            // that, and it dials again where it was linked before.
-            None => known.is_none(),
+            // that, and it dials again where it was linked before. Direct links come and go.
+            None => known.is_none() || self.settings.direct_links,
         };
         if !is_accepted {
             return Err(Refusal::NotAccepted(peer));
@@ -275,6 +275,7 @@ impl Node {
                 }
                 Ok(Message::LinkDoubt(doubt)) => self.on_doubt(now, index, doubt),
                 Ok(Message::GroupReport(report)) => self.on_group_report(now, index, &report),
+                Ok(Message::SeenAt(endpoint)) => self.on_seen_at(index, endpoint),
                 Ok(Message::Unknown { .. }) => {}
                 Err(_) => self.drop_one(Drop::Malformed, out),
             }

@@ -158,7 +158,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    fn meet(
+    pub(super) fn meet(
         &mut self,
         now: Time,
         neighbor: Neighbor,
@@ -190,7 +190,7 @@ impl Node {
         Ok(Reply::Done)
     }
 
-    fn part(
+    pub(super) fn part(
         &mut self,
         now: Time,
         neighbor: NodeAddr,

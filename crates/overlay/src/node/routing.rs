@@ -16,11 +16,11 @@ use core::cmp::Reverse;
 use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
-    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities, write_hops,
-    write_link_rates, write_seals, write_usable, write_version,
+    Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities,
+    write_endpoints, write_hops, write_link_rates, write_seals, write_usable, write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
-use wire::{Availability, Latency, Loss};
+use wire::{Availability, Endpoint, Latency, Loss};
 
 /// The least time between two records of this node: several links that change at once are told
 /// together, and a node with many unstable links does not flood the network.
@@ -131,8 +131,13 @@ impl Proof<'_> {
 }
 
 /// What is told besides the costs of links, as far as there is room.
-fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: (Option<Bulk>, &str)) {
-    let (bulk, version) = own;
+fn write_options(
+    w: &mut Writer<'_>,
+    now: Time,
+    links: &[&Link],
+    own: (&[Endpoint], Option<Bulk>, &str),
+) {
+    let (endpoints, bulk, version) = own;
     const BOUNDED: &str = "it bounds itself to what is left";
     let told = || (0u8..).zip(links);
     let usable = told().map(|(i, link)| (i, link.mtu.usable()));
@@ -147,6 +152,7 @@ fn write_options(w: &mut Writer<'_>, now: Time, links: &[&Link], own: (Option<Bu
         .filter_map(|(i, link)| Some((i, link.hops?)))
         .collect();
     write_usable(w, &usable).expect(BOUNDED);
+    write_endpoints(w, endpoints).expect(BOUNDED);
     write_capacities(w, &capacities).expect(BOUNDED);
     if let Some(bulk) = bulk {
         write_bulk(w, bulk).expect(BOUNDED);
@@ -257,7 +263,8 @@ impl Node {
         if self.settings.sealing != Sealing::Off {
             write_seals(&mut writer, self.boot).expect("it is the first option");
         }
-        write_options(&mut writer, now, &links, (self.bulk, self.version));
+        let own = (self.direct.announced(), self.bulk, self.version);
+        write_options(&mut writer, now, &links, own);
         let options = writer.written();
         let certificate = identity.certificate();
         let news = self

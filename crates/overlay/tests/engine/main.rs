@@ -11,6 +11,7 @@ mod certificates;
 mod chain;
 mod control_traffic;
 mod detours;
+mod direct;
 mod early;
 mod ends;
 mod expiring;

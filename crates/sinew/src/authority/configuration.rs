@@ -46,6 +46,7 @@ pub(crate) fn joined(node: &Joined<'_>) -> String {
         node.sockets,
         "that has joined by an invitation",
     );
+    text += "# Link directly to nodes with which programs here exchange packets, through NAT too.\ndirect_links = true\n";
     let key: String = node
         .issuer
         .iter()

@@ -6,9 +6,9 @@ use super::{
     GroupReport, Hello, Hold, LaneReport, LinkDoubt, MESSAGE_HEADER_BYTES, MtuAnswer, MtuProbe,
     Reception, TailProbe, kind,
 };
-use crate::Full;
 use crate::bytes::Writer;
 use crate::record::{Key, Record};
+use crate::{Endpoint, Full};
 use base::NodeAddr;
 
 /// Fills the plaintext of one control datagram. A message that does not fit is refused with
@@ -125,6 +125,11 @@ impl<'a> Builder<'a> {
     /// Appends a [`LaneReport`].
     pub fn lane_report(&mut self, report: LaneReport) -> Result<(), Full> {
         self.message(kind::LANE_REPORT, &report.to_bytes())
+    }
+
+    /// Appends where the neighbour is seen.
+    pub fn seen_at(&mut self, endpoint: Endpoint) -> Result<(), Full> {
+        self.message(kind::SEEN_AT, &endpoint.to_bytes())
     }
 
     /// Appends an [`MtuProbe`] with its padding. It is to be alone in its datagram, sealed as it

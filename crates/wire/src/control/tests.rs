@@ -646,3 +646,17 @@ fn a_report_of_a_group_has_these_bytes() {
     assert_eq!(GroupReport::parse(&long), Err(Malformed::Count));
     assert!(GroupReport::parse(&long[..long.len() - Reception::BYTES]).is_ok());
 }
+
+#[test]
+fn a_neighbour_is_told_where_it_is_seen() {
+    let mut ip = [0; 16];
+    ip[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+    let endpoint = Endpoint { ip, port: 7700 };
+    let mut bytes = [0; MESSAGE_HEADER_BYTES + Endpoint::BYTES];
+    let mut builder = Builder::new(&mut bytes);
+    assert_eq!(builder.seen_at(endpoint), Ok(()));
+    assert_eq!(builder.seen_at(endpoint), Err(Full));
+    assert_eq!(bytes[..7], [16, 0, 18, 0x20, 0x01, 0x0d, 0xb8]);
+    assert_eq!(bytes[19..], [0x1e, 0x14]);
+    assert_eq!(read(&bytes), Ok(vec![Message::SeenAt(endpoint)]));
+}

@@ -487,3 +487,53 @@ fn who_seals_says_so_with_its_boot() {
     assert_eq!(told(&[8, 4, 1, 0, 0, 0]), None);
     assert_eq!(told(&[8, 0]), None);
 }
+
+#[test]
+fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
+    let at = |last: u8, port: u16| {
+        let mut ip = [0; 16];
+        ip[10..12].fill(0xff);
+        ip[12..].copy_from_slice(&[192, 0, 2, last]);
+        Endpoint { ip, port }
+    };
+    let written = |used: usize, endpoints: &[Endpoint]| {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        w.put(&[0; OPTIONS_BYTES_MAX][..used]).unwrap();
+        write_endpoints(&mut w, endpoints).unwrap();
+        w.written()[used..].to_vec()
+    };
+    let option = written(0, &[at(7, 7700), at(8, 9)]);
+    assert_eq!(option[..2], [10, 36]);
+    assert_eq!(option[14..20], [192, 0, 2, 7, 0x1e, 0x14]);
+    let told = |options: &[u8]| -> Vec<Endpoint> {
+        LinkState::parse(&with_options(options))
+            .unwrap()
+            .endpoints()
+            .collect()
+    };
+    assert_eq!(told(&option), [at(7, 7700), at(8, 9)]);
+    assert_eq!(
+        told(&written(0, &[at(7, 1), at(8, 2), at(9, 3)])),
+        [at(7, 1), at(8, 2)]
+    );
+    assert_eq!(
+        told(&written(0, &[at(7, 0), at(8, 2)])),
+        [at(8, 2)],
+        "port 0"
+    );
+    assert!(
+        told(&[10, 0]).is_empty() && told(&[10, 3, 1, 2, 3]).is_empty() && told(&[]).is_empty()
+    );
+    assert!(written(0, &[]).is_empty());
+    // Whole or not at all.
+    assert_eq!(
+        written(OPTIONS_BYTES_MAX - 20, &[at(7, 1), at(8, 2)]).len(),
+        20
+    );
+    assert_eq!(written(OPTIONS_BYTES_MAX - 19, &[at(7, 1)]).len(), 0);
+    for cut in 1..option.len() {
+        let body = with_options(&option[..cut]);
+        assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
+    }
+}

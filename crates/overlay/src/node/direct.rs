@@ -1,0 +1,247 @@
+//! Direct links: two nodes that have traffic for each other and no link between them make one, through NAT or not.
+//!
+//! ```text
+//!   b ──── a ──── c        a sees both: it tells b "your datagrams come from 198.51.100.2:40001", and c likewise
+//!   │NAT           NAT│    b and c announce that with their link state
+//!   └─── dial ─── dial ┘   traffic from b to c passes a: b and c see it, and dial each other at the same time
+//! ```
+//! The first datagram of each opens the NAT of its sender for the other one's. That works unless both NATs give each
+//! destination a port of its own; then the traffic stays on its way over `a`. A link that is up competes by its cost
+//! like any other: nothing is rerouted because it is direct.
+//!
+//! Life of an attempt: traffic ─▶ dial each announced endpoint for [`PATIENCE`] ─▶ up, until nobody has had
+//! traffic for [`IDLE`]; or given up for a while, twice as long each time.
+//!
+//! A member may announce an endpoint that is somebody else's. Only nodes that have traffic for this member dial there,
+//! with handshakes that are no longer than any first datagram, [`DIRECT_MAX`] members at a time.
+
+use super::Node;
+use crate::link::{Dialling, LinkIndex};
+use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::Endpoint;
+use wire::control::{Builder, MESSAGE_HEADER_BYTES};
+
+/// Attempts and direct links at a time. Choice: as many links as a node that joins gets by itself, twice.
+const DIRECT_MAX: usize = 8;
+/// Traffic is present for so long after its last packet. Choice: a call's pause, or an interactive session's.
+const PRESENT: Duration = Duration::from_secs(10);
+/// An endpoint is dialled for so long. Choice: two of the other node's looks at its traffic, and a handshake over a
+/// long path.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The rest after all endpoints of a node have been dialled in vain, at first and at most.
+const REST: Duration = Duration::from_secs(60);
+const REST_MAX: Duration = Duration::from_secs(3_600);
+/// A direct link without traffic of its two ends ends after so long. Choice: people call back within minutes.
+const IDLE: Duration = Duration::from_secs(600);
+/// A neighbour is told again where it is seen, as the message may be lost. Choice: soon enough for a NAT that was
+/// restarted, and 2 bit/s.
+const TOLD_AGAIN: Duration = Duration::from_secs(60);
+
+/// Where neighbours see this node, and the direct links that it makes.
+#[derive(Debug, Default)]
+pub(super) struct Direct {
+    /// Where each neighbour says that it sees this node.
+    seen: BTreeMap<NodeAddr, Endpoint>,
+    /// What neighbours were told last, and when.
+    told: BTreeMap<NodeAddr, (Endpoint, Time)>,
+    /// What the own record says.
+    announced: Vec<Endpoint>,
+    attempts: BTreeMap<NodeAddr, Attempt>,
+}
+
+/// One node with which a direct link is wanted.
+#[derive(Debug)]
+struct Attempt {
+    /// When there was traffic last.
+    wanted: Time,
+    /// The endpoint that is dialled, and since when; none before the first dial and while it rests.
+    dialled: Option<(usize, Time)>,
+    /// Nothing is dialled until then.
+    rests_until: Time,
+    /// The next rest.
+    rest: Duration,
+}
+
+impl Direct {
+    /// What the own record says of where this node is seen.
+    pub(super) fn announced(&self) -> &[Endpoint] {
+        &self.announced
+    }
+}
+
+impl Node {
+    /// A neighbour tells where it sees this node.
+    pub(super) fn on_seen_at(&mut self, index: LinkIndex, endpoint: Endpoint) {
+        if self.settings.direct_links && endpoint.is_dialable() {
+            let peer = self.links.at(index).peer;
+            self.direct.seen.insert(peer, endpoint);
+        }
+    }
+
+    /// Once a second: what neighbours are to know, and what is to be dialled or given up.
+    pub(super) fn tend_direct(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        if !self.settings.direct_links {
+            return;
+        }
+        self.tell_neighbours(now, out);
+        let seen = self.seen_at();
+        if seen != self.direct.announced {
+            self.direct.announced = seen;
+            self.own_record_due = true;
+        }
+        for partner in self.partners(now) {
+            self.want(now, partner);
+        }
+        let attempts: Vec<NodeAddr> = self.direct.attempts.keys().copied().collect();
+        for to in attempts {
+            self.attempt(now, to, out);
+        }
+    }
+
+    fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
+        for index in self.links.indices() {
+            let link = self.links.at_mut(index);
+            let at = link.at.filter(|_| link.is_up());
+            let Some(endpoint) = at.map(endpoint).filter(|it| it.is_dialable()) else {
+                self.direct.told.remove(&link.peer);
+                continue;
+            };
+            let told = self.direct.told.get(&link.peer);
+            if told.is_some_and(|&(told, at)| told == endpoint && now.since(at) < TOLD_AGAIN) {
+                continue;
+            }
+            self.direct.told.insert(link.peer, (endpoint, now));
+            let mut bytes = [0; MESSAGE_HEADER_BYTES + Endpoint::BYTES];
+            let mut builder = Builder::new(&mut bytes);
+            builder.seen_at(endpoint).expect("it is made to fit");
+            link.send_control(now, &bytes, out);
+        }
+    }
+
+    /// Where neighbours see this node: what most of them say first.
+    fn seen_at(&mut self) -> Vec<Endpoint> {
+        let links = &self.links;
+        let is_up = |peer: &NodeAddr| links.by_peer(*peer).is_some_and(|i| links.at(i).is_up());
+        self.direct.seen.retain(|peer, _| is_up(peer));
+        let mut counts: BTreeMap<Endpoint, usize> = BTreeMap::new();
+        for endpoint in self.direct.seen.values() {
+            *counts.entry(*endpoint).or_default() += 1;
+        }
+        let mut seen: Vec<(Endpoint, usize)> = counts.into_iter().collect();
+        seen.sort_by_key(|&(_, count)| core::cmp::Reverse(count));
+        seen.truncate(wire::link_state::ENDPOINTS_MAX);
+        seen.into_iter().map(|(endpoint, _)| endpoint).collect()
+    }
+
+    /// The nodes with which this one exchanges packets.
+    fn partners(&self, now: Time) -> BTreeSet<NodeAddr> {
+        let sent = self.sockets.outgoing();
+        let sent = sent.filter(|(.., flow)| now.since(flow.last) < PRESENT);
+        let sent = sent.map(|(_, _, to, ..)| to);
+        let received = self.flows.iter().filter(|flow| {
+            flow.key.destination == self.addr && now.since(flow.last_seen) < PRESENT
+        });
+        let received = received.map(|flow| flow.key.source);
+        let streams = self.streams.iter().map(|stream| stream.key.peer);
+        let all = sent.chain(received).chain(streams);
+        all.filter(|to| to.is_node() && *to != self.addr).collect()
+    }
+
+    /// There is traffic for `to`. Links that are configured, and nodes that this one does not accept, stay as they are.
+    fn want(&mut self, now: Time, to: NodeAddr) {
+        if let Some(attempt) = self.direct.attempts.get_mut(&to) {
+            attempt.wanted = now;
+            return;
+        }
+        let is_accepted = self.accept.as_ref().is_none_or(|list| list.contains(&to));
+        let link = self.links.by_peer(to).map(|index| self.links.at(index));
+        let is_there = link.is_some_and(|link| link.dial.is_some() || link.is_up());
+        let is_room = self.direct.attempts.len() < DIRECT_MAX;
+        if is_accepted && !is_there && is_room && !self.database.endpoints_of(to).is_empty() {
+            let attempt = Attempt {
+                wanted: now,
+                dialled: None,
+                rests_until: now,
+                rest: REST,
+            };
+            self.direct.attempts.insert(to, attempt);
+        }
+    }
+
+    /// Goes on with one attempt.
+    fn attempt(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+        let index = self.links.by_peer(to);
+        let is_up = index.is_some_and(|index| self.links.at(index).is_up());
+        let endpoints = self.database.endpoints_of(to);
+        let Some(attempt) = self.direct.attempts.get_mut(&to) else {
+            return;
+        };
+        let is_idle = now.since(attempt.wanted) >= IDLE;
+        if is_idle || (endpoints.is_empty() && !is_up) {
+            self.direct.attempts.remove(&to);
+            return self.end_direct(now, to, out);
+        }
+        if is_up {
+            attempt.rest = REST;
+            attempt.dialled = attempt.dialled.map(|(place, _)| (place, now));
+            return;
+        }
+        if now < attempt.rests_until {
+            return;
+        }
+        let place = match attempt.dialled {
+            Some((_, since)) if now.since(since) < PATIENCE => return,
+            Some((place, _)) => place + 1,
+            None => 0,
+        };
+        let Some(endpoint) = endpoints.get(place).copied() else {
+            attempt.dialled = None;
+            attempt.rests_until = now + attempt.rest;
+            attempt.rest = (attempt.rest * 2).min(REST_MAX);
+            return self.end_direct(now, to, out);
+        };
+        attempt.dialled = Some((place, now));
+        if let Some(at) = self.dialable(endpoint) {
+            let neighbor = super::Neighbor {
+                addr: to,
+                name: String::new(),
+                at: Some(at),
+                capacity_kbps: 0,
+            };
+            // Full: the next attempt may find room.
+            let _ = self.meet(now, neighbor, out);
+        }
+    }
+
+    /// An endpoint, by the socket through which neighbours of the same family are reached.
+    fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
+        let is_ipv4 = endpoint.ipv4().is_some();
+        let mut reached = self.links.iter().filter_map(|(_, link)| link.at);
+        let like = reached.find(|at| self::endpoint(*at).ipv4().is_some() == is_ipv4)?;
+        Some(UnderlayAddr {
+            ip: endpoint.ip,
+            port: endpoint.port,
+            socket: like.socket,
+            local: 0,
+        })
+    }
+
+    /// Ends a direct link, or what was to be one.
+    fn end_direct(&mut self, now: Time, to: NodeAddr, out: &mut impl Outbox<Node>) {
+        let Some(index) = self.links.by_peer(to) else {
+            return;
+        };
+        let _ = self.part(now, to, out);
+        // That nobody answered is no news: nobody has configured it.
+        self.links.at_mut(index).dialling = Dialling::default();
+    }
+}
+
+/// An address of the network below, without what concerns this host alone.
+fn endpoint(at: UnderlayAddr) -> Endpoint {
+    Endpoint {
+        ip: at.ip,
+        port: at.port,
+    }
+}

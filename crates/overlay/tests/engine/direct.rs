@@ -1,0 +1,81 @@
+//! Direct links: nodes that have traffic for each other make a link of their own, and take it away again.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use crate::world::streams::Streams;
+use crate::world::{Nodes, addr, voice};
+use base::Duration;
+use overlay::Settings;
+
+/// 0 is the neighbour of both others.
+const EDGES: [(usize, usize); 2] = [(1, 0), (2, 0)];
+
+fn settled(direct_links: bool) -> Nodes {
+    let settings = Settings {
+        direct_links,
+        ..Settings::modern()
+    };
+    let mut nodes = Nodes::with(7, 3, &EDGES, "delay=30ms", settings);
+    nodes.run_ms(5_000);
+    nodes
+}
+
+/// The state of the link of `i` to `peer`, if `i` lists one.
+fn state(nodes: &Nodes, i: usize, peer: usize) -> Option<&'static str> {
+    let peer = addr(peer).to_string();
+    let mut links = nodes.snapshot(i).links.into_iter();
+    links.find(|link| link.peer == peer).map(|link| link.state)
+}
+
+#[test]
+fn traffic_makes_a_link_and_silence_ends_it() {
+    let mut nodes = settled(true);
+    nodes.link(1, 2, "delay=10ms");
+    // Both know where the other one is seen. Nobody has traffic, so nobody dials.
+    nodes.run_ms(20_000);
+    assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
+    let mut call = Streams::calls(&mut nodes, 1, 1, 2, voice());
+    call.run(&mut nodes, Duration::from_secs(3));
+    assert_eq!(state(&nodes, 1, 2), Some("up"));
+    assert_eq!(state(&nodes, 2, 1), Some("up"));
+    call.run(&mut nodes, Duration::from_secs(5));
+    call.finish(&mut nodes);
+    let delays: Vec<Option<Duration>> = call.fates_of(0).map(|(_, delay)| delay).collect();
+    assert!(delays.iter().all(Option::is_some), "nothing is lost");
+    // First by way of 0, in the end directly.
+    assert!(delays[0].unwrap() >= Duration::from_millis(60));
+    assert!(delays.last().unwrap().unwrap() < Duration::from_millis(15));
+    nodes.run_ms(560_000);
+    assert_eq!(state(&nodes, 1, 2), Some("up"), "somebody may call back");
+    nodes.run_ms(80_000);
+    assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
+    // And anew.
+    let mut call = Streams::calls(&mut nodes, 1, 2, 1, voice());
+    call.run(&mut nodes, Duration::from_secs(3));
+    assert_eq!(state(&nodes, 1, 2), Some("up"));
+    call.finish(&mut nodes);
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn nodes_that_do_not_reach_each_other_stay_on_the_way_that_they_have() {
+    let mut nodes = settled(true);
+    let mut call = Streams::calls(&mut nodes, 1, 1, 2, voice());
+    call.run(&mut nodes, Duration::from_secs(90));
+    call.finish(&mut nodes);
+    let fates: Vec<_> = call.fates_of(0).collect();
+    assert!(fates.iter().all(|(_, delay)| delay.is_some()));
+    // It rests: nothing is listed that is not there.
+    assert_eq!(state(&nodes, 1, 2), None);
+    nodes.world.close().unwrap();
+}
+
+#[test]
+fn nobody_links_by_itself_unless_it_is_to() {
+    let mut nodes = settled(false);
+    nodes.link(1, 2, "delay=10ms");
+    let mut call = Streams::calls(&mut nodes, 1, 1, 2, voice());
+    call.run(&mut nodes, Duration::from_secs(10));
+    call.finish(&mut nodes);
+    assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
+    nodes.world.close().unwrap();
+}
