@@ -98,6 +98,11 @@ fn control_inputs_hold_every_message() {
         matches!(all.as_deref(), Ok([Message::LinkDoubt(_)])),
         "{all:?}"
     );
+    let all = control(input!("control/seen-at"));
+    assert!(
+        matches!(all.as_deref(), Ok([Message::SeenAt(_)])),
+        "{all:?}"
+    );
     let all = control(input!("control/repair"));
     let Ok(
         [
