@@ -137,7 +137,7 @@ fn two_nodes_behind_nat_link_directly_when_they_have_traffic() {
         ping(world, 5);
         world.link("b", "c") == "up" && world.link("c", "b") == "up"
     });
-    let links = world.json("links --node net/b --json").to_string();
+    let links = world.json("links --node net/b").to_string();
     assert!(links.contains("10.98.2.2:7700"), "{links}");
 }
 
