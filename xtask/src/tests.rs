@@ -1,17 +1,18 @@
-//! Runs the built tests, two programs at a time.
+//! Runs the built tests, three programs at a time.
 //!
 //! ```text
-//!   cargo test --no-run ──▶ programs ─┬─▶ of packages with real sockets and processes: they wait most of the time
-//!                                     └─▶ the others: they compute, and give way (nice)
+//!   cargo test --no-run ──▶ programs ─┬─▶ of packages with real sockets and processes, two at a time: they mostly wait
+//!                                     └─▶ the others, one at a time: they compute, and give way (nice)
 //!   cargo test --doc
 //! ```
 //! `cargo test` runs one program after another, and half of the time no processor has work: nodes wait for timers
-//! of seconds. So the programs that compute run beside those that wait. Each program still has the machine's number
+//! of seconds. So programs that wait run beside each other and beside those that compute. Each program still has the machine's number
 //! of test threads. What a program prints appears in one piece when it has ended.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -21,6 +22,9 @@ use crate::ci;
 
 /// Packages whose tests wait for real sockets, processes and the kernel.
 const WAITING: &[&str] = &["capi", "client", "gateway", "host", "net", "sinew"];
+
+/// Programs that wait, at a time. Choice: what two processors carry beside one that computes.
+const WAITING_AT_A_TIME: usize = 2;
 
 /// A program with tests.
 struct Program {
@@ -45,14 +49,18 @@ pub(crate) fn run(root: &Path) -> bool {
         .into_iter()
         .partition(|program| WAITING.contains(&&*program.package));
     let screen = Mutex::new(());
+    let next = AtomicUsize::new(0);
+    let wait = || run_each(from(&waiting, &next), false, &screen);
     let failed = thread::scope(|scope| {
-        let beside = scope.spawn(|| run_each(&computing, true, &screen));
-        let mut failed = run_each(&waiting, false, &screen);
-        failed.extend(
-            beside
-                .join()
-                .expect("a thread that runs tests does not panic"),
-        );
+        let beside: Vec<_> = (0..WAITING_AT_A_TIME).map(|_| scope.spawn(wait)).collect();
+        let mut failed = run_each(computing.iter(), true, &screen);
+        for thread in beside {
+            failed.extend(
+                thread
+                    .join()
+                    .expect("a thread that runs tests does not panic"),
+            );
+        }
         failed
     });
     let documented = documentation(root);
@@ -101,8 +109,17 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
+/// Programs that several threads share: each is taken by one of them.
+fn from<'a>(programs: &'a [Program], next: &'a AtomicUsize) -> impl Iterator<Item = &'a Program> {
+    std::iter::from_fn(|| programs.get(next.fetch_add(1, Ordering::Relaxed)))
+}
+
 /// The names of those that fail.
-fn run_each(programs: &[Program], gives_way: bool, screen: &Mutex<()>) -> Vec<String> {
+fn run_each<'a>(
+    programs: impl Iterator<Item = &'a Program>,
+    gives_way: bool,
+    screen: &Mutex<()>,
+) -> Vec<String> {
     let mut failed = Vec::new();
     for program in programs {
         let mut command = if gives_way {
