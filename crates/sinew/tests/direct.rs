@@ -12,9 +12,7 @@ mod world;
 use net::netns::{Namespace, available};
 use serde_json::Value;
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
-use world::World;
+use world::{World, nft};
 
 /// How a router gives public ports.
 #[derive(Clone, Copy)]
@@ -44,17 +42,7 @@ fn masquerade(router: &Namespace, nat: Nat) -> bool {
          table ip filter {{\nchain input {{\ntype filter hook input priority 0;\n\
          iifname \"r1\" ct state new drop;\n}}\n}}\n"
     );
-    let mut command = router.command("nft").unwrap();
-    let spawned = command
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = spawned else { return false };
-    let mut input = child.stdin.take().unwrap();
-    input.write_all(rules.as_bytes()).unwrap();
-    drop(input);
-    child.wait().unwrap().success()
+    nft::load(router, &rules)
 }
 
 /// One side: the host of a node, and its router, which is joined to the core.

@@ -9,6 +9,8 @@
 // A test fails by panicking, in its own functions too.
 #![allow(clippy::unwrap_used)]
 
+mod world;
+
 use client::{Node, Options, Target};
 use net::netns::{Namespace, available};
 use std::io::{Read, Write};
@@ -18,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use wire::echo::{ECHO_BYTES, Echo, Kind, PORT};
+use world::nft;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -51,23 +54,6 @@ fn start(at: &Namespace, dir: &Path, listen: &str, neighbors: &str) -> Running {
     let mut command = at.command(env!("CARGO_BIN_EXE_sinew")).unwrap();
     command.args(["node", "--quiet", "--config"]).arg(&path);
     Running(command.stdout(Stdio::null()).spawn().unwrap())
-}
-
-fn nft(at: &Namespace, rules: &str) -> bool {
-    let mut command = at.command("nft").unwrap();
-    let spawned = command
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = spawned else { return false };
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(rules.as_bytes())
-        .unwrap();
-    child.wait().unwrap().success()
 }
 
 /// Asks `to` for an echo through the node at `socket` until one comes; polls, bounded.
@@ -211,7 +197,7 @@ fn a_neighbour_behind_nat_is_followed_when_the_router_rebinds() {
     router.sysctl("net/ipv4/ip_forward", "1").unwrap();
     let masquerade = "table ip nat {\nchain post {\ntype nat hook postrouting priority 100;\n\
                       oifname \"r1\" masquerade;\n}\n}\n";
-    if !nft(&router, masquerade) {
+    if !nft::load(&router, masquerade) {
         eprintln!("SKIPPED: a_neighbour_behind_nat_is_followed: nftables cannot masquerade here");
         return;
     }

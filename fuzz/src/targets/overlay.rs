@@ -143,6 +143,7 @@ impl Scene {
         let (network, identities) = network();
         let mut settings = Settings::modern();
         settings.realtime.aims.protect = Protect::Auto;
+        settings.direct_links = true;
         // A quarter of an hour of hellos for each input would be long.
         settings.streams.give_up = Duration::from_secs(60);
         let mut subject = Node::new(Config {

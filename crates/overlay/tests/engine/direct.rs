@@ -1,10 +1,14 @@
 //! Direct links: nodes that have traffic for each other make a link of their own, and take it away again.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use crate::world::neighbour::control;
+use crate::world::siege::{Siege, TARGET};
 use crate::world::streams::Streams;
 use crate::world::{Nodes, addr, voice};
-use base::Duration;
+use base::{Duration, UnderlayAddr};
 use overlay::Settings;
+use wire::Endpoint;
+use wire::link::Kind;
 
 /// 0 is the neighbour of both others.
 const EDGES: [(usize, usize); 2] = [(1, 0), (2, 0)];
@@ -78,4 +82,47 @@ fn nobody_links_by_itself_unless_it_is_to() {
     call.finish(&mut nodes);
     assert_eq!((state(&nodes, 1, 2), state(&nodes, 2, 1)), (None, None));
     nodes.world.close().unwrap();
+}
+
+fn endpoint(at: UnderlayAddr) -> Endpoint {
+    Endpoint {
+        ip: at.ip,
+        port: at.port,
+    }
+}
+
+#[test]
+fn a_neighbour_that_lies_about_where_it_sees_a_node_does_not_move_it() {
+    let settings = Settings {
+        direct_links: true,
+        ..Settings::modern()
+    };
+    let mut siege = Siege::from_inside_of(3, settings);
+    let truth = endpoint(siege.target());
+    let lie = |last: u8, port: u16| {
+        let mut ip = truth.ip;
+        ip[12..].copy_from_slice(&[203, 0, 113, last]);
+        Endpoint { ip, port }
+    };
+    let loopback = {
+        let mut ip = truth.ip;
+        ip[12..].copy_from_slice(&[127, 0, 0, 1]);
+        Endpoint { ip, port: 53 }
+    };
+    for n in 0..200 {
+        for told in [lie(n, 53), lie(n, 0), loopback] {
+            let told = control(|builder| builder.seen_at(told).unwrap());
+            siege.say(Kind::Control, [told]);
+        }
+        siege.run(Duration::from_millis(10));
+    }
+    siege.run(Duration::from_secs(3));
+    // What two honest neighbours say comes first; the last word of the liar may be the other one.
+    for other in [0, 2] {
+        let database = siege.nodes.running(other).unwrap().database();
+        let known = database.endpoints_of(addr(TARGET));
+        assert_eq!(known.first(), Some(&truth));
+        assert!(known[1..].iter().all(|it| *it == lie(199, 53)), "{known:?}");
+    }
+    siege.end();
 }

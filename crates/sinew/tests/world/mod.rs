@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod c;
+pub(crate) mod nft;
 pub(crate) mod streams;
 
 use net::netns::Namespace;
