@@ -36,6 +36,7 @@
 mod controls;
 mod drain;
 mod lane;
+mod own_queue;
 mod pacer;
 mod queue;
 mod rate;

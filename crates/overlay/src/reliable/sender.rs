@@ -18,6 +18,7 @@ mod troubles;
 
 use super::controls::Controls;
 use super::drain::Drain;
+use super::own_queue::OwnQueue;
 use super::pacer::Pacer;
 use super::queue::{Packet, Queue};
 use super::{Settings, WINDOW_MAX};
@@ -112,9 +113,8 @@ pub struct Sender {
     next_order: u64,
     /// The latest transmission that has arrived, and when it was sent.
     highest: Option<(u64, Time)>,
-    /// Round trips from here on tell of a queue in which the calls beside wait; and how many in a row have been longer.
-    queue_from: Option<Duration>,
-    long_ones: usize,
+    /// The queue in which calls beside this lane wait.
+    own_queue: OwnQueue,
     /// The receiver takes numbers below this.
     limit: u64,
     /// What the last acknowledgement told above its `next`, from the highest down.
@@ -175,8 +175,7 @@ impl Sender {
             packet_bytes: SEGMENT_BYTES,
             next_order: 0,
             highest: None,
-            queue_from: None,
-            long_ones: 0,
+            own_queue: OwnQueue::default(),
             limit: WINDOW_MAX as u64,
             told: Vec::new(),
             told_before: Vec::new(),
@@ -217,7 +216,7 @@ impl Sender {
         let window = self.controls.window();
         let of_bytes = window * (SEGMENT_BYTES / self.packet_bytes).max(1.0);
         let rtt = self.rtt.smoothed().unwrap_or_default();
-        let rtt = self.queue_from.map_or(rtt, |from| rtt.min(from));
+        let rtt = self.own_queue.without(rtt);
         let of_thin = THIN_PACKETS_PER_S * rtt.as_secs_f64() * self.controls.flows() as f64;
         window.max(of_bytes.min(of_thin))
     }
@@ -229,7 +228,7 @@ impl Sender {
     /// in time a little later as well, what a call says meanwhile is not. As HyStart++ does [RFC 9406], with the
     /// round trips of before the outage.
     pub fn spare_calls(&mut self, queue_from: Option<Duration>) {
-        self.queue_from = queue_from;
+        self.own_queue.set_from(queue_from);
     }
 
     fn next_seq(&self) -> u64 {

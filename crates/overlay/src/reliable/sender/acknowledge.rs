@@ -19,9 +19,6 @@ const REORDER_QUARTERS_MAX: u64 = 6;
 /// After so many cuts that proved right there is a quarter less [RFC 8985 §6.2].
 const CUTS_RIGHT: u32 = 16;
 
-/// So many round trips in a row are longer where a queue stands. Choice: as many as the brake takes.
-const STANDING: usize = 3;
-
 impl Sender {
     /// Takes in what the receiver tells.
     pub fn on_ack(&mut self, now: Time, ack: &ReliableAck<'_>) {
@@ -81,21 +78,15 @@ impl Sender {
         let is_open = in_flight < self.window();
         let told = self.sampler.take(now, rtt, self.in_flight as f64, !is_open);
         self.controls.on_delivered(&told);
-        self.note_queue(rtt);
+        let rate = told.sample.map(|sample| sample.rate());
+        if let Some(rtt) = rtt
+            && self.own_queue.on_round_trip(now, rtt, in_flight, rate)
+        {
+            self.controls.end_slow_start();
+        }
         self.controls.on_ack(&acked, highest);
         self.timeout_at = None;
         self.arm(now);
-    }
-
-    /// Notes whether a queue stands before the calls beside.
-    fn note_queue(&mut self, rtt: Option<Duration>) {
-        let Some((rtt, from)) = rtt.zip(self.queue_from) else {
-            return;
-        };
-        self.long_ones = if rtt > from { self.long_ones + 1 } else { 0 };
-        if self.long_ones >= STANDING {
-            self.controls.end_slow_start();
-        }
     }
 
     /// Takes in at which rate data arrives at the receiver.
