@@ -216,8 +216,8 @@ struct Limit {
     is_proved: bool,
     /// The losses that it fell for, while it is not known whether they answer.
     cut: Option<Cut>,
-    /// One was made.
-    has_asked: bool,
+    /// From then on they may be asked for one.
+    asks_from: Time,
 }
 
 impl Default for Settings {
@@ -595,12 +595,11 @@ impl Brake {
                 let fair = flows * packet_bps * (1.5 / self.loss.max(1e-4)).sqrt();
                 let slower = slower * (1.0 - self.settings.gamma);
                 let mut limit = limit.take().unwrap_or_else(|| Limit::new(now, slower));
-                // To hear an answer a lane sends less than is fair, once, if it must send less at all.
+                // To hear an answer a lane sends less than is fair, for a while, if it must send less at all.
                 let is_too_much = fair < epoch.offered_bytes as f64 * per_s;
-                let asks = !limit.has_asked && is_too_much && self.loss <= ASKS_BELOW;
+                let asks = now >= limit.asks_from && is_too_much && self.loss <= ASKS_BELOW;
                 limit.rate_bps = if asks { slower } else { slower.max(fair) };
                 if asks {
-                    limit.has_asked = true;
                     limit.cut = Some(Cut {
                         lost_share: share.min(lost_so_far),
                         fair_bps: fair,
@@ -672,18 +671,21 @@ impl Brake {
         let is_held = self.trial.sent_bytes as f64 <= HELD_BACK * self.trial.offered_bytes as f64;
         let (is_clear, after) = match self.limit {
             None => (lost <= as_usual, STEADY_FREE),
-            // Without losses it holds, and that is as good.
-            Some(_) => {
-                let is_few = lost > 0.0 && lost <= as_usual.max(FEW_LOST);
+            Some(_) if lost > 0.0 => {
+                let is_few = lost <= as_usual.max(FEW_LOST);
                 (is_few && is_held, STEADY_BRAKED)
             }
+            Some(_) => (is_held, STEADY_BRAKED),
         };
         if is_clear && now.since(steady.since) >= (after + steady.above * 4) * patience {
             self.baseline.follow(now);
             self.probation = Some(Epoch::new(now));
             // What it lost before it became longer it may lose still.
             self.tolerated = (2.0 * self.usual_loss + 0.01).max(1.5 * FEW_LOST);
-            self.release(now);
+            // Without losses it may be a longer path that is full as well: more is tried.
+            if lost > 0.0 || self.limit.is_none() {
+                self.release(now);
+            }
             return Doubt::None;
         }
         match lost {
@@ -728,7 +730,7 @@ impl Limit {
             deaf_until: now,
             is_proved: false,
             cut: None,
-            has_asked: false,
+            asks_from: now,
         }
     }
 

@@ -19,6 +19,8 @@ const LOSSES_ANSWER: f64 = 0.5;
 pub(super) const ASKS_BELOW: f64 = 0.2;
 /// And for so long at most.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
+/// Losses that go on are asked again after so long. Choice: forty packets are few, and one answer in four is chance.
+const ASKS_AGAIN: Duration = Duration::from_secs(1);
 /// Losses that did not answer are the path's for so long.
 const UNANSWERED_FOR: Duration = Duration::from_secs(30);
 
@@ -77,6 +79,7 @@ impl Brake {
         }
         limit.rate_bps = limit.rate_bps.max(cut.fair_bps);
         limit.cut = None;
+        limit.asks_from = now + ASKS_AGAIN;
         self.decide(now);
     }
 
