@@ -11,6 +11,9 @@ use base::{Duration, Time};
 /// What is lost of so many packets after a cut tells whether losses answer. Choice: of 6 % at random two are lost
 /// nearly always; half a second of a call and of hellos that ask often.
 pub(super) const ANSWER_PACKETS: u64 = 40;
+/// That fewer are lost is told by so many packets that so many of them would be, if losses did not answer. Choice: at
+/// random there are half as many or fewer one time in eight.
+const ANSWER_LOSSES: f64 = 5.0;
 /// So many times as many where the round trip has moved meanwhile, as behind a queue that TCPs fill.
 const ANSWER_MOVED: u64 = 3;
 /// Losses that fall to less than this share of what they were have answered.
@@ -75,6 +78,10 @@ impl Brake {
                 self.tolerated = (2.0 * lost + 0.01).max(1.5 * FEW_LOST);
             }
             self.release(now);
+            return;
+        }
+        let expected = cut.since.told as f64 * cut.lost_share;
+        if !is_late && expected < ANSWER_LOSSES {
             return;
         }
         limit.rate_bps = limit.rate_bps.max(cut.fair_bps);
