@@ -35,14 +35,17 @@ use base::{Duration, Time};
 /// times for which several flows keep a queue from ever being empty, as what is forgotten sooner takes that queue
 /// for the path, and its losses for the path's own.
 const MEMORY: Duration = Duration::from_secs(120);
-/// A queue stands when the shortest of the last [`RECENT`] round trips is longer by this share, and by [`QUEUE`].
+/// A queue stands when the shortest of the last round trips is longer by this share, and by [`QUEUE`].
 const QUEUE_SHARE: f64 = 1.0 / 8.0;
 const QUEUE: Duration = Duration::from_millis(1);
 /// A queue that grows to so many times that is deep. Choice: what is lost without a queue on such a path was not lost by it:
 /// bursts of TCP, which overflow a shorter one before it is seen, find room in twice what is not seen.
 const DEEP: f64 = 3.0;
-/// Choice: few, so that a queue is seen in the round trip in which it grows.
+/// And so many at least, if fewer came in a round trip.
 const RECENT: usize = 8;
+/// Parts of a round trip in which the shortest is kept: a queue stands if all are long. Choice: a round trip, as a host that is
+/// busy and a radio that waits make some of its packets late, and leave others.
+const PARTS: usize = 4;
 /// Beyond the path's own, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
 const BEYOND: f64 = 0.02;
 /// Choice: what a path may lose of itself, as [`crate::bbr`] has it. Paths that lose more are somebody's congestion, or of no
@@ -101,6 +104,9 @@ pub struct Causes {
     span_ends: Time,
     recent: [Duration; RECENT],
     count: usize,
+    /// The shortest of each part of the last round trip, the newest first, and when the newest began.
+    parts: [Duration; PARTS + 1],
+    part_since: Time,
     /// The round ends when what was sent after so much had arrived is answered.
     round_ends: f64,
     round: Share,
@@ -125,6 +131,8 @@ impl Default for Causes {
             span_ends: Time::ZERO,
             recent: [Duration::MAX; RECENT],
             count: 0,
+            parts: [Duration::MAX; PARTS + 1],
+            part_since: Time::ZERO,
             round_ends: 0.0,
             round: Share::default(),
             flights: [0.0; 2],
@@ -145,7 +153,8 @@ impl Causes {
         if let Some(rtt) = told.rtt {
             self.on_rtt(rtt);
         }
-        if self.is_longer(DEEP) {
+        // Seen in the round trip in which it grows.
+        if self.is_longer(self.recent.iter(), DEEP) {
             (self.deep_at, self.peace_ends, self.peace) = (Some(self.now), self.now, PEACE);
         }
         self.flights[0] = self.flights[0].max(told.in_flight + told.segments + told.lost);
@@ -172,6 +181,12 @@ impl Causes {
         self.least[0] = Some(self.least[0].map_or(rtt, |known| known.min(rtt)));
         self.recent[self.count % RECENT] = rtt;
         self.count += 1;
+        if self.now.since(self.part_since) * PARTS as u64 >= rtt {
+            self.parts.rotate_right(1);
+            self.parts[0] = rtt;
+            self.part_since = self.now;
+        }
+        self.parts[0] = self.parts[0].min(rtt);
     }
 
     fn judge(&mut self, fresh: Share) {
@@ -226,8 +241,7 @@ impl Causes {
     }
 
     fn shortest(&self) -> Option<Duration> {
-        let shortest = self.recent.iter().min().copied();
-        shortest.filter(|rtt| *rtt != Duration::MAX)
+        shortest(self.recent.iter().chain(&self.parts))
     }
 
     fn least(&self) -> Option<Duration> {
@@ -236,17 +250,22 @@ impl Causes {
     }
 
     fn is_queued(&self) -> bool {
-        self.is_longer(1.0)
+        self.is_longer(self.recent.iter().chain(&self.parts), 1.0)
     }
 
-    fn is_longer(&self, times: f64) -> bool {
-        match (self.least(), self.shortest()) {
+    fn is_longer<'a>(&self, rtts: impl Iterator<Item = &'a Duration>, times: f64) -> bool {
+        match (self.least(), shortest(rtts)) {
             (Some(least), Some(shortest)) => {
                 shortest > least + least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times)
             }
             _ => false,
         }
     }
+}
+
+/// The shortest of those that are known.
+fn shortest<'a>(rtts: impl Iterator<Item = &'a Duration>) -> Option<Duration> {
+    rtts.min().copied().filter(|rtt| *rtt != Duration::MAX)
 }
 
 fn width(window: f64) -> usize {
@@ -281,25 +300,31 @@ mod tests {
                 let prior = self.total;
                 for n in 0..20 {
                     self.now += rtt.div(20);
-                    self.total += arrived / 20.0;
-                    self.causes.on_delivered(&Delivered {
-                        now: self.now,
-                        segments: arrived / 20.0,
-                        lost: if n == 10 { lost } else { 0.0 },
-                        total: self.total,
-                        rtt: Some(rtt),
-                        in_flight: arrived,
-                        limited: true,
-                        sample: Some(Sample {
-                            segments: arrived / 20.0,
-                            interval: rtt,
-                            prior,
-                            in_flight: arrived,
-                            of_application: false,
-                        }),
-                    });
+                    let lost = if n == 10 { lost } else { 0.0 };
+                    self.answer(rtt, arrived, lost, prior);
                 }
             }
+        }
+
+        /// One of twenty acknowledgements of a round in which so many arrive.
+        fn answer(&mut self, rtt: Duration, arrived: f64, lost: f64, prior: f64) {
+            self.total += arrived / 20.0;
+            self.causes.on_delivered(&Delivered {
+                now: self.now,
+                segments: arrived / 20.0,
+                lost,
+                total: self.total,
+                rtt: Some(rtt),
+                in_flight: arrived,
+                limited: true,
+                sample: Some(Sample {
+                    segments: arrived / 20.0,
+                    interval: rtt,
+                    prior,
+                    in_flight: arrived,
+                    of_application: false,
+                }),
+            });
         }
 
         /// One sender in rough strokes, which keeps 0.7 of its window where it is told to, on a path that loses `share` of
@@ -346,6 +371,23 @@ mod tests {
         assert_eq!(script.causes.kept(0.7), 0.7, "a long one is congestion");
         script.rounds(3, 21.0, 100.0, 0.0);
         assert_eq!(script.causes.kept(0.7), 1.0);
+    }
+
+    #[test]
+    fn round_trips_that_are_long_for_a_part_of_one_are_no_queue() {
+        let mut script = Script::new();
+        script.rounds(5, 20.0, 100.0, 0.0);
+        script.rounds(1, 60.0, 100.0, 0.0);
+        script.rounds(5, 20.0, 100.0, 0.0);
+        // A host that stood still for a moment: ten answers come late, in the round trip of a loss.
+        for n in 0..20 {
+            let rtt = Duration::from_millis(if n < 10 { 25 } else { 20 });
+            script.now += Duration::from_millis(1);
+            script.answer(rtt, 100.0, 0.05, script.total - 100.0);
+            assert_eq!(script.causes.kept(0.7), 1.0, "{n}");
+        }
+        script.rounds(2, 25.0, 100.0, 1.0);
+        assert!(script.causes.kept(0.7) < 1.0, "now it stands");
     }
 
     #[test]
