@@ -19,10 +19,7 @@
 //! differ from one to the next and leaves the shortest of them where it was. So how much they differ, beside what
 //! they grow or fall by, is part of what a rise must exceed, and a queue stands only if several in a row do.
 
-mod roughness;
-
-use roughness::Roughness;
-
+use crate::roughness::Roughness;
 use base::{Duration, Time};
 
 /// Half of the window of the least round trip. Choice: with both halves 30 to 60 s, so that TCPs

@@ -25,10 +25,13 @@
 //!     └──────── a deep queue is seen ──▶ known, for two minutes ◀┘   too many then cost one cut
 //! ```
 //!
-//! State: the least round trip of the last minutes, the last few ones, what windows of each width have lost, and
+//! Jitter is no queue: a queue makes all round trips longer for as long as one, and evenly ([`Roughness`]).
+//!
+//! State: the least round trip of the last minutes, the last ones, what windows of each width have lost, and
 //! whether the path is on trial, at peace or known.
 
 use crate::delivery::Delivered;
+use crate::roughness::Roughness;
 use base::{Duration, Time};
 
 /// The least round trip is forgotten after one to two of these: routes change. Choice: long beside the
@@ -107,6 +110,8 @@ pub struct Causes {
     /// The shortest of each part of the last round trip, the newest first, and when the newest began.
     parts: [Duration; PARTS + 1],
     part_since: Time,
+    /// What jitter makes of them.
+    roughness: Roughness,
     /// The round ends when what was sent after so much had arrived is answered.
     round_ends: f64,
     round: Share,
@@ -133,6 +138,7 @@ impl Default for Causes {
             count: 0,
             parts: [Duration::MAX; PARTS + 1],
             part_since: Time::ZERO,
+            roughness: Roughness::default(),
             round_ends: 0.0,
             round: Share::default(),
             flights: [0.0; 2],
@@ -185,6 +191,7 @@ impl Causes {
             self.parts.rotate_right(1);
             self.parts[0] = rtt;
             self.part_since = self.now;
+            self.roughness.on_sample(self.now - rtt, rtt);
         }
         self.parts[0] = self.parts[0].min(rtt);
     }
@@ -256,7 +263,10 @@ impl Causes {
     fn is_longer<'a>(&self, rtts: impl Iterator<Item = &'a Duration>, times: f64) -> bool {
         match (self.least(), shortest(rtts)) {
             (Some(least), Some(shortest)) => {
-                shortest > least + least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times)
+                // The shortest of a round trip is longer than the least by half of what jitter adds to a single one, or less.
+                let jitter = self.roughness.spread().div(2);
+                let queue = least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times);
+                shortest > least + queue + jitter
             }
             _ => false,
         }

@@ -42,6 +42,7 @@ mod family;
 pub mod model;
 pub mod queue;
 pub mod real;
+mod roughness;
 pub mod vegas;
 pub mod westwood;
 mod window;

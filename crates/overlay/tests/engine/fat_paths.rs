@@ -67,7 +67,7 @@ fn carried_mbit(
 
 #[test]
 fn losses_where_delays_vary_are_not_taken_for_congestion() {
-    for jitter in ["jitter=5ms", "jitter=10ms reorder"] {
+    for jitter in ["jitter=5ms", "jitter=10ms", "jitter=10ms reorder"] {
         let path = format!("delay=20ms rate=20mbit queue=90 loss=1% {jitter}");
         let settings = Settings::modern();
         let carried = carried_mbit(settings, LinkProtocol::Reliable, &path, 5_000, 10_000);

@@ -25,7 +25,7 @@ type Sample = (Time, Duration);
 
 /// The last second differences.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Roughness {
+pub(crate) struct Roughness {
     before: [Option<Sample>; 2],
     kept: [Duration; KEPT],
     seen: u32,
@@ -37,7 +37,7 @@ pub(super) struct Roughness {
 
 impl Roughness {
     /// Takes in a round trip, and when its question was sent.
-    pub(super) fn on_sample(&mut self, sent: Time, rtt: Duration) {
+    pub(crate) fn on_sample(&mut self, sent: Time, rtt: Duration) {
         self.seen = self.seen.saturating_add(1);
         if self.seen <= FIRST {
             return;
@@ -73,7 +73,7 @@ impl Roughness {
     }
 
     /// By how much a round trip can be longer than the least without a queue.
-    pub(super) fn spread(&self) -> Duration {
+    pub(crate) fn spread(&self) -> Duration {
         self.spread
     }
 }
