@@ -12,6 +12,8 @@ const RTO_START: Duration = Duration::from_millis(500);
 /// A stamp is echoed within this time or not at all. Choice: acknowledgements leave in the turn in which the
 /// segment came, so this is long even for a host that is busy.
 pub(crate) const ECHO_WITHIN: Duration = Duration::from_millis(100);
+/// Samples that must agree that the round trip is short again.
+const PRESENT_SAMPLES: usize = 3;
 /// A sample above this is a wrong echo.
 const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
@@ -20,7 +22,8 @@ const SAMPLE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Rtt {
     smoothed: Option<Duration>,
     variation: Duration,
-    latest: Duration,
+    /// The newest first.
+    recent: [Duration; PRESENT_SAMPLES],
 }
 
 impl Rtt {
@@ -29,9 +32,11 @@ impl Rtt {
         if sample > SAMPLE_MAX {
             return;
         }
-        self.latest = sample;
+        self.recent.rotate_right(1);
+        self.recent[0] = sample;
         match self.smoothed {
             None => {
+                self.recent = [sample; PRESENT_SAMPLES];
                 self.smoothed = Some(sample);
                 self.variation = sample.div(2);
             }
@@ -52,9 +57,16 @@ impl Rtt {
         self.smoothed
     }
 
+    /// The smoothed round trip, but no longer than any of the last few: after an outage of some seconds the average is
+    /// long for tens of samples, and a pace of the window over it would be slow for as long.
+    pub(crate) fn present(&self) -> Option<Duration> {
+        let longest = self.recent.iter().max().copied()?;
+        Some(self.smoothed?.min(longest))
+    }
+
     /// The smoothed round trip or the latest, whichever is longer.
     pub(crate) fn cautious(&self) -> Duration {
-        self.smoothed.unwrap_or(RTO_START).max(self.latest)
+        self.smoothed.unwrap_or(RTO_START).max(self.recent[0])
     }
 
     /// The timeout after so many in a row.
@@ -107,6 +119,19 @@ mod tests {
         let before = rtt.rto(0);
         rtt.sample(Duration::from_secs(1_000));
         assert_eq!(rtt.rto(0), before, "nobody's round trip");
+    }
+
+    #[test]
+    fn an_outage_makes_the_present_round_trip_long_for_three_samples_and_the_average_for_tens() {
+        let mut rtt = Rtt::default();
+        let (short, long) = (Duration::from_millis(100), Duration::from_secs(5));
+        for sample in [short, short, long, short, short] {
+            rtt.sample(sample);
+        }
+        assert!(rtt.present() > Some(short * 4));
+        rtt.sample(short);
+        assert_eq!(rtt.present(), Some(short));
+        assert!(rtt.smoothed() > Some(short * 4));
     }
 
     #[test]

@@ -279,7 +279,8 @@ impl Sender {
         let bytes = self.held(seq)?.len() as f64;
         self.packet_bytes += (bytes - self.packet_bytes) / 8.0;
         let (window, slow) = (self.wide_window(), self.controls.in_slow_start());
-        let rtt = self.rtt.smoothed().unwrap_or_default();
+        // After an outage the average is long for tens of samples: at its pace a window would take as long.
+        let rtt = self.rtt.present().unwrap_or_default();
         match self.controls.pace() {
             Some(pace) => self.pacer.set_rate(pace * window / self.controls.window()),
             None => self.pacer.set(window, rtt, slow),

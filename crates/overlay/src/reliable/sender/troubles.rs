@@ -108,7 +108,7 @@ impl Sender {
             return;
         }
         let probe = self.probes < PROBES && self.backoff == 0 && self.in_flight > 0;
-        let after = match self.rtt.smoothed().filter(|_| probe) {
+        let after = match self.rtt.present().filter(|_| probe) {
             Some(rtt) => (self.probe_after(rtt) + ACK_DELAY * 2).min(self.rto()),
             None => self.rto(),
         };

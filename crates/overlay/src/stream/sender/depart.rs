@@ -162,7 +162,7 @@ impl Sender {
     }
 
     fn spend_pace(&mut self, now: Time, bytes: u64) {
-        let Some(srtt) = self.rtt.smoothed().filter(|srtt| *srtt >= UNPACED) else {
+        let Some(rtt) = self.rtt.present().filter(|rtt| *rtt >= UNPACED) else {
             return;
         };
         // As Linux paces: ahead of the window, so that it is the window that limits.
@@ -171,7 +171,7 @@ impl Sender {
         } else {
             1.25
         };
-        let ahead = gain * self.control.window() / srtt.as_secs_f64();
+        let ahead = gain * self.control.window() / rtt.as_secs_f64();
         let rate = self.control.pace().unwrap_or(ahead) * self.segment as f64;
         let take = Duration::from_secs_f64(bytes as f64 / rate);
         self.pace = self.pace.max(now) + take;

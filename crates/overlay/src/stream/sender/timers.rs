@@ -125,10 +125,10 @@ impl Sender {
         if self.probed || self.board.is_empty() || self.lost_at.is_some() || self.backoff > 0 {
             return;
         }
-        let Some(srtt) = self.rtt.smoothed() else {
+        let Some(rtt) = self.rtt.present() else {
             return;
         };
-        let at = self.last_sent + srtt * 2 + PROBE_SLACK;
+        let at = self.last_sent + rtt * 2 + PROBE_SLACK;
         self.probe_at = self.rto_at.is_none_or(|rto| at < rto).then_some(at);
     }
 }
