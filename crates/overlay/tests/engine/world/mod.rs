@@ -282,6 +282,8 @@ impl Nodes {
 
     /// Node `i` goes on at another address, with these paths to others.
     pub fn move_to_another_address(&mut self, i: usize, paths: &[(usize, &str)]) {
+        // What its clients have asked for by now goes with it.
+        self.world.run_for(Duration::ZERO);
         let party = self.world.crash(self.hosts[i]).unwrap();
         self.hosts[i] = self.world.add_host(party);
         for (to, path) in paths {
