@@ -9,8 +9,9 @@ use host::station::Station;
 use overlay::{Neighbor, Node, Request, Settings};
 use sim::{Arrivals, Clock, HostId, World};
 
-/// Packet buffers per node: what streams send in a slice, copies, and control of all its links.
-const LARGE_PER_NODE: usize = 16;
+/// Packet buffers per node: what streams send in a slice and have on the wires, all at once where a partition ends, copies, and
+/// control of all its links.
+const LARGE_PER_NODE: usize = 32;
 const SMALL_PER_NODE: usize = 2_048;
 
 // Which generator of the world is for what; the numbers are part of what makes a run repeatable.
