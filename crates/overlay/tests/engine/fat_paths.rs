@@ -24,25 +24,21 @@ fn share(control: Family, mbit: u64, rtt_ms: u64, warm_ms: u64, measured_ms: u64
     let path = format!("delay={}ms rate={mbit}mbit queue={queue}", rtt_ms / 2);
     let mut settings = Settings::modern();
     settings.streams.congestion = control;
-    let carried = carried_mbit(
-        settings,
-        LinkProtocol::BestEffort,
-        &path,
-        warm_ms,
-        measured_ms,
-    );
+    let spans = (warm_ms, measured_ms);
+    let carried = carried_mbit(settings, LinkProtocol::BestEffort, &path, None, spans);
     let share = carried / mbit as f64;
     println!("{control} over {mbit} Mbit/s and {rtt_ms} ms: {share:.3} of the link");
     share
 }
 
-/// What a stream of this class carried over one link, in Mbit/s.
+/// What a stream of this class carried over one link in `measured_ms`, in Mbit/s, after `warm_ms`. If there is another
+/// path, it becomes that, and has as long to warm up.
 fn carried_mbit(
     settings: Settings,
     link: LinkProtocol,
     path: &str,
-    warm_ms: u64,
-    measured_ms: u64,
+    then: Option<&str>,
+    (warm_ms, measured_ms): (u64, u64),
 ) -> f64 {
     let mut nodes = Nodes::with(1, 2, &chain(2), path, settings);
     nodes.run_ms(3_000);
@@ -59,6 +55,10 @@ fn carried_mbit(
     sessions.called(0).finishes = false;
     sessions.end(near).to_write = u64::MAX / 4;
     sessions.run_ms(&mut nodes, warm_ms);
+    if let Some(path) = then {
+        nodes.link(0, 1, path);
+        sessions.run_ms(&mut nodes, warm_ms);
+    }
     let before = sessions.called(0).read;
     sessions.run_ms(&mut nodes, measured_ms);
     let bits = (sessions.called(0).read - before) as f64 * 8.0;
@@ -70,10 +70,27 @@ fn losses_where_delays_vary_are_not_taken_for_congestion() {
     for jitter in ["jitter=5ms", "jitter=10ms", "jitter=10ms reorder"] {
         let path = format!("delay=20ms rate=20mbit queue=90 loss=1% {jitter}");
         let settings = Settings::modern();
-        let carried = carried_mbit(settings, LinkProtocol::Reliable, &path, 5_000, 10_000);
+        let carried = carried_mbit(
+            settings,
+            LinkProtocol::Reliable,
+            &path,
+            None,
+            (5_000, 10_000),
+        );
         // A TCP has some 4 Mbit/s there.
         assert!(carried > 15.0, "{jitter}: {carried}");
     }
+}
+
+#[test]
+fn a_path_that_becomes_longer_slows_a_stream_for_seconds_only() {
+    let path = |delay| format!("delay={delay} rate=20mbit queue=150 loss=1%");
+    let (near, far) = (path("20ms"), path("60ms"));
+    let class = LinkProtocol::Reliable;
+    let spans = (8_000, 10_000);
+    let carried = carried_mbit(Settings::modern(), class, &near, Some(&far), spans);
+    // A TCP has some 1 Mbit/s there.
+    assert!(carried > 12.0, "{carried}");
 }
 
 #[test]
