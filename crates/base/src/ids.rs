@@ -23,9 +23,9 @@ pub struct ClientId(pub u32);
 pub struct UnderlayAddr {
     /// The address in network order; IPv4 as `::ffff:a.b.c.d`.
     pub ip: [u8; 16],
-    /// The UDP port.
+    /// The UDP port; the TCP port if it is reached inside a byte stream.
     pub port: u16,
-    /// Which of the host's sockets.
+    /// Which of the host's sockets, or [`UnderlayAddr::STREAM`].
     pub socket: u8,
     /// Which of that socket's own addresses; 0 leaves it to the host. Who was asked at one of several
     /// addresses answers from that one.
@@ -91,6 +91,16 @@ impl fmt::Display for VirtualPort {
 }
 
 impl UnderlayAddr {
+    /// The `socket` of an address that is reached inside a byte stream (TCP), and not by datagrams. Hosts
+    /// have far fewer sockets.
+    pub const STREAM: u8 = u8::MAX;
+
+    /// Datagrams to this address travel inside a byte stream.
+    #[inline]
+    pub const fn is_stream(self) -> bool {
+        self.socket == UnderlayAddr::STREAM
+    }
+
     /// The address without port and socket is IPv4.
     pub fn is_ipv4(&self) -> bool {
         self.ip[..10] == [0; 10] && self.ip[10..12] == [0xff, 0xff]
@@ -106,14 +116,18 @@ impl fmt::Display for UnderlayAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_ipv4() {
             let [a, b, c, d] = [self.ip[12], self.ip[13], self.ip[14], self.ip[15]];
-            write!(f, "{a}.{b}.{c}.{d}:{}", self.port)
+            write!(f, "{a}.{b}.{c}.{d}:{}", self.port)?;
         } else {
             write!(f, "[")?;
             for (i, pair) in self.ip.chunks_exact(2).enumerate() {
                 let colon = if i == 0 { "" } else { ":" };
                 write!(f, "{colon}{:x}", u16::from_be_bytes([pair[0], pair[1]]))?;
             }
-            write!(f, "]:{}", self.port)
+            write!(f, "]:{}", self.port)?;
+        }
+        match self.is_stream() {
+            true => f.write_str(" over TCP"),
+            false => Ok(()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::relay::Ledger;
 use crate::status::Status;
+use crate::tunnel::Offer;
 use base::NodeAddr;
 use net::epoll::Waker;
 use overlay::groups::Admission;
@@ -33,6 +34,8 @@ pub enum Command {
     Admission(Setting, Sender<Admission>),
     /// Tell the newest list of revocations.
     Revocations(Sender<Option<Revocations>>),
+    /// A byte stream is there that carries a link.
+    Tunnel(Box<Offer>),
     /// An operator's request to the engine, and where its answer goes.
     Operate(Operation, Sender<Result<(), RequestError>>),
     /// End the loop.

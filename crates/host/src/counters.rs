@@ -111,7 +111,7 @@ impl Counters {
             Event::LinkUp { .. } => self.links_up += 1,
             Event::LinkDown { .. } => self.links_down += 1,
             // The reason of a link that is down tells of it.
-            Event::Unanswered { .. } => {}
+            Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
             Event::Moved { .. } => self.moved += 1,
             Event::RecordAccepted { .. } => self.records_accepted += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,

@@ -7,6 +7,7 @@
 
 mod clients;
 mod residents;
+mod tunnels;
 
 use crate::clients::Clients;
 use crate::command::{Command, Commander};
@@ -16,6 +17,7 @@ use crate::outbox::{Io, OPERATOR};
 use crate::resident::Desk;
 use crate::station::Station;
 use crate::status::{HostStatus, KnownNode, Status, UdpStatus};
+use crate::tunnel::Tunnels;
 use base::{Burst, ClientId, Duration, Engine, Input, NodeAddr, Pool, Time, UnderlayAddr};
 use net::clock::Clock;
 use net::epoll::{Interest, Poller, Ready, Waker};
@@ -40,6 +42,7 @@ const TOKEN_LISTENER: u64 = 2;
 const TOKEN_SIGNAL: u64 = 3;
 const TOKEN_UDP: u64 = 16;
 const TOKEN_RESIDENTS: u64 = 64;
+const TOKEN_TUNNELS: u64 = 1 << 34;
 const TOKEN_CLIENTS: u64 = 1 << 32;
 const TOKEN_STREAMS: u64 = 1 << 33;
 /// How often one turn asks the engine again because of what it has just said: Accept, Consumed
@@ -128,6 +131,8 @@ pub struct Driver {
     reach_is_watched: bool,
     wakeups: u64,
     scheduling: String,
+    /// When tunnels are looked at next.
+    tunnels_at: Time,
 }
 
 /// The version of the program.
@@ -180,6 +185,8 @@ impl Driver {
             pool: Pool::of_node(),
             queues: sockets.iter().map(|_| queue()).collect(),
             clients: Clients::new(node.address()),
+            tunnels: Tunnels::new(node.address()),
+            tunnels_wanted: None,
             counters: Counters::default(),
             log: Log::new(setup.log.clone()),
             desks: Vec::new(),
@@ -209,6 +216,7 @@ impl Driver {
             reach_is_watched: false,
             wakeups: 0,
             scheduling: setup.scheduling.clone(),
+            tunnels_at: clock.now(),
         })
     }
 
@@ -277,6 +285,7 @@ impl Driver {
                     let signalled = self.termination.as_ref().is_some_and(|t| t.take() > 0);
                     *going &= !signalled;
                 }
+                token if token >= TOKEN_TUNNELS => self.on_tunnel((token - TOKEN_TUNNELS) as u32),
                 token if token >= TOKEN_STREAMS => {
                     self.on_stream(ClientId((token - TOKEN_STREAMS) as u32), event);
                 }
@@ -324,6 +333,7 @@ impl Driver {
             self.note_reachable();
             self.state_is_told = false;
         }
+        self.tend_tunnels();
         self.tell_state();
         self.watch_clients();
         Ok(())
@@ -432,6 +442,7 @@ impl Driver {
                 Command::Revocations(answer) => {
                     let _ = answer.send(self.station.node().network().revocations().cloned());
                 }
+                Command::Tunnel(offer) => self.take_tunnel(*offer),
                 Command::Operate(operation, answer) => {
                     let _ = answer.send(self.operate(operation));
                 }
@@ -477,6 +488,7 @@ impl Driver {
             listen: listen.iter().map(SocketAddr::to_string).collect(),
             client_socket,
             clients: self.io.clients.len(),
+            tunnels: self.io.tunnels.len(),
             scheduling: self.scheduling.clone(),
             cpu_s: net::sched::thread_cpu().as_secs_f64(),
             wakeups: self.wakeups,

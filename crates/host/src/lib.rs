@@ -39,6 +39,7 @@ pub mod station;
 pub mod status;
 #[cfg(test)]
 mod testing;
+pub mod tunnel;
 
 pub use command::{Command, Commander};
 pub use counters::Counters;

@@ -272,6 +272,10 @@ impl Log {
             Event::LinkDown { peer, why } => {
                 self.lines.warn(&format!("link to {peer} is down: {why}"));
             }
+            Event::Way { peer, is_stream } => self.line(&match is_stream {
+                true => format!("link to {peer} runs over TCP: UDP has no answer"),
+                false => format!("link to {peer} runs over UDP again"),
+            }),
             Event::Moved { peer, at } => self.line(&format!("{peer} is reached at {at} now")),
             Event::RecordRefused { origin } => {
                 let text = format!("a record that claims to be of {origin} was refused");

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::log::Log;
 use crate::resident::{Desk, place};
 use crate::station::Station;
+use crate::tunnel::Tunnels;
 use base::{Burst, ClientId, NodeAddr, Outbox, Pool, Time, UnderlayAddr};
 use net::udp::SendQueue;
 use overlay::event::{Drop, Event};
@@ -25,6 +26,10 @@ pub struct Io {
     pub queues: Vec<SendQueue>,
     /// Connected clients.
     pub clients: Clients,
+    /// Byte streams that carry links.
+    pub tunnels: Tunnels,
+    /// Who opens more of them. What does not fit is told again.
+    pub tunnels_wanted: Option<SyncSender<NodeAddr>>,
     /// Totals.
     pub counters: Counters,
     /// Lines for people.
@@ -42,6 +47,12 @@ pub struct Io {
 impl Outbox<Station> for Io {
     fn send(&mut self, to: UnderlayAddr, burst: Burst) {
         let packets = burst.segments() as u32;
+        if to.is_stream() {
+            if let Err(reason) = self.tunnels.send(self.now, to, &burst) {
+                self.report(Event::Dropped { reason, packets });
+            }
+            return;
+        }
         let taken = match self.queues.get_mut(usize::from(to.socket)) {
             Some(queue) => queue.push(to, burst),
             None => false,
@@ -82,6 +93,9 @@ impl Outbox<Station> for Io {
         self.counters.apply(&event);
         self.log.event(self.now, &event);
         self.routes_changed |= matches!(event, Event::RoutesChanged { .. });
+        if let (Event::NoDatagrams { peer }, Some(queue)) = (&event, &self.tunnels_wanted) {
+            let _ = queue.try_send(*peer);
+        }
         if let (Event::LinkUp { peer } | Event::Moved { peer, .. }, Some(queue)) =
             (&event, &self.links_up)
         {

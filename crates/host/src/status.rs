@@ -222,6 +222,8 @@ pub struct HostStatus {
     pub client_socket: Option<String>,
     /// Connected clients.
     pub clients: usize,
+    /// Byte streams (TLS over TCP) that carry links, or did a moment ago.
+    pub tunnels: usize,
     /// The scheduling that the loop's thread has got.
     pub scheduling: String,
     /// Processor time that the loop's thread has used.

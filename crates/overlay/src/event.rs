@@ -103,11 +103,17 @@ pub enum Drop {
     EndUnsealed,
     /// A handshake between two nodes of which nothing comes.
     EndHandshake,
+    /// The byte stream (TCP) that carries a link takes less than is sent.
+    TunnelFull,
+    /// A datagram has waited for room in a byte stream until it was of no use.
+    TunnelLate,
+    /// A datagram for a byte stream that has ended.
+    TunnelEnded,
 }
 
 impl Drop {
     /// Every reason, in the order of their counters.
-    pub const ALL: [Drop; 45] = [
+    pub const ALL: [Drop; 48] = [
         Drop::Malformed,
         Drop::UnknownSession,
         Drop::BadTag,
@@ -153,6 +159,9 @@ impl Drop {
         Drop::EndForged,
         Drop::EndUnsealed,
         Drop::EndHandshake,
+        Drop::TunnelFull,
+        Drop::TunnelLate,
+        Drop::TunnelEnded,
     ];
 
     /// The metric's label.
@@ -203,6 +212,9 @@ impl Drop {
             Drop::EndForged => "end_forged",
             Drop::EndUnsealed => "end_unsealed",
             Drop::EndHandshake => "end_handshake",
+            Drop::TunnelFull => "tunnel_full",
+            Drop::TunnelLate => "tunnel_late",
+            Drop::TunnelEnded => "tunnel_ended",
         }
     }
 }
@@ -232,6 +244,19 @@ pub enum Event {
         at: UnderlayAddr,
         /// Since the first dial, or since it was heard last.
         silence: Duration,
+    },
+    /// A neighbour that is dialled by datagrams does not answer: a byte stream to it, if the host can have one, is of
+    /// use now. Told once a second until there is one.
+    NoDatagrams {
+        /// The neighbour.
+        peer: NodeAddr,
+    },
+    /// The link to `peer` runs over a byte stream (TCP) from now on, or no longer.
+    Way {
+        /// The neighbour.
+        peer: NodeAddr,
+        /// It does.
+        is_stream: bool,
     },
     /// The link to `peer` carries packets from now on.
     LinkUp {

@@ -10,12 +10,14 @@
 //! the same keys unless the neighbour has restarted and brings a new session.
 
 mod dialling;
+mod fallback;
 mod impairment;
 mod protection;
 mod table;
 mod verifications;
 
 pub(crate) use dialling::{Dialling, Obstacle};
+pub(crate) use fallback::Fallback;
 pub use impairment::Impairment;
 pub use table::{LinkIndex, Links, MAX_LINKS};
 pub(crate) use verifications::Verifications;
@@ -57,6 +59,12 @@ const ASKED: usize = 32;
 /// A link that has held packets back for so long has less room than it is given. Choice: a step of the load is
 /// over by then.
 const FULL_AFTER: Duration = Duration::from_secs(1);
+
+/// What a link over a byte stream (TCP) costs more than one of the same round trip by datagrams, in microseconds of
+/// latency. Choice: a lost segment holds up what follows for a round trip and more, which no measurement of a quiet
+/// moment tells; a way by datagrams over a third node may be longer by so much. A power of two milliseconds, as
+/// records tell prices ([`wire::measure`]).
+pub(crate) const STREAM_PRICE_US: u32 = 16_000;
 
 /// What a link may lose and have no trouble. Choice: what recovery leaves of twice as much is not heard.
 const LOSS_NOTABLE: f64 = 0.005;
@@ -144,6 +152,8 @@ pub struct Link {
     pub(crate) dials: u32,
     /// What becomes of dialling it.
     pub(crate) dialling: Dialling,
+    /// The byte stream beside its datagrams.
+    pub(crate) fallback: Fallback,
     /// Why the link went down last.
     pub(crate) down_why: Option<&'static str>,
     /// The link is on the list of those to look at in this flush.
@@ -249,6 +259,7 @@ impl Link {
             dialled: None,
             dials: 0,
             dialling: Dialling::default(),
+            fallback: Fallback::default(),
             down_why: None,
             touched: false,
             counted: None,
@@ -265,6 +276,18 @@ impl Link {
     #[inline]
     pub fn is_in_doubt(&self, now: Time) -> bool {
         self.hello.is_in_doubt(now)
+    }
+
+    /// The link's datagrams travel inside a byte stream.
+    #[inline]
+    pub fn is_over_stream(&self) -> bool {
+        self.at.is_some_and(UnderlayAddr::is_stream)
+    }
+
+    /// The neighbour is reached there from now on.
+    pub(crate) fn move_to(&mut self, now: Time, at: UnderlayAddr) {
+        self.fallback.on_moved(now, self.at, at);
+        self.at = Some(at);
     }
 
     /// Packets are sent over the link and taken from it: it is up, or was a moment ago and is tried
@@ -365,8 +388,12 @@ impl Link {
             MetricOf::Measured => self.way_there(),
         };
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+        let of_stream = match self.is_over_stream() {
+            true => STREAM_PRICE_US,
+            false => 0,
+        };
         LinkCost {
-            price_us: self.hello.price_us(now),
+            price_us: self.hello.price_us(now).saturating_add(of_stream),
             ..LinkCost::new(latency_us, self.hello.loss_out().share())
         }
     }
@@ -418,7 +445,7 @@ impl Link {
             self.newest = counter;
             if self.at != Some(from) {
                 moved = self.at.map(UnderlayAddr::remote) != Some(from.remote());
-                self.at = Some(from);
+                self.move_to(now, from);
             }
         }
         Ok(Received {

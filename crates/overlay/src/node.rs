@@ -30,6 +30,7 @@ mod shared_reports;
 mod stamped;
 mod streams;
 mod transmit;
+mod tunnel;
 
 pub use fragments::MAX_DATAGRAM;
 pub use send::MAX_PAYLOAD;

@@ -96,6 +96,21 @@ pub enum Operation {
         /// Where it is.
         at: UnderlayAddr,
     },
+    /// The host has a byte stream to a neighbour, which carries datagrams to this address and from it. Streams that
+    /// the neighbour has opened are told too.
+    Tunnel {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// The address; see [`UnderlayAddr::is_stream`].
+        at: UnderlayAddr,
+    },
+    /// That byte stream has ended.
+    TunnelEnded {
+        /// The neighbour.
+        neighbor: NodeAddr,
+        /// The address that it had.
+        at: UnderlayAddr,
+    },
     /// A transfer has carried so much over the link to a neighbour.
     Carried {
         /// The neighbour.

@@ -6,11 +6,13 @@
 //! key = "node.key"
 //! network = "network.pub"
 //! listen = ["0.0.0.0:7700"]
+//! tcp = ["0.0.0.0:443"]              # TCP addresses for links whose UDP is blocked, beside those of `listen`
 //!
 //! [[neighbor]]
 //! name = "fra"
 //! address = "10.7.0.2"               # its overlay address
 //! endpoint = "fra.example.net:7700"  # where to dial it, or a list; without, it dials this node
+//! tcp = "fra.example.net:443"        # and by TCP, where UDP is blocked; the endpoint unless given
 //!
 //! [[group]]                          # how a group is carried, in the whole network
 //! address = "239.1.1.1"
@@ -80,6 +82,12 @@ pub struct Config {
     /// UDP addresses to listen on.
     #[serde(deserialize_with = "listen")]
     pub listen: Vec<SocketAddr>,
+    /// TCP addresses to listen on for links whose UDP is blocked, beside those for bulk data.
+    #[serde(default, deserialize_with = "listen")]
+    pub tcp: Vec<SocketAddr>,
+    /// Link to neighbours by TLS over TCP where UDP is blocked, and let them.
+    #[serde(default = "yes")]
+    pub tcp_links: bool,
     /// The clients' socket file.
     #[serde(default)]
     pub client_socket: Option<PathBuf>,
@@ -175,6 +183,9 @@ pub struct Neighbor {
     /// Host name or address, and UDP port; several are tried in turn.
     #[serde(default, rename = "endpoint", deserialize_with = "one_or_more")]
     pub endpoints: Vec<String>,
+    /// Host name or address, and TCP port, where it is dialled if UDP is blocked; the endpoints unless given.
+    #[serde(default, deserialize_with = "one_or_more")]
+    pub tcp: Vec<String>,
     /// The impairment of the link to it from the start, like `loss=5% delay=10ms` (lab only).
     #[serde(default, deserialize_with = "text")]
     pub impair: Option<base::impair::Model>,

@@ -24,6 +24,7 @@ use host::notify::Notify;
 use host::relay::{ServeError, Service, Settings};
 use host::renewal::{Renewal, Source};
 use host::resolve::{Named, Resolver, socket_for};
+use host::tunnel::{Dialler, Targets};
 use host::{Driver, Setup};
 use net::addr::underlay;
 use net::clock::Clock;
@@ -128,9 +129,10 @@ pub fn run(args: &NodeArgs) -> Outcome {
         host::hops::start(&mut driver, listen, configured, lines.clone())
             .map_err(|error| Failure::failed(format_args!("cannot start a thread: {error}")))?;
     }
+    let dialler = tunnels(&config, &identity, &network, &mut driver, &lines)?;
     let services = Services::start(&config, &identity, &network, &driver, &lines)?;
     lines.say(&first_line(&config, &identity, &driver));
-    let attended = Attended::start(args, config, &identity, &driver, &lines, hangup)?;
+    let attended = Attended::start(args, config, &identity, &driver, &lines, (hangup, dialler))?;
     attended.notify.ready("running");
     let ended = driver.run();
     attended.notify.stopping();
@@ -168,7 +170,7 @@ impl Attended {
         identity: &Identity,
         driver: &Driver,
         lines: &Lines,
-        hangup: Hangup,
+        (hangup, dialler): (Hangup, Option<Dialler>),
     ) -> Result<Attended, Failure> {
         let thread = |error| Failure::failed(format_args!("cannot start a thread: {error}"));
         let names = names(&config, &config.listen);
@@ -191,6 +193,7 @@ impl Attended {
             lines: lines.clone(),
             notify: Arc::clone(&notify),
             resolver: resolver.transpose()?,
+            dialler,
         };
         Ok(Attended {
             _ready: ready.map_err(thread)?,
@@ -285,14 +288,23 @@ fn relay(
     let admission = config.issuer.as_ref();
     let admission = admission.map(|issuer| admission_by(issuer, identity));
     let admission = admission.transpose()?;
-    if config.relay.transfers == 0 && admission.is_none() {
+    let is_bulk = config.relay.transfers > 0 || admission.is_some();
+    if !is_bulk {
         host::relay::decline(&driver.commander());
-        return Ok(None);
+        if !config.tcp_links {
+            return Ok(None);
+        }
     }
-    let control = config.control_socket.as_ref();
+    let control = config.control_socket.as_ref().filter(|_| is_bulk);
     let listen = config.relay.listen.as_ref();
+    let mut addresses = listen.unwrap_or(&config.listen).clone();
+    if config.tcp_links {
+        addresses.extend(&config.tcp);
+        addresses.sort_unstable();
+        addresses.dedup();
+    }
     let settings = Settings {
-        listen: listen.unwrap_or(&config.listen).clone(),
+        listen: addresses,
         socket: control.map(|path| path.with_extension(host::relay::SUFFIX)),
         transfers: config.relay.transfers,
         passes: config.relay.passes,
@@ -301,6 +313,7 @@ fn relay(
         allow: allowed(&config.relay.allow),
         certificate: Some(config.certificate.clone()),
         admission: admission.map(Arc::new),
+        links: config.tcp_links,
     };
     let missing = settings.roots.iter().filter(|root| !root.path.is_dir());
     for root in missing {
@@ -318,8 +331,10 @@ fn relay(
         lines.clone(),
     ) {
         Ok(service) => Ok(Some(service)),
-        Err(error @ ServeError::Listen { .. }) if listen.is_none() && config.issuer.is_none() => {
-            lines.error(&format!("NO BULK DATA: {error}"));
+        Err(error @ ServeError::Listen { listen: at, .. })
+            if listen.is_none() && config.issuer.is_none() && !config.tcp.contains(&at) =>
+        {
+            lines.error(&format!("NO BULK DATA, AND NO LINKS OVER TCP: {error}"));
             host::relay::decline(&driver.commander());
             Ok(None)
         }
@@ -328,7 +343,44 @@ fn relay(
     }
 }
 
-/// What makes this node an issuer.
+/// Opens tunnels to neighbours whose UDP is blocked, if it may.
+fn tunnels(
+    config: &Config,
+    identity: &Identity,
+    network: &Network,
+    driver: &mut Driver,
+    lines: &Lines,
+) -> Result<Option<Dialler>, Failure> {
+    if !config.tcp_links {
+        return Ok(None);
+    }
+    let wanted = driver.tunnels_wanted();
+    let own = (identity.clone(), Some(config.certificate.clone()));
+    let dialler = Dialler::start(
+        wanted,
+        targets(config),
+        own,
+        network.clone(),
+        driver.commander(),
+        lines.clone(),
+    );
+    let dialler = dialler
+        .map_err(|error| Failure::failed(format_args!("cannot dial neighbors by TCP: {error}")))?;
+    Ok(Some(dialler))
+}
+
+/// Where neighbours are dialled by TCP: as they are by UDP, unless it is said.
+fn targets(config: &Config) -> Targets {
+    let target = |neighbor: &config::Neighbor| {
+        let endpoints = match neighbor.tcp.is_empty() {
+            true => &neighbor.endpoints,
+            false => &neighbor.tcp,
+        };
+        (!endpoints.is_empty()).then(|| (neighbor.address, endpoints.clone()))
+    };
+    config.neighbors.iter().filter_map(target).collect()
+}
+
 /// What is dialled for other nodes.
 fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     let rules = gateway::allow::Allowed::new(rules.to_vec());
@@ -338,6 +390,7 @@ fn allowed(rules: &[Rule]) -> host::relay::Allowed {
     })
 }
 
+/// What makes this node an issuer.
 fn admission_by(issuer: &config::Issuer, identity: &Identity) -> Result<Admission, Failure> {
     let delegation = identity::read_as(&issuer.delegation, Delegation::from_text);
     let delegation = delegation.map_err(Failure::misused)?;

@@ -378,6 +378,7 @@ mod tests {
             together_is_all: kbps.is_some(),
             spread_pct: 10,
             hops: None,
+            over_tcp: false,
         };
         let empty = serde_json::json!({
             "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],

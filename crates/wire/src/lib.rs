@@ -39,6 +39,7 @@ pub mod remote;
 pub mod scribe;
 pub mod stamp;
 pub mod transport;
+pub mod tunnel;
 
 pub use data::{HEADER_BYTES, HEADROOM, SEALED_HEADROOM};
 pub use endpoint::Endpoint;

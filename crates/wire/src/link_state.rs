@@ -123,6 +123,16 @@ pub const OPTION_SEALS: u8 = 8;
 /// +---------------+---------------+---------------+-------------------------------+
 /// ```
 pub const OPTION_ENDPOINTS: u8 = 10;
+/// The option that tells which links run over a byte stream (TCP) in this direction: `n` times the place of a link in
+/// the record (1 byte), each above the one before. For people: their cost is in the record. It has what room the
+/// others leave.
+///
+/// ```text
+/// +---------------+---------------+---------------+
+/// | 0 0 0 0 1 1 0 0 |       n       |    place      | ...
+/// +---------------+---------------+---------------+
+/// ```
+pub const OPTION_TUNNELS: u8 = 12;
 /// The most endpoints of an origin: one of each family, or two that a NAT has given it.
 pub const ENDPOINTS_MAX: usize = 2;
 /// The version of the seal from end to end, as the option has it.
@@ -304,6 +314,16 @@ impl<'a> LinkState<'a> {
             .filter(|endpoint| endpoint.is_dialable())
     }
 
+    /// The links that run over a byte stream, by place. What names no link of the record is passed over.
+    pub fn tunnels(&self) -> impl Iterator<Item = usize> + Clone + use<'a> {
+        let count = self.links().len();
+        let mut options = self.options();
+        let told = options.find(|option| option.kind == OPTION_TUNNELS);
+        let places = told.map_or(&[][..], |option| option.value).iter();
+        let places = places.map(|place| usize::from(*place));
+        places.filter(move |place| *place < count)
+    }
+
     /// The options, known and unknown.
     pub fn options(&self) -> impl Iterator<Item = Opt<'a>> + Clone + use<'a> {
         let mut r = Reader::new(self.options);
@@ -454,6 +474,18 @@ pub fn write_endpoints(w: &mut Writer<'_>, endpoints: &[Endpoint]) -> Result<(),
             value: &value,
         },
     )
+}
+
+/// Appends [`OPTION_TUNNELS`] for these links by place, as far as there is room. Nothing for none.
+pub fn write_tunnels(w: &mut Writer<'_>, places: &[u8]) -> Result<(), Full> {
+    let room = w.room().saturating_sub(2).min(u8::MAX.into());
+    match &places[..places.len().min(room)] {
+        [] => Ok(()),
+        value => {
+            let kind = OPTION_TUNNELS;
+            write_option(w, Opt { kind, value })
+        }
+    }
 }
 
 /// Appends [`OPTION_USABLE`] for these links by place; of more than [`USABLE_ENTRIES_MAX`] those

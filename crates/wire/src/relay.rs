@@ -25,6 +25,7 @@
 //! |  version      |  role         |  stripe       |  0            |   role 0 control: ends here
 //! +---------------+---------------+---------------+---------------+
 //! |  transfer, 16 bytes; proof, 32 bytes                          |   role 1 data
+//! |                                                               |   role 2 link: ends before
 //! ```
 //! Frame:
 //! ```text
@@ -86,6 +87,8 @@ pub const TEXT_BYTES_MAX: usize = 1_024;
 pub enum Preamble {
     /// Messages follow.
     Control,
+    /// The datagrams of a link follow, as [`crate::tunnel`] says.
+    Link,
     /// Frames follow.
     Data {
         /// The transfer.
@@ -109,7 +112,7 @@ impl Preamble {
             return Err(Malformed::Version);
         }
         match (r.u8()?, r.u8()?, r.u8()?) {
-            (0, 0, 0) => Ok(CONTROL_PREAMBLE_BYTES),
+            (0 | 2, 0, 0) => Ok(CONTROL_PREAMBLE_BYTES),
             (1, stripe, 0) if stripe < STRIPES_MAX => Ok(DATA_PREAMBLE_BYTES),
             _ => Err(Malformed::Value),
         }
@@ -122,7 +125,10 @@ impl Preamble {
         let mut r = Reader::new(&bytes[CONTROL_PREAMBLE_BYTES..]);
         if wanted == CONTROL_PREAMBLE_BYTES {
             r.finish()?;
-            return Ok(Preamble::Control);
+            return Ok(match start[5] {
+                0 => Preamble::Control,
+                _ => Preamble::Link,
+            });
         }
         let (transfer, proof) = (r.array()?, r.array()?);
         r.finish()?;
@@ -140,6 +146,7 @@ impl Preamble {
         w.u8(VERSION)?;
         match self {
             Preamble::Control => w.put(&[0, 0, 0])?,
+            Preamble::Link => w.put(&[2, 0, 0])?,
             Preamble::Data {
                 transfer,
                 stripe,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   TCP ──▶ 0x16: TLS ─┬─▶ preamble: control ─▶ the first message
+//!       │              ├─▶ preamble: link ────▶ a certificate, then datagrams ([`crate::tunnel`])
 //!       └─▶ 'S': plain ┴─▶ preamble: data ─────▶ a stripe
 //!   Unix (mode 0600) ──▶ the same, without TLS: the operator
 //! ```
@@ -34,6 +35,8 @@ pub(super) enum Wish {
     },
     /// To belong to a transfer.
     Data(Stripe),
+    /// To carry a link, with the key that it has proved to have; what it shows is still to come.
+    Link(Data, [u8; 32]),
 }
 
 /// Hears what it wants.
@@ -63,6 +66,11 @@ fn ask(trust: &Trust, guest: &Guest) -> io::Result<Wish> {
                 asked,
             })
         }
+        // Where is no key there is no TLS.
+        Preamble::Link => match data.peer_key() {
+            Some(key) => Ok(Wish::Link(data, key)),
+            None => Err(ErrorKind::InvalidData.into()),
+        },
         Preamble::Data {
             transfer,
             stripe,

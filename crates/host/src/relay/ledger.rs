@@ -38,11 +38,13 @@ pub enum TurnedAway {
     Silent,
     /// A stripe that no transfer waits for, or without its proof.
     Unclaimed,
+    /// It wants to carry a link, and is no node of this network; or this node takes none.
+    Stranger,
 }
 
 impl TurnedAway {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [TurnedAway; 8] = [
+    pub const ALL: [TurnedAway; 9] = [
         TurnedAway::Address,
         TurnedAway::Displaced,
         TurnedAway::Ended,
@@ -51,6 +53,7 @@ impl TurnedAway {
         TurnedAway::NoRoom,
         TurnedAway::Silent,
         TurnedAway::Unclaimed,
+        TurnedAway::Stranger,
     ];
 
     /// A short stable word for metrics and JSON.
@@ -63,6 +66,7 @@ impl TurnedAway {
             TurnedAway::Malformed => "malformed",
             TurnedAway::NoRoom => "no-room",
             TurnedAway::Silent => "silent",
+            TurnedAway::Stranger => "stranger",
             TurnedAway::Unclaimed => "unclaimed",
         }
     }

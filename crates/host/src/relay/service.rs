@@ -27,6 +27,7 @@ use crate::admission::{self, Admission, Admitted, Known, Refused};
 use crate::command::Commander;
 use crate::control::{ControlError, Listener};
 use crate::log::{Lines, Log};
+use crate::tunnel;
 use base::NodeAddr;
 use net::Clock;
 use net::epoll::Waker;
@@ -64,6 +65,8 @@ pub struct Settings {
     pub certificate: Option<PathBuf>,
     /// Hosts become nodes by this one.
     pub admission: Option<Arc<Admission>>,
+    /// Neighbours whose UDP does not get through may link over TLS.
+    pub links: bool,
 }
 
 /// Why a service cannot start.
@@ -71,7 +74,7 @@ pub struct Settings {
 pub enum ServeError {
     /// An address cannot be listened at.
     #[error(
-        "cannot listen for bulk data at TCP {listen}: {error}; choose another `[relay] listen`"
+        "cannot listen at TCP {listen} for bulk data and links over TCP: {error}; choose another `[relay] listen` or `tcp`"
     )]
     Listen {
         /// The address.
@@ -122,6 +125,7 @@ impl Service {
             passes: settings.passes,
             probe_bytes: settings.probe_bytes,
             admission: settings.admission.clone(),
+            links: settings.links,
             ledger,
             stripes: Stripes::default(),
             clock: Clock::new(),
@@ -201,6 +205,7 @@ struct Node {
     passes: bool,
     probe_bytes: u64,
     admission: Option<Arc<Admission>>,
+    links: bool,
     ledger: Arc<Ledger>,
     stripes: Stripes,
     clock: Clock,
@@ -242,9 +247,39 @@ impl Node {
                     self.ledger.turn_away(TurnedAway::Unclaimed);
                 }
             }
+            Ok(Wish::Link(data, key)) => self.link(data, &key, guest),
             // Whoever was sent away has been counted then.
             Err(why) if guest.leave() => self.ledger.turn_away(why),
             Err(_) => {}
+        }
+    }
+
+    /// Carries a link of a node of this network. Who is none keeps a stranger's place until that is known, and is
+    /// told nothing.
+    fn link(&self, mut data: Data, key: &[u8; 32], guest: Guest) {
+        let shown = tunnel::read_hello(&mut data);
+        let judged = match shown {
+            Ok(shown) if self.links => self.trust.judge(&shown, key).ok(),
+            Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            Err(_) => {
+                if guest.leave() {
+                    self.ledger.turn_away(TurnedAway::Ended);
+                }
+                return;
+            }
+        };
+        let at = data.socket.tcp().and_then(|tcp| tcp.peer_addr().ok());
+        let (Some(node), Some(at)) = (judged, at) else {
+            if guest.leave() {
+                self.ledger.turn_away(TurnedAway::Stranger);
+            }
+            return;
+        };
+        let has_answered = tunnel::write_hello(&mut data, &self.trust.certificate()).is_ok();
+        if guest.leave() && has_answered {
+            // How it ends, the engine sees by its address.
+            let _ = tunnel::carry(self.trust.commander(), data, (node, at), false);
         }
     }
 

@@ -16,13 +16,13 @@ const INBOX_BYTES: usize = 128 * 1024;
 
 /// A socket: TCP between nodes, Unix within one host.
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Socket {
-    pub(super) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+    pub(crate) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         match self {
             Socket::Tcp(tcp) => tcp.set_nonblocking(on),
             Socket::Unix(unix) => unix.set_nonblocking(on),
@@ -30,7 +30,7 @@ impl Socket {
     }
 
     /// How long a read or write may wait; for ever with none.
-    pub(super) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+    pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Tcp(tcp) => {
                 tcp.set_read_timeout(patience)?;
@@ -44,14 +44,14 @@ impl Socket {
     }
 
     /// Ends it, or its outgoing half. It fails only where it has ended.
-    pub(super) fn shutdown(&self, how: Shutdown) {
+    pub(crate) fn shutdown(&self, how: Shutdown) {
         let _ = match self {
             Socket::Tcp(tcp) => tcp.shutdown(how),
             Socket::Unix(unix) => unix.shutdown(how),
         };
     }
 
-    pub(super) fn tcp(&self) -> Option<&TcpStream> {
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Socket::Tcp(tcp) => Some(tcp),
             Socket::Unix(_) => None,
@@ -98,8 +98,8 @@ impl Write for &Socket {
 }
 
 /// A data connection.
-pub(super) struct Data {
-    pub(super) socket: Arc<Socket>,
+pub(crate) struct Data {
+    pub(crate) socket: Arc<Socket>,
     tls: Option<Box<Sealed>>,
 }
 
@@ -112,13 +112,13 @@ struct Sealed {
 }
 
 impl Data {
-    pub(super) fn plain(socket: impl Into<Arc<Socket>>) -> Data {
+    pub(crate) fn plain(socket: impl Into<Arc<Socket>>) -> Data {
         let socket = socket.into();
         Data { socket, tls: None }
     }
 
     /// With TLS, whose handshake is over or not.
-    pub(super) fn sealed(socket: impl Into<Arc<Socket>>, mut tls: Connection) -> Data {
+    pub(crate) fn sealed(socket: impl Into<Arc<Socket>>, mut tls: Connection) -> Data {
         // What is written goes out at once: the bound is that of who writes.
         tls.set_buffer_limit(None);
         let sealed = Sealed {
@@ -133,12 +133,12 @@ impl Data {
         }
     }
 
-    pub(super) fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.tls.is_none()
     }
 
     /// Goes through the handshake of TLS.
-    pub(super) fn shake_hands(&mut self) -> io::Result<()> {
+    pub(crate) fn shake_hands(&mut self) -> io::Result<()> {
         if let Some(sealed) = &mut self.tls {
             while sealed.tls.is_handshaking() {
                 sealed.send(&self.socket)?;
@@ -152,13 +152,13 @@ impl Data {
     }
 
     /// The key that the other side has proved to have.
-    pub(super) fn peer_key(&self) -> Option<[u8; 32]> {
+    pub(crate) fn peer_key(&self) -> Option<[u8; 32]> {
         let sealed = self.tls.as_ref()?;
         super::tls::peer_key(&sealed.tls)
     }
 
     /// Nothing more will be written.
-    pub(super) fn end(&mut self) -> io::Result<()> {
+    pub(crate) fn end(&mut self) -> io::Result<()> {
         if let Some(sealed) = &mut self.tls {
             sealed.tls.send_close_notify();
             sealed.send(&self.socket)?;
@@ -168,7 +168,7 @@ impl Data {
     }
 
     /// The socket and TLS apart, for control, and what came with the handshake's last bytes.
-    pub(super) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
+    pub(crate) fn into_parts(self) -> (Arc<Socket>, Option<(Connection, Vec<u8>)>) {
         let tls = self.tls.map(|sealed| {
             let sealed = *sealed;
             let rest = sealed.inbox[sealed.taken..sealed.filled].to_vec();

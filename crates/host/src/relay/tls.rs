@@ -24,7 +24,7 @@ use std::sync::Arc;
 const NAME: &str = "relay.sinew";
 
 /// Who this node is, and whom it believes.
-pub(super) struct Trust {
+pub(crate) struct Trust {
     identity: Identity,
     /// A renewed certificate is here.
     certificate_file: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct Trust {
 
 /// Why another node is not believed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Distrust {
+pub(crate) enum Distrust {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     #[error("it shows the certificate of another node's key")]
@@ -46,7 +46,7 @@ pub(super) enum Distrust {
 }
 
 impl Trust {
-    pub(super) fn new(
+    pub(crate) fn new(
         identity: Identity,
         certificate_file: Option<PathBuf>,
         network: Network,
@@ -63,17 +63,17 @@ impl Trust {
         })
     }
 
-    pub(super) fn commander(&self) -> &Commander {
+    pub(crate) fn commander(&self) -> &Commander {
         &self.commander
     }
 
     /// This node's own address.
-    pub(super) fn own(&self) -> NodeAddr {
+    pub(crate) fn own(&self) -> NodeAddr {
         self.identity.address()
     }
 
     /// This node's certificate, the renewed one if there is one.
-    pub(super) fn certificate(&self) -> Vec<u8> {
+    pub(crate) fn certificate(&self) -> Vec<u8> {
         let stored = self.certificate_file.as_ref().and_then(|path| {
             let text = std::fs::read_to_string(path).ok()?;
             let certificate = Certificate::from_text(&text).ok()?;
@@ -84,7 +84,7 @@ impl Trust {
     }
 
     /// The network with what the node has learned since it started. A loop that does not answer knows no more.
-    pub(super) fn network(&self) -> Network {
+    pub(crate) fn network(&self) -> Network {
         let mut network = self.network.clone();
         if let Ok(Some(list)) = self.commander.revocations() {
             let _ = network.apply(&list);
@@ -93,7 +93,7 @@ impl Trust {
     }
 
     /// Whose this certificate is, shown by one who has proved to have `key`.
-    pub(super) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
+    pub(crate) fn judge(&self, shown: &[u8], key: &[u8; KEY_BYTES]) -> Result<NodeAddr, Distrust> {
         let certificate = Certificate::from_bytes(shown).map_err(CertificateError::Malformed)?;
         let peer = self.network().verify(&certificate, Clock::new().unix_s())?;
         if peer.signing_key() != key {
@@ -103,24 +103,24 @@ impl Trust {
     }
 
     /// The newest list of revocations that this node knows; empty if there is none.
-    pub(super) fn revocations(&self) -> Vec<u8> {
+    pub(crate) fn revocations(&self) -> Vec<u8> {
         let newest = self.commander.revocations().ok().flatten();
         let newest = newest.or_else(|| self.network.revocations().cloned());
         newest.map_or_else(Vec::new, |list| list.as_bytes().to_vec())
     }
 
-    pub(super) fn dialler(&self) -> Result<Connection, Error> {
+    pub(crate) fn dialler(&self) -> Result<Connection, Error> {
         let name = ServerName::try_from(NAME).expect("it is a name");
         ClientConnection::new(Arc::clone(&self.client), name).map(Connection::from)
     }
 
-    pub(super) fn acceptor(&self) -> Result<Connection, Error> {
+    pub(crate) fn acceptor(&self) -> Result<Connection, Error> {
         ServerConnection::new(Arc::clone(&self.server)).map(Connection::from)
     }
 }
 
 /// TLS of a host that is to become a node, or wants its next certificate, to the node with this key.
-pub(super) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connection, Error> {
+pub(crate) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connection, Error> {
     let bare = raw_key::certified(&keys.signing_secret())?;
     let config = client(&bare, Verifier::pinned([issuer]))?;
     let name = ServerName::try_from(NAME).expect("it is a name");
@@ -128,7 +128,7 @@ pub(super) fn newcomer(keys: &Keys, issuer: [u8; KEY_BYTES]) -> Result<Connectio
 }
 
 /// Bytes that nobody can guess.
-pub(super) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let provider = raw_key::provider();
     let filled = provider.secure_random.fill(&mut bytes);
@@ -137,7 +137,7 @@ pub(super) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
 }
 
 /// The key that the other side of a connection has proved to have.
-pub(super) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
+pub(crate) fn peer_key(tls: &Connection) -> Option<[u8; KEY_BYTES]> {
     raw_key::shown(tls.peer_certificates()?.first()?)
 }
 

@@ -65,6 +65,7 @@ pub fn snapshot_of(scenario: &Scenario, at: Duration) -> NetworkSnapshot {
                 together_is_all: false,
                 spread_pct: 0,
                 hops: None,
+                over_tcp: false,
             })
             .collect(),
         rule: DampingRule::of(&settings.announce),

@@ -72,6 +72,11 @@ impl Dialling {
         Some(silence)
     }
 
+    /// For how long nobody has answered.
+    fn silence(&self, now: Time) -> Option<Duration> {
+        self.since.map(|since| now.since(since))
+    }
+
     fn obstacle(&self, now: Time) -> Option<Obstacle> {
         let (what, at) = self.obstacle?;
         (now.since(at) < FRESH).then_some(what)
@@ -80,12 +85,23 @@ impl Dialling {
 
 impl Link {
     /// Where it is dialled. A neighbour that has a session is where it was heard last, others where
-    /// they are configured.
+    /// they are configured. A stream is open because datagrams had no answer: it is taken while the link is not up.
     pub(crate) fn dialled_at(&self) -> Option<UnderlayAddr> {
-        match self.sessions.is_empty() {
-            true => self.dial.or(self.at),
-            false => self.at.or(self.dial),
+        let stream = self.fallback.stream();
+        if !self.is_up() && self.dial.is_some() && stream.is_some() {
+            return stream;
         }
+        // Of streams only the one that is open leads to it.
+        let at = self.at.filter(|at| !at.is_stream() || stream == Some(*at));
+        match self.sessions.is_empty() {
+            true => self.dial.or(at),
+            false => at.or(self.dial),
+        }
+    }
+
+    /// For how long dialling has had no answer.
+    pub(crate) fn unanswered(&self, now: Time) -> Option<Duration> {
+        self.dialling.silence(now)
     }
 
     /// Why the link is not up, in words; nothing while it is.
@@ -93,7 +109,7 @@ impl Link {
         if self.is_up() {
             return None;
         }
-        let silence = self.dialling.since.map(|since| now.since(since));
+        let silence = self.dialling.silence(now);
         let silence = silence.filter(|silence| *silence >= UNANSWERED);
         let reason = match (self.dialling.obstacle(now), silence, self.dialled_at()) {
             (Some(Obstacle::Refused(why)), ..) => why.to_string(),
@@ -102,7 +118,12 @@ impl Link {
             }
             (None, Some(silence), Some(at)) => {
                 let seconds = silence.as_millis() / 1_000;
-                format!("no answer from {at} for {seconds} s: is UDP open there?")
+                let what = if at.is_stream() {
+                    "it running"
+                } else {
+                    "UDP open"
+                };
+                format!("no answer from {at} for {seconds} s: is {what} there?")
             }
             (None, _, None) => match self.down_why {
                 Some(why) => why.into(),

@@ -20,6 +20,8 @@ pub struct Told {
     pub rates: Option<Rates>,
     /// The physical links that it crosses.
     pub hops: Option<NonZeroU8>,
+    /// It runs over a byte stream (TCP).
+    pub is_tunnel: bool,
 }
 
 impl Database {
@@ -99,6 +101,9 @@ impl Database {
         }
         for (place, hops) in state.hops() {
             self.told.entry(key(place)).or_default().hops = Some(hops);
+        }
+        for place in state.tunnels() {
+            self.told.entry(key(place)).or_default().is_tunnel = true;
         }
     }
 }

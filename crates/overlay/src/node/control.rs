@@ -77,6 +77,17 @@ impl Node {
                     silence,
                 });
             }
+            let silence = link.unanswered(now);
+            if link.dial.is_some() && link.fallback.asks(now, silence) {
+                out.report(Event::NoDatagrams { peer });
+            }
+            let datagrams = link.dial.filter(|_| to.is_stream());
+            if let Some(to) = datagrams.filter(|_| link.fallback.probes(now))
+                && let Ok(init) = self.handshakes.dial(now, to, Some(peer))
+            {
+                self.send_plain(to, &init, out);
+            }
+            let link = self.links.at_mut(index);
             if !link.wants_dial(now) {
                 continue;
             }
@@ -129,13 +140,14 @@ impl Node {
         let local = session.local_index();
         let link = self.links.at_mut(index);
         let evicted = link.sessions.install(now, session);
-        link.at = Some(from);
+        link.move_to(now, from);
         link.name = peer.name().to_owned();
         link.hello.on_new_session(now);
         if let Some(old) = evicted {
             self.drop_session(old);
         }
         self.links.enter_session(local, index);
+        self.note_way(now, index, out);
         self.on_peer_certificate(now, &peer, out);
         out.report(Event::Established {
             peer: address,

@@ -102,7 +102,8 @@ impl Node {
     fn tell_neighbours(&mut self, now: Time, out: &mut impl Outbox<Node>) {
         for index in self.links.indices() {
             let link = self.links.at_mut(index);
-            let at = link.at.filter(|_| link.is_up());
+            // A stream's own end is nowhere that others could dial.
+            let at = link.at.filter(|at| link.is_up() && !at.is_stream());
             let Some(endpoint) = at.map(endpoint).filter(|it| it.is_dialable()) else {
                 self.direct.told.remove(&link.peer);
                 continue;
@@ -217,7 +218,8 @@ impl Node {
     /// An endpoint, by the socket through which neighbours of the same family are reached.
     fn dialable(&self, endpoint: Endpoint) -> Option<UnderlayAddr> {
         let is_ipv4 = endpoint.ipv4().is_some();
-        let mut reached = self.links.iter().filter_map(|(_, link)| link.at);
+        let reached = self.links.iter().filter_map(|(_, link)| link.at);
+        let mut reached = reached.filter(|at| !at.is_stream());
         let like = reached.find(|at| self::endpoint(*at).ipv4().is_some() == is_ipv4)?;
         Some(UnderlayAddr {
             ip: endpoint.ip,

@@ -57,6 +57,7 @@ impl Node {
                 together_is_all: rates.is_some_and(|r| r.is_full),
                 spread_pct: rates.map_or(0, |r| r.spread_pct),
                 hops: told.hops,
+                over_tcp: told.is_tunnel,
             }
         });
         known.collect()

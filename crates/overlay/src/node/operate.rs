@@ -51,6 +51,8 @@ impl Node {
             Operation::Meet(neighbor) => self.meet(now, neighbor, out),
             Operation::Part(neighbor) => self.part(now, neighbor, out),
             Operation::Locate { neighbor, at } => self.locate(now, neighbor, at, out),
+            Operation::Tunnel { neighbor, at } => self.on_tunnel(now, neighbor, at, out),
+            Operation::TunnelEnded { neighbor, at } => self.on_tunnel_ended(now, neighbor, at),
             Operation::Carried { neighbor, rates } => self.on_carried(now, neighbor, rates),
             Operation::Bulk(bulk) => {
                 let before = self.bulk.replace(bulk);
@@ -307,6 +309,10 @@ impl Link {
             name: self.name.clone(),
             peer: self.peer.to_string(),
             at: self.at.or(self.dial).map(|at| at.to_string()),
+            over: match self.is_over_stream() {
+                true => "tcp",
+                false => "udp",
+            },
             state,
             price_ms: f64::from(self.hello.price_us(now)) / 1e3,
             price_ends_in_s: price_ends.map(|at| at.since(now).as_secs_f64()),

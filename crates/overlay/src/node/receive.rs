@@ -135,11 +135,7 @@ impl Node {
             self.handshakes.on_confirmed(clear.session);
         }
         if opened.moved {
-            link.mtu.suspect(now);
-            out.report(Event::Moved {
-                peer: link.peer,
-                at: from,
-            });
+            self.on_moved(now, index, from, out);
         }
         let plaintext = &mut datagram[opened.plaintext];
         match opened.kind {

@@ -17,7 +17,8 @@ use secure::{Certificate, Context, Identity, Network, Peer, Revocations};
 use wire::bytes::Writer;
 use wire::link_state::{
     Bulk, LINKS_MAX, Link as Reported, OPTIONS_BYTES_MAX, write_bulk, write_capacities,
-    write_endpoints, write_hops, write_link_rates, write_seals, write_usable, write_version,
+    write_endpoints, write_hops, write_link_rates, write_seals, write_tunnels, write_usable,
+    write_version,
 };
 use wire::record::{Acks, Key, RecordKind, Records};
 use wire::{Availability, Endpoint, Latency, Loss};
@@ -160,6 +161,9 @@ fn write_options(
     write_link_rates(w, &carried).expect(BOUNDED);
     write_hops(w, &hops).expect(BOUNDED);
     write_version(w, version).expect(BOUNDED);
+    let tunnels = told().filter(|(_, link)| link.is_over_stream());
+    let tunnels: Vec<u8> = tunnels.map(|(i, _)| i).collect();
+    write_tunnels(w, &tunnels).expect(BOUNDED);
 }
 
 impl Node {

@@ -106,6 +106,9 @@ pub struct KnownLink {
     /// The physical links that it crosses, if its sender tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hops: Option<NonZeroU8>,
+    /// It runs over TCP, because UDP does not get through, and costs more for that.
+    #[serde(default)]
+    pub over_tcp: bool,
 }
 
 /// When a node announces that a link's cost has changed.

@@ -228,6 +228,7 @@ mod tests {
             together_is_all: false,
             spread_pct: 10,
             hops: None,
+            over_tcp: false,
         };
         let mut network: NetworkSnapshot = serde_json::from_value(serde_json::json!({
             "teller": null, "profile": "", "detect_us": 0, "late_us": 0, "nodes": [],

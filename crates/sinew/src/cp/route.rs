@@ -435,6 +435,7 @@ mod tests {
             together_is_all: false,
             spread_pct: 0,
             hops: None,
+            over_tcp: false,
         };
         let links = links.iter().map(link).collect();
         Ways::new(node(1), View::new(network(links)).unwrap())

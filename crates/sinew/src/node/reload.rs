@@ -6,14 +6,14 @@
 //!   log_file (opened again), log_level          everything else in the configuration
 //!   certificate, revocations: newer ones
 //!   [[neighbor]]: new ones, endpoint,
-//!     capacity, hops, impair; those
+//!     tcp, capacity, hops, impair; those
 //!     that are listed no more
 //!   [[group]]
 //! ```
 //! The same signal comes when the terminal goes of which the node was started: then it stops.
 
 use super::ready::count;
-use super::{as_neighbor, names};
+use super::{as_neighbor, names, targets};
 use crate::config::{Config, Neighbor};
 use crate::failure::Failure;
 use base::NodeAddr;
@@ -21,6 +21,7 @@ use host::Commander;
 use host::log::Lines;
 use host::notify::Notify;
 use host::resolve::Resolver;
+use host::tunnel::Dialler;
 use net::epoll::{Interest, Poller, Ready, Waker};
 use net::signals::Hangup;
 use overlay::request::{Operation, RequestError};
@@ -60,6 +61,8 @@ pub(super) struct Running {
     pub(super) notify: Arc<Notify>,
     /// Looks up the names of neighbours.
     pub(super) resolver: Option<Resolver>,
+    /// Dials neighbours by TCP where UDP is blocked.
+    pub(super) dialler: Option<Dialler>,
 }
 
 /// What has come of reading the files again.
@@ -259,6 +262,15 @@ impl Running {
         for gone in old.iter().filter(|n| !kept(n)) {
             let what = format!("neighbor {} is listed no more", gone.name);
             self.operate(Operation::Part(gone.address), what, changes);
+        }
+        for neighbor in &config.neighbors {
+            let known = before(neighbor.address);
+            if known.is_some_and(|known| known.tcp != neighbor.tcp) {
+                changes.taken.push(format!("tcp of {}", neighbor.name));
+            }
+        }
+        if let Some(dialler) = &self.dialler {
+            dialler.set(targets(config));
         }
         let names = names(config, &listen);
         self.resolver = None;

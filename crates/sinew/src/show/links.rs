@@ -110,6 +110,11 @@ fn notes(links: &[Value]) -> Vec<String> {
                 "{name}: recent outages cost {price_ms:.0} ms of latency in routing, halved by each minute, for {ends}"
             ));
         }
+        if link["over"] == "tcp" && link["state"] == "up" {
+            notes.push(format!(
+                "{name}: runs over TCP, because UDP has no answer; it costs 16 ms more in routing, and UDP is tried again by itself"
+            ));
+        }
         notes.extend(protection(link));
         let packets = total(&link["loss_in_packets"]);
         if (1..SURE_PACKETS).contains(&packets) && link["state"] == "up" {

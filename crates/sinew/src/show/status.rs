@@ -49,7 +49,14 @@ fn entries(status: &Value) -> String {
     }
     let links = list(&snapshot["links"]);
     let up = links.iter().filter(|link| link["state"] == "up").count();
-    entry("links", format!("{up} of {} up", links.len()));
+    let tunnels = links
+        .iter()
+        .filter(|link| link["over"] == "tcp" && link["state"] == "up");
+    let tunnels = match tunnels.count() {
+        0 => String::new(),
+        count => format!(", {count} over TCP"),
+    };
+    entry("links", format!("{up} of {} up{tunnels}", links.len()));
     entry(
         "network",
         format!(

@@ -35,6 +35,8 @@ pub struct Price {
     pub is_silent: bool,
     /// The price in milliseconds of latency; none while the link is silent.
     pub price_ms: Option<f64>,
+    /// The link runs over TCP, which is a part of the price.
+    pub over_tcp: bool,
     /// It is gone after so long, if the link does not fail again. Known where the link begins.
     pub ends_in_s: Option<f64>,
 }
@@ -116,6 +118,7 @@ fn prices<'a>(view: &View, routes: impl Iterator<Item = &'a Route>) -> Vec<Price
             from: view.name(from),
             to: view.name(to),
             is_silent,
+            over_tcp: link.over_tcp,
             price_ms: (!is_silent).then(|| rounded(f64::from(link.price_us) / 1e3)),
             ends_in_s: hold.and_then(|hold| hold.price_ends_in_s),
         })

@@ -203,6 +203,13 @@ impl fmt::Display for Price {
         let Some(price_ms) = self.price_ms else {
             return f.write_str("the other end is silent; packets that have no other way try it");
         };
+        if self.over_tcp {
+            write!(f, "runs over TCP, as UDP gets no answer; that ")?;
+            return match self.ends_in_s {
+                Some(_) => write!(f, "and recent outages cost {price_ms:.0} ms more"),
+                None => write!(f, "costs {price_ms:.0} ms more"),
+            };
+        }
         write!(f, "recent outages cost {price_ms:.0} ms more")?;
         match self.ends_in_s {
             Some(left) => write!(f, "; the price halves every minute and ends in {left:.0} s"),

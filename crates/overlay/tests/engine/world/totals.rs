@@ -56,7 +56,7 @@ impl Totals {
             Event::Refused { why, .. } => *self.refused.entry(why.label()).or_default() += 1,
             Event::RecordRefused { .. } => self.records_refused += 1,
             Event::LinkUp { peer } => self.ups.push((at, host, peer)),
-            Event::Unanswered { .. } => {}
+            Event::Unanswered { .. } | Event::NoDatagrams { .. } | Event::Way { .. } => {}
             Event::LinkDown { peer, .. } => self.downs.push((at, host, peer)),
             Event::Unstamped => self.unstamped += 1,
             Event::RoutesChanged { .. } => self.route_changes.push((at, host)),

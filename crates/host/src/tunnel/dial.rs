@@ -1,0 +1,239 @@
+//! Dialling neighbours by TCP when the engine has no answer by UDP.
+//!
+//! ```text
+//!   wanted ──▶ a target? not dialled already? rested? ──▶ a thread: each endpoint in turn, until one is the node
+//!                                                          that was meant ──▶ Offer ──▶ Carrier, to its end
+//!   failed, or ended soon: rest 1 s, then twice as long each time, at most 30 s
+//! ```
+
+use super::{Carrier, Counts, Offer, read_hello, write_hello};
+use crate::command::{Command, Commander};
+use crate::log::Lines;
+use crate::relay::socket::{Data, Socket};
+use crate::relay::tls::{Distrust, Trust};
+use base::{NodeAddr, UnderlayAddr};
+use net::addr::underlay;
+use net::unix::SeqStream;
+use secure::{Identity, Network};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use wire::relay::{CONTROL_PREAMBLE_BYTES, Preamble};
+
+/// How long a connection may take to be there, and each answer. Choice: a lost SYN is repeated after 1 s.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The rest after a failure, at first and at most.
+const REST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(30);
+/// A tunnel that has lasted so long was no failure.
+const LASTED: Duration = Duration::from_secs(30);
+/// Buffers are on the heap.
+const STACK_BYTES: usize = 512 << 10;
+
+/// Where neighbours are dialled: host names or addresses, each with its TCP port.
+pub type Targets = BTreeMap<NodeAddr, Vec<String>>;
+
+/// Dials, until the loop has gone.
+#[derive(Debug)]
+pub struct Dialler {
+    targets: Arc<Mutex<Targets>>,
+}
+
+/// What has come of dialling a neighbour.
+#[derive(Debug, Default)]
+struct Dialled {
+    is_busy: bool,
+    rest: Option<(Instant, Duration)>,
+    /// The problem that was told last.
+    told: Option<String>,
+}
+
+struct Shared {
+    trust: Trust,
+    targets: Arc<Mutex<Targets>>,
+    dialled: Mutex<BTreeMap<NodeAddr, Dialled>>,
+    lines: Lines,
+}
+
+/// Why a neighbour is not reached by TCP.
+#[derive(Debug, thiserror::Error)]
+enum DialFailed {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    #[error("{0}")]
+    Distrust(#[from] Distrust),
+    #[error("it shows no key")]
+    NoKey,
+}
+
+impl Dialler {
+    /// Dials those of `targets` that come by `wanted`, in the name of `identity`, whose renewed certificate is in
+    /// `certificate`.
+    ///
+    /// # Errors
+    /// No thread can be started, or the node's key is not what TLS takes.
+    pub fn start(
+        wanted: Receiver<NodeAddr>,
+        targets: Targets,
+        (identity, certificate): (Identity, Option<PathBuf>),
+        network: Network,
+        commander: Commander,
+        lines: Lines,
+    ) -> io::Result<Dialler> {
+        let targets = Arc::new(Mutex::new(targets));
+        let trust = Trust::new(identity, certificate, network, commander);
+        let shared = Arc::new(Shared {
+            trust: trust.map_err(io::Error::other)?,
+            targets: Arc::clone(&targets),
+            dialled: Mutex::default(),
+            lines,
+        });
+        let work = move || {
+            for neighbor in wanted {
+                shared.consider(neighbor);
+            }
+        };
+        let thread = thread::Builder::new().name("tunnels".into());
+        thread.spawn(work)?;
+        Ok(Dialler { targets })
+    }
+
+    /// Where neighbours are dialled from now on.
+    pub fn set(&self, targets: Targets) {
+        *lock(&self.targets) = targets;
+    }
+}
+
+impl Shared {
+    fn consider(self: &Arc<Shared>, neighbor: NodeAddr) {
+        let Some(endpoints) = lock(&self.targets).get(&neighbor).cloned() else {
+            return;
+        };
+        {
+            let mut dialled = lock(&self.dialled);
+            let dialled = dialled.entry(neighbor).or_default();
+            let rests = (dialled.rest).is_some_and(|(until, _)| Instant::now() < until);
+            if dialled.is_busy || rests {
+                return;
+            }
+            dialled.is_busy = true;
+        }
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name("tunnel".into());
+        let work = move || {
+            let began = Instant::now();
+            let failed = shared.dial(neighbor, &endpoints);
+            shared.rest(neighbor, began.elapsed() >= LASTED, failed);
+        };
+        if let Err(error) = thread.stack_size(STACK_BYTES).spawn(work) {
+            self.rest(neighbor, false, Some(error.to_string()));
+        }
+    }
+
+    /// Dials one endpoint after the other, and carries to the end of the tunnel; the problem if there was none.
+    fn dial(&self, neighbor: NodeAddr, endpoints: &[String]) -> Option<String> {
+        let mut problems = Vec::new();
+        for endpoint in endpoints {
+            match self.connect(neighbor, endpoint) {
+                Ok((data, at)) => {
+                    lock(&self.dialled).entry(neighbor).or_default().told = None;
+                    // How it ends, the engine sees by its address.
+                    let _ = carry(self.trust.commander(), data, (neighbor, at), true);
+                    return None;
+                }
+                Err(why) => problems.push(format!("{endpoint}: {why}")),
+            }
+        }
+        Some(problems.join("; "))
+    }
+
+    fn connect(
+        &self,
+        neighbor: NodeAddr,
+        endpoint: &str,
+    ) -> Result<(Data, SocketAddr), DialFailed> {
+        let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
+        for at in endpoint.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&at, PATIENCE) {
+                Ok(tcp) => return self.greet(neighbor, tcp).map(|data| (data, at)),
+                Err(error) => last = error,
+            }
+        }
+        Err(last.into())
+    }
+
+    /// Shows who this node is, and has the other side show it.
+    fn greet(&self, neighbor: NodeAddr, tcp: TcpStream) -> Result<Data, DialFailed> {
+        tcp.set_nodelay(true)?;
+        let socket = Socket::Tcp(tcp);
+        socket.set_patience(Some(PATIENCE))?;
+        let mut data = Data::sealed(socket, self.trust.dialler()?);
+        data.shake_hands()?;
+        let key = data.peer_key().ok_or(DialFailed::NoKey)?;
+        let mut preamble = [0; CONTROL_PREAMBLE_BYTES];
+        let written = Preamble::Link.emit(&mut preamble);
+        written.map_err(io::Error::other)?;
+        data.write_all(&preamble)?;
+        write_hello(&mut data, &self.trust.certificate())?;
+        let shown = read_hello(&mut data)?;
+        match self.trust.judge(&shown, &key)? {
+            node if node == neighbor => Ok(data),
+            other => Err(Distrust::OtherNode(other).into()),
+        }
+    }
+
+    /// The tunnel is over, or there was none.
+    fn rest(&self, neighbor: NodeAddr, has_lasted: bool, failed: Option<String>) {
+        let mut all = lock(&self.dialled);
+        let dialled = all.entry(neighbor).or_default();
+        dialled.is_busy = false;
+        let rest = match dialled.rest {
+            Some((_, rest)) if !has_lasted => (rest * 2).min(REST_MAX),
+            _ => REST,
+        };
+        dialled.rest = Some((Instant::now() + rest, rest));
+        let Some(failed) = failed else { return };
+        if dialled.told.as_ref() != Some(&failed) {
+            let text = format!("{neighbor} has no answer by UDP, and none by TCP: {failed}");
+            self.lines.say(&text);
+            dialled.told = Some(failed);
+        }
+    }
+}
+
+/// Offers a connection to the loop, and carries until it ends.
+pub(crate) fn carry(
+    commander: &Commander,
+    data: Data,
+    (peer, at): (NodeAddr, SocketAddr),
+    is_dialled: bool,
+) -> io::Result<()> {
+    let (socket, local) = SeqStream::pair()?;
+    let counts = Arc::new(Counts::default());
+    let carrier = Carrier::new(data, Arc::clone(&counts))?;
+    let offer = Offer {
+        peer,
+        at: UnderlayAddr {
+            local: 0,
+            ..underlay(at, UnderlayAddr::STREAM)
+        },
+        is_dialled,
+        socket,
+        counts,
+    };
+    // A loop that is overloaded takes none: the thread sees its end closed.
+    let sent = commander.send(Command::Tunnel(Box::new(offer)));
+    sent.map_err(io::Error::other)?;
+    carrier.run(&local)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

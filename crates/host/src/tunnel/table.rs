@@ -1,0 +1,294 @@
+//! The loop's tunnels: one for each neighbour, found by the address that the engine knows.
+//!
+//! ```text
+//!   offered ─┬─ none yet, or of the same side ──────────────▶ taken; the one before it ends
+//!            └─ both sides have dialled: that of the node with the lower address stays, at both ends alike
+//! ```
+
+use super::carrier::STRIDE_BYTES;
+use base::{Burst, Duration, NodeAddr, Time, UnderlayAddr};
+use net::unix::SeqStream;
+use overlay::event::Drop;
+use overlay::link::MAX_LINKS;
+use std::io::{ErrorKind, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tunnels at a time: one for each link.
+pub const TUNNELS_MAX: usize = MAX_LINKS;
+/// A tunnel that has carried nothing for so long is of no use: its link runs by datagrams. An idle link says hello once
+/// a second. Choice: datagrams that fail again within that time find it open.
+pub(super) const LINGER: Duration = Duration::from_secs(30);
+
+/// A connection whose other end has proved who it is.
+#[derive(Debug)]
+pub struct Offer {
+    /// The neighbour.
+    pub peer: NodeAddr,
+    /// The far end of TCP, as an address for the engine.
+    pub at: UnderlayAddr,
+    /// This node has dialled it.
+    pub is_dialled: bool,
+    /// The loop's end of what its thread reads and writes.
+    pub socket: SeqStream,
+    /// What the thread drops.
+    pub counts: Arc<Counts>,
+}
+
+/// What a tunnel's thread has dropped.
+#[derive(Debug, Default)]
+pub struct Counts {
+    full: AtomicU64,
+    late: AtomicU64,
+}
+
+impl Counts {
+    /// Some more.
+    pub(super) fn add(&self, full: u64, late: u64) {
+        self.full.fetch_add(full, Ordering::Relaxed);
+        self.late.fetch_add(late, Ordering::Relaxed);
+    }
+
+    /// What was dropped since this was asked last: for want of room, and for age.
+    fn take(&self) -> [(Drop, u32); 2] {
+        let take = |count: &AtomicU64| {
+            let count = count.swap(0, Ordering::Relaxed);
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        [
+            (Drop::TunnelFull, take(&self.full)),
+            (Drop::TunnelLate, take(&self.late)),
+        ]
+    }
+}
+
+/// All tunnels of a node.
+#[derive(Debug)]
+pub struct Tunnels {
+    own: NodeAddr,
+    next: u32,
+    open: Vec<Tunnel>,
+}
+
+#[derive(Debug)]
+struct Tunnel {
+    number: u32,
+    offer: Offer,
+    /// When something was carried last.
+    used: Time,
+}
+
+/// One that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The neighbour.
+    pub peer: NodeAddr,
+    /// The address that the engine knows.
+    pub at: UnderlayAddr,
+}
+
+impl Tunnels {
+    /// None yet, of the node with this address.
+    pub fn new(own: NodeAddr) -> Tunnels {
+        Tunnels {
+            own,
+            next: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// None is.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Takes one in: its number, and the one that ends for it. None if it is to end itself.
+    pub fn take(&mut self, now: Time, offer: Offer) -> Option<(u32, Option<Ended>)> {
+        let before = (self.open.iter()).position(|it| it.offer.peer == offer.peer);
+        let ended = match before {
+            Some(place) if self.prefers(&self.open[place].offer, &offer) => return None,
+            Some(place) => Some(self.open.swap_remove(place).ended()),
+            None if self.open.len() >= TUNNELS_MAX => return None,
+            None => None,
+        };
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.open.push(Tunnel {
+            number,
+            offer,
+            used: now,
+        });
+        Some((number, ended))
+    }
+
+    /// The one that is there is to stay. Both ends decide alike, so that one connection is left.
+    fn prefers(&self, there: &Offer, offered: &Offer) -> bool {
+        let is_of_lower = |it: &Offer| it.is_dialled == (self.own < it.peer);
+        there.is_dialled != offered.is_dialled && is_of_lower(there)
+    }
+
+    /// The loop's end of a tunnel.
+    pub fn socket(&self, number: u32) -> Option<&SeqStream> {
+        let tunnel = self.open.iter().find(|it| it.number == number)?;
+        Some(&tunnel.offer.socket)
+    }
+
+    /// Notes that something has come; the address that it comes from.
+    pub fn came(&mut self, now: Time, number: u32) -> Option<UnderlayAddr> {
+        let tunnel = self.open.iter_mut().find(|it| it.number == number)?;
+        tunnel.used = now;
+        Some(tunnel.offer.at)
+    }
+
+    /// Sends a burst, or says why it is dropped.
+    pub fn send(&mut self, now: Time, to: UnderlayAddr, burst: &Burst) -> Result<(), Drop> {
+        let mut open = self.open.iter_mut();
+        let tunnel = open.find(|it| it.offer.at.remote() == to.remote());
+        let tunnel = tunnel.ok_or(Drop::TunnelEnded)?;
+        tunnel.used = now;
+        let stride = u16::try_from(burst.stride()).map_err(|_| Drop::TooLong)?;
+        let stride: [u8; STRIDE_BYTES] = stride.to_be_bytes();
+        let parts = [IoSlice::new(&stride), IoSlice::new(burst.bytes())];
+        let sent = tunnel.offer.socket.send_parts(&parts);
+        sent.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => Drop::TunnelFull,
+            _ => Drop::TunnelEnded,
+        })
+    }
+
+    /// Its thread has ended, or its connection.
+    pub fn end(&mut self, number: u32) -> Option<Ended> {
+        let place = self.open.iter().position(|it| it.number == number)?;
+        Some(self.open.swap_remove(place).ended())
+    }
+
+    /// Ends one that has carried nothing for long. To be repeated until `None`.
+    pub fn expire(&mut self, now: Time) -> Option<Ended> {
+        let is_idle = |it: &Tunnel| now.since(it.used) >= LINGER;
+        let place = self.open.iter().position(is_idle)?;
+        Some(self.open.swap_remove(place).ended())
+    }
+
+    /// What threads have dropped since this was asked last.
+    pub fn dropped(&self) -> impl Iterator<Item = (Drop, u32)> + '_ {
+        let counts = self.open.iter().flat_map(|it| it.offer.counts.take());
+        counts.filter(|(_, packets)| *packets > 0)
+    }
+}
+
+impl Tunnel {
+    fn ended(self) -> Ended {
+        let (peer, at) = (self.offer.peer, self.offer.at);
+        Ended { peer, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use net::unix::Received;
+
+    const LOW: NodeAddr = NodeAddr(1);
+    const HIGH: NodeAddr = NodeAddr(2);
+
+    fn offer(peer: NodeAddr, port: u16, is_dialled: bool) -> (Offer, SeqStream) {
+        let (socket, thread) = SeqStream::pair().unwrap();
+        let at = UnderlayAddr {
+            port,
+            socket: UnderlayAddr::STREAM,
+            ..UnderlayAddr::default()
+        };
+        let counts = Arc::default();
+        let offer = Offer {
+            peer,
+            at,
+            is_dialled,
+            socket,
+            counts,
+        };
+        (offer, thread)
+    }
+
+    fn port_of(tunnels: &Tunnels) -> u16 {
+        assert_eq!(tunnels.len(), 1);
+        tunnels.open[0].offer.at.port
+    }
+
+    #[test]
+    fn of_two_that_both_sides_have_dialled_one_stays_at_both_ends() {
+        for low_first in [true, false] {
+            let (mut at_low, mut at_high) = (Tunnels::new(LOW), Tunnels::new(HIGH));
+            let mut offers = [(1, true), (2, false)];
+            if !low_first {
+                offers.reverse();
+            }
+            for (port, by_low) in offers {
+                at_low.take(Time::ZERO, offer(HIGH, port, by_low).0);
+                at_high.take(Time::ZERO, offer(LOW, port, !by_low).0);
+            }
+            assert_eq!((port_of(&at_low), port_of(&at_high)), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_later_one_of_the_same_side_takes_the_place_of_the_one_before() {
+        let mut tunnels = Tunnels::new(LOW);
+        let (first, _) = offer(HIGH, 1, true);
+        let ended = Ended {
+            peer: HIGH,
+            at: first.at,
+        };
+        assert_eq!(tunnels.take(Time::ZERO, first), Some((0, None)));
+        let (second, _) = offer(HIGH, 2, true);
+        assert_eq!(tunnels.take(Time::ZERO, second), Some((1, Some(ended))));
+        assert_eq!(port_of(&tunnels), 2);
+        assert!(tunnels.end(0).is_none() && tunnels.end(1).is_some());
+    }
+
+    #[test]
+    fn bursts_go_to_the_thread_and_idle_tunnels_end() {
+        let mut tunnels = Tunnels::new(LOW);
+        let (offer, thread) = offer(HIGH, 7, true);
+        let at = offer.at;
+        tunnels.take(Time::ZERO, offer);
+        let pool = base::Pool::new(1, 1);
+        let burst = pool.copy_of(0, b"datagram").unwrap();
+        let now = Time::ZERO + Duration::from_secs(10);
+        assert_eq!(tunnels.send(now, at, &burst), Ok(()));
+        let mut bytes = [0; 16];
+        assert_eq!(thread.recv_into(&mut bytes).unwrap(), Received::Message(10));
+        assert_eq!(&bytes[..10], b"\0\x08datagram");
+        let other = UnderlayAddr { port: 8, ..at };
+        assert_eq!(tunnels.send(now, other, &burst), Err(Drop::TunnelEnded));
+        assert_eq!(tunnels.expire(now + Duration::from_secs(29)), None);
+        let ended = Ended { peer: HIGH, at };
+        assert_eq!(tunnels.expire(now + LINGER), Some(ended));
+        assert!(tunnels.is_empty());
+        // Its thread finds the end.
+        assert_eq!(thread.recv_into(&mut bytes).unwrap(), Received::Closed);
+    }
+
+    #[test]
+    fn a_thread_that_does_not_keep_up_costs_datagrams_and_no_wait() {
+        let mut tunnels = Tunnels::new(LOW);
+        let (offer, _thread) = offer(HIGH, 7, true);
+        let (at, counts) = (offer.at, Arc::clone(&offer.counts));
+        tunnels.take(Time::ZERO, offer);
+        let pool = base::Pool::new(1, 1);
+        let burst = pool.copy_of(0, &[0; 1_400]).unwrap();
+        let sends = (0..100_000).map(|_| tunnels.send(Time::ZERO, at, &burst));
+        assert_eq!(
+            sends.into_iter().find_map(Result::err),
+            Some(Drop::TunnelFull)
+        );
+        counts.add(2, 3);
+        let dropped: Vec<_> = tunnels.dropped().collect();
+        assert_eq!(dropped, [(Drop::TunnelFull, 2), (Drop::TunnelLate, 3)]);
+        assert_eq!(tunnels.dropped().count(), 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! The byte stream (TCP) beside a link's datagrams: when the host is asked for one, and when datagrams are tried
+//! again.
+//!
+//! ```text
+//!            no answer for 1.5 s: ask the host                 the host has a stream to the neighbour
+//!   datagrams ------------------------> asking (once a second) ----------------> over the stream
+//!       ^                                                                         |  every 8 s, or
+//!       '--- a handshake by datagrams has come through both ways <--- probe <-----'  ever more seldom
+//! ```
+//! A stream is worse: one segment that is lost holds up all that were sent after it. So a link never stays on it
+//! where datagrams get through. A path that lets datagrams through for a moment only would pull the link back again
+//! and again, so the rest between two probes doubles each time the link falls back soon after its return.
+//!
+//! The engine knows of a stream only an address that the host has made up ([`UnderlayAddr::is_stream`]).
+
+use base::{Duration, Time, UnderlayAddr};
+
+/// Dialling without an answer for so long is taken for a path that lets no datagrams through. Choice: three or four
+/// Inits, more than the longest round trips; a stream that was not needed costs one TLS handshake.
+const BLOCKED_AFTER: Duration = Duration::from_millis(1_500);
+/// The host is asked again so often: it may have been busy, or have failed.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// The rest between two probes by datagrams. Choice: the link is back 11 s after datagrams get through; a probe is six
+/// Inits of 1152 bytes, 7 kbit/s.
+const PROBE_EVERY: Duration = Duration::from_secs(8);
+/// And at most, on a path that has let datagrams through for moments only.
+const PROBE_EVERY_MAX: Duration = Duration::from_secs(512);
+/// A link that falls back so soon after its return was on such a path. Choice: a NAT or firewall that closes a flow
+/// after a while takes 30 s or more.
+const RELAPSE: Duration = Duration::from_secs(60);
+
+/// The stream beside one link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fallback {
+    /// The stream that is open to the neighbour.
+    stream: Option<UnderlayAddr>,
+    asked: Option<Time>,
+    probe_at: Time,
+    rest: Duration,
+    /// When the link came back to datagrams last.
+    returned: Option<Time>,
+    /// Others know that the link runs over the stream.
+    is_told: bool,
+}
+
+impl Default for Fallback {
+    fn default() -> Fallback {
+        Fallback {
+            stream: None,
+            asked: None,
+            probe_at: Time::ZERO,
+            rest: PROBE_EVERY,
+            returned: None,
+            is_told: false,
+        }
+    }
+}
+
+impl Fallback {
+    /// The stream that is open.
+    pub(crate) fn stream(&self) -> Option<UnderlayAddr> {
+        self.stream
+    }
+
+    /// Nobody has answered a dial by datagrams for `silence`: true if the host is to be asked for a stream now.
+    pub(crate) fn asks(&mut self, now: Time, silence: Option<Duration>) -> bool {
+        let is_blocked = silence.is_some_and(|silence| silence >= BLOCKED_AFTER);
+        let has_rested = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
+        let asks = self.stream.is_none() && is_blocked && has_rested;
+        if asks {
+            self.asked = Some(now);
+        }
+        asks
+    }
+
+    /// The host has opened a stream to the neighbour, or something has come by it.
+    pub(crate) fn on_open(&mut self, at: UnderlayAddr) {
+        self.stream = Some(at);
+    }
+
+    /// A stream has ended; true if it was that of this link.
+    pub(crate) fn on_end(&mut self, at: UnderlayAddr) -> bool {
+        let was_open = self.stream.is_some_and(|open| open.remote() == at.remote());
+        if was_open {
+            self.stream = None;
+        }
+        was_open
+    }
+
+    /// The link goes over to another address.
+    pub(crate) fn on_moved(&mut self, now: Time, before: Option<UnderlayAddr>, to: UnderlayAddr) {
+        let was_stream = before.is_some_and(UnderlayAddr::is_stream);
+        if to.is_stream() {
+            self.stream = Some(to);
+        }
+        match (was_stream, to.is_stream()) {
+            (true, false) => self.returned = Some(now),
+            (false, true) => {
+                let is_relapse = self.returned.is_some_and(|at| now.since(at) < RELAPSE);
+                self.rest = match is_relapse {
+                    true => (self.rest * 2).min(PROBE_EVERY_MAX),
+                    false => PROBE_EVERY,
+                };
+                self.probe_at = now + self.rest;
+            }
+            _ => {}
+        }
+    }
+
+    /// The link runs over a stream, or does not: true if others do not know that.
+    pub(crate) fn is_news(&mut self, is_over_stream: bool) -> bool {
+        core::mem::replace(&mut self.is_told, is_over_stream) != is_over_stream
+    }
+
+    /// True if datagrams are to be tried now. To be asked while the link uses the stream.
+    pub(crate) fn probes(&mut self, now: Time) -> bool {
+        let probes = now >= self.probe_at;
+        if probes {
+            self.probe_at = now + self.rest;
+        }
+        probes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(port: u16, socket: u8) -> UnderlayAddr {
+        UnderlayAddr {
+            port,
+            socket,
+            ..UnderlayAddr::default()
+        }
+    }
+
+    fn s(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_host_is_asked_once_a_second_while_there_is_no_stream() {
+        let mut fallback = Fallback::default();
+        assert!(!fallback.asks(s(0), None));
+        assert!(!fallback.asks(s(1), Some(Duration::from_secs(1))));
+        assert!(fallback.asks(s(2), Some(Duration::from_secs(2))));
+        assert!(!fallback.asks(s(2), Some(Duration::from_secs(2))));
+        assert!(fallback.asks(s(3), Some(Duration::from_secs(3))));
+        fallback.on_open(at(443, UnderlayAddr::STREAM));
+        assert!(!fallback.asks(s(4), Some(Duration::from_secs(4))));
+        assert!(!fallback.on_end(at(444, UnderlayAddr::STREAM)));
+        assert!(fallback.on_end(at(443, UnderlayAddr::STREAM)));
+        assert!(fallback.asks(s(5), Some(Duration::from_secs(5))));
+    }
+
+    #[test]
+    fn datagrams_are_tried_again_and_ever_more_seldom_on_a_path_that_relapses() {
+        let (udp, tcp) = (at(7700, 0), at(443, UnderlayAddr::STREAM));
+        let mut fallback = Fallback::default();
+        fallback.on_moved(s(0), None, udp);
+        assert_eq!(fallback.stream(), None);
+        fallback.on_moved(s(1), Some(udp), tcp);
+        assert_eq!(fallback.stream(), Some(tcp));
+        assert!(!fallback.probes(s(8)) && fallback.probes(s(9)));
+        assert!(!fallback.probes(s(16)) && fallback.probes(s(17)));
+        let mut now = 17;
+        for rest in [16, 32, 64, 128, 256, 512, 512] {
+            fallback.on_moved(s(now), Some(tcp), udp);
+            fallback.on_moved(s(now + 1), Some(udp), tcp);
+            assert!(!fallback.probes(s(now + rest)));
+            now += 1 + rest;
+            assert!(fallback.probes(s(now)), "{rest}");
+        }
+        // It has held for longer: the next fall is another matter.
+        fallback.on_moved(s(now), Some(tcp), udp);
+        fallback.on_moved(s(now + 60), Some(udp), tcp);
+        assert!(fallback.probes(s(now + 68)));
+    }
+}

@@ -1,0 +1,90 @@
+//! Links over byte streams (TCP), which the host opens where datagrams get no answer.
+//!
+//! ```text
+//!   Event::NoDatagrams ──▶ host: TLS to the neighbour ──▶ Operation::Tunnel ──▶ dialled there at once
+//!                                                         Operation::TunnelEnded ──▶ silence, then as before
+//! ```
+//! When to ask, and when to try datagrams again, is [`crate::link`]'s `Fallback`.
+
+use super::Node;
+use crate::event::Event;
+use crate::link::LinkIndex;
+use crate::request::{Reply, RequestError};
+use base::{NodeAddr, Outbox, Time, UnderlayAddr};
+
+impl Node {
+    /// The host has a byte stream to a neighbour.
+    pub(super) fn on_tunnel(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        at: UnderlayAddr,
+        out: &mut impl Outbox<Node>,
+    ) -> Result<Reply, RequestError> {
+        let Some(index) = self.links.by_peer(neighbor) else {
+            // One that is no neighbour yet says who it is by a handshake.
+            return Ok(Reply::Done);
+        };
+        let link = self.links.at_mut(index);
+        link.fallback.on_open(at);
+        if link.is_over_stream() {
+            // The one before it ends: the same neighbour, under the same keys.
+            link.move_to(now, at);
+        }
+        if !link.is_up() {
+            // It was asked for because dials by datagrams had no answer.
+            (link.dialled, link.dials) = (None, 0);
+            self.redial(now, out);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// A byte stream has ended. A link that ran over it finds out by silence whether datagrams get through.
+    pub(super) fn on_tunnel_ended(
+        &mut self,
+        now: Time,
+        neighbor: NodeAddr,
+        at: UnderlayAddr,
+    ) -> Result<Reply, RequestError> {
+        let Some(index) = self.links.by_peer(neighbor) else {
+            return Ok(Reply::Done);
+        };
+        let link = self.links.at_mut(index);
+        let was_used = link.at.map(UnderlayAddr::remote) == Some(at.remote());
+        if link.fallback.on_end(at) && was_used {
+            link.at = link.dial.or(link.at);
+            if link.is_up() {
+                link.hello.watch_closely(now);
+            }
+            self.links.touch(index);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// A neighbour speaks from another address.
+    #[cold]
+    pub(super) fn on_moved(
+        &mut self,
+        now: Time,
+        index: LinkIndex,
+        at: UnderlayAddr,
+        out: &mut impl Outbox<Node>,
+    ) {
+        let link = self.links.at_mut(index);
+        link.mtu.suspect(now);
+        let peer = link.peer;
+        out.report(Event::Moved { peer, at });
+        self.note_way(now, index, out);
+    }
+
+    /// Others are told if the link runs over a byte stream from now on, or no longer.
+    pub(super) fn note_way(&mut self, now: Time, index: LinkIndex, out: &mut impl Outbox<Node>) {
+        let link = self.links.at_mut(index);
+        let (peer, is_stream) = (link.peer, link.is_over_stream());
+        if link.fallback.is_news(is_stream) {
+            out.report(Event::Way { peer, is_stream });
+            self.consider_cost(now, index);
+            self.own_record_due = true;
+        }
+    }
+}
