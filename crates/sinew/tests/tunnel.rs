@@ -76,11 +76,10 @@ impl Site {
     /// Waits until both nodes have the link by `over`, and says how long that took.
     fn wait_for(&self, over: &str) -> Duration {
         let began = Instant::now();
-        self.world
-            .wait(&format!("the link runs over {over}"), || {
-                let is = |name| self.over(name).as_deref() == Some(over);
-                is("a") && is("b")
-            });
+        self.world.wait(&format!("the link runs over {over}"), || {
+            let is = |name| self.over(name).as_deref() == Some(over);
+            is("a") && is("b")
+        });
         let took = began.elapsed();
         eprintln!("link over {over} after {took:?}");
         took
@@ -176,7 +175,7 @@ fn a_call_goes_on_when_udp_is_blocked_in_its_middle() {
     // In the middle: packets of the call have passed.
     site.world.wait("the call is under way", || {
         let status = site.world.status("b");
-        status["snapshot"]["links"][0]["counts"]["data_out"]
+        status["snapshot"]["links"][0]["data_out"]
             .as_u64()
             .is_some_and(|packets| packets > 100)
     });
@@ -225,7 +224,12 @@ fn garbage_and_half_open_connections_cost_a_link_over_tcp_nothing() {
     let b = &site.b;
     let held: Vec<TcpStream> = b
         .run(|| {
-            let firsts: [&[u8]; 4] = [&cut_tls, b"GET / HTTP/1.0\r\n\r\n", b"SNRL\x02\x02\0\0", b""];
+            let firsts: [&[u8]; 4] = [
+                &cut_tls,
+                b"GET / HTTP/1.0\r\n\r\n",
+                b"SNRL\x02\x02\0\0",
+                b"",
+            ];
             let storms = firsts.map(|first| storm("10.96.0.1:7700", first, 300));
             storms.into_iter().flatten().collect()
         })

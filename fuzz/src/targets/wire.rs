@@ -10,7 +10,7 @@ use wire::record::RecordKind;
 use wire::relay::{self, entry};
 use wire::stamp::Stamp;
 use wire::transport::{Fragment, Kind, Range, Segment};
-use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe};
+use wire::{HEADER_BYTES, data, echo, exit, link, remote, scribe, tunnel};
 
 use crate::Target;
 
@@ -31,6 +31,7 @@ pub(crate) const TARGETS: &[Target] = &[
     ("wire_relay_message", relay_message),
     ("wire_relay_item", relay_item),
     ("wire_relay_frame", relay_frame),
+    ("wire_tunnel", tunnel_records),
 ];
 
 fn clear_header(data: &[u8]) {
@@ -251,6 +252,7 @@ fn link_state_body(body: &[u8]) {
     };
     let links: Vec<_> = view.links().collect();
     assert!(view.hops().all(|(place, _)| place < links.len()));
+    assert!(view.tunnels().all(|place| place < links.len()));
     let mut options = [0xa5; link_state::OPTIONS_BYTES_MAX];
     let mut w = wire::bytes::Writer::new(&mut options);
     for option in view.options() {
@@ -383,4 +385,40 @@ fn relay_frame(data: &[u8]) {
         assert_eq!(preamble.emit(&mut again), Ok(data.len()));
         assert_eq!(again, data);
     }
+}
+
+/// A stream gives the same records in whatever pieces it comes, which are written as they were read; and what is not
+/// whole yet is bounded.
+fn tunnel_records(data: &[u8]) {
+    let Some((&piece, stream)) = data.split_first() else {
+        return;
+    };
+    let (mut decoder, mut again) = (tunnel::Decoder::default(), Vec::new());
+    let mut refused = None;
+    for piece in stream.chunks(usize::from(piece).max(1)) {
+        decoder.push(piece);
+        refused = loop {
+            match decoder.take() {
+                Ok(Some(record)) => record.append(&mut again).expect("it was read"),
+                Ok(None) => break None,
+                Err(why) => break Some(why),
+            }
+        };
+        if refused.is_some() {
+            break;
+        }
+        assert!(decoder.pending() < tunnel::RECORD_BYTES_MAX);
+    }
+    assert_eq!(again, stream[..again.len()]);
+    let mut whole = tunnel::Decoder::default();
+    whole.push(stream);
+    let mut at_once = Vec::new();
+    let ended = loop {
+        match whole.take() {
+            Ok(Some(record)) => record.append(&mut at_once).expect("it was read"),
+            Ok(None) => break None,
+            Err(why) => break Some(why),
+        }
+    };
+    assert_eq!((again, refused), (at_once, ended));
 }

@@ -7,7 +7,7 @@ use crate::hello::{self, Why};
 use crate::link::{Link, LinkIndex, Obstacle};
 use crate::realtime::{NACK_SEQS, Strike};
 use base::{Duration, NodeAddr, Outbox, Time, UnderlayAddr};
-use secure::{Due, Established, Outcome, Refusal};
+use secure::{DialError, Due, Established, Outcome, Refusal};
 use wire::control::{
     Builder, Hello, LaneReport, MESSAGE_HEADER_BYTES, Message, Messages, MtuAnswer,
 };
@@ -91,12 +91,16 @@ impl Node {
             if !link.wants_dial(now) {
                 continue;
             }
-            // A dial that is under way goes on by itself.
-            if let Ok(init) = self.handshakes.dial(now, to, Some(peer)) {
-                link.dialled = Some(now);
-                link.dials += 1;
-                link.dialling.on_dial(now);
-                self.send_plain(to, &init, out);
+            match self.handshakes.dial(now, to, Some(peer)) {
+                Ok(init) => {
+                    link.dialled = Some(now);
+                    link.dials += 1;
+                    link.dialling.on_dial(now);
+                    self.send_plain(to, &init, out);
+                }
+                // A dial that is under way goes on by itself.
+                Err(DialError::InProgress) => link.dialling.on_dial(now),
+                Err(DialError::TooMany) => {}
             }
         }
     }

@@ -36,5 +36,6 @@ mod session_troubles;
 mod sessions;
 mod sharing;
 mod stamped;
+mod tunnels;
 mod two_ways;
 mod video;

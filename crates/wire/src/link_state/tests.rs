@@ -537,3 +537,33 @@ fn neighbours_see_the_origin_at_endpoints_that_can_be_dialled() {
         assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
     }
 }
+
+#[test]
+fn links_over_a_byte_stream_are_named_by_place() {
+    let written = |used: usize, places: &[u8]| {
+        let mut buffer = [0; OPTIONS_BYTES_MAX];
+        let mut w = Writer::new(&mut buffer);
+        w.put(&[0; OPTIONS_BYTES_MAX][..used]).unwrap();
+        write_tunnels(&mut w, places).unwrap();
+        w.written()[used..].to_vec()
+    };
+    assert_eq!(written(0, &[0, 1]), [12, 2, 0, 1]);
+    assert!(written(0, &[]).is_empty());
+    // As far as there is room.
+    assert_eq!(written(OPTIONS_BYTES_MAX - 3, &[0, 1]), [12, 1, 0]);
+    assert!(written(OPTIONS_BYTES_MAX - 2, &[0, 1]).is_empty());
+    let told = |options: &[u8]| -> Vec<usize> {
+        LinkState::parse(&with_options(options))
+            .unwrap()
+            .tunnels()
+            .collect()
+    };
+    let links = LinkState::parse(&with_options(&[])).unwrap().links().len();
+    assert_eq!(told(&[12, 1, 0]), [0]);
+    assert_eq!(told(&[12, 2, 0, links as u8]), [0], "no such link");
+    assert!(told(&[]).is_empty() && told(&[12, 0]).is_empty());
+    for cut in 1..3 {
+        let body = with_options(&[12, 1, 0][..cut]);
+        assert_eq!(LinkState::parse(&body), Err(Malformed::Short), "{cut}");
+    }
+}

@@ -1,0 +1,284 @@
+//! Links over a byte stream where datagrams do not get through: two engines, and between them what a host would do.
+
+use crate::world::{Nodes, Plan, addr};
+use base::{Burst, ClientId, Duration, Engine, Input, Outbox, Pool, Time, UnderlayAddr};
+use overlay::request::Operation;
+use overlay::snapshot::LinkStatus;
+use overlay::{Event, Node, Reply, Request};
+
+const OPERATOR: ClientId = ClientId(3);
+/// One way of either path.
+const DELAY: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_millis(5);
+
+/// What one engine has sent and said.
+struct Said {
+    pool: Pool,
+    sent: Vec<(UnderlayAddr, Burst)>,
+    events: Vec<Event>,
+}
+
+impl Outbox<Node> for Said {
+    fn send(&mut self, to: UnderlayAddr, burst: Burst) {
+        self.sent.push((to, burst));
+    }
+    fn deliver(&mut self, _: ClientId, _: Reply) {}
+    fn report(&mut self, event: Event) {
+        self.events.push(event);
+    }
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+/// Two neighbours, of which the first dials the second.
+struct Pair {
+    now: Time,
+    nodes: [Node; 2],
+    said: [Said; 2],
+    /// What is on its way: when it arrives, where, from where.
+    flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
+    is_blocked: bool,
+    is_open: bool,
+    /// Inits that were sent as datagrams.
+    inits: usize,
+}
+
+fn datagrams(i: usize) -> UnderlayAddr {
+    sim::underlay(i as u32)
+}
+
+fn stream(i: usize) -> UnderlayAddr {
+    UnderlayAddr {
+        port: 443,
+        socket: UnderlayAddr::STREAM,
+        ..sim::underlay(i as u32)
+    }
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let plan = Plan {
+            edges: vec![(0, 1)],
+            ..Plan::of(2)
+        };
+        let mut world = Nodes::planned(7, plan);
+        let said = || Said {
+            pool: Pool::new(64, 1024),
+            sent: Vec::new(),
+            events: Vec::new(),
+        };
+        Pair {
+            now: Time::ZERO,
+            nodes: [0, 1].map(|i| world.node(i)),
+            said: [said(), said()],
+            flying: Vec::new(),
+            is_blocked: false,
+            is_open: false,
+            inits: 0,
+        }
+    }
+
+    fn input(&mut self, i: usize, input: Input<Request>) {
+        self.nodes[i].handle(self.now, input, &mut self.said[i]);
+        self.nodes[i].flush(self.now, &mut self.said[i]);
+        self.carry(i);
+    }
+
+    fn carry(&mut self, from: usize) {
+        for (to, burst) in core::mem::take(&mut self.said[from].sent) {
+            let peer = 1 - from;
+            let is_init = !to.is_stream()
+                && wire::link::Kind::of(burst.bytes()) == Ok(wire::link::Kind::HandshakeInit);
+            self.inits += usize::from(is_init);
+            let source = match to.is_stream() {
+                true if self.is_open && to == stream(peer) => stream(from),
+                false if !self.is_blocked && to == datagrams(peer) => datagrams(from),
+                _ => continue,
+            };
+            self.flying.push((self.now + DELAY, peer, source, burst));
+        }
+    }
+
+    fn operate(&mut self, i: usize, operation: Operation) {
+        let request = Request::Operate(operation);
+        let client = OPERATOR;
+        self.input(i, Input::Request { client, request });
+    }
+
+    fn open(&mut self) {
+        self.is_open = true;
+        for i in [0, 1] {
+            let (neighbor, at) = (addr(1 - i), stream(1 - i));
+            self.operate(i, Operation::Tunnel { neighbor, at });
+        }
+    }
+
+    fn close(&mut self) {
+        self.is_open = false;
+        // A host has nothing more of a stream that has ended.
+        self.flying.retain(|(_, _, from, _)| !from.is_stream());
+        for i in [0, 1] {
+            let (neighbor, at) = (addr(1 - i), stream(1 - i));
+            self.operate(i, Operation::TunnelEnded { neighbor, at });
+        }
+    }
+
+    fn run(&mut self, span: Duration) {
+        let until = self.now + span;
+        while self.now < until {
+            self.now += STEP;
+            let now = self.now;
+            let (come, flying) = core::mem::take(&mut self.flying)
+                .into_iter()
+                .partition(|(at, ..)| *at <= now);
+            self.flying = flying;
+            let come: Vec<(Time, usize, UnderlayAddr, Burst)> = come;
+            for (_, i, from, burst) in come {
+                self.input(i, Input::Datagrams { from, burst });
+            }
+            for i in [0, 1] {
+                if self.nodes[i]
+                    .next_timeout()
+                    .is_some_and(|(at, _)| at <= now)
+                {
+                    self.input(i, Input::Timeout);
+                }
+            }
+        }
+    }
+
+    fn link(&self, i: usize) -> LinkStatus {
+        let mut links = self.nodes[i].snapshot(self.now).links;
+        links.pop().expect("there is one")
+    }
+
+    fn runs_over(&self, over: &str) -> bool {
+        [0, 1].iter().all(|i| {
+            let link = self.link(*i);
+            link.state == "up" && link.over == over
+        })
+    }
+
+    /// Until both have the link up by `over`, and how long that takes.
+    fn until(&mut self, over: &str, most: Duration) -> Duration {
+        let began = self.now;
+        while !self.runs_over(over) {
+            assert!(self.now.since(began) < most, "{:#?}", self.link(0));
+            self.run(STEP);
+        }
+        self.now.since(began)
+    }
+
+    /// True if the first node has asked for a stream since the last call.
+    fn asks(&mut self) -> bool {
+        let events = core::mem::take(&mut self.said[0].events);
+        assert!(self.said[1].events.drain(..).all(|it| !is_asking(&it)));
+        events.iter().any(is_asking)
+    }
+
+    /// What both directions cost beside their measures, and whether others are told why.
+    fn price(&self) -> Vec<(u32, bool)> {
+        let links = self.nodes[0].network_snapshot(self.now).links;
+        assert_eq!(links.len(), 2);
+        let price = |link: &overlay::snapshot::KnownLink| (link.price_us, link.over_tcp);
+        links.iter().map(price).collect()
+    }
+}
+
+fn is_asking(event: &Event) -> bool {
+    matches!(event, Event::NoDatagrams { .. })
+}
+
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn a_link_runs_over_a_stream_while_datagrams_are_blocked_and_returns() {
+    let mut pair = Pair::new();
+    pair.is_blocked = true;
+    pair.run(s(1));
+    assert!(!pair.asks(), "an answer may still come");
+    pair.run(Duration::from_millis(1_500));
+    assert!(pair.asks());
+    pair.open();
+    assert!(pair.until("tcp", s(1)) < s(1));
+    pair.run(s(5));
+    assert_eq!(pair.price(), [(16_000, true); 2]);
+    assert!(pair.link(0).at.unwrap().ends_with("over TCP"));
+    assert!(!pair.asks());
+    // A few datagrams are spent on trying.
+    let before = pair.inits;
+    pair.run(s(60));
+    assert!(pair.runs_over("tcp"));
+    let spent = pair.inits - before;
+    assert!((30..60).contains(&spent), "{spent}");
+    pair.is_blocked = false;
+    assert!(pair.until("udp", s(12)) < s(12));
+    pair.run(s(5));
+    assert_eq!(pair.price(), [(0, false); 2]);
+}
+
+#[test]
+fn a_path_that_lets_datagrams_through_for_moments_is_tried_ever_more_seldom() {
+    let mut pair = Pair::new();
+    pair.run(s(2));
+    pair.open();
+    assert!(pair.runs_over("udp"));
+    // What is open already is taken as soon as silence is noticed.
+    pair.is_blocked = true;
+    assert!(pair.until("tcp", s(5)) < s(5));
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        pair.is_blocked = false;
+        waits.push(pair.until("udp", s(200)).as_millis() / 1_000);
+        pair.is_blocked = true;
+        pair.until("tcp", s(5));
+    }
+    assert!(waits[0] <= 12, "{waits:?}");
+    let doubles = |pair: &[u64]| pair[1] >= pair[0] * 3 / 2;
+    assert!(waits.windows(2).all(doubles), "{waits:?}");
+}
+
+#[test]
+fn a_stream_that_ends_leaves_the_link_to_datagrams_or_is_asked_for_again() {
+    let mut pair = Pair::new();
+    pair.is_blocked = true;
+    pair.run(s(3));
+    pair.open();
+    pair.until("tcp", s(1));
+    pair.asks();
+    pair.close();
+    pair.run(s(5));
+    assert!(!pair.runs_over("tcp") && pair.asks());
+    pair.open();
+    pair.until("tcp", s(2));
+    pair.is_blocked = false;
+    pair.close();
+    assert!(pair.until("udp", s(5)) < s(5));
+}
+
+#[test]
+fn a_stream_that_takes_the_place_of_another_costs_nothing() {
+    let mut pair = Pair::new();
+    pair.is_blocked = true;
+    pair.run(s(3));
+    pair.open();
+    pair.until("tcp", s(1));
+    pair.run(s(2));
+    pair.asks();
+    let downs = pair.link(0).counts.downs;
+    // The host tells of the new one first.
+    pair.open();
+    let at = UnderlayAddr {
+        port: 444,
+        ..stream(1)
+    };
+    let neighbor = addr(1);
+    pair.operate(0, Operation::TunnelEnded { neighbor, at });
+    pair.run(s(5));
+    assert!(pair.runs_over("tcp"));
+    assert_eq!(pair.link(0).counts.downs, downs);
+    assert!(!pair.asks());
+}
