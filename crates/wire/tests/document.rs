@@ -87,6 +87,10 @@ fn every_limit_has_its_value() {
         ("ipc::BATCH_PAYLOAD_BYTES_MAX", ipc::BATCH_PAYLOAD_BYTES_MAX),
         ("remote::BODY_BYTES_MAX", remote::BODY_BYTES_MAX),
         ("remote::TOKEN_BYTES_MAX", remote::TOKEN_BYTES_MAX),
+        (
+            "tunnel::DATAGRAM_BYTES_MAX",
+            wire::tunnel::DATAGRAM_BYTES_MAX,
+        ),
         ("exit::ADDRESS_BYTES_MAX", exit::ADDRESS_BYTES_MAX),
         ("scribe::MESSAGE_BYTES_MAX", scribe::MESSAGE_BYTES_MAX),
         ("scribe::ADDRESSES_MAX", scribe::ADDRESSES_MAX),

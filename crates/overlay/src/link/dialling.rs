@@ -99,9 +99,12 @@ impl Link {
         }
     }
 
-    /// For how long dialling has had no answer.
+    /// For how long datagrams have had no answer: dials, or a link that was up. Where datagrams get through in one
+    /// direction only, there is nothing to dial for, and the other end says that it hears nothing.
     pub(crate) fn unanswered(&self, now: Time) -> Option<Duration> {
-        self.dialling.silence(now)
+        let down = self.hello.is_tried();
+        let down = down.then(|| now.since(self.hello.since()));
+        self.dialling.silence(now).max(down)
     }
 
     /// Why the link is not up, in words; nothing while it is.

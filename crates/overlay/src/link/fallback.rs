@@ -23,6 +23,8 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// The rest between two probes by datagrams. Choice: the link is back 11 s after datagrams get through; a probe is six
 /// Inits of 1152 bytes, 7 kbit/s.
 const PROBE_EVERY: Duration = Duration::from_secs(8);
+/// The first probe comes sooner: the neighbour may just have started, and the stream have been there first.
+const PROBE_FIRST: Duration = Duration::from_secs(1);
 /// And at most, on a path that has let datagrams through for moments only.
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(512);
 /// A link that falls back so soon after its return was on such a path. Choice: a NAT or firewall that closes a flow
@@ -62,7 +64,7 @@ impl Fallback {
         self.stream
     }
 
-    /// Nobody has answered a dial by datagrams for `silence`: true if the host is to be asked for a stream now.
+    /// Datagrams have had no answer for `silence`: true if the host is to be asked for a stream now.
     pub(crate) fn asks(&mut self, now: Time, silence: Option<Duration>) -> bool {
         let is_blocked = silence.is_some_and(|silence| silence >= BLOCKED_AFTER);
         let has_rested = self.asked.is_none_or(|at| now.since(at) >= ASK_EVERY);
@@ -97,11 +99,15 @@ impl Fallback {
             (true, false) => self.returned = Some(now),
             (false, true) => {
                 let is_relapse = self.returned.is_some_and(|at| now.since(at) < RELAPSE);
-                self.rest = match is_relapse {
-                    true => (self.rest * 2).min(PROBE_EVERY_MAX),
-                    false => PROBE_EVERY,
+                let (rest, first) = match is_relapse {
+                    true => {
+                        let rest = (self.rest * 2).min(PROBE_EVERY_MAX);
+                        (rest, rest)
+                    }
+                    false => (PROBE_EVERY, PROBE_FIRST),
                 };
-                self.probe_at = now + self.rest;
+                self.rest = rest;
+                self.probe_at = now + first;
             }
             _ => {}
         }
@@ -161,9 +167,9 @@ mod tests {
         assert_eq!(fallback.stream(), None);
         fallback.on_moved(s(1), Some(udp), tcp);
         assert_eq!(fallback.stream(), Some(tcp));
-        assert!(!fallback.probes(s(8)) && fallback.probes(s(9)));
-        assert!(!fallback.probes(s(16)) && fallback.probes(s(17)));
-        let mut now = 17;
+        assert!(!fallback.probes(s(1)) && fallback.probes(s(2)));
+        assert!(!fallback.probes(s(9)) && fallback.probes(s(10)));
+        let mut now = 10;
         for rest in [16, 32, 64, 128, 256, 512, 512] {
             fallback.on_moved(s(now), Some(tcp), udp);
             fallback.on_moved(s(now + 1), Some(udp), tcp);
@@ -174,6 +180,7 @@ mod tests {
         // It has held for longer: the next fall is another matter.
         fallback.on_moved(s(now), Some(tcp), udp);
         fallback.on_moved(s(now + 60), Some(udp), tcp);
-        assert!(fallback.probes(s(now + 68)));
+        assert!(fallback.probes(s(now + 61)) && !fallback.probes(s(now + 68)));
+        assert!(fallback.probes(s(now + 69)));
     }
 }

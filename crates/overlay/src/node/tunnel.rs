@@ -82,6 +82,7 @@ impl Node {
         let link = self.links.at_mut(index);
         let (peer, is_stream) = (link.peer, link.is_over_stream());
         if link.fallback.is_news(is_stream) {
+            link.mtu.suspect(now);
             out.report(Event::Way { peer, is_stream });
             self.consider_cost(now, index);
             self.own_record_due = true;

@@ -39,6 +39,8 @@ struct Pair {
     /// What is on its way: when it arrives, where, from where.
     flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
     is_blocked: bool,
+    /// Datagrams of this node are lost.
+    is_mute: Option<usize>,
     is_open: bool,
     /// Inits that were sent as datagrams.
     inits: usize,
@@ -74,6 +76,7 @@ impl Pair {
             said: [said(), said()],
             flying: Vec::new(),
             is_blocked: false,
+            is_mute: None,
             is_open: false,
             inits: 0,
         }
@@ -93,7 +96,8 @@ impl Pair {
             self.inits += usize::from(is_init);
             let source = match to.is_stream() {
                 true if self.is_open && to == stream(peer) => stream(from),
-                false if !self.is_blocked && to == datagrams(peer) => datagrams(from),
+                false if self.is_blocked || self.is_mute == Some(from) => continue,
+                false if to == datagrams(peer) => datagrams(from),
                 _ => continue,
             };
             self.flying.push((self.now + DELAY, peer, source, burst));
@@ -281,4 +285,25 @@ fn a_stream_that_takes_the_place_of_another_costs_nothing() {
     assert!(pair.runs_over("tcp"));
     assert_eq!(pair.link(0).counts.downs, downs);
     assert!(!pair.asks());
+}
+
+#[test]
+fn a_path_that_fails_in_one_direction_only_needs_a_stream_too() {
+    for mute in [0, 1] {
+        let mut pair = Pair::new();
+        pair.run(s(2));
+        assert!(pair.runs_over("udp") && !pair.asks());
+        pair.is_mute = Some(mute);
+        let began = pair.now;
+        while !pair.asks() {
+            pair.run(STEP);
+            assert!(pair.now.since(began) < s(6), "{mute}");
+        }
+        pair.open();
+        pair.until("tcp", s(2));
+        pair.run(s(20));
+        assert!(pair.runs_over("tcp"), "{mute}");
+        pair.is_mute = None;
+        pair.until("udp", s(12));
+    }
 }
