@@ -123,6 +123,8 @@ pub struct LinkStatus {
     pub peer: String,
     /// Where it is reached, or where it is dialled.
     pub at: Option<String>,
+    /// Where the configuration says that it is; null if it dials this node.
+    pub dialled_at: Option<String>,
     /// `udp`, or `tcp` while its datagrams travel inside a byte stream, because UDP has no answer.
     pub over: &'static str,
     /// `up`, `probing`, `silent` (the other end is not heard, and what has no other way tries the link),

@@ -231,6 +231,12 @@ const LINKS: &[Told] = &[
     ("up", "gauge", "1 while the link carries packets.", |l| {
         one(f64::from(u8::from(l.state == "up")))
     }),
+    (
+        "over_tcp",
+        "gauge",
+        "1 while the link runs over TCP, because UDP has no answer.",
+        |l| one(f64::from(u8::from(l.over == "tcp"))),
+    ),
     ("rtt_seconds", "gauge", "Smoothed round trip.", |l| {
         l.rtt_ms.map_or(Vec::new(), |ms| one(ms / 1e3))
     }),

@@ -323,9 +323,16 @@ fn known(trust: &Trust, node: NodeAddr) -> Result<Known, Failure> {
     let link = status.snapshot.links.iter().find(|link| link.peer == peer);
     Ok(match link {
         None => Known::No,
-        Some(link) => match link.at.as_ref().and_then(|at| at.parse().ok()) {
-            Some(at) => Known::At(at),
-            None => Known::Down,
-        },
+        Some(link) => {
+            // Who has dialled a link over TCP is at a port that nobody listens at.
+            let at = match link.over {
+                "tcp" => &link.dialled_at,
+                _ => &link.at,
+            };
+            match at.as_ref().and_then(|at| at.parse().ok()) {
+                Some(at) => Known::At(at),
+                None => Known::Down,
+            }
+        }
     })
 }

@@ -309,6 +309,7 @@ impl Link {
             name: self.name.clone(),
             peer: self.peer.to_string(),
             at: self.at.or(self.dial).map(|at| at.to_string()),
+            dialled_at: self.dial.map(|at| at.to_string()),
             over: match self.is_over_stream() {
                 true => "tcp",
                 false => "udp",
