@@ -11,7 +11,7 @@
 //! burst into a socket of the tunnel's thread, and never waits for it; TLS is that thread's work.
 //!
 //! TCP has a queue, and a queue of voice is of no use: what the connection does not take at once waits in a
-//! [`backlog`] of bounded bytes and age, from which the oldest is dropped and counted.
+//! backlog of bounded bytes and age, from which the oldest is dropped and counted.
 //!
 //! Life of a tunnel: dialled when the engine has no answer by datagrams; offered to the loop, which keeps one for each
 //! neighbour; ended by either side, by silence of TCP, or when the link has been back on datagrams for a

@@ -63,7 +63,7 @@ const FULL_AFTER: Duration = Duration::from_secs(1);
 /// What a link over a byte stream (TCP) costs more than one of the same round trip by datagrams, in microseconds of
 /// latency. Choice: a lost segment holds up what follows for a round trip and more, which no measurement of a quiet
 /// moment tells; a way by datagrams over a third node may be longer by so much. A power of two milliseconds, as
-/// records tell prices ([`wire::measure`]).
+/// records tell prices ([`wire::Availability`]).
 pub(crate) const STREAM_PRICE_US: u32 = 16_000;
 
 /// What a link may lose and have no trouble. Choice: what recovery leaves of twice as much is not heard.
