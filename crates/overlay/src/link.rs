@@ -443,7 +443,9 @@ impl Link {
         let mut moved = false;
         if newest {
             self.newest = counter;
-            if self.at != Some(from) {
+            // A stream belongs to one neighbour: what another one sends on in it moves nobody.
+            let is_own = !from.is_stream() || self.fallback.stream() == Some(from);
+            if self.at != Some(from) && is_own {
                 moved = self.at.map(UnderlayAddr::remote) != Some(from.remote());
                 self.move_to(now, from);
             }

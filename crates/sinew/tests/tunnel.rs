@@ -73,7 +73,8 @@ impl Site {
     /// By what the link runs, as a node says that has it up.
     fn over(&self, name: &str) -> Option<String> {
         let status = self.world.status(name);
-        let link = &status["snapshot"]["links"][0];
+        let links = status["snapshot"]["links"].as_array().unwrap();
+        let link = links.iter().find(|link| link["name"] != "c")?;
         let is_up = link["state"] == "up";
         is_up.then(|| link["over"].as_str().unwrap().to_owned())
     }
@@ -273,4 +274,53 @@ fn a_node_links_over_tcp_only_where_it_may_and_to_the_port_that_is_said() {
         .world
         .wait_for_line("b", "has no answer by UDP, and none by TCP");
     assert!(line.contains("10.96.0.1:443"), "{line}");
+}
+
+#[test]
+fn a_path_over_udp_through_a_third_node_is_preferred() {
+    let Some(mut site) = site("tunnel-third") else {
+        return;
+    };
+    let c = Namespace::new().unwrap();
+    for (at, n, here, there) in [(&site.a, 1, "ca", "ac"), (&site.b, 2, "cb", "bc")] {
+        c.veth(here, at, there).unwrap();
+        let add = |at: &Namespace, last: u8, device: &str| {
+            let address = format!("10.95.{n}.{last}/24");
+            at.ip(&["addr", "add", &address, "dev", device]).unwrap();
+        };
+        add(&c, 3, here);
+        add(at, 1, there);
+    }
+    let world = &mut site.world;
+    world.sinew("net add net c --address 10.95.1.3:7700 --link none");
+    world.listen("c", "0.0.0.0:7700");
+    let address = world.overlay_address("c");
+    for (name, n) in [("a", 1), ("b", 2)] {
+        let neighbor = format!(
+            "\n[[neighbor]]\nname = 'c'\naddress = '{address}'\nendpoint = '10.95.{n}.3:7700'\n"
+        );
+        let path = world.node(name).join("node.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text + &neighbor).unwrap();
+    }
+    world.launch_in("c", &c);
+    site.block(true);
+    site.launch();
+    site.wait_for("tcp");
+    let (to, through) = (site.world.overlay_address("a"), address);
+    let next_hop = || {
+        let status = site.world.status("b");
+        let routes = status["snapshot"]["routes"].as_array().unwrap();
+        let is_wanted =
+            |route: &&Value| route["to"] == *to && route["metric"] == "expected-latency";
+        let route = routes.iter().find(is_wanted);
+        route.map(|route| route["next_hop"].as_str().unwrap().to_owned())
+    };
+    site.world.wait("packets to a go over c", || {
+        next_hop().as_ref() == Some(&through)
+    });
+    site.block(false);
+    site.wait_for("udp");
+    site.world
+        .wait("packets to a go to a", || next_hop().as_ref() == Some(&to));
 }

@@ -75,7 +75,7 @@ impl Fallback {
         asks
     }
 
-    /// The host has opened a stream to the neighbour, or something has come by it.
+    /// The host has a stream to the neighbour.
     pub(crate) fn on_open(&mut self, at: UnderlayAddr) {
         self.stream = Some(at);
     }

@@ -39,6 +39,8 @@ struct Pair {
     /// What is on its way: when it arrives, where, from where.
     flying: Vec<(Time, usize, UnderlayAddr, Burst)>,
     is_blocked: bool,
+    /// Where everything seems to come from, if somebody sends it on.
+    seen_from: Option<UnderlayAddr>,
     /// Datagrams of this node are lost.
     is_mute: Option<usize>,
     is_open: bool,
@@ -76,6 +78,7 @@ impl Pair {
             said: [said(), said()],
             flying: Vec::new(),
             is_blocked: false,
+            seen_from: None,
             is_mute: None,
             is_open: false,
             inits: 0,
@@ -139,6 +142,7 @@ impl Pair {
             self.flying = flying;
             let come: Vec<(Time, usize, UnderlayAddr, Burst)> = come;
             for (_, i, from, burst) in come {
+                let from = self.seen_from.unwrap_or(from);
                 self.input(i, Input::Datagrams { from, burst });
             }
             for i in [0, 1] {
@@ -306,4 +310,15 @@ fn a_path_that_fails_in_one_direction_only_needs_a_stream_too() {
         pair.is_mute = None;
         pair.until("udp", s(12));
     }
+}
+
+#[test]
+fn what_is_sent_on_in_the_stream_of_another_moves_no_link() {
+    let mut pair = Pair::new();
+    pair.run(s(2));
+    let before = pair.link(0).at;
+    pair.seen_from = Some(stream(7));
+    pair.run(s(2));
+    assert_eq!(pair.link(0).at, before);
+    assert!(pair.runs_over("udp"));
 }
