@@ -10,14 +10,14 @@
 //!   any other                                         the path's own: it is sent again, no more
 //! ```
 //!
-//! Beside TCP a bottleneck loses packets when its queue is full, so a control that asks here cuts where TCP
-//! cuts, and keeps its fair share. What a radio or a bad cable loses costs it nothing but the
-//! repetition; and if that happens while a short queue stands, no more than this queue ([`Causes::kept`]).
+//! Next to TCP, a bottleneck loses packets when its queue is full. So a control that asks here cuts when TCP
+//! cuts, and keeps its fair share. Losses of a radio or a bad cable cost it only the
+//! repetition, and while a short queue stands, no more of the window than this queue ([`Causes::kept`]).
 //!
-//! A policer and a queue of a few packets lose without delay. There TCP lives on what others leave, and its own bursts
-//! lose as well, so that few losses are no proof that nobody is in need. Two things tell such a path from a
-//! bad cable: a wider window loses more there, and what is in front of a cable has a queue, which is seen before it overflows. So
-//! to grow, whatever is lost, is a trial, and it ends with a deep queue or with too many losses.
+//! A policer and a queue of a few packets lose packets without a delay. There TCP lives on what others leave, and its own bursts
+//! lose as well, so a few losses do not prove that the others have enough. Two things distinguish such a path from a
+//! bad cable: a wider window loses more, and in front of a cable a queue appears before it overflows. So
+//! growing in spite of losses is a trial. It ends with a deep queue or with too many losses.
 //!
 //! ```text
 //!   trial: all are spared ──more than windows no wider lost──▶ peace: as TCP, 10 s, 20 s ... 320 s ──▶ trial
@@ -25,8 +25,8 @@
 //!     └──────── a deep queue is seen ──▶ known, for two minutes ◀┘   too many then cost one cut
 //! ```
 //!
-//! Jitter is no queue: a queue makes all round trips longer for as long as one, and evenly ([`Roughness`]). Nor is a path that
-//! has become longer ([`rise`]).
+//! Two things look like a queue. Jitter delays some packets, and unevenly ([`Roughness`]); a queue delays all packets for a round
+//! trip. A path that has become longer stays level ([`rise`]).
 //!
 //! State: the least round trip of the last minutes, the last ones, what windows of each width have lost, and
 //! whether the path is on trial, at peace or known.
@@ -51,10 +51,9 @@ const QUEUE: Duration = Duration::from_millis(1);
 /// A queue that grows to so many times that is deep. Choice: what is lost without a queue on such a path was not lost by it:
 /// bursts of TCP, which overflow a shorter one before it is seen, find room in twice what is not seen.
 const DEEP: f64 = 3.0;
-/// And so many at least, if fewer came in a round trip.
+/// A queue stands if the shortest of so many round trips is long, and the shortest of each of these parts of the last one. Choice: a
+/// whole round trip, because a busy host or a radio delays some of its packets and not all.
 const RECENT: usize = 8;
-/// Parts of a round trip in which the shortest is kept: a queue stands if all are long. Choice: a round trip, as a host that is
-/// busy and a radio that waits make some of its packets late, and leave others.
 const PARTS: usize = 4;
 /// Beyond the path's own, so much is congestion (draft-ietf-ccwg-bbr: BBR.LossThresh).
 const BEYOND: f64 = 0.02;
@@ -305,7 +304,7 @@ impl Causes {
     fn is_longer<'a>(&self, rtts: impl Iterator<Item = &'a Duration>, times: f64) -> bool {
         match (self.least(), shortest(rtts)) {
             (Some(least), Some(shortest)) => {
-                // The shortest of a round trip is longer than the least by half of what jitter adds to a single one, or less.
+                // The shortest of many exceeds the least by half of what jitter adds to a single one, or less.
                 let jitter = self.roughness.spread().div(2);
                 let queue = least.mul_f64(QUEUE_SHARE).max(QUEUE).mul_f64(times);
                 shortest > least + queue + jitter

@@ -11,8 +11,8 @@ use base::{Duration, Time};
 /// What is lost of so many packets after a cut tells whether losses answer. Choice: of 6 % at random two are lost
 /// nearly always; half a second of a call and of hellos that ask often.
 pub(super) const ANSWER_PACKETS: u64 = 40;
-/// That fewer are lost is told by so many packets that so many of them would be, if losses did not answer. Choice: at
-/// random there are half as many or fewer one time in eight.
+/// Losses have answered only if so many would have been lost without an answer. Choice: by chance, half as many or fewer are lost
+/// one time in eight.
 const ANSWER_LOSSES: f64 = 5.0;
 /// So many times as many where the round trip has moved meanwhile, as behind a queue that TCPs fill.
 const ANSWER_MOVED: u64 = 3;
@@ -22,7 +22,7 @@ const LOSSES_ANSWER: f64 = 0.5;
 pub(super) const ASKS_BELOW: f64 = 0.2;
 /// And for so long at most.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
-/// Losses that go on are asked again after so long. Choice: forty packets are few, and one answer in four is chance.
+/// If losses go on after an answer, the lane asks again after so long. Choice: long enough for the next losses to be known.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 /// Losses that did not answer are the path's for so long.
 const UNANSWERED_FOR: Duration = Duration::from_secs(30);
