@@ -214,9 +214,7 @@ impl Causes {
 
     /// No more is lost than without a queue.
     fn is_usual(&self, share: Share) -> bool {
-        let known = self.widths.iter().filter(|share| share.all >= KNOWN);
-        let least = known.map(|share| share.value()).reduce(f64::min);
-        let usual = least.filter(|usual| *usual >= LOSES);
+        let usual = least_lost(&self.widths).filter(|usual| *usual >= LOSES);
         share.lost == 0.0 || usual.is_some_and(|usual| !share.exceeds(usual))
     }
 
@@ -264,9 +262,7 @@ impl Causes {
     fn own(&self) -> f64 {
         let at = width(self.flights[1].max(self.flights[0]));
         let no_wider = &self.widths[at.saturating_sub(NARROWER)..=at];
-        let known = no_wider.iter().filter(|share| share.all >= KNOWN);
-        let least = known.map(|share| share.value()).reduce(f64::min);
-        least.unwrap_or_default().min(OWN_MAX)
+        least_lost(no_wider).unwrap_or_default().min(OWN_MAX)
     }
 
     fn is_deep(&self) -> bool {
@@ -312,6 +308,12 @@ impl Causes {
             _ => false,
         }
     }
+}
+
+/// The least share that windows of these widths have lost, of those that are known.
+fn least_lost(widths: &[Share]) -> Option<f64> {
+    let known = widths.iter().filter(|share| share.all >= KNOWN);
+    known.map(|share| share.value()).reduce(f64::min)
 }
 
 /// The shortest of those that are known.
