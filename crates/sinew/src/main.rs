@@ -9,7 +9,7 @@ use std::time::Duration;
 const SETTLE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let outcome = sinew::run(&sinew::Cli::parse());
+    let outcome = cli::run(&cli::Cli::parse());
     // What was written to a node on another host is carried by threads.
     client::remote::settle(SETTLE);
     match outcome {

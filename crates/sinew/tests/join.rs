@@ -250,15 +250,15 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     // The other issuer's token at this one's door: the key there is not the one that the token names.
     let (there, here) = (other.endpoint(1).to_string(), one.endpoint(1).to_string());
     assert_ne!(there, here);
-    let parsed: sinew::invitation::Token = token.parse().unwrap();
-    let misled = sinew::invitation::Token {
+    let parsed: cli::invitation::Token = token.parse().unwrap();
+    let misled = cli::invitation::Token {
         endpoints: vec![here],
         ..parsed
     };
     let (status, why) = failure(&one.try_sinew(&join(&one, &misled.to_string(), "x", 3)));
     assert_eq!(status, 1);
     assert!(why.contains("something else answers there"), "{why}");
-    let nobody = sinew::invitation::Token {
+    let nobody = cli::invitation::Token {
         endpoints: vec![one.endpoint(99).to_string()],
         ..misled
     };
@@ -275,7 +275,7 @@ fn tokens_of_other_networks_and_issuers_open_nothing() {
     let identity =
         Certificate::from_text(&fs::read_to_string(plain.node("a").join("node.cert")).unwrap())
             .unwrap();
-    let asked = sinew::invitation::Token {
+    let asked = cli::invitation::Token {
         endpoints: vec![plain.endpoint(1).to_string()],
         issuer: identity.fields().subject.signing_key,
         ..nobody

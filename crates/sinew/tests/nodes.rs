@@ -441,7 +441,7 @@ fn the_unit_of_the_service_is_the_one_that_the_documentation_quotes() {
     // A node that the unit starts has what it asks for, and does not warn.
     let descriptors = unit.lines().find_map(|l| l.strip_prefix("LimitNOFILE="));
     let descriptors: u64 = descriptors.unwrap().parse().unwrap();
-    assert!(descriptors >= sinew::node::DESCRIPTORS, "{descriptors}");
+    assert!(descriptors >= cli::node::DESCRIPTORS, "{descriptors}");
 }
 
 #[test]

@@ -9,28 +9,21 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Builds the library; `None`, loudly, without a compiler for C.
+    /// `None`, loudly, without a compiler for C.
+    ///
+    /// The library was built with this test, which depends on it: a test that called cargo would replace
+    /// the program which other tests run meanwhile.
     pub(crate) fn find() -> Option<Compiler> {
         let has_compiler = Command::new("cc").arg("--version").output().is_ok();
         if !has_compiler {
             eprintln!("SKIPPED: the C library is not tested: `cc` is missing, install gcc");
             return None;
         }
-        // Beside the program under test and together with it, so that what they share has the same features and is
-        // not compiled again.
-        let out = Path::new(env!("CARGO_BIN_EXE_sinew")).parent().unwrap();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo
-            .current_dir(root())
-            .args(["build", "-q", "-p", "capi", "-p", "sinew"]);
-        cargo.env("CARGO_TARGET_DIR", out.parent().unwrap());
-        if out.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success());
-        Some(Compiler {
-            library: out.to_owned(),
-        })
+        let program = Path::new(env!("CARGO_BIN_EXE_sinew"));
+        let library = program.with_file_name("deps");
+        let file = library.join("libsinew.so");
+        assert!(file.exists(), "cargo did not build {}", file.display());
+        Some(Compiler { library })
     }
 
     /// Compiles a program of the repository.
