@@ -110,13 +110,13 @@ pub fn cost(metric: Metric, link: LinkCost, parameters: &Parameters) -> Cost {
 /// The price of a link's outages, in nanoseconds. An unstable link that is in time is no worse than
 /// one that is always late: its price ends at Tmax, so that no path that is late by its length is taken for it.
 fn bounded_price_ns(link: LinkCost, expected_ns: u64, parameters: &Parameters) -> u64 {
-    let late_ns = u64::from(parameters.late_us) * 1_000;
     let price_ns = u64::from(link.price_us) * 1_000;
-    match late_ns.checked_sub(expected_ns) {
-        Some(left) => price_ns.min(left),
+    if link.latency_us >= parameters.late_us {
         // Choice: of links that are late anyway, for longer deadlines, the steady one.
-        None => price_ns,
+        return price_ns;
     }
+    let late_ns = u64::from(parameters.late_us) * 1_000;
+    price_ns.min(late_ns.saturating_sub(expected_ns))
 }
 
 fn latency_ns(link: LinkCost) -> u64 {

@@ -385,7 +385,9 @@ impl Link {
         let latency = match self.metric {
             // Half of the average round trip. [Amir06 §III-A]
             MetricOf::Paper => self.hello.rtt().smoothed().unwrap_or_default().div(2),
-            MetricOf::Measured => self.way_there(),
+            // And half of what round trips are usually longer by: a path of jitter is late though its
+            // fastest packets are not.
+            MetricOf::Measured => self.way_there() + self.hello.rtt().usually_longer().div(2),
         };
         let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
         let of_stream = match self.is_over_stream() {

@@ -6,6 +6,7 @@
 //!                         '-- overload ---'
 //!   smoothed  40  40  40   270   500   725  640 565 500 440 390 350      metric: slow on purpose
 //!   least     40  40  40    40    40    40   40  40  40  40  40  40      deadlines
+//!   usual     40  40  40    42    45    47   45  42  40  40  40  40      what routes cost
 //!   present   40  40  40   270   500   725  640 565  40  40  40  40      requests, answers
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! Taken from the deadline of every packet it would make a healthy link drop all it gets.
 
 use base::{Duration, Time};
+use core::cmp::Ordering;
 
 /// Round-trip time: smoothed with its mean deviation, least of late, and at present.
 ///
@@ -27,6 +29,7 @@ pub struct Rtt {
     least: [Option<Duration>; 2],
     half_since: Time,
     recent: [Duration; PRESENT_SAMPLES],
+    usual_ns: u64,
     samples: u64,
 }
 
@@ -39,6 +42,11 @@ const LEAST_HALF: Duration = Duration::from_secs(4);
 /// Samples that must agree that the round trip is short again. Choice: 0.3 s of hellos on a link
 /// that carries data; of three in a row under mere jitter one is mostly above the average.
 const PRESENT_SAMPLES: usize = 3;
+/// A step of [`Rtt::usually_longer`] is this part of the mean deviation, but no more than that part of the least: a host
+/// that stalls makes some answers in a row late by seconds. Choice: the median of jitter is found within twenty
+/// samples, two seconds of a link in use, and varies by a tenth of it.
+const USUAL_STEP: u64 = 8;
+const USUAL_STEP_OF_LEAST: u64 = 16;
 
 impl Rtt {
     /// Takes in one measurement; absurd ones are ignored.
@@ -52,6 +60,7 @@ impl Rtt {
             self.deviation_ns = ns / 2;
             self.recent = [rtt; PRESENT_SAMPLES];
             self.half_since = now;
+            self.usual_ns = ns;
         } else {
             let error = ns.abs_diff(self.smoothed_ns);
             self.deviation_ns = (3 * self.deviation_ns + error) / 4;
@@ -60,6 +69,7 @@ impl Rtt {
         self.recent.rotate_right(1);
         self.recent[0] = rtt;
         self.enter_least(now, rtt);
+        self.enter_usual(ns);
         self.samples = self.samples.saturating_add(1);
     }
 
@@ -76,6 +86,13 @@ impl Rtt {
     /// The shortest of the last 4 to 8 seconds, or of the last samples where they are fewer.
     pub fn least(&self) -> Option<Duration> {
         self.least.iter().flatten().min().copied()
+    }
+
+    /// By how much half of the round trips are longer than the least; zero before the first sample. Few long ones
+    /// in a row hardly move it.
+    pub fn usually_longer(&self) -> Duration {
+        let least = self.least().unwrap_or_default();
+        Duration::from_nanos(self.usual_ns) - least
     }
 
     /// What an answer takes at present: the average, but no longer than any of the last few.
@@ -107,6 +124,18 @@ impl Rtt {
     pub fn patience(&self, initial: Duration) -> Duration {
         self.smoothed()
             .map_or(initial, |rtt| rtt + self.deviation() * 4)
+    }
+
+    /// The median, as a sequence of steps towards each sample.
+    fn enter_usual(&mut self, ns: u64) {
+        let least = self.least().unwrap_or_default().as_nanos();
+        let most = (least / USUAL_STEP_OF_LEAST).max(1);
+        let step = (self.deviation_ns / USUAL_STEP).clamp(1, most);
+        self.usual_ns = match ns.cmp(&self.usual_ns) {
+            Ordering::Greater => (self.usual_ns + step).min(ns),
+            Ordering::Less => self.usual_ns.saturating_sub(step).max(ns),
+            Ordering::Equal => ns,
+        };
     }
 
     fn enter_least(&mut self, now: Time, rtt: Duration) {

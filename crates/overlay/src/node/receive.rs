@@ -14,7 +14,7 @@ use crate::link::LinkIndex;
 use crate::realtime::Arrival;
 use crate::reliable as lane;
 use base::{Burst, Duration, Outbox, Time, UnderlayAddr};
-use wire::data::{Header, LinkProtocol, Routing};
+use wire::data::{Header, LinkProtocol, Remaining, Routing};
 use wire::link::{Clear, Kind};
 use wire::{CLEAR_BYTES, TAG_BYTES};
 
@@ -171,7 +171,7 @@ impl Node {
         link.on_data_received(now, len);
         let (way_here, way_there) = (link.way_here(), link.way_there());
         // What it waited in this host's own socket is no fault of the path: whoever plays it out decides.
-        let remaining = header.remaining().minus(way_here);
+        let remaining = left_after(header.remaining(), way_here);
         match class.link {
             LinkProtocol::BestEffort => {}
             LinkProtocol::RealTime => {
@@ -364,5 +364,18 @@ impl Node {
 
     pub(super) fn drop_one(&mut self, reason: Drop, out: &mut impl Outbox<Node>) {
         out.report(Event::Dropped { reason, packets: 1 });
+    }
+}
+
+/// What is left of a packet's time after the way here. One that may still be in time keeps the least that can be
+/// told: it is delivered, or goes one hop more.
+///
+/// Choice: it may be if half of the way would be short enough. Of a link that has always been longer in one
+/// direction the node knows the round trip alone, and by plain UDP the packet would have come.
+fn left_after(left: Remaining, way_here: Duration) -> Remaining {
+    let after = left.minus(way_here);
+    match after.is_expired() && !left.minus(way_here.div(2)).is_expired() {
+        true => Remaining(1),
+        false => after,
     }
 }

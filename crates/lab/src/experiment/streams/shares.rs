@@ -204,8 +204,17 @@ mod tests {
 
     /// One bulk stream, and beside it one connection of CUBIC if `tcp`: what both have, in Mbit/s.
     fn beside(reliable: &str, mbit: u32, path: &str, tcp: bool, seed: u64) -> (f64, f64) {
+        beside_on(
+            reliable,
+            &format!("delay=10ms rate={mbit}mbit {path}"),
+            tcp,
+            seed,
+        )
+    }
+
+    fn beside_on(reliable: &str, path: &str, tcp: bool, seed: u64) -> (f64, f64) {
         let mut text = head("short", 60, &["a", "b"]) + reliable;
-        text += &link("a", "b", &format!("delay=10ms rate={mbit}mbit {path}"));
+        text += &link("a", "b", path);
         text += &stream("stream", "a", "b", "pattern = \"bulk\"\n");
         if tcp {
             text += "[[flow]]\nname = \"tcp\"\nfrom = \"a\"\nto = \"b\"\ntcp = \"cubic\"\nshared = true\npattern = \"bulk\"\n";
@@ -219,10 +228,21 @@ mod tests {
     #[test]
     fn a_short_queue_is_no_bad_cable_and_tcp_lives_beside_the_stream() {
         const CUT: &str = "[reliable]\nrandom_losses = \"cut\"\n";
-        for queue in [1, 2, 3, 4, 5, 6, 8, 16] {
-            let path = format!("queue={queue}");
-            let (stream, tcp) = beside("", 10, &path, true, 1);
-            let (_, fair) = beside(CUT, 10, &path, true, 1);
+        for queue in [1, 2, 3, 5, 8, 16] {
+            // Without chance the two keep a phase, which decides as much as they do: the mean of three.
+            let mean = |reliable| {
+                let delays = ["9ms", "10ms", "11ms"];
+                let each = delays.map(|delay| {
+                    let path = format!("delay={delay} rate=10mbit queue={queue}");
+                    beside_on(reliable, &path, true, 1)
+                });
+                let sum = each
+                    .iter()
+                    .fold((0.0, 0.0), |sum, has| (sum.0 + has.0, sum.1 + has.1));
+                (sum.0 / 3.0, sum.1 / 3.0)
+            };
+            let (stream, tcp) = mean("");
+            let (_, fair) = mean(CUT);
             let words =
                 format!("queue {queue}: {stream} and {tcp}; {fair} if each loss is congestion");
             assert!(tcp > 0.75 * fair, "{words}");
